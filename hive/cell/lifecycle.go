@@ -1,0 +1,19 @@
+package cell
+
+import "context"
+
+// Lifecycle collects what has to be started and stopped with the application. It is injectable and safe for concurrent use.
+type Lifecycle interface {
+	// Append adds a hook after those already there. A hook appended by a running OnStart runs in the same start, after those
+	// appended before it. A hook appended once the start is over is never run: that is logged, and an error of the stop.
+	Append(Hook)
+}
+
+// Hook is a pair of functions, each of which may be nil. Both must return soon after their context is done.
+//
+// OnStop is called if OnStart was called (or is nil and its turn came) and has returned, also when OnStart failed: it has to
+// cope with a start that was done by half. Panics are errors.
+type Hook struct {
+	OnStart func(context.Context) error
+	OnStop  func(context.Context) error
+}
