@@ -1,0 +1,119 @@
+package statedb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// DB holds tables. Its methods are safe for concurrent use.
+type DB struct {
+	current atomic.Pointer[root]
+
+	publishMu sync.Mutex // held to replace current, and to begin to follow a table
+}
+
+// New returns an empty database.
+func New() *DB {
+	db := &DB{}
+	db.current.Store(&root{db: db})
+	return db
+}
+
+// root is one committed state of all tables: what a read transaction is. A
+// table's version stands at the table's slot.
+type root struct {
+	db       *DB
+	commit   uint64
+	versions []tableVersion
+}
+
+// tableVersion is the state of one table in a root.
+type tableVersion interface{ table() TableMeta }
+
+// version returns the state of a table, or nil when the root does not know it.
+func (r *root) version(lock *tableLock) tableVersion {
+	if r.db != lock.db || lock.slot >= len(r.versions) {
+		return nil
+	}
+	return r.versions[lock.slot]
+}
+
+// ReadTxn is a snapshot: a database as it was at one moment. Snapshots from
+// [DB.ReadTxn] are safe for concurrent use, cost nothing to take and never end.
+// A [*WriteTxn] is one too, which sees its own writes.
+type ReadTxn interface {
+	// snapshot returns the committed state that the transaction reads, or began from.
+	snapshot() *root
+	// pending returns the table's part of an open write transaction, or nil.
+	pending(t TableMeta) tableTxn
+}
+
+func (r *root) snapshot() *root            { return r }
+func (r *root) pending(TableMeta) tableTxn { return nil }
+
+// ReadTxn returns the newest committed state.
+func (db *DB) ReadTxn() ReadTxn { return db.current.Load() }
+
+// publish makes the result of change the current state. change gets a copy of
+// the versions before, to be replaced or added to.
+func (db *DB) publish(change func(versions []tableVersion) ([]tableVersion, error)) (*root, error) {
+	db.publishMu.Lock()
+	defer db.publishMu.Unlock()
+	current := db.current.Load()
+	versions, err := change(slices.Clone(current.versions))
+	if err != nil {
+		return nil, err
+	}
+	next := &root{db: db, commit: current.commit + 1, versions: versions}
+	db.current.Store(next)
+	return next, nil
+}
+
+// NewTable declares a table. A wrong schema is an error that matches [ErrSchema]
+// and says what to change.
+func NewTable[Obj any](db *DB, schema Schema[Obj]) (RWTable[Obj], error) {
+	if err := schema.check(); err != nil {
+		return nil, fmt.Errorf("%w of table %q: %w", ErrSchema, schema.Name, err)
+	}
+	t := newTable(db, schema)
+	_, err := db.publish(func(versions []tableVersion) ([]tableVersion, error) {
+		for _, other := range versions {
+			if other.table().Name() == schema.Name {
+				return nil, fmt.Errorf("%w: a table named %q exists already", ErrSchema, schema.Name)
+			}
+		}
+		t.lock.slot = len(versions)
+		return append(versions, t.empty()), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Tables returns the tables of a snapshot, ordered by name.
+func (db *DB) Tables(txn ReadTxn) []AnyTable {
+	versions := txn.snapshot().versions
+	tables := make([]AnyTable, 0, len(versions))
+	for _, v := range versions {
+		tables = append(tables, v.table().erased())
+	}
+	slices.SortFunc(tables, func(a, b AnyTable) int { return strings.Compare(a.Name(), b.Name()) })
+	return tables
+}
+
+// Table returns a table by name, or an [*UnknownNameError].
+func (db *DB) Table(txn ReadTxn, name string) (AnyTable, error) {
+	tables := db.Tables(txn)
+	known := make([]string, len(tables))
+	for i, t := range tables {
+		if t.Name() == name {
+			return t, nil
+		}
+		known[i] = t.Name()
+	}
+	return nil, &UnknownNameError{Name: name, Known: known, Err: ErrUnknownTable}
+}

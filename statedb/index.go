@@ -1,0 +1,109 @@
+package statedb
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/statehive/statehive/statedb/index"
+)
+
+// Index is a typed index of a table: how keys of type Key are taken from rows.
+// The key's type decides the order (see package index). It is immutable and
+// safe for concurrent use.
+type Index[Obj, Key any] struct {
+	name  string
+	keys  func(Obj, func(Key) bool)
+	multi bool
+	codec index.Codec[Key]
+	err   error
+}
+
+// NewIndex declares an index with exactly one key per row, which key returns.
+// A key type that cannot be encoded is reported by [NewTable].
+func NewIndex[Obj, Key any](name string, key func(Obj) Key) Index[Obj, Key] {
+	codec, err := index.For[Key]()
+	return Index[Obj, Key]{
+		name:  name,
+		keys:  func(obj Obj, yield func(Key) bool) { yield(key(obj)) },
+		codec: codec,
+		err:   err,
+	}
+}
+
+// NewMultiIndex declares an index with any number of keys per row. A row
+// without keys is not in the index, which then costs it nothing; a key that is
+// yielded twice counts once. It cannot be a primary index.
+func NewMultiIndex[Obj, Key any](name string, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
+	codec, err := index.For[Key]()
+	return Index[Obj, Key]{
+		name:  name,
+		keys:  func(obj Obj, yield func(Key) bool) { keys(obj)(yield) },
+		multi: true,
+		codec: codec,
+		err:   err,
+	}
+}
+
+// Query asks a table for the rows that have key in this index.
+func (i Index[Obj, Key]) Query(key Key) Query[Obj] {
+	return Query[Obj]{index: i.name, key: i.codec.Append(nil, key)}
+}
+
+// Name returns the name of the index.
+func (i Index[Obj, Key]) Name() string { return i.name }
+
+// Query is a key of one index, made by [Index.Query]. What the table does with
+// it depends on the method: equality, prefix or lower bound.
+type Query[Obj any] struct {
+	index string
+	key   []byte
+}
+
+// Indexer is an [Index] with its key type out of sight, as a schema lists them.
+// Only Index implements it.
+type Indexer[Obj any] interface {
+	Name() string
+	check() error
+	isMulti() bool
+	prefixFree() bool
+	// encode calls yield with each key of the row, encoded in memory of its own.
+	encode(obj Obj, yield func([]byte) bool)
+	format(obj Obj) string
+	parse(text string) (Query[Obj], error)
+}
+
+func (i Index[Obj, Key]) check() error {
+	switch {
+	case i.keys == nil:
+		return fmt.Errorf("index %q has no key function: declare it with NewIndex or NewMultiIndex", i.name)
+	case i.name == "":
+		return fmt.Errorf("an index has no name")
+	case i.err != nil:
+		return fmt.Errorf("index %q: %w", i.name, i.err)
+	}
+	return nil
+}
+
+func (i Index[Obj, Key]) isMulti() bool { return i.multi }
+
+func (i Index[Obj, Key]) prefixFree() bool { return i.codec.PrefixFree() }
+
+func (i Index[Obj, Key]) encode(obj Obj, yield func([]byte) bool) {
+	i.keys(obj, func(key Key) bool { return yield(i.codec.Append(nil, key)) })
+}
+
+func (i Index[Obj, Key]) format(obj Obj) (text string) {
+	i.keys(obj, func(key Key) bool {
+		text = i.codec.Format(key)
+		return false
+	})
+	return text
+}
+
+func (i Index[Obj, Key]) parse(text string) (Query[Obj], error) {
+	key, err := i.codec.Parse(text)
+	if err != nil {
+		return Query[Obj]{}, fmt.Errorf("%w for index %q: %w", ErrBadKey, i.name, err)
+	}
+	return i.Query(key), nil
+}

@@ -1,0 +1,205 @@
+package index
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strings"
+	"unsafe"
+)
+
+// Codec encodes keys of type K. The zero value is not usable: see [For].
+type Codec[K any] struct {
+	append     appendFunc
+	prefixFree bool
+	text       textCodec
+}
+
+// appendFunc appends the encoding of the value behind p, which points to a
+// value of the type that the function was made for.
+type appendFunc func(buf []byte, p unsafe.Pointer) []byte
+
+// UnsupportedTypeError says that a type cannot be a key, and which part of it
+// stands in the way.
+type UnsupportedTypeError struct {
+	Type reflect.Type // the key's type
+	Part reflect.Type // the unsupported type inside it, or Type itself
+	Path string       // the field that has type Part; empty for the type itself
+}
+
+// Error implements error.
+func (e *UnsupportedTypeError) Error() string {
+	where := ""
+	if e.Path != "" {
+		where = " (field " + e.Path + ")"
+	}
+	return fmt.Sprintf("%s%s cannot be a key: %s is none of bool, integers, string, []byte, [N]byte, netip.Addr, netip.Prefix, time.Time and structs of these",
+		e.Type, where, e.Part)
+}
+
+// For returns the codec of K, or an [*UnsupportedTypeError].
+func For[K any]() (Codec[K], error) {
+	t := reflect.TypeFor[K]()
+	enc, err := encoderOf(t, "")
+	if err != nil {
+		err.Type = t
+		return Codec[K]{}, err
+	}
+	return Codec[K]{append: enc.append, prefixFree: enc.prefixFree, text: textOf(t)}, nil
+}
+
+// Append appends the encoding of key to buf. Encodings compare, by
+// bytes.Compare, as the keys do.
+func (c Codec[K]) Append(buf []byte, key K) []byte {
+	return c.append(buf, unsafe.Pointer(&key))
+}
+
+// PrefixFree says whether no encoding is a prefix of another one, as with types
+// of fixed width: then anything may follow a key as it stands. Otherwise
+// [AppendTerminated] must be used to put something behind it.
+func (c Codec[K]) PrefixFree() bool { return c.prefixFree }
+
+// AppendTerminated appends an encoded key so that anything may follow it: no
+// result is a prefix of another's, and the order stays that of the keys.
+func AppendTerminated(buf, encoded []byte) []byte {
+	return terminate(AppendEscaped(buf, encoded))
+}
+
+// AppendEscaped appends what the terminated forms of all keys that start with
+// encoded have in common: what a prefix search looks for.
+func AppendEscaped(buf, encoded []byte) []byte {
+	start := len(buf)
+	return escape(append(buf, encoded...), start)
+}
+
+// Parse reads a key from its text form: what the type's UnmarshalText takes, a
+// string as it stands, a number in decimal, and a struct as its fields with
+// commas between.
+func (c Codec[K]) Parse(text string) (K, error) {
+	var key K
+	err := c.text.parse(text, reflect.ValueOf(&key).Elem())
+	return key, err
+}
+
+// Format returns the text form that Parse reads.
+func (c Codec[K]) Format(key K) string {
+	return c.text.format(reflect.ValueOf(&key).Elem())
+}
+
+// In a terminated key every zero byte is followed by escaped, and two zero bytes
+// end it: the end sorts before any continuation.
+const (
+	zero    = 0x00
+	escaped = 0xff
+)
+
+// escape rewrites buf[start:] in place.
+func escape(buf []byte, start int) []byte {
+	zeros := 0
+	for _, b := range buf[start:] {
+		if b == zero {
+			zeros++
+		}
+	}
+	if zeros == 0 {
+		return buf
+	}
+	from := len(buf) - 1
+	buf = append(buf, make([]byte, zeros)...)
+	for to := len(buf) - 1; from >= start; from-- {
+		if buf[from] == zero {
+			buf[to] = escaped
+			to--
+		}
+		buf[to] = buf[from]
+		to--
+	}
+	return buf
+}
+
+func terminate(buf []byte) []byte { return append(buf, zero, zero) }
+
+// textCodec is the text form of a type.
+type textCodec struct {
+	parse  func(text string, into reflect.Value) error
+	format func(v reflect.Value) string
+}
+
+var (
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+	textMarshaler   = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+func textOf(t reflect.Type) textCodec {
+	switch {
+	case reflect.PointerTo(t).Implements(textUnmarshaler) && reflect.PointerTo(t).Implements(textMarshaler):
+		return textCodec{parse: parseUnmarshaler, format: formatMarshaler}
+	case t.Kind() == reflect.Struct:
+		return textOfStruct(t)
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Array:
+		return textCodec{parse: parseBytes, format: func(v reflect.Value) string { return string(bytesOf(v)) }}
+	default:
+		return textCodec{parse: parseScalar, format: func(v reflect.Value) string { return fmt.Sprint(v) }}
+	}
+}
+
+func parseUnmarshaler(text string, into reflect.Value) error {
+	return into.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+}
+
+func formatMarshaler(v reflect.Value) string {
+	text, err := v.Addr().Interface().(encoding.TextMarshaler).MarshalText()
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}
+
+func textOfStruct(t reflect.Type) textCodec {
+	fields := make([]textCodec, t.NumField())
+	for i := range fields {
+		if !t.Field(i).IsExported() {
+			return noText(t)
+		}
+		fields[i] = textOf(t.Field(i).Type)
+	}
+	return textCodec{
+		parse: func(text string, into reflect.Value) error {
+			parts := strings.Split(text, ",")
+			if len(parts) != len(fields) {
+				return fmt.Errorf("%q has %d parts, expected %d: %s", text, len(parts), len(fields), fieldNames(t))
+			}
+			for i, part := range parts {
+				if err := fields[i].parse(part, into.Field(i)); err != nil {
+					return fmt.Errorf("%s: %w", t.Field(i).Name, err)
+				}
+			}
+			return nil
+		},
+		format: func(v reflect.Value) string {
+			parts := make([]string, len(fields))
+			for i := range fields {
+				parts[i] = fields[i].format(v.Field(i))
+			}
+			return strings.Join(parts, ",")
+		},
+	}
+}
+
+// noText is for structs whose fields reflection must not set.
+func noText(t reflect.Type) textCodec {
+	return textCodec{
+		parse: func(string, reflect.Value) error {
+			return fmt.Errorf("%s has no text form: it needs MarshalText and UnmarshalText, or exported fields only", t)
+		},
+		format: func(v reflect.Value) string { return fmt.Sprint(v) },
+	}
+}
+
+func fieldNames(t reflect.Type) string {
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i] = t.Field(i).Name
+	}
+	return strings.Join(names, ",")
+}

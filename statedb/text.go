@@ -1,0 +1,81 @@
+package statedb
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// column is an exported field of the row type, shown as text.
+type column struct {
+	name  string
+	field []int
+}
+
+// columnsOf makes a column of every exported field, those of embedded structs
+// included. Other types have one column.
+func columnsOf[Obj any]() []column {
+	t := reflect.TypeFor[Obj]()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return []column{{name: "Value"}}
+	}
+	var columns []column
+	for _, f := range reflect.VisibleFields(t) {
+		if f.IsExported() && !f.Anonymous {
+			columns = append(columns, column{name: f.Name, field: f.Index})
+		}
+	}
+	return columns
+}
+
+func cellsOf(obj any, columns []column) []string {
+	v := reflect.ValueOf(obj)
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		field, err := v.FieldByIndexErr(c.field)
+		if err == nil { // an embedded nil pointer has nothing to show
+			cells[i] = cellText(field)
+		}
+	}
+	return cells
+}
+
+func cellText(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case encoding.TextMarshaler:
+		if isNilPointer(v) {
+			return ""
+		}
+		if text, err := x.MarshalText(); err == nil {
+			return string(text)
+		}
+	case fmt.Stringer:
+		if isNilPointer(v) {
+			return ""
+		}
+		return x.String()
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return ""
+		}
+		return cellText(v.Elem())
+	case reflect.Slice, reflect.Array:
+		items := make([]string, v.Len())
+		for i := range items {
+			items[i] = cellText(v.Index(i))
+		}
+		return strings.Join(items, ",")
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+func isNilPointer(v reflect.Value) bool { return v.Kind() == reflect.Pointer && v.IsNil() }

@@ -1,0 +1,96 @@
+package statedb
+
+import (
+	"sync"
+
+	"github.com/statehive/statehive/statedb/internal/engine"
+	"github.com/statehive/statehive/statedb/internal/engine/iradix"
+	"github.com/statehive/statehive/statedb/internal/window"
+)
+
+// entry is one version of one row, shared by all indexes.
+type entry[Obj any] struct {
+	obj  Obj
+	key  []byte // encoded primary key
+	rev  Revision
+	spec Revision // of the last write that was not a status write
+}
+
+// table is the identity of a table and what never changes about it.
+type table[Obj any] struct {
+	schema  Schema[Obj]
+	equal   func(a, b Obj) bool
+	indexes []Indexer[Obj] // the primary one first
+	byName  map[string]int
+	isNil   func(Obj) bool
+	columns []column
+	lock    tableLock
+
+	followMu  sync.Mutex
+	followers map[*Cursor[Obj]]struct{}
+}
+
+// version is the state of a table in a root: immutable.
+type version[Obj any] struct {
+	of      *table[Obj]
+	trees   []engine.Tree[*entry[Obj]] // one for each index
+	rev     Revision
+	changes window.Window[*entry[Obj]]
+	sources sources
+	// watch closes when the next version is published.
+	watch chan struct{}
+}
+
+func (v *version[Obj]) table() TableMeta { return v.of }
+
+func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
+	t := &table[Obj]{
+		schema:    schema,
+		equal:     schema.equality(),
+		indexes:   append([]Indexer[Obj]{schema.Primary}, schema.Secondary...),
+		byName:    map[string]int{},
+		isNil:     nilTest[Obj](),
+		columns:   columnsOf[Obj](),
+		lock:      newTableLock(db),
+		followers: map[*Cursor[Obj]]struct{}{},
+	}
+	for i, ix := range t.indexes {
+		t.byName[ix.Name()] = i
+	}
+	return t
+}
+
+func (t *table[Obj]) empty() *version[Obj] {
+	v := &version[Obj]{of: t, watch: make(chan struct{}), sources: noSources()}
+	for range t.indexes {
+		v.trees = append(v.trees, iradix.New[*entry[Obj]]())
+	}
+	return v
+}
+
+func (t *table[Obj]) Name() string         { return t.schema.Name }
+func (t *table[Obj]) lockable() *tableLock { return &t.lock }
+func (t *table[Obj]) Amendable() bool      { return t.schema.Amend.enabled() }
+func (t *table[Obj]) Key(obj Obj) string   { return t.schema.Primary.format(obj) }
+func (t *table[Obj]) erased() AnyTable     { return anyTable[Obj]{t} }
+
+// committed returns the table's state in the snapshot of txn, or nil.
+func (t *table[Obj]) committed(txn ReadTxn) *version[Obj] {
+	v, _ := txn.snapshot().version(&t.lock).(*version[Obj])
+	return v
+}
+
+// writing returns the table's part of an open write transaction, or nil.
+func (t *table[Obj]) writing(txn ReadTxn) *writer[Obj] {
+	w, _ := txn.pending(t).(*writer[Obj])
+	return w
+}
+
+// primaryKey encodes the primary key of a row.
+func (t *table[Obj]) primaryKey(obj Obj) (key []byte) {
+	t.schema.Primary.encode(obj, func(k []byte) bool {
+		key = k
+		return false
+	})
+	return key
+}

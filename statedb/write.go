@@ -1,0 +1,295 @@
+package statedb
+
+import (
+	"bytes"
+	"reflect"
+
+	"github.com/statehive/statehive/statedb/internal/engine"
+	"github.com/statehive/statehive/statedb/internal/window"
+)
+
+// writer is a table's part of an open write transaction.
+type writer[Obj any] struct {
+	table   *table[Obj]
+	base    *version[Obj]
+	trees   []engine.Txn[*entry[Obj]] // nil until the first write to the index
+	rev     Revision
+	records []window.Record[*entry[Obj]]
+	sources sources
+	flipped bool // sources changed
+}
+
+func (t *table[Obj]) begin(base *root) tableTxn {
+	v, _ := base.version(&t.lock).(*version[Obj])
+	return &writer[Obj]{
+		table:   t,
+		base:    v,
+		trees:   make([]engine.Txn[*entry[Obj]], len(t.indexes)),
+		rev:     v.rev,
+		sources: v.sources,
+	}
+}
+
+func (w *writer[Obj]) reader(ix int) engine.Reader[*entry[Obj]] {
+	if w.trees[ix] != nil {
+		return w.trees[ix]
+	}
+	return w.base.trees[ix]
+}
+
+func (w *writer[Obj]) tree(ix int) engine.Txn[*entry[Obj]] {
+	if w.trees[ix] == nil {
+		w.trees[ix] = w.base.trees[ix].Txn()
+	}
+	return w.trees[ix]
+}
+
+func (w *writer[Obj]) changed() bool { return w.rev != w.base.rev || w.flipped }
+
+func (w *writer[Obj]) commit() (tableVersion, func()) {
+	next := &version[Obj]{
+		of:      w.table,
+		trees:   make([]engine.Tree[*entry[Obj]], len(w.trees)),
+		rev:     w.rev,
+		sources: w.sources,
+		changes: w.table.record(w.base.changes, w.records, w.reader(0).Len()),
+		watch:   make(chan struct{}),
+	}
+	notify := make([]func(), 0, len(w.trees))
+	for i, txn := range w.trees {
+		if txn == nil {
+			next.trees[i] = w.base.trees[i]
+			continue
+		}
+		tree, n := txn.Commit()
+		next.trees[i] = tree
+		notify = append(notify, n)
+	}
+	return next, func() {
+		for _, n := range notify {
+			n()
+		}
+		close(w.base.watch)
+		w.base.sources.announce(w.sources)
+	}
+}
+
+// open returns the table's part of txn for a write.
+func (t *table[Obj]) open(txn *WriteTxn) (*writer[Obj], error) {
+	switch {
+	case txn.base.db != t.lock.db:
+		return nil, &TableError{Table: t.Name(), Err: ErrForeignTable}
+	case txn.closed:
+		return nil, &TableError{Table: t.Name(), Err: ErrTxnClosed}
+	}
+	w := t.writing(txn)
+	if w == nil {
+		return nil, &TableError{Table: t.Name(), Err: ErrNotLocked}
+	}
+	return w, nil
+}
+
+func (t *table[Obj]) rowError(obj Obj, err error) error {
+	return &RowError{Table: t.Name(), Key: t.Key(obj), Err: err}
+}
+
+// admit opens txn for a write of obj and finds the row that it is about.
+func (t *table[Obj]) admit(txn *WriteTxn, obj Obj) (w *writer[Obj], key []byte, old *entry[Obj], err error) {
+	w, err = t.open(txn)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if t.isNil(obj) {
+		return nil, nil, nil, &TableError{Table: t.Name(), Err: ErrNilRow}
+	}
+	key = t.primaryKey(obj)
+	old, _ = w.reader(0).Get(key)
+	return w, key, old, nil
+}
+
+// unchangedSince is the test of CompareAndSwap, CompareAndDelete and Amend.
+func (e *entry[Obj]) unchangedSince(revision Revision) bool { return e.spec <= revision }
+
+func (t *table[Obj]) Insert(txn *WriteTxn, obj Obj) (Obj, bool, error) {
+	w, key, old, err := t.admit(txn, obj)
+	if err != nil {
+		return *new(Obj), false, err
+	}
+	return w.write(key, old, obj)
+}
+
+func (t *table[Obj]) Modify(txn *WriteTxn, q Query[Obj], fn func(Obj) Obj) (Obj, error) {
+	w, err := t.open(txn)
+	if err != nil {
+		return *new(Obj), err
+	}
+	ix, queryKey, ok := t.indexKey(q)
+	if !ok {
+		return *new(Obj), t.unknownIndex(q.index)
+	}
+	old := t.first(w.reader(ix), ix, queryKey)
+	if old == nil {
+		return *new(Obj), &TableError{Table: t.Name(), Err: ErrNotFound}
+	}
+	obj := fn(old.obj)
+	if err := t.sameKey(old, obj); err != nil {
+		return *new(Obj), err
+	}
+	_, _, err = w.write(old.key, old, obj)
+	return old.obj, err
+}
+
+func (t *table[Obj]) CompareAndSwap(txn *WriteTxn, revision Revision, obj Obj) (Obj, error) {
+	w, key, old, err := t.admit(txn, obj)
+	if err == nil {
+		err = t.compare(obj, old, revision)
+	}
+	if err != nil {
+		return *new(Obj), err
+	}
+	_, _, err = w.write(key, old, obj)
+	return old.obj, err
+}
+
+func (t *table[Obj]) compare(obj Obj, old *entry[Obj], revision Revision) error {
+	switch {
+	case old == nil:
+		return t.rowError(obj, ErrNotFound)
+	case !old.unchangedSince(revision):
+		return t.rowError(obj, ErrConflict)
+	}
+	return nil
+}
+
+func (t *table[Obj]) Delete(txn *WriteTxn, obj Obj) (Obj, bool, error) {
+	w, _, old, err := t.admit(txn, obj)
+	if err != nil || old == nil {
+		return *new(Obj), false, err
+	}
+	w.remove(old)
+	return old.obj, true, nil
+}
+
+func (t *table[Obj]) CompareAndDelete(txn *WriteTxn, revision Revision, obj Obj) (Obj, error) {
+	w, _, old, err := t.admit(txn, obj)
+	if err == nil {
+		err = t.compare(obj, old, revision)
+	}
+	if err != nil {
+		return *new(Obj), err
+	}
+	w.remove(old)
+	return old.obj, nil
+}
+
+func (t *table[Obj]) Amend(txn *WriteTxn, obj Obj, revision Revision, fn func(Obj) Obj) (bool, error) {
+	if !t.Amendable() {
+		return false, &TableError{Table: t.Name(), Err: ErrNotAmendable}
+	}
+	w, key, old, err := t.admit(txn, obj)
+	if err != nil || old == nil || !old.unchangedSince(revision) {
+		return false, err
+	}
+	amended := fn(old.obj)
+	if err := t.sameKey(old, amended); err != nil {
+		return false, err
+	}
+	if t.equal == nil || !t.equal(old.obj, amended) {
+		w.put(key, old, amended, old.spec)
+	}
+	return true, nil
+}
+
+func (t *table[Obj]) sameKey(old *entry[Obj], obj Obj) error {
+	switch {
+	case t.isNil(obj):
+		return t.rowError(old.obj, ErrNilRow)
+	case !bytes.Equal(t.primaryKey(obj), old.key):
+		return t.rowError(old.obj, ErrKeyChanged)
+	case samePointer(old.obj, obj):
+		return t.rowError(obj, ErrSameObject)
+	}
+	return nil
+}
+
+// write is an ordinary write of spec over old, which may be nil: the third rule
+// of spec and status.
+func (w *writer[Obj]) write(key []byte, old *entry[Obj], obj Obj) (Obj, bool, error) {
+	if old == nil {
+		w.put(key, nil, w.table.reset(obj), w.rev+1)
+		return *new(Obj), false, nil
+	}
+	if samePointer(old.obj, obj) {
+		return *new(Obj), false, w.table.rowError(obj, ErrSameObject)
+	}
+	if w.table.Amendable() {
+		obj = w.table.schema.Amend.Carry(old.obj, obj)
+	}
+	if w.table.equal == nil || !w.table.equal(old.obj, obj) {
+		w.put(key, old, w.table.reset(obj), w.rev+1)
+	}
+	return old.obj, true, nil
+}
+
+func (t *table[Obj]) reset(obj Obj) Obj {
+	if t.Amendable() {
+		return t.schema.Amend.Reset(obj)
+	}
+	return obj
+}
+
+// put makes obj the row at key, in place of old, in every index.
+func (w *writer[Obj]) put(key []byte, old *entry[Obj], obj Obj, spec Revision) {
+	w.rev++
+	e := &entry[Obj]{obj: obj, key: key, rev: w.rev, spec: spec}
+	w.tree(0).Insert(key, e)
+	for ix := 1; ix < len(w.trees); ix++ {
+		w.table.indexes[ix].encode(obj, func(k []byte) bool {
+			w.tree(ix).Insert(w.table.secondaryKey(ix, k, key), e)
+			return true
+		})
+		if old != nil {
+			w.unindex(ix, old)
+		}
+	}
+	w.records = append(w.records, window.Record[*entry[Obj]]{Entry: e})
+}
+
+func (w *writer[Obj]) remove(old *entry[Obj]) {
+	w.rev++
+	w.tree(0).Delete(old.key)
+	for ix := 1; ix < len(w.trees); ix++ {
+		w.unindex(ix, old)
+	}
+	// A row of its own, because the old one keeps the revision it was read with.
+	gone := &entry[Obj]{obj: old.obj, key: old.key, rev: w.rev, spec: old.spec}
+	w.records = append(w.records, window.Record[*entry[Obj]]{Entry: gone, Deleted: true})
+}
+
+// unindex removes what still leads to old: not the keys that its successor took over.
+func (w *writer[Obj]) unindex(ix int, old *entry[Obj]) {
+	w.table.indexes[ix].encode(old.obj, func(k []byte) bool {
+		full := w.table.secondaryKey(ix, k, old.key)
+		if e, _ := w.reader(ix).Get(full); e == old {
+			w.tree(ix).Delete(full)
+		}
+		return true
+	})
+}
+
+// nilTest returns what tells a nil pointer from a row.
+func nilTest[Obj any]() func(Obj) bool {
+	switch reflect.TypeFor[Obj]().Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan:
+		return func(obj Obj) bool {
+			v := reflect.ValueOf(obj)
+			return !v.IsValid() || v.IsNil()
+		}
+	}
+	return func(Obj) bool { return false }
+}
+
+func samePointer[Obj any](a, b Obj) bool {
+	v := reflect.ValueOf(a)
+	return v.Kind() == reflect.Pointer && v.Pointer() == reflect.ValueOf(b).Pointer()
+}
