@@ -1,0 +1,2 @@
+// Package reconciler drives a target to what the rows of a table say.
+package reconciler
