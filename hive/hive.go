@@ -1,69 +1,170 @@
 // Package hive makes an application of cells: it builds, starts, watches over and stops it.
+//
+// Every hive provides, besides what its cells offer: *statedb.DB, one per hive; *health.Registry and the table of statuses as
+// statedb.Table[health.Status]; Shutdowner; Info. Each module has for itself: *slog.Logger, cell.ModuleID, cell.FullModuleID,
+// cell.Lifecycle, health.Health and job.Group.
+//
+// A Hive is built and run once, by one goroutine; only Shutdowner may be used from others. Start constructs: configuration is
+// read first, then invoked functions are called in the order of the cells, then lifecycle hooks are run. A start that fails
+// stops what had started. All errors of a start or a stop are returned, joined; see package cell for those of building, and
+// HookError and job.OverdueError for those of starting and stopping.
 package hive
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
+
+// Defaults of Options.
+const (
+	DefaultStartTimeout = time.Minute
+	DefaultStopTimeout  = 30 * time.Second
+)
+
+var (
+	// ErrStarted is returned by a start that is not the first, whether that succeeded or not.
+	ErrStarted = errors.New("the hive has been started already")
+	// ErrNotStarted is returned by a stop when there is nothing to stop.
+	ErrNotStarted = errors.New("the hive is not started")
+)
+
+// HookError is a lifecycle hook that has failed or is overdue. It is in the errors of Start, Stop and Run.
+type HookError = lifecycle.HookError
 
 // Options are the settings of a hive. Only Name is needed.
 type Options struct {
 	// Name of the application, such as "statehive".
 	Name string
 	// EnvPrefix begins the names of environment variables: with "STATEHIVE", --config-dir is STATEHIVE_CONFIG_DIR. Empty: the
-	// upper-case name.
+	// name in upper case, with '_' for '-'.
 	EnvPrefix string
-	// Logger is what module loggers are made of. Nil: text on standard error.
+	// Logger is what the loggers of modules are made of. Nil: text on standard error.
 	Logger *slog.Logger
 	// LookupEnv reads an environment variable. Nil: os.LookupEnv.
 	LookupEnv func(string) (string, bool)
-	// StartTimeout and StopTimeout bound starting and stopping. 0: 1 minute and 30 seconds.
+	// StartTimeout and StopTimeout bound starting and stopping. Not positive: a minute, and 30 seconds.
 	StartTimeout, StopTimeout time.Duration
 	// Signals ask Run to stop, the second one at once. Nil: SIGINT and SIGTERM of the process, while Run runs.
 	Signals <-chan os.Signal
 }
 
+func (o Options) withDefaults() Options {
+	if o.EnvPrefix == "" {
+		o.EnvPrefix = strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	if o.LookupEnv == nil {
+		o.LookupEnv = os.LookupEnv
+	}
+	if o.StartTimeout <= 0 {
+		o.StartTimeout = DefaultStartTimeout
+	}
+	if o.StopTimeout <= 0 {
+		o.StopTimeout = DefaultStopTimeout
+	}
+	return o
+}
+
 // Info says which application this is. It is injectable.
 type Info struct {
-	Name      string
-	EnvPrefix string
+	Name      string // such as "statehive"
+	EnvPrefix string // such as "STATEHIVE"
 }
 
-// Shutdowner ends the hive from within. It is injectable and safe for concurrent use.
-type Shutdowner interface {
-	// Shutdown has Run stop the hive and return err, which may be nil. The first call counts.
-	Shutdown(err error)
+// Hive is an application made of cells.
+type Hive struct {
+	options   Options
+	graph     *cell.Graph
+	lifecycle *lifecycle.Lifecycle
+	shutdown  *shutdown
+	phase     phase
 }
 
-// Hive is an application made of cells. Its methods are for one goroutine at a time.
-type Hive struct{}
+type phase int
 
-var errUnfinished = errors.New("hive: not there yet")
+const (
+	built phase = iota
+	started
+	ended // stopped, or failed to start
+)
 
-// New builds a hive of cells. It constructs nothing yet.
-func New(o Options, cells ...cell.Cell) (*Hive, error) { return nil, errUnfinished }
+// New builds a hive of cells. It constructs nothing yet. Its errors are *cell.GraphError, all that were found.
+func New(o Options, cells ...cell.Cell) (*Hive, error) {
+	if o.Name == "" {
+		return nil, errors.New("a hive needs a name")
+	}
+	h := &Hive{options: o.withDefaults(), shutdown: newShutdown()}
+	h.lifecycle = lifecycle.New(h.options.Logger)
+	graph, err := cell.NewGraph(
+		cell.GraphOptions{Name: o.Name, Logger: h.options.Logger, PerModule: h.perModule()},
+		append([]cell.Cell{h.own()}, cells...)...,
+	)
+	h.graph = graph
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
 
-// Info returns the name and the prefix of environment variables.
-func (h *Hive) Info() Info { return Info{} }
+// Info returns the name of the hive and its prefix of environment variables.
+func (h *Hive) Info() Info { return Info{Name: h.options.Name, EnvPrefix: h.options.EnvPrefix} }
 
-// RegisterFlags adds the flags of all cells. It fails if fs has a flag of the same name.
-func (h *Hive) RegisterFlags(fs *pflag.FlagSet) error { return errUnfinished }
+// RegisterFlags adds the flags of all cells. It fails if fs has a flag of the same name. Parse fs before the start.
+func (h *Hive) RegisterFlags(fs *pflag.FlagSet) error { return h.graph.RegisterFlags(fs) }
 
-// Invoke calls fn with parameters from the graph, constructing what it needs, without starting anything.
-func (h *Hive) Invoke(fn any) error { return errUnfinished }
+// Invoke calls fn, from outside of any module, with parameters from the graph and returns its error. It constructs what fn
+// needs, without starting anything; before the start, what fn needs must not need configuration.
+func (h *Hive) Invoke(fn any) error { return h.graph.Invoke(fn) }
 
-// Start constructs and starts the hive.
-func (h *Hive) Start(ctx context.Context) error { return errUnfinished }
+// Start reads the configuration, constructs and starts the hive. If it fails, what had started has been stopped again.
+func (h *Hive) Start(ctx context.Context) error {
+	if h.phase != built {
+		return ErrStarted
+	}
+	h.phase = ended
+	if err := h.graph.Configure(h.options.EnvPrefix, h.options.LookupEnv); err != nil {
+		return err
+	}
+	if err := h.graph.Construct(); err != nil {
+		return err
+	}
+	bounded, cancel := h.bounded(ctx, "start", h.options.StartTimeout)
+	defer cancel()
+	if err := h.lifecycle.Start(bounded); err != nil {
+		return errors.Join(err, h.stop(context.WithoutCancel(ctx)))
+	}
+	h.phase = started
+	return nil
+}
 
-// Stop stops the hive in reverse order of the start.
-func (h *Hive) Stop(ctx context.Context) error { return errUnfinished }
+// Stop stops the hive in the reverse order of the start. All stop hooks are run, also after the deadline, with a context that
+// is done.
+func (h *Hive) Stop(ctx context.Context) error {
+	if h.phase != started {
+		return ErrNotStarted
+	}
+	h.phase = ended
+	return h.stop(ctx)
+}
 
-// Run starts the hive, waits for a signal, the end of ctx or Shutdown, stops it and returns the error of Shutdown.
-func (h *Hive) Run(ctx context.Context) error { return errUnfinished }
+func (h *Hive) stop(ctx context.Context) error {
+	bounded, cancel := h.bounded(ctx, "stop", h.options.StopTimeout)
+	defer cancel()
+	return h.lifecycle.Stop(bounded)
+}
+
+func (h *Hive) bounded(ctx context.Context, what string, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s deadline of %v: %w", what, d, context.DeadlineExceeded))
+}

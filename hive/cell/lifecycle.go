@@ -9,11 +9,15 @@ type Lifecycle interface {
 	Append(Hook)
 }
 
-// Hook is a pair of functions, each of which may be nil. Both must return soon after their context is done.
+// Hook is a pair of functions, each of which may be nil. Both must return soon after their context, which ends with the
+// deadline, is done.
 //
 // OnStop is called if OnStart was called (or is nil and its turn came) and has returned, also when OnStart failed: it has to
-// cope with a start that was done by half. Panics are errors.
+// cope with a start that was done by half. The context ends with the call; what goes on in the background needs one of its own,
+// or is better a job. Panics are errors.
 type Hook struct {
+	// Name says in logs and errors which hook it is. Empty: the name of its functions.
+	Name    string
 	OnStart func(context.Context) error
 	OnStop  func(context.Context) error
 }

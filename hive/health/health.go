@@ -1,19 +1,29 @@
 // Package health keeps the state of health of every part of an application in a table.
 //
 // A part reports through a Health; each report replaces the part's row. A report that changes nothing writes nothing. All
-// methods may be called by several goroutines at once.
+// methods may be called by several goroutines at once; the reports of one scope are written in the order in which they came.
 package health
 
 import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/statehive/statehive/statedb"
 )
 
-// ErrDuplicate is returned by NewScope, wrapped, when a scope of that name is open.
-var ErrDuplicate = errors.New("health scope exists already")
+// TableName is the name of the table of statuses.
+const TableName = "health"
 
-// Health reports the health of one scope. It is injectable; each module has its own, named by its full id.
+var (
+	// ErrDuplicate is returned, wrapped, when a scope of that name is open.
+	ErrDuplicate = errors.New("health scope exists already")
+	// ErrClosed is returned, wrapped, when a scope is opened below one that has been closed.
+	ErrClosed = errors.New("health scope is closed")
+)
+
+// Health reports the health of one scope. It is injectable; each module has its own, named by its full id. There is no row
+// before the first report.
 type Health interface {
 	// OK reports that all is well.
 	OK(message string)
@@ -21,7 +31,7 @@ type Health interface {
 	Degraded(message string, err error)
 	// Stopped reports that the part has ended and is not expected to do anything.
 	Stopped(message string)
-	// NewScope opens a scope below this one. It fails with ErrDuplicate if one of that name is open.
+	// NewScope opens a scope below this one. It fails with ErrDuplicate if one of that name is open, and with ErrClosed.
 	NewScope(name string) (Health, error)
 	// Close removes the rows of this scope and of those below it and frees their names. Reports to a closed scope are ignored.
 	Close()
@@ -37,25 +47,46 @@ const (
 	Stopped
 )
 
-// Status is a row of the table "health".
-type Status struct {
-	ID      string    `json:"id"`      // full module id and scopes, dotted: the primary key
-	Level   Level     `json:"level"`   //
-	Since   time.Time `json:"since"`   // when the level was taken
-	Updated time.Time `json:"updated"` // when the row was written
-	Message string    `json:"message"`
-	Error   string    `json:"error,omitempty"`
-}
+var levelNames = map[Level]string{OK: "OK", Degraded: "Degraded", Stopped: "Stopped"}
 
 // String is "OK", "Degraded" or "Stopped".
 func (l Level) String() string {
-	switch l {
-	case OK:
-		return "OK"
-	case Degraded:
-		return "Degraded"
-	case Stopped:
-		return "Stopped"
+	if name, ok := levelNames[l]; ok {
+		return name
 	}
 	return fmt.Sprintf("Level(%d)", uint8(l))
+}
+
+// MarshalText writes the name; a Level that is not valid is an error.
+func (l Level) MarshalText() ([]byte, error) {
+	if name, ok := levelNames[l]; ok {
+		return []byte(name), nil
+	}
+	return nil, fmt.Errorf("health: %v is not a level", l)
+}
+
+// UnmarshalText accepts nothing but the names of the levels.
+func (l *Level) UnmarshalText(text []byte) error {
+	for level, name := range levelNames {
+		if name == string(text) {
+			*l = level
+			return nil
+		}
+	}
+	return fmt.Errorf("health: unknown level %q: expected OK, Degraded or Stopped", text)
+}
+
+// Status is a row of the table "health".
+type Status struct {
+	ID      string    `json:"id"`              // full module id and scopes, dotted: the primary key
+	Level   Level     `json:"level"`           // how the part is
+	Since   time.Time `json:"since"`           // when it has become so
+	Updated time.Time `json:"updated"`         // when the row was written
+	Message string    `json:"message"`         // what the part says
+	Error   string    `json:"error,omitempty"` // the fault, of a degraded part
+}
+
+// ByID is the primary index of the table.
+func ByID() statedb.Index[Status, string] {
+	return statedb.NewIndex("id", func(s Status) string { return s.ID })
 }

@@ -1,71 +1,56 @@
-// Package job runs whatever an application does in the background.
 package job
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/statehive/statehive/hive/health"
 )
 
-// ErrStopped is returned by Add once the group has stopped.
-var ErrStopped = errors.New("job group has stopped")
-
-// Func is the work of a job. It must return soon after its context is done. The health scope is the job's own, named after it.
+// Func is the work of a job. It must return soon after its context is done. The health scope is the job's own.
 type Func func(ctx context.Context, health health.Health) error
 
-// Job is background work that a Group runs. Make one with OneShot or Timer.
+// Job is background work that a Group runs. Make one with OneShot or Timer. A Job is for one Add.
 type Job interface {
-	run(ctx context.Context)
+	jobName() string
+	run(ctx context.Context, h health.Health, logger *slog.Logger)
 }
 
-// Group runs jobs. It is injectable; each module has its own, named after it. It is safe for concurrent use.
-type Group interface {
-	// Add runs jobs: from the start of the hive on, or at once if it has started. It fails with ErrStopped after the stop, and
-	// with health.ErrDuplicate for a name that another job of the group has.
-	Add(jobs ...Job) error
+// PanicError is a panic of a job.
+type PanicError struct {
+	Value any    // what it panicked with
+	Stack []byte // of the goroutine, as text
 }
 
-// OneShotOption changes how a one-shot job runs.
-type OneShotOption func(*oneShot)
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
-// TimerOption changes how a timer job runs.
-type TimerOption func(*timer)
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
 
-type (
-	oneShot struct{}
-	timer   struct{}
-)
+// call runs fn with panics as errors.
+func call(ctx context.Context, fn Func, h health.Health) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return fn(ctx, h)
+}
 
-func (*oneShot) run(context.Context) {}
-func (*timer) run(context.Context)   {}
-
-// OneShot is a job that runs fn once.
-func OneShot(name string, fn Func, opts ...OneShotOption) Job { return &oneShot{} }
-
-// Timer is a job that runs fn every interval; with 0 only when triggered.
-func Timer(name string, fn Func, interval time.Duration, opts ...TimerOption) Job { return &timer{} }
-
-// Retry has a failing job run again, up to times more (for ever if negative), after a delay that doubles from first to last.
-func Retry(times int, first, last time.Duration) OneShotOption { return func(*oneShot) {} }
-
-// WithTrigger has the timer also run when t is triggered.
-func WithTrigger(t *Trigger) TimerOption { return func(*timer) {} }
-
-// Debounce has a triggered run wait for d, to collect further triggers.
-func Debounce(d time.Duration) TimerOption { return func(*timer) {} }
-
-// Trigger asks a timer to run now. Use NewTrigger. It is safe for concurrent use.
-type Trigger struct{ c chan struct{} }
-
-// NewTrigger returns a trigger for WithTrigger.
-func NewTrigger() *Trigger { return &Trigger{c: make(chan struct{}, 1)} }
-
-// Trigger asks for a run that begins after this call. Calls before that run begins are one; none is lost.
-func (t *Trigger) Trigger() {
+// sleep waits for d and says whether ctx is still alive then.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case t.c <- struct{}{}:
-	default:
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
 	}
 }

@@ -1,0 +1,74 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrNotConfigured is the error, within a *BuildError, of a configuration that is needed before Configure.
+var ErrNotConfigured = errors.New("the configuration has not been read yet")
+
+// GraphError is a fault in how the cells fit together.
+type GraphError struct {
+	Module   FullModuleID // the module at fault
+	Where    string       // the module and where it is written, for people
+	Function string       // the constructor or invoked function with its file:line, if there is one
+	Problem  string       // what is wrong
+}
+
+func (e *GraphError) Error() string { return join(e.Where, e.Function, e.Problem) }
+
+// BuildError is a constructor or an invoked function that has failed or panicked.
+type BuildError struct {
+	Module   FullModuleID // the module that it belongs to
+	Where    string       // the module and where it is written, for people
+	Function string       // the constructor or invoked function with its file:line
+	Err      error        // what it returned; for a panic, the value and the stack
+}
+
+func (e *BuildError) Error() string { return join(e.Where, e.Function, e.Err.Error()) }
+
+// Unwrap returns what the function returned.
+func (e *BuildError) Unwrap() error { return e.Err }
+
+// ConfigError is a value of the configuration that cannot be used.
+type ConfigError struct {
+	Module FullModuleID // the module whose configuration it is
+	Origin string       // where the value comes from, such as "environment variable STATEHIVE_SOCKET"; empty for Validate
+	Value  string       // as it was given
+	Err    error        // what was expected
+}
+
+func (e *ConfigError) Error() string {
+	if e.Origin == "" {
+		return fmt.Sprintf("configuration of module %q: %v", e.Module, e.Err)
+	}
+	return fmt.Sprintf("%s=%q: %v", e.Origin, e.Value, e.Err)
+}
+
+// Unwrap returns what was expected.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// panicError is a panic of user code.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+
+func (e *panicError) Unwrap() error {
+	err, _ := e.value.(error)
+	return err
+}
+
+func join(parts ...string) string {
+	var filled []string
+	for _, p := range parts {
+		if p != "" {
+			filled = append(filled, p)
+		}
+	}
+	return strings.Join(filled, ": ")
+}

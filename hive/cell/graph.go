@@ -1,0 +1,85 @@
+package cell
+
+import (
+	"errors"
+	"log/slog"
+
+	"go.uber.org/dig"
+)
+
+// GraphOptions are the settings of a Graph.
+type GraphOptions struct {
+	// Name is the id that stands for what is outside of any module.
+	Name string
+	// Logger is what the loggers of modules are made of. Needed.
+	Logger *slog.Logger
+	// PerModule are constructors whose values each module has for itself. They may use the module's FullModuleID.
+	PerModule []any
+}
+
+// Graph is what the cells describe, ready to be constructed. Package hive makes one; applications seldom need it.
+type Graph struct {
+	options  GraphOptions
+	root     *scope
+	scopes   []*scope
+	invokes  []*function
+	settings settings
+	built    bool
+}
+
+// NewGraph puts cells together. It calls no constructor. It returns all faults that it finds.
+func NewGraph(o GraphOptions, contents ...Cell) (*Graph, error) {
+	g := &Graph{options: o}
+	g.root = &scope{
+		graph: g, id: ModuleID(o.Name), full: FullModuleID(o.Name),
+		dig: dig.New(dig.DeferAcyclicVerification()), offers: make(map[key][]*function),
+	}
+	g.scopes = []*scope{g.root}
+	if err := errors.Join(g.root.provideOwn(), group(contents).apply(g.root)); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Construct calls the invoked functions, in order, and the constructors that they need. It first checks that nothing is
+// missing and that there are no cycles; then the first error ends it. Only the first call does anything.
+func (g *Graph) Construct() error {
+	if g.built {
+		return nil
+	}
+	g.built = true
+	if err := check(g.invokes); err != nil {
+		return err
+	}
+	for _, f := range g.invokes {
+		if err := f.invoke(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Invoke calls fn, from outside of any module, with parameters from the graph and returns its error.
+func (g *Graph) Invoke(fn any) error {
+	f, err := newFunction("invoke", fn, g.root, caller())
+	if err != nil {
+		return err
+	}
+	if err := check([]*function{f}); err != nil {
+		return err
+	}
+	return f.invoke()
+}
+
+// invoke calls the function; the graph has been checked.
+func (f *function) invoke() error {
+	err := f.scope.dig.Invoke(f.guarded())
+	if err == nil {
+		return nil
+	}
+	var build *BuildError
+	if errors.As(err, &build) {
+		return build
+	}
+	return f.errorf("%v", err)
+}

@@ -1,0 +1,122 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+
+	"go.uber.org/dig"
+)
+
+var moduleID = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// digScope is what dig's Container and Scope have in common.
+type digScope interface {
+	Provide(constructor any, opts ...dig.ProvideOption) error
+	Invoke(function any, opts ...dig.InvokeOption) error
+	Scope(name string, opts ...dig.ScopeOption) *dig.Scope
+}
+
+// scope is a module in a graph, or the space outside of all modules.
+type scope struct {
+	graph  *Graph
+	parent *scope // nil outside of all modules
+	id     ModuleID
+	full   FullModuleID
+	at     position
+	dig    digScope
+	offers map[key][]*function // constructors that are looked up here
+}
+
+// String names the scope for people.
+func (s *scope) String() string {
+	if s.parent == nil {
+		return fmt.Sprintf("hive %q", s.full)
+	}
+	return fmt.Sprintf("module %q (%v)", s.full, s.at)
+}
+
+func (s *scope) errorf(format string, args ...any) error {
+	return &GraphError{Module: s.full, Where: s.String(), Problem: fmt.Sprintf(format, args...)}
+}
+
+// nested makes the scope of a module in this one.
+func (s *scope) nested(m *module) (*scope, error) {
+	full := FullModuleID(m.id)
+	if s.parent != nil {
+		full = s.full + "." + full
+	}
+	n := &scope{graph: s.graph, parent: s, id: ModuleID(m.id), full: full, at: m.at, offers: make(map[key][]*function)}
+	if !moduleID.MatchString(m.id) {
+		return nil, n.errorf("bad module id %q: expected letters, digits, '-' and '_'", m.id)
+	}
+	for _, other := range s.graph.scopes {
+		if other.full == full {
+			return nil, n.errorf("its id is also that of %v", other)
+		}
+	}
+	n.dig = s.dig.Scope(m.id)
+	s.graph.scopes = append(s.graph.scopes, n)
+	return n, n.provideOwn()
+}
+
+// provideOwn offers what every module has for itself.
+func (s *scope) provideOwn() error {
+	logger := s.graph.options.Logger.With("module", string(s.full))
+	own := []any{
+		func() ModuleID { return s.id },
+		func() FullModuleID { return s.full },
+		func() *slog.Logger { return logger },
+	}
+	var errs []error
+	for _, c := range slices.Concat(own, s.graph.options.PerModule) {
+		f, err := newFunction("provide", c, s, s.at)
+		if err == nil {
+			err = s.provide(f, private)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// provide offers what a constructor makes.
+func (s *scope) provide(f *function, v visibility) error {
+	if len(f.makes) == 0 {
+		return f.errorf("it makes nothing: expected a function with a result other than an error")
+	}
+	in := s
+	if v == public {
+		in = s.graph.root
+	}
+	for i, k := range f.makes {
+		others := in.offers[k]
+		if k.group == "" && slices.Contains(f.makes[:i], k) {
+			return f.errorf("it makes %v twice", k)
+		}
+		if k.group == "" && len(others) > 0 {
+			return f.errorf("makes %v, which is already made by %v: %v", k, others[0].scope, others[0])
+		}
+	}
+	err := s.dig.Provide(f.guarded(), dig.Export(v == public), dig.LocationForPC(f.value.Pointer()))
+	if err != nil {
+		return f.errorf("%v", dig.RootCause(err))
+	}
+	for _, k := range f.makes {
+		in.offers[k] = append(in.offers[k], f)
+	}
+	return nil
+}
+
+// find returns the constructors of a value as seen from this scope: the nearest one, or all of a group.
+func (s *scope) find(k key) []*function {
+	var found []*function
+	for at := s; at != nil; at = at.parent {
+		found = append(found, at.offers[k]...)
+		if k.group == "" && len(found) > 0 {
+			break
+		}
+	}
+	return found
+}

@@ -1,0 +1,146 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// Registry owns the table of statuses. It is safe for concurrent use. A hive has one.
+type Registry struct {
+	db     *statedb.DB
+	table  statedb.RWTable[Status]
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	open map[string]*scope
+}
+
+// NewRegistry makes the table in db. Statuses that cannot be written are logged.
+func NewRegistry(db *statedb.DB, logger *slog.Logger) (*Registry, error) {
+	table, err := statedb.NewTable(db, statedb.Schema[Status]{Name: TableName, Primary: ByID()})
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{db: db, table: table, logger: logger, open: make(map[string]*scope)}, nil
+}
+
+// Table returns the table of statuses.
+func (r *Registry) Table() statedb.Table[Status] { return r.table }
+
+// Scope opens an outermost scope. It fails with ErrDuplicate if one of that id is open.
+func (r *Registry) Scope(id string) (Health, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.scopeLocked(id)
+}
+
+func (r *Registry) scopeLocked(id string) (*scope, error) {
+	if r.open[id] != nil {
+		return nil, fmt.Errorf("%w: %q", ErrDuplicate, id)
+	}
+	s := &scope{registry: r, id: id}
+	r.open[id] = s
+	return s, nil
+}
+
+// nested opens a scope below s.
+func (r *Registry) nested(s *scope, name string) (*scope, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case name == "":
+		return nil, fmt.Errorf("health: a scope below %q needs a name", s.id)
+	case r.open[s.id] != s:
+		return nil, fmt.Errorf("%w: %q", ErrClosed, s.id)
+	}
+	return r.scopeLocked(s.id + "." + name)
+}
+
+// closeBelow closes s and the scopes below it.
+func (r *Registry) closeBelow(s *scope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open[s.id] != s {
+		return
+	}
+	for id, other := range r.open {
+		if id == s.id || strings.HasPrefix(id, s.id+".") {
+			delete(r.open, id)
+			other.end()
+		}
+	}
+}
+
+func (r *Registry) write(fn func(txn *statedb.WriteTxn) error) {
+	if err := r.db.Update(context.Background(), fn, r.table); err != nil {
+		r.logger.Error("Cannot write health", "error", err)
+	}
+}
+
+// scope is one row.
+type scope struct {
+	registry *Registry
+	id       string
+
+	mu     sync.Mutex // held while writing, so that rows are written in order
+	last   Status
+	closed bool
+}
+
+func (s *scope) OK(message string) { s.report(OK, message, nil) }
+
+func (s *scope) Degraded(message string, err error) { s.report(Degraded, message, err) }
+
+func (s *scope) Stopped(message string) { s.report(Stopped, message, nil) }
+
+func (s *scope) NewScope(name string) (Health, error) {
+	n, err := s.registry.nested(s, name)
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+func (s *scope) Close() { s.registry.closeBelow(s) }
+
+func (s *scope) report(level Level, message string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.last
+	next.ID, next.Level, next.Message, next.Error = s.id, level, message, ""
+	if err != nil {
+		next.Error = err.Error()
+	}
+	if s.closed || next == s.last {
+		return
+	}
+	next.Updated = time.Now()
+	if s.last.Level != level {
+		next.Since = next.Updated
+	}
+	s.last = next
+	s.registry.write(func(txn *statedb.WriteTxn) error {
+		_, _, err := s.registry.table.Insert(txn, next)
+		return err
+	})
+}
+
+// end removes the row; the registry has forgotten the scope.
+func (s *scope) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.last.ID == "" {
+		return
+	}
+	s.registry.write(func(txn *statedb.WriteTxn) error {
+		_, _, err := s.registry.table.Delete(txn, s.last)
+		return err
+	})
+}

@@ -1,0 +1,60 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/statehive/statehive/hive/cell"
+)
+
+// hook is a hook with what is known of it.
+type hook struct {
+	cell.Hook
+	name    string
+	entered bool // OnStart has returned, so OnStop is due; used by the goroutine that starts or stops
+}
+
+// newHook is called by Append.
+func newHook(owner cell.FullModuleID, h cell.Hook) *hook {
+	name := h.Name
+	if name == "" {
+		name = functionName(h.OnStart, h.OnStop)
+	}
+	_, file, line, _ := runtime.Caller(2)
+	place := fmt.Sprintf("%s/%s:%d", filepath.Base(filepath.Dir(file)), filepath.Base(file), line)
+	return &hook{Hook: h, name: fmt.Sprintf("%s of module %q (%s)", name, owner, place)}
+}
+
+// functionName is that of the first function that there is.
+func functionName(fns ...func(context.Context) error) string {
+	for _, fn := range fns {
+		if fn != nil {
+			name := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name()
+			return strings.TrimSuffix(path.Base(name), "-fm")
+		}
+	}
+	return "without functions"
+}
+
+// call runs fn on a goroutine of its own. A panic and the end of the goroutine (runtime.Goexit) are errors.
+func call(ctx context.Context, fn func(context.Context) error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		err := errors.New("it ended its goroutine instead of returning")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+			done <- err
+		}()
+		err = fn(ctx)
+	}()
+	return done
+}

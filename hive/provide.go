@@ -1,0 +1,38 @@
+package hive
+
+import (
+	"log/slog"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/internal/lifecycle"
+	"github.com/statehive/statehive/hive/job"
+	"github.com/statehive/statehive/statedb"
+)
+
+// own is what a hive offers once.
+func (h *Hive) own() cell.Cell {
+	return cell.Provide(
+		statedb.New,
+		newHealthRegistry,
+		(*health.Registry).Table,
+		func() *lifecycle.Lifecycle { return h.lifecycle },
+		func() Shutdowner { return h.shutdown },
+		h.Info,
+	)
+}
+
+// perModule is what a hive offers to each module for itself.
+func (h *Hive) perModule() []any {
+	return []any{newModuleLifecycle, newModuleHealth, job.NewGroup}
+}
+
+func newHealthRegistry(db *statedb.DB, logger *slog.Logger) (*health.Registry, error) {
+	return health.NewRegistry(db, logger)
+}
+
+func newModuleLifecycle(id cell.FullModuleID, l *lifecycle.Lifecycle) cell.Lifecycle { return l.For(id) }
+
+func newModuleHealth(id cell.FullModuleID, r *health.Registry) (health.Health, error) {
+	return r.Scope(string(id))
+}

@@ -1,0 +1,93 @@
+package hive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// Shutdowner ends the hive from within. It is injectable and safe for concurrent use.
+type Shutdowner interface {
+	// Shutdown has Run stop the hive and return err, which may be nil. The first call counts. It does not wait.
+	Shutdown(err error)
+}
+
+// AbortError is returned by Run when a second signal came before the hive had stopped. Hooks and jobs may still be running, so
+// the process should exit.
+type AbortError struct {
+	Signal os.Signal // the second one
+}
+
+func (e *AbortError) Error() string { return fmt.Sprintf("aborted by a second signal: %v", e.Signal) }
+
+// errInterrupted is the cause of a start that a signal has cut short.
+var errInterrupted = errors.New("interrupted by a signal")
+
+type shutdown struct {
+	once sync.Once
+	done chan struct{}
+	err  error // may be read when done is closed
+}
+
+func newShutdown() *shutdown { return &shutdown{done: make(chan struct{})} }
+
+func (s *shutdown) Shutdown(err error) {
+	s.once.Do(func() {
+		s.err = err
+		close(s.done)
+	})
+}
+
+// Run starts the hive, waits for a signal, the end of ctx or Shutdown, stops it, and returns the error of Shutdown joined with
+// those of starting and stopping. A signal also cuts a start short. The second signal makes Run return an *AbortError at once.
+func (h *Hive) Run(ctx context.Context) error {
+	signals, release := h.signals()
+	defer release()
+	result := make(chan error, 1)
+	interrupt, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { result <- h.run(interrupt) }()
+	for interrupted := false; ; interrupted = true {
+		select {
+		case err := <-result:
+			return err
+		case s := <-signals:
+			if interrupted {
+				return &AbortError{Signal: s}
+			}
+			h.options.Logger.Info("Stopping; a second signal aborts", "signal", s)
+			cancel(errInterrupted)
+		}
+	}
+}
+
+// run is the life of the hive until ctx is done.
+func (h *Hive) run(ctx context.Context) error {
+	if err := h.Start(ctx); err != nil {
+		return err
+	}
+	h.options.Logger.Info("Started", "name", h.options.Name)
+	var err error
+	select {
+	case <-ctx.Done():
+	case <-h.shutdown.done:
+		err = h.shutdown.err
+	}
+	err = errors.Join(err, h.Stop(context.WithoutCancel(ctx)))
+	h.options.Logger.Info("Stopped", "name", h.options.Name, "error", err)
+	return err
+}
+
+// signals returns those of the options, or those of the process until release is called.
+func (h *Hive) signals() (signals <-chan os.Signal, release func()) {
+	if h.options.Signals != nil {
+		return h.options.Signals, func() {}
+	}
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
+	return c, func() { signal.Stop(c) }
+}
