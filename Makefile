@@ -1,0 +1,81 @@
+# Everything a developer needs; `make` alone lists it. Nothing here needs root: caches and the module cache lie below HOME, and
+# all that is built lies in bin/.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The race detector alone needs C (see the target race).
+export CGO_ENABLED = 0
+
+# Go would take packages of its module cache for ours if the cache lay in a visible directory of this tree, as it does with
+# HOME=$PWD. A hidden one is left alone.
+GOPATH := $(shell go env GOPATH)
+ifneq (,$(filter $(CURDIR)/%,$(GOPATH)))
+export GOPATH := $(CURDIR)/.cache/gopath
+endif
+
+MODULES := $(patsubst %/,%,$(dir $(wildcard go.mod */go.mod)))
+GO_FILES = $$(find . -path './.*' -prune -o -path ./bin -prune -o -name '*.go' -print)
+TOOLS := bin/tools/.built
+
+# The parts of `make bench`: which benchmarks, how often, and an earlier bin/bench.txt to compare with.
+BENCH ?= .
+COUNT ?= 1
+OLD ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/statehive
+	go build -trimpath -o bin/statehive ./cmd/statehive
+
+.PHONY: run
+run: build ## Run the agent on examples/node in a sandbox, for trying it; stop with Ctrl-C
+	@exec bin/statehive agent --sandbox --full-interval 5s --config-dir examples/node
+
+.PHONY: test
+test: ## Run all tests, those in network namespaces included
+	go test -timeout 280s ./...
+
+.PHONY: race
+race: export CGO_ENABLED = 1
+race: ## Run all tests under the race detector (needs a C compiler)
+	go test -race -timeout 20m ./...
+
+.PHONY: lint
+lint: $(TOOLS) ## Check formatting, vet, linters, and that each go.mod is tidy
+	@unformatted=$$(bin/tools/gofumpt -d $(GO_FILES)); if [ -n "$$unformatted" ]; then \
+		echo "$$unformatted"; echo 'lint: not formatted: run `make fmt`' >&2; exit 1; fi
+	@for module in $(MODULES); do \
+		echo "lint: module $$module"; \
+		go -C $$module mod tidy -diff; \
+		if [ -z "$$(go -C $$module list ./... 2>/dev/null)" ]; then continue; fi; \
+		go -C $$module vet ./...; \
+		(cd $$module && $(CURDIR)/bin/tools/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); \
+	done
+
+.PHONY: fmt
+fmt: $(TOOLS) ## Format all Go files
+	bin/tools/gofumpt -w $(GO_FILES)
+
+.PHONY: bench
+bench: $(TOOLS) ## Run benchmarks into bin/bench.txt; BENCH=regexp COUNT=6 OLD=file to compare with
+	@for module in $(MODULES); do \
+		if [ -z "$$(go -C $$module list ./... 2>/dev/null)" ]; then continue; fi; \
+		go -C $$module test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...; \
+	done | tee bin/bench.txt
+	@if [ -n '$(OLD)' ]; then bin/tools/benchstat '$(OLD)' bin/bench.txt; fi
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
+
+# The tools are pinned in a module of their own, so that importers of Statehive never see what they depend on.
+$(TOOLS): tools/go.mod tools/go.sum
+	@echo 'building the pinned developer tools: takes some minutes, once'
+	go build -C tools -trimpath -ldflags='-s -w' -o ../bin/tools/ tool
+	@touch $@
