@@ -9,15 +9,8 @@ SHELL := bash
 # The race detector alone needs C (see the target race).
 export CGO_ENABLED = 0
 
-# Go would take packages of its module cache for ours if the cache lay in a visible directory of this tree, as it does with
-# HOME=$PWD. A hidden one is left alone.
-GOPATH := $(shell go env GOPATH)
-ifneq (,$(filter $(CURDIR)/%,$(GOPATH)))
-export GOPATH := $(CURDIR)/.cache/gopath
-endif
-
 MODULES := $(patsubst %/,%,$(dir $(wildcard go.mod */go.mod)))
-GO_FILES = $$(find . -path './.*' -prune -o -path ./bin -prune -o -name '*.go' -print)
+GO_FILES = $$(find . -path './.*' -prune -o -path ./bin -prune -o -path ./go -prune -o -name '*.go' -print)
 TOOLS := bin/tools/.built
 
 # The parts of `make bench`: which benchmarks, how often, and an earlier bin/bench.txt to compare with.
@@ -48,8 +41,8 @@ race: ## Run all tests under the race detector (needs a C compiler)
 
 .PHONY: lint
 lint: $(TOOLS) ## Check formatting, vet, linters, and that each go.mod is tidy
-	@unformatted=$$(bin/tools/gofumpt -d $(GO_FILES)); if [ -n "$$unformatted" ]; then \
-		echo "$$unformatted"; echo 'lint: not formatted: run `make fmt`' >&2; exit 1; fi
+	@if ! diff=$$(bin/tools/gofumpt -d $(GO_FILES)) || [ -n "$$diff" ]; then \
+		echo "$$diff"; echo 'lint: not formatted: run `make fmt`' >&2; exit 1; fi
 	@for module in $(MODULES); do \
 		echo "lint: module $$module"; \
 		go -C $$module mod tidy -diff; \

@@ -2,6 +2,9 @@ module github.com/statehive/statehive
 
 go 1.26.0
 
+// With HOME=$PWD the module cache lies here: not our packages.
+ignore ./go
+
 require (
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/google/go-cmp v0.7.0
