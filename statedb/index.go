@@ -107,3 +107,7 @@ func (i Index[Obj, Key]) parse(text string) (Query[Obj], error) {
 	}
 	return i.Query(key), nil
 }
+
+// Encoded returns the bytes of the query's key as a string: equal for equal
+// keys, ordered as the keys are. It serves as a key of maps.
+func (q Query[Obj]) Encoded() string { return string(q.key) }
