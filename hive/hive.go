@@ -121,6 +121,13 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 // Info returns the name of the hive and its prefix of environment variables.
 func (h *Hive) Info() Info { return Info{Name: h.options.Name, EnvPrefix: h.options.EnvPrefix} }
 
+// Env returns the environment variable that belongs to a flag, by name and value, and whether it is set.
+func (h *Hive) Env(flag string) (name, value string, ok bool) {
+	name = cell.EnvName(h.options.EnvPrefix, flag)
+	value, ok = h.options.LookupEnv(name)
+	return name, value, ok
+}
+
 // RegisterFlags adds the flags of all cells. It fails if fs has a flag of the same name. Parse fs before the start.
 func (h *Hive) RegisterFlags(fs *pflag.FlagSet) error { return h.graph.RegisterFlags(fs) }
 

@@ -1,8 +1,6 @@
 package hive
 
 import (
-	"log/slog"
-
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/internal/lifecycle"
@@ -14,7 +12,7 @@ import (
 func (h *Hive) own() cell.Cell {
 	return cell.Provide(
 		statedb.New,
-		newHealthRegistry,
+		health.NewRegistry,
 		(*health.Registry).Table,
 		func() *lifecycle.Lifecycle { return h.lifecycle },
 		func() Shutdowner { return h.shutdown },
@@ -25,10 +23,6 @@ func (h *Hive) own() cell.Cell {
 // perModule is what a hive offers to each module for itself.
 func (h *Hive) perModule() []any {
 	return []any{newModuleLifecycle, newModuleHealth, job.NewGroup}
-}
-
-func newHealthRegistry(db *statedb.DB, logger *slog.Logger) (*health.Registry, error) {
-	return health.NewRegistry(db, logger)
 }
 
 func newModuleLifecycle(id cell.FullModuleID, l *lifecycle.Lifecycle) cell.Lifecycle { return l.For(id) }

@@ -1,26 +1,172 @@
-// Package metrics serves Prometheus metrics from a registry of its own.
+// Package metrics serves Prometheus metrics from a registry of its own, never the global one.
+//
+// The registry is safe for concurrent use. Cells register their collectors when they are constructed, with names that begin
+// with the Prefix; those of the Go runtime and of the process are there already. GET /metrics answers with what can be
+// collected, also when a collector fails. GET /healthz answers 200 for as long as the process answers at all: it is not about
+// the health of parts.
 package metrics
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"net"
+	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/internal/httpserve"
+	"github.com/statehive/statehive/hive/job"
 )
 
-// DefaultPrefix begins the names of metrics unless another is chosen.
-const DefaultPrefix Prefix = "statehive"
+const (
+	// DefaultPrefix begins the names of metrics unless another is chosen.
+	DefaultPrefix Prefix = "statehive"
+	// DefaultAddress is where metrics are served unless another address is chosen.
+	DefaultAddress = "127.0.0.1:9464"
+)
 
 // Prefix begins the names of all metrics of the hive. It is injectable.
 type Prefix string
 
-// Listener is an open socket that was handed to the process; provide one to have the server use it.
-type Listener struct{ net.Listener }
-
 // Config of the server.
 type Config struct {
-	// Address is where HTTP is served; empty for nowhere.
-	Address string `flag:"metrics-address" usage:"address to serve /metrics and /healthz on (empty: off)"`
+	// Address, host:port, is where HTTP is served; empty for nowhere.
+	Address string `flag:"metrics-address" usage:"host:port to serve /metrics and /healthz on (empty: off)"`
 }
 
-// Cell provides *prometheus.Registry, prometheus.Registerer, prometheus.Gatherer and Prefix, and serves /metrics and /healthz.
-func Cell(prefix Prefix) cell.Cell { return cell.Group() }
+// Validate is called when the configuration has been read.
+func (c Config) Validate() error {
+	if c.Address == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.Address); err != nil {
+		return fmt.Errorf("--metrics-address=%q: expected host:port, such as %s, or nothing: %w", c.Address, DefaultAddress, err)
+	}
+	return nil
+}
+
+// Listener is an open socket that was handed to the process. Provide one to have the server use it, whatever Config says; the
+// server closes it.
+type Listener struct{ net.Listener }
+
+// Cell provides *prometheus.Registry, which is also prometheus.Registerer and prometheus.Gatherer, and the prefix, and serves
+// /metrics and /healthz. An empty prefix is DefaultPrefix.
+func Cell(prefix Prefix) cell.Cell {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	return cell.Module("metrics", "metrics for Prometheus",
+		cell.Config(Config{Address: DefaultAddress}),
+		cell.Provide(newRegistry, func() Prefix { return prefix }),
+		cell.Invoke(register),
+	)
+}
+
+type registryOut struct {
+	cell.Out
+
+	Registry   *prometheus.Registry
+	Registerer prometheus.Registerer
+	Gatherer   prometheus.Gatherer
+}
+
+func newRegistry() (registryOut, error) {
+	r := prometheus.NewRegistry()
+	err := errors.Join(
+		r.Register(collectors.NewGoCollector()),
+		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	)
+	return registryOut{Registry: r, Registerer: r, Gatherer: r}, err
+}
+
+type params struct {
+	cell.In
+
+	Config     Config
+	Inherited  Listener `optional:"true"`
+	Registry   *prometheus.Registry
+	Lifecycle  cell.Lifecycle
+	Jobs       job.Group
+	Shutdowner hive.Shutdowner
+	Logger     *slog.Logger
+}
+
+// register has the server opened, run and closed with the hive.
+func register(p params) error {
+	if p.Config.Address == "" && p.Inherited.Listener == nil {
+		p.Logger.Debug("Metrics are not served")
+		return nil
+	}
+	s := &server{params: p, handler: newHandler(p.Registry, p.Logger)}
+	p.Lifecycle.Append(cell.Hook{Name: "metrics listener", OnStart: s.open, OnStop: s.close})
+	return p.Jobs.Add(job.OneShot("serve", s.serve, job.OnFailure(p.Shutdowner.Shutdown)))
+}
+
+func newHandler(r *prometheus.Registry, logger *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		Registry:      r,
+		ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog:      slog.NewLogLogger(logger.Handler(), slog.LevelError),
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok\n") // a client that has gone is no concern of the server
+	})
+	return mux
+}
+
+type server struct {
+	params   params
+	handler  http.Handler
+	listener net.Listener
+}
+
+func (s *server) open(ctx context.Context) error {
+	s.listener = s.params.Inherited.Listener
+	if s.listener == nil {
+		address := s.params.Config.Address
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("cannot serve metrics on %s: %w; choose another address with --metrics-address, or none with "+
+				"--metrics-address=", address, cause(err))
+		}
+		s.listener = l
+	}
+	s.params.Logger.Info("Serving metrics", "address", s.listener.Addr())
+	return nil
+}
+
+// cause is the error without the address, which the message has already.
+func cause(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+func (s *server) serve(ctx context.Context, _ health.Health) error {
+	failed := func(w http.ResponseWriter) {
+		http.Error(w, "the server failed at this request", http.StatusInternalServerError)
+	}
+	return httpserve.Serve(ctx, s.listener, s.handler, failed, s.params.Logger)
+}
+
+// close is for a start that has failed before the job ran, which otherwise has closed the listener.
+func (s *server) close(context.Context) error {
+	if s.listener == nil {
+		return nil
+	}
+	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/inspect"
+)
+
+// Command is a contributed command.
+type Command struct {
+	// New makes the command. It must not ask the hive yet: the Env is complete when the command runs.
+	New func(*Env) *cobra.Command
+}
+
+// CommandOut contributes a command. Its constructor must need nothing that is configured or costly: it is called for every
+// invocation of the binary, before flags are parsed.
+type CommandOut struct {
+	cell.Out
+	Command Command `group:"cli-commands"`
+}
+
+// NewCommand makes the contribution of a command.
+func NewCommand(make func(*Env) *cobra.Command) CommandOut {
+	return CommandOut{Command: Command{New: make}}
+}
+
+// StatusSection is a part of what `status` prints.
+type StatusSection struct {
+	// Name says in errors which section it is.
+	Name string
+	// Order is the place among the sections, ascending.
+	Order int
+	// Show writes the section and says whether all is well. A section that writes nothing is not seen.
+	Show func(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, err error)
+}
+
+// StatusSectionOut contributes a section. The same holds as for CommandOut.
+type StatusSectionOut struct {
+	cell.Out
+	Section StatusSection `group:"cli-status"`
+}
+
+// NewStatusSection makes the contribution of a section.
+func NewStatusSection(s StatusSection) StatusSectionOut { return StatusSectionOut{Section: s} }
+
+// Env is what a command can use. Its methods are for running commands, not for making them.
+type Env struct {
+	hive *hive.Hive
+	flag *pflag.Flag
+}
+
+// Socket returns the socket that was chosen: --socket, else the environment, else the default of the hive's name.
+func (e *Env) Socket() string {
+	if e.flag.Changed {
+		return e.flag.Value.String()
+	}
+	if _, socket, _ := e.hive.Env(socketFlag); socket != "" {
+		return socket
+	}
+	return inspect.DefaultSocket(e.hive.Info().Name)
+}
+
+// Client returns a client for the socket that was chosen.
+func (e *Env) Client() *inspect.Client {
+	variable, _, _ := e.hive.Env(socketFlag)
+	return inspect.NewClient(e.Socket()).WithHint(fmt.Sprintf(
+		"start it with '%s agent', or name its socket with --%s or %s", e.hive.Info().Name, socketFlag, variable))
+}

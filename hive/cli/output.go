@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+)
+
+// Format is how a command prints. It is a pflag.Value. The zero Format is FormatTable.
+type Format string
+
+// The formats.
+const (
+	FormatTable Format = "table"
+	FormatJSON  Format = "json"
+)
+
+// AddFlag adds -o, --output to the flags of a command.
+func (f *Format) AddFlag(fs *pflag.FlagSet) {
+	if *f == "" {
+		*f = FormatTable
+	}
+	fs.VarP(f, "output", "o", "how to print: table or json")
+}
+
+// Set implements pflag.Value.
+func (f *Format) Set(text string) error {
+	switch Format(text) {
+	case FormatTable, FormatJSON:
+		*f = Format(text)
+		return nil
+	}
+	return fmt.Errorf("expected %s or %s", FormatTable, FormatJSON)
+}
+
+// String implements pflag.Value.
+func (f *Format) String() string { return string(*f) }
+
+// Type implements pflag.Value.
+func (f *Format) Type() string { return "format" }
+
+// Print writes v as indented JSON, or the header and the rows as a table.
+func (f *Format) Print(w io.Writer, v any, header []string, rows [][]string) error {
+	if *f != FormatJSON {
+		return WriteTable(w, header, rows)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// WriteTable writes the rows below the header in aligned columns. Of a cell of several lines the first is written; control
+// characters, which could disturb a terminal, become spaces. An empty cell is written as "-".
+func WriteTable(w io.Writer, header []string, rows [][]string) error {
+	var widths []int
+	table := make([][]string, 0, len(rows)+1)
+	for _, row := range append([][]string{header}, rows...) {
+		clean := make([]string, len(row))
+		for i, cell := range row {
+			clean[i] = oneLine(cell)
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(clean[i]))
+		}
+		table = append(table, clean)
+	}
+	var text strings.Builder
+	for _, row := range table {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+		}
+		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+func oneLine(cell string) string {
+	line, _, more := strings.Cut(strings.TrimSpace(cell), "\n")
+	line = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, line)
+	switch {
+	case more:
+		return line + " …"
+	case line == "":
+		return "-"
+	}
+	return line
+}
+
+// Age is a duration for people, in two units at most, such as "3m12s" or "2d4h".
+func Age(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+}

@@ -1,0 +1,124 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+	"time"
+)
+
+// clientTimeout bounds a request.
+const clientTimeout = 30 * time.Second
+
+// APIError is an error that the server answered with.
+type APIError struct {
+	Status  int    // of HTTP
+	Message string // the text of the error
+}
+
+func (e *APIError) Error() string { return e.Message }
+
+// UnreachableError says that nobody answers at a socket.
+type UnreachableError struct {
+	Socket string
+	Hint   string // what to do
+	Err    error
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("cannot reach the agent at %s: %s; %s", e.Socket, e.reason(), e.Hint)
+}
+
+// Unwrap returns why.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+func (e *UnreachableError) reason() string {
+	switch {
+	case errors.Is(e.Err, fs.ErrNotExist):
+		return "there is no such socket"
+	case errors.Is(e.Err, syscall.ECONNREFUSED):
+		return "nobody is listening"
+	case errors.Is(e.Err, fs.ErrPermission), errors.Is(e.Err, io.EOF), errors.Is(e.Err, syscall.ECONNRESET), errors.Is(e.Err, syscall.EPIPE):
+		return "not permitted: only root and the user that the agent runs as may ask it"
+	}
+	var op *net.OpError
+	if errors.As(e.Err, &op) {
+		return op.Err.Error()
+	}
+	return e.Err.Error()
+}
+
+// Client asks a running hive. It is safe for concurrent use and keeps no connections.
+type Client struct {
+	socket string
+	hint   string
+	http   http.Client
+}
+
+// NewClient returns a client for a unix socket.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &Client{
+		socket: socket,
+		hint:   "start one, or name its socket with --socket",
+		http:   http.Client{Timeout: clientTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+	}
+}
+
+// WithHint returns a client whose UnreachableErrors say what to do in other words.
+func (c *Client) WithHint(hint string) *Client {
+	other := NewClient(c.socket)
+	other.hint = hint
+	return other
+}
+
+// Get reads path and decodes the answer into what into points to. Its errors are *APIError, *UnreachableError, that of ctx, and
+// of an answer that is not the expected JSON.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
+	u := url.URL{Scheme: "http", Host: "agent", Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read
+	if resp.StatusCode != http.StatusOK {
+		return apiError(resp)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("cannot understand the agent's answer to %s: %w", path, err)
+	}
+	return nil
+}
+
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return &UnreachableError{Socket: c.socket, Hint: c.hint, Err: err}
+}
+
+func apiError(resp *http.Response) error {
+	var body errorBody
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || body.Error == "" {
+		body.Error = "the agent answered " + resp.Status
+	}
+	return &APIError{Status: resp.StatusCode, Message: body.Error}
+}

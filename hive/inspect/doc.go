@@ -1,0 +1,7 @@
+// Package inspect is the HTTP API of a running hive on a unix socket: the server, as a cell, and the client.
+//
+// Cells contribute endpoints; this package knows none of them but GET /v1/agent. Answers are JSON; an error is
+// {"error": "text"} with the HTTP status. The socket has mode 0600, and the peer of every connection must be root or the user
+// that the server runs as; others are cut off and logged. Bodies and headers are bounded, slow clients are cut off, a panic in
+// a handler is an answer with status 500.
+package inspect

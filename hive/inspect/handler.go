@@ -1,0 +1,98 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/statehive/statehive/hive/cell"
+)
+
+// Endpoint is a path of the API.
+type Endpoint struct {
+	// Pattern is one of http.ServeMux with a method, such as "GET /v1/tables/{name}".
+	Pattern string
+	// Handler answers. It may be called by several goroutines at once.
+	Handler http.Handler
+}
+
+// EndpointOut contributes an endpoint.
+type EndpointOut struct {
+	cell.Out
+	Endpoint Endpoint `group:"inspect-endpoints"`
+}
+
+// NewEndpoint makes the contribution of an endpoint.
+func NewEndpoint(pattern string, h http.Handler) EndpointOut {
+	return EndpointOut{Endpoint: Endpoint{Pattern: pattern, Handler: h}}
+}
+
+// router answers what no endpoint is for with a list of those that there are.
+type router struct {
+	mux      *http.ServeMux
+	patterns []string
+}
+
+func newRouter(endpoints []Endpoint) (*router, error) {
+	rt := &router{mux: http.NewServeMux()}
+	var errs []error
+	for _, e := range endpoints {
+		errs = append(errs, rt.add(e))
+	}
+	slices.Sort(rt.patterns)
+	return rt, errors.Join(errs...)
+}
+
+// add turns the panic of ServeMux at a bad or conflicting pattern into an error.
+func (rt *router) add(e Endpoint) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("endpoint %q: %v", e.Pattern, p)
+		}
+	}()
+	if method, path, ok := strings.Cut(e.Pattern, " "); !ok || method == "" || !strings.HasPrefix(path, "/") {
+		return fmt.Errorf("endpoint %q: expected a method and a path, such as \"GET /v1/tables\"", e.Pattern)
+	}
+	if e.Handler == nil {
+		return fmt.Errorf("endpoint %q has no handler", e.Pattern)
+	}
+	rt.mux.Handle(e.Pattern, e.Handler)
+	rt.patterns = append(rt.patterns, e.Pattern)
+	return nil
+}
+
+func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, pattern := rt.mux.Handler(r); pattern == "" {
+		WriteError(w, http.StatusNotFound,
+			fmt.Errorf("there is no %s %s; there are: %s", r.Method, r.URL.Path, strings.Join(rt.patterns, ", ")))
+		return
+	}
+	rt.mux.ServeHTTP(w, r)
+}
+
+// WriteJSON answers with v and status 200; with an error if v cannot be encoded.
+func WriteJSON(w http.ResponseWriter, v any) { writeJSON(w, http.StatusOK, v) }
+
+// WriteError answers with an error, which the client returns as *APIError.
+func WriteError(w http.ResponseWriter, status int, err error) {
+	writeJSON(w, status, errorBody{Error: err.Error()})
+}
+
+type errorBody struct {
+	Error string `json:"error"`
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	var body bytes.Buffer
+	if err := json.NewEncoder(&body).Encode(v); err != nil {
+		WriteError(w, http.StatusInternalServerError, fmt.Errorf("cannot encode the answer: %w", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // a client that has gone is no concern of the server
+}
