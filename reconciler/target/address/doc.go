@@ -1,0 +1,2 @@
+// Package address is the built-in target for addresses of network devices.
+package address

@@ -1,0 +1,131 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Types of links that the target creates.
+const (
+	Bridge = "bridge"
+	Veth   = "veth"
+)
+
+// Link is the row: a network link. Without a type it is one that others make,
+// whose attributes alone are set.
+type Link struct {
+	Name string `yaml:"name" json:"name"`
+	Type string `yaml:"type" json:"type,omitempty"` // Bridge, Veth or empty
+	Peer string `yaml:"peer" json:"peer,omitempty"` // of a veth: the name of its other end
+	Up   bool   `yaml:"up" json:"up"`
+	// MTU in bytes; 0 leaves it alone.
+	MTU    int               `yaml:"mtu" json:"mtu,omitempty"`
+	Status reconciler.Status `yaml:"-" json:"status"`
+}
+
+// Key identifies a link: its name.
+type Key string
+
+// ByKey is the primary index.
+var ByKey = statedb.NewIndex("key", Link.Key)
+
+// Schema declares the table "links".
+func Schema() statedb.Schema[Link] {
+	return reconciler.Reconciled(statedb.Schema[Link]{Name: "links", Primary: ByKey})
+}
+
+// Default returns what the missing fields of a document mean: links are up.
+func Default() Link { return Link{Up: true} }
+
+// Key returns the name.
+func (l Link) Key() Key { return Key(l.Name) }
+
+// GetStatus implements reconciler.Reconcilable.
+func (l Link) GetStatus() reconciler.Status { return l.Status }
+
+// WithStatus implements reconciler.Reconcilable.
+func (l Link) WithStatus(status reconciler.Status) Link {
+	l.Status = status
+	return l
+}
+
+// Normalized checks the row and returns it. Errors are of type
+// *reconciler.FieldError.
+func (l Link) Normalized() (Link, error) {
+	for _, check := range []struct {
+		field string
+		err   error
+	}{
+		{"name", checkName(l.Name)},
+		{"type", checkType(l.Type)},
+		{"peer", l.checkPeer()},
+		{"mtu", checkMTU(l.MTU)},
+	} {
+		if check.err != nil {
+			return l, &reconciler.FieldError{Field: check.field, Err: check.err}
+		}
+	}
+	return l, nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *Key) UnmarshalText(text []byte) error {
+	if err := checkName(string(text)); err != nil {
+		return err
+	}
+	*k = Key(text)
+	return nil
+}
+
+// maxName is what the kernel's IFNAMSIZ leaves without the final zero byte.
+const maxName = 15
+
+// checkName applies the kernel's rules for the name of a link.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("it is missing, expected the name of a link, as eth0")
+	case len(name) > maxName:
+		return fmt.Errorf("%q has %d bytes, expected at most %d", name, len(name), maxName)
+	case name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n\v\f\r\x00%"):
+		return fmt.Errorf("%q is not the name of a link: slashes, colons, percent signs and white space cannot be in it", name)
+	}
+	return nil
+}
+
+func checkType(kind string) error {
+	switch kind {
+	case "", Bridge, Veth:
+		return nil
+	}
+	return fmt.Errorf("%q is unknown, expected %s or %s, or none for a link that exists", kind, Bridge, Veth)
+}
+
+func (l Link) checkPeer() error {
+	switch {
+	case l.Type != Veth && l.Peer != "":
+		return fmt.Errorf("%q is given, but only links of type %s have a peer", l.Peer, Veth)
+	case l.Type != Veth:
+		return nil
+	case l.Peer == l.Name:
+		return fmt.Errorf("%q is the link itself, expected the name of its other end", l.Peer)
+	case l.Peer == "":
+		return fmt.Errorf("it is missing, expected the name of the other end of the %s", Veth)
+	}
+	return checkName(l.Peer)
+}
+
+func checkMTU(mtu int) error {
+	const smallest, largest = 68, 1<<31 - 1 // what the kernel allows at all
+	if mtu != 0 && (mtu < smallest || mtu > largest) {
+		return fmt.Errorf("%d is out of range, expected %d or more, or 0 to leave it alone", mtu, smallest)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package route
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Family is a protocol family, as ip(8) names it.
+type Family string
+
+// The families that routes have.
+const (
+	Inet  Family = "inet"
+	Inet6 Family = "inet6"
+)
+
+func familyOf(addr netip.Addr) Family {
+	switch {
+	case !addr.IsValid():
+		return ""
+	case addr.Is4():
+		return Inet
+	}
+	return Inet6
+}
+
+// everything returns the prefix that all addresses of a family are in.
+func (f Family) everything() netip.Prefix {
+	if f == Inet6 {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+}
+
+// Destination is where a route leads: a prefix, or "default" of a family that
+// other fields tell. The zero value is none.
+type Destination struct {
+	prefix    netip.Prefix
+	isDefault bool // and the family is not known yet
+}
+
+// To returns the destination of a prefix. That of 0.0.0.0/0 is the default of
+// IPv4, that of ::/0 the default of IPv6.
+func To(prefix netip.Prefix) Destination { return Destination{prefix: prefix} }
+
+// ParseDestination reads a prefix, a lone address or "default".
+func ParseDestination(text string) (Destination, error) {
+	if text == "default" {
+		return Destination{isDefault: true}, nil
+	}
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return To(prefix), nil
+	}
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		return To(netip.PrefixFrom(addr, addr.BitLen())), nil
+	}
+	return Destination{}, fmt.Errorf("%q is not a destination, expected a prefix, as 10.10.0.0/16, or default", text)
+}
+
+// Prefix returns the prefix; it is invalid while the family of a default is not
+// known.
+func (d Destination) Prefix() netip.Prefix { return d.prefix }
+
+// String returns the prefix or "default"; the zero value's is empty.
+func (d Destination) String() string {
+	switch {
+	case d.isDefault, d.prefix.IsValid() && d.prefix.Bits() == 0:
+		return "default"
+	case d.prefix.IsValid():
+		return d.prefix.String()
+	}
+	return ""
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Destination) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. See [ParseDestination].
+func (d *Destination) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		*d = Destination{}
+		return nil
+	}
+	*d, err = ParseDestination(string(text))
+	return err
+}
+
+// of returns the destination with its family, if it was open.
+func (d Destination) of(family Family) Destination {
+	if d.isDefault && family != "" {
+		return To(family.everything())
+	}
+	return d
+}

@@ -1,0 +1,2 @@
+// Package sysctl is the built-in target for kernel parameters below /proc/sys.
+package sysctl
