@@ -25,7 +25,9 @@ func (h *Hive) perModule() []any {
 	return []any{newModuleLifecycle, newModuleHealth, job.NewGroup}
 }
 
-func newModuleLifecycle(id cell.FullModuleID, l *lifecycle.Lifecycle) cell.Lifecycle { return l.For(id) }
+func newModuleLifecycle(id cell.FullModuleID, l *lifecycle.Lifecycle) cell.Lifecycle {
+	return l.For(id)
+}
 
 func newModuleHealth(id cell.FullModuleID, r *health.Registry) (health.Health, error) {
 	return r.Scope(string(id))

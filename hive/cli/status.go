@@ -30,7 +30,7 @@ func statusCommand(env *Env, sections []StatusSection) *cobra.Command {
 
 // showStatus writes all sections, even if one fails, separated by blank lines.
 func showStatus(ctx context.Context, c *inspect.Client, w io.Writer, sections []StatusSection) error {
-	allHealthy, shown := true, false
+	allHealthy, separator := true, ""
 	var errs []error
 	for _, s := range sections {
 		var text bytes.Buffer
@@ -46,13 +46,10 @@ func showStatus(ctx context.Context, c *inspect.Client, w io.Writer, sections []
 		if text.Len() == 0 {
 			continue
 		}
-		if shown {
-			text = *bytes.NewBufferString("\n" + text.String())
-		}
-		shown = true
-		if _, err := text.WriteTo(w); err != nil {
+		if _, err := io.WriteString(w, separator+text.String()); err != nil {
 			return err
 		}
+		separator = "\n"
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

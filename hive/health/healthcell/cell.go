@@ -2,7 +2,6 @@
 package healthcell
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -57,11 +56,13 @@ func show(cmd *cobra.Command, c *inspect.Client, format *cli.Format) error {
 	for i, s := range all {
 		rows[i] = []string{s.ID, s.Level.String(), cli.Age(time.Since(s.Since)), message(s)}
 	}
-	err := format.Print(cmd.OutOrStdout(), all, []string{"PART", "LEVEL", "SINCE", "MESSAGE"}, rows)
-	if slices.ContainsFunc(all, func(s health.Status) bool { return s.Level == health.Degraded }) {
-		err = errors.Join(err, &cli.ExitError{Code: 1})
+	if err := format.Print(cmd.OutOrStdout(), all, []string{"PART", "LEVEL", "SINCE", "MESSAGE"}, rows); err != nil {
+		return err
 	}
-	return err
+	if slices.ContainsFunc(all, func(s health.Status) bool { return s.Level == health.Degraded }) {
+		return &cli.ExitError{Code: 1}
+	}
+	return nil
 }
 
 func message(s health.Status) string {

@@ -1,0 +1,236 @@
+package cell_test
+
+import (
+	"errors"
+	"io"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/statehive/statehive/hive/cell"
+)
+
+type base struct {
+	Workers int `flag:"workers" usage:"how many"`
+}
+
+type settings struct {
+	base                   // not exported, but its fields are promoted
+	Dir      string        `flag:"config-dir" usage:"directory of documents"`
+	Interval time.Duration `flag:"interval"`
+	On       bool          `flag:"on"`
+	Ratio    float64       `flag:"ratio"`
+	Small    uint8         `flag:"small"`
+	Names    []string      `flag:"names"`
+	Net      netip.Prefix  `flag:"net"`
+	Internal string
+}
+
+func defaults() settings {
+	return settings{base: base{Workers: 3}, Dir: "/etc", Names: []string{"default"}, Internal: "kept"}
+}
+
+func environment(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, ok := vars[name]
+		return v, ok
+	}
+}
+
+// configure runs a configuration through flags and environment.
+func configure[C any](t *testing.T, c C, args []string, vars map[string]string) (C, error) {
+	t.Helper()
+	var got C
+	g, err := newGraph(t, cell.Module("m", "", cell.Config(c)), cell.Invoke(func(c C) { got = c }))
+	if err != nil {
+		return got, err
+	}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	if err := g.RegisterFlags(fs); err != nil {
+		return got, err
+	}
+	if err := fs.Parse(args); err != nil {
+		return got, err
+	}
+	if err := g.Configure("TEST", environment(vars)); err != nil {
+		return got, err
+	}
+	return got, g.Construct()
+}
+
+func TestFlagWinsOverEnvironmentWinsOverDefault(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		vars map[string]string
+		want string
+	}{
+		{"default", nil, nil, "/etc"},
+		{"environment", nil, map[string]string{"TEST_CONFIG_DIR": "/env"}, "/env"},
+		{"empty environment", nil, map[string]string{"TEST_CONFIG_DIR": ""}, ""},
+		{"flag", []string{"--config-dir=/flag"}, map[string]string{"TEST_CONFIG_DIR": "/env"}, "/flag"},
+		{"flag equal to the default", []string{"--config-dir=/etc"}, map[string]string{"TEST_CONFIG_DIR": "/env"}, "/etc"},
+		{"flag over bad environment", []string{"--workers=1"}, map[string]string{"TEST_WORKERS": "many"}, "/etc"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := configure(t, defaults(), tt.args, tt.vars)
+			if err != nil || got.Dir != tt.want {
+				t.Errorf("got %q, %v, want %q", got.Dir, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAllKindsOfValues(t *testing.T) {
+	want := settings{
+		base: base{Workers: -2}, Dir: "d", Interval: 90 * time.Second, On: true, Ratio: 0.5, Small: 255,
+		Names: []string{"a", "b", "c"}, Net: netip.MustParsePrefix("10.0.0.0/8"), Internal: "kept",
+	}
+	got, err := configure(t, defaults(), []string{
+		"--workers=-2", "--config-dir", "d", "--interval=1m30s", "--on", "--ratio=0.5", "--small=0xff", "--names=a,b", "--names=c", "--net=10.0.0.0/8",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, want, got)
+	got, err = configure(t, defaults(), nil, map[string]string{
+		"TEST_WORKERS": "-2", "TEST_CONFIG_DIR": "d", "TEST_INTERVAL": "1m30s", "TEST_ON": "true", "TEST_RATIO": "0.5",
+		"TEST_SMALL": "255", "TEST_NAMES": "a, b,c", "TEST_NET": "10.0.0.0/8",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, want, got)
+}
+
+func compare(t *testing.T, want, got settings) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestBadValueSaysWhereItIsFromAndWhatIsExpected(t *testing.T) {
+	for name, tt := range map[string]struct{ flag, text, want string }{
+		"duration": {"interval", "5", "expected a duration such as"},
+		"bool":     {"on", "perhaps", "expected true or false"},
+		"int":      {"workers", "x", "expected a whole number from -9223372036854775808 to 9223372036854775807"},
+		"overflow": {"small", "256", "expected a whole number from 0 to 255"},
+		"float":    {"ratio", "half", "expected a number"},
+		"text":     {"net", "10.0.0.0/99", "prefix length out of range"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := configure(t, defaults(), []string{"--" + tt.flag + "=" + tt.text}, nil)
+			wantError(t, err, "--"+tt.flag, tt.text, tt.want)
+			variable := cell.EnvName("TEST", tt.flag)
+			_, err = configure(t, defaults(), nil, map[string]string{variable: tt.text})
+			wantError(t, err, "environment variable "+variable+`="`+tt.text+`"`, tt.want)
+			var config *cell.ConfigError
+			if !errors.As(err, &config) || config.Module != "m" {
+				t.Errorf("got %#v", err)
+			}
+		})
+	}
+}
+
+func TestAllBadVariablesAreNamed(t *testing.T) {
+	_, err := configure(t, defaults(), nil, map[string]string{"TEST_ON": "perhaps", "TEST_INTERVAL": "soon"})
+	wantError(t, err, "TEST_ON", "TEST_INTERVAL")
+}
+
+func TestFlagOfTwoCellsIsRefused(t *testing.T) {
+	type one struct {
+		Dir string `flag:"dir"`
+	}
+	type two struct {
+		Dir string `flag:"dir"`
+	}
+	_, err := newGraph(t, cell.Module("a", "", cell.Config(one{})), cell.Module("b", "", cell.Config(two{})))
+	wantError(t, err, `module "b"`, "the flag --dir is also that of module \"a\"", "Config[cell_test.one] (cell/config_test.go:", "Config[cell_test.two] (cell/config_test.go:")
+}
+
+func TestFlagThatTheFlagSetHasIsRefused(t *testing.T) {
+	g, err := newGraph(t, cell.Config(defaults()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	fs.String("interval", "", "")
+	wantError(t, g.RegisterFlags(fs), "there is a flag --interval already")
+	if fs.Lookup("on") != nil {
+		t.Error("flags were added all the same")
+	}
+}
+
+func TestFieldThatCannotBeSetIsRefused(t *testing.T) {
+	type bad struct {
+		Map map[string]string `flag:"map"`
+	}
+	type hidden struct {
+		dir string `flag:"dir"`
+	}
+	_, err := newGraph(t, cell.Config(bad{}))
+	wantError(t, err, "field Map", "cannot set a map[string]string from a flag")
+	_, err = newGraph(t, cell.Config(hidden{dir: "x"}))
+	wantError(t, err, "field dir", "must be exported")
+}
+
+type validated struct {
+	Port int `flag:"port"`
+}
+
+func (v *validated) Validate() error {
+	if v.Port > 65535 {
+		return errors.New("--port: expected at most 65535")
+	}
+	return nil
+}
+
+func TestValidateIsCalledBeforeAnythingIsConstructed(t *testing.T) {
+	g, err := newGraph(t, cell.Module("m", "", cell.Config(validated{Port: 80})),
+		cell.Invoke(func(validated) { t.Error("constructed with a bad configuration") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = g.Configure("TEST", environment(map[string]string{"TEST_PORT": "70000"}))
+	wantError(t, err, `configuration of module "m": --port: expected at most 65535`)
+}
+
+func TestConfigurationCannotBeUsedBeforeItIsRead(t *testing.T) {
+	g, err := newGraph(t, cell.Config(defaults()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Invoke(func(settings) {}); !errors.Is(err, cell.ErrNotConfigured) {
+		t.Errorf("got %v", err)
+	}
+	if err := g.Configure("TEST", environment(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Invoke(func(settings) {}); err != nil {
+		t.Errorf("after Configure: %v", err)
+	}
+}
+
+func TestFlagsShowDefaultsAndUsage(t *testing.T) {
+	g, err := newGraph(t, cell.Config(defaults()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	if err := g.RegisterFlags(fs); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string][2]string{
+		"config-dir": {"/etc", "directory of documents"}, "workers": {"3", "how many"}, "names": {"default", ""},
+	} {
+		f := fs.Lookup(flag)
+		if f == nil || f.DefValue != want[0] || f.Usage != want[1] {
+			t.Errorf("--%s: got %+v, want %q", flag, f, want)
+		}
+	}
+}
