@@ -99,3 +99,12 @@ func isTerminal(err error) bool {
 	var terminal *terminalError
 	return errors.As(err, &terminal)
 }
+
+// retryDelay returns the time that [RetryAfter] set.
+func retryDelay(err error) (time.Duration, bool) {
+	var retry *retryAfterError
+	if !errors.As(err, &retry) {
+		return 0, false
+	}
+	return retry.after, true
+}

@@ -1,0 +1,143 @@
+package reconciler
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// Config tunes a reconciler. The zero value of each field stands for its default.
+type Config struct {
+	// FullInterval is the time between full passes, ±10 %. Default 30 minutes;
+	// negative: only at start, on demand and when changes were lost.
+	FullInterval time.Duration
+	// MinBackoff and MaxBackoff bound the time before a failed operation is tried
+	// again: the first doubles with every attempt up to the second, ±20 %.
+	// Defaults 100 ms and 1 minute.
+	MinBackoff, MaxBackoff time.Duration
+	// OperationTimeout ends the context of an operation. Default 30 s.
+	OperationTimeout time.Duration
+	// StopTimeout is how long operations may go on when the reconciler is told to
+	// stop, before their contexts end. Default 5 s.
+	StopTimeout time.Duration
+	// RoundSize is how many changes are taken from the feed at a time. Default 1000.
+	RoundSize int
+	// Workers is how many operations run at once, on different rows. Default 1.
+	Workers int
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.FullInterval, 30*time.Minute)
+	setDefault(&c.MinBackoff, 100*time.Millisecond)
+	setDefault(&c.MaxBackoff, time.Minute)
+	setDefault(&c.OperationTimeout, 30*time.Second)
+	setDefault(&c.StopTimeout, 5*time.Second)
+	setDefault(&c.RoundSize, 1000)
+	setDefault(&c.Workers, 1)
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	if *field == *new(T) {
+		*field = value
+	}
+}
+
+func (c Config) check() error {
+	for name, n := range map[string]int64{
+		"MinBackoff": int64(c.MinBackoff), "MaxBackoff": int64(c.MaxBackoff),
+		"OperationTimeout": int64(c.OperationTimeout), "StopTimeout": int64(c.StopTimeout),
+		"RoundSize": int64(c.RoundSize), "Workers": int64(c.Workers),
+	} {
+		if n < 0 {
+			return fmt.Errorf("Config.%s is too small", name)
+		}
+	}
+	return nil
+}
+
+// Params is what a [Reconciler] is made of. DB, Table and Target are required.
+type Params[Obj any] struct {
+	// Name of the reconciler in metrics, health and commands. Default: the
+	// table's name.
+	Name   string
+	DB     *statedb.DB
+	Table  statedb.RWTable[Obj]
+	Target Target[Obj]
+	Config Config
+
+	// NotDone, if set, is told of the rows that are not done. Several reconcilers
+	// may share the table, under different names.
+	NotDone statedb.RWTable[NotDone]
+	// Logger, Health and Metrics may be nil.
+	Logger  *slog.Logger
+	Health  Health
+	Metrics Metrics
+}
+
+// Health is told how a reconciler is. Calls come from one goroutine, and only
+// when something has changed.
+type Health interface {
+	OK(message string)
+	Degraded(message string, err error)
+	Stopped(message string)
+}
+
+// Metrics is told what a reconciler does. Calls come from one goroutine.
+type Metrics interface {
+	// Incremental is called after each operation on a row that was not done.
+	Incremental(took time.Duration, err error)
+	// FullPass is called at the end of each full pass.
+	FullPass(took time.Duration)
+	// FullError is called for each operation of a full pass that failed.
+	FullError()
+	// OutOfSync is called for each row that a full pass found out of sync, and
+	// for each surplus thing that it removed.
+	OutOfSync()
+	// ErrorsCurrent sets how many rows are in error, failed deletes included.
+	ErrorsCurrent(n int)
+}
+
+// withDefaults checks p and fills in what was left out.
+func (p Params[Obj]) withDefaults() (Params[Obj], error) {
+	switch {
+	case p.DB == nil:
+		return p, errors.New("Params.DB is not set")
+	case p.Table == nil:
+		return p, errors.New("Params.Table is not set")
+	case p.Target == nil:
+		return p, errors.New("Params.Target is not set")
+	case !p.Table.Amendable():
+		return p, fmt.Errorf("table %s keeps no status: declare it with reconciler.Reconciled(schema)", p.Table.Name())
+	}
+	if err := p.Config.check(); err != nil {
+		return p, err
+	}
+	p.Config = p.Config.withDefaults()
+	setDefault(&p.Name, p.Table.Name())
+	setDefault(&p.Logger, slog.New(slog.DiscardHandler))
+	if p.Health == nil {
+		p.Health = noHealth{}
+	}
+	if p.Metrics == nil {
+		p.Metrics = noMetrics{}
+	}
+	return p, nil
+}
+
+type noHealth struct{}
+
+func (noHealth) OK(string)              {}
+func (noHealth) Degraded(string, error) {}
+func (noHealth) Stopped(string)         {}
+
+type noMetrics struct{}
+
+func (noMetrics) Incremental(time.Duration, error) {}
+func (noMetrics) FullPass(time.Duration)           {}
+func (noMetrics) FullError()                       {}
+func (noMetrics) OutOfSync()                       {}
+func (noMetrics) ErrorsCurrent(int)                {}

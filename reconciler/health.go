@@ -1,0 +1,114 @@
+package reconciler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// steadyAttempts is how often a row must have failed before health says so: one
+// short failure is no news.
+const steadyAttempts = 2
+
+// healthState is what health is made of. It keeps the rows that fail.
+type healthState struct {
+	waitingFor []string
+	incomplete map[string]string
+	errors     map[string]failure // by encoded key
+	steady     int                // those that failed steadyAttempts times
+	shown      string             // key of the one whose error is reported
+	reported   string
+	current    int // errors told to metrics, plus one so that the first 0 is told
+}
+
+type failure struct {
+	steady bool
+	err    error
+}
+
+func (h *healthState) failing(key string, attempts int, err error) {
+	if err == nil {
+		h.fine(key)
+		return
+	}
+	if h.errors == nil {
+		h.errors = map[string]failure{}
+	}
+	h.fine(key)
+	f := failure{steady: isTerminal(err) || attempts >= steadyAttempts, err: err}
+	if h.errors[key] = f; f.steady {
+		h.steady++
+	}
+}
+
+func (h *healthState) fine(key string) {
+	if h.errors[key].steady {
+		h.steady--
+	}
+	delete(h.errors, key)
+}
+
+// example returns the error of a row that fails steadily: the same as before,
+// as long as that one does.
+func (h *healthState) example() error {
+	if f := h.errors[h.shown]; f.steady {
+		return f.err
+	}
+	for key, f := range h.errors {
+		if f.steady {
+			h.shown = key
+			return f.err
+		}
+	}
+	return nil
+}
+
+// report tells health and metrics how it stands, if that is new.
+func (l *loop[Obj]) report() {
+	h := &l.health
+	if n := len(h.errors); n+1 != h.current {
+		h.current = n + 1
+		l.r.p.Metrics.ErrorsCurrent(n)
+	}
+	message, err := l.healthMessage()
+	text := message
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	if text == h.reported {
+		return
+	}
+	h.reported = text
+	if err != nil || !l.ready {
+		l.r.p.Health.Degraded(message, err)
+		return
+	}
+	l.r.p.Health.OK(message)
+}
+
+func (l *loop[Obj]) healthMessage() (string, error) {
+	switch n := l.health.steady; {
+	case !l.ready:
+		return waitingMessage(l.health.waitingFor), nil
+	case n > 0:
+		return fmt.Sprintf("rows in error: %d", n), l.health.example()
+	case l.plan.err != nil:
+		return "surplus cannot be found", l.plan.err
+	case l.held:
+		return "removal of surplus is held: " + reasons(l.health.incomplete), nil
+	}
+	return "reconciled", nil
+}
+
+func waitingMessage(sources []string) string {
+	return "waiting for sources: " + strings.Join(sources, ", ")
+}
+
+func reasons(incomplete map[string]string) string {
+	parts := make([]string, 0, len(incomplete))
+	for _, name := range slices.Sorted(maps.Keys(incomplete)) {
+		parts = append(parts, name+": "+incomplete[name])
+	}
+	return strings.Join(parts, "; ")
+}

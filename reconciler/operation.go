@@ -1,0 +1,98 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+type opKind uint8
+
+const (
+	opUpdate opKind = iota
+	opDelete
+	opObserve
+	opPrune
+)
+
+// operation is one call of the target, handed to a worker.
+type operation[Obj any] struct {
+	kind opKind
+	item *item[Obj] // nil for opObserve and opPrune
+	obj  Obj
+	rev  statedb.Revision // of obj
+	txn  statedb.ReadTxn
+	was  StatusKind // of obj
+	full bool       // belongs to the full pass, not to a change
+}
+
+// outcome is what came of an operation.
+type outcome[Obj any] struct {
+	operation[Obj]
+	result   Result
+	observed []Obj // opObserve
+	pruned   int   // opPrune
+	err      error
+	took     time.Duration
+}
+
+// PanicError is the error of an operation that panicked.
+type PanicError struct {
+	Value any    // what it panicked with
+	Stack []byte // where, as runtime/debug.Stack formats it
+}
+
+// Error implements error.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap returns the panic's value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// work carries out operations until the channel is closed.
+func (r *Reconciler[Obj]) work(ctx context.Context, operations <-chan operation[Obj], outcomes chan<- outcome[Obj]) {
+	for op := range operations {
+		began := time.Now()
+		out := outcome[Obj]{operation: op}
+		out.err = r.guard(ctx, func(ctx context.Context) error { return r.perform(ctx, &out) })
+		out.took = time.Since(began)
+		outcomes <- out
+	}
+}
+
+// guard calls fn with a deadline and makes an error of a panic.
+func (r *Reconciler[Obj]) guard(ctx context.Context, fn func(context.Context) error) (err error) {
+	timeout := r.p.Config.OperationTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("took longer than %v: %w", timeout, context.DeadlineExceeded))
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return fn(ctx)
+}
+
+func (r *Reconciler[Obj]) perform(ctx context.Context, out *outcome[Obj]) (err error) {
+	switch out.kind {
+	case opUpdate:
+		out.result, err = r.p.Target.Update(ctx, out.txn, out.obj)
+	case opDelete:
+		err = r.p.Target.Delete(ctx, out.txn, out.obj)
+	case opObserve:
+		for obj, seqErr := range r.observer.Observe(ctx) {
+			if seqErr != nil {
+				return seqErr
+			}
+			out.observed = append(out.observed, obj)
+		}
+	case opPrune:
+		out.pruned, err = r.p.Target.Prune(ctx, out.txn, r.p.Table.All(out.txn))
+	}
+	return err
+}

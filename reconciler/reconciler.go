@@ -1,0 +1,157 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// Reconciler drives a target to what the rows of a table say. Make it with
+// [New] and call Run, once. The other methods are safe for concurrent use, at
+// any time.
+type Reconciler[Obj Reconcilable[Obj]] struct {
+	p        Params[Obj]
+	observer Observer[Obj] // nil when the target cannot observe
+	started  atomic.Bool
+
+	fullWanted chan struct{} // holds one token while a full pass is asked for
+
+	deleting    atomic.Int64
+	lastSuccess atomic.Int64 // Unix nanoseconds, or 0
+}
+
+// ErrStarted is returned by the second call of Run.
+var ErrStarted = errors.New("reconciler was started already")
+
+// New returns a reconciler, or an error that says which parameter is wrong.
+func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
+	p, err := p.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
+	}
+	r := &Reconciler[Obj]{p: p, fullWanted: make(chan struct{}, 1)}
+	r.observer, _ = p.Target.(Observer[Obj])
+	return r, nil
+}
+
+// Name returns the name from the params.
+func (r *Reconciler[Obj]) Name() string { return r.p.Name }
+
+// FullPass asks for a full pass as soon as possible: all rows are applied again
+// and the surplus is removed. Asking again before it has begun changes nothing.
+func (r *Reconciler[Obj]) FullPass() {
+	select {
+	case r.fullWanted <- struct{}{}:
+	default:
+	}
+}
+
+// Run reconciles until ctx ends. Operations that are running then may go on for
+// Config.StopTimeout; their outcomes are still written. The error is nil when
+// ctx ended, and ErrStarted when Run was called before.
+func (r *Reconciler[Obj]) Run(ctx context.Context) error {
+	if r.started.Swap(true) {
+		return ErrStarted
+	}
+	defer r.p.Health.Stopped("stopped")
+	if !r.waitForSources(ctx) || !r.initTarget(ctx) {
+		return nil
+	}
+	l := r.newLoop(ctx)
+	defer l.close()
+	return l.run(ctx)
+}
+
+// waitForSources returns when the table is initialized. False: ctx ended.
+func (r *Reconciler[Obj]) waitForSources(ctx context.Context) bool {
+	for {
+		txn := r.p.DB.ReadTxn()
+		initialized, changed := r.p.Table.Initialized(txn)
+		if initialized {
+			return true
+		}
+		waitingFor, _ := sourcesOf(r.p.Table, txn)
+		r.p.Health.Degraded(waitingMessage(waitingFor), nil)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}
+
+// initTarget repeats Init until it succeeds. False: ctx ended.
+func (r *Reconciler[Obj]) initTarget(ctx context.Context) bool {
+	for attempts := 1; ; attempts++ {
+		err := r.guard(ctx, r.p.Target.Init)
+		if err == nil {
+			return true
+		}
+		r.p.Health.Degraded("target is not ready", err)
+		r.p.Logger.Warn("target is not ready", "reconciler", r.p.Name, "attempts", attempts, "error", err)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(r.p.Config.backoff(attempts)):
+		}
+	}
+}
+
+// Summary is how a reconciler stands.
+type Summary struct {
+	Name        string    `json:"name"`
+	Table       string    `json:"table"`
+	Rows        int       `json:"rows"`
+	Done        int       `json:"done"`
+	Pending     int       `json:"pending"`
+	Error       int       `json:"error"`
+	Deleting    int       `json:"deleting"` // gone from the table, not yet from the target
+	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+	// WaitingFor names the sources that have not delivered their first listing:
+	// no operation runs before they have.
+	WaitingFor []string `json:"waitingFor,omitempty"`
+	// Incomplete says, by source, why nothing surplus is removed at the moment.
+	Incomplete map[string]string `json:"incomplete,omitempty"`
+}
+
+// Summary counts the rows of a snapshot by status. It reads the whole table.
+func (r *Reconciler[Obj]) Summary(txn statedb.ReadTxn) Summary {
+	s := Summary{Name: r.p.Name, Table: r.p.Table.Name(), Deleting: int(r.deleting.Load())}
+	for obj := range r.p.Table.All(txn) {
+		s.Rows++
+		switch obj.GetStatus().Kind() {
+		case Done:
+			s.Done++
+		case Error:
+			s.Error++
+		case Pending:
+			s.Pending++
+		}
+	}
+	if at := r.lastSuccess.Load(); at != 0 {
+		s.LastSuccess = time.Unix(0, at)
+	}
+	s.WaitingFor, s.Incomplete = sourcesOf(r.p.Table, txn)
+	return s
+}
+
+// sourcesOf returns the sources that are not initialized, and those that are
+// incomplete with their reasons.
+func sourcesOf[Obj any](table statedb.Table[Obj], txn statedb.ReadTxn) (waitingFor []string, incomplete map[string]string) {
+	for _, s := range table.Sources(txn) {
+		if !s.Initialized {
+			waitingFor = append(waitingFor, s.Name)
+		}
+		if s.Incomplete != "" {
+			if incomplete == nil {
+				incomplete = map[string]string{}
+			}
+			incomplete[s.Name] = s.Incomplete
+		}
+	}
+	return waitingFor, incomplete
+}
