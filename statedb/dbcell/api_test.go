@@ -1,0 +1,197 @@
+package dbcell_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/statedb"
+)
+
+func (a *agent) get(path, query string) (answer map[string]any, err error) {
+	a.t.Helper()
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	err = a.client().Get(a.t.Context(), path, q, &answer)
+	return answer, err
+}
+
+func TestTablesEndpointDescribesEveryTable(t *testing.T) {
+	a := startAgent(t)
+	a.insert(append(fourPorts(), note{Name: "a"})...)
+	a.update(func(txn *statedb.WriteTxn) error {
+		for _, name := range []string{"files", "net", "wire"} {
+			source, err := a.ports.RegisterSource(txn, name)
+			if err != nil {
+				return err
+			}
+			switch name {
+			case "files":
+				err = source.Initialized(txn)
+			case "net":
+				err = errors.Join(source.Initialized(txn), source.Incomplete(txn, "server is away"))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var got struct{ Tables []map[string]any }
+	if err := a.client().Get(t.Context(), "/v1/tables", nil, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []map[string]any{
+		{"name": "notes", "rows": 1.0, "revision": 1.0, "indexes": []any{"name"}, "sources": []any{}},
+		{"name": "ports", "rows": 4.0, "revision": 4.0, "indexes": []any{"key", "peer", "status"}, "sources": []any{
+			map[string]any{"name": "files", "initialized": true},
+			map[string]any{"name": "net", "initialized": true, "incomplete": "server is away"},
+			map[string]any{"name": "wire", "initialized": false},
+		}},
+	}
+	if len(got.Tables) < 1 || got.Tables[0]["name"] != "health" {
+		t.Fatalf("the hive's own table is not the first: %v", got.Tables)
+	}
+	if diff := cmp.Diff(want, got.Tables[1:]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRowsEndpointGivesCellsAndObject(t *testing.T) {
+	a := startAgent(t)
+	a.insert(fourPorts()...)
+	got, err := a.get("/v1/tables/ports", "key=eth0+80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"table": "ports", "revision": 4.0, "columns": []any{"Device", "Number", "PeerName", "Status"},
+		"rows": []any{map[string]any{
+			"key": "eth0 80", "revision": 2.0,
+			"cells":  []any{"eth0", "80", "right", "error: no <route> to right"},
+			"object": map[string]any{"device": "eth0", "number": 80.0, "peerName": "right", "status": "error: no <route> to right"},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRowsEndpointSelectsRows(t *testing.T) {
+	a := startAgent(t)
+	a.insert(fourPorts()...)
+	for query, want := range map[string][]string{
+		"":                        {"eth0 22", "eth0 80", "eth1 22", "wlan0 1"},
+		"key=eth1+22":             {"eth1 22"},
+		"index=peer&value=left":   {"eth0 22", "eth1 22"},
+		"index=peer&value=":       {"wlan0 1"},
+		"index=peer&value=lef":    nil,
+		"index=key&value=eth1+22": {"eth1 22"},
+		"status=done":             {"eth0 22"},
+		"status=pending":          {"eth1 22"},
+		"status=error":            {"eth0 80", "wlan0 1"},
+	} {
+		var got struct{ Rows []struct{ Key string } }
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.client().Get(t.Context(), "/v1/tables/ports", q, &got); err != nil {
+			t.Errorf("%s: %v", query, err)
+			continue
+		}
+		var keys []string
+		for _, r := range got.Rows {
+			keys = append(keys, r.Key)
+		}
+		if diff := cmp.Diff(want, keys); diff != "" {
+			t.Errorf("%s: %s", query, diff)
+		}
+	}
+}
+
+func TestWrongRequestsAreToldWhatExists(t *testing.T) {
+	a := startAgent(t)
+	a.insert(fourPorts()...)
+	for request, want := range map[string]inspect.APIError{
+		"nets": {Status: http.StatusNotFound, Message: `no such table "nets"; there are: health, notes, ports`},
+		"ports?key=eth0+81": {
+			Status:  http.StatusNotFound,
+			Message: `table ports, row "eth0 81": no such row; of its 4 rows, 1 begins with "eth0 8": eth0 80`,
+		},
+		"ports?key=ETH0+9": {
+			Status:  http.StatusNotFound,
+			Message: `table ports, row "ETH0 9": no such row; of its 4 rows, 2 begin with "eth0 ": eth0 22, eth0 80`,
+		},
+		"ports?key=lo+1": {
+			Status:  http.StatusNotFound,
+			Message: `table ports, row "lo 1": no such row; it has 4 rows: eth0 22, eth0 80, eth1 22, wlan0 1`,
+		},
+		"ports?key=eth1": {
+			Status:  http.StatusBadRequest,
+			Message: `table ports: bad key for index "key": "eth1" is not a device and a number: EOF; of its 4 rows, 1 begins with "eth1": eth1 22`,
+		},
+		"notes?key=a": {Status: http.StatusNotFound, Message: `table notes, row "a": no such row; the table is empty`},
+		"ports?index=name&value=a": {
+			Status: http.StatusBadRequest, Message: `table ports: no such index "name"; there are: key, peer, status`,
+		},
+		"ports?status=broken": {
+			Status: http.StatusBadRequest, Message: `unknown status "broken"; there are: pending, done, error`,
+		},
+		"notes?status=done": {
+			Status: http.StatusBadRequest, Message: `table notes: its rows have no status: no column "Status"; there are: Name, Text`,
+		},
+		"ports?peer=left": {
+			Status: http.StatusBadRequest, Message: `unknown parameter "peer"; there are: key, index, value, status`,
+		},
+		"ports?key=a&key=b": {Status: http.StatusBadRequest, Message: `parameter "key" is given 2 times, expected once`},
+		"ports?index=peer": {
+			Status:  http.StatusBadRequest,
+			Message: `expected the parameters "index" and "value" together: the name of an index and a key in it`,
+		},
+		"ports?key=a&status=done": {
+			Status: http.StatusBadRequest, Message: `rows are selected by key and status, expected one of them`,
+		},
+	} {
+		u, err := url.Parse(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.get("/v1/tables/"+u.Path, u.RawQuery)
+		var got *inspect.APIError
+		if !errors.As(err, &got) {
+			t.Errorf("%s: got %v, want an APIError", request, err)
+		} else if diff := cmp.Diff(want, *got); diff != "" {
+			t.Errorf("%s: %s", request, diff)
+		}
+	}
+}
+
+func TestSimilarKeysAreFewAndCounted(t *testing.T) {
+	a := startAgent(t)
+	for number := range uint16(12) {
+		a.insert(port{Device: "eth0", Number: 100 + number})
+	}
+	a.insert(port{Device: "lo", Number: 1})
+	_, err := a.get("/v1/tables/ports", "key=eth0+1")
+	want := `table ports, row "eth0 1": no such row; of its 13 rows, 12 begin with "eth0 1": ` +
+		`eth0 100, eth0 101, eth0 102, eth0 103, eth0 104 and 7 more`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+func TestEmptyTableHasAnEmptyListOfRows(t *testing.T) {
+	a := startAgent(t)
+	var got struct{ Rows json.RawMessage }
+	if err := a.client().Get(t.Context(), "/v1/tables/notes", nil, &got); err != nil || string(got.Rows) != "[]" {
+		t.Errorf("got %s, %v", got.Rows, err)
+	}
+}

@@ -1,0 +1,90 @@
+package dbcell
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"iter"
+	"net/http"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// listing is the answer to GET /v1/tables/{name}, less the rows, which are written one by one, so that a large table is never in
+// memory as JSON.
+type listing struct {
+	Table    string           `json:"table"`
+	Revision statedb.Revision `json:"revision"` // of the table
+	Columns  []string         `json:"columns"`
+	Rows     [0]struct{}      `json:"rows"`
+}
+
+type listedRow struct {
+	Key      string           `json:"key"`
+	Revision statedb.Revision `json:"revision"`
+	Cells    []string         `json:"cells"` // as many as there are columns
+	Object   any              `json:"object"`
+	Error    string           `json:"error,omitempty"` // why Object is null
+}
+
+const streamBuffer = 64 << 10
+
+// writeListing gives up when the client has gone: nobody is left to be told.
+func writeListing(w http.ResponseWriter, head listing, rows iter.Seq[statedb.AnyRow]) {
+	w.Header().Set("Content-Type", "application/json")
+	buffered := bufio.NewWriterSize(w, streamBuffer)
+	if err := stream(buffered, head, rows); err == nil {
+		_ = buffered.Flush()
+	}
+}
+
+// stream writes a listing; its errors are those of w.
+func stream(w io.Writer, head listing, rows iter.Seq[statedb.AnyRow]) error {
+	begin, err := json.Marshal(head)
+	if err != nil {
+		return err
+	}
+	const end = "]}" // the rows go in front of it
+	if _, err := w.Write(bytes.TrimSuffix(begin, []byte(end))); err != nil {
+		return err
+	}
+	row := newRowEncoder()
+	separator := "\n"
+	for r := range rows {
+		if err := row.write(w, separator, r); err != nil {
+			return err
+		}
+		separator = ","
+	}
+	_, err = io.WriteString(w, end+"\n")
+	return err
+}
+
+// rowEncoder encodes rows in memory that it uses again.
+type rowEncoder struct {
+	text bytes.Buffer
+	json *json.Encoder
+}
+
+func newRowEncoder() *rowEncoder {
+	e := &rowEncoder{}
+	e.json = json.NewEncoder(&e.text)
+	e.json.SetEscapeHTML(false)
+	return e
+}
+
+// write writes a row and a line break.
+func (e *rowEncoder) write(w io.Writer, separator string, row statedb.AnyRow) error {
+	listed := listedRow{Key: row.Key, Revision: row.Revision, Cells: row.Cells, Object: row.Object}
+	e.text.Reset()
+	e.text.WriteString(separator)
+	if err := e.json.Encode(listed); err != nil { // nothing was written to the buffer
+		listed.Object, listed.Error = nil, err.Error()
+		if err := e.json.Encode(listed); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(e.text.Bytes())
+	return err
+}
