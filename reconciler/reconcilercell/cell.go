@@ -1,0 +1,74 @@
+package reconcilercell
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/dbcell"
+)
+
+// Config is what all reconcilers of a hive have in common.
+type Config struct {
+	// FullInterval is for reconcilers whose own configuration leaves it out.
+	FullInterval time.Duration `flag:"full-interval" usage:"time between full passes, which apply every row again and remove the surplus (negative: only at start)"`
+}
+
+// Cell provides what [Register] needs, the table of what is not done, the
+// endpoint GET /v1/reconcilers and a section of the status command.
+func Cell() cell.Cell {
+	return cell.Module("reconcilers", "what all reconcilers have in common",
+		cell.Config(Config{FullInterval: 30 * time.Minute}),
+		dbcell.Open(reconciler.NotDoneSchema()),
+		cell.Provide(newCollectors, endpoint, section),
+	)
+}
+
+// Status is how a reconciler stands, as GET /v1/reconcilers answers.
+type Status struct {
+	reconciler.Summary
+
+	Module  string       `json:"module"`
+	Health  health.Level `json:"health"`
+	Message string       `json:"message"`
+	Cause   string       `json:"cause,omitempty"` // the first error, when degraded
+}
+
+type endpointParams struct {
+	cell.In
+
+	DB        *statedb.DB
+	Instances []instance `group:"reconcilers"`
+}
+
+func endpoint(p endpointParams) inspect.EndpointOut {
+	slices.SortFunc(p.Instances, func(a, b instance) int { return cmp.Compare(a.module, b.module) })
+	return inspect.NewEndpoint("GET "+path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		txn := p.DB.ReadTxn()
+		statuses := make([]Status, len(p.Instances))
+		for i, instance := range p.Instances {
+			statuses[i] = instance.status(txn)
+		}
+		inspect.WriteJSON(w, statuses)
+	}))
+}
+
+func (i instance) status(txn statedb.ReadTxn) Status {
+	last := i.health.get()
+	s := Status{
+		Summary: i.reconciler.Summary(txn),
+		Module:  string(i.module),
+		Health:  last.level,
+		Message: last.message,
+	}
+	if last.err != nil {
+		s.Cause = last.err.Error()
+	}
+	return s
+}

@@ -1,0 +1,185 @@
+package reconcilercell_test
+
+import (
+	"context"
+	"iter"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/hive/metrics"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/dbcell"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type thing struct {
+	ID     string
+	Status reconciler.Status
+}
+
+func (r thing) GetStatus() reconciler.Status         { return r.Status }
+func (r thing) WithStatus(s reconciler.Status) thing { r.Status = s; return r }
+
+var byID = statedb.NewIndex("id", func(r thing) string { return r.ID })
+
+type noop struct{}
+
+func (noop) Init(context.Context) error { return nil }
+func (noop) Update(context.Context, statedb.ReadTxn, thing) (reconciler.Result, error) {
+	return reconciler.Result{Changed: true}, nil
+}
+func (noop) Delete(context.Context, statedb.ReadTxn, thing) error { return nil }
+func (noop) Prune(context.Context, statedb.ReadTxn, iter.Seq2[thing, statedb.Revision]) (int, error) {
+	return 0, nil
+}
+
+// running is a started hive with one reconciled table.
+type running struct {
+	db       *statedb.DB
+	table    statedb.RWTable[thing]
+	registry *prometheus.Registry
+	client   *inspect.Client
+}
+
+func start(t *testing.T, prefix metrics.Prefix) running {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "api.sock")
+	var r running
+	h, err := hive.New(hive.Options{Name: "test"},
+		inspect.Cell(), metrics.Cell(prefix), reconcilercell.Cell(),
+		cell.Module("things", "things of the test",
+			dbcell.Protected(reconciler.Reconciled(statedb.Schema[thing]{Name: "things", Primary: byID})),
+			cell.ProvidePrivate(func() reconciler.Target[thing] { return noop{} }),
+			reconcilercell.Register[thing](),
+			cell.Invoke(func(table statedb.RWTable[thing]) { r.table = table }),
+		),
+		cell.Invoke(func(db *statedb.DB, registry *prometheus.Registry) { r.db, r.registry = db, registry }),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	if err := h.RegisterFlags(flags); err != nil {
+		t.Fatal(err)
+	}
+	if err := flags.Parse([]string{"--socket", socket, "--metrics-address="}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	r.client = inspect.NewClient(socket)
+	return r
+}
+
+func (r running) insert(t *testing.T, ids ...string) {
+	t.Helper()
+	err := r.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		for _, id := range ids {
+			if _, _, err := r.table.Insert(txn, thing{ID: id}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, r.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allDone waits until every row is done.
+func (r running) allDone(t *testing.T) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		rows, changed := r.table.AllWatch(r.db.ReadTxn())
+		pending := 0
+		for row := range rows {
+			if row.Status.Kind() != reconciler.Done {
+				pending++
+			}
+		}
+		if pending == 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("%d rows are still not done", pending)
+		}
+	}
+}
+
+func TestIncrementalTotalRisesByTheNumberOfChanges(t *testing.T) {
+	r := start(t, "")
+	r.insert(t, "a", "b", "c")
+	r.allDone(t)
+	expected := `
+		# HELP statehive_reconciler_incremental_total Operations on rows that were not done.
+		# TYPE statehive_reconciler_incremental_total counter
+		statehive_reconciler_incremental_total{module_id="things",reconciler="things"} 3
+	`
+	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(expected), "statehive_reconciler_incremental_total"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryMetricExistsBeforeAnythingHappensAndIsLintClean(t *testing.T) {
+	r := start(t, "acme")
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, f := range families {
+		found[f.GetName()] = true
+	}
+	for _, name := range []string{
+		"full_duration_seconds", "full_total", "full_errors_total", "full_out_of_sync_total",
+		"incremental_duration_seconds", "incremental_total", "incremental_errors_total", "incremental_errors_current",
+	} {
+		if !found["acme_reconciler_"+name] {
+			t.Errorf("metric acme_reconciler_%s is missing", name)
+		}
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v %v", problems, err)
+	}
+}
+
+func TestTheEndpointSumsUpEachReconciler(t *testing.T) {
+	r := start(t, "")
+	r.insert(t, "a", "b")
+	r.allDone(t)
+	var statuses []reconcilercell.Status
+	if err := r.client.Get(t.Context(), "/v1/reconcilers", nil, &statuses); err != nil {
+		t.Fatal(err)
+	}
+	if len(statuses) != 1 {
+		t.Fatalf("got %d reconcilers, want 1", len(statuses))
+	}
+	s := statuses[0]
+	if s.Name != "things" || s.Module != "things" || s.Rows != 2 || s.Done != 2 || s.LastSuccess.IsZero() {
+		t.Errorf("got %+v", s)
+	}
+}

@@ -1,0 +1,67 @@
+package reconcilercell
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/inspect"
+)
+
+const path = "/v1/reconcilers"
+
+// section prints a line for each reconciler and, below, what is wrong.
+func section() cli.StatusSectionOut {
+	return cli.NewStatusSection(cli.StatusSection{Name: "reconcilers", Order: 10, Show: show})
+}
+
+func show(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, err error) {
+	var statuses []Status
+	if err := c.Get(ctx, path, nil, &statuses); err != nil || len(statuses) == 0 {
+		return err == nil, err
+	}
+	header := []string{"RECONCILER", "ROWS", "DONE", "PENDING", "ERROR", "DELETING", "LAST-SUCCESS", "HEALTH"}
+	if err := cli.WriteTable(w, header, lines(statuses, time.Now())); err != nil {
+		return false, err
+	}
+	healthy = true
+	for _, s := range statuses {
+		healthy = healthy && s.Health == health.OK
+		if trouble := s.trouble(); trouble != "" {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", s.Name, trouble); err != nil {
+				return false, err
+			}
+		}
+	}
+	return healthy, nil
+}
+
+func lines(statuses []Status, now time.Time) [][]string {
+	rows := make([][]string, len(statuses))
+	for i, s := range statuses {
+		last := "never"
+		if !s.LastSuccess.IsZero() {
+			last = cli.Age(now.Sub(s.LastSuccess)) + " ago"
+		}
+		rows[i] = []string{
+			s.Name, strconv.Itoa(s.Rows), strconv.Itoa(s.Done), strconv.Itoa(s.Pending),
+			strconv.Itoa(s.Error), strconv.Itoa(s.Deleting), last, s.Health.String(),
+		}
+	}
+	return rows
+}
+
+// trouble says what keeps the reconciler from being done, or nothing.
+func (s Status) trouble() string {
+	switch {
+	case s.Cause != "":
+		return s.Message + ": " + s.Cause
+	case s.Health != health.OK, len(s.Incomplete) > 0:
+		return s.Message
+	}
+	return ""
+}
