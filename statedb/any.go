@@ -23,7 +23,8 @@ type AnyTable interface {
 	// List yields the rows with a key of an index. The error matches ErrBadKey
 	// or ErrUnknownIndex.
 	List(txn ReadTxn, index, key string) (iter.Seq[AnyRow], error)
-	// Watch returns a channel that closes when the table has changed since txn.
+	// Watch returns a channel that closes when the table, or the state of its
+	// sources, has changed since txn.
 	Watch(txn ReadTxn) <-chan struct{}
 }
 
@@ -41,7 +42,9 @@ func (a anyTable[Obj]) Name() string                      { return a.t.Name() }
 func (a anyTable[Obj]) Len(txn ReadTxn) int               { return a.t.Len(txn) }
 func (a anyTable[Obj]) Revision(txn ReadTxn) Revision     { return a.t.Revision(txn) }
 func (a anyTable[Obj]) Sources(txn ReadTxn) []SourceState { return a.t.Sources(txn) }
-func (a anyTable[Obj]) Watch(txn ReadTxn) <-chan struct{} { return a.t.watchAll(txn) }
+func (a anyTable[Obj]) Watch(txn ReadTxn) <-chan struct{} {
+	return a.t.watch(txn, true, func(v *version[Obj]) <-chan struct{} { return v.watch })
+}
 
 func (a anyTable[Obj]) Columns() []string {
 	names := make([]string, len(a.t.columns))

@@ -2,6 +2,7 @@ package statedb
 
 import (
 	"iter"
+	"slices"
 	"sync/atomic"
 
 	"github.com/statehive/statehive/statedb/internal/window"
@@ -28,40 +29,62 @@ type Change[Obj any] struct {
 }
 
 // Cursor follows the changes of a table: folding what it yields gives the table.
-// It belongs to one goroutine at a time; only Close may be called from any.
+// It belongs to one goroutine at a time; only Close and Lag may be called from
+// any.
 //
 // A cursor that starts at 0 first yields a listing in key order, then changes in
 // revision order. Values in between may be skipped: an upsert always holds the
-// newest row of the snapshot. A cursor may rest as long as it likes: it is then
-// served from the table itself, or by a [Reset] if it missed deletes that are
-// no longer known, and costs no more than a bounded number of changes kept.
+// newest row of the snapshot; a row may also come twice. A cursor may rest as
+// long as it likes: it is then served from the table itself, or by a [Reset] if
+// it missed deletes that are no longer known, and costs no more than a bounded
+// number of changes kept.
+//
+// Once a loop over Next has run to its end, the table as it was in that snapshot
+// has been delivered: if [Table.Initialized] is true of the same snapshot, so
+// has everything that made it true.
 type Cursor[Obj any] struct {
 	table  *table[Obj]
-	seen   atomic.Uint64 // everything up to here was yielded
 	closed atomic.Bool
+	passed atomic.Uint64 // records up to here need not be kept for this cursor
 
-	// While the table itself is listed, because the window does not reach back
-	// far enough: rows changed after floor, with keys after last.
-	listing bool
-	floor   Revision
-	last    []byte // nil before the first row
-	until   Revision
-	reset   bool // the Reset itself has still to be yielded
+	seen    Revision           // records up to here have been dealt with
+	newest  Revision           // of the snapshots that Next has worked on
+	drained <-chan struct{}    // the watch of the snapshot that was yielded to its end, or nil
+	start   bool               // the first listing has still to begin
+	reset   bool               // a Reset has still to be yielded
+	listing *tableListing[Obj] // while the table itself is listed
+}
+
+// tableListing is how far a cursor has come in the table itself, which serves it
+// when the window does not reach back far enough: rows newer than floor, in key
+// order, behind the row last. Changes after until come from the window again.
+type tableListing[Obj any] struct {
+	floor, until Revision
+	last         *entry[Obj] // nil before the first row
 }
 
 func (t *table[Obj]) Changes(after Revision) *Cursor[Obj] {
-	c := &Cursor[Obj]{table: t}
-	c.seen.Store(uint64(after))
-	// Under publishMu, so that whatever is not recorded for this cursor is in
-	// every snapshot that it will be given.
+	c := &Cursor[Obj]{table: t, seen: after}
+	// Under publishMu, so that no commit comes between the look at the newest
+	// state and the recording of changes for this cursor.
 	t.lock.db.publishMu.Lock()
 	defer t.lock.db.publishMu.Unlock()
+	v := t.newest()
+	switch {
+	case after == v.rev:
+		c.drained = v.watch
+	case after == 0:
+		c.start = true
+	case after > v.rev: // not a revision of this table
+		c.start, c.reset, c.seen = true, true, 0
+	}
+	c.passed.Store(uint64(v.rev))
+	if !c.start {
+		c.passed.Store(uint64(after))
+	}
 	t.followMu.Lock()
 	defer t.followMu.Unlock()
 	t.followers[c] = struct{}{}
-	if after == 0 {
-		c.listAll(t.newest())
-	}
 	return c
 }
 
@@ -77,62 +100,70 @@ func (c *Cursor[Obj]) Close() {
 }
 
 // Next yields the changes between what was yielded before and the snapshot of
-// txn. The loop may end early: the rest comes with the next call. What an open
-// write transaction has written is not in its snapshot.
+// txn, and nothing if an earlier call was given a newer snapshot. The loop may
+// end early: the rest comes with the next call. What an open write transaction
+// has written is not in its snapshot.
 func (c *Cursor[Obj]) Next(txn ReadTxn) iter.Seq[Change[Obj]] {
 	return func(yield func(Change[Obj]) bool) {
 		v := c.table.committed(txn)
-		if v == nil || v.rev < Revision(c.seen.Load()) || c.closed.Load() {
+		if v == nil || v.rev < c.newest || c.closed.Load() {
 			return
 		}
+		c.newest, c.drained = v.rev, nil
+		defer func() { c.passed.Store(uint64(c.seen)) }()
 		proceed := func(ch Change[Obj]) bool { return yield(ch) && !c.closed.Load() }
 		for c.outran(v) {
 			if !c.catchUp(v, proceed) {
 				return
 			}
 		}
-		c.yieldRecords(v, v.rev, proceed)
+		if c.yieldRecords(v, v.rev, proceed) {
+			c.drained = v.watch
+		}
 	}
 }
 
-// Watch returns a channel that closes when Next has more to yield. It is closed
-// already when the newest snapshot has something that was not yielded, and when
-// the cursor was closed.
+// Watch returns a channel that closes when a snapshot newer than the last one
+// given to Next may have more to yield, or says something else of the table's
+// sources. It is closed already when the last loop over Next ended early, and
+// when the cursor is closed; closing the cursor later does not close it.
 func (c *Cursor[Obj]) Watch() <-chan struct{} {
-	v := c.table.newest()
-	if c.closed.Load() || c.listing || c.reset || Revision(c.seen.Load()) < v.rev {
+	if c.closed.Load() || c.drained == nil {
 		return closedWatch
 	}
-	return v.watch
+	return c.drained
 }
 
 // Lag is the number of revisions that the cursor is behind the newest snapshot.
+// A listing counts as seen once it has begun.
 func (c *Cursor[Obj]) Lag() int {
 	rev := c.table.newest().rev
-	if seen := Revision(c.seen.Load()); seen < rev {
-		return int(rev - seen)
+	if passed := Revision(c.passed.Load()); passed < rev {
+		return int(rev - passed)
 	}
 	return 0
-}
-
-// listAll begins a listing of all rows of v.
-func (c *Cursor[Obj]) listAll(v *version[Obj]) {
-	c.listing, c.floor, c.last, c.until = true, 0, nil, v.rev
-	c.seen.Store(uint64(v.rev))
 }
 
 // outran says whether the table itself has to be asked for what the window of v
 // no longer holds, and begins or goes on with that.
 func (c *Cursor[Obj]) outran(v *version[Obj]) bool {
-	seen := c.seen.Load()
 	switch {
-	case seen < v.changes.LostDeletes():
+	case c.start:
+		c.start = false
+		c.listAll(v)
+	case c.seen < Revision(v.changes.LostDeletes()):
 		c.reset = true
 		c.listAll(v)
-	case !c.listing && seen < v.changes.Base():
-		c.listing, c.floor, c.last, c.until = true, Revision(seen), nil, v.rev
+	case c.listing == nil && c.seen < Revision(v.changes.Base()):
+		c.listing = &tableListing[Obj]{floor: c.seen, until: v.rev}
 	}
-	return c.listing
+	return c.listing != nil
+}
+
+// listAll begins a listing of all rows, after which no earlier record matters.
+func (c *Cursor[Obj]) listAll(v *version[Obj]) {
+	c.listing = &tableListing[Obj]{until: v.rev}
+	c.seen = v.rev
 }
 
 // catchUp yields the deletes up to the beginning of the listing, of which the
@@ -145,23 +176,24 @@ func (c *Cursor[Obj]) catchUp(v *version[Obj], yield func(Change[Obj]) bool) boo
 		}
 	}
 	deletes := func(ch Change[Obj]) bool { return ch.Kind != Delete || yield(ch) }
-	if !c.yieldRecords(v, c.until, deletes) || !c.yieldListing(v, yield) {
+	if !c.yieldRecords(v, c.listing.until, deletes) || !c.yieldListing(v, yield) {
 		return false
 	}
-	c.listing, c.last = false, nil
+	c.listing = nil
 	return true
 }
 
 func (c *Cursor[Obj]) yieldListing(v *version[Obj], yield func(Change[Obj]) bool) bool {
-	from := c.last
-	if from != nil {
-		from = append(from[:len(from):len(from)], 0) // the next possible key
+	l := c.listing
+	var from []byte
+	if l.last != nil {
+		from = append(slices.Clip(l.last.key), 0) // the next possible key
 	}
 	for _, e := range v.trees[0].LowerBound(from) {
-		if e.rev <= c.floor {
+		if e.rev <= l.floor {
 			continue
 		}
-		c.last = e.key
+		l.last = e
 		if !yield(Change[Obj]{Kind: Upsert, Object: e.obj, Revision: e.rev}) {
 			return false
 		}
@@ -171,14 +203,14 @@ func (c *Cursor[Obj]) yieldListing(v *version[Obj], yield func(Change[Obj]) bool
 
 // yieldRecords yields what the window has from what was seen to until.
 func (c *Cursor[Obj]) yieldRecords(v *version[Obj], until Revision, yield func(Change[Obj]) bool) bool {
-	for rev := max(c.seen.Load(), v.changes.Base()) + 1; rev <= uint64(until); rev++ {
-		change, current := v.change(v.changes.At(rev))
-		c.seen.Store(rev)
+	for rev := max(c.seen, Revision(v.changes.Base())) + 1; rev <= until; rev++ {
+		change, current := v.change(v.changes.At(uint64(rev)))
+		c.seen = rev
 		if current && !yield(change) {
 			return false
 		}
 	}
-	c.seen.Store(max(c.seen.Load(), uint64(until)))
+	c.seen = max(c.seen, until)
 	return true
 }
 
@@ -196,9 +228,9 @@ func (v *version[Obj]) change(r window.Record[*entry[Obj]]) (Change[Obj], bool) 
 // a large one it is as many as it has rows.
 const minWindow = 1 << 16
 
-// record adds the changes of a commit to the window, or nothing when nobody
-// follows. The caller holds publishMu.
-func (t *table[Obj]) record(w window.Window[*entry[Obj]], records []window.Record[*entry[Obj]], rowCount int) window.Window[*entry[Obj]] {
+// recordLocked adds the changes of a commit to the window, or nothing when
+// nobody follows. publishMu is held.
+func (t *table[Obj]) recordLocked(w window.Window[*entry[Obj]], records []window.Record[*entry[Obj]], rowCount int) window.Window[*entry[Obj]] {
 	t.followMu.Lock()
 	defer t.followMu.Unlock()
 	if len(t.followers) == 0 {
@@ -207,7 +239,7 @@ func (t *table[Obj]) record(w window.Window[*entry[Obj]], records []window.Recor
 	w = w.Append(records)
 	slowest := w.Head()
 	for c := range t.followers {
-		slowest = min(slowest, c.seen.Load())
+		slowest = min(slowest, c.passed.Load())
 	}
 	bound := uint64(max(minWindow, rowCount))
 	if w.Head() > bound {

@@ -57,8 +57,8 @@ func (r *root) pending(TableMeta) tableTxn { return nil }
 // ReadTxn returns the newest committed state.
 func (db *DB) ReadTxn() ReadTxn { return db.current.Load() }
 
-// publish makes the result of change the current state. change gets a copy of
-// the versions before, to be replaced or added to.
+// publish makes the result of change the current state and returns it. change
+// gets a copy of the versions before, to be replaced or added to.
 func (db *DB) publish(change func(versions []tableVersion) ([]tableVersion, error)) (*root, error) {
 	db.publishMu.Lock()
 	defer db.publishMu.Unlock()

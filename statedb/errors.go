@@ -39,6 +39,8 @@ var (
 	ErrSchema = errors.New("bad schema")
 	// ErrSourceExists: a source of this name feeds the table already.
 	ErrSourceExists = errors.New("source is registered already")
+	// ErrNoSource: the registration of the source was rolled back.
+	ErrNoSource = errors.New("source is not registered")
 )
 
 // RowError says which row of which table an error is about. It matches, with

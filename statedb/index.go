@@ -1,6 +1,7 @@
 package statedb
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 
@@ -21,27 +22,32 @@ type Index[Obj, Key any] struct {
 // NewIndex declares an index with exactly one key per row, which key returns.
 // A key type that cannot be encoded is reported by [NewTable].
 func NewIndex[Obj, Key any](name string, key func(Obj) Key) Index[Obj, Key] {
-	codec, err := index.For[Key]()
-	return Index[Obj, Key]{
-		name:  name,
-		keys:  func(obj Obj, yield func(Key) bool) { yield(key(obj)) },
-		codec: codec,
-		err:   err,
+	ix := newIndex[Obj, Key](name)
+	if key != nil {
+		ix.keys = func(obj Obj, yield func(Key) bool) { yield(key(obj)) }
 	}
+	return ix
+}
+
+func newIndex[Obj, Key any](name string) Index[Obj, Key] {
+	codec, err := index.For[Key]()
+	return Index[Obj, Key]{name: name, codec: codec, err: err}
 }
 
 // NewMultiIndex declares an index with any number of keys per row. A row
 // without keys is not in the index, which then costs it nothing; a key that is
 // yielded twice counts once. It cannot be a primary index.
 func NewMultiIndex[Obj, Key any](name string, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
-	codec, err := index.For[Key]()
-	return Index[Obj, Key]{
-		name:  name,
-		keys:  func(obj Obj, yield func(Key) bool) { keys(obj)(yield) },
-		multi: true,
-		codec: codec,
-		err:   err,
+	ix := newIndex[Obj, Key](name)
+	ix.multi = true
+	if keys != nil {
+		ix.keys = func(obj Obj, yield func(Key) bool) {
+			if seq := keys(obj); seq != nil {
+				seq(yield)
+			}
+		}
 	}
+	return ix
 }
 
 // Query asks a table for the rows that have key in this index.
@@ -74,10 +80,10 @@ type Indexer[Obj any] interface {
 
 func (i Index[Obj, Key]) check() error {
 	switch {
+	case i.name == "":
+		return errors.New("an index has no name")
 	case i.keys == nil:
 		return fmt.Errorf("index %q has no key function: declare it with NewIndex or NewMultiIndex", i.name)
-	case i.name == "":
-		return fmt.Errorf("an index has no name")
 	case i.err != nil:
 		return fmt.Errorf("index %q: %w", i.name, i.err)
 	}

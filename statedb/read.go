@@ -7,7 +7,7 @@ import (
 	"github.com/statehive/statehive/statedb/internal/engine"
 )
 
-// closedWatch is what a watch is whose result can never change or has already.
+// closedWatch is a watch whose result has changed already.
 var closedWatch = func() chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
@@ -195,7 +195,10 @@ func (t *table[Obj]) watchAll(txn ReadTxn) <-chan struct{} {
 
 func (t *table[Obj]) watch(txn ReadTxn, ok bool, of func(*version[Obj]) <-chan struct{}) <-chan struct{} {
 	v := t.committed(txn)
-	if v == nil || !ok {
+	switch {
+	case !ok || txn.snapshot().db != t.lock.db:
+		return nil // what does not exist never changes
+	case v == nil: // a snapshot from before the table
 		return closedWatch
 	}
 	return of(v)

@@ -29,8 +29,8 @@ type Schema[Obj any] struct {
 
 // Amend says which part of a row is not spec but status: written by
 // [RWTable.Amend] alone and carried along by ordinary writes. The functions
-// return changed copies; they are called under the table's lock and must not
-// use the database.
+// return changed copies with the same keys; they are called under the table's
+// lock and must not use the database.
 type Amend[Obj any] struct {
 	// Carry returns to with the status of from.
 	Carry func(from, to Obj) Obj
@@ -76,14 +76,23 @@ func (s *Schema[Obj]) equality() func(a, b Obj) bool {
 	if s.Equal != nil {
 		return s.Equal
 	}
-	t := reflect.TypeFor[Obj]()
-	if t.Kind() != reflect.Pointer && plainlyComparable(t) {
-		return func(a, b Obj) bool { return any(a) == any(b) }
+	if same := identity[Obj](); same != nil {
+		return same
 	}
 	if _, ok := any(*new(Obj)).(interface{ Equal(Obj) bool }); ok {
 		return func(a, b Obj) bool { return any(a).(interface{ Equal(Obj) bool }).Equal(b) }
 	}
 	return nil
+}
+
+// identity returns == where it is defined for all rows and means that nothing
+// differs, else nil.
+func identity[Obj any]() func(a, b Obj) bool {
+	t := reflect.TypeFor[Obj]()
+	if t.Kind() == reflect.Pointer || !plainlyComparable(t) {
+		return nil
+	}
+	return func(a, b Obj) bool { return any(a) == any(b) }
 }
 
 // plainlyComparable says whether == is defined for all values of t, never

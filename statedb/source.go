@@ -1,6 +1,7 @@
 package statedb
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -18,7 +19,8 @@ type SourceState struct {
 
 // Source is the handle of something that feeds a table. Its methods need a
 // transaction on the table, take effect with its commit, and return
-// [ErrTxnClosed], [ErrNotLocked] or [ErrForeignTable].
+// [ErrTxnClosed], [ErrNotLocked], [ErrForeignTable], or [ErrNoSource] when the
+// transaction that registered the source was rolled back.
 type Source[Obj any] struct {
 	table *table[Obj]
 	name  string
@@ -42,12 +44,13 @@ func (s *Source[Obj]) update(txn *WriteTxn, change func(*SourceState)) error {
 	if err != nil {
 		return err
 	}
-	i, _ := w.sources.find(s.name)
-	state := w.sources.states[i]
-	change(&state)
-	if state != w.sources.states[i] {
-		w.setSources(slices.Replace(slices.Clone(w.sources.states), i, i+1, state))
+	i, exists := w.sources.find(s.name)
+	if !exists {
+		return s.table.sourceError(s.name, ErrNoSource)
 	}
+	states := slices.Clone(w.sources.states)
+	change(&states[i])
+	w.setSources(states)
 	return nil
 }
 
@@ -58,15 +61,14 @@ func (t *table[Obj]) RegisterSource(txn *WriteTxn, name string) (*Source[Obj], e
 	}
 	i, exists := w.sources.find(name)
 	if exists {
-		return nil, &TableError{Table: t.Name(), Err: ErrSourceExists}
+		return nil, t.sourceError(name, ErrSourceExists)
 	}
 	w.setSources(slices.Insert(slices.Clone(w.sources.states), i, SourceState{Name: name}))
 	return &Source[Obj]{table: t, name: name}, nil
 }
 
-func (w *writer[Obj]) setSources(states []SourceState) {
-	w.sources = w.sources.with(states)
-	w.flipped = true
+func (t *table[Obj]) sourceError(name string, err error) error {
+	return &TableError{Table: t.Name(), Err: fmt.Errorf("source %q: %w", name, err)}
 }
 
 func (t *table[Obj]) sourcesOf(txn ReadTxn) sources {
@@ -76,13 +78,18 @@ func (t *table[Obj]) sourcesOf(txn ReadTxn) sources {
 	if v := t.committed(txn); v != nil {
 		return v.sources
 	}
-	return sources{ready: make(chan struct{}), states: []SourceState{{}}}
+	if txn.snapshot().db != t.lock.db {
+		return sources{}
+	}
+	return sources{ready: t.newest().sources.ready} // for a snapshot from before the table
 }
 
 func (t *table[Obj]) Initialized(txn ReadTxn) (bool, <-chan struct{}) {
 	s := t.sourcesOf(txn)
-	return s.initialized(), s.ready
+	return t.knownTo(txn) && s.initialized(), s.ready
 }
+
+func (t *table[Obj]) knownTo(txn ReadTxn) bool { return t.committed(txn) != nil }
 
 func (t *table[Obj]) Sources(txn ReadTxn) []SourceState {
 	return slices.Clone(t.sourcesOf(txn).states)
@@ -106,20 +113,39 @@ func (s sources) initialized() bool {
 	return !slices.ContainsFunc(s.states, func(state SourceState) bool { return !state.Initialized })
 }
 
-func (s sources) with(states []SourceState) sources {
-	next := sources{states: states, ready: s.ready}
+// setSources keeps one channel for as long as the table waits for a source,
+// whatever the transaction does in between: somebody may hold it.
+func (w *writer[Obj]) setSources(states []SourceState) {
+	w.sources = sources{states: states}
 	switch {
-	case next.initialized():
-		next.ready = closedWatch
-	case s.initialized():
-		next.ready = make(chan struct{})
+	case w.sources.initialized():
+		w.sources.ready = closedWatch
+	case !w.base.sources.initialized():
+		w.sources.ready = w.base.sources.ready
+	default:
+		if w.waiting == nil {
+			w.waiting = make(chan struct{})
+		}
+		w.sources.ready = w.waiting
 	}
-	return next
 }
 
-// announce wakes who waits for the initialization that next completes.
-func (s sources) announce(next sources) {
-	if !s.initialized() && next.initialized() {
-		close(s.ready)
+// announceSources wakes who waits for an initialization that the commit
+// completes.
+func (w *writer[Obj]) announceSources() {
+	if !w.sources.initialized() {
+		return
+	}
+	if !w.base.sources.initialized() {
+		close(w.base.sources.ready)
+	}
+	w.abandonWaiting()
+}
+
+// abandonWaiting wakes who waits for a source that only the transaction knew:
+// without it the table is initialized.
+func (w *writer[Obj]) abandonWaiting() {
+	if w.waiting != nil {
+		close(w.waiting)
 	}
 }

@@ -29,7 +29,8 @@ type TableMeta interface {
 // The …Watch forms also return a channel that closes, at the latest, when a
 // transaction commits that changes what the call returned. The new snapshot can
 // be read by then. Inside a write transaction the channel may be closed by that
-// transaction's own commit.
+// transaction's own commit. It is nil, which never closes, for another database
+// and another table's index.
 type Table[Obj any] interface {
 	TableMeta
 
@@ -64,7 +65,8 @@ type Table[Obj any] interface {
 	KeyQuery(obj Obj) Query[Obj]
 
 	// Initialized says whether every registered source has delivered its first
-	// listing, and returns a channel that closes once it is so.
+	// listing, and returns a channel that closes once it is so: a snapshot taken
+	// after that says true.
 	Initialized(txn ReadTxn) (bool, <-chan struct{})
 	// Sources returns what feeds the table, ordered by name.
 	Sources(txn ReadTxn) []SourceState
@@ -95,8 +97,9 @@ type RWTable[Obj any] interface {
 	// status of the old row is carried over; if the row then says the same as
 	// the old one nothing is written, otherwise its status is reset.
 	Insert(txn *WriteTxn, obj Obj) (old Obj, replaced bool, err error)
-	// Modify replaces the row that q finds by what fn makes of it. fn must return
-	// a changed copy. ErrNotFound when there is no such row.
+	// Modify replaces the row that q finds, as Get does, by what fn makes of it, as
+	// Insert does. fn must return a changed copy and leave the row alone otherwise:
+	// ErrConflict. ErrNotFound when there is no such row.
 	Modify(txn *WriteTxn, q Query[Obj], fn func(old Obj) Obj) (old Obj, err error)
 	// CompareAndSwap is Insert, provided that the row's spec was not changed
 	// after revision; else ErrConflict, or ErrNotFound. Status writes do not count.
@@ -106,9 +109,9 @@ type RWTable[Obj any] interface {
 	// CompareAndDelete is Delete under the condition of CompareAndSwap.
 	CompareAndDelete(txn *WriteTxn, revision Revision, obj Obj) (old Obj, err error)
 	// Amend writes status: fn gets the current row with the primary key of obj
-	// and returns it with another status. Nothing happens, and amended is false,
-	// when the row is gone or its spec was changed after revision.
-	// ErrNotAmendable when the schema has no Amend.
+	// and returns a copy with another status, of which only the status is taken.
+	// Nothing happens, and amended is false, when the row is gone or its spec was
+	// changed after revision. ErrNotAmendable when the schema has no Amend.
 	Amend(txn *WriteTxn, obj Obj, revision Revision, fn func(current Obj) Obj) (amended bool, err error)
 
 	// RegisterSource adds something that feeds the table: the table is not

@@ -25,20 +25,31 @@ func columnsOf[Obj any]() []column {
 	}
 	var columns []column
 	for _, f := range reflect.VisibleFields(t) {
-		if f.IsExported() && !f.Anonymous {
+		if f.IsExported() && !(f.Anonymous && holdsFields(f.Type)) {
 			columns = append(columns, column{name: f.Name, field: f.Index})
 		}
 	}
 	return columns
 }
 
+func holdsFields(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct
+}
+
 func cellsOf(obj any, columns []column) []string {
 	v := reflect.ValueOf(obj)
-	for v.Kind() == reflect.Pointer {
+	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
 	cells := make([]string, len(columns))
 	for i, c := range columns {
+		if len(c.field) == 0 {
+			cells[i] = cellText(v)
+			continue
+		}
 		field, err := v.FieldByIndexErr(c.field)
 		if err == nil { // an embedded nil pointer has nothing to show
 			cells[i] = cellText(field)
@@ -69,6 +80,9 @@ func cellText(v reflect.Value) string {
 		}
 		return cellText(v.Elem())
 	case reflect.Slice, reflect.Array:
+		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
+			return string(v.Bytes())
+		}
 		items := make([]string, v.Len())
 		for i := range items {
 			items[i] = cellText(v.Index(i))

@@ -3,6 +3,7 @@ package statedb
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 )
 
@@ -17,16 +18,14 @@ type tableLock struct {
 func newTableLock(db *DB) tableLock { return tableLock{db: db, held: make(chan struct{}, 1)} }
 
 func (l *tableLock) acquire(ctx context.Context) error {
-	select {
-	case l.held <- struct{}{}:
-		return nil
-	default:
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	select {
 	case l.held <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 }
 
@@ -38,6 +37,8 @@ type tableTxn interface {
 	changed() bool
 	// commit returns the table's next version, and what must run once it is published.
 	commit() (next tableVersion, published func())
+	// abort gives up the changes.
+	abort()
 }
 
 // WriteTxn changes the tables that it was opened for, atomically. It holds
@@ -62,21 +63,19 @@ func (txn *WriteTxn) pending(t TableMeta) tableTxn {
 }
 
 // WriteTxn waits for the locks of the tables, in a fixed order, and opens a
-// transaction on them. It must be ended by Commit or Abort. It returns ctx's
-// error when ctx ends first, and [ErrForeignTable].
+// transaction on them. It must be ended by Commit or Abort. A table named twice
+// counts once. It returns ctx's error, with the table that it waited for, when
+// ctx ends first, and [ErrForeignTable]. A goroutine that waits for a lock which
+// it holds itself waits until ctx ends.
 func (db *DB) WriteTxn(ctx context.Context, tables ...TableMeta) (*WriteTxn, error) {
-	ordered := slices.Clone(tables)
-	slices.SortFunc(ordered, func(a, b TableMeta) int { return cmp.Compare(a.lockable().slot, b.lockable().slot) })
-	ordered = slices.Compact(ordered)
-	for _, t := range ordered {
-		if t.lockable().db != db {
-			return nil, &TableError{Table: t.Name(), Err: ErrForeignTable}
-		}
+	ordered, err := db.inLockOrder(tables)
+	if err != nil {
+		return nil, err
 	}
 	for i, t := range ordered {
 		if err := t.lockable().acquire(ctx); err != nil {
 			release(ordered[:i])
-			return nil, err
+			return nil, &TableError{Table: t.Name(), Err: fmt.Errorf("waiting to write: %w", err)}
 		}
 	}
 	txn := &WriteTxn{base: db.current.Load(), tables: make(map[TableMeta]tableTxn, len(ordered))}
@@ -84,6 +83,20 @@ func (db *DB) WriteTxn(ctx context.Context, tables ...TableMeta) (*WriteTxn, err
 		txn.tables[t] = t.begin(txn.base)
 	}
 	return txn, nil
+}
+
+func (db *DB) inLockOrder(tables []TableMeta) ([]TableMeta, error) {
+	for i, t := range tables {
+		switch {
+		case t == nil:
+			return nil, fmt.Errorf("%w: argument %d is nil", ErrForeignTable, i+1)
+		case t.lockable().db != db:
+			return nil, &TableError{Table: t.Name(), Err: ErrForeignTable}
+		}
+	}
+	ordered := slices.Clone(tables)
+	slices.SortFunc(ordered, func(a, b TableMeta) int { return cmp.Compare(a.lockable().slot, b.lockable().slot) })
+	return slices.Compact(ordered), nil
 }
 
 func release(tables []TableMeta) {
@@ -114,27 +127,36 @@ func (txn *WriteTxn) Commit() (ReadTxn, error) {
 	if txn.closed {
 		return nil, ErrTxnClosed
 	}
-	var published []func()
-	changed := txn.changedTables()
-	if len(changed) > 0 {
-		next, err := txn.base.db.publish(func(versions []tableVersion) ([]tableVersion, error) {
-			for _, t := range changed {
-				version, notify := txn.tables[t].commit()
-				versions[t.lockable().slot] = version
-				published = append(published, notify)
-			}
-			return versions, nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		txn.base = next
+	published, err := txn.publish()
+	if err != nil {
+		return nil, err
 	}
 	txn.end()
 	for _, notify := range published {
 		notify()
 	}
 	return txn.base, nil
+}
+
+// publish makes the changed tables current and returns what must run after that.
+func (txn *WriteTxn) publish() (published []func(), err error) {
+	changed := txn.changedTables()
+	if len(changed) == 0 {
+		return nil, nil
+	}
+	next, err := txn.base.db.publish(func(versions []tableVersion) ([]tableVersion, error) {
+		for _, t := range changed {
+			version, notify := txn.tables[t].commit()
+			versions[t.lockable().slot] = version
+			published = append(published, notify)
+		}
+		return versions, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	txn.base = next
+	return published, nil
 }
 
 func (txn *WriteTxn) changedTables() []TableMeta {
@@ -150,17 +172,20 @@ func (txn *WriteTxn) changedTables() []TableMeta {
 // Abort gives up the writes. It does nothing when the transaction has ended, so
 // that it can be deferred.
 func (txn *WriteTxn) Abort() {
-	if !txn.closed {
-		txn.end()
+	if txn.closed {
+		return
 	}
+	for _, part := range txn.tables {
+		part.abort()
+	}
+	txn.end()
 }
 
+// end releases the tables and what the transaction knew of them.
 func (txn *WriteTxn) end() {
 	txn.closed = true
-	tables := make([]TableMeta, 0, len(txn.tables))
 	for t := range txn.tables {
-		tables = append(tables, t)
+		t.lockable().release()
 	}
 	txn.tables = nil
-	release(tables)
 }

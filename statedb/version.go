@@ -19,10 +19,14 @@ type entry[Obj any] struct {
 // table is the identity of a table and what never changes about it.
 type table[Obj any] struct {
 	schema  Schema[Obj]
-	equal   func(a, b Obj) bool
 	indexes []Indexer[Obj] // the primary one first
 	byName  map[string]int
-	isNil   func(Obj) bool
+
+	equal       func(a, b Obj) bool // the same spec, status being the same; or nil
+	identical   func(a, b Obj) bool // nothing at all differs; or nil
+	isNil       func(Obj) bool
+	samePointer func(a, b Obj) bool
+
 	columns []column
 	lock    tableLock
 
@@ -45,14 +49,16 @@ func (v *version[Obj]) table() TableMeta { return v.of }
 
 func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 	t := &table[Obj]{
-		schema:    schema,
-		equal:     schema.equality(),
-		indexes:   append([]Indexer[Obj]{schema.Primary}, schema.Secondary...),
-		byName:    map[string]int{},
-		isNil:     nilTest[Obj](),
-		columns:   columnsOf[Obj](),
-		lock:      newTableLock(db),
-		followers: map[*Cursor[Obj]]struct{}{},
+		schema:      schema,
+		indexes:     append([]Indexer[Obj]{schema.Primary}, schema.Secondary...),
+		byName:      map[string]int{},
+		equal:       schema.equality(),
+		identical:   identity[Obj](),
+		isNil:       nilTest[Obj](),
+		samePointer: pointerTest[Obj](),
+		columns:     columnsOf[Obj](),
+		lock:        newTableLock(db),
+		followers:   map[*Cursor[Obj]]struct{}{},
 	}
 	for i, ix := range t.indexes {
 		t.byName[ix.Name()] = i

@@ -2,7 +2,9 @@ package statedb
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/statehive/statehive/statedb/internal/engine"
 	"github.com/statehive/statehive/statedb/internal/window"
@@ -16,7 +18,14 @@ type writer[Obj any] struct {
 	rev     Revision
 	records []window.Record[*entry[Obj]]
 	sources sources
-	flipped bool // sources changed
+	waiting chan struct{} // see setSources
+	keys    []indexKey    // scratch
+}
+
+// indexKey is where an entry stands in a secondary index.
+type indexKey struct {
+	ix  int
+	key []byte
 }
 
 func (t *table[Obj]) begin(base *root) tableTxn {
@@ -44,7 +53,11 @@ func (w *writer[Obj]) tree(ix int) engine.Txn[*entry[Obj]] {
 	return w.trees[ix]
 }
 
-func (w *writer[Obj]) changed() bool { return w.rev != w.base.rev || w.flipped }
+func (w *writer[Obj]) changed() bool {
+	return w.rev != w.base.rev || !slices.Equal(w.sources.states, w.base.sources.states)
+}
+
+func (w *writer[Obj]) abort() { w.abandonWaiting() }
 
 func (w *writer[Obj]) commit() (tableVersion, func()) {
 	next := &version[Obj]{
@@ -52,7 +65,7 @@ func (w *writer[Obj]) commit() (tableVersion, func()) {
 		trees:   make([]engine.Tree[*entry[Obj]], len(w.trees)),
 		rev:     w.rev,
 		sources: w.sources,
-		changes: w.table.record(w.base.changes, w.records, w.reader(0).Len()),
+		changes: w.table.recordLocked(w.base.changes, w.records, w.reader(0).Len()),
 		watch:   make(chan struct{}),
 	}
 	notify := make([]func(), 0, len(w.trees))
@@ -70,17 +83,17 @@ func (w *writer[Obj]) commit() (tableVersion, func()) {
 			n()
 		}
 		close(w.base.watch)
-		w.base.sources.announce(w.sources)
+		w.announceSources()
 	}
 }
 
 // open returns the table's part of txn for a write.
 func (t *table[Obj]) open(txn *WriteTxn) (*writer[Obj], error) {
 	switch {
+	case txn == nil || txn.closed:
+		return nil, &TableError{Table: t.Name(), Err: ErrTxnClosed}
 	case txn.base.db != t.lock.db:
 		return nil, &TableError{Table: t.Name(), Err: ErrForeignTable}
-	case txn.closed:
-		return nil, &TableError{Table: t.Name(), Err: ErrTxnClosed}
 	}
 	w := t.writing(txn)
 	if w == nil {
@@ -129,10 +142,13 @@ func (t *table[Obj]) Modify(txn *WriteTxn, q Query[Obj], fn func(Obj) Obj) (Obj,
 	}
 	old := t.first(w.reader(ix), ix, queryKey)
 	if old == nil {
-		return *new(Obj), &TableError{Table: t.Name(), Err: ErrNotFound}
+		return *new(Obj), &TableError{Table: t.Name(), Err: fmt.Errorf("%w with %s %q", ErrNotFound, q.index, q.key)}
 	}
-	obj := fn(old.obj)
-	if err := t.sameKey(old, obj); err != nil {
+	obj, err := w.apply(txn, old, fn)
+	if err == nil {
+		err = t.sameKey(old, obj)
+	}
+	if err != nil {
 		return *new(Obj), err
 	}
 	_, _, err = w.write(old.key, old, obj)
@@ -183,31 +199,50 @@ func (t *table[Obj]) CompareAndDelete(txn *WriteTxn, revision Revision, obj Obj)
 }
 
 func (t *table[Obj]) Amend(txn *WriteTxn, obj Obj, revision Revision, fn func(Obj) Obj) (bool, error) {
-	if !t.Amendable() {
+	w, _, old, err := t.admit(txn, obj)
+	switch {
+	case err != nil:
+		return false, err
+	case !t.Amendable():
 		return false, &TableError{Table: t.Name(), Err: ErrNotAmendable}
+	case old == nil || !old.unchangedSince(revision):
+		return false, nil
 	}
-	w, key, old, err := t.admit(txn, obj)
-	if err != nil || old == nil || !old.unchangedSince(revision) {
+	amended, err := w.apply(txn, old, fn)
+	if err != nil {
 		return false, err
 	}
-	amended := fn(old.obj)
-	if err := t.sameKey(old, amended); err != nil {
-		return false, err
-	}
-	if t.equal == nil || !t.equal(old.obj, amended) {
-		w.put(key, old, amended, old.spec)
+	amended = t.schema.Amend.Carry(amended, old.obj)
+	if t.identical == nil || !t.identical(old.obj, amended) {
+		w.put(old.key, old, amended, old.spec)
 	}
 	return true, nil
 }
 
-func (t *table[Obj]) sameKey(old *entry[Obj], obj Obj) error {
+// apply calls fn on a row that is about to be replaced by what it returns.
+func (w *writer[Obj]) apply(txn *WriteTxn, old *entry[Obj], fn func(Obj) Obj) (Obj, error) {
+	t, before := w.table, w.rev
+	obj := fn(old.obj)
+	if _, err := t.open(txn); err != nil {
+		return obj, err
+	}
+	if w.rev != before {
+		if current, _ := w.reader(0).Get(old.key); current != old {
+			return obj, t.rowError(old.obj, ErrConflict) // fn wrote it itself
+		}
+	}
 	switch {
 	case t.isNil(obj):
-		return t.rowError(old.obj, ErrNilRow)
-	case !bytes.Equal(t.primaryKey(obj), old.key):
-		return t.rowError(old.obj, ErrKeyChanged)
-	case samePointer(old.obj, obj):
-		return t.rowError(obj, ErrSameObject)
+		return obj, t.rowError(old.obj, ErrNilRow)
+	case t.samePointer(old.obj, obj):
+		return obj, t.rowError(obj, ErrSameObject)
+	}
+	return obj, nil
+}
+
+func (t *table[Obj]) sameKey(old *entry[Obj], obj Obj) error {
+	if !bytes.Equal(t.primaryKey(obj), old.key) {
+		return t.rowError(old.obj, fmt.Errorf("%w, to %q", ErrKeyChanged, t.Key(obj)))
 	}
 	return nil
 }
@@ -219,7 +254,7 @@ func (w *writer[Obj]) write(key []byte, old *entry[Obj], obj Obj) (Obj, bool, er
 		w.put(key, nil, w.table.reset(obj), w.rev+1)
 		return *new(Obj), false, nil
 	}
-	if samePointer(old.obj, obj) {
+	if w.table.samePointer(old.obj, obj) {
 		return *new(Obj), false, w.table.rowError(obj, ErrSameObject)
 	}
 	if w.table.Amendable() {
@@ -238,43 +273,53 @@ func (t *table[Obj]) reset(obj Obj) Obj {
 	return obj
 }
 
-// put makes obj the row at key, in place of old, in every index.
+// put makes obj the row at key, in place of old, in every index. All of the
+// user's functions run before anything changes.
 func (w *writer[Obj]) put(key []byte, old *entry[Obj], obj Obj, spec Revision) {
-	w.rev++
-	e := &entry[Obj]{obj: obj, key: key, rev: w.rev, spec: spec}
-	w.tree(0).Insert(key, e)
-	for ix := 1; ix < len(w.trees); ix++ {
-		w.table.indexes[ix].encode(obj, func(k []byte) bool {
-			w.tree(ix).Insert(w.table.secondaryKey(ix, k, key), e)
-			return true
-		})
-		if old != nil {
-			w.unindex(ix, old)
-		}
+	e := &entry[Obj]{obj: obj, key: key, rev: w.rev + 1, spec: spec}
+	w.keys = w.table.appendKeys(w.keys[:0], e)
+	added := len(w.keys)
+	if old != nil {
+		w.keys = w.table.appendKeys(w.keys, old)
 	}
+	w.rev++
+	w.tree(0).Insert(key, e)
+	for _, k := range w.keys[:added] {
+		w.tree(k.ix).Insert(k.key, e)
+	}
+	w.unindex(w.keys[added:], old)
 	w.records = append(w.records, window.Record[*entry[Obj]]{Entry: e})
 }
 
 func (w *writer[Obj]) remove(old *entry[Obj]) {
+	w.keys = w.table.appendKeys(w.keys[:0], old)
 	w.rev++
 	w.tree(0).Delete(old.key)
-	for ix := 1; ix < len(w.trees); ix++ {
-		w.unindex(ix, old)
-	}
+	w.unindex(w.keys, old)
 	// A row of its own, because the old one keeps the revision it was read with.
 	gone := &entry[Obj]{obj: old.obj, key: old.key, rev: w.rev, spec: old.spec}
 	w.records = append(w.records, window.Record[*entry[Obj]]{Entry: gone, Deleted: true})
 }
 
-// unindex removes what still leads to old: not the keys that its successor took over.
-func (w *writer[Obj]) unindex(ix int, old *entry[Obj]) {
-	w.table.indexes[ix].encode(old.obj, func(k []byte) bool {
-		full := w.table.secondaryKey(ix, k, old.key)
-		if e, _ := w.reader(ix).Get(full); e == old {
-			w.tree(ix).Delete(full)
+// unindex removes what still leads to old: not the keys that its successor took
+// over, nor those that old has twice.
+func (w *writer[Obj]) unindex(keys []indexKey, old *entry[Obj]) {
+	for _, k := range keys {
+		if e, _ := w.reader(k.ix).Get(k.key); e == old && e != nil {
+			w.tree(k.ix).Delete(k.key)
 		}
-		return true
-	})
+	}
+}
+
+// appendKeys appends the keys of an entry in all secondary indexes.
+func (t *table[Obj]) appendKeys(keys []indexKey, e *entry[Obj]) []indexKey {
+	for ix := 1; ix < len(t.indexes); ix++ {
+		t.indexes[ix].encode(e.obj, func(k []byte) bool {
+			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.key)})
+			return true
+		})
+	}
+	return keys
 }
 
 // nilTest returns what tells a nil pointer from a row.
@@ -289,7 +334,13 @@ func nilTest[Obj any]() func(Obj) bool {
 	return func(Obj) bool { return false }
 }
 
-func samePointer[Obj any](a, b Obj) bool {
-	v := reflect.ValueOf(a)
-	return v.Kind() == reflect.Pointer && v.Pointer() == reflect.ValueOf(b).Pointer()
+// pointerTest returns what tells whether two rows are one object.
+func pointerTest[Obj any]() func(a, b Obj) bool {
+	switch reflect.TypeFor[Obj]().Kind() {
+	case reflect.Pointer:
+		return func(a, b Obj) bool { return any(a) == any(b) }
+	case reflect.Interface:
+		return func(a, b Obj) bool { return reflect.ValueOf(a).Kind() == reflect.Pointer && any(a) == any(b) }
+	}
+	return func(Obj, Obj) bool { return false }
 }

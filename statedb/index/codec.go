@@ -1,14 +1,13 @@
 package index
 
 import (
-	"encoding"
 	"fmt"
 	"reflect"
-	"strings"
 	"unsafe"
 )
 
-// Codec encodes keys of type K. The zero value is not usable: see [For].
+// Codec encodes keys of type K. The zero value encodes every key as nothing: see
+// [For].
 type Codec[K any] struct {
 	append     appendFunc
 	prefixFree bool
@@ -51,6 +50,9 @@ func For[K any]() (Codec[K], error) {
 // Append appends the encoding of key to buf. Encodings compare, by
 // bytes.Compare, as the keys do.
 func (c Codec[K]) Append(buf []byte, key K) []byte {
+	if c.append == nil { // For has returned an error
+		return buf
+	}
 	return c.append(buf, unsafe.Pointer(&key))
 }
 
@@ -73,16 +75,23 @@ func AppendEscaped(buf, encoded []byte) []byte {
 }
 
 // Parse reads a key from its text form: what the type's UnmarshalText takes, a
-// string as it stands, a number in decimal, and a struct as its fields with
-// commas between.
+// string or []byte as it stands, a number in decimal, [N]byte in hexadecimal, and
+// a struct as its fields with commas between. A comma or backslash inside a
+// field has a backslash before it.
 func (c Codec[K]) Parse(text string) (K, error) {
 	var key K
+	if c.text.parse == nil {
+		return key, &UnsupportedTypeError{Type: reflect.TypeFor[K](), Part: reflect.TypeFor[K]()}
+	}
 	err := c.text.parse(text, reflect.ValueOf(&key).Elem())
 	return key, err
 }
 
 // Format returns the text form that Parse reads.
 func (c Codec[K]) Format(key K) string {
+	if c.text.format == nil {
+		return fmt.Sprint(key)
+	}
 	return c.text.format(reflect.ValueOf(&key).Elem())
 }
 
@@ -118,88 +127,3 @@ func escape(buf []byte, start int) []byte {
 }
 
 func terminate(buf []byte) []byte { return append(buf, zero, zero) }
-
-// textCodec is the text form of a type.
-type textCodec struct {
-	parse  func(text string, into reflect.Value) error
-	format func(v reflect.Value) string
-}
-
-var (
-	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
-	textMarshaler   = reflect.TypeFor[encoding.TextMarshaler]()
-)
-
-func textOf(t reflect.Type) textCodec {
-	switch {
-	case reflect.PointerTo(t).Implements(textUnmarshaler) && reflect.PointerTo(t).Implements(textMarshaler):
-		return textCodec{parse: parseUnmarshaler, format: formatMarshaler}
-	case t.Kind() == reflect.Struct:
-		return textOfStruct(t)
-	case t.Kind() == reflect.Slice || t.Kind() == reflect.Array:
-		return textCodec{parse: parseBytes, format: func(v reflect.Value) string { return string(bytesOf(v)) }}
-	default:
-		return textCodec{parse: parseScalar, format: func(v reflect.Value) string { return fmt.Sprint(v) }}
-	}
-}
-
-func parseUnmarshaler(text string, into reflect.Value) error {
-	return into.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
-}
-
-func formatMarshaler(v reflect.Value) string {
-	text, err := v.Addr().Interface().(encoding.TextMarshaler).MarshalText()
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return string(text)
-}
-
-func textOfStruct(t reflect.Type) textCodec {
-	fields := make([]textCodec, t.NumField())
-	for i := range fields {
-		if !t.Field(i).IsExported() {
-			return noText(t)
-		}
-		fields[i] = textOf(t.Field(i).Type)
-	}
-	return textCodec{
-		parse: func(text string, into reflect.Value) error {
-			parts := strings.Split(text, ",")
-			if len(parts) != len(fields) {
-				return fmt.Errorf("%q has %d parts, expected %d: %s", text, len(parts), len(fields), fieldNames(t))
-			}
-			for i, part := range parts {
-				if err := fields[i].parse(part, into.Field(i)); err != nil {
-					return fmt.Errorf("%s: %w", t.Field(i).Name, err)
-				}
-			}
-			return nil
-		},
-		format: func(v reflect.Value) string {
-			parts := make([]string, len(fields))
-			for i := range fields {
-				parts[i] = fields[i].format(v.Field(i))
-			}
-			return strings.Join(parts, ",")
-		},
-	}
-}
-
-// noText is for structs whose fields reflection must not set.
-func noText(t reflect.Type) textCodec {
-	return textCodec{
-		parse: func(string, reflect.Value) error {
-			return fmt.Errorf("%s has no text form: it needs MarshalText and UnmarshalText, or exported fields only", t)
-		},
-		format: func(v reflect.Value) string { return fmt.Sprint(v) },
-	}
-}
-
-func fieldNames(t reflect.Type) string {
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i] = t.Field(i).Name
-	}
-	return strings.Join(names, ",")
-}

@@ -2,10 +2,8 @@ package index
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"reflect"
-	"strconv"
 	"time"
 	"unsafe"
 )
@@ -161,49 +159,4 @@ func appendTime(buf []byte, p unsafe.Pointer) []byte {
 	t := *(*time.Time)(p)
 	buf = binary.BigEndian.AppendUint64(buf, uint64(t.Unix())^(1<<63))
 	return binary.BigEndian.AppendUint32(buf, uint32(t.Nanosecond()))
-}
-
-func bytesOf(v reflect.Value) []byte {
-	if v.Kind() == reflect.Array {
-		return v.Slice(0, v.Len()).Bytes()
-	}
-	return v.Bytes()
-}
-
-func parseBytes(text string, into reflect.Value) error {
-	if into.Kind() == reflect.Slice {
-		into.SetBytes([]byte(text))
-		return nil
-	}
-	if len(text) != into.Len() {
-		return fmt.Errorf("%q has %d bytes, expected %d", text, len(text), into.Len())
-	}
-	reflect.Copy(into, reflect.ValueOf([]byte(text)))
-	return nil
-}
-
-func parseScalar(text string, into reflect.Value) error {
-	switch into.Kind() {
-	case reflect.String:
-		into.SetString(text)
-	case reflect.Bool:
-		b, err := strconv.ParseBool(text)
-		if err != nil {
-			return fmt.Errorf("%q is not true or false", text)
-		}
-		into.SetBool(b)
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		n, err := strconv.ParseInt(text, 0, into.Type().Bits())
-		if err != nil {
-			return fmt.Errorf("%q is not a whole number of type %s", text, into.Type())
-		}
-		into.SetInt(n)
-	default:
-		n, err := strconv.ParseUint(text, 0, into.Type().Bits())
-		if err != nil {
-			return fmt.Errorf("%q is not a whole number of type %s", text, into.Type())
-		}
-		into.SetUint(n)
-	}
-	return nil
 }
