@@ -132,16 +132,25 @@ type server struct {
 func (s *server) open(ctx context.Context) error {
 	s.listener = s.params.Inherited.Listener
 	if s.listener == nil {
-		address := s.params.Config.Address
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		l, err := Listen(ctx, s.params.Config.Address)
 		if err != nil {
-			return fmt.Errorf("cannot serve metrics on %s: %w; choose another address with --metrics-address, or none with "+
-				"--metrics-address=", address, cause(err))
+			return err
 		}
 		s.listener = l
 	}
 	s.params.Logger.Info("Serving metrics", "address", s.listener.Addr())
 	return nil
+}
+
+// Listen opens the socket that Config.Address names, for a process that hands it to another one (see Listener). Errors name
+// the address and the flag.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve metrics on %s: %w; choose another address with --metrics-address, or none with "+
+			"--metrics-address=", address, cause(err))
+	}
+	return l, nil
 }
 
 // cause is the error without the address, which the message has already.
