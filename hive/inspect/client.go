@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -40,20 +39,25 @@ func (e *UnreachableError) Error() string {
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
 func (e *UnreachableError) reason() string {
+	var op *net.OpError
+	var timeout net.Error
+	dialed := !errors.As(e.Err, &op) || op.Op != "dial"
 	switch {
 	case errors.Is(e.Err, fs.ErrNotExist):
 		return "there is no such socket"
 	case errors.Is(e.Err, syscall.ECONNREFUSED):
 		return "nobody is listening"
-	case errors.Is(e.Err, fs.ErrPermission), errors.Is(e.Err, io.EOF), errors.Is(e.Err, syscall.ECONNRESET), errors.Is(e.Err, syscall.EPIPE):
-		return "not permitted: only root and the user that the agent runs as may ask it"
+	case errors.Is(e.Err, fs.ErrPermission):
+		return onlyOwner
+	case errors.As(e.Err, &timeout) && timeout.Timeout():
+		return "it does not answer"
+	case dialed:
+		return "it closed the connection: " + onlyOwner
 	}
-	var op *net.OpError
-	if errors.As(e.Err, &op) {
-		return op.Err.Error()
-	}
-	return e.Err.Error()
+	return op.Err.Error()
 }
+
+const onlyOwner = "only root and the user that the agent runs as may ask it"
 
 // Client asks a running hive. It is safe for concurrent use and keeps no connections.
 type Client struct {

@@ -1,0 +1,291 @@
+package hive_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
+	"github.com/statehive/statehive/statedb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errBroken = errors.New("broken")
+
+func newHive(t *testing.T, o hive.Options, cells ...cell.Cell) *hive.Hive {
+	t.Helper()
+	o.Name = "test-app"
+	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	if o.LookupEnv == nil {
+		o.LookupEnv = func(string) (string, bool) { return "", false }
+	}
+	h, err := hive.New(o, cells...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// hook invokes with hooks that note their calls.
+func hook(calls *[]string, name string, start error) cell.Cell {
+	return cell.Invoke(func(l cell.Lifecycle) {
+		l.Append(cell.Hook{
+			Name:    name,
+			OnStart: func(context.Context) error { *calls = append(*calls, "start "+name); return start },
+			OnStop:  func(context.Context) error { *calls = append(*calls, "stop "+name); return nil },
+		})
+	})
+}
+
+func TestHiveProvidesWhatEveryModuleNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var db *statedb.DB
+		var statuses statedb.Table[health.Status]
+		h := newHive(t, hive.Options{},
+			cell.Module("agent", "", cell.Module("route", "",
+				cell.Invoke(func(g job.Group, h health.Health, info hive.Info) error {
+					h.OK(info.Name + " " + info.EnvPrefix)
+					return g.Add(job.OneShot("reconciler", func(ctx context.Context, h health.Health) error {
+						h.Degraded("2 rows failed", errBroken)
+						<-ctx.Done()
+						return nil
+					}))
+				}))),
+			cell.Invoke(func(d *statedb.DB, s statedb.Table[health.Status]) { db, statuses = d, s }),
+		)
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		var got []string
+		for s := range statuses.All(db.ReadTxn()) {
+			got = append(got, s.ID+": "+s.Message)
+		}
+		want := []string{"agent.route: test-app TEST_APP", "agent.route.reconciler: 2 rows failed"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+		if err := h.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStartsInOrderAndStopsInReverse(t *testing.T) {
+	var calls []string
+	h := newHive(t, hive.Options{}, hook(&calls, "a", nil), cell.Module("m", "", hook(&calls, "b", nil)))
+	if err := errors.Join(h.Start(t.Context()), h.Stop(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"start a", "start b", "stop b", "stop a"}; !slices.Equal(calls, want) {
+		t.Errorf("got %q", calls)
+	}
+}
+
+func TestHookOfADependencyStartsFirst(t *testing.T) {
+	type server struct{}
+	var calls []string
+	note := func(name string) func(context.Context) error {
+		return func(context.Context) error { calls = append(calls, name); return nil }
+	}
+	h := newHive(t, hive.Options{},
+		cell.Invoke(func(l cell.Lifecycle, _ *server) { l.Append(cell.Hook{OnStart: note("user")}) }),
+		cell.Provide(func(l cell.Lifecycle) *server { l.Append(cell.Hook{OnStart: note("server")}); return &server{} }),
+	)
+	if err := errors.Join(h.Start(t.Context()), h.Stop(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"server", "user"}; !slices.Equal(calls, want) {
+		t.Errorf("got %q", calls)
+	}
+}
+
+func TestFailedStartStopsAndCannotBeRepeated(t *testing.T) {
+	var calls []string
+	h := newHive(t, hive.Options{}, hook(&calls, "a", nil), hook(&calls, "b", errBroken), hook(&calls, "c", nil))
+	err := h.Start(t.Context())
+	var failed *hive.HookError
+	if !errors.Is(err, errBroken) || !errors.As(err, &failed) {
+		t.Errorf("got %v", err)
+	}
+	if want := []string{"start a", "start b", "stop b", "stop a"}; !slices.Equal(calls, want) {
+		t.Errorf("got %q", calls)
+	}
+	if err := h.Start(t.Context()); !errors.Is(err, hive.ErrStarted) {
+		t.Errorf("second start: %v", err)
+	}
+	if err := h.Stop(t.Context()); !errors.Is(err, hive.ErrNotStarted) {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+func TestStopBeforeStartIsAnError(t *testing.T) {
+	if err := newHive(t, hive.Options{}).Stop(t.Context()); !errors.Is(err, hive.ErrNotStarted) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStartDeadlineNamesTheHookAndStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		stuck := func(l cell.Lifecycle) {
+			l.Append(cell.Hook{Name: "stuck", OnStart: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+		}
+		h := newHive(t, hive.Options{}, hook(&calls, "a", nil), cell.Module("slow", "", cell.Invoke(stuck)))
+		began := time.Now()
+		err := h.Start(t.Context())
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `stuck of module "slow"`) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != hive.DefaultStartTimeout {
+			t.Errorf("took %v", took)
+		}
+		if want := []string{"start a", "stop a"}; !slices.Equal(calls, want) {
+			t.Errorf("got %q", calls)
+		}
+	})
+}
+
+func TestConfigurationIsReadBeforeAnythingIsConstructed(t *testing.T) {
+	type config struct {
+		Interval time.Duration `flag:"full-interval"`
+	}
+	env := func(name string) (string, bool) { return "abc", name == "TEST_APP_FULL_INTERVAL" }
+	h := newHive(t, hive.Options{LookupEnv: env}, cell.Config(config{}), cell.Invoke(func() { t.Error("constructed") }))
+	err := h.Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `TEST_APP_FULL_INTERVAL="abc": expected a duration`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFlagsAreListedWithoutRunning(t *testing.T) {
+	type config struct {
+		Dir string `flag:"dir" usage:"where"`
+	}
+	h := newHive(t, hive.Options{}, cell.Module("m", "", cell.Config(config{}), cell.Invoke(func() { t.Error("constructed") })))
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	if err := h.RegisterFlags(fs); err != nil || fs.Lookup("dir") == nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHiveNeedsAName(t *testing.T) {
+	if _, err := hive.New(hive.Options{}); err == nil {
+		t.Error("a hive without a name was made")
+	}
+}
+
+// run runs a hive, in a synctest bubble, until it ends by itself.
+func run(t *testing.T, signals chan os.Signal, cells ...cell.Cell) <-chan error {
+	t.Helper()
+	h := newHive(t, hive.Options{Signals: signals}, cells...)
+	result := make(chan error, 1)
+	go func() { result <- h.Run(t.Context()) }()
+	synctest.Wait()
+	return result
+}
+
+func TestRunStopsAtASignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		signals := make(chan os.Signal, 1)
+		result := run(t, signals, hook(&calls, "a", nil))
+		signals <- syscall.SIGTERM
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		if want := []string{"start a", "stop a"}; !slices.Equal(calls, want) {
+			t.Errorf("got %q", calls)
+		}
+	})
+}
+
+func TestRunStopsWhenItsContextEnds(t *testing.T) {
+	var calls []string
+	ctx, cancel := context.WithCancel(t.Context())
+	h := newHive(t, hive.Options{}, hook(&calls, "a", nil), cell.Invoke(func(l cell.Lifecycle) {
+		l.Append(cell.Hook{OnStart: func(context.Context) error { time.AfterFunc(time.Millisecond, cancel); return nil }})
+	}))
+	if err := h.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(calls, "stop a") {
+		t.Errorf("got %q", calls)
+	}
+}
+
+func TestSecondSignalAborts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		signals := make(chan os.Signal, 1)
+		result := run(t, signals, cell.Invoke(func(l cell.Lifecycle) {
+			l.Append(cell.Hook{OnStop: func(context.Context) error { <-release; return nil }})
+		}))
+		signals <- syscall.SIGINT
+		synctest.Wait()
+		began := time.Now()
+		signals <- syscall.SIGINT
+		err := <-result
+		var abort *hive.AbortError
+		if !errors.As(err, &abort) || abort.Signal != syscall.SIGINT || time.Since(began) != 0 {
+			t.Errorf("got %v after %v", err, time.Since(began))
+		}
+		close(release)
+	})
+}
+
+func TestSignalCutsAStartShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		signals := make(chan os.Signal, 1)
+		result := run(t, signals, hook(&calls, "a", nil), cell.Invoke(func(l cell.Lifecycle) {
+			l.Append(cell.Hook{Name: "slow", OnStart: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }})
+		}))
+		signals <- syscall.SIGINT
+		err := <-result
+		if err == nil || !strings.Contains(err.Error(), "start hook slow") || !strings.Contains(err.Error(), "interrupted by a signal") {
+			t.Errorf("got %v", err)
+		}
+		if want := []string{"start a", "stop a"}; !slices.Equal(calls, want) {
+			t.Errorf("got %q", calls)
+		}
+	})
+}
+
+func TestRunReturnsTheErrorOfTheFirstShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		result := run(t, make(chan os.Signal), cell.Invoke(func(s hive.Shutdowner, g job.Group) error {
+			return g.Add(job.OneShot("fails", func(context.Context, health.Health) error { return errBroken }, job.OnFailure(func(err error) {
+				s.Shutdown(err)
+				s.Shutdown(errors.New("second"))
+			})))
+		}))
+		if err := <-result; !errors.Is(err, errBroken) || err.Error() != "broken" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestRunCatchesSignalsOfTheProcess(t *testing.T) {
+	h := newHive(t, hive.Options{}, cell.Invoke(func(l cell.Lifecycle) {
+		l.Append(cell.Hook{OnStart: func(context.Context) error { return syscall.Kill(os.Getpid(), syscall.SIGTERM) }})
+	}))
+	// The signal comes during the start or just after it.
+	if err := h.Run(t.Context()); err != nil && !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,212 @@
+package httpserve_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/hive/internal/httpserve"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pipes is a listener without a network, so that the server runs in virtual time.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+type fixture struct {
+	*pipes
+	log  bytes.Buffer
+	stop func() error
+}
+
+// serve runs handler until the end of the test.
+func serve(t *testing.T, handler http.HandlerFunc) *fixture {
+	t.Helper()
+	f := &fixture{pipes: &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	failed := func(w http.ResponseWriter) { http.Error(w, "sorry", http.StatusInternalServerError) }
+	go func() {
+		result <- httpserve.Serve(ctx, f.pipes, handler, failed, slog.New(slog.NewTextHandler(&f.log, nil)))
+	}()
+	f.stop = sync.OnceValue(func() error { cancel(); return <-result })
+	t.Cleanup(func() { _ = f.stop() })
+	return f
+}
+
+// send writes a request and returns all that comes back until the server closes the connection.
+func (f *fixture) send(t *testing.T, request string) string {
+	t.Helper()
+	conn := f.dial()
+	defer func() { _ = conn.Close() }()
+	go func() { _, _ = io.WriteString(conn, request) }()
+	answer, err := io.ReadAll(conn)
+	if err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("reading: %v", err)
+	}
+	return string(answer)
+}
+
+func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") }
+
+const get = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+func TestClientThatIsSlowWithItsHeadersIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, ok)
+		began := time.Now()
+		f.send(t, "GET / HTTP/1.1\r\nHost:")
+		if took := time.Since(began); took < 4*time.Second || took > 10*time.Second {
+			t.Errorf("cut off after %v", took)
+		}
+	})
+}
+
+func TestClientThatIsSlowWithItsBodyIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var readErr error
+		f := serve(t, func(w http.ResponseWriter, r *http.Request) { _, readErr = io.ReadAll(r.Body) })
+		began := time.Now()
+		f.send(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
+		if took := time.Since(began); readErr == nil || took > 30*time.Second {
+			t.Errorf("cut off after %v with %v", took, readErr)
+		}
+	})
+}
+
+func TestIdleConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, ok)
+		began := time.Now()
+		f.send(t, strings.Replace(get, "Connection: close\r\n", "", 1))
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("closed after %v", took)
+		}
+	})
+}
+
+func TestBodyAndHeadersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var readErr error
+		f := serve(t, func(w http.ResponseWriter, r *http.Request) { _, readErr = io.Copy(io.Discard, r.Body) })
+		size := 2 << 20
+		f.send(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size)))
+		var tooBig *http.MaxBytesError
+		if !errors.As(readErr, &tooBig) {
+			t.Errorf("body: got %v", readErr)
+		}
+		answer := f.send(t, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+		if !strings.Contains(answer, "431") {
+			t.Errorf("headers: got %q", answer)
+		}
+	})
+}
+
+func TestPanicIsAnAnswerAndTheServerGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		f := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if calls++; calls == 1 {
+				panic("ouch")
+			}
+			ok(w, r)
+		})
+		if answer := f.send(t, get); !strings.Contains(answer, "500") || !strings.Contains(answer, "sorry") {
+			t.Errorf("got %q", answer)
+		}
+		if answer := f.send(t, get); !strings.Contains(answer, "fine") {
+			t.Errorf("afterwards: %q", answer)
+		}
+		if err := f.stop(); err != nil {
+			t.Error(err)
+		}
+		if log := f.log.String(); !strings.Contains(log, "ouch") || !strings.Contains(log, "httpserve_test.go") {
+			t.Errorf("log without value and stack: %s", log)
+		}
+	})
+}
+
+func TestPanicAfterTheAnswerHasBegunCutsItOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "half")
+			_ = http.NewResponseController(w).Flush()
+			panic("ouch")
+		})
+		resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(f.send(t, get))), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the client takes %q for the whole: %v", body, err)
+		}
+	})
+}
+
+func TestStopWaitsForRequestsButNotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/stuck" {
+				<-release
+				return
+			}
+			time.Sleep(time.Second)
+			ok(w, r)
+		})
+		answers := make(chan string, 2)
+		go func() { answers <- f.send(t, get) }()
+		go func() { answers <- f.send(t, strings.Replace(get, "/ ", "/stuck ", 1)) }()
+		synctest.Wait()
+		began := time.Now()
+		if err := f.stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < time.Second || took > 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		close(release)
+		if both := <-answers + <-answers; strings.Count(both, "fine") != 1 {
+			t.Errorf("got %q", both)
+		}
+	})
+}
