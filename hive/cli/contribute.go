@@ -52,8 +52,9 @@ func NewStatusSection(s StatusSection) StatusSectionOut { return StatusSectionOu
 
 // Env is what a command can use. Its methods are for running commands, not for making them.
 type Env struct {
+	root *cobra.Command
 	hive *hive.Hive
-	flag *pflag.Flag
+	flag *pflag.Flag // --socket
 }
 
 // Socket returns the socket that was chosen: --socket, else the environment, else the default of the hive's name.
@@ -70,6 +71,16 @@ func (e *Env) Socket() string {
 // Client returns a client for the socket that was chosen.
 func (e *Env) Client() *inspect.Client {
 	variable, _, _ := e.hive.Env(socketFlag)
-	return inspect.NewClient(e.Socket()).WithHint(fmt.Sprintf(
-		"start it with '%s agent', or name its socket with --%s or %s", e.hive.Info().Name, socketFlag, variable))
+	hint := fmt.Sprintf("%s, or name its socket with --%s or %s", e.howToStart(), socketFlag, variable)
+	return inspect.NewClient(e.Socket()).WithHint(hint)
+}
+
+// howToStart names the command `agent`, if the binary has one.
+func (e *Env) howToStart() string {
+	for _, c := range e.root.Commands() {
+		if c.Name() == "agent" {
+			return fmt.Sprintf("start it with '%s'", c.CommandPath())
+		}
+	}
+	return "start it"
 }

@@ -28,7 +28,7 @@ func Mount(root *cobra.Command, h *hive.Hive) error {
 	}
 	variable, _, _ := h.Env(socketFlag)
 	root.PersistentFlags().String(socketFlag, "", fmt.Sprintf("unix socket of the agent (or %s)", variable))
-	env := &Env{hive: h, flag: root.PersistentFlags().Lookup(socketFlag)}
+	env := &Env{root: root, hive: h, flag: root.PersistentFlags().Lookup(socketFlag)}
 	return h.Invoke(func(c contributions) error {
 		commands := make([]*cobra.Command, 0, len(c.Commands)+1)
 		for _, contributed := range c.Commands {

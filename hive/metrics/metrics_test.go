@@ -1,0 +1,156 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newHive(t *testing.T, address string, cells ...cell.Cell) *hive.Hive {
+	t.Helper()
+	h, err := hive.New(hive.Options{
+		Name:      "test",
+		Logger:    slog.New(slog.NewTextHandler(t.Output(), nil)),
+		LookupEnv: func(name string) (string, bool) { return address, name == "TEST_METRICS_ADDRESS" },
+	}, cells...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func start(t *testing.T, h *hive.Hive) {
+	t.Helper()
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func get(t *testing.T, l net.Listener, path string) (int, string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + l.Addr().String() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func inherited(l net.Listener) cell.Cell {
+	return cell.Provide(func() metrics.Listener { return metrics.Listener{Listener: l} })
+}
+
+func TestMetricsOfCellsAndOfTheProcessAreServed(t *testing.T) {
+	l := listen(t)
+	register := func(r prometheus.Registerer, prefix metrics.Prefix) error {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: string(prefix) + "_rows_total", Help: "Rows."})
+		c.Add(3)
+		return r.Register(c)
+	}
+	var gatherer prometheus.Gatherer
+	start(t, newHive(t, "", metrics.Cell("mine"), inherited(l), cell.Invoke(register, func(g prometheus.Gatherer) { gatherer = g })))
+	status, body := get(t, l, "/metrics")
+	for _, want := range []string{"mine_rows_total 3", "go_goroutines", "process_cpu_seconds_total", "promhttp_metric_handler_errors_total"} {
+		if status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("status %d, no %q in the answer", status, want)
+		}
+	}
+	problems, err := testutil.GatherAndLint(gatherer)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, %v", problems, err)
+	}
+}
+
+func TestHealthzAnswersAlsoWhenACollectorFails(t *testing.T) {
+	l := listen(t)
+	start(t, newHive(t, "", metrics.Cell(""), inherited(l), cell.Invoke(func(r prometheus.Registerer) error {
+		return r.Register(failing{})
+	})))
+	if status, body := get(t, l, "/healthz"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("healthz: %d %q", status, body)
+	}
+	if status, body := get(t, l, "/metrics"); status != http.StatusOK || !strings.Contains(body, "go_goroutines") {
+		t.Errorf("metrics: %d, without those that can be collected", status)
+	}
+}
+
+type failing struct{}
+
+func (failing) Describe(c chan<- *prometheus.Desc) {
+	c <- prometheus.NewDesc("failing", "Fails.", nil, nil)
+}
+
+func (f failing) Collect(c chan<- prometheus.Metric) {
+	c <- prometheus.NewInvalidMetric(prometheus.NewDesc("failing", "Fails.", nil, nil), errors.New("broken"))
+}
+
+func TestHivesHaveRegistriesOfTheirOwn(t *testing.T) {
+	var one, two *prometheus.Registry
+	for _, r := range []**prometheus.Registry{&one, &two} {
+		start(t, newHive(t, "", metrics.Cell(""), cell.Invoke(func(own *prometheus.Registry, prefix metrics.Prefix) {
+			*r = own
+			if prefix != metrics.DefaultPrefix {
+				t.Errorf("prefix %q", prefix)
+			}
+		})))
+	}
+	if one == nil || one == two || prometheus.Registerer(one) == prometheus.DefaultRegisterer {
+		t.Error("a registry is shared")
+	}
+}
+
+func TestEmptyAddressIsOff(t *testing.T) {
+	start(t, newHive(t, "", metrics.Cell("")))
+}
+
+func TestAddressThatIsTakenIsNamedWithTheFlag(t *testing.T) {
+	l := listen(t)
+	err := newHive(t, l.Addr().String(), metrics.Cell("")).Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "cannot serve metrics on "+l.Addr().String()+": bind: address already in use; ") ||
+		!strings.Contains(err.Error(), "--metrics-address") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBadAddressIsRefusedBeforeTheStart(t *testing.T) {
+	err := newHive(t, "9464", metrics.Cell("")).Start(t.Context())
+	var config *cell.ConfigError
+	if !errors.As(err, &config) || !strings.Contains(err.Error(), `--metrics-address="9464": expected host:port`) {
+		t.Errorf("got %v", err)
+	}
+}
