@@ -1,0 +1,204 @@
+package ownership
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Records are the records of one kind of object, by key. T is what a record
+// says; it is written as JSON.
+type Records[T any] struct {
+	dir      string
+	identity Identity
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	byKey map[string]T
+}
+
+const (
+	suffix          = ".json"
+	corruptSuffix   = ".corrupt"
+	temporaryPrefix = ".tmp-"
+	// maxName leaves room below the 255 bytes that file systems allow.
+	maxName = 200
+)
+
+// file is the form of a record on disk.
+type file struct {
+	Identity
+	Key    string          `json:"key"`
+	Record json.RawMessage `json:"record"`
+}
+
+// NewRecords opens the records of a kind, which becomes the name of a directory
+// of the store. Void records are removed, unreadable ones set aside.
+func NewRecords[T any](store *Store, kind string) (*Records[T], error) {
+	r := &Records[T]{
+		dir:      filepath.Join(store.dir, url.PathEscape(kind)),
+		identity: store.identity,
+		log:      store.log,
+		byKey:    map[string]T{},
+	}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
+	}
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
+	}
+	for _, entry := range entries {
+		if err := r.load(entry.Name()); err != nil {
+			return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
+		}
+	}
+	return r, nil
+}
+
+// load takes in one file of the directory.
+func (r *Records[T]) load(name string) error {
+	path := filepath.Join(r.dir, name)
+	switch {
+	case strings.HasPrefix(name, temporaryPrefix):
+		return os.Remove(path) // it was never renamed, so nothing was done in its name
+	case !strings.HasSuffix(name, suffix):
+		return nil
+	}
+	key, record, err := r.read(path)
+	switch {
+	case errors.Is(err, errVoid):
+		return os.Remove(path)
+	case err != nil:
+		return r.setAside(path, err)
+	}
+	r.byKey[key] = record
+	return nil
+}
+
+// errVoid: the record is of another boot or network namespace.
+var errVoid = errors.New("void")
+
+func (r *Records[T]) read(path string) (key string, record T, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", record, err
+	}
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return "", record, fmt.Errorf("not a record: %w", err)
+	}
+	if f.Boot == "" || f.Netns == "" {
+		return "", record, errors.New("not a record: boot or netns is missing")
+	}
+	if f.Identity != r.identity {
+		return "", record, errVoid
+	}
+	if fileName(f.Key) != filepath.Base(path) {
+		return "", record, fmt.Errorf("the record is that of %q, which belongs into %s", f.Key, fileName(f.Key))
+	}
+	if err := json.Unmarshal(f.Record, &record); err != nil {
+		return "", record, fmt.Errorf("not a record of this kind: %w", err)
+	}
+	return f.Key, record, nil
+}
+
+// setAside renames a file that is no record, so that it can be looked at.
+func (r *Records[T]) setAside(path string, reason error) error {
+	aside := path + corruptSuffix
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return err
+		}
+		aside = fmt.Sprintf("%s%s-%d", path, corruptSuffix, n)
+	}
+	if err := os.Rename(path, aside); err != nil {
+		return err
+	}
+	r.log.Warn("A record of what this agent has written cannot be read and was set aside; what it was about is not known to be ours any more",
+		"file", aside, "error", reason)
+	return nil
+}
+
+// Get returns the record of a key.
+func (r *Records[T]) Get(key string) (record T, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	record, ok = r.byKey[key]
+	return record, ok
+}
+
+// Put writes the record of a key. When it returns, a crash of the process does
+// not lose it. An error means that it is not there: do not touch the kernel.
+func (r *Records[T]) Put(key string, record T) error {
+	data, err := json.Marshal(record)
+	if err == nil {
+		data, err = json.Marshal(file{Identity: r.identity, Key: key, Record: data})
+	}
+	if err != nil {
+		return fmt.Errorf("record %q: %w", key, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := write(r.dir, fileName(key), data); err != nil {
+		return fmt.Errorf("record %q: %w", key, err)
+	}
+	r.byKey[key] = record
+	return nil
+}
+
+// Remove removes the record of a key, once its object is gone or given back. It
+// succeeds if there is none.
+func (r *Records[T]) Remove(key string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.byKey[key]; !ok {
+		return nil
+	}
+	err := os.Remove(filepath.Join(r.dir, fileName(key)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the record of %q: %w", key, err)
+	}
+	delete(r.byKey, key)
+	return nil
+}
+
+// All yields the records there are at the time of the call, in the order of
+// their keys. Records may be put and removed meanwhile.
+func (r *Records[T]) All() iter.Seq2[string, T] {
+	r.mu.Lock()
+	records := maps.Clone(r.byKey)
+	r.mu.Unlock()
+	return func(yield func(string, T) bool) {
+		for _, key := range slices.Sorted(maps.Keys(records)) {
+			if !yield(key, records[key]) {
+				return
+			}
+		}
+	}
+}
+
+// fileName returns the name of the file for a key. Long keys are cut and told
+// apart by a hash; the key itself stands in the file.
+func fileName(key string) string {
+	name := url.PathEscape(key)
+	if len(name) > maxName {
+		sum := sha256.Sum256([]byte(key))
+		name = name[:maxName-1-hex.EncodedLen(len(sum))] + "-" + hex.EncodeToString(sum[:])
+	}
+	return name + suffix
+}
