@@ -1,2 +1,14 @@
 // Package address is the built-in target for addresses of network devices.
+//
+// The kernel has no mark for addresses, so each is recorded in the state
+// directory, with the index of its device, before it is added. An address that
+// was there before is taken over, and left when its row is deleted. When a device
+// was made again under its old name, its old records claim nothing.
+//
+// An IPv6 address counts as there while the kernel still looks for duplicates of
+// it; if it found one, that is an error.
+//
+// A [Target] is safe for concurrent use on different rows. Its errors name the
+// address and match the kernel's error numbers; a device that does not exist
+// matches syscall.ENODEV.
 package address

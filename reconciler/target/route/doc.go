@@ -1,2 +1,13 @@
 // Package route is the built-in target for IPv4 and IPv6 routes.
+//
+// Routes that it makes carry protocol 79 ([Protocol]): those are ours, in all
+// tables, and no others. A route of another protocol that has the key of a row is
+// left alone; the row is in error and says who holds it.
+//
+// The key of a route is its destination (with the family), table and metric.
+// IPv6 routes have metric 1024 when a row gives none, as in the kernel.
+//
+// A [Target] is safe for concurrent use on different rows. Its errors name the
+// route and match the kernel's error numbers; a device that does not exist
+// matches syscall.ENODEV, a route that others hold ErrForeign.
 package route

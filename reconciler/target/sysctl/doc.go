@@ -1,2 +1,12 @@
 // Package sysctl is the built-in target for kernel parameters below /proc/sys.
+//
+// A parameter is taken over: what it was at first sight is recorded in the state
+// directory, and restored when the row is deleted. So what is recorded is what is
+// ours.
+//
+// /proc/sys/net follows the network namespace of the calling thread: the whole
+// process must live in one.
+//
+// A [Target] is safe for concurrent use on different rows. Its errors name the
+// sysctl and match those of the file system (fs.ErrNotExist, syscall.EINVAL).
 package sysctl

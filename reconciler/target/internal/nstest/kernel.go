@@ -1,0 +1,41 @@
+package nstest
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/ownership"
+)
+
+// IP runs the command ip, as an operator beside the agent would. It fails the
+// test if that fails.
+func IP(t *testing.T, arguments ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ip", arguments...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ip %v: %v\n%s", arguments, err, out)
+	}
+	return string(out)
+}
+
+// Veth makes a pair of links, both up, and deletes it after the test.
+func Veth(t *testing.T, name, peer string) {
+	t.Helper()
+	IP(t, "link", "add", name, "type", "veth", "peer", "name", peer)
+	t.Cleanup(func() {
+		// It may be gone by now.
+		_ = exec.Command("ip", "link", "del", name).Run() //nolint:noctx // the test's context has ended
+	})
+	IP(t, "link", "set", name, "up")
+	IP(t, "link", "set", peer, "up")
+}
+
+// Store opens records in a directory.
+func Store(t *testing.T, dir string) *ownership.Store {
+	t.Helper()
+	store, err := ownership.Open(ownership.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}

@@ -1,0 +1,53 @@
+// Package steps lets Update and Diff of a target share one comparison: what
+// differs is a list of steps, which Update takes and Diff shows.
+package steps
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/statehive/statehive/reconciler"
+)
+
+// Step is a change that is due. Do makes it; it is nil where an earlier step
+// does it as well.
+type Step struct {
+	reconciler.Change
+	Do func() error
+}
+
+// Field returns a step for a field that is one thing and shall be another; no
+// step if they are the same.
+func Field[T comparable](name string, is, want T, do func() error) []Step {
+	if is == want {
+		return nil
+	}
+	return []Step{{Change: reconciler.Change{Field: name, Is: text(is), Want: text(want)}, Do: do}}
+}
+
+func text(value any) string { return fmt.Sprint(value) }
+
+// Take takes the steps in turn.
+func Take(ctx context.Context, steps []Step) (reconciler.Result, error) {
+	for i, step := range steps {
+		if step.Do == nil {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return reconciler.Result{Changed: i > 0}, err
+		}
+		if err := step.Do(); err != nil {
+			return reconciler.Result{Changed: i > 0}, err
+		}
+	}
+	return reconciler.Result{Changed: len(steps) > 0}, nil
+}
+
+// Changes returns what the steps would change.
+func Changes(steps []Step) []reconciler.Change {
+	changes := make([]reconciler.Change, len(steps))
+	for i, step := range steps {
+		changes[i] = step.Change
+	}
+	return changes
+}

@@ -1,0 +1,179 @@
+package sysctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/steps"
+	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Config says how a target works.
+type Config struct {
+	// Owned is the state directory. Required.
+	Owned *ownership.Store
+	// Root is where the parameters are; /proc/sys when empty.
+	Root string
+	// Allow, if not nil, returns an error for parameters that must not be
+	// touched, by their dotted names. Rows with such a name fail for good.
+	Allow func(name string) error
+}
+
+// Target sets kernel parameters.
+type Target struct {
+	files   files
+	allow   func(name string) error
+	records *ownership.Records[record]
+}
+
+// record is what a parameter was before we wrote it.
+type record struct {
+	Original string `json:"original"`
+}
+
+var (
+	_ reconciler.Target[Sysctl]   = (*Target)(nil)
+	_ reconciler.Observer[Sysctl] = (*Target)(nil)
+	_ reconciler.Differ[Sysctl]   = (*Target)(nil)
+)
+
+// New returns a target. Errors are those of opening its records.
+func New(cfg Config) (*Target, error) {
+	if cfg.Root == "" {
+		cfg.Root = "/proc/sys"
+	}
+	if cfg.Allow == nil {
+		cfg.Allow = func(string) error { return nil }
+	}
+	records, err := ownership.NewRecords[record](cfg.Owned, "sysctl")
+	if err != nil {
+		return nil, err
+	}
+	return &Target{files: files{cfg.Root}, allow: cfg.Allow, records: records}, nil
+}
+
+// Init implements reconciler.Target. It drops the records of parameters that are
+// gone, as those of a device that was removed.
+func (t *Target) Init(ctx context.Context) error {
+	for name := range t.records.All() {
+		_, err := t.files.read(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = t.records.Remove(name)
+		}
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Update implements reconciler.Target.
+func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (reconciler.Result, error) {
+	row, is, err := t.look(ctx, row)
+	if err != nil {
+		return reconciler.Result{}, err
+	}
+	if _, known := t.records.Get(row.Name); !known {
+		if err := t.records.Put(row.Name, record{Original: is}); err != nil {
+			return reconciler.Result{}, err
+		}
+	}
+	return steps.Take(ctx, t.steps(row, is))
+}
+
+// Diff implements reconciler.Differ.
+func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Sysctl) ([]reconciler.Change, error) {
+	row, is, err := t.look(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	return steps.Changes(t.steps(row, is)), nil
+}
+
+// look checks the row and reads the parameter.
+func (t *Target) look(ctx context.Context, row Sysctl) (checked Sysctl, is string, err error) {
+	if row, err = row.Normalized(); err != nil {
+		return row, "", reconciler.Terminal(err)
+	}
+	if err := t.allow(row.Name); err != nil {
+		return row, "", reconciler.Terminal(fmt.Errorf("sysctl %s: %w", row.Name, err))
+	}
+	if err := ctx.Err(); err != nil {
+		return row, "", err
+	}
+	is, err = t.files.read(row.Name)
+	return row, is, err
+}
+
+func (t *Target) steps(row Sysctl, is string) []steps.Step {
+	return steps.Field("value", words(is), row.Value, func() error { return t.write(row) })
+}
+
+// write sets a parameter and sees whether the kernel took the value as it is:
+// otherwise every pass would find it out of sync.
+func (t *Target) write(row Sysctl) error {
+	if err := t.files.write(row.Name, row.Value); err != nil {
+		return err
+	}
+	is, err := t.files.read(row.Name)
+	if err != nil {
+		return err
+	}
+	if words(is) != row.Value {
+		return reconciler.Terminal(fmt.Errorf("sysctl %s: the kernel made %q of the value %q: write what it makes of it", row.Name, words(is), row.Value))
+	}
+	return nil
+}
+
+// Delete implements reconciler.Target: it restores what was there before.
+func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Sysctl) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	name := string(row.Key())
+	before, known := t.records.Get(name)
+	if !known {
+		return nil
+	}
+	if err := t.restore(name, before.Original); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return t.records.Remove(name)
+}
+
+func (t *Target) restore(name, original string) error {
+	is, err := t.files.read(name)
+	if err != nil || is == original {
+		return err
+	}
+	return t.files.write(name, original)
+}
+
+// Observe implements reconciler.Observer: it yields what is recorded and there.
+func (t *Target) Observe(ctx context.Context) iter.Seq2[Sysctl, error] {
+	return func(yield func(Sysctl, error) bool) {
+		for name := range t.records.All() {
+			is, err := t.files.read(name)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if !yield(Sysctl{Name: name, Value: words(is)}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Prune implements reconciler.Target. It is never called, since the target can
+// observe.
+func (t *Target) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Sysctl, statedb.Revision]) (int, error) {
+	return 0, fmt.Errorf("prune sysctls: %w: they are observed", errors.ErrUnsupported)
+}
