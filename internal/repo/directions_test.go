@@ -21,7 +21,7 @@ func layers() []layer {
 		// Joins come first: packages that put a library into a hive.
 		{packages: "statedb/dbcell/...", imports: []string{"statedb/...", "hive/..."}},
 		{packages: "reconciler/reconcilercell/...", imports: []string{"statedb/...", "reconciler", "hive/..."}, tests: []string{"reconciler/targettest"}},
-		{packages: "reconciler/source/file/filecell/...", imports: []string{"statedb/...", "reconciler/source/...", "hive/..."}},
+		{packages: "reconciler/source/filecell/...", imports: []string{"statedb/...", "reconciler/source/...", "hive/..."}},
 
 		// Libraries: nothing of the hive.
 		{packages: "statedb/index/...", imports: []string{"statedb/index/..."}},
