@@ -2,7 +2,8 @@
 //
 // A [Tree] is an immutable version: safe for concurrent use, never changed. A
 // [Txn] builds the next version from one; it belongs to one goroutine at a
-// time. Keys given to an engine must not be changed afterwards; keys and values
+// time. Any number of transactions may start from one version, but at most one
+// of them may commit; the others are dropped, which has no effect. Keys given to an engine must not be changed afterwards; keys and values
 // that it hands out are its own and must not be changed either.
 //
 // Watches are channels that close. One that was taken from a version closes

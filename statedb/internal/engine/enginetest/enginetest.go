@@ -1,0 +1,102 @@
+// Package enginetest is what every engine has to pass: [Run] compares an engine
+// with a sorted map, and holds it to its word about watches.
+//
+// It is meant for tests only. Failures go to the testing.T given; nothing is
+// kept between runs.
+package enginetest
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/statehive/statehive/statedb/internal/engine"
+)
+
+// Run runs the suite. newTree returns an empty tree, a new one at each call.
+func Run(t *testing.T, newTree func() engine.Tree[int]) {
+	t.Run("ReadsLikeASortedMap", func(t *testing.T) { testModel(t, newTree) })
+	t.Run("LongKeysAreFound", func(t *testing.T) { testLongKeys(t, newTree) })
+	t.Run("SequencesStandStillWhileTheirTransactionWrites", func(t *testing.T) { testIterateWhileWriting(t, newTree) })
+	t.Run("ForksAreIndependent", func(t *testing.T) { testForks(t, newTree) })
+	t.Run("OldVersionsAreReadWhileNewOnesAreMade", func(t *testing.T) { testParallelReaders(t, newTree) })
+	t.Run("WatchesNeverMiss", func(t *testing.T) { testWatches(t, newTree) })
+	t.Run("WatchesNeverMissInHugeTransactions", func(t *testing.T) { testHugeTransactions(t, newTree) })
+	t.Run("LateWatchesOnOldVersionsAreClosed", func(t *testing.T) { testLateWatches(t, newTree) })
+	t.Run("DroppedTransactionsWakeNobody", func(t *testing.T) { testDropped(t, newTree) })
+}
+
+// model is what a tree should hold.
+type model map[string]int
+
+func (m model) from(key string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(k string) bool { return k < key })
+}
+
+func (m model) withPrefix(prefix string) []string {
+	return slices.DeleteFunc(m.from(prefix), func(k string) bool { return !strings.HasPrefix(k, prefix) })
+}
+
+// differs compares a sequence with the keys that the model has, in order.
+func (m model) differs(seq iter.Seq2[[]byte, int], want []string) error {
+	i := 0
+	for key, value := range seq {
+		if i == len(want) {
+			return fmt.Errorf("yielded %s after all %d keys", brief(string(key)), len(want))
+		}
+		if !bytes.Equal(key, []byte(want[i])) || value != m[want[i]] {
+			return fmt.Errorf("yielded %s=%d at place %d, expected %s=%d", brief(string(key)), value, i, brief(want[i]), m[want[i]])
+		}
+		i++
+	}
+	if i < len(want) {
+		return fmt.Errorf("yielded %d keys, expected %d: %s is missing", i, len(want), brief(want[i]))
+	}
+	return nil
+}
+
+// check compares everything that r answers with the model, asking at each key
+// of the model and at the probes.
+func (m model) check(r engine.Reader[int], probes ...string) error {
+	if r.Len() != len(m) {
+		return fmt.Errorf("Len is %d, expected %d", r.Len(), len(m))
+	}
+	if err := m.differs(r.Prefix(nil), m.from("")); err != nil {
+		return fmt.Errorf("Prefix(nil) %w", err)
+	}
+	for _, key := range slices.Concat(m.from(""), probes) {
+		value, ok := r.Get([]byte(key))
+		if want, exists := m[key]; ok != exists || value != want {
+			return fmt.Errorf("Get(%s) is %d, %t; expected %d, %t", brief(key), value, ok, want, exists)
+		}
+		if err := m.differs(r.Prefix([]byte(key)), m.withPrefix(key)); err != nil {
+			return fmt.Errorf("Prefix(%s) %w", brief(key), err)
+		}
+		if err := m.differs(r.LowerBound([]byte(key)), m.from(key)); err != nil {
+			return fmt.Errorf("LowerBound(%s) %w", brief(key), err)
+		}
+	}
+	return nil
+}
+
+func brief(key string) string {
+	if len(key) > 40 {
+		return fmt.Sprintf("%q… (%d bytes)", key[:40], len(key))
+	}
+	return fmt.Sprintf("%q", key)
+}
+
+// load returns a tree that holds the model.
+func load(newTree func() engine.Tree[int], m model) engine.Tree[int] {
+	txn := newTree().Txn()
+	for key, value := range m {
+		txn.Insert([]byte(key), value)
+	}
+	tree, notify := txn.Commit()
+	notify()
+	return tree
+}
