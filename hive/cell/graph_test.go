@@ -173,11 +173,11 @@ func TestCycleIsNamed(t *testing.T) {
 
 // The container looks for cycles as each scope sees the graph, and would overflow the stack here.
 func TestCycleThroughPrivateValuesOfTwoModulesIsFound(t *testing.T) {
-	type p1 struct{ *apple }
-	type p2 struct{ *banana }
+	type p1 int
+	type p2 int
 	err := construct(t,
-		cell.Module("one", "", cell.ProvidePrivate(func(*banana) p1 { return p1{} }), cell.Provide(func(p1) *apple { return nil })),
-		cell.Module("two", "", cell.ProvidePrivate(func(*apple) p2 { return p2{} }), cell.Provide(func(p2) *banana { return nil })),
+		cell.Module("one", "", cell.ProvidePrivate(func(*banana) p1 { return 0 }), cell.Provide(func(p1) *apple { return nil })),
+		cell.Module("two", "", cell.ProvidePrivate(func(*apple) p2 { return 0 }), cell.Provide(func(p2) *banana { return nil })),
 		cell.Invoke(func(*apple) {}),
 	)
 	wantError(t, err, "needs itself")

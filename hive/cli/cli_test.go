@@ -154,11 +154,13 @@ func TestAgentThatIsNotThereIsSaidWithWhatToDo(t *testing.T) {
 
 func section(name string, order int, text string, healthy bool, err error) cell.Cell {
 	return cell.Provide(func() cli.StatusSectionOut {
-		return cli.NewStatusSection(cli.StatusSection{Name: name, Order: order,
+		return cli.NewStatusSection(cli.StatusSection{
+			Name: name, Order: order,
 			Show: func(_ context.Context, _ *inspect.Client, w io.Writer) (bool, error) {
 				_, _ = io.WriteString(w, text)
 				return healthy, err
-			}})
+			},
+		})
 	})
 }
 

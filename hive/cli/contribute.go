@@ -27,8 +27,8 @@ type CommandOut struct {
 }
 
 // NewCommand makes the contribution of a command.
-func NewCommand(make func(*Env) *cobra.Command) CommandOut {
-	return CommandOut{Command: Command{New: make}}
+func NewCommand(newCommand func(*Env) *cobra.Command) CommandOut {
+	return CommandOut{Command: Command{New: newCommand}}
 }
 
 // StatusSection is a part of what `status` prints.

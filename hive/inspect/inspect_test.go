@@ -51,7 +51,7 @@ func serve(t *testing.T, cells ...cell.Cell) *inspect.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := h.Stop(context.Background()); err != nil {
+		if err := h.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {

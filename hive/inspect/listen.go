@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,7 +34,7 @@ func defaultSocket(name string, uid int, runtimeDir, tempDir string) string {
 	file := name + ".sock"
 	switch {
 	case uid == 0:
-		return filepath.Join("/run", name, file)
+		return filepath.Join(string(filepath.Separator), "run", name, file)
 	case runtimeDir != "":
 		return filepath.Join(runtimeDir, name, file)
 	}
@@ -123,7 +124,9 @@ func removeStale(path string) error {
 	if info.Mode().Type() != fs.ModeSocket {
 		return errors.New("there is something else than a socket; remove it or choose another place")
 	}
-	conn, err := net.DialTimeout("unix", path, probeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	var timeout net.Error
 	switch {
 	case err == nil:

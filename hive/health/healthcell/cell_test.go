@@ -50,7 +50,7 @@ func start(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := f.hive.Stop(context.Background()); err != nil {
+		if err := f.hive.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})

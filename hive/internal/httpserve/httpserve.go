@@ -48,7 +48,9 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Fai
 		logger.Warn("Requests did not end in time and are cut off", "after", drainTimeout)
 		err = server.Close()
 	}
-	<-result
+	if ended := <-result; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
 	return err
 }
 
@@ -67,7 +69,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p == nil {
 			return
 		}
-		if p == http.ErrAbortHandler {
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p)
 		}
 		g.logger.Error("A handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))

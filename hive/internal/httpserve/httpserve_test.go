@@ -62,7 +62,7 @@ type fixture struct {
 func serve(t *testing.T, handler http.HandlerFunc) *fixture {
 	t.Helper()
 	f := &fixture{pipes: &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	result := make(chan error, 1)
 	failed := func(w http.ResponseWriter) { http.Error(w, "sorry", http.StatusInternalServerError) }
 	go func() {
@@ -176,6 +176,7 @@ func TestPanicAfterTheAnswerHasBegunCutsItOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer func() { _ = resp.Body.Close() }()
 		if body, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("the client takes %q for the whole: %v", body, err)
 		}

@@ -180,22 +180,27 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 func (l *Lifecycle) await(ctx context.Context, h *hook, action string, done <-chan error) error {
 	ticker := time.NewTicker(slow)
 	defer ticker.Stop()
-	expired := ctx.Done()
-	var abandon <-chan time.Time
 	for began := time.Now(); ; {
 		select {
 		case err := <-done:
 			return err
 		case <-ticker.C:
 			l.logger.Warn("Still waiting for a hook", "hook", h.name, "action", action, "since", time.Since(began))
-		case <-expired:
-			expired = nil
-			timer := time.NewTimer(grace)
-			defer timer.Stop()
-			abandon = timer.C
-		case <-abandon:
-			l.logger.Error("A hook is overdue and is left behind", "hook", h.name, "action", action)
-			return fmt.Errorf("%w: %w", ErrOverdue, context.Cause(ctx))
+		case <-ctx.Done():
+			return l.awaitOverdue(ctx, h, action, done)
 		}
+	}
+}
+
+// awaitOverdue lets a hook return after its context is done, but not for long.
+func (l *Lifecycle) awaitOverdue(ctx context.Context, h *hook, action string, done <-chan error) error {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		l.logger.Error("A hook is overdue and is left behind", "hook", h.name, "action", action)
+		return fmt.Errorf("%w: %w", ErrOverdue, context.Cause(ctx))
 	}
 }
