@@ -78,7 +78,7 @@ func (h *Hive) run(ctx context.Context) error {
 		err = h.shutdown.err
 	}
 	err = errors.Join(err, h.Stop(context.WithoutCancel(ctx)))
-	h.options.Logger.Info("Stopped", "name", h.options.Name, "error", err)
+	h.options.Logger.Info("Stopped", "name", h.options.Name)
 	return err
 }
 

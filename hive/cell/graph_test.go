@@ -166,6 +166,13 @@ func TestMissingTypesAreAllNamedWithWhoNeedsThem(t *testing.T) {
 	}
 }
 
+func TestMissingTypeIsNamedOnceHoweverManyNeedIt(t *testing.T) {
+	err := construct(t, cell.Provide(newBanana, newCherry), cell.Invoke(needBanana, needBanana, func(*cherry, *banana) {}))
+	if n := strings.Count(err.Error(), "missing type"); n != 1 {
+		t.Errorf("named %d times: %v", n, err)
+	}
+}
+
 func TestCycleIsNamed(t *testing.T) {
 	err := construct(t, cell.Provide(newCherry, bananaOfCherry), cell.Invoke(func(*cherry) {}))
 	wantError(t, err, "needs itself", "cell_test.newCherry", "cell_test.bananaOfCherry")

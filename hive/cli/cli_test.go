@@ -85,6 +85,25 @@ func TestSocketIsThatOfTheFlagElseOfTheEnvironmentElseTheDefault(t *testing.T) {
 	}
 }
 
+func TestCommandThatRunsTheHiveHasTheSameFlagForItself(t *testing.T) {
+	for _, args := range [][]string{{"agent", "--socket=/flag"}, {"--socket=/flag", "agent"}} {
+		var got inspect.Config
+		h := newHive(t, map[string]string{"TEST_APP_SOCKET": "/env"}, cell.Config(inspect.Config{}), cell.Invoke(func(c inspect.Config) { got = c }))
+		agent := &cobra.Command{Use: "agent", RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(h.Start(cmd.Context()), h.Stop(cmd.Context()))
+		}}
+		root := &cobra.Command{Use: "test-app"}
+		root.AddCommand(agent)
+		if err := errors.Join(h.RegisterFlags(agent.Flags()), cli.Mount(root, h)); err != nil {
+			t.Fatal(err)
+		}
+		root.SetArgs(args)
+		if code := cli.Execute(t.Context(), root); code != 0 || got.Socket != "/flag" {
+			t.Errorf("%v: got %d %+v", args, code, got)
+		}
+	}
+}
+
 func TestMountingStartsNothingAndRefusesNamesThatAreTaken(t *testing.T) {
 	noop := func(*cobra.Command, *cli.Env) error { return nil }
 	h := newHive(t, nil, command("one", noop), cell.Invoke(func() { t.Error("constructed") }))
