@@ -1,4 +1,5 @@
-// Package healthcell shows the table of health: the endpoint GET /v1/health and the command `health`.
+// Package healthcell shows the table of health: the endpoint GET /v1/health, the command `health` and the last section of
+// `status`.
 package healthcell
 
 import (
@@ -17,9 +18,9 @@ import (
 
 const path = "/v1/health"
 
-// Cell contributes the endpoint and the command.
+// Cell contributes the endpoint, the command and the section.
 func Cell() cell.Cell {
-	return cell.Provide(endpoint, command)
+	return cell.Provide(endpoint, command, section)
 }
 
 // endpoint answers with all statuses, ordered by id.

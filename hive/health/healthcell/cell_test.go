@@ -59,13 +59,18 @@ func start(t *testing.T) *fixture {
 
 func (f *fixture) health(args ...string) (code int, out string) {
 	f.t.Helper()
+	return f.command("health", args...)
+}
+
+func (f *fixture) command(name string, args ...string) (code int, out string) {
+	f.t.Helper()
 	root := &cobra.Command{Use: "test"}
 	if err := cli.Mount(root, f.hive); err != nil {
 		f.t.Fatal(err)
 	}
 	var stdout bytes.Buffer
 	root.SetOut(&stdout)
-	root.SetArgs(append([]string{"health"}, args...))
+	root.SetArgs(append([]string{name}, args...))
 	code = cli.Execute(f.t.Context(), root)
 	return code, stdout.String()
 }
@@ -98,5 +103,17 @@ func TestHealthCommandWritesJSON(t *testing.T) {
 	last := all[len(all)-1]
 	if code != 1 || last.ID != "route" || last.Level != health.Degraded || last.Error != "why" || last.Since.IsZero() {
 		t.Errorf("got %d %+v", code, last)
+	}
+}
+
+func TestStatusEndsWithTheDegradedParts(t *testing.T) {
+	f := start(t)
+	f.route.OK("3 rows done")
+	if code, out := f.command("status"); code != 0 || !strings.Contains(out, "health: OK, all 2 parts") {
+		t.Errorf("got %d\n%s", code, out)
+	}
+	f.route.Degraded("1 row failed", nil)
+	if code, out := f.command("status"); code != 1 || !strings.Contains(out, "health: degraded, 1 of 2 parts\n  route, for ") {
+		t.Errorf("got %d\n%s", code, out)
 	}
 }

@@ -1,0 +1,43 @@
+package healthcell
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/inspect"
+)
+
+// section is the last part of `status`: the parts that are degraded.
+func section() cli.StatusSectionOut {
+	return cli.NewStatusSection(cli.StatusSection{Name: "health", Order: 90, Show: showDegraded})
+}
+
+func showDegraded(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, err error) {
+	var all []health.Status
+	if err := c.Get(ctx, path, nil, &all); err != nil {
+		return false, err
+	}
+	var degraded []health.Status
+	for _, s := range all {
+		if s.Level == health.Degraded {
+			degraded = append(degraded, s)
+		}
+	}
+	if len(degraded) == 0 {
+		_, err = fmt.Fprintf(w, "health: OK, all %d parts\n", len(all))
+		return err == nil, err
+	}
+	if _, err = fmt.Fprintf(w, "health: degraded, %d of %d parts\n", len(degraded), len(all)); err != nil {
+		return false, err
+	}
+	for _, s := range degraded {
+		if _, err = fmt.Fprintf(w, "  %s, for %s\n", s.ID, cli.Age(time.Since(s.Since))); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
