@@ -1,0 +1,180 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// state is what the tables and the log say on behalf of a source: immutable.
+type state struct {
+	held        map[id]*document // whose rows are in the tables
+	shown       map[string]shown // by path
+	incomplete  string
+	initialized bool
+}
+
+// apply makes the tables say what follows from a listing, in one transaction.
+func (s *Source) apply(ctx context.Context, l listing) error {
+	next, kept := s.next(l)
+	if !next.equal(s.told) {
+		update := func(txn *statedb.WriteTxn) error { return s.write(txn, next) }
+		if err := s.config.DB.Update(ctx, update, s.tables...); err != nil {
+			return err
+		}
+	}
+	for f, version := range kept {
+		f.kept = version
+	}
+	s.log(next)
+	s.told = next
+	return nil
+}
+
+// next returns what to say after a listing, and what is then in force of each file.
+func (s *Source) next(l listing) (state, map[*fileState]*content) {
+	if l.err != nil {
+		return s.withoutDirectory(l), nil
+	}
+	files := s.sorted()
+	r := resolve(files, s.told.held)
+	next := state{held: r.wanted, shown: map[string]shown{}, initialized: true}
+	var missing []problem
+	for _, f := range files {
+		if f.now == nil {
+			continue // its first version is in doubt
+		}
+		next.shown[f.path] = s.told.shown[f.path].unlessSame(r.show(f), l.at)
+		if r.kept[f] == nil {
+			missing = append(missing, next.shown[f.path].problems[0])
+		}
+	}
+	next.incomplete = reason(missing)
+	return next, r.kept
+}
+
+// withoutDirectory leaves everything in force.
+func (s *Source) withoutDirectory(l listing) state {
+	dir := s.config.Dir
+	p := problem{at: place{file: dir}, message: fmt.Sprintf("the directory cannot be listed: %v", withoutPath(l.err))}
+	next := s.told
+	next.incomplete = p.String()
+	next.shown = maps.Clone(s.told.shown)
+	if next.shown == nil {
+		next.shown = map[string]shown{}
+	}
+	row := shown{row: Document{File: dir, State: Error}, problems: []problem{p}}
+	next.shown[dir] = s.told.shown[dir].unlessSame(row, l.at)
+	return next
+}
+
+// reason says why rows may be missing: the first of the problems, and how many files have some.
+func reason(missing []problem) string {
+	switch len(missing) {
+	case 0:
+		return ""
+	case 1:
+		return missing[0].String()
+	}
+	return fmt.Sprintf("%v (and %d more files)", missing[0], len(missing)-1)
+}
+
+func (a state) equal(b state) bool {
+	return a.initialized == b.initialized && a.incomplete == b.incomplete && maps.Equal(a.held, b.held) &&
+		maps.EqualFunc(a.shown, b.shown, func(x, y shown) bool { return x.row == y.row })
+}
+
+// write brings the tables from what they were told to next.
+func (s *Source) write(txn *statedb.WriteTxn, next state) error {
+	for i, d := range s.told.held {
+		if next.held[i] == nil {
+			if err := d.of.remove(txn, d.row); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range next.newDocuments(s.told) {
+		if err := d.of.insert(txn, d.row); err != nil {
+			return fmt.Errorf("%v: %w", d.at, err)
+		}
+	}
+	if err := s.writeShown(txn, next.shown); err != nil {
+		return err
+	}
+	return s.writeSource(txn, next)
+}
+
+// newDocuments returns the documents that are not held by before, in the order of their places.
+func (a state) newDocuments(before state) []*document {
+	var fresh []*document
+	for i, d := range a.held {
+		if before.held[i] != d {
+			fresh = append(fresh, d)
+		}
+	}
+	slices.SortFunc(fresh, func(a, b *document) int {
+		return cmp.Or(strings.Compare(a.at.file, b.at.file), a.at.line-b.at.line, a.at.column-b.at.column)
+	})
+	return fresh
+}
+
+func (s *Source) writeShown(txn *statedb.WriteTxn, next map[string]shown) error {
+	for path, before := range s.told.shown {
+		if _, ok := next[path]; ok {
+			continue
+		}
+		if _, _, err := s.documents.Delete(txn, before.row); err != nil {
+			return err
+		}
+	}
+	for _, f := range next {
+		if _, _, err := s.documents.Insert(txn, f.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSource tells the tables how far this source is.
+func (s *Source) writeSource(txn *statedb.WriteTxn, next state) error {
+	for _, f := range s.feeds {
+		if err := f.Incomplete(txn, next.incomplete); err != nil {
+			return err
+		}
+		if !next.initialized {
+			continue
+		}
+		if err := f.Initialized(txn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// log tells what is different in next: each problem once, and when there are none any more.
+func (s *Source) log(next state) {
+	for _, path := range slices.Sorted(maps.Keys(next.shown)) {
+		before, now := s.told.shown[path].problems, next.shown[path].problems
+		for _, p := range now {
+			if !slices.Contains(before, p) {
+				s.config.Logger.Error("Document refused", p.attributes()...)
+			}
+		}
+		if len(before) > 0 && len(now) == 0 {
+			s.config.Logger.Info("Documents are good again", "file", path)
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(s.told.shown)) {
+		if _, still := next.shown[path]; !still && len(s.told.shown[path].problems) > 0 {
+			s.config.Logger.Info("Refused documents are gone", "file", path)
+		}
+	}
+	if !maps.Equal(s.told.held, next.held) || !s.told.initialized && next.initialized {
+		s.config.Logger.Info("Documents taken over", "files", len(next.shown), "rows", len(next.held))
+	}
+}

@@ -1,0 +1,201 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/statehive/statehive/reconciler"
+)
+
+// Bounds on one document, against aliases that multiply or go round.
+const (
+	maxValues = 1 << 20
+	maxDepth  = 100
+)
+
+// decoder decodes one document. It goes on after a problem, to find them all.
+type decoder struct {
+	file     string
+	offset   int // lines before what the nodes count from
+	kind     string
+	fields   catalog
+	problems []problem
+	places   map[string]place // of the values, by path of the field
+	values   int
+	depth    int
+	gaveUp   bool
+}
+
+func newDecoder(file string, offset int, k Kind) *decoder {
+	return &decoder{file: file, offset: offset, kind: k.Name(), fields: k.catalog(), places: map[string]place{}}
+}
+
+func (d *decoder) failed() bool { return len(d.problems) > 0 }
+
+func (d *decoder) place(n *yaml.Node) place {
+	return place{file: d.file, line: n.Line + d.offset, column: n.Column}
+}
+
+func (d *decoder) problem(n *yaml.Node, path, format string, args ...any) {
+	d.problems = append(d.problems, problem{at: d.place(n), field: path, message: fmt.Sprintf(format, args...)})
+}
+
+// refused reports what the row type has against the document.
+func (d *decoder) refused(document *yaml.Node, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			d.refused(document, e)
+		}
+		return
+	}
+	var wrong *reconciler.FieldError
+	if !errors.As(err, &wrong) {
+		d.problem(document, "", "%v", err)
+		return
+	}
+	at, given := d.places[wrong.Field]
+	if !given {
+		at = d.place(document)
+	}
+	d.problems = append(d.problems, problem{at: at, field: wrong.Field, message: wrong.Err.Error()})
+}
+
+// enter follows an alias and counts, so that a small document cannot cost much.
+// False: n must not be looked at.
+func (d *decoder) enter(n *yaml.Node, path string) (*yaml.Node, bool) {
+	at := n
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	d.values++
+	if d.gaveUp {
+		return nil, false
+	}
+	switch {
+	case d.values > maxValues:
+		d.gaveUp = true
+		d.problem(at, path, "the document has more than %d values, aliases included", maxValues)
+	case d.depth > maxDepth:
+		d.gaveUp = true
+		d.problem(at, path, "values are nested more than %d deep, or an alias contains itself", maxDepth)
+	}
+	return n, !d.gaveUp
+}
+
+// value decodes n into out.
+func (d *decoder) value(n *yaml.Node, out reflect.Value, path string) {
+	d.depth++
+	defer func() { d.depth-- }()
+	n, ok := d.enter(n, path)
+	if !ok {
+		return
+	}
+	t := out.Type()
+	switch {
+	case n.ShortTag() == "!!null":
+		d.problem(n, path, "no value; expected %s, or the field left out", expected(t))
+	case decodesItself(t):
+		d.own(n, out, path)
+	case t.Kind() == reflect.Pointer:
+		fresh := reflect.New(t.Elem())
+		d.value(n, fresh.Elem(), path)
+		out.Set(fresh)
+	case t.Kind() == reflect.Struct:
+		d.structure(n, out, path)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		d.list(n, out, path)
+	case t.Kind() == reflect.Map:
+		d.dictionary(n, out, path)
+	default:
+		d.plain(n, out, path)
+	}
+}
+
+// wrongType reports that n is not what out wants.
+func (d *decoder) wrongType(n *yaml.Node, out reflect.Value, path string) {
+	d.problem(n, path, "found %s, expected %s", found(n), expected(out.Type()))
+}
+
+func (d *decoder) structure(n *yaml.Node, out reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		d.wrongType(n, out, path)
+		return
+	}
+	known := d.fields[out.Type()]
+	d.pairs(n, path, func(key, value *yaml.Node, at string) {
+		if path == "" && key.Value == kindField {
+			return
+		}
+		for _, f := range known {
+			if f.name == key.Value {
+				d.places[at] = d.place(value)
+				d.value(value, out.FieldByIndex(f.index), at)
+				return
+			}
+		}
+		d.problem(key, at, "unknown field of kind %s; %s", d.kind, instead(key.Value, "fields", names(known)))
+	})
+}
+
+// pairs calls fn with each key of a mapping, its value and its path. Keys that
+// are not plain, or given again, are problems.
+func (d *decoder) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node, at string)) {
+	first := make(map[string]*yaml.Node, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Kind != yaml.ScalarNode {
+			d.problem(key, path, "found %s as the name of a field, expected text", found(key))
+			continue
+		}
+		at := join(path, key.Value)
+		if before := first[key.Value]; before != nil {
+			d.problem(key, at, "given twice, first on line %d", before.Line+d.offset)
+			continue
+		}
+		first[key.Value] = key
+		fn(key, n.Content[i+1], at)
+	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func (d *decoder) list(n *yaml.Node, out reflect.Value, path string) {
+	if n.Kind != yaml.SequenceNode {
+		d.wrongType(n, out, path)
+		return
+	}
+	items := reflect.MakeSlice(out.Type(), len(n.Content), len(n.Content))
+	for i, item := range n.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		d.places[at] = d.place(item)
+		d.value(item, items.Index(i), at)
+	}
+	out.Set(items)
+}
+
+func (d *decoder) dictionary(n *yaml.Node, out reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		d.wrongType(n, out, path)
+		return
+	}
+	items := reflect.MakeMapWithSize(out.Type(), len(n.Content)/2)
+	d.pairs(n, path, func(key, value *yaml.Node, at string) {
+		k, v := reflect.New(out.Type().Key()).Elem(), reflect.New(out.Type().Elem()).Elem()
+		d.places[at] = d.place(value)
+		before := len(d.problems)
+		d.value(key, k, at)
+		d.value(value, v, at)
+		if len(d.problems) == before {
+			items.SetMapIndex(k, v)
+		}
+	})
+	out.Set(items)
+}

@@ -1,0 +1,114 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// documentFile says whether a file of this name holds documents. Editors and
+// tools that write beside a file use hidden names or another ending.
+func documentFile(name string) bool {
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
+		return false
+	}
+	return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name))
+}
+
+// list returns the paths of the files in dir that hold documents, sorted.
+func list(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, e := range entries {
+		if documentFile(e.Name()) && !e.IsDir() {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, nil
+}
+
+var (
+	errNoFile   = errors.New("there is no such file, or it is a directory")
+	errSpecial  = errors.New("not a regular file")
+	errDangling = errors.New("a symbolic link to a file that does not exist")
+)
+
+// read returns what a file holds. errNoFile when it has vanished or is a directory.
+func read(path string, limit int64) ([]byte, error) {
+	// O_NONBLOCK, because opening a pipe would wait for its writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(path); err == nil {
+			return nil, errDangling
+		}
+		return nil, errNoFile
+	}
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, withoutPath(err)
+	case info.IsDir():
+		return nil, errNoFile
+	case !info.Mode().IsRegular():
+		return nil, errSpecial
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it is larger than %d bytes", limit)
+	}
+	return data, withoutPath(err)
+}
+
+// withoutPath leaves out the path, which is named already.
+func withoutPath(err error) error {
+	var wrapped *fs.PathError
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+// maxLinks is how many symbolic links a path may lead through, as in the kernel.
+const maxLinks = 40
+
+// trail follows an absolute path as the kernel would and returns where it ends,
+// and every directory entry that decides it: the links on the way and the end.
+func trail(path string) (end string, entries []string) {
+	pending := strings.Split(path, "/")
+	end = "/"
+	for links := 0; len(pending) > 0; {
+		name := pending[0]
+		pending = pending[1:]
+		if name == "" {
+			continue
+		}
+		next := filepath.Join(end, name)
+		target, err := os.Readlink(next)
+		if err != nil { // not a link
+			end = next
+			continue
+		}
+		entries = append(entries, next)
+		if links++; links > maxLinks {
+			return next, entries
+		}
+		if filepath.IsAbs(target) {
+			end = "/"
+		}
+		pending = append(strings.Split(target, "/"), pending...)
+	}
+	return end, append(entries, end)
+}

@@ -1,0 +1,25 @@
+// Package file turns documents in a directory into rows of tables.
+//
+// The files *.yaml and *.yml directly in the directory are read, symbolic links
+// followed, hidden files left out. A file holds any number of documents
+// separated by "---". Each has a field "kind", which names a registered [Kind]
+// and by that a table; its other fields are those of the table's row type.
+// Whatever is not known, missing, of the wrong type or given twice is an error
+// that names file, line, column and field; all errors of a file are reported.
+//
+// The unit is the file. It is taken over as a whole or not at all: as long as
+// one of its documents is wrong its last good version stays in force. When two
+// documents have one key, neither file is taken over and the row in force stays;
+// when one of them goes the other takes over, without a delete in between.
+//
+// Everything that one look at the directory finds is applied in one transaction
+// over the tables of all kinds. Only rows that this source wrote are replaced or
+// deleted. The first look, broken files included, makes the source initialized
+// on all tables. While there is a file of which no version was ever in force, or
+// the directory cannot be listed, the source is incomplete and says why.
+//
+// Nothing depends on seeing each event of the file system: each look lists the
+// whole directory and compares contents. A file that gets better counts at once;
+// one that becomes bad, empty or absent counts when a second look a moment later
+// finds it so, because it may be in the middle of being written.
+package file

@@ -1,0 +1,71 @@
+package file
+
+import (
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// TableName is the name of the table of files.
+const TableName = "documents"
+
+// State says how a file is.
+type State string
+
+// The states.
+const (
+	// OK: the newest version of the file is in force.
+	OK State = "ok"
+	// Error: the newest version is wrong; the last good one, if any, is in force.
+	Error State = "error"
+	// Duplicate: another file has a document with the same key; the last version
+	// that was alone, if any, is in force.
+	Duplicate State = "duplicate"
+)
+
+// Document is a row of the table "documents": a file of documents, or the
+// directory while it cannot be listed.
+type Document struct {
+	File      string    `json:"file"` // the absolute path: the primary key
+	State     State     `json:"state"`
+	Documents int       `json:"documents"`       // in the newest version
+	Rows      int       `json:"rows"`            // in force
+	Since     time.Time `json:"since"`           // the last change of anything else in this row
+	Error     string    `json:"error,omitempty"` // all that is wrong, a line each: "file:line:column: field: what"
+}
+
+func byFile() statedb.Index[Document, string] {
+	return statedb.NewIndex("file", func(d Document) string { return d.File })
+}
+
+// shown is what is said of a file, in the table and in the log.
+type shown struct {
+	row      Document
+	problems []problem
+}
+
+// unlessSame returns next with the time, or before if nothing else is different.
+func (before shown) unlessSame(next shown, now time.Time) shown {
+	next.row.Error = text(next.problems)
+	next.row.Since = before.row.Since
+	if next.row == before.row {
+		return before
+	}
+	next.row.Since = now.UTC().Round(0)
+	return next
+}
+
+// show says what there is to say of a file.
+func (r resolution) show(f *fileState) shown {
+	d := Document{File: f.path, State: OK, Documents: f.now.total}
+	if kept := r.kept[f]; kept != nil {
+		d.Rows = len(kept.docs)
+	}
+	problems := f.now.problems
+	if len(problems) > 0 {
+		d.State = Error
+	} else if problems = r.problems[f]; len(problems) > 0 {
+		d.State = Duplicate
+	}
+	return shown{row: d, problems: problems}
+}

@@ -1,0 +1,170 @@
+package file
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// kindField is the field of a document that names its kind.
+const kindField = "kind"
+
+// field is a field of a struct as documents spell it.
+type field struct {
+	name  string
+	index []int
+}
+
+// catalog has the fields of a row type and of the structs in it.
+type catalog map[reflect.Type][]field
+
+var (
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+	yamlUnmarshaler = reflect.TypeFor[yaml.Unmarshaler]()
+)
+
+// decodesItself says whether a type has an own way of being decoded.
+func decodesItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(textUnmarshaler) || p.Implements(yamlUnmarshaler)
+}
+
+// catalogOf lists the fields of a row type. Types that documents cannot say are errors.
+func catalogOf(row reflect.Type) (catalog, error) {
+	if row.Kind() == reflect.Pointer {
+		row = row.Elem()
+	}
+	if row.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("the row type is %v, expected a struct or a pointer to one", row)
+	}
+	c := catalog{}
+	if err := c.add(row, row.Name()); err != nil {
+		return nil, err
+	}
+	for _, f := range c[row] {
+		if f.name == kindField {
+			return nil, errors.New(`the row type has a field "kind", which is what names the kind in documents`)
+		}
+	}
+	return c, nil
+}
+
+func (c catalog) add(t reflect.Type, path string) error {
+	switch {
+	case decodesItself(t):
+		return nil
+	case t.Kind() == reflect.Struct:
+		return c.addStruct(t, path)
+	case t.Kind() == reflect.Map:
+		return errors.Join(c.add(t.Key(), path), c.add(t.Elem(), path))
+	case slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array}, t.Kind()):
+		return c.add(t.Elem(), path)
+	case slices.Contains([]reflect.Kind{reflect.Chan, reflect.Func, reflect.UnsafePointer}, t.Kind()):
+		return fmt.Errorf(`%s is a %v, which a document cannot say: tag it yaml:"-"`, path, t)
+	}
+	return nil
+}
+
+func (c catalog) addStruct(t reflect.Type, path string) error {
+	if _, known := c[t]; known {
+		return nil
+	}
+	c[t] = nil
+	fields := fieldsOf(t, nil)
+	c[t] = fields
+	for i, f := range fields {
+		if slices.ContainsFunc(fields[:i], func(g field) bool { return g.name == f.name }) {
+			return fmt.Errorf("%s has two fields %q", path, f.name)
+		}
+		if err := c.add(t.FieldByIndex(f.index).Type, path+"."+t.FieldByIndex(f.index).Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fieldsOf follows the rules of the yaml package: lower-case names by default,
+// "-" leaves out, structs tagged "inline" are part of their parent.
+func fieldsOf(t reflect.Type, parent []int) []field {
+	var fields []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		index := append(slices.Clone(parent), i)
+		switch {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+		case f.Type.Kind() == reflect.Struct && slices.Contains(strings.Split(options, ","), "inline"):
+			fields = append(fields, fieldsOf(f.Type, index)...)
+		case f.IsExported():
+			if name == "" {
+				name = strings.ToLower(f.Name)
+			}
+			fields = append(fields, field{name: name, index: index})
+		}
+	}
+	return fields
+}
+
+func names(fields []field) []string {
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.name
+	}
+	slices.Sort(all)
+	return all
+}
+
+// instead says what there is in place of a name that does not exist.
+func instead(name, plural string, known []string) string {
+	if len(known) == 0 {
+		return "there are no " + plural
+	}
+	text := fmt.Sprintf("the %s are: %s", plural, strings.Join(known, ", "))
+	if near := nearest(name, known); near != "" {
+		text = fmt.Sprintf("did you mean %q? %s%s", near, strings.ToUpper(text[:1]), text[1:])
+	}
+	return text
+}
+
+// nearest returns the known name that name is most likely a misspelling of, or "".
+func nearest(name string, known []string) string {
+	best, distance := "", 1+max(1, min(len(name), 9)/3)
+	for _, k := range known {
+		if d := editDistance(name, k, distance); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
+}
+
+// editDistance is the number of insertions, removals, replacements and swaps of
+// neighbors that make b of a, or limit if it is at least that.
+func editDistance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next[0] = i + 1
+		for j := range len(b) {
+			replaced := row[j]
+			if a[i] != b[j] {
+				replaced++
+			}
+			next[j+1] = min(replaced, row[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, row, next = row, next, before
+	}
+	return min(row[len(b)], limit)
+}

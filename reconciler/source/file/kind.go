@@ -1,0 +1,147 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// KindConfig declares what documents of one kind are. Name and Table are needed.
+type KindConfig[Obj any] struct {
+	// Name is what documents give as their kind: lower-case letters, digits and dashes.
+	Name string
+	// Table gets the rows. Its row type is a struct, or a pointer to one, whose
+	// exported fields are the fields of a document, named by their yaml tags.
+	Table statedb.RWTable[Obj]
+	// Default returns a new row that says what missing fields mean. Nil: the zero value.
+	Default func() Obj
+	// Normalized checks a row and completes it. Its errors may be joined; those that
+	// are *reconciler.FieldError are reported at the line of their field. Nil: every
+	// row is good as it is.
+	Normalized func(Obj) (Obj, error)
+	// KeyField is the field to point at when two documents have the same key.
+	// Empty: the document as a whole.
+	KeyField string
+}
+
+// Kind is what a source needs to know of one kind of document. Kinds are made by
+// [NewKind] alone.
+type Kind interface {
+	// Name is what documents give as their kind.
+	Name() string
+
+	check() error
+	table() statedb.TableMeta
+	keyField() string
+	catalog() catalog
+	// decode returns the row that the document says, and its key.
+	decode(d *decoder, document *yaml.Node) (row any, key string)
+	register(txn *statedb.WriteTxn, source string) (feed, error)
+	insert(txn *statedb.WriteTxn, row any) error
+	remove(txn *statedb.WriteTxn, row any) error
+}
+
+// feed is a source's handle on one table: a *statedb.Source of any row type.
+type feed interface {
+	Initialized(txn *statedb.WriteTxn) error
+	Incomplete(txn *statedb.WriteTxn, reason string) error
+}
+
+type kind[Obj any] struct {
+	config KindConfig[Obj]
+	fields catalog
+	err    error
+}
+
+// NewKind declares a kind. What is wrong with c is reported by [New].
+func NewKind[Obj any](c KindConfig[Obj]) Kind {
+	k := &kind[Obj]{config: c}
+	k.fields, k.err = catalogOf(reflect.TypeFor[Obj]())
+	return k
+}
+
+var kindName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+func (k *kind[Obj]) check() error {
+	switch {
+	case !kindName.MatchString(k.config.Name):
+		return fmt.Errorf("kind %q: the name is not made of lower-case letters, digits and dashes, beginning with a letter", k.config.Name)
+	case k.err != nil:
+		return fmt.Errorf("kind %q: %w", k.config.Name, k.err)
+	case k.config.Table == nil:
+		return fmt.Errorf("kind %q: Table is not set", k.config.Name)
+	}
+	return nil
+}
+
+func (k *kind[Obj]) Name() string             { return k.config.Name }
+func (k *kind[Obj]) table() statedb.TableMeta { return k.config.Table }
+func (k *kind[Obj]) keyField() string         { return k.config.KeyField }
+func (k *kind[Obj]) catalog() catalog         { return k.fields }
+
+func (k *kind[Obj]) decode(d *decoder, document *yaml.Node) (any, string) {
+	row := k.initial()
+	into := reflect.ValueOf(&row).Elem()
+	if into.Kind() == reflect.Pointer {
+		into = into.Elem()
+	}
+	d.structure(document, into, "")
+	if d.failed() {
+		return nil, ""
+	}
+	if k.config.Normalized != nil {
+		normalized, err := k.config.Normalized(row)
+		if err != nil {
+			d.refused(document, err)
+			return nil, ""
+		}
+		row = normalized
+	}
+	return row, k.config.Table.Key(row)
+}
+
+// initial returns a row to decode over, never a nil pointer.
+func (k *kind[Obj]) initial() (row Obj) {
+	if k.config.Default != nil {
+		row = k.config.Default()
+	}
+	if v := reflect.ValueOf(&row).Elem(); v.Kind() == reflect.Pointer && v.IsNil() {
+		v.Set(reflect.New(v.Type().Elem()))
+	}
+	return row
+}
+
+func (k *kind[Obj]) register(txn *statedb.WriteTxn, source string) (feed, error) {
+	return k.config.Table.RegisterSource(txn, source)
+}
+
+func (k *kind[Obj]) insert(txn *statedb.WriteTxn, row any) error {
+	obj, err := k.typed(row)
+	if err == nil {
+		_, _, err = k.config.Table.Insert(txn, obj)
+	}
+	return err
+}
+
+func (k *kind[Obj]) remove(txn *statedb.WriteTxn, row any) error {
+	obj, err := k.typed(row)
+	if err == nil {
+		_, _, err = k.config.Table.Delete(txn, obj)
+	}
+	return err
+}
+
+var errForeignRow = errors.New("row of another kind")
+
+func (k *kind[Obj]) typed(row any) (Obj, error) {
+	obj, ok := row.(Obj)
+	if !ok {
+		return obj, fmt.Errorf("kind %q: %w: %T", k.config.Name, errForeignRow, row)
+	}
+	return obj, nil
+}

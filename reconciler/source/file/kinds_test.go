@@ -1,0 +1,114 @@
+package file
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// route is a comparable row with a status.
+type route struct {
+	Destination netip.Prefix      `yaml:"destination"`
+	Gateway     netip.Addr        `yaml:"gateway"`
+	Device      string            `yaml:"device"`
+	Metric      uint32            `yaml:"metric"`
+	Table       int8              `yaml:"table"`
+	Up          bool              `yaml:"up"`
+	Status      reconciler.Status `yaml:"-"`
+}
+
+func (r route) GetStatus() reconciler.Status              { return r.Status }
+func (r route) WithStatus(status reconciler.Status) route { r.Status = status; return r }
+
+func (r route) normalized() (route, error) {
+	var errs []error
+	if !r.Destination.IsValid() {
+		errs = append(errs, &reconciler.FieldError{Field: "destination", Err: errors.New("missing, expected a prefix")})
+	}
+	if r.Metric > 1000 {
+		errs = append(errs, &reconciler.FieldError{Field: "metric", Err: errors.New("found more than 1000")})
+	}
+	if r.Device == "bad" {
+		errs = append(errs, errors.New("bad is bad"))
+	}
+	return r, errors.Join(errs...)
+}
+
+// set is a pointer row that cannot be compared.
+type set struct {
+	Labels `yaml:",inline"`
+	Name   string
+	Rules  []rule            `yaml:"rules"`
+	Vars   map[string]int    `yaml:"vars"`
+	Limit  *uint             `yaml:"limit"`
+	Every  time.Duration     `yaml:"every"`
+	Any    any               `yaml:"any"`
+	Weight float64           `yaml:"weight"`
+	Text   map[string]string `yaml:"text"`
+}
+
+// Labels is embedded inline.
+type Labels struct {
+	Team string `yaml:"team"`
+}
+
+type rule struct {
+	From  netip.Addr `yaml:"from"`
+	Ports []uint16   `yaml:"ports"`
+}
+
+type fixture struct {
+	db     *statedb.DB
+	routes statedb.RWTable[route]
+	sets   statedb.RWTable[*set]
+}
+
+func newFixture(t testing.TB) fixture {
+	t.Helper()
+	f := fixture{db: statedb.New()}
+	var err error
+	f.routes, err = statedb.NewTable(f.db, reconciler.Reconciled(statedb.Schema[route]{
+		Name: "routes", Primary: statedb.NewIndex("key", func(r route) string { return r.Destination.String() }),
+	}))
+	if err == nil {
+		f.sets, err = statedb.NewTable(f.db, statedb.Schema[*set]{
+			Name: "sets", Primary: statedb.NewIndex("name", func(s *set) string { return s.Name }),
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f fixture) kinds() []Kind {
+	return []Kind{
+		NewKind(KindConfig[route]{
+			Name: "route", Table: f.routes, KeyField: "destination",
+			Default: func() route { return route{Up: true} }, Normalized: route.normalized,
+		}),
+		NewKind(KindConfig[*set]{Name: "set", Table: f.sets}),
+	}
+}
+
+func (f fixture) parser() *parser {
+	p := &parser{kinds: map[string]Kind{}}
+	for _, k := range f.kinds() {
+		p.kinds[k.Name()] = k
+		p.names = append(p.names, k.Name())
+	}
+	return p
+}
+
+func (f fixture) config(t testing.TB, dir string) Config {
+	return Config{DB: f.db, Dir: dir, Kinds: f.kinds(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+}

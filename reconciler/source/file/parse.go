@@ -1,0 +1,238 @@
+package file
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// id is what must be unique over all documents: the key of a row of a kind.
+type id struct{ kind, key string }
+
+func (i id) String() string { return fmt.Sprintf("%s %q", i.kind, i.key) }
+
+// document is one row as a file declares it.
+type document struct {
+	id
+	of  Kind
+	row any
+	at  place // of the field that is the key, or of the document
+}
+
+// taken says that another document has the same key.
+func (d *document) taken(by place) problem {
+	return problem{at: d.at, field: d.of.keyField(), message: fmt.Sprintf("%v is also declared at %v; neither is taken over", d.id, by)}
+}
+
+// content is what a file said at one look at it: immutable.
+type content struct {
+	sum      [sha256.Size]byte
+	total    int // documents, good or not
+	docs     []*document
+	problems []problem
+}
+
+func (c *content) good() bool { return len(c.problems) == 0 }
+
+// unreadable is the content of a file that could not be read.
+func unreadable(p problem) *content {
+	return &content{sum: sha256.Sum256([]byte(p.String())), problems: []problem{p}}
+}
+
+// maxProblems bounds how many problems of one file are told.
+const maxProblems = 100
+
+// parser turns files into documents of its kinds.
+type parser struct {
+	kinds map[string]Kind
+	names []string // of the kinds, sorted
+}
+
+func (p *parser) parse(file string, data []byte) *content {
+	c := &content{sum: sha256.Sum256(data)}
+	if bad, ok := notText(file, data); ok {
+		c.problems = append(c.problems, bad)
+		return c
+	}
+	for offset := 0; ; {
+		failure := p.stream(c, file, data, offset)
+		if failure == nil {
+			break
+		}
+		c.total++
+		c.problems = append(c.problems, failure.problem)
+		skipped := linesToNextDocument(data, failure.mark)
+		if skipped == 0 || len(c.problems) >= maxProblems {
+			break
+		}
+		data, offset = afterLines(data, skipped), offset+skipped
+	}
+	c.refuseTwins()
+	c.limitProblems(file)
+	return c
+}
+
+func (c *content) limitProblems(file string) {
+	if more := len(c.problems) - maxProblems; more > 0 {
+		c.problems = append(c.problems[:maxProblems], problem{at: place{file: file}, message: fmt.Sprintf("and %d more errors", more)})
+	}
+}
+
+// failure is where the YAML itself is wrong. What follows in the same document is lost.
+type failure struct {
+	problem
+	mark yaml.Mark // counted from where the stream began
+}
+
+// stream reads the documents of data, up to the end or to a failure.
+func (p *parser) stream(c *content, file string, data []byte, offset int) *failure {
+	loader, err := yaml.NewLoader(bytes.NewReader(data))
+	for err == nil {
+		var n yaml.Node
+		if err = loader.Load(&n); err == nil {
+			p.document(c, file, offset, &n)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	f := &failure{problem: problem{at: place{file: file, line: offset + 1, column: 1}}}
+	var wrong *yaml.LoadError
+	if !errors.As(err, &wrong) {
+		f.message = fmt.Sprintf("not YAML: %v", err)
+		return f
+	}
+	f.mark = wrong.Mark
+	f.message = "not YAML: " + wrong.Message
+	if wrong.ContextMsg != "" {
+		f.message += ", " + wrong.ContextMsg
+	}
+	if begin := wrong.ContextMark; begin.Line > 0 && begin.Line != wrong.Mark.Line {
+		f.message += fmt.Sprintf(" that begins at line %d, column %d", begin.Line+offset, begin.Column)
+	}
+	if wrong.Mark.Line > 0 {
+		f.at.line, f.at.column = wrong.Mark.Line+offset, max(1, wrong.Mark.Column)
+	}
+	return f
+}
+
+// document adds one document, or what is wrong with it.
+func (p *parser) document(c *content, file string, offset int, n *yaml.Node) {
+	if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
+		n = n.Content[0]
+	}
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	c.total++
+	at := place{file: file, line: n.Line + offset, column: n.Column}
+	if n.Kind != yaml.MappingNode {
+		c.problems = append(c.problems, problem{at: at, message: fmt.Sprintf("found %s, expected a document with a kind and fields", found(n))})
+		return
+	}
+	k, bad := p.kindOf(n, at, offset)
+	if k == nil {
+		c.problems = append(c.problems, bad)
+		return
+	}
+	d := newDecoder(file, offset, k)
+	row, key := k.decode(d, n)
+	if d.failed() {
+		c.problems = append(c.problems, d.problems...)
+		return
+	}
+	if of, given := d.places[k.keyField()]; given {
+		at = of
+	}
+	c.docs = append(c.docs, &document{id: id{k.Name(), key}, of: k, row: row, at: at})
+}
+
+// kindOf finds the kind of a mapping.
+func (p *parser) kindOf(n *yaml.Node, at place, offset int) (Kind, problem) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value != kindField {
+			continue
+		}
+		value := n.Content[i+1]
+		at.line, at.column = value.Line+offset, value.Column
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if k := p.kinds[value.Value]; k != nil && value.Kind == yaml.ScalarNode {
+			return k, problem{}
+		}
+		return nil, problem{at: at, field: kindField, message: "unknown kind " + found(value) + "; " + instead(value.Value, "kinds", p.names)}
+	}
+	return nil, problem{at: at, field: kindField, message: "missing; the kinds are: " + strings.Join(p.names, ", ")}
+}
+
+// refuseTwins reports the documents of one file that have the same key.
+func (c *content) refuseTwins() {
+	byID := map[id][]*document{}
+	for _, d := range c.docs {
+		byID[d.id] = append(byID[d.id], d)
+	}
+	for _, d := range c.docs {
+		twins := byID[d.id]
+		if len(twins) == 1 {
+			continue
+		}
+		other := twins[0]
+		if other == d {
+			other = twins[1]
+		}
+		c.problems = append(c.problems, d.taken(other.at))
+	}
+}
+
+// notText finds the first byte that no YAML in UTF-8 has, of which the yaml
+// package does not say where it is.
+func notText(file string, data []byte) (problem, bool) {
+	line, column := 1, 1
+	for rest := data; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return problem{at: place{file, line, column}, message: fmt.Sprintf("found the byte 0x%02x, expected text in UTF-8", rest[0])}, true
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f:
+			return problem{at: place{file, line, column}, message: fmt.Sprintf("found the control character 0x%02x, expected text", r)}, true
+		case r == '\n':
+			line, column = line+1, 0
+		}
+		rest = rest[size:]
+		column++
+	}
+	return problem{}, false
+}
+
+// linesToNextDocument returns how many lines lie before the first document that
+// begins at or after the mark, but not at the first line; 0 if there is none.
+// A line that begins with "---" separates documents wherever it stands.
+func linesToNextDocument(data []byte, mark yaml.Mark) int {
+	from := mark.Line - 1
+	if mark.Column > 1 {
+		from = mark.Line
+	}
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if i < max(from, 1) || !bytes.HasPrefix(line, []byte("---")) {
+			continue
+		}
+		if len(line) == 3 || line[3] == ' ' || line[3] == '\t' || line[3] == '\r' {
+			return i
+		}
+	}
+	return 0
+}
+
+func afterLines(data []byte, n int) []byte {
+	for range n {
+		_, data, _ = bytes.Cut(data, []byte("\n"))
+	}
+	return data
+}

@@ -1,0 +1,192 @@
+package file
+
+import (
+	"crypto/sha256"
+	"time"
+)
+
+// fileState is what is known of one file.
+type fileState struct {
+	path string
+	// now is what the file says, as far as it is believed; nil before that.
+	now *content
+	// kept is the version in force; nil while there was none.
+	kept *content
+	// doubt is since when the file has been found worse than now; zero if it is not.
+	doubt time.Time
+	// leaving: what was found is that the file is absent or empty.
+	leaving bool
+}
+
+// known returns the content with that sum, if it is one of those in use.
+func (f *fileState) known(sum [sha256.Size]byte) *content {
+	if f == nil {
+		return nil
+	}
+	for _, c := range []*content{f.now, f.kept} {
+		if c != nil && c.sum == sum {
+			return c
+		}
+	}
+	return nil
+}
+
+// look takes in what the file was found to say; nil when it is absent. Losses are
+// believed only when they last for settle. It returns whether the file is to
+// be forgotten and, if not zero, when to look again.
+func (f *fileState) look(found *content, now time.Time, settle time.Duration) (forget bool, again time.Duration) {
+	if f.worse(found) {
+		if f.doubt.IsZero() {
+			f.doubt = now
+		}
+		f.leaving = found == nil || found.good()
+		if left := settle - now.Sub(f.doubt); left > 0 {
+			return false, left
+		}
+	}
+	f.doubt, f.leaving = time.Time{}, false
+	if found != nil {
+		f.now = found
+	}
+	return found == nil, 0
+}
+
+// worse says whether to take what was found for the middle of a change.
+func (f *fileState) worse(found *content) bool {
+	switch {
+	case found == nil:
+		return f.kept != nil
+	case !found.good():
+		return f.now == nil || f.now.good()
+	default:
+		return found.total == 0 && f.kept != nil && f.kept.total > 0
+	}
+}
+
+// resolution is what follows from what all files say.
+type resolution struct {
+	wanted   map[id]*document
+	kept     map[*fileState]*content
+	problems map[*fileState][]problem // of keys that other files have, too
+}
+
+// resolve decides which version of each file is in force. held are the documents
+// in force so far.
+func resolve(files []*fileState, held map[id]*document) resolution {
+	r := resolution{wanted: map[id]*document{}, kept: map[*fileState]*content{}, problems: map[*fileState][]problem{}}
+	for _, f := range files {
+		switch {
+		case f.leaving:
+		case f.now != nil && f.now.good():
+			r.kept[f] = f.now
+		default:
+			r.kept[f] = f.kept
+		}
+	}
+	r.refuse(files)
+	for _, f := range files {
+		r.want(r.kept[f])
+	}
+	r.letGo(files)
+	r.hold(files, held)
+	return r
+}
+
+// refuse takes back new versions until no key is declared twice. A version in
+// force is never refused: such versions have no key in common.
+func (r resolution) refuse(files []*fileState) {
+	told := map[*document]bool{}
+	for refused := true; refused; {
+		refused = false
+		claims := r.claims(files)
+		for _, f := range files {
+			version := r.kept[f]
+			if version == nil || version != f.now {
+				continue
+			}
+			conflict := false
+			for _, d := range version.docs {
+				rival := rivalOf(d, claims[d.id])
+				if rival == nil {
+					continue
+				}
+				conflict = true
+				if !told[d] {
+					told[d] = true
+					r.problems[f] = append(r.problems[f], d.taken(rival.at))
+				}
+			}
+			if conflict && version != f.kept {
+				r.kept[f] = f.kept
+				refused = true
+			}
+		}
+	}
+}
+
+// claims returns who declares each key.
+func (r resolution) claims(files []*fileState) map[id][]*document {
+	claims := map[id][]*document{}
+	for _, f := range files {
+		if version := r.kept[f]; version != nil {
+			for _, d := range version.docs {
+				claims[d.id] = append(claims[d.id], d)
+			}
+		}
+	}
+	return claims
+}
+
+func rivalOf(d *document, claims []*document) *document {
+	for _, other := range claims {
+		if other != d {
+			return other
+		}
+	}
+	return nil
+}
+
+func (r resolution) want(version *content) {
+	if version == nil {
+		return
+	}
+	for _, d := range version.docs {
+		r.wanted[d.id] = d
+	}
+}
+
+// letGo keeps the rows of files that seem to be leaving, but for those that
+// another file declares by now.
+func (r resolution) letGo(files []*fileState) {
+	for _, f := range files {
+		if !f.leaving {
+			continue
+		}
+		rest := &content{total: f.kept.total}
+		for _, d := range f.kept.docs {
+			if r.wanted[d.id] == nil {
+				rest.docs = append(rest.docs, d)
+			}
+		}
+		r.kept[f] = f.kept
+		if len(rest.docs) < len(f.kept.docs) {
+			r.kept[f] = rest
+		}
+		r.want(rest)
+	}
+}
+
+// hold keeps the rows in force that only refused versions declare: they are
+// wanted, whoever of them will have them.
+func (r resolution) hold(files []*fileState, held map[id]*document) {
+	for _, f := range files {
+		if f.leaving || f.now == nil || !f.now.good() || r.kept[f] == f.now {
+			continue
+		}
+		for _, d := range f.now.docs {
+			if in := held[d.id]; in != nil && r.wanted[d.id] == nil {
+				r.wanted[d.id] = in
+			}
+		}
+	}
+}

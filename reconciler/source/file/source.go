@@ -1,0 +1,158 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// Config says what a source reads, and where to. DB, Dir and Kinds are needed;
+// the zero value of any other field means its default.
+type Config struct {
+	DB *statedb.DB
+	// Dir is the directory to read. It must exist when the source is made.
+	Dir string
+	// Kinds are the kinds of documents. Each has a table of its own in DB.
+	Kinds []Kind
+	// Name of the source on the tables. Default: "documents".
+	Name string
+	// Logger hears of each problem once, and of its end. Default: nobody does.
+	Logger *slog.Logger
+	// Quiet is for how long nothing must happen in the directory before it is looked
+	// at; changes that go on are looked at after ten times that. Default: 50 ms.
+	Quiet time.Duration
+	// Settle is for how long a file must be bad, empty or absent before that counts.
+	// Default: 150 ms.
+	Settle time.Duration
+	// Rescan is how often the directory is looked at when nothing is heard of it.
+	// Default: 30 s.
+	Rescan time.Duration
+	// MaxFileSize is how many bytes a file may have. Default: 16 MiB.
+	MaxFileSize int64
+}
+
+// impaired is how often to look when changes may not be heard of.
+const impaired = time.Second
+
+func (c Config) withDefaults() Config {
+	defaultTo := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	defaultTo(&c.Quiet, 50*time.Millisecond)
+	defaultTo(&c.Settle, 150*time.Millisecond)
+	defaultTo(&c.Rescan, 30*time.Second)
+	if c.Name == "" {
+		c.Name = "documents"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxFileSize <= 0 {
+		c.MaxFileSize = 16 << 20
+	}
+	return c
+}
+
+// Source reads documents. Documents may be called by anyone at any time, Run by
+// one goroutine at a time.
+type Source struct {
+	config    Config
+	parser    parser
+	feeds     []feed
+	documents statedb.RWTable[Document]
+	tables    []statedb.TableMeta // all that are written
+
+	// The rest belongs to Run.
+	files map[string]*fileState // by path
+	doubt time.Time             // since when the directory cannot be listed
+	deaf  string                // why changes may not be heard of
+	told  state
+}
+
+// New makes a source, registers it on the tables of its kinds, which are not
+// initialized until Run has read the directory once, and makes the table of
+// files in the database. It fails, naming the directory, if that cannot be
+// listed; and if a kind is declared wrongly.
+func New(c Config) (*Source, error) {
+	c = c.withDefaults()
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("source of documents: %w", err)
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err == nil {
+		_, err = os.ReadDir(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("directory of documents %q cannot be read: %w", c.Dir, withoutPath(err))
+	}
+	c.Dir = dir
+	s := &Source{config: c, files: map[string]*fileState{}}
+	s.parser.kinds = map[string]Kind{}
+	for _, k := range c.Kinds {
+		s.parser.kinds[k.Name()] = k
+		s.tables = append(s.tables, k.table())
+	}
+	s.parser.names = slices.Sorted(maps.Keys(s.parser.kinds))
+	if err := c.DB.Update(context.Background(), s.register, s.tables...); err != nil {
+		return nil, fmt.Errorf("source of documents: %w", err)
+	}
+	s.documents, err = statedb.NewTable(c.DB, statedb.Schema[Document]{Name: TableName, Primary: byFile()})
+	if err != nil {
+		return nil, fmt.Errorf("source of documents: %w", err)
+	}
+	s.tables = append(s.tables, s.documents)
+	return s, nil
+}
+
+func (c Config) check() error {
+	if c.DB == nil {
+		return errors.New("DB is not set")
+	}
+	if c.Dir == "" {
+		return errors.New("no directory is set")
+	}
+	byName, byTable := map[string]bool{}, map[statedb.TableMeta]string{}
+	for _, k := range c.Kinds {
+		if k == nil {
+			return errors.New("a kind is nil")
+		}
+		if err := k.check(); err != nil {
+			return err
+		}
+		if byName[k.Name()] {
+			return fmt.Errorf("kind %q is registered twice", k.Name())
+		}
+		if other := byTable[k.table()]; other != "" {
+			return fmt.Errorf("kinds %q and %q have the same table %q", other, k.Name(), k.table().Name())
+		}
+		byName[k.Name()], byTable[k.table()] = true, k.Name()
+	}
+	return nil
+}
+
+func (s *Source) register(txn *statedb.WriteTxn) error {
+	for _, k := range s.config.Kinds {
+		f, err := k.register(txn, s.config.Name)
+		if err != nil {
+			return err
+		}
+		s.feeds = append(s.feeds, f)
+	}
+	return nil
+}
+
+// Documents returns the table of files. Its rows say what is wrong with them.
+func (s *Source) Documents() statedb.Table[Document] { return s.documents }
+
+// Dir returns the absolute path of the directory.
+func (s *Source) Dir() string { return s.config.Dir }

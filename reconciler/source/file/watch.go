@@ -1,0 +1,148 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// interest is what has to be watched: all that happens in some directories, and
+// single entries in others.
+type interest struct {
+	dirs    []string
+	entries map[string]bool
+}
+
+// interestOf returns what decides which files the directory dir holds and what they say.
+func interestOf(dir string, files []string) interest {
+	end, entries := trail(dir)
+	in := interest{dirs: []string{end}, entries: map[string]bool{}}
+	for _, path := range files {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			_, more := trail(path)
+			entries = append(entries, more...)
+		}
+	}
+	for _, e := range entries {
+		in.entries[e] = true
+	}
+	return in
+}
+
+// directories returns those to watch that exist.
+func (in interest) directories() map[string]os.FileInfo {
+	found := map[string]os.FileInfo{}
+	add := func(dir string) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			found[dir] = info
+		}
+	}
+	for _, dir := range in.dirs {
+		add(dir)
+	}
+	for e := range in.entries {
+		add(filepath.Dir(e))
+	}
+	return found
+}
+
+// concerns says whether an event on path is of interest.
+func (in interest) concerns(path string) bool {
+	return in.entries[path] || slices.Contains(in.dirs, path) || slices.Contains(in.dirs, filepath.Dir(path))
+}
+
+// watcher hears of changes to what is of interest. It belongs to one goroutine.
+type watcher struct {
+	in      interest
+	watched map[string]os.FileInfo
+	notify  *fsnotify.Watcher // nil when the kernel gives none
+}
+
+func (w *watcher) close() error {
+	if w.notify == nil {
+		return nil
+	}
+	return w.notify.Close()
+}
+
+// follow changes what is of interest. What happens after it returns is heard of,
+// unless it returns an error: then some changes may not be. If it is renewed,
+// what happened before may have been missed.
+func (w *watcher) follow(in interest) (renewed bool, err error) {
+	wanted := in.directories()
+	w.in = in
+	if w.notify != nil && len(w.notify.WatchList()) == len(wanted) && maps.EqualFunc(wanted, w.watched, os.SameFile) {
+		return false, nil
+	}
+	// A watch stays with the directory that was there when it was made, whatever
+	// has its name now: so all of them are made anew.
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		return false, fmt.Errorf("watch for changes: %w", err)
+	}
+	var errs []error
+	for dir := range wanted {
+		if err := notify.Add(dir); err != nil {
+			errs = append(errs, fmt.Errorf("watch %s for changes: %w", dir, err))
+		}
+	}
+	errs = append(errs, w.close())
+	w.notify, w.watched = notify, wanted
+	return true, errors.Join(errs...)
+}
+
+// wait returns when something of interest has happened and then nothing for
+// quiet, or things went on happening for ten times that; or when limit has
+// passed; or when ctx is done.
+func (w *watcher) wait(ctx context.Context, quiet, limit time.Duration) {
+	latest := time.NewTimer(limit)
+	defer latest.Stop()
+	if !w.next(ctx, latest.C) {
+		return
+	}
+	latest.Reset(min(limit, 10*quiet))
+	for {
+		calm := time.NewTimer(quiet)
+		if !w.nextBefore(ctx, latest.C, calm.C) {
+			calm.Stop()
+			return
+		}
+		calm.Stop()
+	}
+}
+
+// next waits for something of interest. False: it has not happened before ctx or end.
+func (w *watcher) next(ctx context.Context, end <-chan time.Time) bool {
+	return w.nextBefore(ctx, end, nil)
+}
+
+func (w *watcher) nextBefore(ctx context.Context, end, calm <-chan time.Time) bool {
+	var events chan fsnotify.Event
+	var failures chan error
+	if w.notify != nil {
+		events, failures = w.notify.Events, w.notify.Errors
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-end:
+			return false
+		case <-calm:
+			return false
+		case e := <-events:
+			if w.in.concerns(e.Name) {
+				return true
+			}
+		case err := <-failures: // events were lost, or cannot be read: look
+			return err != nil
+		}
+	}
+}
