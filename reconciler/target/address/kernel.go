@@ -12,7 +12,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 )
 
-// ErrDuplicate: another host on the network has the address.
+// ErrDuplicate is matched by the error for an address that another host has.
 var ErrDuplicate = errors.New("another host has the address")
 
 // DuplicateError says which address another host has. It matches ErrDuplicate.

@@ -16,7 +16,7 @@ import (
 
 // creation returns the steps of a link that is not there: the first makes it,
 // the others are done with it.
-func (t *Target) creation(s state, row Link) []steps.Step {
+func (t *Target) creation(row Link) []steps.Step {
 	due := []steps.Step{{Change: reconciler.Change{Field: "type", Want: row.Type}, Do: func() error { return t.create(row) }}}
 	for _, field := range []reconciler.Change{
 		{Field: "peer", Want: row.Peer},

@@ -3,7 +3,12 @@ package link
 import (
 	"testing"
 
+	"github.com/vishvananda/netlink/nl"
+
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) {
+	nl.EnableErrorMessageReporting = true
+	nstest.Main(m)
+}

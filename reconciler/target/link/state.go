@@ -35,7 +35,7 @@ type adopted struct {
 	MTU   int  `json:"mtu,omitempty"` // 0: we have not touched it
 }
 
-// ErrForeign: a link of the name of a row was made by others.
+// ErrForeign is matched by the error for a name whose link others made.
 var ErrForeign = errors.New("a link of this name exists and was not made by this agent")
 
 // ForeignError says which link is not ours. It matches ErrForeign.

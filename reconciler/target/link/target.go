@@ -95,7 +95,7 @@ func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Link) ([]recon
 func (t *Target) steps(s state, row Link) []steps.Step {
 	switch {
 	case s.link == nil:
-		return t.creation(s, row)
+		return t.creation(row)
 	case s.created() && row.Type != "" && !s.isLike(row):
 		return t.recreation(s, row)
 	}

@@ -48,6 +48,6 @@ func netnsCookie() (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("open a socket: %w", err)
 	}
-	defer unix.Close(fd)
-	return unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	return cookie, errors.Join(err, unix.Close(fd))
 }

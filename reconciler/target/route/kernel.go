@@ -80,7 +80,7 @@ func (t *Target) add(w wanted) error {
 	if lookErr != nil {
 		return lookErr
 	}
-	if len(s.ours) > 0 && w.matches(s.ours[0]) {
+	if w.isMetBy(s) {
 		return nil
 	}
 	return err
@@ -97,7 +97,7 @@ func (t *Target) change(w wanted, s state) error {
 		if s, err = t.look(w); err != nil {
 			return err
 		}
-		if len(s.ours) == 1 && w.matches(s.ours[0]) {
+		if w.isMetBy(s) {
 			return nil
 		}
 	}

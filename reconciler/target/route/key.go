@@ -1,6 +1,7 @@
 package route
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -100,7 +101,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 
 func parseKey(words []string) (Key, error) {
 	if len(words) == 0 {
-		return Key{}, fmt.Errorf("it is empty")
+		return Key{}, errors.New("it is empty")
 	}
 	destination, err := ParseDestination(words[0])
 	if err != nil {

@@ -45,11 +45,13 @@ func (t *Target) look(w wanted) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	if len(s.foreign) > 0 && !(len(s.ours) == 1 && w.matches(s.ours[0])) {
+	if len(s.foreign) > 0 && !w.isMetBy(s) {
 		return state{}, t.foreignError(w.row, s.foreign[0])
 	}
 	return s, nil
 }
+
+func (w wanted) isMetBy(s state) bool { return len(s.ours) == 1 && w.matches(s.ours[0]) }
 
 // lookUp finds the routes that have a key.
 func (t *Target) lookUp(key Key) (state, error) {
@@ -136,7 +138,7 @@ func describe(r Route) string {
 	return text.String()
 }
 
-// ErrForeign: a route of another protocol has the key of a row.
+// ErrForeign is matched by the error for a key whose route others made.
 var ErrForeign = errors.New("somebody else's route is there")
 
 // ForeignError says who holds the key of a row. It matches ErrForeign.

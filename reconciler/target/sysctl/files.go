@@ -19,9 +19,8 @@ func (f files) read(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close()
 	data, err := io.ReadAll(file)
-	if err != nil {
+	if err := errors.Join(err, file.Close()); err != nil {
 		return "", fmt.Errorf("read sysctl %s: %w", name, cause(err))
 	}
 	return strings.TrimSuffix(string(data), "\n"), nil
@@ -45,8 +44,10 @@ func (f files) open(name string, flags int) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sysctl %s: %w", name, err)
 	}
-	defer root.Close()
 	file, err := root.OpenFile(pathOf(name), flags, 0)
+	if closeErr := root.Close(); err == nil && closeErr != nil {
+		err = errors.Join(closeErr, file.Close())
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("sysctl %s does not exist: %w", name, cause(err))

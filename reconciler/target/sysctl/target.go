@@ -61,11 +61,13 @@ func New(cfg Config) (*Target, error) {
 // gone, as those of a device that was removed.
 func (t *Target) Init(ctx context.Context) error {
 	for name := range t.records.All() {
-		_, err := t.files.read(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = t.records.Remove(name)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		if err := errors.Join(err, ctx.Err()); err != nil {
+		if _, err := t.files.read(name); !errors.Is(err, fs.ErrNotExist) {
+			continue // other errors are for those who need the value
+		}
+		if err := t.records.Remove(name); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,272 @@
+package address
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/statedb"
+)
+
+func txn() statedb.ReadTxn { return statedb.New().ReadTxn() }
+
+func mustUpdate(t *testing.T, target *Target, row Address, changed bool) {
+	t.Helper()
+	result, err := target.Update(t.Context(), txn(), row)
+	if err != nil || result.Changed != changed {
+		t.Fatalf("Update(%s) = %v, %v, expected changed %v", row.Key(), result, err, changed)
+	}
+}
+
+func mustDelete(t *testing.T, target *Target, row Address) {
+	t.Helper()
+	if err := target.Delete(t.Context(), txn(), row); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantObserved(t *testing.T, target *Target, want ...string) {
+	t.Helper()
+	var keys []string
+	for row, err := range target.Observe(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, row.Key().String())
+	}
+	if diff := cmp.Diff(want, keys); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
+	}
+}
+
+func wantOn(t *testing.T, device, address string, want bool) {
+	t.Helper()
+	if got := strings.Contains(nstest.IP(t, "address", "show", "dev", device), " "+address+" "); got != want {
+		t.Errorf("%s has %s: %v, expected %v", device, address, got, want)
+	}
+}
+
+func wantNoRecords(t *testing.T, dir string) {
+	t.Helper()
+	if entries, err := os.ReadDir(filepath.Join(dir, "address")); err != nil || len(entries) != 0 {
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+}
+
+func TestAnAddressThatWasThereBeforeStays(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "e0")
+	dir := t.TempDir()
+	old := row("e0", "192.0.2.1/24")
+	target := newTarget(t, dir)
+	mustUpdate(t, target, old, false)
+	wantObserved(t, target, "e0 192.0.2.1/24")
+
+	target = newTarget(t, dir)
+	mustDelete(t, target, old)
+	wantOn(t, "e0", "192.0.2.1/24", true)
+	wantNoRecords(t, dir)
+}
+
+func TestAnAddressThatCameBetweenLookAndRequestStays(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	for _, address := range []string{"192.0.2.1/24", "2001:db8::1/64"} {
+		target := newTarget(t, t.TempDir())
+		row := row("e0", address)
+		s, err := target.look(t.Context(), row)
+		if err == nil {
+			err = target.claim(s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		nstest.IP(t, "address", "add", address, "dev", "e0")
+		if err := target.add(s); err != nil {
+			t.Fatal(err)
+		}
+		mustDelete(t, target, row)
+		wantOn(t, "e0", address, true)
+	}
+}
+
+func TestACrashBetweenRecordAndAddress(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	dir := t.TempDir()
+	row := row("e0", "192.0.2.1/24")
+	crash := func() {
+		target := newTarget(t, dir)
+		s, err := target.look(t.Context(), row)
+		if err == nil {
+			err = target.claim(s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	crash()
+	target := newTarget(t, dir)
+	wantObserved(t, target)
+	if err := target.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantNoRecords(t, dir)
+
+	crash()
+	target = newTarget(t, dir)
+	mustUpdate(t, target, row, true)
+	target = newTarget(t, dir) // dies after the address was added
+	if err := target.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantObserved(t, target, "e0 192.0.2.1/24")
+	mustDelete(t, target, row)
+	wantOn(t, "e0", "192.0.2.1/24", false)
+	wantNoRecords(t, dir)
+}
+
+func TestRecordsOfAnotherNamespaceClaimNothing(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	dir := t.TempDir()
+	identity, err := ownership.CurrentIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity.Netns = "cookie:1"
+	elsewhere, err := ownership.Open(ownership.Config{Dir: dir, Identity: identity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier, err := New(Config{Owned: elsewhere})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer earlier.Close()
+	row := row("e0", "192.0.2.1/24")
+	mustUpdate(t, earlier, row, true)
+
+	target := newTarget(t, dir)
+	wantObserved(t, target)
+	mustDelete(t, target, row)
+	wantOn(t, "e0", "192.0.2.1/24", true)
+}
+
+func TestRecordsOfADeviceThatWasMadeAgainClaimNothing(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	row := row("e0", "192.0.2.1/24")
+	mustUpdate(t, target, row, true)
+	nstest.IP(t, "link", "del", "e0")
+	if _, err := target.Update(t.Context(), txn(), row); fmt.Sprint(err) != `device "e0" does not exist` || !errors.Is(err, syscall.ENODEV) {
+		t.Errorf("Update without its device: %v", err)
+	}
+	nstest.Veth(t, "e0", "e1")
+	nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "e0")
+	wantObserved(t, target)
+	mustDelete(t, target, row)
+	wantOn(t, "e0", "192.0.2.1/24", true)
+}
+
+func TestAnAddressIsAddedAgainWithItsDevice(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	row := row("e0", "192.0.2.1/24")
+	mustUpdate(t, target, row, true)
+	nstest.IP(t, "link", "del", "e0")
+	nstest.Veth(t, "e0", "e1")
+	mustUpdate(t, target, row, true)
+	wantObserved(t, target, "e0 192.0.2.1/24")
+	mustDelete(t, target, row)
+	wantOn(t, "e0", "192.0.2.1/24", false)
+}
+
+func TestAnAddressIsRemovedFromADeviceThatWasRenamed(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	rename := func() {
+		nstest.IP(t, "link", "set", "e0", "down")
+		nstest.IP(t, "link", "set", "e0", "name", "lan0")
+	}
+	row := row("e0", "192.0.2.1/24")
+	t.Run("when its row is deleted", func(t *testing.T) {
+		target := newTarget(t, t.TempDir())
+		mustUpdate(t, target, row, true)
+		rename()
+		wantObserved(t, target, "e0 192.0.2.1/24")
+		mustDelete(t, target, row)
+		wantOn(t, "lan0", "192.0.2.1/24", false)
+	})
+	nstest.IP(t, "link", "set", "lan0", "name", "e0")
+	t.Run("when another has the name", func(t *testing.T) {
+		target := newTarget(t, t.TempDir())
+		mustUpdate(t, target, row, true)
+		rename()
+		nstest.IP(t, "link", "set", "e1", "down")
+		nstest.IP(t, "link", "set", "e1", "name", "e0")
+		mustUpdate(t, target, row, true)
+		wantOn(t, "lan0", "192.0.2.1/24", false)
+		wantOn(t, "e0", "192.0.2.1/24", true)
+	})
+}
+
+func TestAnotherPrefixLengthIsNamed(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	mustUpdate(t, target, row("e0", "2001:db8::1/64"), true)
+	_, err := target.Update(t.Context(), txn(), row("e0", "2001:db8::1/128"))
+	const want = "add address 2001:db8::1/128 to e0: it is there already with another prefix length: file exists"
+	if fmt.Sprint(err) != want || !errors.Is(err, syscall.EEXIST) {
+		t.Errorf("error\n%v\nexpected\n%s", err, want)
+	}
+	mustDelete(t, target, row("e0", "2001:db8::1/64"))
+	mustUpdate(t, target, row("e0", "2001:db8::1/128"), true)
+}
+
+func TestAddressesThatTheKernelFlushedAreRepaired(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	row := row("e0", "2001:db8::1/64")
+	mustUpdate(t, target, row, true)
+	nstest.IP(t, "link", "set", "e0", "down")
+	wantObserved(t, target)
+	nstest.IP(t, "link", "set", "e0", "up")
+	mustUpdate(t, target, row, true)
+	mustUpdate(t, target, row, false)
+}
+
+func TestAnAddressThatAnotherHostHasIsAnError(t *testing.T) {
+	nstest.Veth(t, "e0", "e1") // the other end plays the other host
+	nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e1", "nodad")
+	target := newTarget(t, t.TempDir())
+	row := row("e0", "2001:db8::1/64")
+	mustUpdate(t, target, row, true)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		_, err := target.Update(ctx, txn(), row)
+		if errors.Is(err, ErrDuplicate) {
+			const want = "address 2001:db8::1/64 on e0: another host has the address, as the kernel's detection of duplicates found; it is not in use here"
+			if err.Error() != want {
+				t.Errorf("error\n%v\nexpected\n%s", err, want)
+			}
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-look.C
+	}
+	mustDelete(t, target, row)
+	wantOn(t, "e0", "2001:db8::1/64", false)
+}

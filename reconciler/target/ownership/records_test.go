@@ -1,0 +1,220 @@
+package ownership_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/ownership"
+)
+
+type record struct {
+	Original string `json:"original"`
+}
+
+var here = ownership.Identity{Boot: "b1", Netns: "cookie:1"}
+
+func open(t *testing.T, dir string, identity ownership.Identity, log *slog.Logger) *ownership.Records[record] {
+	t.Helper()
+	store, err := ownership.Open(ownership.Config{Dir: dir, Identity: identity, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := ownership.NewRecords[record](store, "sysctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+func put(t *testing.T, records *ownership.Records[record], key, original string) {
+	t.Helper()
+	if err := records.Put(key, record{original}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantRecords(t *testing.T, records *ownership.Records[record], want map[string]record) {
+	t.Helper()
+	if diff := cmp.Diff(want, maps.Collect(records.All())); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+func wantFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "sysctl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestRecordsSurviveARestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	long := strings.Repeat("x/", 300)
+	records := open(t, dir, here, nil)
+	put(t, records, "eth0 10.0.0.5/24", "a")
+	put(t, records, "..", "b")
+	put(t, records, long, "c")
+	put(t, records, long+"y", "d")
+	put(t, records, "gone", "e")
+	put(t, records, "..", "f")
+	for range 2 {
+		if err := records.Remove("gone"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]record{"eth0 10.0.0.5/24": {"a"}, "..": {"f"}, long: {"c"}, long + "y": {"d"}}
+	wantRecords(t, records, want)
+	wantRecords(t, open(t, dir, here, nil), want)
+	if got, ok := records.Get(long); !ok || got.Original != "c" {
+		t.Errorf("Get = %v, %v", got, ok)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("mode of the state directory = %v, %v", info.Mode(), err)
+	}
+}
+
+func TestRecordsOfAnotherBootOrNamespaceClaimNothing(t *testing.T) {
+	for name, elsewhere := range map[string]ownership.Identity{
+		"boot":              {Boot: "b2", Netns: here.Netns},
+		"network namespace": {Boot: here.Boot, Netns: "cookie:2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, open(t, dir, elsewhere, nil), "k", "old")
+			wantRecords(t, open(t, dir, here, nil), map[string]record{})
+			wantFiles(t, dir)
+		})
+	}
+}
+
+func TestUnreadableRecordsAreSetAsideWithAReason(t *testing.T) {
+	dir := t.TempDir()
+	put(t, open(t, dir, here, nil), "good", "1")
+	for name, text := range map[string]string{
+		"half.json":          `{"boot":"b1","netns":"cook`,
+		"empty.json":         ``,
+		"unbound.json":       `{"key":"unbound","record":{}}`,
+		"kind.json":          `{"boot":"b1","netns":"cookie:1","key":"kind","record":{"original":7}}`,
+		"name.json":          `{"boot":"b1","netns":"cookie:1","key":"other","record":{}}`,
+		"half.json.corrupt":  `an earlier one`,
+		".tmp-123":           `{"boot"`,
+		"notes.txt":          `somebody's`,
+		"half.json.corrupt2": ``,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "sysctl", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log bytes.Buffer
+	records := open(t, dir, here, slog.New(slog.NewTextHandler(&log, nil)))
+	wantRecords(t, records, map[string]record{"good": {"1"}})
+	wantFiles(t, dir, "empty.json.corrupt", "good.json", "half.json.corrupt", "half.json.corrupt-2", "half.json.corrupt2",
+		"kind.json.corrupt", "name.json.corrupt", "notes.txt", "unbound.json.corrupt")
+	if n := strings.Count(log.String(), "set aside"); n != 5 {
+		t.Errorf("%d warnings, expected 5:\n%s", n, &log)
+	}
+	for _, reason := range []string{"half.json.corrupt-2", "unexpected end of JSON input", "boot or netns is missing", `belongs into other.json`} {
+		if !strings.Contains(log.String(), reason) {
+			t.Errorf("no warning has %q:\n%s", reason, &log)
+		}
+	}
+}
+
+func TestARecordThatCannotBeWrittenIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	records := open(t, dir, here, nil)
+	if err := os.RemoveAll(filepath.Join(dir, "sysctl")); err != nil {
+		t.Fatal(err)
+	}
+	if err := records.Put("k", record{"1"}); err == nil || !strings.Contains(err.Error(), `record "k": `) {
+		t.Errorf("Put without a directory: %v", err)
+	}
+	wantRecords(t, records, map[string]record{})
+}
+
+func TestRecordsMayBeUsedByManyAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	records := open(t, dir, here, nil)
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			for i := range 20 {
+				key := fmt.Sprint(worker, i)
+				if err := records.Put(key, record{key}); err != nil {
+					t.Error(err)
+				}
+				for range records.All() {
+					break
+				}
+				if i%2 == 0 {
+					if err := records.Remove(key); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	want := maps.Collect(records.All())
+	if len(want) != 80 {
+		t.Errorf("%d records, expected 80", len(want))
+	}
+	wantRecords(t, open(t, dir, here, nil), want)
+}
+
+func TestIdentityIsThatOfTheNetworkNamespace(t *testing.T) {
+	first, err := ownership.CurrentIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ownership.CurrentIdentity()
+	if err != nil || again != first {
+		t.Errorf("a second look says %v, %v, expected %v", again, err, first)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
+			return
+		}
+		other, err := ownership.CurrentIdentity()
+		if err != nil || other.Netns == first.Netns || other.Boot != first.Boot {
+			t.Errorf("in another network namespace: %v, %v, after %v", other, err, first)
+		}
+	}()
+	<-done
+}
+
+func TestOpenRefusesToWorkWithoutADirectory(t *testing.T) {
+	if _, err := ownership.Open(ownership.Config{Identity: here}); err == nil {
+		t.Error("Open without a directory succeeded")
+	}
+	occupied := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(occupied, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ownership.Open(ownership.Config{Dir: occupied, Identity: here}); err == nil {
+		t.Error("Open of a file succeeded")
+	}
+}

@@ -1,0 +1,221 @@
+package sysctl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/statedb"
+)
+
+// tree makes a directory that looks like /proc/sys.
+func tree(t *testing.T, values map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, value := range values {
+		path := filepath.Join(root, pathOf(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(value+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func txn() statedb.ReadTxn { return statedb.New().ReadTxn() }
+
+func mustUpdate(t *testing.T, target *Target, row Sysctl, changed bool) {
+	t.Helper()
+	result, err := target.Update(t.Context(), txn(), row)
+	if err != nil || result.Changed != changed {
+		t.Fatalf("Update(%v) = %v, %v, expected changed %v", row, result, err, changed)
+	}
+}
+
+func mustDelete(t *testing.T, target *Target, name string) {
+	t.Helper()
+	if err := target.Delete(t.Context(), txn(), Sysctl{Name: name}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantValue(t *testing.T, target *Target, name, want string) {
+	t.Helper()
+	if got, err := target.files.read(name); err != nil || got != want {
+		t.Errorf("%s = %q, %v, expected %q", name, got, err, want)
+	}
+}
+
+func TestDeleteRestoresWhatWasThereAtFirstSight(t *testing.T) {
+	const name = "net.core.a"
+	cfg := Config{Root: tree(t, map[string]string{name: "1\t2"})}
+	dir := t.TempDir()
+	cfg.Owned = nstest.Store(t, dir)
+	target := newTarget(t, cfg)
+	mustUpdate(t, target, Sysctl{Name: name, Value: "3 4"}, true)
+	mustUpdate(t, target, Sysctl{Name: name, Value: "5"}, true)
+
+	// The process dies, and somebody changes the value.
+	if err := target.files.write(name, "6"); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Owned = nstest.Store(t, dir)
+	target = newTarget(t, cfg)
+	if err := target.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustUpdate(t, target, Sysctl{Name: name, Value: "5"}, true)
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "1\t2")
+	mustDelete(t, target, name)
+	if entries, err := os.ReadDir(filepath.Join(dir, "sysctl")); err != nil || len(entries) != 0 {
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+}
+
+func TestAValueThatWasRightAllAlongIsOursAndStays(t *testing.T) {
+	const name = "net.core.a"
+	target := newTarget(t, Config{Root: tree(t, map[string]string{name: "1"})})
+	mustUpdate(t, target, Sysctl{Name: name, Value: "1"}, false)
+	if err := target.files.write(name, "2"); err != nil {
+		t.Fatal(err)
+	}
+	mustUpdate(t, target, Sysctl{Name: name, Value: "1"}, true)
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "1")
+}
+
+func TestACrashBeforeTheWriteLosesNothing(t *testing.T) {
+	const name = "net.core.a"
+	target := newTarget(t, Config{Root: tree(t, map[string]string{name: "1"})})
+	if err := target.records.Put(name, record{Original: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	for row, err := range target.Observe(t.Context()) {
+		if err != nil || row.Name != name || row.Value != "1" {
+			t.Errorf("Observe yields %v, %v", row, err)
+		}
+	}
+	mustUpdate(t, target, Sysctl{Name: name, Value: "2"}, true)
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "1")
+}
+
+func TestRecordsOfAnotherBootRestoreNothing(t *testing.T) {
+	const name = "net.core.a"
+	dir := t.TempDir()
+	old, err := ownership.Open(ownership.Config{Dir: dir, Identity: ownership.Identity{Boot: "old", Netns: "cookie:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := tree(t, map[string]string{name: "1"})
+	mustUpdate(t, newTarget(t, Config{Root: root, Owned: old}), Sysctl{Name: name, Value: "2"}, true)
+
+	target := newTarget(t, Config{Root: root, Owned: nstest.Store(t, dir)})
+	for row, err := range target.Observe(t.Context()) {
+		t.Errorf("Observe yields %v, %v", row, err)
+	}
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "2")
+}
+
+func TestRecordsOfDevicesThatAreGoneAreDropped(t *testing.T) {
+	const name = "net.ipv4.conf.eth0/100.forwarding"
+	root := tree(t, map[string]string{name: "0", "net.core.a": "1"})
+	target := newTarget(t, Config{Root: root})
+	mustUpdate(t, target, Sysctl{Name: name, Value: "1"}, true)
+	mustUpdate(t, target, Sysctl{Name: "net.core.a", Value: "1"}, false)
+	if err := os.Remove(filepath.Join(root, pathOf(name))); err != nil {
+		t.Fatal(err)
+	}
+	for row, err := range target.Observe(t.Context()) {
+		if err != nil || row.Name == name {
+			t.Errorf("Observe yields %v, %v", row, err)
+		}
+	}
+	if err := target.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := target.records.Get(name); known {
+		t.Error("the record is still there")
+	}
+	mustDelete(t, target, name)
+}
+
+func TestErrorsOfUpdate(t *testing.T) {
+	nstest.Veth(t, "s0", "s1")
+	forbidden := errors.New("only net.* may be set here")
+	target := newTarget(t, Config{Allow: func(name string) error {
+		if !strings.HasPrefix(name, "net.") {
+			return forbidden
+		}
+		return nil
+	}})
+	for name, c := range map[string]struct {
+		row  Sysctl
+		text string
+		is   error
+	}{
+		"absent": {
+			Sysctl{Name: "net.ipv4.conf.none0.forwarding", Value: "1"},
+			"sysctl net.ipv4.conf.none0.forwarding does not exist: no such file or directory", fs.ErrNotExist,
+		},
+		"a directory": {
+			Sysctl{Name: "net.ipv4", Value: "1"},
+			"read sysctl net.ipv4: is a directory", syscall.EISDIR,
+		},
+		"a value the kernel refuses": {
+			Sysctl{Name: "net.ipv4.ip_forward", Value: "many"},
+			`set sysctl net.ipv4.ip_forward to "many": invalid argument`, syscall.EINVAL,
+		},
+		"a value the kernel changes": {
+			Sysctl{Name: "net.ipv4.conf.s0.rp_filter", Value: "0x2"},
+			`sysctl net.ipv4.conf.s0.rp_filter: the kernel made "2" of the value "0x2": write what it makes of it`, nil,
+		},
+		"not allowed": {
+			Sysctl{Name: "kernel.hostname", Value: "x"},
+			"sysctl kernel.hostname: only net.* may be set here", forbidden,
+		},
+		"a wrong field": {
+			Sysctl{Name: "net/../kernel/hostname", Value: "x"},
+			`field "name": "net.//.kernel.hostname" is not the name of a sysctl, it has a part "..": expected one like "net.ipv4.ip_forward" or "net/ipv4/conf/eth0.100/forwarding"`, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := target.Update(t.Context(), txn(), c.row)
+			if fmt.Sprint(err) != c.text {
+				t.Errorf("error\n%v\nexpected\n%s", err, c.text)
+			}
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("error %v does not match %v", err, c.is)
+			}
+		})
+	}
+}
+
+func TestNoNameLeadsOutOfTheDirectory(t *testing.T) {
+	root := tree(t, map[string]string{"net.core.a": "1"})
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(root, "net", "link")); err != nil {
+		t.Fatal(err)
+	}
+	target := newTarget(t, Config{Root: root})
+	if _, err := target.Update(t.Context(), txn(), Sysctl{Name: "net.link", Value: "2"}); err == nil {
+		t.Error("a link out of the directory was followed")
+	}
+	if data, err := os.ReadFile(outside); err != nil || string(data) != "1\n" {
+		t.Errorf("outside is %q, %v", data, err)
+	}
+}
