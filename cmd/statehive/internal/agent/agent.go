@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vishvananda/netlink/nl"
+
+	"github.com/statehive/statehive/cmd/statehive/internal/sandbox"
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/inspect"
+)
+
+const name = "statehive"
+
+// Main runs the command line of the process and returns its exit code.
+func Main(ctx context.Context) int {
+	// The kernel's own texts are the useful ones. The switch is the library's,
+	// for the whole process, so it is thrown here and not by the targets.
+	nl.EnableErrorMessageReporting = true
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	root, err := newRoot(logger, os.Args[1:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return cli.Execute(ctx, root)
+}
+
+// newRoot builds the commands. args are those that a process in the sandbox is
+// given: all that this one has.
+func newRoot(logger *slog.Logger, args []string) (*cobra.Command, error) {
+	around := &surroundings{}
+	h, err := hive.New(hive.Options{Name: name, Logger: logger}, cells(around)...)
+	if err != nil {
+		return nil, err
+	}
+	root := &cobra.Command{
+		Use:   name,
+		Short: "Keeps a machine in the state that documents declare",
+	}
+	if err := cli.Mount(root, h); err != nil {
+		return nil, err
+	}
+	run, err := agentCommand(h, around, logger, args)
+	if err != nil {
+		return nil, err
+	}
+	root.AddCommand(run)
+	return root, nil
+}
+
+func agentCommand(h *hive.Hive, around *surroundings, logger *slog.Logger, args []string) (*cobra.Command, error) {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run the agent: apply the documents of a directory and keep them applied",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runAgent(cmd, h, around, logger, args)
+		},
+	}
+	return cmd, h.RegisterFlags(cmd.Flags())
+}
+
+func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *slog.Logger, args []string) error {
+	if err := around.enter(logger); err != nil {
+		return err
+	}
+	if !around.sandboxed {
+		wanted, err := wantsSandbox(cmd, h)
+		if err != nil {
+			return err
+		}
+		if wanted {
+			return launch(cmd, args, h, logger)
+		}
+	} else if err := around.hint(cmd.ErrOrStderr(), os.Args[0]); err != nil {
+		return err
+	}
+	return exitCode(h.Run(cmd.Context()))
+}
+
+// exitCode gives an aborted stop the code that shells use for a signal.
+func exitCode(err error) error {
+	var abort *hive.AbortError
+	if errors.As(err, &abort) {
+		if s, ok := abort.Signal.(syscall.Signal); ok {
+			return &cli.ExitError{Code: 128 + int(s), Err: err}
+		}
+	}
+	return err
+}
+
+// pidCommand prints the process that answers, for nsenter and the like.
+func pidCommand() cli.CommandOut {
+	return cli.NewCommand(func(env *cli.Env) *cobra.Command {
+		return &cobra.Command{
+			Use:   "pid",
+			Short: "Print the process id of the agent",
+			Args:  cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				var agent inspect.Agent
+				ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+				defer cancel()
+				if err := env.Client().Get(ctx, "/v1/agent", nil, &agent); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), agent.PID)
+				return err
+			},
+		}
+	})
+}
+
+func isNoListener(err error) bool { return errors.Is(err, sandbox.ErrNoListener) }

@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health/healthcell"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/hive/metrics"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/source/file"
+	"github.com/statehive/statehive/reconciler/source/filecell"
+	"github.com/statehive/statehive/reconciler/target/address"
+	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/reconciler/target/route"
+	"github.com/statehive/statehive/reconciler/target/sysctl"
+	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/dbcell"
+)
+
+// cells are the agent: what every hive has, where desired state comes from, and
+// a module for each kind of document.
+func cells(around *surroundings) []cell.Cell {
+	return []cell.Cell{
+		cell.Config(options{}),
+		cell.Provide(pidCommand),
+		listenersCell(around),
+		inspect.Cell(),
+		metrics.Cell(""),
+		healthcell.Cell(),
+		dbcell.Cell(),
+		reconcilercell.Cell(),
+		filecell.Cell(),
+		stateCell(around),
+		kind("sysctl", "kernel parameters", "name", sysctl.Schema(), sysctl.Default, sysctl.Sysctl.Normalized,
+			func(owned *ownership.Store) (reconciler.Target[sysctl.Sysctl], error) {
+				return sysctl.New(sysctl.Config{Owned: owned, Allow: around.allowSysctl})
+			}),
+		kind("link", "network links", "name", link.Schema(), link.Default, link.Link.Normalized,
+			func(owned *ownership.Store) (reconciler.Target[link.Link], error) {
+				return link.New(link.Config{Owned: owned})
+			}),
+		kind("address", "addresses of links", "address", address.Schema(), address.Default, address.Address.Normalized,
+			func(owned *ownership.Store) (reconciler.Target[address.Address], error) {
+				return address.New(address.Config{Owned: owned})
+			}),
+		kind("route", "routes", "destination", route.Schema(), route.Default, route.Route.Normalized,
+			func() (reconciler.Target[route.Route], error) { return route.New() }),
+	}
+}
+
+// kind is the module of a kind of document: its table, the target that newTarget
+// makes, a reconciler between them, and the kind itself for the source. keyField
+// is what to point at when two documents have one key.
+func kind[Obj reconciler.Reconcilable[Obj]](
+	name, title, keyField string, schema statedb.Schema[Obj],
+	defaults func() Obj, normalized func(Obj) (Obj, error), newTarget any,
+) cell.Cell {
+	return cell.Module(name, title,
+		dbcell.Protected(schema),
+		cell.ProvidePrivate(newTarget),
+		reconcilercell.Register[Obj](),
+		cell.Provide(func(table statedb.RWTable[Obj]) (filecell.KindOut, error) {
+			return filecell.NewKind(file.KindConfig[Obj]{
+				Name: name, KeyField: keyField, Table: table, Default: defaults, Normalized: normalized,
+			})
+		}),
+	)
+}

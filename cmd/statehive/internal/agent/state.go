@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler/target/ownership"
+)
+
+type stateConfig struct {
+	StateDir string `flag:"state-dir" usage:"directory of records of what the agent has made (empty: the user's default place)"`
+}
+
+// stateCell provides the records of what is ours.
+func stateCell(s *surroundings) cell.Cell {
+	return cell.Module("state", "records of what the agent has made",
+		cell.Config(stateConfig{}),
+		cell.Provide(func(c stateConfig, l cell.Lifecycle, logger *slog.Logger) (*ownership.Store, error) {
+			dir, err := s.stateDir(c.StateDir)
+			if err != nil {
+				return nil, err
+			}
+			return openState(dir, l, logger)
+		}),
+	)
+}
+
+func openState(dir string, l cell.Lifecycle, logger *slog.Logger) (*ownership.Store, error) {
+	store, err := ownership.Open(ownership.Config{Dir: dir, Logger: logger})
+	if err != nil {
+		return nil, fmt.Errorf("state directory (--state-dir): %w", err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	l.Append(cell.Hook{Name: "state directory", OnStop: func(context.Context) error { return lock.Close() }})
+	logger.Info("Keeping records of what is ours", "dir", dir)
+	return store, nil
+}
+
+// lockDir makes sure that one agent alone uses the directory. The kernel gives
+// the lock back when the process ends, however it ends.
+func lockDir(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory (--state-dir): %w", err)
+	}
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return lock, nil
+	}
+	_ = lock.Close() // there is nothing in it to lose
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("state directory %s is in use by another agent: stop that one, or choose another directory with --state-dir", dir)
+	}
+	return nil, fmt.Errorf("lock state directory %s: %w", dir, err)
+}
+
+// defaultStateDir is /var/lib/statehive for root, and below the user's state
+// directory for others.
+func defaultStateDir() (string, error) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/" + name, nil
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, name), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no state directory: %w; name one with --state-dir", err)
+	}
+	return filepath.Join(home, ".local", "state", name), nil
+}

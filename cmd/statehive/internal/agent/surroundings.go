@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/statehive/statehive/cmd/statehive/internal/sandbox"
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/hive/metrics"
+)
+
+// surroundings are what the agent runs in: the machine itself, or a sandbox. It
+// is known before the hive starts, and the cells look at it when it does.
+type surroundings struct {
+	sandboxed bool
+	prepared  sandbox.Prepared
+	api       net.Listener
+	metrics   net.Listener // nil when metrics are off
+}
+
+// Names of the listeners that the process outside opens for the sandbox.
+const (
+	apiListener     = "api"
+	metricsListener = "metrics"
+)
+
+// stateDir returns the state directory: private and temporary in a sandbox.
+func (s *surroundings) stateDir(configured string) (string, error) {
+	switch {
+	case s.sandboxed:
+		return s.prepared.StateDir, nil
+	case configured != "":
+		return configured, nil
+	}
+	return defaultStateDir()
+}
+
+// allowSysctl keeps a sandbox to what belongs to its network namespace.
+func (s *surroundings) allowSysctl(sysctl string) error {
+	if s.sandboxed && !strings.HasPrefix(sysctl, "net.") {
+		return fmt.Errorf("%s is a setting of the whole machine: in the sandbox only net.* can be set", sysctl)
+	}
+	return nil
+}
+
+// enter prepares the sandbox, when the process is in one.
+func (s *surroundings) enter(logger *slog.Logger) error {
+	inherited, inside, err := sandbox.Inside()
+	if err != nil || !inside {
+		return err
+	}
+	s.sandboxed = true
+	if s.prepared, err = inherited.Setup(); err != nil {
+		return err
+	}
+	if s.prepared.NetSysctls != nil {
+		logger.Warn("Sysctls cannot be set in this sandbox", "error", s.prepared.NetSysctls)
+	}
+	if s.api, err = inherited.Listener(apiListener); err != nil {
+		return err
+	}
+	s.metrics, err = inherited.Listener(metricsListener)
+	if isNoListener(err) {
+		return nil // metrics are off
+	}
+	return err
+}
+
+// options are the agent's own settings.
+type options struct {
+	Sandbox bool `flag:"sandbox" usage:"run in user, network and mount namespaces of its own: nothing outside changes"`
+}
+
+// setting is what a flag, or the environment, or the default says, and where it
+// was found. The process outside of a sandbox needs it without a hive.
+func setting(cmd *cobra.Command, h *hive.Hive, flag string) (origin, value string) {
+	if variable, value, ok := h.Env(flag); ok && !cmd.Flags().Changed(flag) {
+		return variable, value
+	}
+	return "--" + flag, cmd.Flags().Lookup(flag).Value.String()
+}
+
+func wantsSandbox(cmd *cobra.Command, h *hive.Hive) (bool, error) {
+	origin, value := setting(cmd, h, "sandbox")
+	if value == "" {
+		return false, nil
+	}
+	wanted, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, fmt.Errorf("%s=%q: expected true or false", origin, value)
+	}
+	return wanted, nil
+}
+
+// launch opens the listeners here, outside, and runs the agent again in a
+// sandbox. An exit code other than 0 is a [cli.ExitError].
+func launch(cmd *cobra.Command, args []string, h *hive.Hive, logger *slog.Logger) (err error) {
+	_, socket := setting(cmd, h, "socket")
+	_, address := setting(cmd, h, "metrics-address")
+	listeners, err := openListeners(cmd.Context(), socket, address)
+	defer func() {
+		for _, l := range listeners {
+			_ = l.Close() // the agent inside has used and closed it
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	code, err := sandbox.Run(cmd.Context(), sandbox.Config{
+		Args: args, Listeners: listeners, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Logger: logger,
+	})
+	if err == nil && code != 0 {
+		return &cli.ExitError{Code: code}
+	}
+	return err
+}
+
+func openListeners(ctx context.Context, socket, address string) (map[string]net.Listener, error) {
+	if socket == "" {
+		socket = inspect.DefaultSocket(name)
+	}
+	listeners := map[string]net.Listener{}
+	api, err := inspect.Listen(socket)
+	if err != nil {
+		return nil, err
+	}
+	listeners[apiListener] = api
+	if address == "" {
+		return listeners, nil
+	}
+	listeners[metricsListener], err = metrics.Listen(ctx, address)
+	if err != nil {
+		delete(listeners, metricsListener)
+	}
+	return listeners, err
+}
+
+// listenersCell hands the inherited listeners to the servers.
+func listenersCell(s *surroundings) cell.Cell {
+	return cell.Group(
+		cell.Provide(func() inspect.Listener { return inspect.Listener{Listener: s.api} }),
+		cell.Provide(func() metrics.Listener { return metrics.Listener{Listener: s.metrics} }),
+	)
+}
+
+// hint says what to type in a second terminal.
+func (s *surroundings) hint(w io.Writer, program string) error {
+	_, err := fmt.Fprintf(w, `
+The agent runs in a sandbox: nothing outside changes. In a second terminal:
+
+  %[1]s status                 how every reconciler stands
+  %[1]s get routes             the rows of a table, see also: %[1]s tables
+  %[1]s health                 the health of every part
+  nsenter --preserve-credentials -U -n -t $(%[1]s pid) ip route
+                                       look around inside
+
+Change a document in the directory and look again. Ctrl-C stops the agent.
+
+`, program)
+	return err
+}
