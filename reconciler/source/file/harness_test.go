@@ -39,7 +39,7 @@ func newHarness(t *testing.T, files map[string]string) *harness {
 		h.write(name, data)
 	}
 	var err error
-	h.source, err = New(Config{DB: h.db, Dir: h.dir, Kinds: h.kinds(), Logger: plainLogger(h.log)})
+	h.source, err = New(Config{DB: h.db, Dir: h.dir, Kinds: h.kinds(t), Logger: plainLogger(h.log)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,6 @@ type Kind interface {
 	// Name is what documents give as their kind.
 	Name() string
 
-	check() error
 	table() statedb.TableMeta
 	keyField() string
 	catalog() catalog
@@ -55,29 +54,25 @@ type feed interface {
 type kind[Obj any] struct {
 	config KindConfig[Obj]
 	fields catalog
-	err    error
 }
 
-// NewKind declares a kind. What is wrong with c is reported by [New].
-func NewKind[Obj any](c KindConfig[Obj]) Kind {
-	k := &kind[Obj]{config: c}
-	k.fields, k.err = catalogOf(reflect.TypeFor[Obj]())
-	return k
+// NewKind declares a kind. It fails if a field of c is missing or wrong, or
+// documents cannot say what is in the row type.
+func NewKind[Obj any](c KindConfig[Obj]) (Kind, error) {
+	if !kindName.MatchString(c.Name) {
+		return nil, fmt.Errorf("kind %q: the name is not made of lower-case letters, digits and dashes, beginning with a letter", c.Name)
+	}
+	fields, err := catalogOf(reflect.TypeFor[Obj]())
+	if err == nil && c.Table == nil {
+		err = errors.New("Table is not set")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kind %q: %w", c.Name, err)
+	}
+	return &kind[Obj]{config: c, fields: fields}, nil
 }
 
 var kindName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
-
-func (k *kind[Obj]) check() error {
-	switch {
-	case !kindName.MatchString(k.config.Name):
-		return fmt.Errorf("kind %q: the name is not made of lower-case letters, digits and dashes, beginning with a letter", k.config.Name)
-	case k.err != nil:
-		return fmt.Errorf("kind %q: %w", k.config.Name, k.err)
-	case k.config.Table == nil:
-		return fmt.Errorf("kind %q: Table is not set", k.config.Name)
-	}
-	return nil
-}
 
 func (k *kind[Obj]) Name() string             { return k.config.Name }
 func (k *kind[Obj]) table() statedb.TableMeta { return k.config.Table }

@@ -90,19 +90,26 @@ func newFixture(t testing.TB) fixture {
 	return f
 }
 
-func (f fixture) kinds() []Kind {
-	return []Kind{
-		NewKind(KindConfig[route]{
-			Name: "route", Table: f.routes, KeyField: "destination",
-			Default: func() route { return route{Up: true} }, Normalized: route.normalized,
-		}),
-		NewKind(KindConfig[*set]{Name: "set", Table: f.sets}),
+func (f fixture) kinds(t testing.TB) []Kind {
+	t.Helper()
+	routes, err := NewKind(KindConfig[route]{
+		Name: "route", Table: f.routes, KeyField: "destination",
+		Default: func() route { return route{Up: true} }, Normalized: route.normalized,
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	sets, err := NewKind(KindConfig[*set]{Name: "set", Table: f.sets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []Kind{routes, sets}
 }
 
-func (f fixture) parser() *parser {
+func (f fixture) parser(t testing.TB) *parser {
+	t.Helper()
 	p := &parser{kinds: map[string]Kind{}}
-	for _, k := range f.kinds() {
+	for _, k := range f.kinds(t) {
 		p.kinds[k.Name()] = k
 		p.names = append(p.names, k.Name())
 	}
@@ -110,5 +117,6 @@ func (f fixture) parser() *parser {
 }
 
 func (f fixture) config(t testing.TB, dir string) Config {
-	return Config{DB: f.db, Dir: dir, Kinds: f.kinds(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	t.Helper()
+	return Config{DB: f.db, Dir: dir, Kinds: f.kinds(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }

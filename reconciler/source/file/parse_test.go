@@ -124,7 +124,7 @@ func TestParseMessages(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := newFixture(t).parser().parse("f.yaml", []byte(test.input))
+			c := newFixture(t).parser(t).parse("f.yaml", []byte(test.input))
 			if diff := cmp.Diff(strings.Join(test.want, "\n"), text(c.problems)); diff != "" {
 				t.Error(diff)
 			}
@@ -133,7 +133,7 @@ func TestParseMessages(t *testing.T) {
 }
 
 func TestParseRows(t *testing.T) {
-	c := newFixture(t).parser().parse("f.yaml", []byte(`kind: route
+	c := newFixture(t).parser(t).parse("f.yaml", []byte(`kind: route
 destination: 10.0.0.0/8
 gateway: 192.0.2.1
 device: 0x10
@@ -195,7 +195,7 @@ func TestAliasesCannotMultiply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			c := newFixture(t).parser().parse("f.yaml", []byte(input))
+			c := newFixture(t).parser(t).parse("f.yaml", []byte(input))
 			if c.good() {
 				t.Error("expected an error")
 			}
@@ -208,7 +208,7 @@ func TestAliasesCannotMultiply(t *testing.T) {
 
 func TestProblemsAreLimited(t *testing.T) {
 	for _, document := range []string{"kind: x\n---\n", "a: [\n---\n"} {
-		c := newFixture(t).parser().parse("f.yaml", []byte(strings.Repeat(document, 5000)))
+		c := newFixture(t).parser(t).parse("f.yaml", []byte(strings.Repeat(document, 5000)))
 		if len(c.problems) > maxProblems+1 {
 			t.Errorf("%d problems, want at most %d", len(c.problems), maxProblems+1)
 		}
@@ -222,18 +222,23 @@ func TestTypesThatDocumentsCannotSayAreRefused(t *testing.T) {
 		A string `yaml:"a"`
 		B string `yaml:"a"`
 	}
-	for want, k := range map[string]Kind{
-		`kind "x": withFunc.F is a func(), which a document cannot say: tag it yaml:"-"`:                     NewKind(KindConfig[withFunc]{Name: "x", Table: nil}),
-		`kind "x": the row type has a field "kind", which is what names the kind in documents`:               NewKind(KindConfig[withKind]{Name: "x"}),
-		`kind "x": twice has two fields "a"`:                                                                 NewKind(KindConfig[*twice]{Name: "x"}),
-		`kind "x": the row type is string, expected a struct or a pointer to one`:                            NewKind(KindConfig[string]{Name: "x"}),
-		`kind "A b": the name is not made of lower-case letters, digits and dashes, beginning with a letter`: NewKind(KindConfig[rule]{Name: "A b"}),
-		`kind "x": Table is not set`:                                                                         NewKind(KindConfig[rule]{Name: "x"}),
+	for want, err := range map[string]error{
+		`kind "x": withFunc.F is a func(), which a document cannot say: tag it yaml:"-"`:                     declared[withFunc]("x"),
+		`kind "x": the row type has a field "kind", which is what names the kind in documents`:               declared[withKind]("x"),
+		`kind "x": twice has two fields "a"`:                                                                 declared[*twice]("x"),
+		`kind "x": the row type is string, expected a struct or a pointer to one`:                            declared[string]("x"),
+		`kind "x": Table is not set`:                                                                         declared[rule]("x"),
+		`kind "A b": the name is not made of lower-case letters, digits and dashes, beginning with a letter`: declared[rule]("A b"),
 	} {
-		if err := k.check(); err == nil || err.Error() != want {
+		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
+}
+
+func declared[Obj any](name string) error {
+	_, err := NewKind(KindConfig[Obj]{Name: name})
+	return err
 }
 
 func FuzzParse(f *testing.F) {
@@ -248,7 +253,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	p := newFixture(f).parser()
+	p := newFixture(f).parser(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := p.parse("f.yaml", data)
 		last := 2

@@ -321,7 +321,11 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		`source of documents: a kind is nil`:                    func(c *Config) { c.Kinds = append(c.Kinds, nil) },
 		`source of documents: kind "route" is registered twice`: func(c *Config) { c.Kinds = append(c.Kinds, c.Kinds[0]) },
 		`source of documents: kinds "route" and "road" have the same table "routes"`: func(c *Config) {
-			c.Kinds = append(c.Kinds, NewKind(KindConfig[route]{Name: "road", Table: f.routes}))
+			road, err := NewKind(KindConfig[route]{Name: "road", Table: f.routes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Kinds = append(c.Kinds, road)
 		},
 	} {
 		c := f.config(t, t.TempDir())

@@ -82,7 +82,7 @@ type Source struct {
 // New makes a source, registers it on the tables of its kinds, which are not
 // initialized until Run has read the directory once, and makes the table of
 // files in the database. It fails, naming the directory, if that cannot be
-// listed; and if a kind is declared wrongly.
+// listed; and if two kinds have a name or a table in common.
 func New(c Config) (*Source, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -125,9 +125,6 @@ func (c Config) check() error {
 	for _, k := range c.Kinds {
 		if k == nil {
 			return errors.New("a kind is nil")
-		}
-		if err := k.check(); err != nil {
-			return err
 		}
 		if byName[k.Name()] {
 			return fmt.Errorf("kind %q is registered twice", k.Name())
