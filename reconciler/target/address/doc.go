@@ -5,6 +5,9 @@
 // was there before is taken over, and left when its row is deleted. When a device
 // was made again under its old name, its old records claim nothing.
 //
+// When the kernel removes other addresses together with one of ours, as it does
+// with those of one IPv4 network, they are added again.
+//
 // An IPv6 address counts as there while the kernel still looks for duplicates of
 // it; if it found one, that is an error.
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -49,20 +50,23 @@ func (t *Target) all() (map[place]bool, error) {
 
 // find looks for an address on a device.
 func (t *Target) find(index int, address netip.Prefix) (netlink.Addr, bool, error) {
-	family := netlink.FAMILY_V6
-	if address.Addr().Is4() {
-		family = netlink.FAMILY_V4
-	}
-	addrs, err := t.list(family)
-	if err != nil {
-		return netlink.Addr{}, false, err
-	}
+	addrs, err := t.on(index, address.Addr())
 	for _, addr := range addrs {
-		if addr.LinkIndex == index && prefixOf(addr) == address {
+		if prefixOf(addr) == address {
 			return addr, true, nil
 		}
 	}
-	return netlink.Addr{}, false, nil
+	return netlink.Addr{}, false, err
+}
+
+// on returns the addresses of a device that are of the family of another.
+func (t *Target) on(index int, like netip.Addr) ([]netlink.Addr, error) {
+	family := netlink.FAMILY_V6
+	if like.Is4() {
+		family = netlink.FAMILY_V4
+	}
+	addrs, err := t.list(family)
+	return slices.DeleteFunc(addrs, func(addr netlink.Addr) bool { return addr.LinkIndex != index }), err
 }
 
 func (t *Target) list(family int) ([]netlink.Addr, error) {

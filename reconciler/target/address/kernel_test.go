@@ -99,6 +99,24 @@ func TestAnAddressThatCameBetweenLookAndRequestStays(t *testing.T) {
 	}
 }
 
+func TestAddressesOfTheSameNetworkStayWhenTheFirstOneGoes(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	first, second := row("e0", "192.0.2.1/24"), row("e0", "192.0.2.2/24")
+	mustUpdate(t, target, first, true)
+	mustUpdate(t, target, second, true)
+	nstest.IP(t, "address", "add", "192.0.2.3/24", "dev", "e0", "label", "e0:x", "valid_lft", "1000", "preferred_lft", "900")
+	mustDelete(t, target, first)
+	wantOn(t, "e0", "192.0.2.1/24", false)
+	wantObserved(t, target, "e0 192.0.2.2/24")
+	foreign := nstest.IP(t, "address", "show", "dev", "e0", "label", "e0:x")
+	for _, part := range []string{"192.0.2.3/24", "valid_lft 1000sec", "preferred_lft 900sec"} {
+		if !strings.Contains(foreign, part) {
+			t.Errorf("the address that others made lacks %q:\n%s", part, foreign)
+		}
+	}
+}
+
 func TestACrashBetweenRecordAndAddress(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")
 	dir := t.TempDir()

@@ -310,8 +310,12 @@ func TestAPeer(t *testing.T) {
 		remove(t, "v0")
 		target := newTarget(t, t.TempDir())
 		mustUpdate(t, target, row, true)
+		index := mustLink(t, "v1").Attrs().Index
 		nstest.IP(t, "link", "set", "v1", "netns", strconv.Itoa(otherNamespace(t)))
 		wantAbsent(t, "v1")
+		// Numbers of links mean something in their own namespace only.
+		remove(t, "w0")
+		nstest.IP(t, "link", "add", "w0", "index", strconv.Itoa(index), "type", "bridge")
 		mustUpdate(t, target, row, false)
 		wantObserved(t, target, "v0")
 	})

@@ -47,6 +47,9 @@ type file struct {
 // NewRecords opens the records of a kind, which becomes the name of a directory
 // of the store. Void records are removed, unreadable ones set aside.
 func NewRecords[T any](store *Store, kind string) (*Records[T], error) {
+	if store == nil {
+		return nil, fmt.Errorf("open the records of kind %s: no state directory is given", kind)
+	}
 	r := &Records[T]{
 		dir:      filepath.Join(store.dir, url.PathEscape(kind)),
 		identity: store.identity,

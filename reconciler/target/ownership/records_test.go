@@ -207,6 +207,9 @@ func TestIdentityIsThatOfTheNetworkNamespace(t *testing.T) {
 }
 
 func TestOpenRefusesToWorkWithoutADirectory(t *testing.T) {
+	if _, err := ownership.NewRecords[record](nil, "sysctl"); err == nil {
+		t.Error("NewRecords without a store succeeded")
+	}
 	if _, err := ownership.Open(ownership.Config{Identity: here}); err == nil {
 		t.Error("Open without a directory succeeded")
 	}

@@ -92,7 +92,8 @@ func (t *Target) change(w wanted, s state) error {
 		if err := t.request("replace", w, (*netlink.Handle).RouteReplace); err != nil {
 			return err
 		}
-		// In IPv6 a replacement can become a further next hop instead.
+		// In IPv6 a replacement can become a further next hop instead, as it
+		// depends on the kernel's version and on what was there.
 		var err error
 		if s, err = t.look(w); err != nil {
 			return err
@@ -127,16 +128,12 @@ func (t *Target) remove(routes []netlink.Route) error {
 }
 
 // deletionOf returns what names a listed route to the kernel. A route with
-// several next hops is named without them, and goes as a whole.
+// several next hops has none of its own here, and goes as a whole.
 func deletionOf(r netlink.Route) *netlink.Route {
-	deletion := &netlink.Route{
-		Dst: kernelPrefix(prefixOf(r)), Table: r.Table, Priority: r.Priority,
-		Protocol: r.Protocol, Type: r.Type, Scope: r.Scope,
+	return &netlink.Route{
+		Dst: kernelPrefix(prefixOf(r)), Gw: r.Gw, LinkIndex: r.LinkIndex,
+		Table: r.Table, Priority: r.Priority, Protocol: r.Protocol, Type: r.Type, Scope: r.Scope,
 	}
-	if len(r.MultiPath) == 0 && r.Type == unicast {
-		deletion.Gw, deletion.LinkIndex = r.Gw, r.LinkIndex
-	}
-	return deletion
 }
 
 func (w wanted) kernelRoute() *netlink.Route {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -336,6 +337,46 @@ func TestObserveYieldsAllOfOursAndNothingElse(t *testing.T) {
 		mustDelete(t, target, row)
 	}
 	wantObserved(t, target)
+}
+
+func TestMostRoutesInSyncNeedNoListing(t *testing.T) {
+	network(t)
+	target := newTarget(t)
+	for _, row := range []Route{
+		{Destination: to("10.1.0.0/16"), Gateway: gateway4},
+		{Destination: to("10.2.0.0/16"), Device: "e0", Metric: 7},
+		{Destination: to("2001:db8:1::/48"), Gateway: gateway6},
+	} {
+		mustUpdate(t, target, row, true)
+		w, err := target.resolve(t.Context(), row)
+		if err != nil || !target.isInSync(w) {
+			t.Errorf("route %s is not found to be in sync, %v", describe(row), err)
+		}
+		w.row.Gateway = netip.MustParseAddr("192.0.2.98")
+		if target.isInSync(w) {
+			t.Errorf("route %s is found to be in sync with another gateway", describe(row))
+		}
+	}
+}
+
+func TestRowsMayBeUpdatedAtOnce(t *testing.T) {
+	network(t)
+	target := newTarget(t)
+	var group sync.WaitGroup
+	for worker := range 4 {
+		group.Go(func() {
+			for i := range 25 {
+				row := Route{Destination: to(fmt.Sprintf("10.%d.%d.0/24", worker, i)), Gateway: gateway4}
+				if result, err := target.Update(t.Context(), txn(), row); err != nil || !result.Changed {
+					t.Errorf("Update(%s) = %v, %v", describe(row), result, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if rows := observe(t, target); len(rows) != 100 {
+		t.Errorf("%d routes, expected 100", len(rows))
+	}
 }
 
 func TestMoreSpecificRoutesDoNotHideOurs(t *testing.T) {

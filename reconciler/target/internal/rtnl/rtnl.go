@@ -18,24 +18,39 @@ import (
 
 // Conn is a connection to the kernel. It is safe for concurrent use; requests
 // take turns.
-type Conn struct{ handle *netlink.Handle }
+type Conn struct {
+	handle *netlink.Handle
+	// lists is checked strictly: then the kernel applies the filters of listings
+	// itself. It would refuse some other requests as the library makes them.
+	lists *netlink.Handle
+}
 
 // Dial connects.
 func Dial() (*Conn, error) {
-	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("open a netlink socket: %w", err)
+	c := &Conn{}
+	for _, handle := range []**netlink.Handle{&c.handle, &c.lists} {
+		opened, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			c.Close()
+			return nil, fmt.Errorf("open a netlink socket: %w", err)
+		}
+		*handle = opened
 	}
-	// The kernel then applies the filters of listings itself.
-	if err := handle.SetStrictCheck(true); err != nil {
-		handle.Close()
+	if err := c.lists.SetStrictCheck(true); err != nil {
+		c.Close()
 		return nil, fmt.Errorf("set up a netlink socket: %w", err)
 	}
-	return &Conn{handle}, nil
+	return c, nil
 }
 
 // Close closes the connection; nothing may be called after it.
-func (c *Conn) Close() { c.handle.Close() }
+func (c *Conn) Close() {
+	for _, handle := range []*netlink.Handle{c.handle, c.lists} {
+		if handle != nil {
+			handle.Close()
+		}
+	}
+}
 
 // Do makes a request. An error of the kernel comes back as an [*Error]. To learn
 // its text, which the library gives to fresh sockets only, the request is made a
@@ -62,7 +77,7 @@ func List[T any](c *Conn, request func(*netlink.Handle) ([]T, error)) ([]T, erro
 	var items []T
 	var err error
 	for range maxListings {
-		items, err = request(c.handle)
+		items, err = request(c.lists)
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
 			break
 		}
