@@ -224,8 +224,8 @@ func (v *version[Obj]) change(r window.Record[*entry[Obj]]) (Change[Obj], bool) 
 	return Change[Obj]{Kind: Upsert, Object: e.obj, Revision: e.rev}, current == e
 }
 
-// minWindow is how many changes are kept for slow cursors of a small table; of
-// a large one it is as many as it has rows.
+// minWindow is how many changes are kept for slow cursors of a small table; for
+// those of a large one it is as many as it has rows.
 const minWindow = 1 << 16
 
 // recordLocked adds the changes of a commit to the window, or nothing when
@@ -241,7 +241,7 @@ func (t *table[Obj]) recordLocked(w window.Window[*entry[Obj]], records []window
 	for c := range t.followers {
 		slowest = min(slowest, c.passed.Load())
 	}
-	bound := uint64(max(minWindow, rowCount))
+	bound := uint64(max(t.minWindow, rowCount))
 	if w.Head() > bound {
 		slowest = max(slowest, w.Head()-bound)
 	}

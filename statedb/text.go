@@ -25,7 +25,8 @@ func columnsOf[Obj any]() []column {
 	}
 	var columns []column
 	for _, f := range reflect.VisibleFields(t) {
-		if f.IsExported() && !(f.Anonymous && holdsFields(f.Type)) {
+		embedded := f.Anonymous && holdsFields(f.Type)
+		if f.IsExported() && !embedded {
 			columns = append(columns, column{name: f.Name, field: f.Index})
 		}
 	}

@@ -30,6 +30,8 @@ type table[Obj any] struct {
 	columns []column
 	lock    tableLock
 
+	minWindow int
+
 	followMu  sync.Mutex
 	followers map[*Cursor[Obj]]struct{}
 }
@@ -58,6 +60,7 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 		samePointer: pointerTest[Obj](),
 		columns:     columnsOf[Obj](),
 		lock:        newTableLock(db),
+		minWindow:   minWindow,
 		followers:   map[*Cursor[Obj]]struct{}{},
 	}
 	for i, ix := range t.indexes {

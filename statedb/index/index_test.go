@@ -118,8 +118,8 @@ func compareNested(a, b nested) int {
 }
 
 // ordered draws integers of which many are near 0 or at the ends.
-func ordered[K cmp.Ordered](any *rapid.Generator[K], near ...K) *rapid.Generator[K] {
-	return rapid.OneOf(any, rapid.SampledFrom(near))
+func ordered[K cmp.Ordered](all *rapid.Generator[K], near ...K) *rapid.Generator[K] {
+	return rapid.OneOf(all, rapid.SampledFrom(near))
 }
 
 func TestEncodingsCompareAsKeysDo(t *testing.T) {

@@ -1,0 +1,9 @@
+package statedb
+
+// SetMinWindow makes the window of changes small enough for cursors to outrun
+// it in a test. It must be called before the table is used.
+func SetMinWindow[Obj any](rw RWTable[Obj], changes int) {
+	if t, ok := rw.(*table[Obj]); ok {
+		t.minWindow = changes
+	}
+}

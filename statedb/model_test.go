@@ -1,0 +1,415 @@
+package statedb_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// modelRow is a row of a naive table.
+type modelRow struct {
+	Item     item
+	Revision statedb.Revision
+	spec     statedb.Revision
+}
+
+// model is a table as a plain map: what every read is compared with.
+type model struct {
+	rows     map[string]modelRow
+	revision statedb.Revision
+}
+
+func (m model) clone() model { return model{maps.Clone(m.rows), m.revision} }
+
+// insert is the third rule of spec and status.
+func (m *model) insert(i item) {
+	i.Status = 0
+	if old, exists := m.rows[i.ID]; exists {
+		i.Status = old.Item.Status
+		if i == old.Item {
+			return
+		}
+		i.Status = 0
+	}
+	m.revision++
+	m.rows[i.ID] = modelRow{i, m.revision, m.revision}
+}
+
+func (m *model) delete(id string) {
+	if _, exists := m.rows[id]; exists {
+		m.revision++
+		delete(m.rows, id)
+	}
+}
+
+func (m *model) amend(id string, revision statedb.Revision, status int) bool {
+	row, exists := m.rows[id]
+	if !exists || row.spec > revision {
+		return false
+	}
+	if row.Item.Status != status {
+		m.revision++
+		row.Item.Status, row.Revision = status, m.revision
+		m.rows[id] = row
+	}
+	return true
+}
+
+// entry is a row at one of its keys.
+type entry[Key any] struct {
+	key Key
+	row modelRow
+}
+
+// modelIndex is an index of the naive table.
+type modelIndex[Key any] struct {
+	index     statedb.Index[item, Key]
+	keys      func(item) []Key
+	compare   func(a, b Key) int
+	hasPrefix func(key, prefix Key) bool
+}
+
+func (ix modelIndex[Key]) entries(m model) []entry[Key] {
+	var all []entry[Key]
+	for _, row := range m.rows {
+		keys := slices.SortedFunc(slices.Values(ix.keys(row.Item)), ix.compare)
+		for _, key := range slices.CompactFunc(keys, func(a, b Key) bool { return ix.compare(a, b) == 0 }) {
+			all = append(all, entry[Key]{key, row})
+		}
+	}
+	slices.SortFunc(all, func(a, b entry[Key]) int {
+		return cmp.Or(ix.compare(a.key, b.key), cmp.Compare(a.row.Item.ID, b.row.Item.ID))
+	})
+	return all
+}
+
+func matching[Key any](entries []entry[Key], match func(Key) bool) []modelRow {
+	var rows []modelRow
+	for _, e := range entries {
+		if match(e.key) {
+			rows = append(rows, e.row)
+		}
+	}
+	return rows
+}
+
+// check compares all reads through the index at the probes.
+func (ix modelIndex[Key]) check(items statedb.Table[item], txn statedb.ReadTxn, m model, probes []Key) error {
+	entries := ix.entries(m)
+	if n, err := items.LenOf(txn, ix.index.Name()); n != len(entries) || err != nil {
+		return fmt.Errorf("LenOf(%s) is %d, expected %d: %w", ix.index.Name(), n, len(entries), err)
+	}
+	for _, probe := range probes {
+		q := ix.index.Query(probe)
+		equal := matching(entries, func(k Key) bool { return ix.compare(k, probe) == 0 })
+		row, revision, ok := items.Get(txn, q)
+		switch {
+		case ok != (len(equal) > 0):
+			return fmt.Errorf("Get(%s %#v) found: %t", ix.index.Name(), probe, ok)
+		case ok && (row != equal[0].Item || revision != equal[0].Revision):
+			return fmt.Errorf("Get(%s %#v) is %+v at %d, expected %+v", ix.index.Name(), probe, row, revision, equal[0])
+		}
+		list, prefix, bound := items.List(txn, q), items.Prefix(txn, q), items.LowerBound(txn, q)
+		for _, read := range []struct {
+			name      string
+			got, want []modelRow
+		}{
+			{"List", collect(list), equal},
+			{"Prefix", collect(prefix), matching(entries, func(k Key) bool { return ix.hasPrefix(k, probe) })},
+			{"LowerBound", collect(bound), matching(entries, func(k Key) bool { return ix.compare(k, probe) >= 0 })},
+		} {
+			if diff := gocmp.Diff(read.want, read.got, compareRows); diff != "" {
+				return fmt.Errorf("%s(%s %#v): %s", read.name, ix.index.Name(), probe, diff)
+			}
+		}
+	}
+	return nil
+}
+
+var compareRows = gocmp.Comparer(func(a, b modelRow) bool { return a.Item == b.Item && a.Revision == b.Revision })
+
+func collect(rows func(func(item, statedb.Revision) bool)) []modelRow {
+	var all []modelRow
+	for row, revision := range rows {
+		all = append(all, modelRow{Item: row, Revision: revision})
+	}
+	return all
+}
+
+func one[Key any](key func(item) Key) func(item) []Key {
+	return func(i item) []Key { return []Key{key(i)} }
+}
+
+func equals[Key comparable](key, prefix Key) bool { return key == prefix }
+
+var (
+	modelByID     = modelIndex[string]{byID, one(func(i item) string { return i.ID }), strings.Compare, strings.HasPrefix}
+	modelByGroup  = modelIndex[string]{byGroup, one(func(i item) string { return i.Group }), strings.Compare, strings.HasPrefix}
+	modelByNumber = modelIndex[int]{byNumber, one(func(i item) int { return i.Number }), cmp.Compare[int], equals[int]}
+	modelByPlace  = modelIndex[place]{
+		byPlace, one(func(i item) place { return place{i.Group, i.Number} }),
+		func(a, b place) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Number, b.Number)) }, equals[place],
+	}
+	modelByTag = modelIndex[string]{byTag, func(i item) []string { return strings.Fields(i.Tags) }, strings.Compare, strings.HasPrefix}
+)
+
+// probes are keys to ask for, of rows that exist and others.
+type probes struct {
+	texts   []string
+	numbers []int
+}
+
+func drawProbes(t *rapid.T) probes {
+	return probes{
+		rapid.SliceOfN(shortTexts(), 1, 4).Draw(t, "probes"),
+		rapid.SliceOfN(smallNumbers(), 1, 3).Draw(t, "numbers"),
+	}
+}
+
+// shortTexts draws few enough texts to meet again.
+func shortTexts() *rapid.Generator[string] {
+	letters := rapid.SampledFrom([]byte{0, 1, 'a', 'a', 'b', 0xff})
+	random := rapid.Map(rapid.SliceOfN(letters, 0, 3), func(b []byte) string { return string(b) })
+	often := rapid.SampledFrom([]string{"", "a", "a\x00", "aa"})
+	return rapid.OneOf(often, often, random)
+}
+
+func smallNumbers() *rapid.Generator[int] { return rapid.IntRange(-2, 2) }
+
+func items() *rapid.Generator[item] {
+	tags := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "aa", "b", "\x00", "ab"}), 0, 4)
+	return rapid.Custom(func(t *rapid.T) item {
+		return item{
+			shortTexts().Draw(t, "id"), shortTexts().Draw(t, "group"), smallNumbers().Draw(t, "number"),
+			strings.Join(tags.Draw(t, "tags"), " "), rapid.IntRange(0, 2).Draw(t, "status"),
+		}
+	})
+}
+
+// check compares every read of a table with the model.
+func (m model) check(table statedb.Table[item], txn statedb.ReadTxn, p probes) error {
+	places := []place{}
+	for _, text := range p.texts {
+		places = append(places, place{text, p.numbers[0]})
+	}
+	for _, err := range []error{
+		modelByID.check(table, txn, m, p.texts), modelByGroup.check(table, txn, m, p.texts),
+		modelByNumber.check(table, txn, m, p.numbers), modelByPlace.check(table, txn, m, places),
+		modelByTag.check(table, txn, m, append([]string{"a", "aa"}, p.texts...)),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	all := matching(modelByID.entries(m), func(string) bool { return true })
+	if diff := gocmp.Diff(all, collect(table.All(txn)), compareRows); diff != "" {
+		return fmt.Errorf("All: %s", diff)
+	}
+	if table.Len(txn) != len(m.rows) || table.Revision(txn) != m.revision {
+		return fmt.Errorf("%d rows at revision %d, expected %d at %d", table.Len(txn), table.Revision(txn), len(m.rows), m.revision)
+	}
+	return nil
+}
+
+func TestTableReadsLikeAPlainMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		db := statedb.New()
+		r := &run{t: t, table: newTable(t, db, itemSchema("items")), want: model{rows: map[string]modelRow{}}}
+		type moment struct {
+			txn  statedb.ReadTxn
+			want model
+		}
+		var past []moment
+		for range rapid.IntRange(1, 6).Draw(t, "transactions") {
+			r.watchSome(db.ReadTxn())
+			p := drawProbes(t)
+			before := r.want.clone()
+			txn, err := db.WriteTxn(t.Context(), r.table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range rapid.IntRange(0, 12).Draw(t, "writes") {
+				r.write(txn)
+			}
+			check(t, "inside the transaction", r.want.check(r.table, txn, p))
+			if rapid.IntRange(0, 3).Draw(t, "abort if 0") == 0 {
+				txn.Abort()
+				r.expectAsleep("abort")
+				r.want = before
+				check(t, "transaction after abort", r.want.check(r.table, txn, p))
+			} else {
+				r.commit(txn, r.want.revision != before.revision)
+				check(t, "transaction after commit", r.want.check(r.table, txn, p))
+			}
+			r.checkWatches(db.ReadTxn())
+			past = append(past, moment{db.ReadTxn(), r.want.clone()})
+		}
+		for _, m := range past {
+			check(t, "old snapshot", m.want.check(r.table, m.txn, drawProbes(t)))
+		}
+	})
+}
+
+func check(t fatal, where string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", where, err)
+	}
+}
+
+// run is a table under random writes, its model, and the watches on it.
+type run struct {
+	t       *rapid.T
+	table   statedb.RWTable[item]
+	want    model
+	watches []*resultWatch
+}
+
+// write makes one random write to both.
+func (r *run) write(txn *statedb.WriteTxn) {
+	i := items().Draw(r.t, "row")
+	row, exists := r.want.rows[i.ID]
+	revision := rapid.SampledFrom([]statedb.Revision{max(row.spec, 1) - 1, row.spec, row.Revision, r.want.revision + 1}).Draw(r.t, "revision")
+	conflict := exists && row.spec > revision
+	switch op := rapid.SampledFrom([]string{"insert", "insert", "insert", "delete", "modify", "modify by tag", "swap", "swap delete", "amend"}).Draw(r.t, "write"); op {
+	case "insert":
+		old, replaced, err := r.table.Insert(txn, i)
+		r.want.insert(i)
+		r.expect(op, err == nil && replaced == exists && old == row.Item)
+	case "delete":
+		old, deleted, err := r.table.Delete(txn, item{ID: i.ID})
+		r.want.delete(i.ID)
+		r.expect(op, err == nil && deleted == exists && old == row.Item)
+	case "modify":
+		old, err := r.table.Modify(txn, byID.Query(i.ID), func(item) item { return i })
+		if exists {
+			r.want.insert(i)
+		}
+		r.expectError(op, err, !exists, statedb.ErrNotFound)
+		r.expect(op, old == row.Item)
+	case "modify by tag":
+		r.modifyByTag(txn)
+	case "swap":
+		_, err := r.table.CompareAndSwap(txn, revision, i)
+		r.expectCompared(op, err, exists, conflict)
+		if err == nil {
+			r.want.insert(i)
+		}
+	case "swap delete":
+		_, err := r.table.CompareAndDelete(txn, revision, item{ID: i.ID})
+		r.expectCompared(op, err, exists, conflict)
+		if err == nil {
+			r.want.delete(i.ID)
+		}
+	case "amend":
+		amended, err := r.table.Amend(txn, item{ID: i.ID}, revision, func(current item) item {
+			r.expect("amend sees the current row", current == row.Item)
+			return item{ID: "other", Group: "not taken", Status: i.Status}
+		})
+		r.expect(op, err == nil && amended == r.want.amend(i.ID, revision, i.Status))
+	}
+}
+
+func (r *run) modifyByTag(txn *statedb.WriteTxn) {
+	tagged := matching(modelByTag.entries(r.want), func(tag string) bool { return tag == "aa" })
+	_, err := r.table.Modify(txn, byTag.Query("aa"), func(i item) item { i.Number++; i.Tags = "b b"; return i })
+	r.expectError("modify by tag", err, len(tagged) == 0, statedb.ErrNotFound)
+	if len(tagged) > 0 {
+		i := tagged[0].Item
+		i.Number, i.Tags = i.Number+1, "b b"
+		r.want.insert(i)
+	}
+}
+
+func (r *run) expect(what string, ok bool) {
+	r.t.Helper()
+	if !ok {
+		r.t.Fatalf("%s does not do as the model does", what)
+	}
+}
+
+func (r *run) expectError(what string, err error, expected bool, target error) {
+	r.t.Helper()
+	if !expected {
+		target = nil
+	}
+	r.expect(fmt.Sprintf("%s (error %v)", what, err), errorIs(err, target))
+}
+
+func (r *run) expectCompared(what string, err error, exists, conflict bool) {
+	r.t.Helper()
+	switch {
+	case !exists:
+		r.expectError(what, err, true, statedb.ErrNotFound)
+	default:
+		r.expectError(what, err, conflict, statedb.ErrConflict)
+	}
+}
+
+// resultWatch is a watch and the result it watches.
+type resultWatch struct {
+	name   string
+	result func(txn statedb.ReadTxn) string
+	was    string
+	woken  <-chan struct{}
+}
+
+// watchSome takes every kind of watch.
+func (r *run) watchSome(txn statedb.ReadTxn) {
+	text, number := shortTexts().Draw(r.t, "watched"), smallNumbers().Draw(r.t, "watched number")
+	for _, q := range []statedb.Query[item]{byID.Query(text), byGroup.Query(text), byNumber.Query(number), byPlace.Query(place{text, number}), byTag.Query("aa")} {
+		_, _, got, _ := r.table.GetWatch(txn, q)
+		r.watch("get", txn, got, func(txn statedb.ReadTxn) string {
+			row, revision, ok := r.table.Get(txn, q)
+			return fmt.Sprint(row, revision, ok)
+		})
+		_, listed := r.table.ListWatch(txn, q)
+		r.watch("list", txn, listed, func(txn statedb.ReadTxn) string { return fmt.Sprint(collect(r.table.List(txn, q))) })
+		_, prefixed := r.table.PrefixWatch(txn, q)
+		r.watch("prefix", txn, prefixed, func(txn statedb.ReadTxn) string { return fmt.Sprint(collect(r.table.Prefix(txn, q))) })
+		_, bounded := r.table.LowerBoundWatch(txn, q)
+		r.watch("lower bound", txn, bounded, func(txn statedb.ReadTxn) string { return fmt.Sprint(collect(r.table.LowerBound(txn, q))) })
+	}
+	_, all := r.table.AllWatch(txn)
+	r.watch("all", txn, all, func(txn statedb.ReadTxn) string { return fmt.Sprint(collect(r.table.All(txn))) })
+}
+
+func (r *run) watch(name string, txn statedb.ReadTxn, woken <-chan struct{}, result func(statedb.ReadTxn) string) {
+	r.watches = append(r.watches, &resultWatch{name, result, result(txn), woken})
+}
+
+func (r *run) commit(txn *statedb.WriteTxn, changed bool) {
+	r.expectAsleep("an open transaction")
+	if _, err := txn.Commit(); err != nil {
+		r.t.Fatal(err)
+	}
+	if !changed {
+		r.expectAsleep("a commit of nothing")
+	}
+}
+
+func (r *run) expectAsleep(after string) {
+	r.t.Helper()
+	for _, w := range r.watches {
+		r.expect("the "+w.name+" watch, still open after "+after+",", !closed(w.woken))
+	}
+}
+
+// checkWatches keeps those that may stay open.
+func (r *run) checkWatches(now statedb.ReadTxn) {
+	r.watches = slices.DeleteFunc(r.watches, func(w *resultWatch) bool {
+		if !closed(w.woken) {
+			r.expect("the "+w.name+" watch that did not close", w.result(now) == w.was)
+			return false
+		}
+		return true
+	})
+}
