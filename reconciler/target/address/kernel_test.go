@@ -101,6 +101,9 @@ func TestAnAddressThatCameBetweenLookAndRequestStays(t *testing.T) {
 
 func TestAddressesOfTheSameNetworkStayWhenTheFirstOneGoes(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/e0/promote_secondaries", []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	target := newTarget(t, t.TempDir())
 	first, second := row("e0", "192.0.2.1/24"), row("e0", "192.0.2.2/24")
 	mustUpdate(t, target, first, true)
