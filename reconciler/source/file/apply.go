@@ -81,7 +81,7 @@ func reason(missing []problem) string {
 	case 1:
 		return missing[0].String()
 	}
-	return fmt.Sprintf("%v (and %d more files)", missing[0], len(missing)-1)
+	return fmt.Sprintf("%v (and of %d more)", missing[0], len(missing)-1)
 }
 
 func (a state) equal(b state) bool {

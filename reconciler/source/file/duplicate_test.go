@@ -65,7 +65,7 @@ func TestOfADuplicateAtStartNeitherIsInForce(t *testing.T) {
 		h.settle()
 		h.wantRoutes(netC + " c")
 		h.wantDocuments("a.yaml duplicate 1/0: "+aTaken, "b.yaml duplicate 1/0: "+bTaken, "c.yaml ok 1/1")
-		h.wantState(true, aTaken+" (and 1 more files)")
+		h.wantState(true, aTaken+" (and of 1 more)")
 		h.write("a.yaml", routeTo(netB, "a"))
 		h.settle()
 		h.wantRoutes(netA+" b", netB+" a", netC+" c")

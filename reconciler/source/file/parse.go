@@ -80,7 +80,7 @@ func (p *parser) parse(file string, data []byte) *content {
 
 func (c *content) limitProblems(file string) {
 	if more := len(c.problems) - maxProblems; more > 0 {
-		c.problems = append(c.problems[:maxProblems], problem{at: place{file: file}, message: fmt.Sprintf("and %d more errors", more)})
+		c.problems = append(c.problems[:maxProblems], problem{at: place{file: file}, message: fmt.Sprintf("errors left out: %d", more)})
 	}
 }
 

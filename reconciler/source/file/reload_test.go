@@ -193,7 +193,7 @@ func TestOneOfTenIsBrokenAtStart(t *testing.T) {
 func TestABrokenFileThatIsDeletedMakesTheSourceComplete(t *testing.T) {
 	bubble(t, map[string]string{"a.yaml": badField, "b.yaml": "- x\n"}, func(t *testing.T, h *harness) {
 		h.settle()
-		h.wantState(true, "a.yaml:"+badFieldE+" (and 1 more files)")
+		h.wantState(true, "a.yaml:"+badFieldE+" (and of 1 more)")
 		h.wantDocuments("a.yaml error 1/0: a.yaml:"+badFieldE, "b.yaml error 1/0: b.yaml:1:1: found a list, expected a document with a kind and fields")
 		h.log.Reset()
 		h.remove("a.yaml")

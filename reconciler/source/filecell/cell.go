@@ -1,0 +1,94 @@
+package filecell
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
+	"github.com/statehive/statehive/reconciler/source/file"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Config says where documents are.
+type Config struct {
+	// ConfigDir is the directory. It must be set, and exist at the start.
+	ConfigDir string `flag:"config-dir" usage:"directory of documents that say what is wanted (*.yaml, *.yml)"`
+}
+
+// Validate implements what cell.Config calls.
+func (c Config) Validate() error {
+	if c.ConfigDir == "" {
+		return errors.New("no directory of documents: set --config-dir")
+	}
+	return nil
+}
+
+// KindOut contributes a kind of document.
+type KindOut struct {
+	cell.Out
+	Kind file.Kind `group:"document-kinds"`
+}
+
+// NewKind makes the contribution of a kind. Its errors are those of file.NewKind.
+func NewKind[Obj any](c file.KindConfig[Obj]) (KindOut, error) {
+	k, err := file.NewKind(c)
+	return KindOut{Kind: k}, err
+}
+
+// Cell reads documents into the tables of the kinds that were contributed.
+func Cell() cell.Cell {
+	return cell.Module("documents", "what is wanted, from files",
+		cell.Config(Config{}),
+		cell.Provide(build, (*file.Source).Documents, endpoint, section),
+		cell.Invoke(func(*file.Source) {}),
+	)
+}
+
+type params struct {
+	cell.In
+
+	Config Config
+	DB     *statedb.DB
+	Kinds  []file.Kind `group:"document-kinds"`
+	Jobs   job.Group
+	Logger *slog.Logger
+}
+
+func build(p params) (*file.Source, error) {
+	s, err := file.New(file.Config{DB: p.DB, Dir: p.Config.ConfigDir, Kinds: p.Kinds, Logger: p.Logger})
+	if err != nil {
+		return nil, err
+	}
+	run := func(ctx context.Context, _ health.Health) error { return s.Run(ctx) }
+	report := func(ctx context.Context, h health.Health) error { return reportHealth(ctx, h, p.DB, s.Documents()) }
+	err = p.Jobs.Add(
+		job.OneShot("source", run, job.Retry(-1, time.Second, time.Minute)),
+		job.OneShot("files", report),
+	)
+	return s, err
+}
+
+// reportHealth keeps the health as the files are, until ctx is done.
+func reportHealth(ctx context.Context, h health.Health, db *statedb.DB, table statedb.Table[file.Document]) error {
+	for {
+		rows, changed := table.AllWatch(db.ReadTxn())
+		var files []file.Document
+		for d := range rows {
+			files = append(files, d)
+		}
+		if message, err := assess(files); err != nil {
+			h.Degraded(message, err)
+		} else {
+			h.OK(message)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package filecell_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/reconciler/source/file"
+	"github.com/statehive/statehive/reconciler/source/filecell"
+	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/dbcell"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const deadline = 20 * time.Second
+
+type lamp struct {
+	Name  string `yaml:"name"`
+	Color string `yaml:"color"`
+}
+
+// app is a hive that reads documents of the kind lamp.
+type app struct {
+	t      *testing.T
+	hive   *hive.Hive
+	root   *cobra.Command
+	dir    string
+	out    *bytes.Buffer
+	db     *statedb.DB
+	lamps  statedb.Table[lamp]
+	health statedb.Table[health.Status]
+}
+
+func newApp(t *testing.T, dir string) *app {
+	t.Helper()
+	a := &app{t: t, dir: dir, out: &bytes.Buffer{}, root: &cobra.Command{Use: "app", SilenceUsage: true, SilenceErrors: true}}
+	socket := filepath.Join(t.TempDir(), "s")
+	var err error
+	a.hive, err = hive.New(
+		hive.Options{
+			Name: "app", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			LookupEnv: func(name string) (string, bool) {
+				value, ok := map[string]string{"APP_SOCKET": socket, "APP_CONFIG_DIR": dir}[name]
+				return value, ok
+			},
+		},
+		inspect.Cell(), filecell.Cell(),
+		cell.Module("lamp", "lamps",
+			dbcell.Protected(statedb.Schema[lamp]{Name: "lamps", Primary: statedb.NewIndex("name", func(l lamp) string { return l.Name })}),
+			cell.Provide(func(table statedb.RWTable[lamp]) (filecell.KindOut, error) {
+				return filecell.NewKind(file.KindConfig[lamp]{Name: "lamp", Table: table, KeyField: "name"})
+			}),
+		),
+		cell.Invoke(func(db *statedb.DB, lamps statedb.Table[lamp], status statedb.Table[health.Status], _ statedb.Table[file.Document]) {
+			a.db, a.lamps, a.health = db, lamps, status
+		}),
+	)
+	if err == nil {
+		err = cli.Mount(a.root, a.hive)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.root.SetOut(a.out)
+	return a
+}
+
+func started(t *testing.T) *app {
+	t.Helper()
+	a := newApp(t, t.TempDir())
+	a.write("a.yaml", "kind: lamp\nname: desk\n")
+	if err := a.hive.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.hive.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func (a *app) write(name, data string) {
+	a.t.Helper()
+	if err := os.WriteFile(filepath.Join(a.dir, name), []byte(data), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// status runs the status command. Paths are relative to the directory.
+func (a *app) status() (out string, code int) {
+	a.t.Helper()
+	a.out.Reset()
+	a.root.SetArgs([]string{"status"})
+	code = cli.Execute(a.t.Context(), a.root)
+	return strings.ReplaceAll(a.out.String(), a.dir+"/", ""), code
+}
+
+// within waits until the health of the files says so.
+func (a *app) within(level health.Level, message, err string) {
+	a.t.Helper()
+	late := time.After(deadline)
+	for {
+		s, _, changed, _ := a.health.GetWatch(a.db.ReadTxn(), health.ByID().Query("documents.files"))
+		got := strings.ReplaceAll(s.Error, a.dir+"/", "")
+		if s.Level == level && s.Message == message && got == err {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			a.t.Fatalf("health is %v %q %q, want %v %q %q", s.Level, s.Message, got, level, message, err)
+		}
+	}
+}
+
+func TestDocumentsBecomeRowsAndErrorsShowInHealthAndStatus(t *testing.T) {
+	a := started(t)
+	a.within(health.OK, "OK, 1 file with 1 row", "")
+	if out, code := a.status(); code != 0 || out != "documents: OK, 1 file with 1 row\n" {
+		t.Errorf("status is %q, exit code %d", out, code)
+	}
+
+	const first = `a.yaml:3:1: field "colour": unknown field of kind lamp; did you mean "color"? The fields are: color, name` //nolint:misspell // on purpose
+	a.write("a.yaml", "kind: lamp\nname: desk\ncolour: red\n---\nkind: lam\n")                                                //nolint:misspell // on purpose
+	a.write("b.yaml", "kind: lamp\nname: [\n")
+	a.within(health.Degraded, "2 of 2 files refused", first)
+	want := "documents: 2 of 2 files refused\n  " + first + "\n" +
+		`  a.yaml:5:7: field "kind": unknown kind "lam"; did you mean "lamp"? The kinds are: lamp` + "\n" +
+		"  a.yaml: the last good version stays in force, with 1 row\n" +
+		"  b.yaml:3:1: not YAML: did not find expected node content, while parsing a flow node\n"
+	if out, code := a.status(); code != 1 || out != want {
+		t.Errorf("exit code %d, status is\n%s\nwant\n%s", code, out, want)
+	}
+
+	a.write("a.yaml", "kind: lamp\nname: desk\ncolor: red\n")
+	a.write("b.yaml", "kind: lamp\nname: wall\n")
+	a.within(health.OK, "OK, 2 files with 2 rows", "")
+	var got []string
+	for l := range a.lamps.All(a.db.ReadTxn()) {
+		got = append(got, l.Name+l.Color)
+	}
+	if want := []string{"deskred", "wall"}; !slices.Equal(got, want) {
+		t.Errorf("rows are %v, want %v", got, want)
+	}
+}
+
+func TestStartFailsWithoutADirectory(t *testing.T) {
+	for dir, want := range map[string]string{
+		"":             "set --config-dir",
+		"/nonexistent": `directory of documents "/nonexistent" cannot be read: no such file or directory`,
+		"cell_test.go": `directory of documents "cell_test.go" cannot be read: not a directory`,
+	} {
+		err := newApp(t, dir).hive.Start(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("directory %q: got %v, want %s", dir, err, want)
+		}
+	}
+}
