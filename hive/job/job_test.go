@@ -290,7 +290,7 @@ func (c *counter) run(context.Context, health.Health) error {
 	c.runs = append(c.runs, time.Since(c.began))
 	err := c.err
 	c.mu.Unlock()
-	time.Sleep(c.takes)
+	<-time.After(c.takes)
 	return err
 }
 

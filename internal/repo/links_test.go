@@ -22,7 +22,7 @@ type library struct {
 func libraries() map[string]library {
 	tree := []string{"github.com/hashicorp/go-immutable-radix/v2", "github.com/hashicorp/golang-lru/v2"}
 	return map[string]library{
-		"statedb":    {packages: []string{"./statedb/..."}, without: []string{"statedb/dbcell"}, modules: tree},
+		"statedb":    {packages: []string{"./statedb/..."}, without: []string{"statedb/dbcell", "statedb/internal/engine/enginetest"}, modules: tree},
 		"reconciler": {packages: []string{"./reconciler"}, modules: tree},
 		"hive/cell":  {packages: []string{"./hive/cell"}, modules: []string{"github.com/spf13/pflag", "go.uber.org/dig"}},
 	}

@@ -4,19 +4,22 @@ import (
 	"go/ast"
 	"path"
 	"strconv"
+	"strings"
 	"testing"
 )
 
 // checkNoSleep finds tests that wait for time to pass. In a bubble of testing/synctest time is virtual and a sleep is how to move it: that
-// is let through where it can be seen, inside the call of synctest.Test or in a function that itself calls synctest.Wait.
+// is let through where it can be seen: inside the call of synctest.Test, or of a function of the package's tests that makes that call
+// around its argument, or in a function that itself calls synctest.Wait.
 func checkNoSleep(t *tree) []string {
 	var findings []string
+	bubbles := bubbleMakers(t)
 	for _, file := range t.gos {
 		if !file.isTest() {
 			continue
 		}
 		for _, decl := range file.syntax.Decls {
-			for _, call := range realSleeps(file.syntax, decl) {
+			for _, call := range realSleeps(file.syntax, decl, bubbles[file.dir()]) {
 				findings = append(findings, t.at(call.Pos(),
 					"time.Sleep in a test: run it in synctest.Test, or wait on a watch or poll with a deadline; a function that moves a bubble's clock calls synctest.Wait too"))
 			}
@@ -25,15 +28,42 @@ func checkNoSleep(t *tree) []string {
 	return findings
 }
 
+// bubbleMakers are, by directory, the functions of tests that call synctest.Test and are no tests themselves.
+func bubbleMakers(t *tree) map[string]map[string]bool {
+	makers := map[string]map[string]bool{}
+	for _, file := range t.gos {
+		for _, decl := range file.syntax.Decls {
+			function, ok := decl.(*ast.FuncDecl)
+			if !ok || !file.isTest() || strings.HasPrefix(function.Name.Name, "Test") || !callsAnywhere(file.syntax, function, "testing/synctest", "Test") {
+				continue
+			}
+			if makers[file.dir()] == nil {
+				makers[file.dir()] = map[string]bool{}
+			}
+			makers[file.dir()][function.Name.Name] = true
+		}
+	}
+	return makers
+}
+
+func callsAnywhere(file *ast.File, in ast.Node, importPath, function string) (found bool) {
+	ast.Inspect(in, func(node ast.Node) bool {
+		call, ok := node.(*ast.CallExpr)
+		found = found || ok && calls(file, call, importPath, function)
+		return !found
+	})
+	return found
+}
+
 // realSleeps are the calls of time.Sleep in a declaration that cannot be seen to run in a bubble.
-func realSleeps(file *ast.File, decl ast.Decl) []*ast.CallExpr {
+func realSleeps(file *ast.File, decl ast.Decl, bubbles map[string]bool) []*ast.CallExpr {
 	var sleeps []*ast.CallExpr
 	waits := false
 	ast.Inspect(decl, func(node ast.Node) bool {
 		call, ok := node.(*ast.CallExpr)
 		switch {
 		case !ok:
-		case calls(file, call, "testing/synctest", "Test"):
+		case calls(file, call, "testing/synctest", "Test"), isCallOf(call, bubbles):
 			return false
 		case calls(file, call, "testing/synctest", "Wait"):
 			waits = true
@@ -46,6 +76,11 @@ func realSleeps(file *ast.File, decl ast.Decl) []*ast.CallExpr {
 		return nil
 	}
 	return sleeps
+}
+
+func isCallOf(call *ast.CallExpr, functions map[string]bool) bool {
+	name, ok := call.Fun.(*ast.Ident)
+	return ok && functions[name.Name]
 }
 
 // calls says whether a call is that of a package's function, under whatever name the file imports the package.
@@ -80,6 +115,7 @@ func TestSleepInATestIsFound(t *testing.T) {
 	tryRule(t, checkNoSleep, map[string]ruleCase{
 		"in a bubble":   {files: source{"a_test.go": code("func TestA(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }")}},
 		"moves a clock": {files: source{"a_test.go": code("func advance() { time.Sleep(1); synctest.Wait() }")}},
+		"in a wrapper":  {files: source{"a_test.go": code("func bubble(f func(*testing.T)) { synctest.Test(nil, f) }\nfunc TestA(t *testing.T) { bubble(func(t *testing.T) { time.Sleep(1) }) }")}},
 		"not a test":    {files: source{"a.go": code("func a() { time.Sleep(1) }")}},
 		"another Sleep": {files: source{"a_test.go": "package a\nfunc a() { time.Sleep(1) }"}},
 		"real":          {files: source{"a_test.go": code("func TestA(t *testing.T) { time.Sleep(1) }")}, want: []string{"a_test.go:4: " + message}},
