@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"context"
+	"io"
+
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health/healthcell"
 	"github.com/statehive/statehive/hive/inspect"
@@ -37,16 +40,29 @@ func cells(around *surroundings) []cell.Cell {
 				return sysctl.New(sysctl.Config{Owned: owned, Allow: around.allowSysctl})
 			}),
 		kind("link", "network links", "name", link.Schema(), link.Default, link.Link.Normalized,
-			func(owned *ownership.Store) (reconciler.Target[link.Link], error) {
-				return link.New(link.Config{Owned: owned})
+			func(owned *ownership.Store, l cell.Lifecycle) (reconciler.Target[link.Link], error) {
+				t, err := link.New(link.Config{Owned: owned})
+				return t, closeAtStop(l, t, err)
 			}),
 		kind("address", "addresses of links", "address", address.Schema(), address.Default, address.Address.Normalized,
-			func(owned *ownership.Store) (reconciler.Target[address.Address], error) {
-				return address.New(address.Config{Owned: owned})
+			func(owned *ownership.Store, l cell.Lifecycle) (reconciler.Target[address.Address], error) {
+				t, err := address.New(address.Config{Owned: owned})
+				return t, closeAtStop(l, t, err)
 			}),
 		kind("route", "routes", "destination", route.Schema(), route.Default, route.Route.Normalized,
-			func() (reconciler.Target[route.Route], error) { return route.New() }),
+			func(l cell.Lifecycle) (reconciler.Target[route.Route], error) {
+				t, err := route.New()
+				return t, closeAtStop(l, t, err)
+			}),
 	}
+}
+
+// closeAtStop has a target closed when the hive stops, unless making it failed.
+func closeAtStop(l cell.Lifecycle, target io.Closer, err error) error {
+	if err == nil {
+		l.Append(cell.Hook{Name: "kernel connection", OnStop: func(context.Context) error { return target.Close() }})
+	}
+	return err
 }
 
 // kind is the module of a kind of document: its table, the target that newTarget
