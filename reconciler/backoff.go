@@ -1,22 +1,30 @@
 package reconciler
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
 
 // backoff returns how long to wait after a number of failed attempts.
 func (c Config) backoff(attempts int) time.Duration {
-	d := c.MaxBackoff
-	if doublings := attempts - 1; doublings < 32 {
-		if grown := c.MinBackoff << max(doublings, 0); grown>>max(doublings, 0) == c.MinBackoff {
-			d = min(d, grown)
+	d := c.MinBackoff
+	for range attempts - 1 {
+		if d >= c.MaxBackoff/2 {
+			d = c.MaxBackoff
+			break
 		}
+		d *= 2
 	}
-	return jitter(d, 0.2)
+	return jitter(min(d, c.MaxBackoff), 0.2)
 }
 
-// jitter spreads d evenly over d ± part·d.
+// jitter spreads d evenly over d ± part·d, or less where that is more than a
+// duration can be.
 func jitter(d time.Duration, part float64) time.Duration {
-	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
+	spread := time.Duration((2*rand.Float64() - 1) * part * float64(d))
+	if spread > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return d + spread
 }

@@ -2,7 +2,9 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -35,19 +37,14 @@ func (l *loop[Obj]) ledgerDue(now time.Time) bool {
 	return !due.IsZero() && !now.Before(due)
 }
 
-// flush writes the statuses that were collected, and what is not done when its
-// time has come, in one transaction; then every item goes on.
+// flush writes the statuses that were collected, then every item goes on, and
+// what is not done is written when its time has come.
 func (l *loop[Obj]) flush(now time.Time) {
 	outcomes := l.commit.outcomes
 	l.commit = statusCommit[Obj]{}
-	err := l.writeStatuses(outcomes, now)
-	for i := range outcomes {
-		if err != nil && outcomes[i].kind == opUpdate {
-			outcomes[i].err = err
-			outcomes[i].item.err = err
-			outcomes[i].item.attempts = max(outcomes[i].item.attempts, 1)
-		}
-		l.settle(outcomes[i], now)
+	l.writeStatuses(outcomes, now)
+	for _, out := range outcomes {
+		l.settle(out, now)
 	}
 	if l.ledgerDue(now) {
 		l.writeLedger(now)
@@ -64,50 +61,84 @@ func (e *StatusError) Error() string { return fmt.Sprintf("write status: %v", e.
 // Unwrap returns what went wrong.
 func (e *StatusError) Unwrap() error { return e.Err }
 
+func isStatusError(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status)
+}
+
 // writeStatuses sets the status of each row whose spec is still the one that
-// was worked on. The others have a newer spec, which the feed brings.
-func (l *loop[Obj]) writeStatuses(outcomes []outcome[Obj], now time.Time) error {
-	if len(outcomes) == 0 {
-		return nil
+// was worked on. The outcomes of the others are outdated: the row has a newer
+// spec, or is gone, which the feed says too.
+func (l *loop[Obj]) writeStatuses(outcomes []outcome[Obj], now time.Time) {
+	isUpdate := func(out outcome[Obj]) bool { return out.kind == opUpdate }
+	if !slices.ContainsFunc(outcomes, isUpdate) {
+		return
 	}
-	table := l.r.p.Table
 	err := l.r.p.DB.Update(context.Background(), func(txn *statedb.WriteTxn) error {
-		for _, out := range outcomes {
-			if out.kind != opUpdate {
-				continue
-			}
-			_, err := table.Amend(txn, out.obj, out.rev, func(current Obj) Obj {
-				return current.WithStatus(current.GetStatus().outcome(out.err, now))
-			})
-			if err != nil {
-				return err
+		for i := range outcomes {
+			if isUpdate(outcomes[i]) {
+				l.writeStatus(txn, &outcomes[i], now)
 			}
 		}
 		return nil
-	}, table)
-	if err != nil {
-		l.r.p.Logger.Error("statuses could not be written", "reconciler", l.r.p.Name, "error", err)
-		return &StatusError{err}
+	}, l.r.p.Table)
+	if err == nil {
+		return
 	}
-	return nil
+	for i := range outcomes {
+		if isUpdate(outcomes[i]) {
+			l.statusFailed(&outcomes[i], err)
+		}
+	}
+}
+
+func (l *loop[Obj]) writeStatus(txn *statedb.WriteTxn, out *outcome[Obj], now time.Time) {
+	result := out.err
+	amended, err := l.r.p.Table.Amend(txn, out.obj, out.rev, func(current Obj) Obj {
+		return current.WithStatus(current.GetStatus().outcome(result, now))
+	})
+	if err != nil {
+		l.statusFailed(out, err)
+		return
+	}
+	out.outdated = !amended
+}
+
+func (l *loop[Obj]) statusFailed(out *outcome[Obj], err error) {
+	out.err = &StatusError{err}
+	l.r.p.Logger.Error("status could not be written", "reconciler", l.r.p.Name,
+		"key", l.r.p.Table.Key(out.obj), "error", err)
 }
 
 // settle decides how an item goes on after its outcome has been written.
 func (l *loop[Obj]) settle(out outcome[Obj], now time.Time) {
 	it := out.item
 	it.state = waiting
-	due, again := l.nextTry(out, now)
-	switch {
-	case it.dirty:
-		it.dirty = false
+	// That an update was outdated is known for sure; otherwise a change that came
+	// meanwhile is one more reason to run.
+	again := it.dirty && (out.kind == opDelete || isStatusError(out.err))
+	it.dirty = false
+	if out.outdated {
+		it.attempts = 0
 		l.queue.enqueue(it, laneChange)
+		return
+	}
+	if it.err = out.err; out.err == nil {
+		it.attempts = 0
+	} else {
+		it.attempts++
+	}
+	due, later := l.nextTry(out, now)
+	switch {
 	case again:
+		l.queue.enqueue(it, laneChange)
+	case later:
 		l.queue.wait(it, due)
 	default:
 		l.drop(it)
 		return
 	}
-	l.health.failing(it.key, it.attempts, it.err)
+	l.health.failing(it.key, failure{steady: steady(it, now), err: it.err})
 	l.ledger.note(it)
 }
 
@@ -121,16 +152,16 @@ func (l *loop[Obj]) nextTry(out outcome[Obj], now time.Time) (due time.Time, aga
 	switch {
 	case isTerminal(out.err):
 		return time.Time{}, true
-	case !given:
+	case !given || delay <= 0:
 		delay = l.r.p.Config.backoff(out.item.attempts)
 	}
 	return now.Add(delay), true
 }
 
 func (l *loop[Obj]) writeLedger(now time.Time) {
-	if err := l.r.p.DB.Update(context.Background(), l.ledger.write, l.r.p.NotDone); err != nil {
+	err := l.r.p.DB.Update(context.Background(), l.ledger.write, l.r.p.NotDone)
+	if err != nil {
 		l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "error", err)
-		return
 	}
-	l.ledger.written(now)
+	l.ledger.attempted(now, err)
 }

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +33,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	setDefault(&c.FullInterval, 30*time.Minute)
 	setDefault(&c.MinBackoff, 100*time.Millisecond)
-	setDefault(&c.MaxBackoff, time.Minute)
+	setDefault(&c.MaxBackoff, max(time.Minute, c.MinBackoff))
 	setDefault(&c.OperationTimeout, 30*time.Second)
 	setDefault(&c.StopTimeout, 5*time.Second)
 	setDefault(&c.RoundSize, 1000)
@@ -47,14 +48,26 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 func (c Config) check() error {
-	for name, n := range map[string]int64{
-		"MinBackoff": int64(c.MinBackoff), "MaxBackoff": int64(c.MaxBackoff),
-		"OperationTimeout": int64(c.OperationTimeout), "StopTimeout": int64(c.StopTimeout),
-		"RoundSize": int64(c.RoundSize), "Workers": int64(c.Workers),
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"MinBackoff", c.MinBackoff},
+		{"MaxBackoff", c.MaxBackoff},
+		{"OperationTimeout", c.OperationTimeout},
+		{"StopTimeout", c.StopTimeout},
 	} {
-		if n < 0 {
-			return fmt.Errorf("Config.%s is too small", name)
+		if d.value < 0 {
+			return fmt.Errorf("Config.%s is %v: it must be positive, or 0 for the default", d.name, d.value)
 		}
+	}
+	switch {
+	case c.MaxBackoff != 0 && c.MaxBackoff < c.MinBackoff:
+		return fmt.Errorf("Config.MaxBackoff %v is less than Config.MinBackoff %v", c.MaxBackoff, c.MinBackoff)
+	case c.RoundSize < 0:
+		return fmt.Errorf("Config.RoundSize is %d: it must be positive, or 0 for the default", c.RoundSize)
+	case c.Workers < 0:
+		return fmt.Errorf("Config.Workers is %d: it must be positive, or 0 for the default", c.Workers)
 	}
 	return nil
 }
@@ -113,7 +126,7 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 	case !p.Table.Amendable():
 		return p, fmt.Errorf("table %s keeps no status: declare it with reconciler.Reconciled(schema)", p.Table.Name())
 	}
-	if err := p.Config.check(); err != nil {
+	if err := errors.Join(p.Config.check(), p.checkTables()); err != nil {
 		return p, err
 	}
 	p.Config = p.Config.withDefaults()
@@ -126,6 +139,24 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 		p.Metrics = noMetrics{}
 	}
 	return p, nil
+}
+
+// checkTables tries a transaction on the tables, without waiting for their locks.
+func (p Params[Obj]) checkTables() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	tables := []statedb.TableMeta{p.Table}
+	if p.NotDone != nil {
+		tables = append(tables, p.NotDone)
+	}
+	txn, err := p.DB.WriteTxn(ctx, tables...)
+	switch {
+	case err == nil:
+		txn.Abort()
+	case errors.Is(err, statedb.ErrForeignTable):
+		return fmt.Errorf("Params.DB: %w", err)
+	}
+	return nil
 }
 
 type noHealth struct{}

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"errors"
 	"iter"
 	"time"
 
@@ -9,6 +10,12 @@ import (
 
 // fullSlice is how many rows of a full pass are made ready at a time.
 const fullSlice = 64
+
+// drainLimit is how long a target is given nothing to do, at first, so that it
+// can be pruned.
+const drainLimit = time.Second
+
+var errBusy = errors.New("target is too busy to be pruned: an operation takes long")
 
 type fullPhase uint8
 
@@ -22,16 +29,19 @@ const (
 // fullPass is the full pass under way, if any.
 type fullPass[Obj any] struct {
 	phase       fullPhase
+	whole       bool // applies all rows, not only those that are pending
 	began       time.Time
-	next        func() (Obj, statedb.Revision, bool)
-	stop        func()
-	outstanding int  // items that it made ready and that are not through
-	asked       bool // the target is being asked for the surplus
+	last        statedb.Query[Obj] // the rows up to this one were looked at
+	looking     bool               // last is set
+	outstanding int                // items that it waits for
+	drainUntil  time.Time          // no worker is given anything before; zero: they are
+	asked       bool               // the target is being asked for the surplus
+	gone        map[string]bool    // what was deleted while it is being asked
 }
 
 // fullPlan says when full passes are due.
 type fullPlan struct {
-	due time.Time // all rows and the surplus; zero: at once
+	due time.Time // all rows and the surplus; zero: never
 	// owed: the surplus alone has to be removed, because that could not be done
 	// when it was due. So it is at start, where the feed has all rows applied.
 	owed     bool
@@ -43,42 +53,41 @@ type fullPlan struct {
 func (l *loop[Obj]) nextFull(now time.Time) time.Time {
 	interval := l.r.p.Config.FullInterval
 	if interval < 0 {
-		return now.AddDate(100, 0, 0)
+		return time.Time{}
 	}
 	return now.Add(jitter(interval, 0.1))
 }
 
 // startFull begins a full pass when one is due.
 func (l *loop[Obj]) startFull(now time.Time) {
-	rows := iter.Seq2[Obj, statedb.Revision](func(func(Obj, statedb.Revision) bool) {})
+	whole := !l.plan.due.IsZero() && !now.Before(l.plan.due)
 	switch {
 	case l.full.phase != fullIdle:
 		return
-	case !now.Before(l.plan.due):
+	case whole:
 		l.plan.due = l.nextFull(now)
-		rows = l.r.p.Table.All(l.r.p.DB.ReadTxn())
 	case !l.plan.owed || l.held || now.Before(l.plan.after):
 		return
 	}
-	l.full = fullPass[Obj]{phase: fullUpdates, began: now}
-	l.full.next, l.full.stop = iter.Pull2(rows)
+	l.full = fullPass[Obj]{phase: fullUpdates, whole: whole, began: now}
 }
 
 // advanceFull moves the full pass on: a slice of rows at a time, while nothing
-// of the slice before is left.
+// of the slice before is left. What is wanted is attempted before what is not
+// wanted goes.
 func (l *loop[Obj]) advanceFull(now time.Time) {
 	l.startFull(now)
 	switch l.full.phase {
 	case fullUpdates:
-		for l.full.outstanding == 0 && l.enqueueSlice() {
-			// Rows that are being applied just now are passed over.
+		more := true
+		for more && l.full.outstanding == 0 {
+			more = l.enqueueSlice()
 		}
-		if l.full.outstanding == 0 && l.settled() {
+		if l.full.outstanding == 0 {
 			l.full.phase = fullSurplus
 		}
 	case fullDeletes:
 		if l.full.outstanding == 0 {
-			l.plan.owed, l.plan.attempts, l.plan.err = false, 0, nil
 			l.r.succeeded(now)
 			l.endFull(now)
 		}
@@ -89,26 +98,51 @@ func (l *loop[Obj]) advanceFull(now time.Time) {
 	}
 }
 
-// settled says that everything changed so far has been attempted, so that what
-// is wanted is there before what is not wanted goes.
-func (l *loop[Obj]) settled() bool { return l.drained && l.queue.len() == 0 && l.inFlight == 0 }
-
-// enqueueSlice makes the next rows ready; false when there are no more.
+// enqueueSlice makes the next rows ready; false when there are no more. Each
+// slice is of the newest snapshot, so that what is done since is not done twice.
 func (l *loop[Obj]) enqueueSlice() bool {
-	for range fullSlice {
-		obj, _, ok := l.full.next()
-		if !ok {
-			return false
+	txn, slice := l.r.p.DB.ReadTxn(), fullSlice
+	for obj := range l.full.rest(l.r.p.Table, txn) {
+		if !l.full.whole && obj.GetStatus().Kind() == Done {
+			continue
 		}
-		it := l.queue.get(l.r.p.Table.KeyQuery(obj))
-		if it.state != waiting && it.state != queued {
-			continue // it is being applied right now
+		query := l.r.p.Table.KeyQuery(obj)
+		if l.full.looking && query.Encoded() == l.full.last.Encoded() {
+			continue
 		}
-		it.last, it.force = obj, true
-		l.joinFull(it)
+		l.full.last, l.full.looking = query, true
+		l.enqueueFull(query, obj)
+		if slice--; slice == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// rest yields the rows from the last one that was looked at on.
+func (f *fullPass[Obj]) rest(table statedb.Table[Obj], txn statedb.ReadTxn) iter.Seq2[Obj, statedb.Revision] {
+	if f.looking {
+		return table.LowerBound(txn, f.last)
+	}
+	return table.All(txn)
+}
+
+// enqueueFull makes the full pass wait for an operation on a row: the one that
+// is running, or a new one.
+func (l *loop[Obj]) enqueueFull(query statedb.Query[Obj], obj Obj) {
+	it := l.queue.get(query)
+	attempted := it.state == committing || it.state == waiting && (it.err != nil || !it.due.IsZero())
+	if attempted && (!l.full.whole || it.state == committing) {
+		return
+	}
+	if it.state != running {
+		it.force = it.force || l.full.whole
+		if !it.deleting {
+			it.last = obj
+		}
 		l.queue.enqueue(it, laneFull)
 	}
-	return true
+	l.joinFull(it)
 }
 
 func (l *loop[Obj]) joinFull(it *item[Obj]) {
@@ -130,40 +164,65 @@ func (l *loop[Obj]) leaveFull(it *item[Obj]) {
 // incomplete a row that is missing from the table may be wanted: the surplus is
 // owed then.
 func (l *loop[Obj]) askSurplus(now time.Time) {
+	op := operation[Obj]{kind: opObserve, txn: l.r.p.DB.ReadTxn()}
 	switch {
 	case l.full.asked || l.inFlight == l.r.p.Config.Workers:
 		return
-	case l.held:
+	case l.removalHeld(op.txn):
 		l.plan.owed = true
 		l.endFull(now)
 		return
 	}
-	op := operation[Obj]{kind: opObserve, txn: l.r.p.DB.ReadTxn()}
 	if l.r.observer == nil {
 		// Prune must not meet an Update of a row that it does not know.
-		op.kind, l.exclusive = opPrune, true
+		op.kind = opPrune
 		if l.inFlight > 0 {
+			l.drain(now)
 			return
 		}
+		l.exclusive, l.full.drainUntil = true, time.Time{}
 	}
-	l.full.asked = true
+	l.full.asked, l.full.gone = true, map[string]bool{}
+	l.plan.owed = false
 	l.hand(op)
+}
+
+// drain keeps workers free until nothing runs, but not for ever: one operation
+// that takes long must not stop all others. The longest time doubles with every
+// attempt, so that a target whose operations always take long is pruned too.
+func (l *loop[Obj]) drain(now time.Time) {
+	switch {
+	case !l.exclusive:
+		limit := min(drainLimit<<min(l.plan.attempts, 16), l.r.p.Config.OperationTimeout)
+		l.exclusive, l.full.drainUntil = true, now.Add(limit)
+	case !now.Before(l.full.drainUntil):
+		l.fullFailed(errBusy, now)
+	}
+}
+
+// sawGone notes a successful delete: what it removed may still be in the answer
+// of a target that was asked before.
+func (f *fullPass[Obj]) sawGone(out outcome[Obj]) {
+	if f.asked && out.kind == opDelete {
+		f.gone[out.item.key] = true
+	}
 }
 
 // surplusAnswered takes what came of askSurplus.
 func (l *loop[Obj]) surplusAnswered(out outcome[Obj], now time.Time) {
 	l.exclusive, l.full.asked = false, false
-	if out.err != nil {
-		l.fullFailed(out, now)
-		return
-	}
 	for range out.pruned {
 		l.r.p.Metrics.OutOfSync()
 	}
+	if out.err != nil {
+		l.fullFailed(out.err, now)
+		return
+	}
+	l.plan.attempts, l.plan.err = 0, nil
 	txn := l.r.p.DB.ReadTxn()
 	for _, obj := range out.observed {
 		query := l.r.p.Table.KeyQuery(obj)
-		if _, _, wanted := l.r.p.Table.Get(txn, query); !wanted {
+		if _, _, wanted := l.r.p.Table.Get(txn, query); !wanted && !l.full.gone[query.Encoded()] {
 			l.removeSurplus(query, obj)
 		}
 	}
@@ -173,7 +232,7 @@ func (l *loop[Obj]) surplusAnswered(out outcome[Obj], now time.Time) {
 func (l *loop[Obj]) removeSurplus(query statedb.Query[Obj], obj Obj) {
 	it := l.queue.get(query)
 	if it.state != waiting {
-		return // it is being deleted
+		return // something is being done about it
 	}
 	if !it.deleting {
 		it.last, it.surplus = obj, true
@@ -184,18 +243,17 @@ func (l *loop[Obj]) removeSurplus(query statedb.Query[Obj], obj Obj) {
 }
 
 // fullFailed tries again to find the surplus after a backoff: nothing was removed.
-func (l *loop[Obj]) fullFailed(out outcome[Obj], now time.Time) {
+func (l *loop[Obj]) fullFailed(err error, now time.Time) {
 	l.plan.attempts++
-	l.plan.owed, l.plan.err = true, out.err
+	l.plan.owed, l.plan.err = true, err
 	l.plan.after = now.Add(l.r.p.Config.backoff(l.plan.attempts))
 	l.r.p.Metrics.FullError()
-	l.r.p.Logger.Warn("surplus could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", out.err)
+	l.r.p.Logger.Warn("surplus could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
 	l.endFull(now)
 }
 
 func (l *loop[Obj]) endFull(now time.Time) {
-	l.exclusive = false
-	l.full.stop()
+	l.exclusive, l.health.settled = false, true
 	l.r.p.Metrics.FullPass(now.Sub(l.full.began))
 	l.full = fullPass[Obj]{}
 }

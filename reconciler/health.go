@@ -5,16 +5,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
-// steadyAttempts is how often a row must have failed before health says so: one
-// short failure is no news.
-const steadyAttempts = 2
+// A row that fails is news once it has failed so often, or if it is not tried
+// again for so long: one short failure is none.
+const (
+	steadyAttempts = 2
+	steadyDelay    = time.Second
+)
+
+// steady says whether the failure of an item is news.
+func steady[Obj any](it *item[Obj], now time.Time) bool {
+	return it.attempts >= steadyAttempts || isTerminal(it.err) || it.due.Sub(now) > steadyDelay
+}
 
 // healthState is what health is made of. It keeps the rows that fail.
 type healthState struct {
 	waitingFor []string
 	incomplete map[string]string
+	settled    bool               // the first full pass is over
 	errors     map[string]failure // by encoded key
 	steady     int                // those that failed steadyAttempts times
 	shown      string             // key of the one whose error is reported
@@ -27,16 +37,18 @@ type failure struct {
 	err    error
 }
 
-func (h *healthState) failing(key string, attempts int, err error) {
-	if err == nil {
+// failing records the failure of a row, if it is one. What was steady stays so
+// until the row is fine.
+func (h *healthState) failing(key string, f failure) {
+	if f.err == nil {
 		h.fine(key)
 		return
 	}
 	if h.errors == nil {
 		h.errors = map[string]failure{}
 	}
+	f.steady = f.steady || h.errors[key].steady
 	h.fine(key)
-	f := failure{steady: isTerminal(err) || attempts >= steadyAttempts, err: err}
 	if h.errors[key] = f; f.steady {
 		h.steady++
 	}
@@ -93,10 +105,12 @@ func (l *loop[Obj]) healthMessage() (string, error) {
 		return waitingMessage(l.health.waitingFor), nil
 	case n > 0:
 		return fmt.Sprintf("rows in error: %d", n), l.health.example()
-	case l.plan.err != nil:
+	case l.plan.attempts >= steadyAttempts:
 		return "surplus cannot be found", l.plan.err
 	case l.held:
 		return "removal of surplus is held: " + reasons(l.health.incomplete), nil
+	case !l.health.settled:
+		return "applying all rows for the first time", nil
 	}
 	return "reconciled", nil
 }

@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -21,20 +22,23 @@ type loop[Obj Reconcilable[Obj]] struct {
 
 	operations chan operation[Obj]
 	outcomes   chan outcome[Obj]
-	abort      context.CancelFunc // ends the contexts of running operations
+	abort      context.CancelCauseFunc // ends the contexts of running operations
 	workers    sync.WaitGroup
 
 	ready     bool // the table is initialized
 	held      bool // a source is incomplete: nothing surplus is removed
-	drained   bool // the feed has nothing more
 	exclusive bool // nothing else may run
 	inFlight  int
 	health    healthState
 }
 
+// errStopped is why the context of an operation ended when the reconciler did
+// not wait any longer.
+var errStopped = errors.New("reconciler stops")
+
 func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
 	n := r.p.Config.Workers
-	opCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
+	opCtx, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	l := &loop[Obj]{
 		r:          r,
 		cursor:     r.p.Table.Changes(0),
@@ -56,44 +60,51 @@ func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
 func (l *loop[Obj]) close() {
 	close(l.operations)
 	l.workers.Wait()
-	l.abort()
+	l.abort(errStopped)
 	l.cursor.Close()
-	if l.full.phase != fullIdle {
-		l.full.stop()
-	}
 }
 
 func (l *loop[Obj]) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		now := time.Now()
+		// Before anything is read, so that no change falls in between.
+		changes := l.watch()
 		l.look()
 		if l.ready {
-			l.queue.wake(now)
-			l.pull()
-			for moved := true; moved; {
-				l.advanceFull(now)
-				moved = l.dispatch()
-			}
+			l.decide(now)
 		}
 		if l.commit.due(now, l.inFlight) || l.ledgerDue(now) {
 			l.flush(now)
 			continue
 		}
 		l.report()
+		if l.ready && l.queue.backlog() >= l.r.p.Config.RoundSize {
+			changes = nil // there is enough to do
+		}
 		setTimer(timer, now, l.nextDue())
 		select {
 		case <-ctx.Done():
-			return l.finish()
 		case out := <-l.outcomes:
 			l.finished(out, time.Now())
-		case <-l.changes():
+		case <-changes:
 		case <-l.r.fullWanted:
-			l.plan.due = time.Time{}
+			l.plan.due = now
 		case <-timer.C:
 		}
 	}
+	l.finish()
+	return nil
+}
+
+// watch returns a channel that closes when the table, or what is known of its
+// sources, is not what it was any more.
+func (l *loop[Obj]) watch() <-chan struct{} {
+	if !l.ready {
+		return l.r.tableChanged()
+	}
+	return l.cursor.Watch()
 }
 
 // look sees whether the sources let operations run.
@@ -103,22 +114,19 @@ func (l *loop[Obj]) look() {
 	l.health.waitingFor, l.health.incomplete = waitingFor, incomplete
 }
 
-// changes is the feed's watch, or nil while there is enough to do.
-func (l *loop[Obj]) changes() <-chan struct{} {
-	if !l.ready {
-		_, ready := l.r.p.Table.Initialized(l.r.p.DB.ReadTxn())
-		return ready
+// decide makes ready what has to be done now, and hands out what it can.
+func (l *loop[Obj]) decide(now time.Time) {
+	l.queue.wake(now)
+	l.pull()
+	for moved := true; moved; {
+		l.advanceFull(now)
+		moved = l.dispatch()
 	}
-	if l.queue.len() >= l.r.p.Config.RoundSize {
-		return nil
-	}
-	return l.cursor.Watch()
 }
 
 // pull takes changes from the feed until there is a round of work.
 func (l *loop[Obj]) pull() {
-	l.drained = false
-	if l.queue.len() >= l.r.p.Config.RoundSize {
+	if l.queue.backlog() >= l.r.p.Config.RoundSize {
 		return
 	}
 	taken := 0
@@ -128,14 +136,13 @@ func (l *loop[Obj]) pull() {
 			return
 		}
 	}
-	l.drained = true
 }
 
 // changed queues what a record of the feed makes necessary. A record is only a
 // hint: the status on the newest row decides whether there is work.
 func (l *loop[Obj]) changed(change statedb.Change[Obj]) {
 	if change.Kind == statedb.Reset {
-		l.plan.due = time.Time{}
+		l.plan.due = time.Now()
 		return
 	}
 	query := l.r.p.Table.KeyQuery(change.Object)
@@ -146,11 +153,11 @@ func (l *loop[Obj]) changed(change statedb.Change[Obj]) {
 		l.queue.enqueue(it, laneChange)
 		return
 	}
-	known := l.queue.items[query.Encoded()]
 	switch kind := change.Object.GetStatus().Kind(); {
-	case kind == Pending, kind == Error && known == nil: // in error since before the start
+	// A row in error that is not known here was so before the start.
+	case kind == Pending, kind == Error && l.queue.items[query.Encoded()] == nil:
 		it := l.queue.get(query)
-		it.last, it.attempts, it.force = change.Object, 0, it.force || kind == Error
+		it.last = change.Object
 		l.queue.enqueue(it, laneChange)
 	}
 }
@@ -175,7 +182,7 @@ func (l *loop[Obj]) dispatch() (dropped bool) {
 			break
 		}
 		if op, needed := l.operationFor(it); needed {
-			it.state, it.dirty = running, false
+			it.state = running
 			l.hand(op)
 		} else {
 			l.drop(it)
@@ -194,17 +201,37 @@ func (l *loop[Obj]) hand(op operation[Obj]) {
 func (l *loop[Obj]) operationFor(it *item[Obj]) (operation[Obj], bool) {
 	txn := l.r.p.DB.ReadTxn()
 	obj, rev, found := l.r.p.Table.Get(txn, it.query)
-	op := operation[Obj]{item: it, obj: obj, rev: rev, txn: txn, full: it.full}
+	op := operation[Obj]{item: it, obj: obj, rev: rev, txn: txn}
 	if !found {
 		op.kind, op.obj, op.full = opDelete, it.last, it.surplus
-		return op, it.deleting
+		return op, it.deleting && !(it.surplus && l.hold(it, txn))
 	}
 	// The row is there again: a delete of what it was before must not run.
 	l.setDeleting(it, false)
 	it.last, it.surplus = obj, false
 	op.was = obj.GetStatus().Kind()
 	op.full = it.full && op.was != Pending
-	return op, it.force || op.was == Pending
+	if op.was == Pending && !isStatusError(it.err) {
+		it.attempts = 0 // what failed was an older spec
+	}
+	return op, it.force || op.was != Done
+}
+
+// hold takes back the removal of something surplus when a source has become
+// incomplete since it was found. It is looked for again later.
+func (l *loop[Obj]) hold(it *item[Obj], txn statedb.ReadTxn) bool {
+	if !l.removalHeld(txn) {
+		return false
+	}
+	l.setDeleting(it, false)
+	l.plan.owed = true
+	return true
+}
+
+// removalHeld says whether a row that is missing from a snapshot may be wanted.
+func (l *loop[Obj]) removalHeld(txn statedb.ReadTxn) bool {
+	waitingFor, incomplete := sourcesOf(l.r.p.Table, txn)
+	return len(waitingFor)+len(incomplete) > 0
 }
 
 // drop forgets an item that needs nothing.
@@ -226,17 +253,16 @@ func (l *loop[Obj]) finished(out outcome[Obj], now time.Time) {
 	}
 	l.count(out)
 	it := out.item
-	it.state, it.force, it.err = committing, false, out.err
+	it.state, it.force = committing, false
 	l.leaveFull(it)
-	if out.err == nil {
-		it.attempts = 0
-		l.r.succeeded(now)
-		if out.kind == opDelete {
-			l.setDeleting(it, false)
-		}
-	} else {
-		it.attempts++
+	if out.err != nil {
 		l.logFailure(out)
+	} else {
+		l.r.succeeded(now)
+		l.full.sawGone(out)
+	}
+	if out.kind == opDelete && out.err == nil {
+		l.setDeleting(it, false)
 	}
 	l.commit.add(out, now)
 }
@@ -259,18 +285,21 @@ func (l *loop[Obj]) logFailure(out outcome[Obj]) {
 		operation = "delete"
 	}
 	l.r.p.Logger.Warn(operation+" failed", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.Key(out.obj), "attempts", out.item.attempts, "error", out.err)
+		"key", l.r.p.Table.Key(out.obj), "attempts", out.item.attempts+1, "error", out.err)
 }
 
 // finish lets running operations end and writes what came of them.
-func (l *loop[Obj]) finish() error {
-	stop := time.AfterFunc(l.r.p.Config.StopTimeout, l.abort)
+func (l *loop[Obj]) finish() {
+	stop := time.AfterFunc(l.r.p.Config.StopTimeout, func() { l.abort(errStopped) })
 	defer stop.Stop()
+	l.flush(time.Now())
 	for l.inFlight > 0 {
 		l.finished(<-l.outcomes, time.Now())
+		l.flush(time.Now())
 	}
-	l.flush(time.Now())
-	return nil
+	if l.ledger.pending() {
+		l.writeLedger(time.Now())
+	}
 }
 
 // nextDue returns when the loop has to look again by itself, or zero.
@@ -281,7 +310,7 @@ func (l *loop[Obj]) nextDue() time.Time {
 	}
 	due = earliest(due, l.queue.nextDue())
 	if l.full.phase != fullIdle {
-		return due
+		return earliest(due, l.full.drainUntil)
 	}
 	due = earliest(due, l.plan.due)
 	if l.plan.owed && !l.held {
@@ -290,6 +319,7 @@ func (l *loop[Obj]) nextDue() time.Time {
 	return due
 }
 
+// earliest returns the earlier of two times; zero is never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -306,3 +336,14 @@ func setTimer(timer *time.Timer, now, due time.Time) {
 }
 
 func (r *Reconciler[Obj]) succeeded(now time.Time) { r.lastSuccess.Store(now.UnixNano()) }
+
+// tableChanged returns a channel that closes at the next commit that changes the
+// table or what is known of its sources.
+func (r *Reconciler[Obj]) tableChanged() <-chan struct{} {
+	txn := r.p.DB.ReadTxn()
+	cursor := r.p.Table.Changes(r.p.Table.Revision(txn))
+	defer cursor.Close()
+	for range cursor.Next(txn) { // nothing, but of an empty table it is the listing
+	}
+	return cursor.Watch()
+}

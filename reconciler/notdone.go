@@ -47,18 +47,32 @@ type ledger[Obj any] struct {
 	next    time.Time          // when it may be written again
 }
 
+// newLedger takes over what an earlier run has left in the table: it is removed
+// unless it is found not to be done again.
 func newLedger[Obj any](p *Params[Obj]) *ledger[Obj] {
-	return &ledger[Obj]{p: p, touched: map[string]NotDone{}, listed: map[string]bool{}, next: time.Now()}
+	l := &ledger[Obj]{p: p, touched: map[string]NotDone{}, listed: map[string]bool{}, next: time.Now()}
+	if p.NotDone == nil {
+		return l
+	}
+	for row := range p.NotDone.All(p.DB.ReadTxn()) {
+		if row.Reconciler == p.Name {
+			l.listed[row.Key] = true
+			l.touched[row.Key] = NotDone{Reconciler: p.Name, Key: row.Key}
+		}
+	}
+	return l
 }
 
 // note records how it stands with an item.
 func (l *ledger[Obj]) note(it *item[Obj]) {
-	if l.p.NotDone == nil {
+	notable := it.err != nil || !it.due.IsZero()
+	if l.p.NotDone == nil || !notable && !it.noted {
 		return
 	}
+	it.noted = notable
 	key := l.p.Table.Key(it.last)
 	row := NotDone{Reconciler: l.p.Name, Key: key}
-	if it.err != nil || !it.due.IsZero() {
+	if notable {
 		row.Table, row.Operation, row.Attempts, row.NextDue = l.p.Table.Name(), "update", it.attempts, it.due
 		if it.deleting {
 			row.Operation = "delete"
@@ -67,14 +81,19 @@ func (l *ledger[Obj]) note(it *item[Obj]) {
 			row.LastError = it.err.Error()
 		}
 	}
-	if row.Operation != "" || l.listed[key] || l.touched[key].Operation != "" {
+	if notable || l.listed[key] {
 		l.touched[key] = row
+	} else {
+		delete(l.touched, key) // it was never written
 	}
 }
 
+// pending says whether there is something to write.
+func (l *ledger[Obj]) pending() bool { return len(l.touched) > 0 }
+
 // dueAt returns when there is something to write, or zero.
 func (l *ledger[Obj]) dueAt() time.Time {
-	if len(l.touched) == 0 {
+	if !l.pending() {
 		return time.Time{}
 	}
 	return l.next
@@ -82,7 +101,7 @@ func (l *ledger[Obj]) dueAt() time.Time {
 
 // write adds what was noted to a transaction on the table.
 func (l *ledger[Obj]) write(txn *statedb.WriteTxn) error {
-	for key, row := range l.touched {
+	for _, row := range l.touched {
 		var err error
 		if row.Operation == "" {
 			_, _, err = l.p.NotDone.Delete(txn, row)
@@ -92,18 +111,23 @@ func (l *ledger[Obj]) write(txn *statedb.WriteTxn) error {
 		if err != nil {
 			return err
 		}
-		l.listed[key] = row.Operation != ""
 	}
 	return nil
 }
 
-// written says that the transaction was committed at now.
-func (l *ledger[Obj]) written(now time.Time) {
-	for key := range l.touched {
-		if !l.listed[key] {
+// attempted says that a transaction with write has ended at now. If it failed,
+// what it should have written stays to be written.
+func (l *ledger[Obj]) attempted(now time.Time, err error) {
+	l.next = now.Add(notDonePeriod)
+	if err != nil {
+		return
+	}
+	for key, row := range l.touched {
+		if row.Operation == "" {
 			delete(l.listed, key)
+		} else {
+			l.listed[key] = true
 		}
 	}
 	clear(l.touched)
-	l.next = now.Add(notDonePeriod)
 }

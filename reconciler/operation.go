@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -37,6 +38,7 @@ type outcome[Obj any] struct {
 	pruned   int   // opPrune
 	err      error
 	took     time.Duration
+	outdated bool // the row's spec is newer, or the row gone: nothing was written
 }
 
 // PanicError is the error of an operation that panicked.
@@ -65,18 +67,30 @@ func (r *Reconciler[Obj]) work(ctx context.Context, operations <-chan operation[
 	}
 }
 
-// guard calls fn with a deadline and makes an error of a panic.
+// guard calls fn with a deadline and makes an error of a panic. An error that
+// came of the end of its context says why that ended.
 func (r *Reconciler[Obj]) guard(ctx context.Context, fn func(context.Context) error) (err error) {
 	timeout := r.p.Config.OperationTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("took longer than %v: %w", timeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errOverdue)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	return fn(ctx)
+	err = fn(ctx)
+	switch cause := context.Cause(ctx); {
+	case err == nil || cause == nil:
+		return err
+	case cause == errOverdue:
+		return fmt.Errorf("took longer than %v: %w", timeout, err)
+	default:
+		return fmt.Errorf("%w: %w", cause, err)
+	}
 }
+
+// errOverdue is the cause of the end of an operation's context at its deadline.
+var errOverdue = errors.New("operation is overdue")
 
 func (r *Reconciler[Obj]) perform(ctx context.Context, out *outcome[Obj]) (err error) {
 	switch out.kind {

@@ -26,34 +26,24 @@ type item[Obj any] struct {
 	state    itemState
 	deleting bool // the row is gone from the table; Delete has not succeeded yet
 	force    bool // run although the row's status says that it is done
-	full     bool // counted in the full pass under way
-	surplus  bool // deleting something that was never in the table since the start
+	full     bool // the full pass under way waits for it
+	surplus  bool // deleting what the target has, and the table had not when the full pass looked
 	dirty    bool // changed while running or committing
+	noted    bool // the ledger has been told of it
 
 	attempts int // failed ones in a row
 	err      error
 	due      time.Time // when waiting; zero: no time
 	heapAt   int       // place in the heap, or -1
+
+	lane           lane // when queued
+	previous, next *item[Obj]
 }
-
-// lane orders ready items by why they are ready.
-type lane uint8
-
-const (
-	laneChange lane = iota // a user changed the row
-	laneRetry              // its time has come
-	laneFull               // a full pass came to it
-	lanes
-)
-
-// shares are how many items each lane may take in turn while others wait: no
-// lane starves, however full another one is.
-var shares = [lanes]int{laneChange: 8, laneRetry: 4, laneFull: 1}
 
 // queue holds the items. It is used by one goroutine.
 type queue[Obj any] struct {
 	items  map[string]*item[Obj]
-	ready  [lanes][]*item[Obj]
+	ready  [lanes]fifo[Obj]
 	credit [lanes]int
 	timed  dueHeap[Obj]
 }
@@ -74,17 +64,23 @@ func (q *queue[Obj]) get(query statedb.Query[Obj]) *item[Obj] {
 	return it
 }
 
-// enqueue makes an item ready. One that is running or committing is run again
-// afterwards; a key is in the lanes at most once.
+// enqueue makes an item ready. One that is running or committing is marked as
+// dirty instead. One that is ready moves up if the new reason is a better one:
+// a key is in the lanes at most once.
 func (q *queue[Obj]) enqueue(it *item[Obj], in lane) {
 	switch it.state {
 	case running, committing:
 		it.dirty = true
 	case waiting:
 		q.untime(it)
-		it.state = queued
-		q.ready[in] = append(q.ready[in], it)
+		it.state, it.lane = queued, in
+		q.ready[in].push(it)
 	case queued:
+		if in < it.lane {
+			q.ready[it.lane].remove(it)
+			it.lane = in
+			q.ready[in].push(it)
+		}
 	}
 }
 
@@ -122,33 +118,24 @@ func (q *queue[Obj]) nextDue() time.Time {
 	return q.timed[0].due
 }
 
-// len is the number of ready items.
-func (q *queue[Obj]) len() (n int) {
-	for _, l := range q.ready {
-		n += len(l)
-	}
-	return n
-}
+// backlog is the number of changed items that are ready.
+func (q *queue[Obj]) backlog() int { return q.ready[laneChange].length }
 
-// pop takes the next ready item by the lanes' shares, or nil.
+// pop takes the next ready item by the lanes' shares, or nil. It is then in
+// state waiting, until the caller says otherwise.
 func (q *queue[Obj]) pop() *item[Obj] {
 	for range 2 { // the second time with fresh credit
 		for l := range lanes {
-			if len(q.ready[l]) > 0 && q.credit[l] > 0 {
+			if it := q.ready[l].head; it != nil && q.credit[l] > 0 {
 				q.credit[l]--
-				return q.take(l)
+				q.ready[l].remove(it)
+				it.state = waiting
+				return it
 			}
 		}
 		q.credit = shares
 	}
 	return nil
-}
-
-func (q *queue[Obj]) take(l lane) *item[Obj] {
-	it := q.ready[l][0]
-	q.ready[l][0] = nil
-	q.ready[l] = q.ready[l][1:]
-	return it
 }
 
 // dueHeap is a container/heap of waiting items by due time.

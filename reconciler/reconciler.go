@@ -68,14 +68,16 @@ func (r *Reconciler[Obj]) Run(ctx context.Context) error {
 
 // waitForSources returns when the table is initialized. False: ctx ended.
 func (r *Reconciler[Obj]) waitForSources(ctx context.Context) bool {
-	for {
-		txn := r.p.DB.ReadTxn()
-		initialized, changed := r.p.Table.Initialized(txn)
-		if initialized {
+	for reported := ""; ; {
+		changed := r.tableChanged()
+		waitingFor, _ := sourcesOf(r.p.Table, r.p.DB.ReadTxn())
+		if len(waitingFor) == 0 {
 			return true
 		}
-		waitingFor, _ := sourcesOf(r.p.Table, txn)
-		r.p.Health.Degraded(waitingMessage(waitingFor), nil)
+		if message := waitingMessage(waitingFor); message != reported {
+			reported = message
+			r.p.Health.Degraded(message, nil)
+		}
 		select {
 		case <-ctx.Done():
 			return false

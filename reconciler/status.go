@@ -115,7 +115,7 @@ func (s *Status) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*s = Status{kind: text.Kind}
-	if text.Since != nil {
+	if text.Since != nil && !text.Since.IsZero() {
 		s.since = text.Since.UnixNano()
 	}
 	if text.Error != "" {

@@ -1,0 +1,303 @@
+package reconciler_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a table, a fake target and a reconciler between them.
+type world struct {
+	t       *testing.T
+	db      *statedb.DB
+	table   statedb.RWTable[row]
+	notDone statedb.RWTable[reconciler.NotDone]
+	target  *fake
+	prunes  bool // the target cannot observe
+	config  reconciler.Config
+	health  *healthLog
+	*tallyKeeper
+	r      *reconciler.Reconciler[row]
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	db := statedb.New()
+	w := &world{
+		t: t, db: db, target: newFake(), health: &healthLog{}, tallyKeeper: &tallyKeeper{},
+		table:   must(statedb.NewTable(db, rowSchema())),
+		notDone: must(statedb.NewTable(db, reconciler.NotDoneSchema())),
+	}
+	// Full passes come when a test asks for them.
+	w.config.FullInterval = -1
+	return w
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// start makes a new reconciler and lets it do what there is to do.
+func (w *world) start() {
+	w.t.Helper()
+	p := reconciler.Params[row]{
+		DB: w.db, Table: w.table, Target: observing{w.target}, NotDone: w.notDone,
+		Config: w.config, Health: w.health, Metrics: w.tallyKeeper,
+	}
+	if w.prunes {
+		p.Target = w.target
+	}
+	r, err := reconciler.New(p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	w.r, w.cancel, w.ended = r, cancel, ended
+	w.t.Cleanup(cancel)
+	go func() { ended <- r.Run(ctx) }()
+	synctest.Wait()
+}
+
+// stop ends the reconciler, if it runs, and checks what holds for every run.
+func (w *world) stop() {
+	w.t.Helper()
+	if w.ended == nil {
+		return
+	}
+	defer func() { w.ended = nil }()
+	w.cancel()
+	if err := <-w.ended; err != nil {
+		w.t.Errorf("Run: %v", err)
+	}
+	if len(w.target.faults) > 0 {
+		w.t.Errorf("promises broken: %q", w.target.faults)
+	}
+}
+
+// running runs a test in a bubble with a world whose reconciler has started.
+func running(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	prepared(t, func(*world) {}, test)
+}
+
+// prepared is running with something done to the world before the start.
+func prepared(t *testing.T, prepare func(*world), test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		prepare(w)
+		w.start()
+		test(t, w)
+		w.stop()
+	})
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (w *world) update(fn func(txn *statedb.WriteTxn) error) {
+	w.t.Helper()
+	if err := w.db.Update(context.Background(), fn, w.table); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// write puts rows into the table and does not wait.
+func (w *world) write(rows ...row) {
+	w.t.Helper()
+	w.update(func(txn *statedb.WriteTxn) error {
+		for _, r := range rows {
+			if _, _, err := w.table.Insert(txn, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// put writes rows and lets the reconciler do what it can without time going by.
+func (w *world) put(rows ...row) {
+	w.t.Helper()
+	w.write(rows...)
+	synctest.Wait()
+}
+
+func (w *world) erase(ids ...string) {
+	w.t.Helper()
+	w.update(func(txn *statedb.WriteTxn) error {
+		for _, id := range ids {
+			if _, _, err := w.table.Delete(txn, row{ID: id}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (w *world) delete(ids ...string) {
+	w.t.Helper()
+	w.erase(ids...)
+	synctest.Wait()
+}
+
+func (w *world) source(name string) *statedb.Source[row] {
+	w.t.Helper()
+	var source *statedb.Source[row]
+	w.update(func(txn *statedb.WriteTxn) (err error) {
+		source, err = w.table.RegisterSource(txn, name)
+		return err
+	})
+	return source
+}
+
+func (w *world) fullPass() {
+	w.r.FullPass()
+	synctest.Wait()
+}
+
+func (w *world) status(id string) reconciler.Status {
+	w.t.Helper()
+	r, _, found := w.table.Get(w.db.ReadTxn(), byID.Query(id))
+	if !found {
+		w.t.Fatalf("row %s is not there", id)
+	}
+	return r.Status
+}
+
+func (w *world) notDoneRows() []reconciler.NotDone {
+	rows := []reconciler.NotDone{}
+	for r := range w.notDone.All(w.db.ReadTxn()) {
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// wantLog checks the operations since the last look, in order.
+func (w *world) wantLog(want ...string) {
+	w.t.Helper()
+	w.equal("operations", append([]string{}, want...), w.target.log())
+}
+
+func (w *world) wantStatus(id, want string) {
+	w.t.Helper()
+	w.equal("status of "+id, want, w.status(id).String())
+}
+
+func (w *world) wantTarget(want map[string]int) {
+	w.t.Helper()
+	w.equal("target", want, w.target.state())
+}
+
+func (w *world) equal(what string, want, got any) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// wantConverged checks that all that is wanted is there and known to be.
+func (w *world) wantConverged() {
+	w.t.Helper()
+	want := map[string]int{}
+	for r := range w.table.All(w.db.ReadTxn()) {
+		want[r.ID] = r.Want
+		if r.Status.Kind() != reconciler.Done {
+			w.t.Errorf("row %s is %v", r.ID, r.Status)
+		}
+	}
+	w.wantTarget(want)
+	w.equal("not-done", []reconciler.NotDone{}, w.notDoneRows())
+}
+
+// healthLog keeps what health was told.
+type healthLog struct {
+	mu  sync.Mutex
+	log []string
+}
+
+func (h *healthLog) OK(message string)      { h.add("ok: " + message) }
+func (h *healthLog) Stopped(message string) { h.add("stopped: " + message) }
+
+func (h *healthLog) Degraded(message string, err error) {
+	if err != nil {
+		message = fmt.Sprintf("%s: %v", message, err)
+	}
+	h.add("degraded: " + message)
+}
+
+func (h *healthLog) add(report string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log = append(h.log, report)
+}
+
+// since returns what was told after the first n reports.
+func (h *healthLog) since(n int) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string{}, h.log[min(n, len(h.log)):]...)
+}
+
+func (h *healthLog) last() string {
+	log := h.since(0)
+	return log[len(log)-1]
+}
+
+// tally is what metrics were told.
+type tally struct {
+	incremental, incrementalErrors, full, fullErrors, outOfSync, errorsCurrent int
+
+	took []time.Duration // of incremental operations
+}
+
+type tallyKeeper struct {
+	mu sync.Mutex
+	tally
+}
+
+func (k *tallyKeeper) change(fn func(*tally)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	fn(&k.tally)
+}
+
+func (k *tallyKeeper) Incremental(took time.Duration, err error) {
+	k.change(func(t *tally) {
+		t.incremental++
+		if err != nil {
+			t.incrementalErrors++
+		}
+		t.took = append(t.took, took)
+	})
+}
+
+func (k *tallyKeeper) FullPass(time.Duration) { k.change(func(t *tally) { t.full++ }) }
+func (k *tallyKeeper) FullError()             { k.change(func(t *tally) { t.fullErrors++ }) }
+func (k *tallyKeeper) OutOfSync()             { k.change(func(t *tally) { t.outOfSync++ }) }
+func (k *tallyKeeper) ErrorsCurrent(n int)    { k.change(func(t *tally) { t.errorsCurrent = n }) }
+
+// metrics returns what metrics were told so far.
+func (k *tallyKeeper) metrics() (now tally) {
+	k.change(func(t *tally) { now = *t })
+	return now
+}
