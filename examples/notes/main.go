@@ -49,7 +49,9 @@ func (d dir) Update(_ context.Context, _ statedb.ReadTxn, n Note) (reconciler.Re
 }
 
 // Delete removes the file of a deleted row. That there is none is a success.
-func (d dir) Delete(_ context.Context, _ statedb.ReadTxn, n Note) error { return os.RemoveAll(d.path(n.Name)) }
+func (d dir) Delete(_ context.Context, _ statedb.ReadTxn, n Note) error {
+	return os.RemoveAll(d.path(n.Name))
+}
 
 // Prune removes what is there and in no row, as when a row was deleted while the
 // program was down. It is part of every full pass, the first one at start.

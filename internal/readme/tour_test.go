@@ -154,7 +154,7 @@ func copyRepository(t *testing.T, to string) {
 		t.Fatalf("git ls-files: %v", err)
 	}
 	for name := range strings.SplitSeq(strings.Trim(string(names), "\x00"), "\x00") {
-		if err := copyFile(filepath.Join("../..", name), filepath.Join(to, name)); err != nil {
+		if err := copyFile(filepath.Join("..", "..", name), filepath.Join(to, name)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -83,7 +83,7 @@ func start(t *testing.T, prefix metrics.Prefix) running {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := h.Stop(context.Background()); err != nil {
+		if err := h.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
