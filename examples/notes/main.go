@@ -8,7 +8,6 @@ import (
 	"iter"
 	"log"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/statehive/statehive/reconciler"
@@ -34,7 +33,7 @@ var byName = statedb.NewIndex("name", func(n Note) string { return n.Name })
 // dir is the target: it brings rows about, as files in this directory.
 type dir string
 
-func (d dir) path(name string) string { return filepath.Join(string(d), name) }
+func (d dir) path(name string) string { return string(d) + "/" + name }
 
 // Init prepares the target; nothing else is called before it has succeeded.
 func (d dir) Init(context.Context) error { return os.MkdirAll(string(d), 0o700) }

@@ -27,7 +27,7 @@ func (r *reporter) begin(job health.Health) {
 	r.job = job
 }
 
-func (r *reporter) OK(message string) { r.set(report{health.OK, message, nil}) }
+func (r *reporter) OK(message string)                  { r.set(report{health.OK, message, nil}) }
 func (r *reporter) Degraded(message string, err error) { r.set(report{health.Degraded, message, err}) }
 
 func (r *reporter) Stopped(message string) { r.set(report{health.Stopped, message, nil}) }
