@@ -60,37 +60,42 @@ func cellsOf(obj any, columns []column) []string {
 }
 
 func cellText(v reflect.Value) string {
-	switch x := v.Interface().(type) {
-	case encoding.TextMarshaler:
-		if isNilPointer(v) {
+	switch {
+	case v.Kind() == reflect.Interface:
+		v = v.Elem()
+		if !v.IsValid() {
 			return ""
 		}
+		return cellText(v)
+	case isNilPointer(v):
+		return ""
+	}
+	switch x := v.Interface().(type) {
+	case encoding.TextMarshaler:
 		if text, err := x.MarshalText(); err == nil {
 			return string(text)
 		}
-	case fmt.Stringer:
-		if isNilPointer(v) {
-			return ""
-		}
-		return x.String()
+	case fmt.Stringer, error:
+		return fmt.Sprint(x) // which survives a method that panics
 	}
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() {
-			return ""
-		}
+	case reflect.Pointer:
 		return cellText(v.Elem())
 	case reflect.Slice, reflect.Array:
-		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
-			return string(v.Bytes())
-		}
-		items := make([]string, v.Len())
-		for i := range items {
-			items[i] = cellText(v.Index(i))
-		}
-		return strings.Join(items, ",")
+		return listText(v)
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+func listText(v reflect.Value) string {
+	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
+		return string(v.Bytes())
+	}
+	items := make([]string, v.Len())
+	for i := range items {
+		items[i] = cellText(v.Index(i))
+	}
+	return strings.Join(items, ",")
 }
 
 func isNilPointer(v reflect.Value) bool { return v.Kind() == reflect.Pointer && v.IsNil() }

@@ -325,10 +325,10 @@ func (t *table[Obj]) appendKeys(keys []indexKey, e *entry[Obj]) []indexKey {
 // nilTest returns what tells a nil pointer from a row.
 func nilTest[Obj any]() func(Obj) bool {
 	switch reflect.TypeFor[Obj]().Kind() {
-	case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan:
+	case reflect.Pointer, reflect.Interface:
 		return func(obj Obj) bool {
 			v := reflect.ValueOf(obj)
-			return !v.IsValid() || v.IsNil()
+			return !v.IsValid() || isNilPointer(v)
 		}
 	}
 	return func(Obj) bool { return false }

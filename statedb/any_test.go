@@ -1,0 +1,209 @@
+package statedb_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+func TestTablesAreFoundByName(t *testing.T) {
+	db := statedb.New()
+	_, err := db.Table(db.ReadTxn(), "items")
+	wantError(t, err, statedb.ErrUnknownTable)
+	if got := err.Error(); got != `no such table "items"; there are none` {
+		t.Errorf("error %q", got)
+	}
+	newTable(t, db, itemSchema("routes"))
+	newTable(t, db, itemSchema("links"))
+	_, err = db.Table(db.ReadTxn(), "items")
+	var unknown *statedb.UnknownNameError
+	if !errors.As(err, &unknown) || unknown.Name != "items" {
+		t.Fatalf("error %v does not carry the name", err)
+	}
+	if got := err.Error(); got != `no such table "items"; there are: links, routes` {
+		t.Errorf("error %q", got)
+	}
+	if table, err := db.Table(db.ReadTxn(), "links"); err != nil || table.Name() != "links" {
+		t.Errorf("found %v, %v", table, err)
+	}
+}
+
+func TestAnyTableReadsByText(t *testing.T) {
+	f := newFixture(t, item{ID: "a", Group: "g,h", Number: -3, Tags: "x y"}, item{ID: "b", Group: "g", Tags: "x"})
+	f.register("source")
+	txn := f.db.ReadTxn()
+	table, err := f.db.Table(txn, "items")
+	check(t, "table", err)
+
+	if diff := gocmp.Diff([]string{"id", "group", "number", "place", "tag"}, table.Indexes()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := gocmp.Diff([]string{"ID", "Group", "Number", "Tags", "Status"}, table.Columns()); diff != "" {
+		t.Error(diff)
+	}
+	if table.Len(txn) != 2 || table.Revision(txn) != 2 || len(table.Sources(txn)) != 1 {
+		t.Errorf("%d rows, revision %d, sources %v", table.Len(txn), table.Revision(txn), table.Sources(txn))
+	}
+	want := statedb.AnyRow{
+		Key: "a", Revision: 1, Object: item{ID: "a", Group: "g,h", Number: -3, Tags: "x y"},
+		Cells: []string{"a", "g,h", "-3", "x y", "0"},
+	}
+	got, ok, err := table.Get(txn, "a")
+	if diff := gocmp.Diff(want, got); diff != "" || !ok || err != nil {
+		t.Errorf("Get: %t, %v, %s", ok, err, diff)
+	}
+	if _, ok, err := table.Get(txn, "absent"); ok || err != nil {
+		t.Errorf("an absent row: %t, %v", ok, err)
+	}
+	wantIDs(t, "all", keys(table.All(txn)), "a", "b")
+	for query, want := range map[[2]string][]string{
+		{"id", "b"}:          {"b"},
+		{"group", "g"}:       {"b"},
+		{"number", "-3"}:     {"a"},
+		{"place", `g\,h,-3`}: {"a"},
+		{"tag", "x"}:         {"a", "b"},
+		{"tag", "none"}:      nil,
+	} {
+		rows, err := table.List(txn, query[0], query[1])
+		check(t, fmt.Sprint(query), err)
+		wantIDs(t, fmt.Sprint(query), keys(rows), want...)
+	}
+	for range table.All(txn) {
+		break
+	}
+}
+
+func keys(rows iter.Seq[statedb.AnyRow]) []string {
+	var all []string
+	for row := range rows {
+		all = append(all, row.Key)
+	}
+	return all
+}
+
+func TestWrongNamesAndKeysSayWhatIsExpected(t *testing.T) {
+	db := statedb.New()
+	byAddr := statedb.NewIndex("address", func(h host) netip.Addr { return h.Addr })
+	byPort := statedb.NewIndex("port", func(h host) uint16 { return h.Port })
+	newTable(t, db, statedb.Schema[host]{Name: "hosts", Primary: byAddr, Secondary: []statedb.Indexer[host]{byPort}})
+	table, err := db.Table(db.ReadTxn(), "hosts")
+	check(t, "table", err)
+
+	_, _, err = table.Get(db.ReadTxn(), "10.0.0.300")
+	wantError(t, err, statedb.ErrBadKey)
+	if got := err.Error(); got != `table hosts: bad key for index "address": ParseAddr("10.0.0.300"): IPv4 field has value >255` {
+		t.Errorf("error %q", got)
+	}
+	_, err = table.List(db.ReadTxn(), "port", "http")
+	wantError(t, err, statedb.ErrBadKey)
+	if got := err.Error(); got != `table hosts: bad key for index "port": "http" is not a whole number that fits uint16` {
+		t.Errorf("error %q", got)
+	}
+	_, err = table.List(db.ReadTxn(), "name", "x")
+	wantError(t, err, statedb.ErrUnknownIndex)
+	if got := err.Error(); got != `table hosts: no such index "name"; there are: address, port` {
+		t.Errorf("error %q", got)
+	}
+}
+
+type host struct {
+	Addr netip.Addr
+	Port uint16
+}
+
+type base struct{ Owner string }
+
+type label string
+
+func (l label) String() string { return "label " + string(l) }
+
+type row struct {
+	base
+	*item
+	ID      int
+	Prefix  netip.Prefix
+	Nothing *time.Time
+	Since   *time.Time
+	Labels  []label
+	Raw     []byte
+	Every   time.Duration
+	Any     any
+	Err     error
+	private int
+}
+
+func TestCellsShowFieldsAsText(t *testing.T) {
+	db := statedb.New()
+	table := newTable(t, db, statedb.Schema[row]{Name: "rows", Primary: statedb.NewIndex("id", func(r row) int { return r.ID })})
+	since := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	check(t, "insert", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, _, err := table.Insert(txn, row{
+			base: base{"me"}, ID: 7, Prefix: netip.MustParsePrefix("10.0.0.0/8"), Since: &since, Labels: []label{"a", "b"},
+			Raw: []byte("raw"), Every: time.Minute, Any: 5, Err: errors.New("broken"), private: 1,
+		})
+		return err
+	}, table))
+	rows, err := db.Table(db.ReadTxn(), "rows")
+	check(t, "table", err)
+	got, ok, err := rows.Get(db.ReadTxn(), "7")
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	cells := map[string]string{}
+	for i, name := range rows.Columns() {
+		cells[name] = got.Cells[i]
+	}
+	want := map[string]string{
+		"Owner": "me", "ID": "7", "Prefix": "10.0.0.0/8", "Nothing": "", "Since": "2020-01-02T03:04:05Z",
+		"Labels": "label a,label b", "Raw": "raw", "Every": "1m0s", "Any": "5", "Err": "broken",
+		"Group": "", "Number": "", "Tags": "", "Status": "", // of the embedded pointer, which is nil
+	}
+	if diff := gocmp.Diff(want, cells); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRowsThatAreNoStructsHaveOneColumn(t *testing.T) {
+	db := statedb.New()
+	table := newTable(t, db, statedb.Schema[string]{Name: "names", Primary: statedb.NewIndex("name", func(s string) string { return s })})
+	check(t, "insert", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, _, err := table.Insert(txn, "eth0")
+		return err
+	}, table))
+	names, err := db.Table(db.ReadTxn(), "names")
+	check(t, "table", err)
+	for row := range names.All(db.ReadTxn()) {
+		if diff := gocmp.Diff(statedb.AnyRow{Key: "eth0", Revision: 1, Object: "eth0", Cells: []string{"eth0"}}, row); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if columns := names.Columns(); len(columns) != 1 || columns[0] != "Value" {
+		t.Errorf("columns are %v", columns)
+	}
+}
+
+func TestAnyTableWatchesRows(t *testing.T) {
+	f := newFixture(t)
+	table, err := f.db.Table(f.db.ReadTxn(), "items")
+	check(t, "table", err)
+	other := newTable(t, f.db, itemSchema("others"))
+	watch := table.Watch(f.db.ReadTxn())
+	check(t, "update", f.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, _, err := other.Insert(txn, item{ID: "a"})
+		return err
+	}, f.items, other))
+	if closed(watch) {
+		t.Error("woken by another table")
+	}
+	f.insert(item{ID: "a"})
+	if !closed(watch) {
+		t.Error("not woken by an insert")
+	}
+}

@@ -1,0 +1,131 @@
+package statedb_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// wantIDs compares the ids that a sequence yields.
+func wantIDs(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s is %q, expected %q", what, got, want)
+	}
+}
+
+func TestQueriesDoNotMatchIntoThePrimaryKey(t *testing.T) {
+	f := newFixture(t, item{ID: "aa", Group: "a", Tags: "a"}, item{ID: "a", Group: "", Tags: "b"})
+	txn := f.db.ReadTxn()
+	wantIDs(t, "prefix aa of the group", ids(f.items.Prefix(txn, byGroup.Query("aa"))))
+	wantIDs(t, "prefix aa of the tag", ids(f.items.Prefix(txn, byTag.Query("aa"))))
+	wantIDs(t, "group a", ids(f.items.List(txn, byGroup.Query("a"))), "aa")
+	wantIDs(t, "group aaa", ids(f.items.List(txn, byGroup.Query("aaa"))))
+	wantIDs(t, "group \"\"", ids(f.items.List(txn, byGroup.Query(""))), "a")
+	wantIDs(t, "all groups", ids(f.items.Prefix(txn, byGroup.Query(""))), "a", "aa")
+}
+
+func TestZeroBytesKeepTheOrder(t *testing.T) {
+	groups := []string{"", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01", "a", "a\x00", "a\x00\x00", "a\x00b", "a\x01", "aa"}
+	f := newFixture(t)
+	var want []string
+	for i, group := range groups {
+		for _, suffix := range []string{"", "\x00", "\xff"} {
+			id := fmt.Sprintf("%02d%s", len(groups)-i, suffix)
+			f.insert(item{ID: id, Group: group})
+			want = append(want, id)
+		}
+	}
+	txn := f.db.ReadTxn()
+	wantIDs(t, "the order by group", ids(f.items.Prefix(txn, byGroup.Query(""))), want...)
+	for i, group := range groups {
+		wantIDs(t, fmt.Sprintf("group %q", group), ids(f.items.List(txn, byGroup.Query(group))), want[3*i:3*i+3]...)
+		wantIDs(t, fmt.Sprintf("from group %q", group), ids(f.items.LowerBound(txn, byGroup.Query(group))), want[3*i:]...)
+	}
+}
+
+func TestKeysThatARowHasTwice(t *testing.T) {
+	f := newFixture(t, item{ID: "a", Tags: "x y x x"}, item{ID: "b", Tags: "x"})
+	wantTags := func(x, y, z []string, entries int) {
+		t.Helper()
+		txn := f.db.ReadTxn()
+		wantIDs(t, "x", ids(f.items.List(txn, byTag.Query("x"))), x...)
+		wantIDs(t, "y", ids(f.items.List(txn, byTag.Query("y"))), y...)
+		wantIDs(t, "z", ids(f.items.List(txn, byTag.Query("z"))), z...)
+		if n, _ := f.items.LenOf(txn, "tag"); n != entries {
+			t.Errorf("%d entries, expected %d", n, entries)
+		}
+	}
+	wantTags([]string{"a", "b"}, []string{"a"}, nil, 3)
+	f.insert(item{ID: "a", Tags: "z x z"})
+	wantTags([]string{"a", "b"}, nil, []string{"a"}, 3)
+	f.insert(item{ID: "a", Tags: "y y"})
+	wantTags([]string{"b"}, []string{"a"}, nil, 2)
+	f.remove("a")
+	wantTags([]string{"b"}, nil, nil, 1)
+	f.remove("b")
+	wantTags(nil, nil, nil, 0)
+}
+
+func TestARowWithoutKeysIsNotInTheIndex(t *testing.T) {
+	f := newFixture(t, item{ID: "a"}, item{ID: "b", Tags: "x"})
+	txn := f.db.ReadTxn()
+	wantIDs(t, "the index", ids(f.items.LowerBound(txn, byTag.Query(""))), "b")
+	f.insert(item{ID: "b"}, item{ID: "a", Tags: "x"})
+	wantIDs(t, "the index", ids(f.items.LowerBound(f.db.ReadTxn(), byTag.Query(""))), "a")
+}
+
+func TestKeysThatArePrefixesOfEachOther(t *testing.T) {
+	f := newFixture(t, item{ID: "foobar"}, item{ID: "foo"}, item{ID: ""}, item{ID: "foobarbaz"}, item{ID: "fo"})
+	f.remove("foobar", "fo")
+	txn := f.db.ReadTxn()
+	wantIDs(t, "all", ids(f.items.All(txn)), "", "foo", "foobarbaz")
+	wantIDs(t, "from foob", ids(f.items.LowerBound(txn, byID.Query("foob"))), "foobarbaz")
+	wantIDs(t, "prefix foob", ids(f.items.Prefix(txn, byID.Query("foob"))), "foobarbaz")
+}
+
+func TestVeryLongKeysAreFound(t *testing.T) {
+	long := strings.Repeat("k", 70_000)
+	f := newFixture(t, item{ID: long, Group: long, Tags: long + " short"}, item{ID: long + "+", Group: long[1:]})
+	txn := f.db.ReadTxn()
+	wantIDs(t, "the row", ids(f.items.List(txn, byID.Query(long))), long)
+	wantIDs(t, "by group", ids(f.items.List(txn, byGroup.Query(long))), long)
+	wantIDs(t, "by tag", ids(f.items.List(txn, byTag.Query(long))), long)
+	f.remove(long)
+	wantIDs(t, "what is left", ids(f.items.Prefix(f.db.ReadTxn(), byGroup.Query("k"))), long+"+")
+}
+
+func TestAQueryOfAnotherTablesIndexFindsNothing(t *testing.T) {
+	f := newFixture(t, item{ID: "a"})
+	other := statedb.NewIndex("other", func(i item) string { return i.ID })
+	txn := f.db.ReadTxn()
+	_, watch := f.items.ListWatch(txn, other.Query("a"))
+	if _, _, ok := f.items.Get(txn, other.Query("a")); ok || watch != nil || closed(watch) {
+		t.Error("an index that the table does not have found something")
+	}
+	for range f.items.LowerBound(txn, statedb.Query[item]{}) {
+		t.Error("the zero query found something")
+	}
+	f.update(func(txn *statedb.WriteTxn) error {
+		_, err := f.items.Modify(txn, other.Query("a"), func(i item) item { return i })
+		wantError(t, err, statedb.ErrUnknownIndex)
+		return nil
+	})
+	_, err := f.items.LenOf(txn, "other")
+	wantError(t, err, statedb.ErrUnknownIndex)
+}
+
+func TestSequencesMayBeRunAgainAndLeftEarly(t *testing.T) {
+	f := newFixture(t, item{ID: "a"}, item{ID: "b"}, item{ID: "c"})
+	all := f.items.All(f.db.ReadTxn())
+	f.remove("a", "b", "c")
+	for row := range all {
+		if row.ID == "b" {
+			break
+		}
+	}
+	wantIDs(t, "the snapshot", ids(all), "a", "b", "c")
+}
