@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience is for what has no deadline of its own in the requirements.
+const patience = 20 * time.Second
+
+// atATime is how many tests run side by side: they wait most of the time.
+const atATime = 6
+
+// programVariable tells where the program is. TestMain sets it.
+const programVariable = "STATEHIVE_E2E_PROGRAM"
+
+// TestMain builds the program once. It is left where every user can run it.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "statehive-e2e-")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), build(filepath.Join(dir, "statehive")))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
+		os.Exit(code)
+	}))
+}
+
+func build(program string) error {
+	args := []string{"build", "-o", program}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	args = append(args, "github.com/statehive/statehive/cmd/statehive")
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build the agent: %w\n%s", err, out)
+	}
+	return os.Setenv(programVariable, program)
+}
+
+// user is as whom the agent and its commands run.
+type user struct {
+	name       string
+	credential *syscall.Credential // nil: as the tests do
+}
+
+// users are root and an ordinary user where we may choose, else the user that we are.
+func users() []user {
+	if os.Geteuid() != 0 {
+		return []user{{name: "self"}}
+	}
+	return []user{{name: "root"}, {name: "ordinary", credential: &syscall.Credential{Uid: 65534, Gid: 65534}}}
+}
+
+// own gives files to the user.
+func (u user) own(paths ...string) error {
+	if u.credential == nil {
+		return nil
+	}
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, os.Chown(path, int(u.credential.Uid), int(u.credential.Gid)))
+	}
+	return errors.Join(errs...)
+}
