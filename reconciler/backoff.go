@@ -2,12 +2,14 @@ package reconciler
 
 import (
 	"math"
-	"math/rand/v2"
 	"time"
 )
 
+// random returns numbers in [0,1): math/rand's, unless a test wants the same again.
+type random func() float64
+
 // backoff returns how long to wait after a number of failed attempts.
-func (c Config) backoff(attempts int) time.Duration {
+func (c Config) backoff(attempts int, random random) time.Duration {
 	d := c.MinBackoff
 	for range attempts - 1 {
 		if d >= c.MaxBackoff/2 {
@@ -16,13 +18,13 @@ func (c Config) backoff(attempts int) time.Duration {
 		}
 		d *= 2
 	}
-	return jitter(min(d, c.MaxBackoff), 0.2)
+	return jitter(min(d, c.MaxBackoff), 0.2, random)
 }
 
 // jitter spreads d evenly over d ± part·d, or less where that is more than a
 // duration can be.
-func jitter(d time.Duration, part float64) time.Duration {
-	spread := time.Duration((2*rand.Float64() - 1) * part * float64(d))
+func jitter(d time.Duration, part float64, random random) time.Duration {
+	spread := time.Duration((2*random() - 1) * part * float64(d))
 	if spread > math.MaxInt64-d {
 		return math.MaxInt64
 	}

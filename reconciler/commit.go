@@ -153,7 +153,7 @@ func (l *loop[Obj]) nextTry(out outcome[Obj], now time.Time) (due time.Time, aga
 	case isTerminal(out.err):
 		return time.Time{}, true
 	case !given || delay <= 0:
-		delay = l.r.p.Config.backoff(out.item.attempts)
+		delay = l.r.p.Config.backoff(out.item.attempts, l.r.random)
 	}
 	return now.Add(delay), true
 }

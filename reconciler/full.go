@@ -1,8 +1,10 @@
 package reconciler
 
 import (
+	"cmp"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -55,7 +57,7 @@ func (l *loop[Obj]) nextFull(now time.Time) time.Time {
 	if interval < 0 {
 		return time.Time{}
 	}
-	return now.Add(jitter(interval, 0.1))
+	return now.Add(jitter(interval, 0.1, l.r.random))
 }
 
 // startFull begins a full pass when one is due.
@@ -70,6 +72,25 @@ func (l *loop[Obj]) startFull(now time.Time) {
 		return
 	}
 	l.full = fullPass[Obj]{phase: fullUpdates, whole: whole, began: now}
+	if whole {
+		l.enqueueDeletes()
+	}
+}
+
+// enqueueDeletes makes the full pass try every failed delete again: their rows
+// are in no table, and perhaps they are not to be observed either.
+func (l *loop[Obj]) enqueueDeletes() {
+	var failed []*item[Obj]
+	for _, it := range l.queue.items {
+		if it.deleting && it.state == waiting {
+			failed = append(failed, it)
+		}
+	}
+	slices.SortFunc(failed, func(a, b *item[Obj]) int { return cmp.Compare(a.key, b.key) })
+	for _, it := range failed {
+		l.joinFull(it)
+		l.queue.enqueue(it, laneFull)
+	}
 }
 
 // advanceFull moves the full pass on: a slice of rows at a time, while nothing
@@ -246,7 +267,7 @@ func (l *loop[Obj]) removeSurplus(query statedb.Query[Obj], obj Obj) {
 func (l *loop[Obj]) fullFailed(err error, now time.Time) {
 	l.plan.attempts++
 	l.plan.owed, l.plan.err = true, err
-	l.plan.after = now.Add(l.r.p.Config.backoff(l.plan.attempts))
+	l.plan.after = now.Add(l.r.p.Config.backoff(l.plan.attempts, l.r.random))
 	l.r.p.Metrics.FullError()
 	l.r.p.Logger.Warn("surplus could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
 	l.endFull(now)

@@ -114,6 +114,26 @@ func TestFullPassRetriesFailingDeletesNow(t *testing.T) {
 	})
 }
 
+func TestFullPassRetriesTerminalDeletesOfWhatIsNotObserved(t *testing.T) {
+	for _, prunes := range []bool{false, true} {
+		prepared(t, func(w *world) { w.prunes = prunes }, func(_ *testing.T, w *world) {
+			w.put(row{ID: "a", Want: 1})
+			w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+				w.target.half(c)
+				return reconciler.Result{}, reconciler.Terminal(errBoom)
+			})
+			w.delete("a")
+			w.pass(time.Hour)
+			w.equal("deleting", 1, w.deleting())
+			w.target.will(nil)
+			w.fullPass()
+			w.pass(time.Second)
+			w.wantConverged()
+			w.equal("deleting", 0, w.deleting())
+		})
+	}
+}
+
 func TestFailingRemovalOfSurplusIsVisibleAndRetried(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		w.target.will(failing("old"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ type Reconciler[Obj Reconcilable[Obj]] struct {
 	p        Params[Obj]
 	observer Observer[Obj] // nil when the target cannot observe
 	started  atomic.Bool
+	random   random
 
 	fullWanted chan struct{} // holds one token while a full pass is asked for
 
@@ -33,7 +35,7 @@ func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
 	if err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
-	r := &Reconciler[Obj]{p: p, fullWanted: make(chan struct{}, 1)}
+	r := &Reconciler[Obj]{p: p, random: rand.Float64, fullWanted: make(chan struct{}, 1)}
 	r.observer, _ = p.Target.(Observer[Obj])
 	return r, nil
 }
@@ -98,7 +100,7 @@ func (r *Reconciler[Obj]) initTarget(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(r.p.Config.backoff(attempts)):
+		case <-time.After(r.p.Config.backoff(attempts, r.random)):
 		}
 	}
 }

@@ -2,7 +2,6 @@ package reconciler_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -72,6 +71,10 @@ type fake struct {
 
 	answer time.Duration // between looking and answering, of Observe
 
+	// promise says what is wrong with an operation on a row of a
+	// snapshot, or nothing.
+	promise func(c call, txn statedb.ReadTxn, r row) string
+
 	inHand map[string]int // operations by key, "" for prune
 	most   int            // operations at one time
 	faults []string       // promises that were broken
@@ -85,11 +88,10 @@ func (f *fake) Init(ctx context.Context) error {
 }
 
 func (f *fake) Update(ctx context.Context, txn statedb.ReadTxn, r row) (reconciler.Result, error) {
-	if txn == nil {
-		return reconciler.Result{}, errors.New("no snapshot")
-	}
 	changed := false
-	result, err := f.do(ctx, call{op: "update", id: r.ID, want: r.Want}, func() error {
+	c := call{op: "update", id: r.ID, want: r.Want}
+	f.check(c, txn, r)
+	result, err := f.do(ctx, c, func() error {
 		is, there := f.is[r.ID]
 		changed = !there || is != r.Want
 		f.is[r.ID] = r.Want
@@ -99,15 +101,18 @@ func (f *fake) Update(ctx context.Context, txn statedb.ReadTxn, r row) (reconcil
 	return result, err
 }
 
-func (f *fake) Delete(ctx context.Context, _ statedb.ReadTxn, r row) error {
-	_, err := f.do(ctx, call{op: "delete", id: r.ID, want: r.Want}, func() error {
+func (f *fake) Delete(ctx context.Context, txn statedb.ReadTxn, r row) error {
+	c := call{op: "delete", id: r.ID, want: r.Want}
+	f.check(c, txn, r)
+	_, err := f.do(ctx, c, func() error {
 		delete(f.is, r.ID)
 		return nil
 	})
 	return err
 }
 
-func (f *fake) Prune(ctx context.Context, _ statedb.ReadTxn, desired iter.Seq2[row, statedb.Revision]) (pruned int, err error) {
+func (f *fake) Prune(ctx context.Context, txn statedb.ReadTxn, desired iter.Seq2[row, statedb.Revision]) (pruned int, err error) {
+	f.check(call{op: "prune"}, txn, row{})
 	_, err = f.do(ctx, call{op: "prune"}, func() error {
 		wanted := map[string]bool{}
 		for r := range desired {
@@ -122,6 +127,14 @@ func (f *fake) Prune(ctx context.Context, _ statedb.ReadTxn, desired iter.Seq2[r
 		return nil
 	})
 	return pruned, err
+}
+
+func (f *fake) check(c call, txn statedb.ReadTxn, r row) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fault := f.promise(c, txn, r); fault != "" {
+		f.faults = append(f.faults, c.String()+" "+fault)
+	}
 }
 
 // take lets virtual time go by in an operation.
@@ -207,6 +220,17 @@ func (f *fake) corrupt(id string, is int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.is[id] = is
+}
+
+// half has the effect of an operation that goes on.
+func (f *fake) half(c call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.op == "delete" {
+		delete(f.is, c.id)
+	} else {
+		f.is[c.id] = c.want
+	}
 }
 
 func (f *fake) inFlight(id string) bool {

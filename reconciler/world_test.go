@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ type world struct {
 	target  *fake
 	prunes  bool // the target cannot observe
 	config  reconciler.Config
+	seed    uint64 // of the jitter, if not 0
 	health  *healthLog
 	*tallyKeeper
 	r      *reconciler.Reconciler[row]
@@ -41,9 +43,32 @@ func newWorld(t *testing.T) *world {
 		table:   must(statedb.NewTable(db, rowSchema())),
 		notDone: must(statedb.NewTable(db, reconciler.NotDoneSchema())),
 	}
+	w.target.promise = w.promise
 	// Full passes come when a test asks for them.
 	w.config.FullInterval = -1
 	return w
+}
+
+// promise checks what holds for every operation. Rows whose id begins with "old"
+// are never in the table: to delete one is to remove something surplus.
+func (w *world) promise(c call, txn statedb.ReadTxn, r row) string {
+	incomplete := false
+	for _, s := range w.table.Sources(txn) {
+		incomplete = incomplete || s.Incomplete != ""
+		if !s.Initialized {
+			return "before " + s.Name + " is initialized"
+		}
+	}
+	current, _, there := w.table.Get(txn, byID.Query(r.ID))
+	switch {
+	case c.op == "update" && current != r:
+		return "with a row that is not the newest"
+	case c.op == "delete" && there:
+		return "of a row that is there"
+	case incomplete && (c.op == "prune" || c.op == "delete" && strings.HasPrefix(c.id, "old")):
+		return "of surplus while a source is incomplete"
+	}
+	return ""
 }
 
 func must[T any](v T, err error) T {
@@ -66,6 +91,9 @@ func (w *world) start() {
 	r, err := reconciler.New(p)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if w.seed != 0 {
+		r.Seed(w.seed)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
