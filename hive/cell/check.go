@@ -64,6 +64,9 @@ func (s *scope) hint(k key) string {
 			return fmt.Sprintf("it is private to %v", other)
 		}
 	}
+	if hint := s.implementation(k); hint != "" {
+		return hint
+	}
 	near := []reflect.Type{reflect.PointerTo(k.typ)}
 	if k.typ.Kind() == reflect.Pointer {
 		near = append(near, k.typ.Elem())
@@ -74,6 +77,26 @@ func (s *scope) hint(k key) string {
 		}
 	}
 	return ""
+}
+
+// implementation names what there is that could be offered as the interface k.
+func (s *scope) implementation(k key) string {
+	if k.typ.Kind() != reflect.Interface || k.typ.NumMethod() == 0 {
+		return ""
+	}
+	var found []string
+	for at := s; at != nil; at = at.parent {
+		for other := range at.offers {
+			if other.group == "" && other.name == k.name && other.typ.Implements(k.typ) {
+				found = append(found, other.typ.String())
+			}
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	slices.Sort(found)
+	return fmt.Sprintf("its constructor has to return that type: there is a %s, which implements it", strings.Join(found, ", a "))
 }
 
 func describe(path []*function) string {

@@ -100,6 +100,9 @@ func (ss *settings) addField(b *block, f reflect.StructField, name string, v ref
 	if !f.IsExported() {
 		return b.scope.errorf("%s: field %s: a field with a flag must be exported", b.name, f.Name)
 	}
+	if name == "" {
+		return b.scope.errorf("%s: field %s: its flag has no name", b.name, f.Name)
+	}
 	val, err := newValue(v)
 	if err != nil {
 		return b.scope.errorf("%s: field %s: %v", b.name, f.Name, err)

@@ -62,6 +62,25 @@ func configure[C any](t *testing.T, c C, args []string, vars map[string]string) 
 	return got, g.Construct()
 }
 
+func TestListOfANamedStringTypeIsSet(t *testing.T) {
+	type name string
+	type config struct {
+		Names []name `flag:"names"`
+	}
+	got, err := configure(t, config{Names: []name{"default"}}, []string{"--names=a,b", "--names=c"}, nil)
+	if diff := cmp.Diff([]name{"a", "b", "c"}, got.Names); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+func TestFlagWithoutANameIsRefused(t *testing.T) {
+	type config struct {
+		Dir string `flag:""`
+	}
+	_, err := configure(t, config{}, nil, nil)
+	wantError(t, err, "field Dir: its flag has no name")
+}
+
 func TestFlagWinsOverEnvironmentWinsOverDefault(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -144,6 +145,14 @@ func TestConstructorsAreLazyAndCalledOnce(t *testing.T) {
 	if diff := cmp.Diff([]string{"apple", "banana", "first", "second"}, calls); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestMissingInterfaceNamesWhatImplementsIt(t *testing.T) {
+	type namer interface{ Name() string }
+	err := construct(t,
+		cell.Module("route", "", cell.ProvidePrivate(func() reflect.Type { return nil }), cell.Invoke(func(namer) {})),
+	)
+	wantError(t, err, "missing type cell_test.namer (its constructor has to return that type: there is a reflect.Type, which implements it)")
 }
 
 func TestMissingTypesAreAllNamedWithWhoNeedsThem(t *testing.T) {

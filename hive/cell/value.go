@@ -92,7 +92,11 @@ func (v *value) String() string {
 		return x.String()
 	}
 	if v.kind == "strings" {
-		return strings.Join(v.field.Convert(reflect.TypeFor[[]string]()).Interface().([]string), ",")
+		all := make([]string, v.field.Len())
+		for i := range all {
+			all[i] = v.field.Index(i).String()
+		}
+		return strings.Join(all, ",")
 	}
 	return fmt.Sprint(v.field.Interface())
 }
