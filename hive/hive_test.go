@@ -280,6 +280,18 @@ func TestRunReturnsTheErrorOfTheFirstShutdown(t *testing.T) {
 	})
 }
 
+func TestRunReturnsTheErrorOfAShutdownDuringAFailingStart(t *testing.T) {
+	h := newHive(t, hive.Options{}, cell.Invoke(func(s hive.Shutdowner, l cell.Lifecycle) {
+		l.Append(cell.Hook{Name: "dependent", OnStart: func(context.Context) error {
+			s.Shutdown(errBroken)
+			return errors.New("gave up")
+		}})
+	}))
+	if err := h.Run(t.Context()); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "gave up") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestRunCatchesSignalsOfTheProcess(t *testing.T) {
 	h := newHive(t, hive.Options{}, cell.Invoke(func(l cell.Lifecycle) {
 		l.Append(cell.Hook{OnStart: func(context.Context) error { return syscall.Kill(os.Getpid(), syscall.SIGTERM) }})

@@ -42,6 +42,16 @@ func (s *shutdown) Shutdown(err error) {
 	})
 }
 
+// reason is the error of Shutdown, if that has been called.
+func (s *shutdown) reason() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
 // Run starts the hive, waits for a signal, the end of ctx or Shutdown, stops it, and returns the error of Shutdown joined with
 // those of starting and stopping. A signal also cuts a start short. The second signal makes Run return an *AbortError at once.
 func (h *Hive) Run(ctx context.Context) error {
@@ -68,18 +78,16 @@ func (h *Hive) Run(ctx context.Context) error {
 // run is the life of the hive until ctx is done.
 func (h *Hive) run(ctx context.Context) error {
 	if err := h.Start(ctx); err != nil {
-		return err
+		return errors.Join(h.shutdown.reason(), err)
 	}
 	h.options.Logger.Info("Started", "name", h.options.Name)
-	var err error
 	select {
 	case <-ctx.Done():
 	case <-h.shutdown.done:
-		err = h.shutdown.err
 	}
-	err = errors.Join(err, h.Stop(context.WithoutCancel(ctx)))
+	err := h.Stop(context.WithoutCancel(ctx))
 	h.options.Logger.Info("Stopped", "name", h.options.Name)
-	return err
+	return errors.Join(h.shutdown.reason(), err)
 }
 
 // signals returns those of the options, or those of the process until release is called.

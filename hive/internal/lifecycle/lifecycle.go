@@ -169,7 +169,9 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 		return nil
 	}
 	began := time.Now()
-	err := l.await(ctx, h, action, call(ctx, fn))
+	during, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := l.await(ctx, h, action, call(during, fn))
 	l.logger.Debug("Ran hook", "hook", h.name, "action", action, "duration", time.Since(began), "error", err)
 	if err == nil {
 		return nil

@@ -257,3 +257,18 @@ func TestStartWithADoneContextNamesTheHookThatIsNotReached(t *testing.T) {
 	wantError(t, r.Start(ctx), "start hook a", "not reached", "canceled")
 	r.want(t)
 }
+
+func TestContextOfAHookEndsWithItsCall(t *testing.T) {
+	r := newRecorder()
+	var start, stop context.Context
+	r.module.Append(cell.Hook{
+		OnStart: func(ctx context.Context) error { start = ctx; return nil },
+		OnStop:  func(ctx context.Context) error { stop = ctx; return nil },
+	})
+	if err := errors.Join(r.Start(t.Context()), r.Stop(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if start.Err() == nil || stop.Err() == nil {
+		t.Errorf("after their calls: %v, %v", start.Err(), stop.Err())
+	}
+}
