@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -228,6 +229,35 @@ func TestPanicDegradesHealthAndIsAnErrorWithStack(t *testing.T) {
 		}
 		m.stop()
 	})
+}
+
+func TestJobThatEndsInNoOrdinaryWayDegradesHealth(t *testing.T) {
+	for name, tt := range map[string]struct {
+		job  job.Job
+		want string
+	}{
+		"panic in OnFailure": {
+			job.OneShot("j", func(context.Context, health.Health) error { return errors.New("x") }, job.OnFailure(func(error) { panic("no") })),
+			"panic: no",
+		},
+		"end of the goroutine": {
+			job.Timer("j", func(context.Context, health.Health) error { runtime.Goexit(); return nil }, time.Second),
+			"ended its goroutine",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, m *module) {
+				m.must(m.Add(tt.job))
+				m.start()
+				time.Sleep(time.Minute)
+				m.wantStatus("j", health.Degraded, "failed")
+				if s := m.status("j"); !strings.Contains(s.Error, tt.want) {
+					t.Errorf("got %q", s.Error)
+				}
+				m.stop()
+			})
+		})
+	}
 }
 
 func TestRetryDelaysDoubleUpToTheLast(t *testing.T) {

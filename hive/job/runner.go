@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/statehive/statehive/hive/health"
@@ -42,9 +43,28 @@ func startAll(rs []*runner) {
 		go func() {
 			defer close(r.done)
 			defer cancel()
-			r.job.run(ctx, r.health, r.logger)
+			r.run(ctx)
 		}()
 	}
+}
+
+// run survives what the job's function does not do: a panic of what is called in its place, such as that of OnFailure, and
+// the end of the goroutine (runtime.Goexit).
+func (r *runner) run(ctx context.Context) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		err := errors.New("it ended its goroutine instead of returning")
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+		r.logger.Error("Job failed", "error", err)
+		r.health.Degraded("failed", err)
+	}()
+	r.job.run(ctx, r.health, r.logger)
+	returned = true
 }
 
 func (r *runner) started() bool { return isClosed(r.start) }
