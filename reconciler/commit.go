@@ -62,6 +62,9 @@ func (e *StatusError) Error() string { return fmt.Sprintf("write status: %v", e.
 func (e *StatusError) Unwrap() error { return e.Err }
 
 func isStatusError(err error) bool {
+	if err == nil {
+		return false
+	}
 	var status *StatusError
 	return errors.As(err, &status)
 }

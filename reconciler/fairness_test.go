@@ -11,7 +11,7 @@ import (
 )
 
 // taking makes every operation take a time, and those on the ids fail.
-func taking(d time.Duration, ids ...string) behaviour {
+func taking(d time.Duration, ids ...string) behavior {
 	fails := failing(ids...)
 	return func(ctx context.Context, c call) (reconciler.Result, error) {
 		take(d)

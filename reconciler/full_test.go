@@ -165,7 +165,7 @@ func TestNothingIsRemovedWhenObservingFails(t *testing.T) {
 			return result, nil
 		}
 	}
-	for name, act := range map[string]behaviour{"error": boom, "panic": panics} {
+	for name, act := range map[string]behavior{"error": boom, "panic": panics} {
 		t.Run(name, func(t *testing.T) {
 			prepared(t, func(w *world) {
 				w.target.is["old"] = 1

@@ -16,7 +16,7 @@ import (
 var errBoom = errors.New("boom")
 
 // failing makes every operation on the ids fail.
-func failing(ids ...string) behaviour {
+func failing(ids ...string) behavior {
 	return func(_ context.Context, c call) (reconciler.Result, error) {
 		for _, id := range ids {
 			if c.id == id {
@@ -96,7 +96,7 @@ func TestTenThousandTriggersAreAtMostTwoRuns(t *testing.T) {
 }
 
 // slow makes the first operation on a key take a second.
-func slow(id string) behaviour {
+func slow(id string) behavior {
 	first := true
 	return func(_ context.Context, c call) (reconciler.Result, error) {
 		if c.id == id && first {

@@ -145,21 +145,21 @@ func (l *loop[Obj]) changed(change statedb.Change[Obj]) {
 		l.plan.due = time.Now()
 		return
 	}
-	query := l.r.p.Table.KeyQuery(change.Object)
-	if change.Kind == statedb.Delete {
-		it := l.queue.get(query)
-		it.last, it.attempts, it.surplus = change.Object, 0, false
-		l.setDeleting(it, true)
-		l.queue.enqueue(it, laneChange)
+	kind, deleted := change.Object.GetStatus().Kind(), change.Kind == statedb.Delete
+	if kind == Done && !deleted {
 		return
 	}
-	switch kind := change.Object.GetStatus().Kind(); {
-	// A row in error that is not known here was so before the start.
-	case kind == Pending, kind == Error && l.queue.items[query.Encoded()] == nil:
-		it := l.queue.get(query)
-		it.last = change.Object
-		l.queue.enqueue(it, laneChange)
+	query := l.r.p.Table.KeyQuery(change.Object)
+	if kind == Error && !deleted && l.queue.items[query.Encoded()] != nil {
+		return // it waits; one that is not known here was in error before the start
 	}
+	it := l.queue.get(query)
+	it.last = change.Object
+	if deleted {
+		it.attempts, it.surplus = 0, false
+		l.setDeleting(it, true)
+	}
+	l.queue.enqueue(it, laneChange)
 }
 
 func (l *loop[Obj]) setDeleting(it *item[Obj], deleting bool) {
@@ -204,7 +204,8 @@ func (l *loop[Obj]) operationFor(it *item[Obj]) (operation[Obj], bool) {
 	op := operation[Obj]{item: it, obj: obj, rev: rev, txn: txn}
 	if !found {
 		op.kind, op.obj, op.full = opDelete, it.last, it.surplus
-		return op, it.deleting && !(it.surplus && l.hold(it, txn))
+		held := it.surplus && l.hold(it, txn)
+		return op, it.deleting && !held
 	}
 	// The row is there again: a delete of what it was before must not run.
 	l.setDeleting(it, false)

@@ -82,7 +82,7 @@ func (r *Reconciler[Obj]) guard(ctx context.Context, fn func(context.Context) er
 	switch cause := context.Cause(ctx); {
 	case err == nil || cause == nil:
 		return err
-	case cause == errOverdue:
+	case errors.Is(cause, errOverdue):
 		return fmt.Errorf("took longer than %v: %w", timeout, err)
 	default:
 		return fmt.Errorf("%w: %w", cause, err)

@@ -151,7 +151,7 @@ func TestErrorIsWhatTheTargetReturned(t *testing.T) {
 }
 
 // outcomes makes updates of a come out as they are listed, the last for ever.
-func outcomes(results ...any) behaviour {
+func outcomes(results ...any) behavior {
 	return func(_ context.Context, c call) (result reconciler.Result, err error) {
 		if c.id != "a" {
 			return result, nil

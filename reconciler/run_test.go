@@ -189,7 +189,7 @@ func TestStopDuringEachPartOfAFullPass(t *testing.T) {
 
 func TestSecondRunIsRefused(t *testing.T) {
 	running(t, func(t *testing.T, w *world) {
-		if err := w.r.Run(context.Background()); !errors.Is(err, reconciler.ErrStarted) {
+		if err := w.r.Run(t.Context()); !errors.Is(err, reconciler.ErrStarted) {
 			t.Errorf("second Run: %v, want ErrStarted", err)
 		}
 		w.put(row{ID: "a", Want: 1}) // the first goes on
@@ -388,6 +388,8 @@ func TestStatusThatCannotBeWrittenIsAnErrorOfThatRowAlone(t *testing.T) {
 			t.Errorf("health %q", got)
 		}
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -22,7 +22,7 @@ import (
 
 var (
 	simulationSeed = flag.Uint64("seed", 0, "run the simulation with this seed only")
-	simulations    = flag.Uint64("simulations", 300, "how many seeds the simulation runs with")
+	simulations    = flag.Uint64("simulations", defaultSimulations, "how many seeds the simulation runs with")
 )
 
 // simulation is a world with writers, faults and a source that comes and goes.

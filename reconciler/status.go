@@ -130,7 +130,8 @@ func (s *Status) UnmarshalJSON(data []byte) error {
 func (s Status) outcome(err error, now time.Time) Status {
 	next := Status{kind: Done, since: now.UnixNano()}
 	if err != nil {
-		next.kind, next.err = Error, &err
+		failure := err
+		next.kind, next.err = Error, &failure
 	}
 	if s.kind == next.kind {
 		next.since = s.since
@@ -171,11 +172,12 @@ const StatusIndexName = "status"
 // NewStatusIndex returns the index by which rows in error are found. Rows that
 // are pending or done are not in it, so that it costs nothing while all is well.
 func NewStatusIndex[Obj Reconcilable[Obj]]() statedb.Index[Obj, StatusKind] {
+	none := func(func(StatusKind) bool) {}
+	one := func(yield func(StatusKind) bool) { yield(Error) }
 	return statedb.NewMultiIndex(StatusIndexName, func(obj Obj) iter.Seq[StatusKind] {
-		return func(yield func(StatusKind) bool) {
-			if obj.GetStatus().kind == Error {
-				yield(Error)
-			}
+		if obj.GetStatus().kind == Error {
+			return one
 		}
+		return none
 	})
 }

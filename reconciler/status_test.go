@@ -205,6 +205,8 @@ func TestPointerRowsAreReconciled(t *testing.T) {
 			t.Errorf("%+v after %d operations; the row that was given is %v", s, metrics.metrics().incremental, mine.status)
 		}
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }

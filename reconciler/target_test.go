@@ -58,16 +58,16 @@ func (c call) String() string {
 	return c.op
 }
 
-// behaviour is what happens in an operation before it has its effect, which it
+// behavior is what happens in an operation before it has its effect, which it
 // has only without an error.
-type behaviour func(ctx context.Context, c call) (reconciler.Result, error)
+type behavior func(ctx context.Context, c call) (reconciler.Result, error)
 
 // fake is a target that keeps rows in a map. It cannot observe: see observing.
 type fake struct {
 	mu    sync.Mutex
 	is    map[string]int
 	calls []call
-	act   behaviour
+	act   behavior
 
 	answer time.Duration // between looking and answering, of Observe
 
@@ -145,7 +145,7 @@ func take(d time.Duration) { <-time.After(d) }
 func (f *fake) do(ctx context.Context, c call, effect func() error) (result reconciler.Result, err error) {
 	f.enter(&c)
 	defer f.leave(c)
-	if act := f.behaviour(); act != nil {
+	if act := f.behavior(); act != nil {
 		if result, err = act(ctx, c); err != nil {
 			return result, err
 		}
@@ -156,13 +156,13 @@ func (f *fake) do(ctx context.Context, c call, effect func() error) (result reco
 }
 
 // will sets how operations behave from now on; nil: they succeed.
-func (f *fake) will(act behaviour) {
+func (f *fake) will(act behavior) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.act = act
 }
 
-func (f *fake) behaviour() behaviour {
+func (f *fake) behavior() behavior {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.act

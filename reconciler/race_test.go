@@ -1,0 +1,6 @@
+//go:build race
+
+package reconciler_test
+
+// defaultSimulations are fewer under the race detector, which makes them slow.
+const defaultSimulations = 60
