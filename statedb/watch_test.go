@@ -138,20 +138,22 @@ func TestAWatchTakenOnAnOldSnapshotIsClosed(t *testing.T) {
 	f.wantClosed(f.watchAll(old, "a"), true)
 }
 
-func TestAWatchThatCloseLetsTheNewSnapshotBeRead(t *testing.T) {
+// TestWhoWakesUpReadsTheNewSnapshot spins on a watch while another table, which
+// is part of the same commit, makes that commit take its time.
+func TestWhoWakesUpReadsTheNewSnapshot(t *testing.T) {
 	f := newFixture(t, item{ID: "a"})
+	large := newTable(t, f.db, statedb.Schema[item]{Name: "large", Primary: byID})
+	defer large.Changes(0).Close()
+	const commits = 100
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
-		for seen := 0; seen < 500; {
+		for seen := 0; seen < commits; {
 			row, _, woken, _ := f.items.GetWatch(f.db.ReadTxn(), byID.Query("a"))
-			if row.Number < seen {
-				t.Errorf("woken for %d, read %d", seen, row.Number)
+			if seen = row.Number; seen == commits {
 				return
 			}
-			if seen = row.Number; seen == 500 {
-				return
+			for !closed(woken) {
 			}
-			<-woken
 			fresh, _, _ := f.items.Get(f.db.ReadTxn(), byID.Query("a"))
 			if fresh.Number <= seen {
 				t.Errorf("woken up, but the newest snapshot still has %d", fresh.Number)
@@ -159,8 +161,16 @@ func TestAWatchThatCloseLetsTheNewSnapshotBeRead(t *testing.T) {
 			}
 		}
 	})
-	for i := range 500 {
-		f.insert(item{ID: "a", Number: i + 1})
+	for i := range commits {
+		check(t, "update", f.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			for n := range 300 {
+				if _, _, err := large.Insert(txn, item{ID: fmt.Sprint(n), Number: i + 1}); err != nil {
+					return err
+				}
+			}
+			_, _, err := f.items.Insert(txn, item{ID: "a", Number: i + 1})
+			return err
+		}, f.items, large))
 	}
 	watcher.Wait()
 }
