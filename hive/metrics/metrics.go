@@ -170,12 +170,4 @@ func (s *server) serve(ctx context.Context, _ health.Health) error {
 }
 
 // close is for a start that has failed before the job ran, which otherwise has closed the listener.
-func (s *server) close(context.Context) error {
-	if s.listener == nil {
-		return nil
-	}
-	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
+func (s *server) close(context.Context) error { return httpserve.Close(s.listener) }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,8 @@ const (
 	idleTimeout   = time.Minute
 	maxHeader     = 16 << 10
 	maxBody       = 1 << 20
+	// maxConns keeps clients from using up the process's file descriptors.
+	maxConns = 100
 	// drainTimeout is how long requests may take to end once the context is done.
 	drainTimeout = 2 * time.Second
 )
@@ -26,13 +29,14 @@ const (
 type Failed func(w http.ResponseWriter)
 
 // Serve answers requests on l until ctx is done, and closes l. Requests in hand then have 2 s to end. A handler that panics
-// is logged and answered by failed. It returns nil if ctx ended it.
+// is logged and answered by failed. Connections beyond a hundred are closed at once. It returns nil if ctx ended it.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Failed, logger *slog.Logger) error {
 	server := &http.Server{
 		Handler:           &guard{next: handler, failed: failed, logger: logger},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		ConnState:      limitConns(),
 	}
 	result := make(chan error, 1)
 	go func() { result <- server.Serve(l) }()
@@ -54,6 +58,33 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Fai
 	return err
 }
 
+// limitConns closes new connections when there are too many.
+func limitConns() func(net.Conn, http.ConnState) {
+	var open atomic.Int32
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if open.Add(1) > maxConns {
+				_ = c.Close() // nothing was exchanged; StateClosed follows
+			}
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		case http.StateActive, http.StateIdle:
+		}
+	}
+}
+
+// Close closes a listener that Serve may have closed already, or that was never opened.
+func Close(l net.Listener) error {
+	if l == nil {
+		return nil
+	}
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
 // guard bounds what is read and survives panics.
 type guard struct {
 	next   http.Handler
@@ -63,7 +94,7 @@ type guard struct {
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
-	r.Body = http.MaxBytesReader(rec, r.Body, maxBody)
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	defer func() {
 		p := recover()
 		if p == nil {

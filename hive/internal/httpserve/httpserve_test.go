@@ -113,6 +113,49 @@ func TestClientThatIsSlowWithItsBodyIsCutOff(t *testing.T) {
 	})
 }
 
+func TestClientThatIsSlowToReadIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		f := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			var err error
+			for chunk := make([]byte, 64<<10); err == nil; {
+				_, err = w.Write(chunk)
+			}
+			ended <- err
+		})
+		conn := f.dial()
+		defer func() { _ = conn.Close() }()
+		began := time.Now()
+		_, _ = io.WriteString(conn, get)
+		if err := <-ended; time.Since(began) > time.Minute {
+			t.Errorf("cut off after %v with %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, ok)
+		var silent []net.Conn
+		for range 100 {
+			silent = append(silent, f.dial())
+		}
+		synctest.Wait()
+		began, refused := time.Now(), f.dial()
+		if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(began) > 0 {
+			t.Errorf("one too many: %v after %v", err, time.Since(began))
+		}
+		_ = silent[0].Close()
+		synctest.Wait()
+		if answer := f.send(t, get); !strings.Contains(answer, "200 OK") {
+			t.Errorf("after one has gone: %q", answer)
+		}
+		for _, c := range silent {
+			_ = c.Close()
+		}
+	})
+}
+
 func TestIdleConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := serve(t, ok)
