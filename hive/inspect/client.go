@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -52,7 +53,7 @@ func (e *UnreachableError) reason() string {
 	case errors.As(e.Err, &timeout) && timeout.Timeout():
 		return "it does not answer"
 	case dialed:
-		return "it closed the connection: " + onlyOwner
+		return "it closed the connection: it is ending or too busy, or it refuses you: " + onlyOwner
 	}
 	return op.Err.Error()
 }
@@ -87,7 +88,7 @@ func (c *Client) WithHint(hint string) *Client {
 }
 
 // Get reads path and decodes the answer into what into points to. Its errors are *APIError, *UnreachableError, that of ctx, and
-// of an answer that is not the expected JSON.
+// of an answer that is cut off or not the expected JSON.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
 	u := url.URL{Scheme: "http", Host: "agent", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -103,9 +104,20 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, into an
 		return apiError(resp)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		return fmt.Errorf("cannot understand the agent's answer to %s: %w", path, err)
+		return badAnswer(ctx, path, err)
 	}
 	return nil
+}
+
+func badAnswer(ctx context.Context, path string, err error) error {
+	var network net.Error
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		return fmt.Errorf("the agent's answer to %s was cut off: the agent has ended, or it took too long: %w", path, err)
+	}
+	return fmt.Errorf("cannot understand the agent's answer to %s: %w", path, err)
 }
 
 func (c *Client) unreachable(ctx context.Context, err error) error {

@@ -202,6 +202,17 @@ func TestAnswerThatIsNotJSONIsAnError(t *testing.T) {
 	}
 }
 
+func TestAnswerOfAnAgentThatDiesMidwayIsCutOff(t *testing.T) {
+	c := serve(t, endpoint("GET /v1/half", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"rows":[1,`))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	if err := c.Get(t.Context(), "/v1/half", nil, new(any)); err == nil || !strings.Contains(err.Error(), "answer to /v1/half was cut off") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // leaveStale leaves the socket of a process that has died.
 func leaveStale(t *testing.T, path string) {
 	t.Helper()

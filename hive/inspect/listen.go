@@ -21,8 +21,13 @@ var ErrInUse = errors.New("another agent is listening there already")
 // maxPath is the longest path of a unix socket.
 const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// probeTimeout is how long the listener of an existing socket has to accept; one that does not is busy, not dead.
-const probeTimeout = time.Second
+const (
+	// probeTimeout is how long the listener of an existing socket has to accept; one that does not is busy, not dead.
+	probeTimeout = time.Second
+	// lockTimeout is enough for another agent that starts. In a directory for all, such as /tmp, anyone can hold the lock.
+	lockTimeout = 3 * probeTimeout
+	lockRetry   = 10 * time.Millisecond
+)
 
 // DefaultSocket is where the agent of that name listens if nothing else is said: /run/NAME/NAME.sock for root, else
 // NAME/NAME.sock in $XDG_RUNTIME_DIR, else NAME-UID/NAME.sock in the directory of temporary files.
@@ -64,7 +69,7 @@ func listen(path string) (net.Listener, error) {
 	if err := checkDir(dir); err != nil {
 		return nil, err
 	}
-	unlock, err := lockDir(dir)
+	unlock, err := lockDir(dir, lockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -102,15 +107,22 @@ func checkDir(dir string) error {
 }
 
 // lockDir keeps two agents from replacing each other's fresh sockets.
-func lockDir(dir string) (unlock func(), err error) {
+func lockDir(dir string, patience time.Duration) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", dir, err), d.Close())
+	for began := time.Now(); ; <-time.After(lockRetry) {
+		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { _ = d.Close() }, nil // nothing was written
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", dir, err), d.Close())
+		case time.Since(began) > patience:
+			return nil, errors.Join(fmt.Errorf("somebody holds the lock of the directory %s: choose another socket", dir), d.Close())
+		}
 	}
-	return func() { _ = d.Close() }, nil // nothing was written
 }
 
 func removeStale(path string) error {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -209,4 +210,21 @@ func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v", d, err)
 		}
 	}
+}
+
+func TestLockThatIsNeverReleasedIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lockDir(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockDir(dir, 20*time.Millisecond); err == nil || !strings.Contains(err.Error(), dir+": choose another socket") {
+		t.Errorf("got %v", err)
+	}
+	unlock()
+	unlock, err = lockDir(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
 }
