@@ -9,12 +9,17 @@
 // Records are bound to the boot of the machine and to the network namespace
 // they were written in, because the objects do not outlive either: others are
 // void, claim nothing, and are removed when the records are opened. For the same
-// reason they need not be synced to the disk.
+// reason they need not be synced to the disk. So each network namespace needs a
+// state directory of its own; records of another one of this boot are not
+// dropped without a warning.
 //
 // Each record is a small JSON file below the state directory,
 // kind/escaped-key.json, written beside and renamed into place. A file that
 // cannot be read as a record is set aside under a name ending in ".corrupt" and
 // logged with the reason; it is never fatal and never thrown away.
+//
+// Whoever writes records says what is removed and restored: the state directory
+// must belong to the user of the process and must not be writable for everyone.
 //
 // All types are safe for concurrent use. A state directory belongs to one process
 // at a time.

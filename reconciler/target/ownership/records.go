@@ -75,13 +75,18 @@ func NewRecords[T any](store *Store, kind string) (*Records[T], error) {
 func (r *Records[T]) load(name string) error {
 	path := filepath.Join(r.dir, name)
 	switch {
+	case strings.HasSuffix(name, suffix): // also of a key that looks like a temporary file
 	case strings.HasPrefix(name, temporaryPrefix):
 		return os.Remove(path) // it was never renamed, so nothing was done in its name
-	case !strings.HasSuffix(name, suffix):
+	default:
 		return nil
 	}
 	key, record, err := r.read(path)
 	switch {
+	case errors.Is(err, errElsewhere):
+		r.log.Warn("A record of what was made in another network namespace is dropped; if that still exists, it is not known there any more what is ours",
+			"file", path)
+		return os.Remove(path)
 	case errors.Is(err, errVoid):
 		return os.Remove(path)
 	case err != nil:
@@ -91,8 +96,12 @@ func (r *Records[T]) load(name string) error {
 	return nil
 }
 
-// errVoid: the record is of another boot or network namespace.
-var errVoid = errors.New("void")
+// Why a record is void: it is of another boot, or of another network namespace
+// of this one.
+var (
+	errVoid      = errors.New("void")
+	errElsewhere = errors.New("of another network namespace")
+)
 
 func (r *Records[T]) read(path string) (key string, record T, err error) {
 	data, err := os.ReadFile(path)
@@ -106,8 +115,11 @@ func (r *Records[T]) read(path string) (key string, record T, err error) {
 	if f.Boot == "" || f.Netns == "" {
 		return "", record, errors.New("not a record: boot or netns is missing")
 	}
-	if f.Identity != r.identity {
+	switch {
+	case f.Boot != r.identity.Boot:
 		return "", record, errVoid
+	case f.Netns != r.identity.Netns:
+		return "", record, errElsewhere
 	}
 	if fileName(f.Key) != filepath.Base(path) {
 		return "", record, fmt.Errorf("the record is that of %q, which belongs into %s", f.Key, fileName(f.Key))

@@ -72,6 +72,7 @@ func TestRecordsSurviveARestart(t *testing.T) {
 	records := open(t, dir, here, nil)
 	put(t, records, "eth0 10.0.0.5/24", "a")
 	put(t, records, "..", "b")
+	put(t, records, ".tmp-1", "g")
 	put(t, records, long, "c")
 	put(t, records, long+"y", "d")
 	put(t, records, "gone", "e")
@@ -81,7 +82,7 @@ func TestRecordsSurviveARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]record{"eth0 10.0.0.5/24": {"a"}, "..": {"f"}, long: {"c"}, long + "y": {"d"}}
+	want := map[string]record{"eth0 10.0.0.5/24": {"a"}, "..": {"f"}, ".tmp-1": {"g"}, long: {"c"}, long + "y": {"d"}}
 	wantRecords(t, records, want)
 	wantRecords(t, open(t, dir, here, nil), want)
 	if got, ok := records.Get(long); !ok || got.Original != "c" {
@@ -93,17 +94,39 @@ func TestRecordsSurviveARestart(t *testing.T) {
 }
 
 func TestRecordsOfAnotherBootOrNamespaceClaimNothing(t *testing.T) {
-	for name, elsewhere := range map[string]ownership.Identity{
-		"boot":              {Boot: "b2", Netns: here.Netns},
-		"network namespace": {Boot: here.Boot, Netns: "cookie:2"},
+	for name, c := range map[string]struct {
+		elsewhere ownership.Identity
+		warnings  int
+	}{
+		"boot":                           {ownership.Identity{Boot: "b2", Netns: here.Netns}, 0},
+		"network namespace of this boot": {ownership.Identity{Boot: here.Boot, Netns: "cookie:2"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			put(t, open(t, dir, elsewhere, nil), "k", "old")
-			wantRecords(t, open(t, dir, here, nil), map[string]record{})
+			put(t, open(t, dir, c.elsewhere, nil), "k", "old")
+			var log bytes.Buffer
+			wantRecords(t, open(t, dir, here, slog.New(slog.NewTextHandler(&log, nil))), map[string]record{})
 			wantFiles(t, dir)
+			if n := strings.Count(log.String(), "another network namespace is dropped"); n != c.warnings {
+				t.Errorf("%d warnings, expected %d:\n%s", n, c.warnings, &log)
+			}
 		})
 	}
+}
+
+func TestADirectoryInWhichOthersCouldWriteIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
+		t.Fatal(err)
+	}
+	_, err := ownership.Open(ownership.Config{Dir: dir, Identity: here})
+	if err == nil || !strings.Contains(err.Error(), dir+" can be written by everyone") {
+		t.Errorf("Open: %v", err)
+	}
+	if err := os.Chmod(dir, 0o750); err != nil { //nolint:gosec // the group may read
+		t.Fatal(err)
+	}
+	open(t, dir, here, nil)
 }
 
 func TestUnreadableRecordsAreSetAsideWithAReason(t *testing.T) {

@@ -6,15 +6,19 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // Config says where records are kept.
 type Config struct {
-	// Dir is the state directory. It is created with mode 0700 if need be.
+	// Dir is the state directory. It is created with mode 0700 if need be. One
+	// that is another user's, or writable for everyone, is refused.
 	Dir string
 	// Identity that records are bound to; when zero, the current one.
 	Identity Identity
-	// Logger gets a warning for each file that is set aside; nil logs nothing.
+	// Logger gets a warning for each file that is set aside, or dropped although
+	// it is of this boot; nil logs nothing.
 	Logger *slog.Logger
 }
 
@@ -43,7 +47,33 @@ func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
 	}
+	if err := checkPrivate(cfg.Dir); err != nil {
+		return nil, err
+	}
 	return &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger}, nil
+}
+
+// checkPrivate refuses a directory in which others could write records.
+func checkPrivate(dir string) error {
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
+		return fmt.Errorf("look at the state directory %s: %w", dir, err)
+	}
+	if err := refuse(stat, os.Geteuid()); err != nil {
+		return fmt.Errorf("state directory %s %w; records decide what is removed and restored", dir, err)
+	}
+	return nil
+}
+
+// refuse says what is wrong with a state directory of the user.
+func refuse(stat unix.Stat_t, user int) error {
+	switch {
+	case stat.Uid != 0 && int(stat.Uid) != user:
+		return fmt.Errorf("belongs to user %d, expected user %d", stat.Uid, user)
+	case stat.Mode&unix.S_IWOTH != 0:
+		return errors.New("can be written by everyone: take that away (chmod o-w)")
+	}
+	return nil
 }
 
 // write puts data into a file of the directory dir, whole or not at all.
