@@ -66,7 +66,7 @@ func (t *Target) isInSync(w wanted) bool {
 		return false
 	}
 	r := found[0]
-	return r.Protocol == Protocol && r.Tos == 0 && keyOf(r) == w.row.Key() && w.matches(r)
+	return r.Protocol == Protocol && keyOf(r) == w.row.Key() && w.matches(r)
 }
 
 // add adds a route where we saw none of ours. If there is one by now, it is
@@ -132,7 +132,7 @@ func (t *Target) remove(routes []netlink.Route) error {
 func deletionOf(r netlink.Route) *netlink.Route {
 	return &netlink.Route{
 		Dst: kernelPrefix(prefixOf(r)), Gw: r.Gw, LinkIndex: r.LinkIndex,
-		Table: r.Table, Priority: r.Priority, Protocol: r.Protocol, Type: r.Type, Scope: r.Scope,
+		Table: r.Table, Priority: r.Priority, Protocol: r.Protocol, Type: r.Type, Scope: r.Scope, Tos: r.Tos,
 	}
 }
 

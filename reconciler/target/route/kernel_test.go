@@ -304,6 +304,27 @@ func TestRoutesOfOtherTypesAreReplaced(t *testing.T) {
 	wantObserved(t, target)
 }
 
+func TestRoutesOfAServiceAreOursByTheirProtocol(t *testing.T) {
+	network(t)
+	target := newTarget(t)
+	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	add := []string{"route", "add", "10.1.0.0/16", "tos", "0x10", "via", "192.0.2.98", "proto", "79"}
+	nstest.IP(t, "route", "add", "10.1.0.0/16", "tos", "0x08", "via", "192.0.2.98", "proto", "static")
+
+	nstest.IP(t, add...)
+	wantObserved(t, target, "10.1.0.0/16")
+	mustDelete(t, target, observe(t, target)[0])
+	wantObserved(t, target)
+
+	nstest.IP(t, add...)
+	mustUpdate(t, target, row, true)
+	mustUpdate(t, target, row, false)
+	mustDelete(t, target, row)
+	if got := nstest.IP(t, "route", "show", "10.1.0.0/16"); !strings.Contains(got, "proto static") || strings.Count(got, "\n") != 1 {
+		t.Errorf("routes are\n%s", got)
+	}
+}
+
 func TestObserveYieldsAllOfOursAndNothingElse(t *testing.T) {
 	network(t)
 	target := newTarget(t)

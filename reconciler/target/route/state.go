@@ -62,10 +62,10 @@ func (t *Target) lookUp(key Key) (state, error) {
 	var s state
 	for _, r := range routes {
 		switch {
-		case keyOf(r) != key || r.Tos != 0:
+		case keyOf(r) != key:
 		case r.Protocol == Protocol:
 			s.ours = append(s.ours, r)
-		default:
+		case r.Tos == 0: // with one, it is beside a route of ours and not in its place
 			s.foreign = append(s.foreign, r)
 		}
 	}
@@ -74,7 +74,7 @@ func (t *Target) lookUp(key Key) (state, error) {
 
 // matches says whether a route of ours is as the row wants it.
 func (w wanted) matches(r netlink.Route) bool {
-	return len(r.MultiPath) == 0 && r.Via == nil && r.Type == unicast &&
+	return len(r.MultiPath) == 0 && r.Via == nil && r.Type == unicast && r.Tos == 0 &&
 		addrOf(r.Gw) == w.row.Gateway && addrOf(r.Src) == w.row.Source &&
 		(w.index == 0 || r.LinkIndex == w.index)
 }
@@ -103,10 +103,13 @@ func (t *Target) fieldsOf(r netlink.Route) fields {
 	if r.LinkIndex > 0 {
 		f.device = t.conn.LinkName(r.LinkIndex)
 	}
-	if len(r.MultiPath) > 0 {
+	switch {
+	case len(r.MultiPath) > 0:
 		f.kind = "multipath"
-	} else if r.Type != unicast {
+	case r.Type != unicast:
 		f.kind = typeName(r.Type)
+	case r.Tos != 0:
+		f.kind = fmt.Sprintf("tos %#02x", r.Tos)
 	}
 	return f
 }
