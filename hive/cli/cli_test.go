@@ -78,6 +78,8 @@ func TestSocketIsThatOfTheFlagElseOfTheEnvironmentElseTheDefault(t *testing.T) {
 		{vars, []string{"--socket=/flag", "where"}, "/flag"},
 		{vars, []string{"where"}, "/env"},
 		{nil, []string{"where"}, inspect.DefaultSocket("test-app")},
+		{map[string]string{"TEST_APP_SOCKET": ""}, []string{"where"}, inspect.DefaultSocket("test-app")},
+		{vars, []string{"where", "--socket="}, inspect.DefaultSocket("test-app")},
 	} {
 		if code, out, errs := execute(t, newHive(t, tt.vars, command("where", printSocket)), tt.args...); code != 0 || out != tt.want {
 			t.Errorf("%v: got %d %q %q", tt.args, code, out, errs)
@@ -204,6 +206,13 @@ func TestStatusShowsTheOtherSectionsIfOneFails(t *testing.T) {
 	}
 }
 
+func TestStatusAndErrorsCannotDisturbATerminal(t *testing.T) {
+	h := newHive(t, nil, section("a", 1, "one\x1b[2J\n\ttwo\n", true, errors.New("bad\x1b]0;title\a\nmore")))
+	if _, out, errs := execute(t, h, "status"); out != "one [2J\n two\n" || errs != "test-app: a: bad ]0;title \nmore\n" {
+		t.Errorf("got %q %q", out, errs)
+	}
+}
+
 func TestStatusOfAnAgentThatIsNotThereIsSaidOnce(t *testing.T) {
 	ask := func(name string) cell.Cell {
 		return cell.Provide(func() cli.StatusSectionOut {
@@ -224,6 +233,7 @@ func TestTableIsAlignedAndCannotDisturbATerminal(t *testing.T) {
 		{"eth0", "done", ""},
 		{"wörld-with-a-long-name", "error", "first line\nsecond"},
 		{"x", "", "\x1b[31mred\ttab"},
+		{"y", "", "a\u202eb\xff"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +242,7 @@ func TestTableIsAlignedAndCannotDisturbATerminal(t *testing.T) {
 eth0                    done   -
 wörld-with-a-long-name  error  first line …
 x                       -       [31mred tab
+y                       -      a b�
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -57,15 +58,14 @@ type Env struct {
 	flag *pflag.Flag // --socket
 }
 
-// Socket returns the socket that was chosen: --socket, else the environment, else the default of the hive's name.
+// Socket returns the socket that was chosen: --socket, else the environment. If that is empty, or neither is given, it is the
+// default of the hive's name, as it is for the hive itself.
 func (e *Env) Socket() string {
-	if e.flag.Changed {
-		return e.flag.Value.String()
+	socket := e.flag.Value.String()
+	if !e.flag.Changed {
+		_, socket, _ = e.hive.Env(socketFlag)
 	}
-	if _, socket, _ := e.hive.Env(socketFlag); socket != "" {
-		return socket
-	}
-	return inspect.DefaultSocket(e.hive.Info().Name)
+	return cmp.Or(socket, inspect.DefaultSocket(e.hive.Info().Name))
 }
 
 // Client returns a client for the socket that was chosen.

@@ -56,8 +56,8 @@ func (f *Format) Print(w io.Writer, v any, header []string, rows [][]string) err
 	return e.Encode(v)
 }
 
-// WriteTable writes the rows below the header in aligned columns. Of a cell of several lines the first is written; control
-// characters, which could disturb a terminal, become spaces. An empty cell is written as "-".
+// WriteTable writes the rows below the header in aligned columns. Of a cell of several lines the first is written; what
+// could disturb a terminal becomes spaces. An empty cell is written as "-".
 func WriteTable(w io.Writer, header []string, rows [][]string) error {
 	var widths []int
 	table := make([][]string, 0, len(rows)+1)
@@ -86,12 +86,7 @@ func WriteTable(w io.Writer, header []string, rows [][]string) error {
 
 func oneLine(cell string) string {
 	line, _, more := strings.Cut(strings.TrimSpace(cell), "\n")
-	line = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, line)
+	line = printable(line)
 	switch {
 	case more:
 		return line + " …"
@@ -99,6 +94,17 @@ func oneLine(cell string) string {
 		return "-"
 	}
 	return line
+}
+
+// printable has spaces for what could disturb a terminal, such as escape sequences and marks that turn the direction of
+// writing. Line breaks stay.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
 }
 
 // Age is a duration for people, in two units at most, such as "3m12s" or "2d4h".

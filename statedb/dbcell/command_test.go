@@ -1,11 +1,14 @@
 package dbcell_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
+	"github.com/statehive/statehive/hive/cli"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -104,6 +107,37 @@ func TestGetCommandFailsWithWhatExists(t *testing.T) {
 		if want := "testhive: " + want + "\n"; errs != want || out != "" || code != 1 {
 			t.Errorf("%s: code %d, stdout %q, stderr:\n%swant:\n%s", args, code, out, errs, want)
 		}
+	}
+}
+
+func TestOddKeysAreFoundAndCannotDisturbATerminal(t *testing.T) {
+	a := startAgent(t)
+	for _, name := range []string{"a b", "10.0.0.0/8 table 100", "übung", "?key=x&y", "..", "x\x1b[2J"} {
+		a.insert(note{Name: name, Text: "found"})
+		out, errs, code := a.run("get", "notes", name)
+		if code != 0 || errs != "" || !strings.Contains(out, "found") || strings.Contains(out, "\x1b") {
+			t.Errorf("%q: code %d, stdout %q, stderr %q", name, code, out, errs)
+		}
+	}
+	if _, errs, code := a.run("get", "notes", "x"); code != 1 || strings.Contains(errs, "\x1b") || !strings.Contains(errs, "x [2J") {
+		t.Errorf("code %d, stderr %q", code, errs)
+	}
+	if _, errs, code := a.run("get", "notes", ""); code != 1 || !strings.Contains(errs, "no such row") {
+		t.Errorf("empty key: code %d, stderr %q", code, errs)
+	}
+}
+
+func TestCommandsMountedBelowAnotherNameItInHints(t *testing.T) {
+	root, below := &cobra.Command{Use: "acme"}, &cobra.Command{Use: "node"}
+	root.AddCommand(below)
+	if err := cli.Mount(below, (&agent{t: t}).build()); err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	root.SetErr(&errs)
+	root.SetArgs([]string{"node", "get"})
+	if code := cli.Execute(t.Context(), root); code != 1 || !strings.Contains(errs.String(), "'acme node tables' lists them") {
+		t.Errorf("code %d, stderr %q", code, errs.String())
 	}
 }
 

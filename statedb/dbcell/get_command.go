@@ -48,7 +48,7 @@ func newGetCommand(env *cli.Env) *cobra.Command {
 
 func needTable(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("expected the name of a table; '%s tables' lists them", cmd.Root().Name())
+		return fmt.Errorf("expected the name of a table; '%s tables' lists them", cmd.Parent().CommandPath())
 	}
 	return nil
 }
