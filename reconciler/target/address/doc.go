@@ -5,8 +5,10 @@
 // was there before is taken over, and left when its row is deleted. When a device
 // was made again under its old name, its old records claim nothing.
 //
-// When the kernel removes other addresses together with one of ours, as it does
-// with those of one IPv4 network, they are added again.
+// With the first IPv4 address of a network the kernel removes all others of that
+// network, and routes through them. When one of ours goes, the kernel is told to
+// spare them, for the moment (promote_secondaries); where that cannot be set, the
+// addresses are added again, but not the routes.
 //
 // An IPv6 address counts as there while the kernel still looks for duplicates of
 // it; if it found one, that is an error.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/ownership"
@@ -99,25 +100,57 @@ func TestAnAddressThatCameBetweenLookAndRequestStays(t *testing.T) {
 	}
 }
 
+const promoteSecondaries = "/proc/sys/net/ipv4/conf/e0/promote_secondaries"
+
 func TestAddressesOfTheSameNetworkStayWhenTheFirstOneGoes(t *testing.T) {
-	nstest.Veth(t, "e0", "e1")
-	if err := os.WriteFile("/proc/sys/net/ipv4/conf/e0/promote_secondaries", []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	target := newTarget(t, t.TempDir())
 	first, second := row("e0", "192.0.2.1/24"), row("e0", "192.0.2.2/24")
-	mustUpdate(t, target, first, true)
-	mustUpdate(t, target, second, true)
-	nstest.IP(t, "address", "add", "192.0.2.3/24", "dev", "e0", "label", "e0:x", "valid_lft", "1000", "preferred_lft", "900")
-	mustDelete(t, target, first)
-	wantOn(t, "e0", "192.0.2.1/24", false)
-	wantObserved(t, target, "e0 192.0.2.2/24")
-	foreign := nstest.IP(t, "address", "show", "dev", "e0", "label", "e0:x")
-	for _, part := range []string{"192.0.2.3/24", "valid_lft 1000sec", "preferred_lft 900sec"} {
-		if !strings.Contains(foreign, part) {
-			t.Errorf("the address that others made lacks %q:\n%s", part, foreign)
+	setUp := func(t *testing.T) *Target {
+		t.Helper()
+		nstest.Veth(t, "e0", "e1")
+		if err := os.WriteFile(promoteSecondaries, []byte("0"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		target := newTarget(t, t.TempDir())
+		mustUpdate(t, target, first, true)
+		mustUpdate(t, target, second, true)
+		nstest.IP(t, "address", "add", "192.0.2.3/24", "dev", "e0", "label", "e0:x", "valid_lft", "1000", "preferred_lft", "900")
+		return target
+	}
+	check := func(t *testing.T, target *Target) {
+		t.Helper()
+		wantOn(t, "e0", "192.0.2.1/24", false)
+		wantObserved(t, target, "e0 192.0.2.2/24")
+		foreign := nstest.IP(t, "address", "show", "dev", "e0", "label", "e0:x")
+		for _, part := range []string{"192.0.2.3/24", "valid_lft 1000sec", "preferred_lft 900sec"} {
+			if !strings.Contains(foreign, part) {
+				t.Errorf("the address that others made lacks %q:\n%s", part, foreign)
+			}
 		}
 	}
+	t.Run("and so do routes", func(t *testing.T) {
+		target := setUp(t)
+		nstest.IP(t, "route", "add", "10.1.0.0/16", "via", "192.0.2.9")
+		nstest.IP(t, "route", "add", "10.2.0.0/16", "dev", "e0", "src", "192.0.2.3")
+		mustDelete(t, target, first)
+		check(t, target)
+		if routes := nstest.IP(t, "route", "show", "proto", "boot"); strings.Count(routes, "\n") != 2 {
+			t.Errorf("of the routes that others made are left:\n%s", routes)
+		}
+		if now, err := os.ReadFile(promoteSecondaries); err != nil || string(now) != "0\n" {
+			t.Errorf("promote_secondaries is %q, %v", now, err)
+		}
+	})
+	t.Run("where sysctls cannot be set", func(t *testing.T) {
+		target := setUp(t)
+		if err := unix.Mount("none", "/proc/sys/net/ipv4/conf/e0", "tmpfs", unix.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+		err := target.Delete(t.Context(), txn(), first)
+		if err := errors.Join(err, unix.Unmount("/proc/sys/net/ipv4/conf/e0", 0)); err != nil {
+			t.Fatal(err)
+		}
+		check(t, target)
+	})
 }
 
 func TestACrashBetweenRecordAndAddress(t *testing.T) {

@@ -7,9 +7,6 @@ import (
 	"iter"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
-
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 	"github.com/statehive/statehive/reconciler/target/internal/steps"
@@ -202,7 +199,9 @@ func (t *Target) release(rec record) error {
 	if err != nil {
 		return err
 	}
-	err = t.conn.Do(requestDelete(rec.Index, rec.Key.Address), syscall.EADDRNOTAVAIL, syscall.ENODEV)
+	err = t.sparing(rec, before, func() error {
+		return t.conn.Do(requestDelete(rec.Index, rec.Key.Address), syscall.EADDRNOTAVAIL, syscall.ENODEV)
+	})
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.ENODEV):
 		return nil
@@ -210,31 +209,6 @@ func (t *Target) release(rec record) error {
 		return fmt.Errorf("remove address %s from %s: %w", rec.Key.Address, rec.Key.Device, err)
 	}
 	return t.bringBack(rec, before)
-}
-
-// bringBack adds the addresses again that the kernel removed together with one of
-// ours: with the first IPv4 address of a network all others of that network go,
-// whoever made them.
-func (t *Target) bringBack(rec record, before []netlink.Addr) error {
-	if !rec.Key.Address.Addr().Is4() || len(before) < 2 {
-		return nil
-	}
-	after, err := t.all()
-	if err != nil {
-		return err
-	}
-	for _, addr := range before {
-		address := prefixOf(addr)
-		if address == rec.Key.Address || after[place{rec.Index, address}] {
-			continue
-		}
-		addr.Flags &^= unix.IFA_F_SECONDARY | unix.IFA_F_PERMANENT // the kernel's own
-		err := t.conn.Do(func(handle *netlink.Handle) error { return handle.AddrAdd(device(rec.Index), &addr) }, syscall.EEXIST)
-		if err != nil && !errors.Is(err, syscall.EEXIST) {
-			return fmt.Errorf("add address %s to %s again, which went with %s: %w", address, rec.Key.Device, rec.Key.Address, err)
-		}
-	}
-	return nil
 }
 
 // Observe implements reconciler.Observer: it yields what is recorded and there,
