@@ -57,4 +57,3 @@ func copyExample(t *testing.T, w *world) {
 	}
 	must(t, w.setup(documents))
 }
-

@@ -90,12 +90,7 @@ type baseline struct {
 func observeTwice(t *testing.T) baseline {
 	t.Helper()
 	b := baseline{was: observe(t), restless: map[string]bool{}}
-	dir := t.TempDir()
-	for i := range 200 {
-		file, err := os.Create(filepath.Join(dir, strconv.Itoa(i)))
-		must(t, err)
-		defer file.Close()
-	}
+	openFiles(t, 200)
 	must(t, exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--net", "--mount", "ip", "link").Run())
 	now := observe(t)
 	for _, keys := range []outside{b.was, now} {
@@ -106,6 +101,17 @@ func observeTwice(t *testing.T) baseline {
 		}
 	}
 	return b
+}
+
+// openFiles makes files and keeps them open to the end of the test.
+func openFiles(t *testing.T, n int) {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range n {
+		file, err := os.Create(filepath.Join(dir, strconv.Itoa(i)))
+		must(t, err)
+		t.Cleanup(func() { file.Close() })
+	}
 }
 
 func has(o outside, key string) bool {

@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// unreachable is a route whose gateway is in no network of ours.
+const unreachable = "kind: route\ndestination: 203.0.113.0/24\ngateway: 172.31.0.1\n"
+
+func TestRouteThroughAMissingGatewayIsRetriedWithGrowingDelay(t *testing.T) {
+	t.Parallel()
+	w := testWorld(t, users()[0])
+	must(t, w.setup(map[string]string{"cable.yaml": cable, "route.yaml": unreachable}))
+	must(t, w.start(t.Context()))
+
+	var before notDone
+	for _, attempts := range []int{2, 5} {
+		var now notDone
+		must(t, until(t.Context(), patience, func(ctx context.Context) (err error) {
+			now, err = w.notDone(ctx)
+			if err == nil && now.Attempts < attempts {
+				err = fmt.Errorf("%d attempts, waiting for %d", now.Attempts, attempts)
+			}
+			return err
+		}))
+		if now.Operation != "update" || !now.NextDue.After(before.NextDue) {
+			t.Errorf("not done: %+v, before: %+v", now, before)
+		}
+		before = now
+	}
+	// Jitter of a fifth cannot hide that delays double, and a retry is late at most.
+	var delay time.Duration
+	times := w.attempts(t)
+	for i := 1; i < 5; i++ {
+		next := times[i].Sub(times[i-1])
+		if least := 80 * time.Millisecond << (i - 1); next < least || next < delay {
+			t.Errorf("attempt %d came %v after the one before, that %v after its own: expected at least %v", i+1, next, delay, least)
+		}
+		delay = next
+	}
+	must(t, w.stop())
+}
+
+// notDone is a row of the table not-done.
+type notDone struct {
+	Operation string
+	Attempts  int
+	NextDue   time.Time
+}
+
+// notDone returns the only row of the table.
+func (w *world) notDone(ctx context.Context) (notDone, error) {
+	r := w.statehive(ctx, "get", "not-done", "-o", "json")
+	if r.err != nil {
+		return notDone{}, r.failure()
+	}
+	var rows []struct{ Object notDone }
+	if err := json.Unmarshal([]byte(r.stdout), &rows); err != nil {
+		return notDone{}, err
+	}
+	if len(rows) != 1 {
+		return notDone{}, errors.New("expected one row:\n" + r.stdout)
+	}
+	return rows[0].Object, nil
+}
+
+// attempts returns when updates of routes have failed, by the log.
+func (w *world) attempts(t *testing.T) []time.Time {
+	t.Helper()
+	log, err := os.ReadFile(w.log())
+	must(t, err)
+	var times []time.Time
+	for _, match := range regexp.MustCompile(`(?m)^time=(\S+) .*"update failed" .*reconciler=routes`).FindAllSubmatch(log, -1) {
+		at, err := time.Parse(time.RFC3339Nano, string(match[1]))
+		must(t, err)
+		times = append(times, at)
+	}
+	if len(times) < 5 {
+		t.Fatalf("%d failed attempts in the log, expected 5", len(times))
+	}
+	return times
+}
