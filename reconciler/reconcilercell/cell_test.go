@@ -2,7 +2,9 @@ package reconcilercell_test
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,7 +41,10 @@ var byID = statedb.NewIndex("id", func(r thing) string { return r.ID })
 type noop struct{}
 
 func (noop) Init(context.Context) error { return nil }
-func (noop) Update(context.Context, statedb.ReadTxn, thing) (reconciler.Result, error) {
+func (noop) Update(_ context.Context, _ statedb.ReadTxn, r thing) (reconciler.Result, error) {
+	if r.ID == "bad" {
+		return reconciler.Result{}, reconciler.Terminal(errors.New("no such thing\nat all"))
+	}
 	return reconciler.Result{Changed: true}, nil
 }
 func (noop) Delete(context.Context, statedb.ReadTxn, thing) error { return nil }
@@ -53,25 +58,37 @@ type running struct {
 	table    statedb.RWTable[thing]
 	registry *prometheus.Registry
 	client   *inspect.Client
+	socket   string
+}
+
+// things is a module with a table, a target and the reconciler between them.
+func things(more ...cell.Cell) cell.Cell {
+	return cell.Module("things", "things of the test",
+		dbcell.Protected(reconciler.Reconciled(statedb.Schema[thing]{Name: "things", Primary: byID})),
+		cell.ProvidePrivate(func() reconciler.Target[thing] { return noop{} }),
+		reconcilercell.Register[thing](),
+		cell.Group(more...),
+	)
+}
+
+func newHive(t *testing.T, cells ...cell.Cell) *hive.Hive {
+	t.Helper()
+	h, err := hive.New(hive.Options{Name: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, cells...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 func start(t *testing.T, prefix metrics.Prefix) running {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "api.sock")
 	var r running
-	h, err := hive.New(hive.Options{Name: "test"},
+	h := newHive(t,
 		inspect.Cell(), metrics.Cell(prefix), reconcilercell.Cell(),
-		cell.Module("things", "things of the test",
-			dbcell.Protected(reconciler.Reconciled(statedb.Schema[thing]{Name: "things", Primary: byID})),
-			cell.ProvidePrivate(func() reconciler.Target[thing] { return noop{} }),
-			reconcilercell.Register[thing](),
-			cell.Invoke(func(table statedb.RWTable[thing]) { r.table = table }),
-		),
+		things(cell.Invoke(func(table statedb.RWTable[thing]) { r.table = table })),
 		cell.Invoke(func(db *statedb.DB, registry *prometheus.Registry) { r.db, r.registry = db, registry }),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	if err := h.RegisterFlags(flags); err != nil {
 		t.Fatal(err)
@@ -87,7 +104,7 @@ func start(t *testing.T, prefix metrics.Prefix) running {
 			t.Error(err)
 		}
 	})
-	r.client = inspect.NewClient(socket)
+	r.client, r.socket = inspect.NewClient(socket), socket
 	return r
 }
 

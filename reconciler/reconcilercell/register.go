@@ -2,6 +2,8 @@ package reconcilercell
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -11,12 +13,12 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Register puts a reconciler into the module around it. The module provides the
-// target as reconciler.Target[Obj] and has the writer of the table (see
-// dbcell.Protected); both may be private to it, and so may a reconciler.Config,
-// which is optional. The *reconciler.Reconciler[Obj] is provided to the hive. It
-// runs as a job of the module, and its health is that job's. [Cell] must be in
-// the hive.
+// Register puts a reconciler into the module around it; a module has one at
+// most. The module provides the target as reconciler.Target[Obj] and has the
+// writer of the table (see dbcell.Protected); both may be private to it, and so
+// may a reconciler.Config, which is optional. The *reconciler.Reconciler[Obj] is
+// provided to the hive. It runs as a job of the module, and its health is that
+// job's. [Cell] must be in the hive.
 func Register[Obj reconciler.Reconcilable[Obj]]() cell.Cell {
 	return cell.Group(
 		cell.Provide(build[Obj]),
@@ -68,6 +70,9 @@ func build[Obj reconciler.Reconcilable[Obj]](p params[Obj]) (result[Obj], error)
 		h.begin(jobHealth)
 		return r.Run(ctx)
 	}))
+	if errors.Is(err, health.ErrDuplicate) {
+		err = fmt.Errorf("reconciler %q needs a module of its own, %q has one already: %w", r.Name(), p.Module, err)
+	}
 	return result[Obj]{Reconciler: r, Instance: instance{module: p.Module, reconciler: r, health: h}}, err
 }
 

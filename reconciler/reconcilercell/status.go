@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/statehive/statehive/hive/cli"
@@ -31,7 +34,7 @@ func show(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, er
 	healthy = true
 	for _, s := range statuses {
 		healthy = healthy && s.Health == health.OK
-		if trouble := s.trouble(); trouble != "" {
+		for _, trouble := range s.troubles() {
 			if _, err := fmt.Fprintf(w, "%s: %s\n", s.Name, trouble); err != nil {
 				return false, err
 			}
@@ -55,13 +58,15 @@ func lines(statuses []Status, now time.Time) [][]string {
 	return rows
 }
 
-// trouble says what keeps the reconciler from being done, or nothing.
-func (s Status) trouble() string {
-	switch {
-	case s.Cause != "":
-		return s.Message + ": " + s.Cause
-	case s.Health != health.OK, len(s.Incomplete) > 0:
-		return s.Message
+// troubles are what keeps the reconciler from being done, a line for each.
+func (s Status) troubles() []string {
+	var all []string
+	if s.Health != health.OK {
+		cause, _, _ := strings.Cut(s.Cause, "\n")
+		all = append(all, strings.TrimSuffix(s.Message+": "+cause, ": "))
 	}
-	return ""
+	for _, source := range slices.Sorted(maps.Keys(s.Incomplete)) {
+		all = append(all, "removal of surplus is held: "+source+": "+s.Incomplete[source])
+	}
+	return all
 }
