@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -33,8 +34,18 @@ const (
 	DefaultAddress = "127.0.0.1:9464"
 )
 
-// Prefix begins the names of all metrics of the hive. It is injectable.
+// Prefix begins the names of all metrics of the hive: letters, digits and '_'. It is injectable.
 type Prefix string
+
+var goodPrefix = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// check refuses what client_golang takes, but names cannot begin with without being quoted in every query.
+func (p Prefix) check() error {
+	if !goodPrefix.MatchString(string(p)) {
+		return fmt.Errorf("bad prefix of metrics %q: expected letters, digits and '_', such as %q", string(p), DefaultPrefix)
+	}
+	return nil
+}
 
 // Config of the server.
 type Config struct {
@@ -65,7 +76,7 @@ func Cell(prefix Prefix) cell.Cell {
 	}
 	return cell.Module("metrics", "metrics for Prometheus",
 		cell.Config(Config{Address: DefaultAddress}),
-		cell.Provide(newRegistry, func() Prefix { return prefix }),
+		cell.Provide(newRegistry, func() (Prefix, error) { return prefix, prefix.check() }),
 		cell.Invoke(register),
 	)
 }
@@ -91,6 +102,7 @@ type params struct {
 	cell.In
 
 	Config     Config
+	Prefix     Prefix   // so that a bad one is found
 	Inherited  Listener `optional:"true"`
 	Registry   *prometheus.Registry
 	Lifecycle  cell.Lifecycle

@@ -154,3 +154,17 @@ func TestBadAddressIsRefusedBeforeTheStart(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestPrefixThatWouldNeedQuotesIsRefused(t *testing.T) {
+	for prefix, good := range map[metrics.Prefix]bool{"acme": true, "acme_node2": true, "acme-node": false, "2acme": false, "acme node": false} {
+		h := newHive(t, "", metrics.Cell(prefix))
+		if err := h.Start(t.Context()); good != (err == nil) || !good && !strings.Contains(err.Error(), string(prefix)) {
+			t.Errorf("%q: got %v", prefix, err)
+		}
+		if good {
+			if err := h.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
