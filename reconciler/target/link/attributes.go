@@ -16,7 +16,7 @@ func (t *Target) attributes(s state, row Link) []steps.Step {
 
 // wantedMTU is the row's; when that leaves it alone again, what it was before we
 // changed it.
-func (s state) wantedMTU(row Link) int {
+func (s state) wantedMTU(row Link) uint32 {
 	if row.MTU == 0 && s.adopted() {
 		return s.rec.Adopted.MTU
 	}

@@ -30,11 +30,11 @@ func (t *Target) creation(row Link) []steps.Step {
 	return due
 }
 
-func number(n int) string {
+func number(n uint32) string {
 	if n == 0 {
 		return ""
 	}
-	return strconv.Itoa(n)
+	return strconv.FormatUint(uint64(n), 10)
 }
 
 // recreation returns the steps of a link of ours that is not what it shall be
@@ -87,7 +87,7 @@ func (t *Target) explainExists(row Link, cause error) error {
 
 func newLink(row Link, mac net.HardwareAddr) netlink.Link {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr, attrs.MTU = row.Name, mac, row.MTU
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = row.Name, mac, int(row.MTU)
 	if row.Type == Bridge {
 		return &netlink.Bridge{LinkAttrs: attrs}
 	}
@@ -132,8 +132,8 @@ func (t *Target) setUp(name string, index int, up bool) error {
 	return nil
 }
 
-func (t *Target) setMTU(name string, index, mtu int) error {
-	err := t.conn.Do(func(handle *netlink.Handle) error { return handle.LinkSetMTU(device(index), mtu) })
+func (t *Target) setMTU(name string, index int, mtu uint32) error {
+	err := t.conn.Do(func(handle *netlink.Handle) error { return handle.LinkSetMTU(device(index), int(mtu)) })
 	if err != nil {
 		return fmt.Errorf("set the MTU of link %s to %d: %w", name, mtu, err)
 	}

@@ -23,7 +23,7 @@ type Link struct {
 	Peer string `yaml:"peer" json:"peer,omitempty"` // of a veth: the name of its other end
 	Up   bool   `yaml:"up" json:"up"`
 	// MTU in bytes; 0 leaves it alone.
-	MTU    int               `yaml:"mtu" json:"mtu,omitempty"`
+	MTU    uint32            `yaml:"mtu" json:"mtu,omitempty"`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 
@@ -122,10 +122,10 @@ func (l Link) checkPeer() error {
 	return checkName(l.Peer)
 }
 
-func checkMTU(mtu int) error {
+func checkMTU(mtu uint32) error {
 	const smallest, largest = 68, 1<<31 - 1 // what the kernel allows at all
 	if mtu != 0 && (mtu < smallest || mtu > largest) {
-		return fmt.Errorf("%d is out of range, expected %d or more, or 0 to leave it alone", mtu, smallest)
+		return fmt.Errorf("%d is out of range, expected %d to %d, or 0 to leave it alone", mtu, smallest, largest)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		{Link{Name: "a", Type: Veth, Peer: "a:b"}, "peer"},
 		{Link{Name: "a", Type: Bridge, Peer: "b"}, "peer"},
 		{Link{Name: "a", Peer: "b"}, "peer"},
-		{Link{Name: "a", MTU: -1}, "mtu"},
+		{Link{Name: "a", MTU: 1 << 31}, "mtu"},
 		{Link{Name: "a", MTU: 67}, "mtu"},
 	} {
 		_, err := c.row.Normalized()

@@ -30,9 +30,9 @@ type created struct {
 
 // adopted is what a link was that existed.
 type adopted struct {
-	Index int  `json:"index"`
-	Up    bool `json:"up"`
-	MTU   int  `json:"mtu,omitempty"` // 0: we have not touched it
+	Index int    `json:"index"`
+	Up    bool   `json:"up"`
+	MTU   uint32 `json:"mtu,omitempty"` // 0: we have not touched it
 }
 
 // ErrForeign is matched by the error for a name whose link others made.
@@ -150,7 +150,7 @@ func (s state) index() int { return s.link.Attrs().Index }
 
 func (s state) up() bool { return s.link.Attrs().Flags&net.FlagUp != 0 }
 
-func (s state) mtu() int { return s.link.Attrs().MTU }
+func (s state) mtu() uint32 { return uint32(s.link.Attrs().MTU) }
 
 // row returns what there is as a row.
 func (s state) row() Link {
