@@ -52,6 +52,9 @@ func TestParseMessages(t *testing.T) {
 			`f.yaml:3:9: field "metric": found -1, expected a whole number from 0 to 4294967295`,
 			`f.yaml:4:8: field "table": found 128, expected a whole number from -128 to 127`,
 		}},
+		{"number with a leading zero", "kind: route\ndestination: 10.0.0.0/8\nmetric: 010\ntable: -0\n", []string{
+			`f.yaml:3:9: field "metric": found 010, which some take for octal; expected a whole number from 0 to 4294967295 without a leading zero`,
+		}},
 		{"bad address", "kind: route\ndestination: 10.0.0.0/8\ngateway: 192.0.2.300\n", []string{
 			`f.yaml:3:10: field "gateway": found "192.0.2.300", expected an IP address such as 192.0.2.1 or 2001:db8::1: IPv4 field has value >255`,
 		}},
@@ -102,13 +105,13 @@ func TestParseMessages(t *testing.T) {
 			`f.yaml:7:3: field "rules[2]": found 5, expected a mapping`,
 		}},
 		{"mapping of names", "kind: set\nname: a\nvars: {a: 1, b: x, a: 2, [c]: 3}\ntext: []\n", []string{
-			`f.yaml:3:17: field "vars.b": found "x", expected a whole number from -9223372036854775808 to 9223372036854775807`,
+			`f.yaml:3:17: field "vars.b": found "x", expected a whole number of at most 64 bits`,
 			`f.yaml:3:20: field "vars.a": given twice, first on line 3`,
 			`f.yaml:3:26: field "vars": found a list as the name of a field, expected text`,
 			`f.yaml:4:7: field "text": found a list, expected a mapping`,
 		}},
 		{"other types", "kind: set\nname: a\nlimit: -1\nevery: soon\nweight: much\nrules: x\n", []string{
-			`f.yaml:3:8: field "limit": found -1, expected a whole number from 0 to 18446744073709551615`,
+			`f.yaml:3:8: field "limit": found -1, expected a whole number from 0 on, of at most 64 bits`,
 			`f.yaml:4:8: field "every": found "soon", expected a duration such as 500ms, 30s or 5m`,
 			`f.yaml:5:9: field "weight": found "much", expected a number`,
 			`f.yaml:6:8: field "rules": found "x", expected a list`,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,11 @@ import (
 
 // plain decodes what the yaml package knows how to.
 func (d *decoder) plain(n *yaml.Node, out reflect.Value, path string) {
+	isWhole := (out.CanInt() || out.CanUint()) && examples[out.Type()] == ""
+	if isWhole && leadingZero.MatchString(n.Value) {
+		d.problem(n, path, "found %s, which some take for octal; expected %s without a leading zero", n.Value, expected(out.Type()))
+		return
+	}
 	if err := n.Load(out.Addr().Interface()); err == nil {
 		return
 	} else if out.Kind() == reflect.Interface {
@@ -22,6 +28,8 @@ func (d *decoder) plain(n *yaml.Node, out reflect.Value, path string) {
 	}
 	d.wrongType(n, out, path)
 }
+
+var leadingZero = regexp.MustCompile(`^[-+]?0[0-9]`)
 
 // own decodes what knows itself how to be decoded.
 func (d *decoder) own(n *yaml.Node, out reflect.Value, path string) {
@@ -107,9 +115,15 @@ func expected(t reflect.Type) string {
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if t.Bits() == 64 {
+			return "a whole number of at most 64 bits"
+		}
 		last := int64(1)<<(t.Bits()-1) - 1
 		return fmt.Sprintf("a whole number from %d to %d", -last-1, last)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		if t.Bits() == 64 {
+			return "a whole number from 0 on, of at most 64 bits"
+		}
 		return fmt.Sprintf("a whole number from 0 to %d", ^uint64(0)>>(64-t.Bits()))
 	}
 	return "a value"
