@@ -2,7 +2,9 @@
 //
 // A parameter is taken over: what it was at first sight is recorded in the state
 // directory, and restored when the row is deleted. So what is recorded is what is
-// ours.
+// ours. The kernel changes some parameters along with others, as those of all
+// devices with net.ipv6.conf.all.forwarding: a row for such a one that is first
+// seen after the other was set has that for its original.
 //
 // /proc/sys/net follows the network namespace of the calling thread: the whole
 // process must live in one.

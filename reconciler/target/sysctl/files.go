@@ -45,6 +45,9 @@ func (f files) open(name string, flags int) (*os.File, error) {
 		return nil, fmt.Errorf("open sysctl %s: %w", name, err)
 	}
 	file, err := root.OpenFile(pathOf(name), flags, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		err = forbidden(root, name, err)
+	}
 	if closeErr := root.Close(); err == nil && closeErr != nil {
 		err = errors.Join(closeErr, file.Close())
 	}
@@ -55,6 +58,15 @@ func (f files) open(name string, flags int) (*os.File, error) {
 		return nil, fmt.Errorf("open sysctl %s: %w", name, cause(err))
 	}
 	return file, nil
+}
+
+// forbidden says whom a parameter is open to.
+func forbidden(root *os.Root, name string, err error) error {
+	info, statErr := root.Stat(pathOf(name))
+	if statErr != nil {
+		return err
+	}
+	return fmt.Errorf("%w for user %d: its mode is %v", cause(err), os.Geteuid(), info.Mode())
 }
 
 // cause takes the path out of an error that names the sysctl anyway.

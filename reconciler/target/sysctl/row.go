@@ -90,12 +90,13 @@ func dotted(name string) (string, error) {
 	if first < 0 {
 		return "", fmt.Errorf("%q is not the name of a sysctl: %s", name, expected)
 	}
+	given := name
 	if name[first] == '/' {
 		name = swapSeparators.Replace(name)
 	}
 	for part := range strings.SplitSeq(swapSeparators.Replace(name), "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, " \t\n\x00") {
-			return "", fmt.Errorf("%q is not the name of a sysctl, it has a part %q: %s", name, part, expected)
+			return "", fmt.Errorf("%q is not the name of a sysctl, it has a part %q: %s", given, part, expected)
 		}
 	}
 	return name, nil

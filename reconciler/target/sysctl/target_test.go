@@ -173,6 +173,10 @@ func TestErrorsOfUpdate(t *testing.T) {
 			Sysctl{Name: "net.ipv4", Value: "1"},
 			"read sysctl net.ipv4: is a directory", syscall.EISDIR,
 		},
+		"one that is read-only": {
+			Sysctl{Name: "net.ipv4.tcp_available_congestion_control", Value: "reno"},
+			"open sysctl net.ipv4.tcp_available_congestion_control: permission denied for user 0: its mode is -r--r--r--", fs.ErrPermission,
+		},
 		"a value the kernel refuses": {
 			Sysctl{Name: "net.ipv4.ip_forward", Value: "many"},
 			`set sysctl net.ipv4.ip_forward to "many": invalid argument`, syscall.EINVAL,
@@ -187,7 +191,7 @@ func TestErrorsOfUpdate(t *testing.T) {
 		},
 		"a wrong field": {
 			Sysctl{Name: "net/../kernel/hostname", Value: "x"},
-			`field "name": "net.//.kernel.hostname" is not the name of a sysctl, it has a part "..": expected one like "net.ipv4.ip_forward" or "net/ipv4/conf/eth0.100/forwarding"`, nil,
+			`field "name": "net/../kernel/hostname" is not the name of a sysctl, it has a part "..": expected one like "net.ipv4.ip_forward" or "net/ipv4/conf/eth0.100/forwarding"`, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,10 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	if e.Text == "" {
+	switch {
+	case e.Text == "" && e.Errno == syscall.EPERM:
+		return e.Errno.Error() + ": it takes the capability CAP_NET_ADMIN, as root has it"
+	case e.Text == "":
 		return e.Errno.Error()
 	}
 	return fmt.Sprintf("%s (%v)", e.Text, e.Errno)

@@ -111,7 +111,8 @@ func TestKernelErrorText(t *testing.T) {
 		err  error
 		want string
 	}{
-		{syscall.EPERM, "operation not permitted"},
+		{syscall.EPERM, "operation not permitted: it takes the capability CAP_NET_ADMIN, as root has it"},
+		{fmt.Errorf("%w: %s", syscall.EPERM, "Not here"), "Not here (operation not permitted)"},
 		{fmt.Errorf("%w: %s", syscall.EINVAL, "Invalid MTU."), "Invalid MTU (invalid argument)"},
 		{fmt.Errorf("%w: %s", syscall.EINVAL, ""), "invalid argument"},
 		{fmt.Errorf("look: %w", syscall.EINVAL), "invalid argument"},
