@@ -38,7 +38,8 @@ type oneShot struct {
 }
 
 // OneShot is a job that runs fn once. Its health is OK, or what fn reports, while it runs; then stopped or, after an error,
-// degraded.
+// degraded. With Retry it stays degraded while fn runs again, until fn reports that it is well, or returns: only fn knows when it
+// is past what made it fail.
 func OneShot(name string, fn Func, opts ...OneShotOption) Job {
 	o := &oneShot{name: name, fn: fn, failed: func(error) {}}
 	for _, opt := range opts {
