@@ -81,6 +81,7 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 		if wanted {
 			return launch(cmd, args, h, logger)
 		}
+		warnIfPowerless(logger)
 	} else if err := around.hint(cmd.ErrOrStderr(), os.Args[0]); err != nil {
 		return err
 	}
