@@ -6,8 +6,8 @@
 //	}
 //
 // [Run] makes and removes real things: run it where that does no harm. A target
-// that is also an [reconciler.Observer] or a [reconciler.Differ] is checked as
-// such.
+// that is also a [reconciler.Observer] or a [reconciler.Differ] is checked as
+// such; Prune is checked of one that is no observer.
 package targettest
 
 import (
@@ -62,6 +62,7 @@ func Run[Obj any](t *testing.T, c Contract[Obj]) {
 		{"a changed row is brought about", k.variants},
 		{"a disturbance is found and repaired", k.disturbed},
 		{"init may be repeated", k.initAgain},
+		{"prune removes what is not desired", k.prune},
 		{"delete removes it", k.deleteRemoves},
 		{"delete again succeeds", k.deleteAbsent},
 	}
@@ -201,6 +202,30 @@ func (k *kit[Obj]) initAgain(t *testing.T) {
 		t.Fatalf("Init, repeated: %v", err)
 	}
 	k.observedOnce(t)
+}
+
+// prune leaves out the last row, which the others do not need. It is not for
+// targets that can observe: those are never pruned.
+func (k *kit[Obj]) prune(t *testing.T) {
+	if _, ok := k.Target.(reconciler.Observer[Obj]); ok {
+		return
+	}
+	last := len(k.Rows) - 1
+	desired := func(yield func(Obj, statedb.Revision) bool) {
+		for i, row := range k.Rows[:last] {
+			if !yield(row, statedb.Revision(i+1)) {
+				return
+			}
+		}
+	}
+	for _, want := range []int{1, 0} {
+		if pruned, err := k.Target.Prune(t.Context(), k.txn, desired); err != nil || pruned != want {
+			t.Errorf("Prune with all rows desired but %s = %d, %v, expected %d", k.Key(k.Rows[last]), pruned, err, want)
+		}
+	}
+	k.wantDiff(t, k.Rows[last], true)
+	k.update(t, k.Rows[last], true)
+	k.inSync(t)
 }
 
 func (k *kit[Obj]) deleteRemoves(t *testing.T) {

@@ -59,8 +59,18 @@ func (n *notes) Delete(_ context.Context, _ statedb.ReadTxn, obj row) error {
 	return nil
 }
 
-func (n *notes) Prune(context.Context, statedb.ReadTxn, iter.Seq2[row, statedb.Revision]) (int, error) {
-	return 0, errors.ErrUnsupported
+func (n *notes) Prune(_ context.Context, _ statedb.ReadTxn, desired iter.Seq2[row, statedb.Revision]) (int, error) {
+	if n.fault == "prune does nothing" {
+		return 0, nil
+	}
+	before, kept := len(n.there), map[string]string{}
+	for obj := range desired {
+		if value, known := n.there[obj.name]; known && n.fault != "prune removes all" {
+			kept[obj.name] = value
+		}
+	}
+	n.there = kept
+	return before - len(kept), nil
 }
 
 func (n *notes) Observe(context.Context) iter.Seq2[row, error] {
@@ -107,6 +117,10 @@ var fault = flag.String("fault", "", "run TestFault, which is to fail, with this
 func TestFault(t *testing.T) {
 	if *fault != "" {
 		n := &notes{fault: *fault, there: map[string]string{}}
+		if strings.HasPrefix(*fault, "prune ") {
+			targettest.Run(t, contract(plain{n}, n))
+			return
+		}
 		targettest.Run(t, contract(n, n))
 	}
 }
@@ -124,6 +138,8 @@ func TestTargetsThatBreakTheContractFail(t *testing.T) {
 		"diff is blind":                  "Diff(a) = [], expected changes: true",
 		"diff sees ghosts":               "expected changes: false",
 		"init forgets":                   "Observe yields a 0 times, expected once",
+		"prune does nothing":             "Prune with all rows desired but b = 0, <nil>, expected 1",
+		"prune removes all":              "Prune with all rows desired but b = 2, <nil>, expected 1",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFault$", "-fault="+fault).CombinedOutput()
