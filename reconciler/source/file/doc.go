@@ -13,8 +13,9 @@
 // when one of them goes the other takes over, without a delete in between.
 //
 // Everything that one look at the directory finds is applied in one transaction
-// over the tables of all kinds. Only rows that this source wrote are replaced or
-// deleted. The first look, broken files included, makes the source initialized
+// over the tables of all kinds. The source touches the rows that its documents
+// declare, or declared, and no others; who else writes one of those contends with
+// it. The first look, broken files included, makes the source initialized
 // on all tables. While there is a file of which no version was ever in force, or
 // the directory cannot be listed, the source is incomplete and says why.
 //
