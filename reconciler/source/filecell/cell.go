@@ -63,7 +63,10 @@ func build(p params) (*file.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := func(ctx context.Context, _ health.Health) error { return s.Run(ctx) }
+	run := func(ctx context.Context, h health.Health) error {
+		h.OK("following " + s.Dir()) // an earlier failure is over
+		return s.Run(ctx)
+	}
 	report := func(ctx context.Context, h health.Health) error { return reportHealth(ctx, h, p.DB, s.Documents()) }
 	err = p.Jobs.Add(
 		job.OneShot("source", run, job.Retry(-1, time.Second, time.Minute)),
