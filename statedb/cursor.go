@@ -4,8 +4,7 @@ import (
 	"iter"
 	"slices"
 	"sync/atomic"
-
-	"github.com/statehive/statehive/statedb/internal/window"
+	"time"
 )
 
 // ChangeKind says what a [Change] is.
@@ -29,8 +28,8 @@ type Change[Obj any] struct {
 }
 
 // Cursor follows the changes of a table: folding what it yields gives the table.
-// It belongs to one goroutine at a time; only Close and Lag may be called from
-// any.
+// It belongs to one goroutine at a time; only Close, Lag and LagTime may be
+// called from any. [Follow] is the loop that most of its users need.
 //
 // A cursor that starts at 0 first yields a listing in key order, then changes in
 // revision order. Values in between may be skipped: an upsert always holds the
@@ -45,7 +44,8 @@ type Change[Obj any] struct {
 type Cursor[Obj any] struct {
 	table  *table[Obj]
 	closed atomic.Bool
-	passed atomic.Uint64 // records up to here need not be kept for this cursor
+	passed atomic.Uint64             // records up to here need not be kept for this cursor
+	late   atomic.Pointer[time.Time] // when the first change not seen was committed, if the window does not tell
 
 	seen    Revision           // records up to here have been dealt with
 	newest  Revision           // of the snapshots that Next has worked on
@@ -81,6 +81,8 @@ func (t *table[Obj]) Changes(after Revision) *Cursor[Obj] {
 	c.passed.Store(uint64(v.rev))
 	if !c.start {
 		c.passed.Store(uint64(after))
+		now := time.Now() // as far as is known
+		c.late.Store(&now)
 	}
 	t.followMu.Lock()
 	defer t.followMu.Unlock()
@@ -137,9 +139,26 @@ func (c *Cursor[Obj]) Watch() <-chan struct{} {
 // Lag is the number of revisions that the cursor is behind the newest snapshot.
 // A listing counts as seen once it has begun.
 func (c *Cursor[Obj]) Lag() int {
-	rev := c.table.newest().rev
-	if passed := Revision(c.passed.Load()); passed < rev {
-		return int(rev - passed)
+	v := c.table.newest()
+	if passed := Revision(c.passed.Load()); v != nil && passed < v.rev {
+		return int(v.rev - passed)
+	}
+	return 0
+}
+
+// LagTime is how long ago the first change that the cursor has not seen was
+// committed, to the millisecond, and 0 when it has seen all. Changes from before
+// the cursor was opened count from then on if they are no longer kept.
+func (c *Cursor[Obj]) LagTime() time.Duration {
+	v, passed := c.table.newest(), c.passed.Load()
+	if v == nil || passed >= uint64(v.rev) {
+		return 0
+	}
+	if at, known := v.changes.Committed(passed + 1); known {
+		return time.Since(at)
+	}
+	if at := c.late.Load(); at != nil {
+		return time.Since(*at)
 	}
 	return 0
 }
@@ -175,8 +194,7 @@ func (c *Cursor[Obj]) catchUp(v *version[Obj], yield func(Change[Obj]) bool) boo
 			return false
 		}
 	}
-	deletes := func(ch Change[Obj]) bool { return ch.Kind != Delete || yield(ch) }
-	if !c.yieldRecords(v, c.listing.until, deletes) || !c.yieldListing(v, yield) {
+	if !c.yieldDeletes(v, c.listing.until, yield) || !c.yieldListing(v, yield) {
 		return false
 	}
 	c.listing = nil
@@ -201,12 +219,31 @@ func (c *Cursor[Obj]) yieldListing(v *version[Obj], yield func(Change[Obj]) bool
 	return true
 }
 
-// yieldRecords yields what the window has from what was seen to until.
+// yieldRecords yields what the window has from what was seen to until, except
+// what is not the last word on its row.
 func (c *Cursor[Obj]) yieldRecords(v *version[Obj], until Revision, yield func(Change[Obj]) bool) bool {
-	for rev := max(c.seen, Revision(v.changes.Base())) + 1; rev <= until; rev++ {
-		change, current := v.change(v.changes.At(uint64(rev)))
-		c.seen = rev
-		if current && !yield(change) {
+	for rev, r := range v.changes.Records(uint64(c.seen), uint64(until)) {
+		c.seen = Revision(rev)
+		switch {
+		case r.Deleted:
+			if !v.yieldDelete(r.Row, c.seen, yield) {
+				return false
+			}
+		case r.Row.current(v):
+			if !yield(Change[Obj]{Kind: Upsert, Object: r.Row.obj, Revision: c.seen}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// yieldDeletes is yieldRecords for deletes alone, which the window may have
+// where it does not have the rows.
+func (c *Cursor[Obj]) yieldDeletes(v *version[Obj], until Revision, yield func(Change[Obj]) bool) bool {
+	for rev, e := range v.changes.Deletes(uint64(c.seen), uint64(until)) {
+		c.seen = Revision(rev)
+		if !v.yieldDelete(e, c.seen, yield) {
 			return false
 		}
 	}
@@ -214,36 +251,9 @@ func (c *Cursor[Obj]) yieldRecords(v *version[Obj], until Revision, yield func(C
 	return true
 }
 
-// change makes a change of a record, if it is the last word on its row.
-func (v *version[Obj]) change(r window.Record[*entry[Obj]]) (Change[Obj], bool) {
-	e := r.Entry
-	current, exists := v.trees[0].Get(e.key)
-	if r.Deleted {
-		return Change[Obj]{Kind: Delete, Object: e.obj, Revision: e.rev}, !exists
+func (v *version[Obj]) yieldDelete(e *entry[Obj], at Revision, yield func(Change[Obj]) bool) bool {
+	if _, exists := v.trees[0].Get(e.key); exists {
+		return true // it is back
 	}
-	return Change[Obj]{Kind: Upsert, Object: e.obj, Revision: e.rev}, current == e
-}
-
-// minWindow is how many changes are kept for slow cursors of a small table; for
-// those of a large one it is as many as it has rows.
-const minWindow = 1 << 16
-
-// recordLocked adds the changes of a commit to the window, or nothing when
-// nobody follows. publishMu is held.
-func (t *table[Obj]) recordLocked(w window.Window[*entry[Obj]], records []window.Record[*entry[Obj]], rowCount int) window.Window[*entry[Obj]] {
-	t.followMu.Lock()
-	defer t.followMu.Unlock()
-	if len(t.followers) == 0 {
-		return w.Skip(records)
-	}
-	w = w.Append(records)
-	slowest := w.Head()
-	for c := range t.followers {
-		slowest = min(slowest, c.passed.Load())
-	}
-	bound := uint64(max(t.minWindow, rowCount))
-	if w.Head() > bound {
-		slowest = max(slowest, w.Head()-bound)
-	}
-	return w.DropBefore(slowest)
+	return yield(Change[Obj]{Kind: Delete, Object: e.obj, Revision: at})
 }

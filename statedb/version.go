@@ -2,6 +2,7 @@ package statedb
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/statehive/statehive/statedb/internal/engine"
 	"github.com/statehive/statehive/statedb/internal/engine/iradix"
@@ -13,7 +14,8 @@ type entry[Obj any] struct {
 	obj  Obj
 	key  []byte // encoded primary key
 	rev  Revision
-	spec Revision // of the last write that was not a status write
+	spec Revision      // of the last write that was not a status write
+	dead atomic.Uint64 // revision of the commit that replaced it, if the window held it
 }
 
 // table is the identity of a table and what never changes about it.
@@ -41,7 +43,7 @@ type version[Obj any] struct {
 	of      *table[Obj]
 	trees   []engine.Tree[*entry[Obj]] // one for each index
 	rev     Revision
-	changes window.Window[*entry[Obj]]
+	changes window.Window[entry[Obj]]
 	sources sources
 	// watch closes when the next version is published.
 	watch chan struct{}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/statehive/statehive/statedb/internal/engine"
-	"github.com/statehive/statehive/statedb/internal/window"
 )
 
 // writer is a table's part of an open write transaction.
@@ -16,7 +15,7 @@ type writer[Obj any] struct {
 	base    *version[Obj]
 	trees   []engine.Txn[*entry[Obj]] // nil until the first write to the index
 	rev     Revision
-	records []window.Record[*entry[Obj]]
+	log     changeLog[Obj]
 	sources sources
 	waiting chan struct{} // see setSources
 	keys    []indexKey    // scratch
@@ -65,7 +64,7 @@ func (w *writer[Obj]) commit() (tableVersion, func()) {
 		trees:   make([]engine.Tree[*entry[Obj]], len(w.trees)),
 		rev:     w.rev,
 		sources: w.sources,
-		changes: w.table.recordLocked(w.base.changes, w.records, w.reader(0).Len()),
+		changes: w.table.recordLocked(&w.log, w.rev),
 		watch:   make(chan struct{}),
 	}
 	notify := make([]func(), 0, len(w.trees))
@@ -288,7 +287,7 @@ func (w *writer[Obj]) put(key []byte, old *entry[Obj], obj Obj, spec Revision) {
 		w.tree(k.ix).Insert(k.key, e)
 	}
 	w.unindex(w.keys[added:], old)
-	w.records = append(w.records, window.Record[*entry[Obj]]{Entry: e})
+	w.log.wrote(e, old)
 }
 
 func (w *writer[Obj]) remove(old *entry[Obj]) {
@@ -296,9 +295,7 @@ func (w *writer[Obj]) remove(old *entry[Obj]) {
 	w.rev++
 	w.tree(0).Delete(old.key)
 	w.unindex(w.keys, old)
-	// A row of its own, because the old one keeps the revision it was read with.
-	gone := &entry[Obj]{obj: old.obj, key: old.key, rev: w.rev, spec: old.spec}
-	w.records = append(w.records, window.Record[*entry[Obj]]{Entry: gone, Deleted: true})
+	w.log.deleted(old)
 }
 
 // unindex removes what still leads to old: not the keys that its successor took

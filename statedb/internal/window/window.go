@@ -1,99 +1,163 @@
 // Package window keeps the newest changes of a table in revision order.
 //
-// A [Window] is an immutable view, safe for concurrent reading; Append and
-// DropBefore return the next one and share memory with it. Only the newest view
-// of a lineage may be appended to, by one goroutine at a time: older views do
-// not see what was appended, because it lies beyond their end.
+// A [Window] is an immutable view, safe for concurrent reading; Append, Bury,
+// Trim and Skip return the next one and share memory with it. Only the newest
+// view of a lineage may be changed so, by one goroutine at a time: older views
+// do not see what was appended, because it lies beyond their end, and keep what
+// was dropped.
+//
+// Rows and deletes are kept apart, each in chunks that are dropped whole, so
+// that many replaced rows do not push out the deletes. Dropping is spread over
+// the commits: each one pays for itself, whatever the window holds.
 package window
 
-const (
-	chunkBits = 8
-	chunkSize = 1 << chunkBits // records in a chunk, the unit of dropping
+import (
+	"iter"
+	"math"
+	"sort"
+	"time"
 )
 
-// Record is one change: the row that a revision wrote or deleted.
-type Record[E any] struct {
-	Entry   E
+// Record is one change: the row that a revision wrote, or the last one of a row
+// that it deleted.
+type Record[T any] struct {
+	Row     *T
 	Deleted bool
 }
 
-type chunk[E any] struct {
-	records [chunkSize]Record[E]
-	deletes uint64 // highest revision of a delete in this chunk
-}
-
-// Window holds the records of the revisions Base()+1 to Head(), one each. Its
-// zero value is empty and starts at revision 0.
-type Window[E any] struct {
-	chunks      []*chunk[E] // the first holds revision start+1
-	start       uint64      // a multiple of chunkSize
-	base        uint64      // records up to and including base are gone
-	head        uint64
+// Window holds the rows written by the revisions Base()+1 to Head(), and the
+// deletes after LostDeletes(). Its zero value is empty and starts at revision 0.
+type Window[T any] struct {
+	rows        directory[rowChunk[T]]    // position = revision - 1
+	deletes     directory[deleteChunk[T]] // position = count of deletes before
+	dead        int                       // slots in rows without a row that is current
 	lostDeletes uint64
 }
 
-// Base is the newest revision that the window no longer holds.
-func (w Window[E]) Base() uint64 { return w.base }
+// rowChunk has one slot per revision, empty for a delete.
+type rowChunk[T any] struct {
+	rows  [chunkSize]*T
+	since time.Time         // when the first one was committed
+	after [chunkSize]uint32 // milliseconds until each was
+	dead  int
+}
+
+type deleteChunk[T any] [chunkSize]deleteRecord[T]
+
+type deleteRecord[T any] struct {
+	revision uint64
+	row      *T
+}
+
+// Base is the newest revision whose row the window no longer holds.
+func (w Window[T]) Base() uint64 { return w.rows.start }
 
 // Head is the newest revision in the window.
-func (w Window[E]) Head() uint64 { return w.head }
+func (w Window[T]) Head() uint64 { return w.rows.end }
+
+// Empty says that nothing at all is kept.
+func (w Window[T]) Empty() bool { return w.rows.first == nil && w.deletes.first == nil }
 
 // LostDeletes is the newest revision of a delete that was dropped, or 0: who
 // has not seen it cannot learn of it any more.
-func (w Window[E]) LostDeletes() uint64 { return w.lostDeletes }
+func (w Window[T]) LostDeletes() uint64 { return w.lostDeletes }
 
-// At returns the record of a revision in (Base, Head].
-func (w Window[E]) At(revision uint64) Record[E] {
-	slot := revision - 1 - w.start
-	return w.chunks[slot>>chunkBits].records[slot&(chunkSize-1)]
+// Committed returns when a revision in (Base, Head] was, to the millisecond.
+func (w Window[T]) Committed(revision uint64) (at time.Time, known bool) {
+	if revision <= w.Base() || revision > w.Head() {
+		return time.Time{}, false
+	}
+	c := w.rows.chunk(revision - 1)
+	return c.since.Add(time.Duration(c.after[slot(revision-1)]) * time.Millisecond), true
 }
 
-// Append adds the records of the revisions after Head.
-func (w Window[E]) Append(records []Record[E]) Window[E] {
+// Records yields what the revisions in (after, until] wrote and deleted, in
+// order. after must not be less than Base and LostDeletes.
+func (w Window[T]) Records(after, until uint64) iter.Seq2[uint64, Record[T]] {
+	return func(yield func(uint64, Record[T]) bool) {
+		next := w.firstDelete(after)
+		for position := after; position < until; position++ {
+			r := Record[T]{Row: w.rows.chunk(position).rows[slot(position)]}
+			if r.Row == nil {
+				r = Record[T]{Row: w.deletes.chunk(next)[slot(next)].row, Deleted: true}
+				next++
+			}
+			if !yield(position+1, r) {
+				return
+			}
+		}
+	}
+}
+
+// Deletes yields what the revisions in (after, until] deleted, in order. after
+// must not be less than LostDeletes.
+func (w Window[T]) Deletes(after, until uint64) iter.Seq2[uint64, *T] {
+	return func(yield func(uint64, *T) bool) {
+		for position := w.firstDelete(after); position < w.deletes.end; position++ {
+			r := w.deletes.chunk(position)[slot(position)]
+			if r.revision > until || !yield(r.revision, r.row) {
+				return
+			}
+		}
+	}
+}
+
+// firstDelete is the position of the first delete after a revision.
+func (w Window[T]) firstDelete(after uint64) uint64 {
+	n := sort.Search(int(w.deletes.end-w.deletes.start), func(i int) bool {
+		return w.deleteAt(w.deletes.start+uint64(i)).revision > after
+	})
+	return w.deletes.start + uint64(n)
+}
+
+func (w *Window[T]) deleteAt(position uint64) deleteRecord[T] {
+	return w.deletes.chunk(position)[slot(position)]
+}
+
+// Append adds the records of the revisions after Head, committed at a time.
+func (w Window[T]) Append(records []Record[T], at time.Time) Window[T] {
 	for _, r := range records {
-		slot := w.head - w.start
-		if slot>>chunkBits == uint64(len(w.chunks)) {
-			w.chunks = append(w.chunks, new(chunk[E]))
+		c, i := w.rows.grow()
+		if c.since.IsZero() {
+			c.since = at
 		}
-		c := w.chunks[slot>>chunkBits]
-		c.records[slot&(chunkSize-1)] = r
-		w.head++
-		if r.Deleted {
-			c.deletes = w.head
+		c.after[i] = uint32(min(max(at.Sub(c.since).Milliseconds(), 0), math.MaxUint32))
+		if !r.Deleted {
+			c.rows[i] = r.Row
+			continue
 		}
+		c.dead++
+		w.dead++
+		d, j := w.deletes.grow()
+		d[j] = deleteRecord[T]{revision: w.Head(), row: r.Row}
 	}
 	return w
 }
 
-// Skip moves an unfollowed window past records that nobody will read.
-func (w Window[E]) Skip(records []Record[E]) Window[E] {
-	next := Window[E]{head: w.head + uint64(len(records)), lostDeletes: w.lostDeletes}
+// Bury counts the row that a revision wrote as dead: it was replaced or deleted.
+func (w Window[T]) Bury(revision uint64) Window[T] {
+	if revision > w.Base() {
+		w.rows.chunk(revision-1).dead++
+		w.dead++
+	}
+	return w
+}
+
+// Skip moves an unfollowed window past records that nobody will read, and
+// forgets all that it holds.
+func (w Window[T]) Skip(records []Record[T]) Window[T] {
+	lost := w.lostDeletes
+	if w.deletes.end > w.deletes.start {
+		lost = w.deleteAt(w.deletes.end - 1).revision
+	}
 	for i, r := range records {
 		if r.Deleted {
-			next.lostDeletes = w.head + uint64(i) + 1
+			lost = w.Head() + uint64(i) + 1
 		}
 	}
-	for _, c := range w.chunks {
-		next.lostDeletes = max(next.lostDeletes, c.deletes)
+	return Window[T]{
+		rows:        startingAt[rowChunk[T]](w.Head()+uint64(len(records)), w.rows.moved),
+		deletes:     startingAt[deleteChunk[T]](w.deletes.end, w.deletes.moved),
+		lostDeletes: lost,
 	}
-	next.base = next.head
-	next.start = next.head &^ (chunkSize - 1)
-	return next
-}
-
-// DropBefore forgets whole chunks of records up to and including revision.
-func (w Window[E]) DropBefore(revision uint64) Window[E] {
-	dropped := 0
-	for dropped < len(w.chunks) && w.start+chunkSize <= min(revision, w.head) {
-		w.lostDeletes = max(w.lostDeletes, w.chunks[dropped].deletes)
-		w.start += chunkSize
-		dropped++
-	}
-	if dropped == 0 {
-		return w
-	}
-	w.base = w.start
-	// A copy, so that the old directory does not pin the dropped chunks.
-	w.chunks = append([]*chunk[E](nil), w.chunks[dropped:]...)
-	return w
 }
