@@ -11,7 +11,7 @@ import (
 // own is what a hive offers once.
 func (h *Hive) own() cell.Cell {
 	return cell.Provide(
-		statedb.New,
+		func() *statedb.DB { return statedb.New(statedb.WithLogger(h.options.Logger)) },
 		health.NewRegistry,
 		(*health.Registry).Table,
 		func() *lifecycle.Lifecycle { return h.lifecycle },

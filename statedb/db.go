@@ -2,6 +2,7 @@ package statedb
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -12,12 +13,31 @@ import (
 type DB struct {
 	current atomic.Pointer[root]
 
+	logger *slog.Logger
+
 	publishMu sync.Mutex // held to replace current, and to begin to follow a table
 }
 
+// Option of a database.
+type Option func(*DB)
+
+// WithLogger has the database log what an operator should know: a write
+// transaction that has held a table's lock for a second while others wait for
+// it is a warning, once, with where it began. Without it nothing is logged.
+func WithLogger(logger *slog.Logger) Option {
+	return func(db *DB) {
+		if logger != nil {
+			db.logger = logger
+		}
+	}
+}
+
 // New returns an empty database.
-func New() *DB {
-	db := &DB{}
+func New(options ...Option) *DB {
+	db := &DB{logger: slog.New(slog.DiscardHandler)}
+	for _, option := range options {
+		option(db)
+	}
 	db.current.Store(&root{db: db})
 	return db
 }
@@ -79,6 +99,7 @@ func NewTable[Obj any](db *DB, schema Schema[Obj]) (RWTable[Obj], error) {
 		return nil, fmt.Errorf("%w of table %q: %w", ErrSchema, schema.Name, err)
 	}
 	t := newTable(db, schema)
+	t.lock.name = schema.Name
 	_, err := db.publish(func(versions []tableVersion) ([]tableVersion, error) {
 		for _, other := range versions {
 			if other.table().Name() == schema.Name {

@@ -4,32 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 )
-
-// tableLock serializes the writers of a table. It is a channel so that waiting
-// for it can be given up.
-type tableLock struct {
-	db   *DB
-	slot int // of the table in a root; locks are taken in this order
-	held chan struct{}
-}
-
-func newTableLock(db *DB) tableLock { return tableLock{db: db, held: make(chan struct{}, 1)} }
-
-func (l *tableLock) acquire(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case l.held <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (l *tableLock) release() { <-l.held }
 
 // tableTxn is one table's part of a write transaction.
 type tableTxn interface {
@@ -50,6 +27,8 @@ type tableTxn interface {
 type WriteTxn struct {
 	base   *root
 	tables map[TableMeta]tableTxn
+	claim  claim
+	holds  []hold // for each of the claim's tables
 	closed bool
 }
 
@@ -68,21 +47,41 @@ func (txn *WriteTxn) pending(t TableMeta) tableTxn {
 // ctx ends first, and [ErrForeignTable]. A goroutine that waits for a lock which
 // it holds itself waits until ctx ends.
 func (db *DB) WriteTxn(ctx context.Context, tables ...TableMeta) (*WriteTxn, error) {
+	return db.begin(ctx, tables)
+}
+
+// begin opens a transaction for the caller of its caller, whose place in the
+// code is noted.
+func (db *DB) begin(ctx context.Context, tables []TableMeta) (*WriteTxn, error) {
 	ordered, err := db.inLockOrder(tables)
 	if err != nil {
 		return nil, err
 	}
-	for i, t := range ordered {
-		if err := t.lockable().acquire(ctx); err != nil {
-			release(ordered[:i])
-			return nil, &TableError{Table: t.Name(), Err: fmt.Errorf("waiting to write: %w", err)}
-		}
+	txn := &WriteTxn{tables: make(map[TableMeta]tableTxn, len(ordered))}
+	const skipped = 3 // runtime.Callers, begin, and WriteTxn or Update
+	runtime.Callers(skipped, txn.claim.began[:])
+	if err := txn.lock(ctx, ordered); err != nil {
+		return nil, err
 	}
-	txn := &WriteTxn{base: db.current.Load(), tables: make(map[TableMeta]tableTxn, len(ordered))}
+	txn.base = db.current.Load()
 	for _, t := range ordered {
 		txn.tables[t] = t.begin(txn.base)
 	}
 	return txn, nil
+}
+
+// lock takes the locks of the tables, all or none.
+func (txn *WriteTxn) lock(ctx context.Context, ordered []TableMeta) error {
+	txn.claim.tables = ordered
+	txn.holds = make([]hold, len(ordered))
+	for i, t := range ordered {
+		txn.holds[i].by = &txn.claim
+		if err := t.lockable().acquire(ctx, &txn.holds[i]); err != nil {
+			release(ordered[:i])
+			return &TableError{Table: t.Name(), Err: fmt.Errorf("waiting to write: %w", err)}
+		}
+	}
+	return nil
 }
 
 func (db *DB) inLockOrder(tables []TableMeta) ([]TableMeta, error) {
@@ -109,7 +108,7 @@ func release(tables []TableMeta) {
 // nil, rolled back when it returns an error or panics. It returns fn's error,
 // or that of [DB.WriteTxn]. fn must not end the transaction itself.
 func (db *DB) Update(ctx context.Context, fn func(txn *WriteTxn) error, tables ...TableMeta) error {
-	txn, err := db.WriteTxn(ctx, tables...)
+	txn, err := db.begin(ctx, tables)
 	if err != nil {
 		return err
 	}
@@ -184,8 +183,6 @@ func (txn *WriteTxn) Abort() {
 // end releases the tables and what the transaction knew of them.
 func (txn *WriteTxn) end() {
 	txn.closed = true
-	for t := range txn.tables {
-		t.lockable().release()
-	}
+	release(txn.claim.tables)
 	txn.tables = nil
 }

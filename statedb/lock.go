@@ -1,0 +1,128 @@
+package statedb
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// longHold is how long a table may be locked, while others wait for it, before
+// that is reported.
+const longHold = time.Second
+
+// tableLock serializes the writers of a table. It is a channel so that waiting
+// for it can be given up.
+type tableLock struct {
+	db     *DB
+	name   string // of the table
+	slot   int    // of the table in a root; locks are taken in this order
+	held   chan struct{}
+	holder atomic.Pointer[hold] // for those who wait; nil while the lock changes hands
+}
+
+func newTableLock(db *DB) tableLock { return tableLock{db: db, held: make(chan struct{}, 1)} }
+
+// hold is one lock in the hands of a transaction.
+type hold struct {
+	by    *claim
+	since time.Time
+}
+
+// claim is what those who wait for a transaction can learn of it.
+type claim struct {
+	tables   []TableMeta
+	began    [3]uintptr                // its callers, the innermost first
+	waitsFor atomic.Pointer[tableLock] // or nil
+	reported atomic.Bool
+}
+
+// acquire takes the lock for a transaction.
+func (l *tableLock) acquire(ctx context.Context, h *hold) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case l.held <- struct{}{}:
+	default:
+		if err := l.wait(ctx, h.by); err != nil {
+			return err
+		}
+	}
+	h.since = time.Now()
+	l.holder.Store(h)
+	return nil
+}
+
+func (l *tableLock) wait(ctx context.Context, by *claim) error {
+	by.waitsFor.Store(l)
+	defer by.waitsFor.Store(nil)
+	timer := time.NewTimer(l.reportLongHold(ctx))
+	defer timer.Stop()
+	for {
+		select {
+		case l.held <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			timer.Reset(l.reportLongHold(ctx))
+		}
+	}
+}
+
+func (l *tableLock) release() {
+	l.holder.Store(nil)
+	<-l.held
+}
+
+// reportLongHold reports who holds the lock, if that is due and nobody has done
+// so, and returns when to look again.
+func (l *tableLock) reportLongHold(ctx context.Context) time.Duration {
+	h := l.holder.Load()
+	if h == nil {
+		return longHold
+	}
+	held := time.Since(h.since)
+	if held < longHold {
+		return longHold - held
+	}
+	if h.by.reported.CompareAndSwap(false, true) {
+		attrs := append([]slog.Attr{slog.String("table", l.name), slog.Duration("held", held)}, h.by.attrs()...)
+		l.db.logger.LogAttrs(ctx, slog.LevelWarn, "A write transaction holds a table for long, and others wait for it", attrs...)
+	}
+	return longHold
+}
+
+func (c *claim) attrs() []slog.Attr {
+	names := make([]string, len(c.tables))
+	for i, t := range c.tables {
+		names[i] = t.Name()
+	}
+	attrs := []slog.Attr{slog.Any("tables", names), slog.Any("began", c.callers())}
+	if l := c.waitsFor.Load(); l != nil {
+		attrs = append(attrs, slog.String("waits_for", l.name))
+	}
+	return attrs
+}
+
+// callers says where the transaction began, and who called that.
+func (c *claim) callers() (callers []string) {
+	n := 0
+	for n < len(c.began) && c.began[n] != 0 {
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	frames := runtime.CallersFrames(c.began[:n])
+	for {
+		f, more := frames.Next()
+		callers = append(callers, fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Function))
+		if !more {
+			return callers
+		}
+	}
+}
