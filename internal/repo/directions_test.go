@@ -25,7 +25,7 @@ func layers() []layer {
 
 		// Libraries: nothing of the hive.
 		{packages: "statedb/index/...", imports: []string{"statedb/index/..."}},
-		{packages: "statedb/immutable/...", imports: []string{"statedb/immutable/..."}},
+		{packages: "statedb/immutable/...", imports: []string{"statedb/immutable/...", "statedb/index"}},
 		{packages: "statedb/internal/...", imports: []string{"statedb/internal/...", "statedb/index"}},
 		{packages: "statedb/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "statedb/internal/..."}},
 		{packages: "reconciler/targettest/...", imports: []string{"statedb", "statedb/index", "reconciler"}},

@@ -1,0 +1,55 @@
+package immutable
+
+import (
+	"bytes"
+	"reflect"
+)
+
+// Equal says whether both maps have the same keys with equal values. Values are
+// compared by their method Equal when they have one (as maps of this package
+// do), else by reflect.DeepEqual, which does not look for such methods inside them.
+func (m Map[K, V]) Equal(other Map[K, V]) bool {
+	return m.EqualFunc(other, equalValues[V]())
+}
+
+// EqualFunc is Equal with values compared by equal.
+func (m Map[K, V]) EqualFunc(other Map[K, V], equal func(a, b V) bool) bool {
+	switch {
+	case m.Len() != other.Len():
+		return false
+	case m.Len() == 0 || m.tree.Root() == other.tree.Root():
+		return true
+	}
+	a, b := m.tree.Root().Iterator(), other.tree.Root().Iterator()
+	for {
+		keyA, elementA, ok := a.Next()
+		if !ok {
+			return true
+		}
+		keyB, elementB, _ := b.Next()
+		if !bytes.Equal(keyA, keyB) || !equal(elementA.value, elementB.value) {
+			return false
+		}
+	}
+}
+
+// Equal says whether both sets have the same elements.
+func (s Set[K]) Equal(other Set[K]) bool {
+	return s.m.EqualFunc(other.m, func(_, _ struct{}) bool { return true })
+}
+
+func equalValues[V any]() func(a, b V) bool {
+	t := reflect.TypeFor[V]()
+	if _, ok := any(*new(V)).(interface{ Equal(V) bool }); ok && t.Kind() != reflect.Pointer {
+		return func(a, b V) bool { return any(a).(interface{ Equal(V) bool }).Equal(b) }
+	}
+	if basic(t.Kind()) {
+		return func(a, b V) bool { return any(a) == any(b) }
+	}
+	return func(a, b V) bool { return reflect.DeepEqual(a, b) }
+}
+
+// basic says whether == is all that reflect.DeepEqual would do.
+func basic(kind reflect.Kind) bool {
+	return kind == reflect.String || kind >= reflect.Bool && kind <= reflect.Complex128
+}
