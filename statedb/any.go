@@ -16,13 +16,13 @@ type AnyTable interface {
 	Revision(txn ReadTxn) Revision
 	Sources(txn ReadTxn) []SourceState
 	// All yields the rows in the order of the primary index.
-	All(txn ReadTxn) iter.Seq[AnyRow]
+	All(txn ReadTxn, opts ...ReadOption) iter.Seq[AnyRow]
 	// Get returns the row with a primary key. The error matches ErrBadKey when
 	// key is not one.
 	Get(txn ReadTxn, key string) (AnyRow, bool, error)
 	// List yields the rows with a key of an index. The error matches ErrBadKey
 	// or ErrUnknownIndex.
-	List(txn ReadTxn, index, key string) (iter.Seq[AnyRow], error)
+	List(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error)
 	// Watch returns a channel that closes when the table, or the state of its
 	// sources, has changed since txn.
 	Watch(txn ReadTxn) <-chan struct{}
@@ -62,7 +62,9 @@ func (a anyTable[Obj]) Indexes() []string {
 	return names
 }
 
-func (a anyTable[Obj]) All(txn ReadTxn) iter.Seq[AnyRow] { return a.rows(a.t.All(txn)) }
+func (a anyTable[Obj]) All(txn ReadTxn, opts ...ReadOption) iter.Seq[AnyRow] {
+	return a.rows(a.t.All(txn, opts...))
+}
 
 func (a anyTable[Obj]) Get(txn ReadTxn, key string) (AnyRow, bool, error) {
 	q, err := a.t.schema.Primary.parse(key)
@@ -76,7 +78,7 @@ func (a anyTable[Obj]) Get(txn ReadTxn, key string) (AnyRow, bool, error) {
 	return a.row(obj, rev), true, nil
 }
 
-func (a anyTable[Obj]) List(txn ReadTxn, index, key string) (iter.Seq[AnyRow], error) {
+func (a anyTable[Obj]) List(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
 	ix, ok := a.t.byName[index]
 	if !ok {
 		return nil, a.t.unknownIndex(index)
@@ -85,7 +87,7 @@ func (a anyTable[Obj]) List(txn ReadTxn, index, key string) (iter.Seq[AnyRow], e
 	if err != nil {
 		return nil, &TableError{Table: a.Name(), Err: err}
 	}
-	return a.rows(a.t.List(txn, q)), nil
+	return a.rows(a.t.List(txn, q, opts...)), nil
 }
 
 func (a anyTable[Obj]) rows(typed iter.Seq2[Obj, Revision]) iter.Seq[AnyRow] {

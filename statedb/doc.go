@@ -8,6 +8,12 @@
 // takes no lock, blocks nobody, is safe for concurrent use and never ends. What
 // is read from it stays valid for ever.
 //
+// # Queries
+//
+// A query asks an index by a typed key: the rows that have it ([Table.List]),
+// that begin with it, from it on, or up to another one, in the order of the
+// index, forward or in [Reverse], with a [Limit]. Each has a form with a watch.
+//
 // # Writing
 //
 // [DB.Update] runs a function in a transaction on the tables it names and

@@ -78,6 +78,39 @@ func ExampleNewTable() {
 	// db 5432
 }
 
+func ExampleTable_queries() {
+	db := statedb.New()
+	byPort := statedb.NewIndex("port", func(s Service) uint16 { return s.Port })
+	services, err := statedb.NewTable(db, statedb.Schema[Service]{
+		Name: "services", Primary: ServiceByName, Secondary: []statedb.Indexer[Service]{byPort},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	put(db, services, Service{Name: "web", Port: 80}, Service{Name: "web-tls", Port: 443},
+		Service{Name: "db", Port: 5432}, Service{Name: "cache", Port: 6379})
+
+	txn := db.ReadTxn()
+	for service := range services.Prefix(txn, ServiceByName.Query("web")) {
+		fmt.Println("prefix web:", service.Name)
+	}
+	for service := range services.Range(txn, byPort.Query(0), byPort.Query(1024), statedb.Reverse()) {
+		fmt.Println("below 1024, from the top:", service.Port)
+	}
+	for service := range services.All(txn, statedb.Limit(1)) {
+		fmt.Println("the first:", service.Name)
+	}
+	fmt.Println("from 443 on:", statedb.Count(services.LowerBound(txn, byPort.Query(443))))
+	// Output:
+	// prefix web: web
+	// prefix web: web-tls
+	// below 1024, from the top: 443
+	// below 1024, from the top: 80
+	// the first: cache
+	// from 443 on: 3
+}
+
 func ExampleDB_Update() {
 	db := statedb.New()
 	services := newServices(db)

@@ -106,6 +106,10 @@ func TestAQueryOfAnotherTablesIndexFindsNothing(t *testing.T) {
 	if _, _, ok := f.items.Get(txn, other.Query("a")); ok || watch != nil || closed(watch) {
 		t.Error("an index that the table does not have found something")
 	}
+	_, watch = f.items.RangeWatch(txn, byID.Query(""), byGroup.Query("z"))
+	if n := statedb.Count(f.items.Range(txn, byID.Query(""), byGroup.Query("z"))); n != 0 || watch != nil {
+		t.Errorf("a range between two indexes has %d rows, watch %v", n, watch)
+	}
 	for range f.items.LowerBound(txn, statedb.Query[item]{}) {
 		t.Error("the zero query found something")
 	}

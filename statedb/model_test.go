@@ -3,6 +3,7 @@ package statedb_test
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -75,6 +76,7 @@ type modelIndex[Key any] struct {
 	keys      func(item) []Key
 	compare   func(a, b Key) int
 	hasPrefix func(key, prefix Key) bool
+	near      func(Key) []Key // the key and some that lie beside it
 }
 
 func (ix modelIndex[Key]) entries(m model) []entry[Key] {
@@ -101,40 +103,117 @@ func matching[Key any](entries []entry[Key], match func(Key) bool) []modelRow {
 	return rows
 }
 
-// check compares all reads through the index at the probes.
+// check compares all reads through the index at the probes, at every key and
+// beside it.
 func (ix modelIndex[Key]) check(items statedb.Table[item], txn statedb.ReadTxn, m model, probes []Key) error {
 	entries := ix.entries(m)
 	if n, err := items.LenOf(txn, ix.index.Name()); n != len(entries) || err != nil {
 		return fmt.Errorf("LenOf(%s) is %d, expected %d: %w", ix.index.Name(), n, len(entries), err)
 	}
-	for _, probe := range probes {
-		q := ix.index.Query(probe)
-		equal := matching(entries, func(k Key) bool { return ix.compare(k, probe) == 0 })
-		row, revision, ok := items.Get(txn, q)
-		switch {
-		case ok != (len(equal) > 0):
-			return fmt.Errorf("Get(%s %#v) found: %t", ix.index.Name(), probe, ok)
-		case ok && (row != equal[0].Item || revision != equal[0].Revision):
-			return fmt.Errorf("Get(%s %#v) is %+v at %d, expected %+v", ix.index.Name(), probe, row, revision, equal[0])
+	for _, e := range entries {
+		probes = append(probes, ix.near(e.key)...)
+	}
+	slices.SortFunc(probes, ix.compare)
+	probes = slices.CompactFunc(probes, func(a, b Key) bool { return ix.compare(a, b) == 0 })
+	for i, probe := range probes {
+		if err := ix.checkGet(items, txn, entries, probe); err != nil {
+			return err
 		}
-		list, prefix, bound := items.List(txn, q), items.Prefix(txn, q), items.LowerBound(txn, q)
-		for _, read := range []struct {
-			name      string
-			got, want []modelRow
-		}{
-			{"List", collect(list), equal},
-			{"Prefix", collect(prefix), matching(entries, func(k Key) bool { return ix.hasPrefix(k, probe) })},
-			{"LowerBound", collect(bound), matching(entries, func(k Key) bool { return ix.compare(k, probe) >= 0 })},
-		} {
-			if diff := gocmp.Diff(read.want, read.got, compareRows); diff != "" {
-				return fmt.Errorf("%s(%s %#v): %s", read.name, ix.index.Name(), probe, diff)
+		if err := ix.checkSequences(items, txn, entries, probe); err != nil {
+			return err
+		}
+		for _, to := range []Key{probes[0], probe, probes[min(i+1, len(probes)-1)], probes[(i+len(probes))/2], probes[len(probes)-1]} {
+			if err := ix.checkRange(items, txn, entries, probe, to); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-var compareRows = gocmp.Comparer(func(a, b modelRow) bool { return a.Item == b.Item && a.Revision == b.Revision })
+func (ix modelIndex[Key]) checkGet(items statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], probe Key) error {
+	equal := matching(entries, func(k Key) bool { return ix.compare(k, probe) == 0 })
+	row, revision, ok := items.Get(txn, ix.index.Query(probe))
+	switch {
+	case ok != (len(equal) > 0):
+		return fmt.Errorf("Get(%s %#v) found: %t", ix.index.Name(), probe, ok)
+	case ok && (row != equal[0].Item || revision != equal[0].Revision):
+		return fmt.Errorf("Get(%s %#v) is %+v at %d, expected %+v", ix.index.Name(), probe, row, revision, equal[0])
+	}
+	return nil
+}
+
+func (ix modelIndex[Key]) checkSequences(items statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], probe Key) error {
+	q := ix.index.Query(probe)
+	for _, read := range []struct {
+		name  string
+		query func(...statedb.ReadOption) rows
+		want  []modelRow
+	}{
+		{
+			"List", func(opts ...statedb.ReadOption) rows { return items.List(txn, q, opts...) },
+			matching(entries, func(k Key) bool { return ix.compare(k, probe) == 0 }),
+		},
+		{
+			"Prefix", func(opts ...statedb.ReadOption) rows { return items.Prefix(txn, q, opts...) },
+			matching(entries, func(k Key) bool { return ix.hasPrefix(k, probe) }),
+		},
+		{
+			"LowerBound", func(opts ...statedb.ReadOption) rows { return items.LowerBound(txn, q, opts...) },
+			matching(entries, func(k Key) bool { return ix.compare(k, probe) >= 0 }),
+		},
+	} {
+		if err := compareSequences(read.query, read.want); err != nil {
+			return fmt.Errorf("%s(%s %#v): %w", read.name, ix.index.Name(), probe, err)
+		}
+	}
+	return nil
+}
+
+func (ix modelIndex[Key]) checkRange(items statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], from, to Key) error {
+	want := matching(entries, func(k Key) bool { return ix.compare(k, from) >= 0 && ix.compare(k, to) < 0 })
+	err := compareSequences(func(opts ...statedb.ReadOption) rows {
+		return items.Range(txn, ix.index.Query(from), ix.index.Query(to), opts...)
+	}, want)
+	if err != nil {
+		return fmt.Errorf("Range(%s, %#v to %#v): %w", ix.index.Name(), from, to, err)
+	}
+	return nil
+}
+
+// rows is what a query returns.
+type rows = iter.Seq2[item, statedb.Revision]
+
+// compareSequences asks with all kinds of options for the rows in want.
+func compareSequences(query func(...statedb.ReadOption) rows, want []modelRow) error {
+	reversed := slices.Clone(want)
+	slices.Reverse(reversed)
+	n := len(want) / 2
+	for _, c := range []struct {
+		name string
+		got  rows
+		want []modelRow
+	}{
+		{"forward", query(), want},
+		{"reverse", query(statedb.Reverse()), reversed},
+		{"limited", query(statedb.Limit(n)), want[:n]},
+		{"limited in reverse", query(statedb.Limit(n+1), statedb.Reverse()), reversed[:min(n+1, len(want))]},
+		{"limited to all", query(statedb.Limit(len(want))), want},
+		{"limited below nothing", query(statedb.Limit(-1)), nil},
+	} {
+		if got := collect(c.got); !slices.EqualFunc(got, c.want, sameRow) {
+			return fmt.Errorf("%s: %s", c.name, gocmp.Diff(c.want, got, compareRows))
+		}
+	}
+	if got := statedb.Count(query()); got != len(want) {
+		return fmt.Errorf("Count is %d, expected %d", got, len(want))
+	}
+	return nil
+}
+
+var compareRows = gocmp.Comparer(sameRow)
+
+func sameRow(a, b modelRow) bool { return a.Item == b.Item && a.Revision == b.Revision }
 
 func collect(rows func(func(item, statedb.Revision) bool)) []modelRow {
 	var all []modelRow
@@ -151,15 +230,20 @@ func one[Key any](key func(item) Key) func(item) []Key {
 func equals[Key comparable](key, prefix Key) bool { return key == prefix }
 
 var (
-	modelByID     = modelIndex[string]{byID, one(func(i item) string { return i.ID }), strings.Compare, strings.HasPrefix}
-	modelByGroup  = modelIndex[string]{byGroup, one(func(i item) string { return i.Group }), strings.Compare, strings.HasPrefix}
-	modelByNumber = modelIndex[int]{byNumber, one(func(i item) int { return i.Number }), cmp.Compare[int], equals[int]}
+	modelByID     = modelIndex[string]{byID, one(func(i item) string { return i.ID }), strings.Compare, strings.HasPrefix, nearText}
+	modelByGroup  = modelIndex[string]{byGroup, one(func(i item) string { return i.Group }), strings.Compare, strings.HasPrefix, nearText}
+	modelByNumber = modelIndex[int]{byNumber, one(func(i item) int { return i.Number }), cmp.Compare[int], equals[int], nearNumber}
 	modelByPlace  = modelIndex[place]{
 		byPlace, one(func(i item) place { return place{i.Group, i.Number} }),
 		func(a, b place) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Number, b.Number)) }, equals[place],
+		func(p place) []place { return []place{p, {p.Group, p.Number + 1}, {p.Group + "\x00", p.Number}} },
 	}
-	modelByTag = modelIndex[string]{byTag, func(i item) []string { return strings.Fields(i.Tags) }, strings.Compare, strings.HasPrefix}
+	modelByTag = modelIndex[string]{byTag, func(i item) []string { return strings.Fields(i.Tags) }, strings.Compare, strings.HasPrefix, nearText}
 )
+
+func nearText(s string) []string { return []string{s, s + "\x00", s[:max(len(s), 1)-1]} }
+
+func nearNumber(n int) []int { return []int{n - 1, n, n + 1} }
 
 // probes are keys to ask for, of rows that exist and others.
 type probes struct {
@@ -210,8 +294,8 @@ func (m model) check(table statedb.Table[item], txn statedb.ReadTxn, p probes) e
 		}
 	}
 	all := matching(modelByID.entries(m), func(string) bool { return true })
-	if diff := gocmp.Diff(all, collect(table.All(txn)), compareRows); diff != "" {
-		return fmt.Errorf("All: %s", diff)
+	if err := compareSequences(func(opts ...statedb.ReadOption) rows { return table.All(txn, opts...) }, all); err != nil {
+		return fmt.Errorf("All: %w", err)
 	}
 	if table.Len(txn) != len(m.rows) || table.Revision(txn) != m.revision {
 		return fmt.Errorf("%d rows at revision %d, expected %d at %d", table.Len(txn), table.Revision(txn), len(m.rows), m.revision)
@@ -377,6 +461,16 @@ func (r *run) watchSome(txn statedb.ReadTxn) {
 		r.watch("prefix", txn, prefixed, func(txn statedb.ReadTxn) string { return fmt.Sprint(collect(r.table.Prefix(txn, q))) })
 		_, bounded := r.table.LowerBoundWatch(txn, q)
 		r.watch("lower bound", txn, bounded, func(txn statedb.ReadTxn) string { return fmt.Sprint(collect(r.table.LowerBound(txn, q))) })
+	}
+	for _, ends := range [][2]statedb.Query[item]{
+		{byID.Query(text), byID.Query(text + "b")},
+		{byGroup.Query("a"), byGroup.Query(text)},
+		{byNumber.Query(number), byNumber.Query(number + 2)},
+		{byTag.Query("a"), byTag.Query("ab")},
+	} {
+		result := func(txn statedb.ReadTxn) rows { return r.table.Range(txn, ends[0], ends[1]) }
+		_, ranged := r.table.RangeWatch(txn, ends[0], ends[1])
+		r.watch("range", txn, ranged, func(txn statedb.ReadTxn) string { return fmt.Sprint(collect(result(txn))) })
 	}
 	_, all := r.table.AllWatch(txn)
 	r.watch("all", txn, all, func(txn statedb.ReadTxn) string { return fmt.Sprint(collect(r.table.All(txn))) })

@@ -85,58 +85,96 @@ func (t *table[Obj]) GetWatch(txn ReadTxn, q Query[Obj]) (Obj, Revision, <-chan 
 	return obj, rev, watch, ok
 }
 
-func (t *table[Obj]) List(txn ReadTxn, q Query[Obj]) iter.Seq2[Obj, Revision] {
+func (t *table[Obj]) List(txn ReadTxn, q Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	ix, key, ok := t.indexKey(q)
 	r := t.reader(txn, ix)
 	switch {
 	case !ok || r == nil:
 		return none[Obj]
 	case ix == 0:
-		return single(r.Get(key))
+		e, exists := r.Get(key)
+		return single(e, exists, merged(opts))
 	}
-	return rows(r.Prefix(key))
+	o := merged(opts)
+	return rows(prefixed(r, key, o), o)
 }
 
-func (t *table[Obj]) ListWatch(txn ReadTxn, q Query[Obj]) (iter.Seq2[Obj, Revision], <-chan struct{}) {
-	return t.List(txn, q), t.watchKey(txn, q)
+func (t *table[Obj]) ListWatch(txn ReadTxn, q Query[Obj], opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+	return t.List(txn, q, opts...), t.watchKey(txn, q)
 }
 
-func (t *table[Obj]) Prefix(txn ReadTxn, q Query[Obj]) iter.Seq2[Obj, Revision] {
+func (t *table[Obj]) Prefix(txn ReadTxn, q Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	ix, key, ok := t.prefixKey(q)
 	r := t.reader(txn, ix)
 	if !ok || r == nil {
 		return none[Obj]
 	}
-	return rows(r.Prefix(key))
+	o := merged(opts)
+	return rows(prefixed(r, key, o), o)
 }
 
-func (t *table[Obj]) PrefixWatch(txn ReadTxn, q Query[Obj]) (iter.Seq2[Obj, Revision], <-chan struct{}) {
-	return t.Prefix(txn, q), t.watchPrefix(txn, q)
+func (t *table[Obj]) PrefixWatch(txn ReadTxn, q Query[Obj], opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+	ix, key, ok := t.prefixKey(q)
+	return t.Prefix(txn, q, opts...), t.watchPrefix(txn, ix, key, ok)
 }
 
-func (t *table[Obj]) LowerBound(txn ReadTxn, q Query[Obj]) iter.Seq2[Obj, Revision] {
+func (t *table[Obj]) LowerBound(txn ReadTxn, q Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	ix, key, ok := t.prefixKey(q)
 	r := t.reader(txn, ix)
 	if !ok || r == nil {
 		return none[Obj]
 	}
-	return rows(r.LowerBound(key))
+	o := merged(opts)
+	return rows(bounded(r, key, o), o)
 }
 
-func (t *table[Obj]) LowerBoundWatch(txn ReadTxn, q Query[Obj]) (iter.Seq2[Obj, Revision], <-chan struct{}) {
-	return t.LowerBound(txn, q), t.watchAll(txn)
+func (t *table[Obj]) LowerBoundWatch(txn ReadTxn, q Query[Obj], opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+	ix, _, ok := t.prefixKey(q)
+	return t.LowerBound(txn, q, opts...), t.watchPrefix(txn, ix, nil, ok)
 }
 
-func (t *table[Obj]) All(txn ReadTxn) iter.Seq2[Obj, Revision] {
+func (t *table[Obj]) Range(txn ReadTxn, from, to Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision] {
+	ix, first, end, ok := t.rangeKeys(from, to)
+	r := t.reader(txn, ix)
+	if !ok || r == nil {
+		return none[Obj]
+	}
+	o := merged(opts)
+	return rows(between(r, first, end, o), o)
+}
+
+func (t *table[Obj]) RangeWatch(txn ReadTxn, from, to Query[Obj], opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+	ix, first, end, ok := t.rangeKeys(from, to)
+	return t.Range(txn, from, to, opts...), t.watchPrefix(txn, ix, commonPrefix(first, end), ok)
+}
+
+// rangeKeys is prefixKey for both ends of a range.
+func (t *table[Obj]) rangeKeys(from, to Query[Obj]) (ix int, first, end []byte, ok bool) {
+	ix, first, ok = t.prefixKey(from)
+	toIx, end, toOK := t.prefixKey(to)
+	return ix, first, end, ok && toOK && ix == toIx
+}
+
+// commonPrefix is what all keys between two keys begin with.
+func commonPrefix(a, b []byte) []byte {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return a[:n]
+}
+
+func (t *table[Obj]) All(txn ReadTxn, opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	r := t.reader(txn, 0)
 	if r == nil {
 		return none[Obj]
 	}
-	return rows(r.Prefix(nil))
+	o := merged(opts)
+	return rows(prefixed(r, nil, o), o)
 }
 
-func (t *table[Obj]) AllWatch(txn ReadTxn) (iter.Seq2[Obj, Revision], <-chan struct{}) {
-	return t.All(txn), t.watchAll(txn)
+func (t *table[Obj]) AllWatch(txn ReadTxn, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+	return t.All(txn, opts...), t.watchPrefix(txn, 0, nil, true)
 }
 
 func (t *table[Obj]) Len(txn ReadTxn) int {
@@ -184,42 +222,17 @@ func (t *table[Obj]) watchKey(txn ReadTxn, q Query[Obj]) <-chan struct{} {
 	})
 }
 
-func (t *table[Obj]) watchPrefix(txn ReadTxn, q Query[Obj]) <-chan struct{} {
-	ix, key, ok := t.prefixKey(q)
-	return t.watch(txn, ok, func(v *version[Obj]) <-chan struct{} { return v.trees[ix].WatchPrefix(key) })
-}
-
-func (t *table[Obj]) watchAll(txn ReadTxn) <-chan struct{} {
-	return t.watch(txn, true, func(v *version[Obj]) <-chan struct{} { return v.trees[0].WatchPrefix(nil) })
+func (t *table[Obj]) watchPrefix(txn ReadTxn, ix int, prefix []byte, ok bool) <-chan struct{} {
+	return t.watch(txn, ok, func(v *version[Obj]) <-chan struct{} { return v.trees[ix].WatchPrefix(prefix) })
 }
 
 func (t *table[Obj]) watch(txn ReadTxn, ok bool, of func(*version[Obj]) <-chan struct{}) <-chan struct{} {
 	v := t.committed(txn)
 	switch {
-	case !ok || txn.snapshot().db != t.lock.db:
+	case !ok || txn.snapshot().db != t.lock.db || t.lock.droppedIn(txn.snapshot()):
 		return nil // what does not exist never changes
 	case v == nil: // a snapshot from before the table
 		return closedWatch
 	}
 	return of(v)
-}
-
-func none[Obj any](func(Obj, Revision) bool) {}
-
-func single[Obj any](e *entry[Obj], ok bool) iter.Seq2[Obj, Revision] {
-	return func(yield func(Obj, Revision) bool) {
-		if ok {
-			yield(e.obj, e.rev)
-		}
-	}
-}
-
-func rows[Obj any](entries iter.Seq2[[]byte, *entry[Obj]]) iter.Seq2[Obj, Revision] {
-	return func(yield func(Obj, Revision) bool) {
-		for _, e := range entries {
-			if !yield(e.obj, e.rev) {
-				return
-			}
-		}
-	}
 }

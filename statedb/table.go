@@ -22,15 +22,19 @@ type TableMeta interface {
 // Table reads rows. All methods are safe for concurrent use and take no locks;
 // what they see is the snapshot that txn is: always the same through a read
 // transaction, and the transaction's own writes through a [*WriteTxn].
-// Rows and sequences stay valid for ever; rows must not be changed.
+// Rows and sequences stay valid for ever; rows must not be changed. A sequence
+// yields what was there when it was asked for, so that a write transaction may
+// write while it iterates. [Reverse] and [Limit] work with every query, [Count]
+// with every sequence.
 //
 // A snapshot that does not know the table (taken before it was created, or from
-// another database) reads as empty, and so does a query of another table's index.
+// another database) reads as empty, and so does a query of another table's index
+// and a range between two indexes.
 // The …Watch forms also return a channel that closes, at the latest, when a
 // transaction commits that changes what the call returned. The new snapshot can
 // be read by then. Inside a write transaction the channel may be closed by that
 // transaction's own commit. It is nil, which never closes, for another database
-// and another table's index.
+// and for what is no index of the table.
 type Table[Obj any] interface {
 	TableMeta
 
@@ -39,19 +43,23 @@ type Table[Obj any] interface {
 	Get(txn ReadTxn, q Query[Obj]) (Obj, Revision, bool)
 	GetWatch(txn ReadTxn, q Query[Obj]) (Obj, Revision, <-chan struct{}, bool)
 	// List yields the rows with the query's key, ordered by primary key.
-	List(txn ReadTxn, q Query[Obj]) iter.Seq2[Obj, Revision]
-	ListWatch(txn ReadTxn, q Query[Obj]) (iter.Seq2[Obj, Revision], <-chan struct{})
+	List(txn ReadTxn, q Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision]
+	ListWatch(txn ReadTxn, q Query[Obj], opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{})
 	// Prefix yields the rows that have a key which starts with the query's, in
 	// key order. It is meant for strings and bytes; with a key type of fixed
 	// width only the whole key is a prefix.
-	Prefix(txn ReadTxn, q Query[Obj]) iter.Seq2[Obj, Revision]
-	PrefixWatch(txn ReadTxn, q Query[Obj]) (iter.Seq2[Obj, Revision], <-chan struct{})
+	Prefix(txn ReadTxn, q Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision]
+	PrefixWatch(txn ReadTxn, q Query[Obj], opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{})
 	// LowerBound yields the rows with keys not less than the query's, in key order.
-	LowerBound(txn ReadTxn, q Query[Obj]) iter.Seq2[Obj, Revision]
-	LowerBoundWatch(txn ReadTxn, q Query[Obj]) (iter.Seq2[Obj, Revision], <-chan struct{})
+	LowerBound(txn ReadTxn, q Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision]
+	LowerBoundWatch(txn ReadTxn, q Query[Obj], opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{})
+	// Range yields the rows with keys from the first query's up to the second's,
+	// which is not included, in key order. Both must be of one index.
+	Range(txn ReadTxn, from, to Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision]
+	RangeWatch(txn ReadTxn, from, to Query[Obj], opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{})
 	// All yields every row in the order of the primary index.
-	All(txn ReadTxn) iter.Seq2[Obj, Revision]
-	AllWatch(txn ReadTxn) (iter.Seq2[Obj, Revision], <-chan struct{})
+	All(txn ReadTxn, opts ...ReadOption) iter.Seq2[Obj, Revision]
+	AllWatch(txn ReadTxn, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{})
 
 	// Len is the number of rows, and LenOf that of the rows in an index, counted
 	// once for every key they have in it.

@@ -20,9 +20,9 @@ type counted struct {
 	scans *int
 }
 
-func (c counted) All(txn statedb.ReadTxn) iter.Seq[statedb.AnyRow] {
+func (c counted) All(txn statedb.ReadTxn, opts ...statedb.ReadOption) iter.Seq[statedb.AnyRow] {
 	*c.scans++
-	return c.AnyTable.All(txn)
+	return c.AnyTable.All(txn, opts...)
 }
 
 func TestRowsInErrorAreFoundByTheIndexIfThereIsOne(t *testing.T) {

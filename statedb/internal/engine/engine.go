@@ -22,11 +22,15 @@ type Reader[V any] interface {
 	// Get returns the value of a key.
 	Get(key []byte) (V, bool)
 	// Prefix yields the keys that start with prefix, in order. All keys start
-	// with the empty prefix. The sequence stays what it was when it was asked
-	// for, also while a transaction goes on.
+	// with the empty prefix. Like all sequences it stays what it was when it was
+	// asked for, also while a transaction goes on.
 	Prefix(prefix []byte) iter.Seq2[[]byte, V]
 	// LowerBound yields all keys that are not less than key, in order.
 	LowerBound(key []byte) iter.Seq2[[]byte, V]
+	// PrefixReverse yields what Prefix does in the opposite order.
+	PrefixReverse(prefix []byte) iter.Seq2[[]byte, V]
+	// BelowReverse yields all keys that are less than key, the largest first.
+	BelowReverse(key []byte) iter.Seq2[[]byte, V]
 }
 
 // Tree is one immutable version.

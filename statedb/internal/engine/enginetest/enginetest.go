@@ -21,6 +21,7 @@ import (
 func Run(t *testing.T, newTree func() engine.Tree[int]) {
 	t.Run("ReadsLikeASortedMap", func(t *testing.T) { testModel(t, newTree) })
 	t.Run("LongKeysAreFound", func(t *testing.T) { testLongKeys(t, newTree) })
+	t.Run("NodesGrowAndShrink", func(t *testing.T) { testFanOut(t, newTree) })
 	t.Run("SequencesStandStillWhileTheirTransactionWrites", func(t *testing.T) { testIterateWhileWriting(t, newTree) })
 	t.Run("ForksAreIndependent", func(t *testing.T) { testForks(t, newTree) })
 	t.Run("OldVersionsAreReadWhileNewOnesAreMade", func(t *testing.T) { testParallelReaders(t, newTree) })
@@ -33,12 +34,47 @@ func Run(t *testing.T, newTree func() engine.Tree[int]) {
 // model is what a tree should hold.
 type model map[string]int
 
-func (m model) from(key string) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(k string) bool { return k < key })
+func (m model) sorted() sortedKeys { return slices.Sorted(maps.Keys(m)) }
+
+// sortedKeys are what each query should yield; the results are not to be changed.
+type sortedKeys []string
+
+func (s sortedKeys) from(key string) []string {
+	i, _ := slices.BinarySearch(s, key)
+	return s[i:]
 }
 
-func (m model) withPrefix(prefix string) []string {
-	return slices.DeleteFunc(m.from(prefix), func(k string) bool { return !strings.HasPrefix(k, prefix) })
+func (s sortedKeys) withPrefix(prefix string) []string {
+	keys := s.from(prefix)
+	for i, key := range keys {
+		if !strings.HasPrefix(key, prefix) {
+			return keys[:i]
+		}
+	}
+	return keys
+}
+
+func (s sortedKeys) belowReverse(key string) []string {
+	i, _ := slices.BinarySearch(s, key)
+	return reversed(s[:i])
+}
+
+func reversed(keys []string) []string {
+	keys = slices.Clone(keys)
+	slices.Reverse(keys)
+	return keys
+}
+
+// around returns the keys and some between them.
+func (s sortedKeys) around() []string {
+	probes := slices.Clone(s)
+	for _, key := range s {
+		probes = append(probes, key+"\x00")
+		if key != "" {
+			probes = append(probes, key[:len(key)-1]+string([]byte{key[len(key)-1] - 1}))
+		}
+	}
+	return probes
 }
 
 // differs compares a sequence with the keys that the model has, in order.
@@ -59,26 +95,40 @@ func (m model) differs(seq iter.Seq2[[]byte, int], want []string) error {
 	return nil
 }
 
-// check compares everything that r answers with the model, asking at each key
-// of the model and at the probes.
+// check compares everything that r answers with the model, asking at and
+// between the keys of the model and at the probes.
 func (m model) check(r engine.Reader[int], probes ...string) error {
 	if r.Len() != len(m) {
 		return fmt.Errorf("Len is %d, expected %d", r.Len(), len(m))
 	}
-	if err := m.differs(r.Prefix(nil), m.from("")); err != nil {
+	sorted := m.sorted()
+	if err := m.differs(r.Prefix(nil), sorted); err != nil {
 		return fmt.Errorf("Prefix(nil) %w", err)
 	}
-	for _, key := range slices.Concat(m.from(""), probes) {
+	for _, key := range slices.Concat(sorted.around(), probes) {
 		value, ok := r.Get([]byte(key))
 		if want, exists := m[key]; ok != exists || value != want {
 			return fmt.Errorf("Get(%s) is %d, %t; expected %d, %t", brief(key), value, ok, want, exists)
 		}
-		if err := m.differs(r.Prefix([]byte(key)), m.withPrefix(key)); err != nil {
+		if err := m.differs(r.Prefix([]byte(key)), sorted.withPrefix(key)); err != nil {
 			return fmt.Errorf("Prefix(%s) %w", brief(key), err)
 		}
-		if err := m.differs(r.LowerBound([]byte(key)), m.from(key)); err != nil {
+		if err := m.differs(r.LowerBound([]byte(key)), sorted.from(key)); err != nil {
 			return fmt.Errorf("LowerBound(%s) %w", brief(key), err)
 		}
+		if err := m.checkReverse(r, sorted, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m model) checkReverse(r engine.Reader[int], sorted sortedKeys, key string) error {
+	if err := m.differs(r.PrefixReverse([]byte(key)), reversed(sorted.withPrefix(key))); err != nil {
+		return fmt.Errorf("PrefixReverse(%s) %w", brief(key), err)
+	}
+	if err := m.differs(r.BelowReverse([]byte(key)), sorted.belowReverse(key)); err != nil {
+		return fmt.Errorf("BelowReverse(%s) %w", brief(key), err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -105,15 +106,48 @@ func testLongKeys(t *testing.T, newTree func() engine.Tree[int]) {
 	must(t, "after deleting", m.check(after, long, long[:65_536], "x"))
 }
 
+// testFanOut takes a node, which has a value itself, from no children to all
+// that a byte can tell apart, and back, in random order.
+func testFanOut(t *testing.T, newTree func() engine.Tree[int]) {
+	random := rand.New(rand.NewPCG(1, 2))
+	m := model{"": 1, "p": 2, "q": 3}
+	txn := load(newTree, m).Txn()
+	for i, b := range random.Perm(256) {
+		key := "p" + string([]byte{byte(b)})
+		txn.Insert([]byte(key), 10+i)
+		m[key] = 10 + i
+		if i%37 == 0 {
+			must(t, fmt.Sprintf("with %d children", i+1), m.check(txn))
+		}
+	}
+	tree, notify := txn.Commit()
+	notify()
+	must(t, "with all children", m.check(tree))
+	txn = tree.Txn()
+	for i, b := range random.Perm(256) {
+		key := "p" + string([]byte{byte(b)})
+		txn.Delete([]byte(key))
+		delete(m, key)
+		if i%37 == 0 || i > 250 {
+			must(t, fmt.Sprintf("with %d children left", 255-i), m.check(txn))
+		}
+	}
+}
+
 func testIterateWhileWriting(t *testing.T, newTree func() engine.Tree[int]) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{versions: []version{{newTree(), model{}}}}
 		txn, want := h.write(t, 30)
 		before := maps.Clone(want)
 		prefix := rapid.SampledFrom([]string{"", "a", "b", "\x00"}).Draw(t, "prefix")
-		ask, expected := txn.Prefix, before.withPrefix(prefix)
-		if rapid.Bool().Draw(t, "lower bound") {
-			ask, expected = txn.LowerBound, before.from(prefix)
+		ask, expected := txn.Prefix, before.sorted().withPrefix(prefix)
+		switch rapid.IntRange(0, 3).Draw(t, "query") {
+		case 1:
+			ask, expected = txn.LowerBound, before.sorted().from(prefix)
+		case 2:
+			ask, expected = txn.PrefixReverse, reversed(before.sorted().withPrefix(prefix))
+		case 3:
+			ask, expected = txn.BelowReverse, before.sorted().belowReverse(prefix)
 		}
 		sequence := ask([]byte(prefix))
 		meddled := func(yield func([]byte, int) bool) {

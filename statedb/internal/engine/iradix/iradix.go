@@ -6,6 +6,7 @@
 package iradix
 
 import (
+	"bytes"
 	"iter"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
@@ -23,6 +24,14 @@ func (t tree[V]) Get(key []byte) (V, bool) { return t.Root().Get(key) }
 func (t tree[V]) Prefix(prefix []byte) iter.Seq2[[]byte, V] { return seekPrefix(t.Root(), prefix) }
 
 func (t tree[V]) LowerBound(key []byte) iter.Seq2[[]byte, V] { return seekLowerBound(t.Root(), key) }
+
+func (t tree[V]) PrefixReverse(prefix []byte) iter.Seq2[[]byte, V] {
+	return seekPrefixReverse(t.Root(), prefix)
+}
+
+func (t tree[V]) BelowReverse(key []byte) iter.Seq2[[]byte, V] {
+	return seekBelowReverse(t.Root(), key)
+}
 
 func (t tree[V]) Watch(key []byte) <-chan struct{} {
 	ch, _, _ := t.Root().GetWatch(key)
@@ -55,6 +64,14 @@ func (t *txn[V]) Prefix(prefix []byte) iter.Seq2[[]byte, V] {
 
 func (t *txn[V]) LowerBound(key []byte) iter.Seq2[[]byte, V] {
 	return seekLowerBound(t.inner.Clone().Root(), key)
+}
+
+func (t *txn[V]) PrefixReverse(prefix []byte) iter.Seq2[[]byte, V] {
+	return seekPrefixReverse(t.inner.Clone().Root(), prefix)
+}
+
+func (t *txn[V]) BelowReverse(key []byte) iter.Seq2[[]byte, V] {
+	return seekBelowReverse(t.inner.Clone().Root(), key)
 }
 
 func (t *txn[V]) Insert(key []byte, value V) (V, bool) {
@@ -96,6 +113,31 @@ func seekLowerBound[V any](root *iradix.Node[V], key []byte) iter.Seq2[[]byte, V
 
 func drain[V any](it *iradix.Iterator[V], yield func([]byte, V) bool) {
 	for key, value, ok := it.Next(); ok; key, value, ok = it.Next() {
+		if !yield(key, value) {
+			return
+		}
+	}
+}
+
+func seekPrefixReverse[V any](root *iradix.Node[V], prefix []byte) iter.Seq2[[]byte, V] {
+	return func(yield func([]byte, V) bool) {
+		it := root.ReverseIterator()
+		it.SeekPrefix(prefix)
+		drainReverse(it, yield)
+	}
+}
+
+// seekBelowReverse leaves out key itself, to which the iterator seeks.
+func seekBelowReverse[V any](root *iradix.Node[V], key []byte) iter.Seq2[[]byte, V] {
+	return func(yield func([]byte, V) bool) {
+		it := root.ReverseIterator()
+		it.SeekReverseLowerBound(key)
+		drainReverse(it, func(k []byte, value V) bool { return bytes.Equal(k, key) || yield(k, value) })
+	}
+}
+
+func drainReverse[V any](it *iradix.ReverseIterator[V], yield func([]byte, V) bool) {
+	for key, value, ok := it.Previous(); ok; key, value, ok = it.Previous() {
 		if !yield(key, value) {
 			return
 		}
