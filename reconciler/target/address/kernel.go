@@ -21,7 +21,7 @@ type DuplicateError struct{ Key Key }
 
 // Error implements error.
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("address %s on %s: %v, as the kernel's detection of duplicates found; it is not in use here", e.Key.Address, e.Key.Device, ErrDuplicate)
+	return fmt.Sprintf("address %s on %s: %v, as the kernel's detection of duplicates found; it is not in use here: free it there, then remove it here (ip address del) to have it tried again", e.Key.Address, e.Key.Device, ErrDuplicate)
 }
 
 // Unwrap returns ErrDuplicate.

@@ -310,7 +310,7 @@ func TestAnAddressThatAnotherHostHasIsAnError(t *testing.T) {
 	for {
 		_, err := target.Update(ctx, txn(), row)
 		if errors.Is(err, ErrDuplicate) {
-			const want = "address 2001:db8::1/64 on e0: another host has the address, as the kernel's detection of duplicates found; it is not in use here"
+			const want = "address 2001:db8::1/64 on e0: another host has the address, as the kernel's detection of duplicates found; it is not in use here: free it there, then remove it here (ip address del) to have it tried again"
 			if err.Error() != want {
 				t.Errorf("error\n%v\nexpected\n%s", err, want)
 			}
