@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -228,6 +229,22 @@ func TestRecordsOfADeviceThatWasMadeAgainClaimNothing(t *testing.T) {
 	wantObserved(t, target)
 	mustDelete(t, target, row)
 	wantOn(t, "e0", "192.0.2.1/24", true)
+}
+
+func TestRecordsOfAddressesGoWithTheirDevices(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	dir := t.TempDir()
+	target := newTarget(t, dir)
+	mustUpdate(t, target, row("e0", "192.0.2.1/24"), true)
+	mustUpdate(t, target, row("e1", "192.0.2.2/24"), true)
+	nstest.IP(t, "address", "del", "192.0.2.1/24", "dev", "e0")
+	wantObserved(t, target, "e1 192.0.2.2/24")
+	if n := len(maps.Collect(target.records.All())); n != 2 {
+		t.Errorf("%d records while the devices are there, expected 2", n)
+	}
+	nstest.IP(t, "link", "del", "e0")
+	wantObserved(t, target)
+	wantNoRecords(t, dir)
 }
 
 func TestAnAddressIsAddedAgainWithItsDevice(t *testing.T) {

@@ -212,7 +212,8 @@ func (t *Target) release(rec record) error {
 }
 
 // Observe implements reconciler.Observer: it yields what is recorded and there,
-// on the very device.
+// on the very device. It drops the records of addresses that are gone with their
+// devices: those of rows that nobody declares any more have nobody else to do it.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 	return func(yield func(Address, error) bool) {
 		present, err := t.all()
@@ -223,15 +224,28 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 			yield(Address{}, err)
 			return
 		}
-		for _, rec := range t.records.All() {
+		for name, rec := range t.records.All() {
 			if !present[place{rec.Index, rec.Key.Address}] {
-				continue
+				err = t.dropWithoutDevice(name, rec)
+				if err == nil {
+					continue
+				}
 			}
-			if !yield(Address{Device: rec.Key.Device, Address: rec.Key.Address}, nil) {
+			if !yield(Address{Device: rec.Key.Device, Address: rec.Key.Address}, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// dropWithoutDevice drops a record if its device is gone. The kernel does not
+// give an index again, so it has nothing to say any more, whoever is at work.
+func (t *Target) dropWithoutDevice(name string, rec record) error {
+	_, err := t.conn.LinkByIndex(rec.Index)
+	if errors.Is(err, syscall.ENODEV) {
+		return t.records.Remove(name)
+	}
+	return err
 }
 
 // Prune implements reconciler.Target. It is never called, since the target can

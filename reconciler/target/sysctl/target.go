@@ -157,15 +157,20 @@ func (t *Target) restore(name, original string) error {
 }
 
 // Observe implements reconciler.Observer: it yields what is recorded and there.
+// It drops the records of parameters that are gone with their devices: those of
+// rows that nobody declares any more have nobody else to do it.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Sysctl, error] {
 	return func(yield func(Sysctl, error) bool) {
 		for name := range t.records.All() {
 			is, err := t.files.read(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				is, err = "", t.records.Remove(name)
+				if err == nil {
+					continue
+				}
+			}
 			if err == nil {
 				err = ctx.Err()
-			}
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
 			}
 			if !yield(Sysctl{Name: name, Value: words(is)}, err) || err != nil {
 				return

@@ -142,13 +142,20 @@ func TestRecordsOfDevicesThatAreGoneAreDropped(t *testing.T) {
 			t.Errorf("Observe yields %v, %v", row, err)
 		}
 	}
+	if _, known := target.records.Get(name); known {
+		t.Error("the record is still there after Observe")
+	}
+	mustDelete(t, target, name)
+
+	if err := target.records.Put(name, record{Original: "0"}); err != nil {
+		t.Fatal(err)
+	}
 	if err := target.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, known := target.records.Get(name); known {
-		t.Error("the record is still there")
+		t.Error("the record is still there after Init")
 	}
-	mustDelete(t, target, name)
 }
 
 func TestErrorsOfUpdate(t *testing.T) {
