@@ -116,6 +116,8 @@ func TestAQueryOfAnotherTablesIndexFindsNothing(t *testing.T) {
 	f.update(func(txn *statedb.WriteTxn) error {
 		_, err := f.items.Modify(txn, other.Query("a"), func(i item) item { return i })
 		wantError(t, err, statedb.ErrUnknownIndex)
+		_, err = f.items.DeletePrefix(txn, other.Query("a"))
+		wantError(t, err, statedb.ErrUnknownIndex)
 		return nil
 	})
 	_, err := f.items.LenOf(txn, "other")

@@ -363,7 +363,7 @@ func (r *run) write(txn *statedb.WriteTxn) {
 	row, exists := r.want.rows[i.ID]
 	revision := rapid.SampledFrom([]statedb.Revision{max(row.spec, 1) - 1, row.spec, row.Revision, r.want.revision + 1}).Draw(r.t, "revision")
 	conflict := exists && row.spec > revision
-	switch op := rapid.SampledFrom([]string{"insert", "insert", "insert", "delete", "modify", "modify by tag", "swap", "swap delete", "amend"}).Draw(r.t, "write"); op {
+	switch op := rapid.SampledFrom([]string{"insert", "insert", "insert", "delete", "modify", "modify by tag", "swap", "swap delete", "amend", "insert if absent", "delete prefix", "delete all"}).Draw(r.t, "write"); op {
 	case "insert":
 		old, replaced, err := r.table.Insert(txn, i)
 		r.want.insert(i)
@@ -393,6 +393,16 @@ func (r *run) write(txn *statedb.WriteTxn) {
 		if err == nil {
 			r.want.delete(i.ID)
 		}
+	case "insert if absent":
+		existing, inserted, err := r.table.InsertIfAbsent(txn, i)
+		if !exists {
+			r.want.insert(i)
+		}
+		r.expect(op, err == nil && inserted == !exists && existing == row.Item)
+	case "delete prefix":
+		r.deletePrefix(txn)
+	case "delete all":
+		r.deleteAll(txn)
 	case "amend":
 		amended, err := r.table.Amend(txn, item{ID: i.ID}, revision, func(current item) item {
 			r.expect("amend sees the current row", current == row.Item)
@@ -410,6 +420,38 @@ func (r *run) modifyByTag(txn *statedb.WriteTxn) {
 		i := tagged[0].Item
 		i.Number, i.Tags = i.Number+1, "b b"
 		r.want.insert(i)
+	}
+}
+
+// deletePrefix deletes through some index, in the order of which the model does it.
+func (r *run) deletePrefix(txn *statedb.WriteTxn) {
+	prefix, number := shortTexts().Draw(r.t, "prefix"), smallNumbers().Draw(r.t, "number to delete")
+	c := []struct {
+		query   statedb.Query[item]
+		matched []modelRow
+	}{
+		{byID.Query(prefix), matching(modelByID.entries(r.want), func(id string) bool { return strings.HasPrefix(id, prefix) })},
+		{byGroup.Query(prefix), matching(modelByGroup.entries(r.want), func(group string) bool { return strings.HasPrefix(group, prefix) })},
+		{byTag.Query("a"), matching(modelByTag.entries(r.want), func(tag string) bool { return strings.HasPrefix(tag, "a") })},
+		{byNumber.Query(number), matching(modelByNumber.entries(r.want), func(n int) bool { return n == number })},
+	}[rapid.IntRange(0, 3).Draw(r.t, "delete by")]
+	before := len(r.want.rows)
+	n, err := r.table.DeletePrefix(txn, c.query)
+	for _, row := range c.matched {
+		r.want.delete(row.Item.ID)
+	}
+	r.expect("delete prefix", err == nil && n == before-len(r.want.rows))
+}
+
+// deleteAll is rare, or else tables would stay small.
+func (r *run) deleteAll(txn *statedb.WriteTxn) {
+	if rapid.IntRange(0, 3).Draw(r.t, "delete all if 0") != 0 {
+		return
+	}
+	n, err := r.table.DeleteAll(txn)
+	r.expect("delete all", err == nil && n == len(r.want.rows))
+	for _, row := range matching(modelByID.entries(r.want), func(string) bool { return true }) {
+		r.want.delete(row.Item.ID)
 	}
 }
 

@@ -93,7 +93,7 @@ type Table[Obj any] interface {
 //
 //   - [ErrTxnClosed], [ErrNotLocked], [ErrForeignTable]: wrong transaction;
 //   - [ErrNilRow], [ErrSameObject], [ErrKeyChanged]: wrong row;
-//   - [ErrNotFound], [ErrConflict] where said.
+//   - [ErrNotFound], [ErrConflict], [ErrUnknownIndex] where said.
 //
 // They come wrapped in a [RowError] or [TableError]. A failed write changes
 // nothing, not even the revision. Rows given to a write are the table's from
@@ -105,6 +105,9 @@ type RWTable[Obj any] interface {
 	// status of the old row is carried over; if the row then says the same as
 	// the old one nothing is written, otherwise its status is reset.
 	Insert(txn *WriteTxn, obj Obj) (old Obj, replaced bool, err error)
+	// InsertIfAbsent is Insert, provided that there is no row with the primary key;
+	// otherwise it changes nothing and returns the one that exists.
+	InsertIfAbsent(txn *WriteTxn, obj Obj) (existing Obj, inserted bool, err error)
 	// Modify replaces the row that q finds, as Get does, by what fn makes of it, as
 	// Insert does. fn must return a changed copy and leave the row alone otherwise:
 	// ErrConflict. ErrNotFound when there is no such row.
@@ -116,6 +119,10 @@ type RWTable[Obj any] interface {
 	Delete(txn *WriteTxn, obj Obj) (old Obj, deleted bool, err error)
 	// CompareAndDelete is Delete under the condition of CompareAndSwap.
 	CompareAndDelete(txn *WriteTxn, revision Revision, obj Obj) (old Obj, err error)
+	// DeleteAll removes every row, and DeletePrefix those that [Table.Prefix] yields;
+	// both return how many. ErrUnknownIndex when the index is not the table's.
+	DeleteAll(txn *WriteTxn) (deleted int, err error)
+	DeletePrefix(txn *WriteTxn, q Query[Obj]) (deleted int, err error)
 	// Amend writes status: fn gets the current row with the primary key of obj
 	// and returns a copy with another status, of which only the status is taken.
 	// Nothing happens, and amended is false, when the row is gone or its spec was

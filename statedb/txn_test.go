@@ -193,6 +193,9 @@ func everyWrite(items statedb.RWTable[item], txn *statedb.WriteTxn, source *stat
 	_, errs["Modify"] = items.Modify(txn, byID.Query("a"), same)
 	_, errs["CompareAndSwap"] = items.CompareAndSwap(txn, 1, row)
 	_, _, errs["Delete"] = items.Delete(txn, row)
+	_, _, errs["InsertIfAbsent"] = items.InsertIfAbsent(txn, row)
+	_, errs["DeleteAll"] = items.DeleteAll(txn)
+	_, errs["DeletePrefix"] = items.DeletePrefix(txn, byID.Query("a"))
 	_, errs["CompareAndDelete"] = items.CompareAndDelete(txn, 1, row)
 	_, errs["Amend"] = items.Amend(txn, row, 1, same)
 	_, errs["RegisterSource"] = items.RegisterSource(txn, "another")
@@ -359,6 +362,39 @@ func TestDeletingInsideALoopOverAll(t *testing.T) {
 			rt.Fatalf("%d rows are left", n)
 		}
 	})
+}
+
+func TestDeletingAPrefixInsideALoopOverIt(t *testing.T) {
+	f := newFixture(t, item{ID: "a1", Tags: "x"}, item{ID: "a2", Tags: "x xy"}, item{ID: "a3", Group: "a"}, item{ID: "b", Tags: "x"})
+	f.update(func(txn *statedb.WriteTxn) error {
+		var seen []string
+		for row := range f.items.Prefix(txn, byID.Query("a")) {
+			seen = append(seen, row.ID)
+			n, err := f.items.DeletePrefix(txn, byID.Query("a"))
+			if want := map[bool]int{true: 3}[len(seen) == 1]; n != want || err != nil {
+				t.Errorf("%d deleted at %s, expected %d: %v", n, row.ID, want, err)
+			}
+			if _, inserted, err := f.items.InsertIfAbsent(txn, item{ID: "c"}); err != nil || inserted != (len(seen) == 1) {
+				t.Errorf("inserted %t at %s: %v", inserted, row.ID, err)
+			}
+		}
+		wantIDs(t, "the loop", seen, "a1", "a2", "a3")
+		return nil
+	})
+	wantIDs(t, "the table", ids(f.items.All(f.db.ReadTxn())), "b", "c")
+	wantIDs(t, "the tag", ids(f.items.Prefix(f.db.ReadTxn(), byTag.Query(""))), "b")
+	f.update(func(txn *statedb.WriteTxn) error {
+		n, err := f.items.DeleteAll(txn)
+		if n != 2 || f.items.Len(txn) != 0 {
+			t.Errorf("%d deleted, %d left", n, f.items.Len(txn))
+		}
+		return err
+	})
+	for _, index := range []string{"id", "group", "number", "place", "tag"} {
+		if n, err := f.items.LenOf(f.db.ReadTxn(), index); n != 0 || err != nil {
+			t.Errorf("%d left in %s: %v", n, index, err)
+		}
+	}
 }
 
 func TestATransactionGoesOnReadingAfterItsEnd(t *testing.T) {

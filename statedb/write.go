@@ -3,6 +3,7 @@ package statedb
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 
@@ -130,6 +131,18 @@ func (t *table[Obj]) Insert(txn *WriteTxn, obj Obj) (Obj, bool, error) {
 	return w.write(key, old, obj)
 }
 
+func (t *table[Obj]) InsertIfAbsent(txn *WriteTxn, obj Obj) (Obj, bool, error) {
+	w, key, existing, err := t.admit(txn, obj)
+	if err != nil {
+		return *new(Obj), false, err
+	}
+	if existing != nil {
+		return existing.obj, false, nil
+	}
+	_, _, err = w.write(key, nil, obj)
+	return *new(Obj), err == nil, err
+}
+
 func (t *table[Obj]) Modify(txn *WriteTxn, q Query[Obj], fn func(Obj) Obj) (Obj, error) {
 	w, err := t.open(txn)
 	if err != nil {
@@ -195,6 +208,26 @@ func (t *table[Obj]) CompareAndDelete(txn *WriteTxn, revision Revision, obj Obj)
 	}
 	w.remove(old)
 	return old.obj, nil
+}
+
+func (t *table[Obj]) DeleteAll(txn *WriteTxn) (int, error) {
+	w, err := t.open(txn)
+	if err != nil {
+		return 0, err
+	}
+	return w.removeAll(w.reader(0).Prefix(nil)), nil
+}
+
+func (t *table[Obj]) DeletePrefix(txn *WriteTxn, q Query[Obj]) (int, error) {
+	w, err := t.open(txn)
+	if err != nil {
+		return 0, err
+	}
+	ix, key, ok := t.prefixKey(q)
+	if !ok {
+		return 0, t.unknownIndex(q.index)
+	}
+	return w.removeAll(w.reader(ix).Prefix(key)), nil
 }
 
 func (t *table[Obj]) Amend(txn *WriteTxn, obj Obj, revision Revision, fn func(Obj) Obj) (bool, error) {
@@ -296,6 +329,17 @@ func (w *writer[Obj]) remove(old *entry[Obj]) {
 	w.tree(0).Delete(old.key)
 	w.unindex(w.keys, old)
 	w.log.deleted(old)
+}
+
+// removeAll removes rows, some of which may come twice.
+func (w *writer[Obj]) removeAll(entries iter.Seq2[[]byte, *entry[Obj]]) (removed int) {
+	for _, e := range entries {
+		if current, _ := w.reader(0).Get(e.key); current == e {
+			w.remove(e)
+			removed++
+		}
+	}
+	return removed
 }
 
 // unindex removes what still leads to old: not the keys that its successor took
