@@ -122,7 +122,6 @@ func (l *loop[Obj]) settle(out outcome[Obj], now time.Time) {
 	again := it.dirty && (out.kind == opDelete || isStatusError(out.err))
 	it.dirty = false
 	if out.outdated {
-		it.attempts = 0
 		l.queue.enqueue(it, laneChange)
 		return
 	}

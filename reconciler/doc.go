@@ -12,17 +12,17 @@
 // A write of spec makes a row pending and puts a record into the table's change
 // feed. The deciding goroutine (loop.go) reads the feed; the record is a hint,
 // the status on the newest row says whether there is work. Then the row is an
-// item of the queue (queue.go), at most once, however often it changes. A free
-// worker (operation.go) gets the newest row and calls the target. What came of
-// it is written together with other outcomes (commit.go), provided that the
-// spec is still the one that was worked on. A failed row waits for its backoff
-// (backoff.go) and stands in the not-done table meanwhile (notdone.go). A
-// deleted row lives on as an item until the target's Delete has succeeded, or
-// the row has come back.
+// item of the queue (queue.go, lane.go), at most once, however often it changes.
+// A free worker (operation.go) gets the newest row and calls the target. What
+// came of it is written together with other outcomes (commit.go), provided that
+// the spec is still the one that was worked on; else it counts for nothing, and
+// the row is run again. A failed row waits for its backoff (backoff.go) and
+// stands in the not-done table meanwhile (notdone.go). A deleted row lives on as
+// an item until the target's Delete has succeeded, or the row has come back.
 //
 // A full pass (full.go) applies every row again and removes what the target has
 // and the table has not. It runs in slices, between the changes. At start only
-// the surplus is removed, since the feed begins with all rows.
+// rows that are not done are applied, then the surplus is removed.
 //
 // # Promises
 //

@@ -157,10 +157,7 @@ func (l *loop[Obj]) enqueueFull(query statedb.Query[Obj], obj Obj) {
 		return
 	}
 	if it.state != running {
-		it.force = it.force || l.full.whole
-		if !it.deleting {
-			it.last = obj
-		}
+		it.last, it.force = obj, true
 		l.queue.enqueue(it, laneFull)
 	}
 	l.joinFull(it)

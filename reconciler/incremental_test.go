@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,6 +241,40 @@ func TestStatusWriteOfAnotherDuringRetryLeavesTheRetry(t *testing.T) {
 	})
 }
 
+func TestRetryIsNotLostWhenTheFeedIsBehind(t *testing.T) {
+	// A row changes between the moment when the feed is read and the moment when
+	// the row is: the newest spec is applied, and its record comes while it is.
+	var armed atomic.Bool
+	var change func()
+	prepared(t, func(w *world) {
+		schema := rowSchema()
+		schema.Name = "hooked"
+		schema.Primary = statedb.NewIndex("id", func(r row) string {
+			if armed.CompareAndSwap(true, false) {
+				change()
+			}
+			return r.ID
+		})
+		w.table = must(statedb.NewTable(w.db, schema))
+		change = func() { w.write(row{ID: "a", Want: 2}) }
+	}, func(_ *testing.T, w *world) {
+		w.target.log()
+		w.target.will(taking(time.Second, "a"))
+		w.update(func(txn *statedb.WriteTxn) error {
+			_, _, err := w.table.Insert(txn, row{ID: "a", Want: 1})
+			armed.Store(true)
+			return err
+		})
+		w.pass(time.Second)
+		w.wantLog("update a=2")
+		w.wantStatus("a", "error: boom")
+		w.target.will(nil)
+		w.pass(time.Second)
+		w.wantLog("update a=2")
+		w.wantConverged()
+	})
+}
+
 func TestThreeReconcilersShareARow(t *testing.T) {
 	// The test's own writers play the other two: whatever the moment of their
 	// status writes, there is one update and the status is kept.
@@ -302,19 +337,28 @@ func TestTargetGetsTheNewestRow(t *testing.T) {
 }
 
 func TestRowsInErrorAtStartAreTried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.target.will(failing("a"))
-		w.write(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
-		w.start()
-		w.stop()
-		w.wantStatus("a", "error: boom")
-		w.target.will(nil)
-		w.target.log()
-		w.start()
-		w.wantLog("init", "update a=1", "observe")
-		w.pass(time.Second)
-		w.wantConverged()
-		w.stop()
-	})
+	for name, reason := range map[string]string{"complete": "", "incomplete": "broken"} {
+		t.Run(name, func(t *testing.T) {
+			prepared(t, func(w *world) {
+				w.target.will(failing("a"))
+				w.write(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
+			}, func(_ *testing.T, w *world) {
+				w.stop()
+				w.wantStatus("a", "error: boom")
+				source := w.source("files")
+				w.update(source.Initialized)
+				w.update(func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, reason) })
+				w.target.will(nil)
+				w.target.log()
+				w.start()
+				if reason == "" {
+					w.wantLog("init", "update a=1", "observe")
+				} else {
+					w.wantLog("init", "update a=1")
+				}
+				w.pass(time.Second)
+				w.wantConverged()
+			})
+		})
+	}
 }

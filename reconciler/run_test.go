@@ -266,6 +266,69 @@ func TestOnlyDatabaseTableAndTargetAreRequired(t *testing.T) {
 	})
 }
 
+func TestStopWritesWhatIsNotDone(t *testing.T) {
+	running(t, func(_ *testing.T, w *world) {
+		w.target.will(failing("a", "b"))
+		w.put(row{ID: "a", Want: 1})
+		w.put(row{ID: "b", Want: 1}) // within the second after the first write
+		w.equal("not-done", 1, len(w.notDoneRows()))
+		w.stop()
+		w.equal("not-done", 2, len(w.notDoneRows()))
+	})
+}
+
+func TestStopWritesOutcomesBeforeItWaits(t *testing.T) {
+	prepared(t, func(w *world) { w.config.Workers = 2 }, func(_ *testing.T, w *world) {
+		w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if c.id == "slow" {
+				take(4 * time.Second)
+			}
+			return reconciler.Result{}, nil
+		})
+		w.put(row{ID: "quick", Want: 1}, row{ID: "slow", Want: 1})
+		w.wantStatus("quick", "pending") // waits for others to be written with it
+		w.cancel()
+		synctest.Wait()
+		w.wantStatus("quick", "done")
+		w.stop()
+		w.wantConverged()
+	})
+}
+
+// flipping is a health that makes something happen when it is told of an error.
+type flipping struct {
+	*healthLog
+	then func()
+}
+
+func (f flipping) Degraded(message string, err error) {
+	f.healthLog.Degraded(message, err)
+	f.then()
+}
+
+func TestNothingIsMissedBetweenLookingAndWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		source := w.source("files")
+		w.update(source.Initialized)
+		w.update(func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, "broken") })
+		w.target.is["old"] = 1
+		w.target.will(outcomes(reconciler.Terminal(errBoom)))
+		// The source becomes complete after the loop has looked at it.
+		health := flipping{w.health, func() { w.update(source.Complete) }}
+		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}, Health: health}))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		w.put(row{ID: "a"})
+		w.wantTarget(map[string]int{})
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestHealthFollowsTheRows(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		seen := len(w.health.since(0))

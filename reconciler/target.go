@@ -73,7 +73,7 @@ func Terminal(err error) error {
 }
 
 // RetryAfter sets the time after which a failed operation is tried again, in
-// place of the backoff. RetryAfter(d, nil) is nil.
+// place of the backoff, which stays if d is not positive. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
