@@ -119,8 +119,10 @@ func (s *simulation) run(random *rand.Rand) {
 		s.restart()
 	}
 	others.Wait()
+	synctest.Wait() // one thing after the other, so that each run is the same
 	s.target.will(nil)
 	s.update(source.Complete)
+	synctest.Wait()
 	if s.lenient {
 		s.r.FullPass()
 	}
