@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -226,10 +225,15 @@ func TestFeedResumesAtARevision(t *testing.T) {
 func changes(cursor *statedb.Cursor[item], txn statedb.ReadTxn) []string {
 	var all []string
 	for change := range cursor.Next(txn) {
-		kind := map[statedb.ChangeKind]string{statedb.Upsert: "+", statedb.Delete: "-", statedb.Reset: "reset"}[change.Kind]
-		all = append(all, kind+change.Object.ID)
+		all = append(all, describe(change))
 	}
 	return all
+}
+
+// describe is the kind of a change and the key of its row.
+func describe(change statedb.Change[item]) string {
+	kind := map[statedb.ChangeKind]string{statedb.Upsert: "+", statedb.Delete: "-", statedb.Reset: "reset"}[change.Kind]
+	return kind + change.Object.ID
 }
 
 func (f *fixture) wantChanges(cursor *statedb.Cursor[item], want ...string) {
@@ -444,116 +448,6 @@ func TestTwoCursorsDoNotDisturbEachOther(t *testing.T) {
 	if slow.Lag() != 0 || quick.Lag() != 0 {
 		t.Errorf("lags %d and %d", slow.Lag(), quick.Lag())
 	}
-}
-
-// churn replaces one row again and again.
-func (f *fixture) churn(changes int) {
-	f.t.Helper()
-	for done := 0; done < changes; done += 1_000 {
-		f.update(func(txn *statedb.WriteTxn) error {
-			for i := range 1_000 {
-				if _, _, err := f.items.Insert(txn, item{ID: "churn", Number: done + i}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-}
-
-// comeAndGo inserts rows and deletes them again.
-func (f *fixture) comeAndGo(changes int) {
-	f.t.Helper()
-	for done := 0; done < changes; done += 1_000 {
-		f.update(func(txn *statedb.WriteTxn) error {
-			for i := range 500 {
-				row := item{ID: fmt.Sprint("gone-", done/2+i)}
-				_, _, insertErr := f.items.Insert(txn, row)
-				_, _, deleteErr := f.items.Delete(txn, row)
-				if err := errors.Join(insertErr, deleteErr); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-}
-
-func TestARestingCursorMissesNothingThatIsKeptForIt(t *testing.T) {
-	f := newLeanFixture(t, item{ID: "b"}, item{ID: "a"})
-	quick, resting := f.follow(0), f.follow(0)
-	f.wantChanges(quick, "+a", "+b")
-	f.wantChanges(resting, "+a", "+b")
-	f.remove("b")
-	f.churn(5_000)
-	f.wantChanges(quick, "-b", "+churn")
-	f.insert(item{ID: "a", Number: 1})
-	f.wantChanges(quick, "+a")
-	f.wantChanges(resting, "-b", "+churn", "+a")
-}
-
-func TestACursorThatFellBehindIsServedFromTheTable(t *testing.T) {
-	f := newLeanFixture(t, item{ID: "a"}, item{ID: "b"}, item{ID: "c"}, item{ID: "d"})
-	cursor := f.follow(0)
-	f.wantChanges(cursor, "+a", "+b", "+c", "+d")
-	f.insert(item{ID: "b", Number: 1})
-	f.remove("a")
-	f.churn(70_000) // more than the window keeps
-	f.remove("c")
-	f.insert(item{ID: "d", Number: 1})
-	// Deletes are not lost to updates: no reset, and only what has changed.
-	f.wantChanges(cursor, "-a", "-c", "+b", "+churn", "+d")
-	f.wantChanges(cursor)
-}
-
-func TestACursorThatMissedDeletesIsReset(t *testing.T) {
-	f := newLeanFixture(t, item{ID: "a"}, item{ID: "b"}, item{ID: "c"})
-	cursor := f.follow(0)
-	folded := newFold()
-	folded.drain(cursor, f.db.ReadTxn())
-	f.remove("b")
-	f.comeAndGo(70_000)
-	for change := range cursor.Next(f.db.ReadTxn()) { // stops right behind the reset
-		folded.apply(change)
-		break
-	}
-	if folded.resets != 1 {
-		t.Fatal("no reset came first")
-	}
-	f.remove("c")
-	folded.drain(cursor, f.db.ReadTxn())
-	check(t, "after the reset", folded.differs(f.items, f.db.ReadTxn()))
-}
-
-func TestAnAbandonedCursorCostsABoundedAmount(t *testing.T) {
-	f := newLeanFixture(t, item{ID: "a"})
-	cursor := f.follow(0)
-	folded := newFold()
-	folded.drain(cursor, f.db.ReadTxn())
-
-	const filling, more = 80_000, 200_000
-	f.comeAndGo(filling)
-	full := heap()
-	f.comeAndGo(more)
-	if grown := heap() - full; grown > 4<<20 {
-		t.Errorf("the heap has grown by %d kB", grown>>10)
-	}
-	if lag := cursor.Lag(); lag != filling+more {
-		t.Errorf("the cursor lags by %d", lag)
-	}
-	folded.drain(cursor, f.db.ReadTxn())
-	if folded.resets != 1 {
-		t.Errorf("%d resets, expected 1", folded.resets)
-	}
-	check(t, "after the reset", folded.differs(f.items, f.db.ReadTxn()))
-	runtime.KeepAlive(cursor)
-}
-
-func heap() int64 {
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc)
 }
 
 func TestInitializedIsNeverSeenBeforeTheRowsThatMadeItSo(t *testing.T) {

@@ -1,6 +1,7 @@
 package statedb
 
 import (
+	"slices"
 	"time"
 
 	"github.com/statehive/statehive/statedb/internal/window"
@@ -56,6 +57,40 @@ func (t *table[Obj]) recordLocked(log *changeLog[Obj], head Revision) window.Win
 		}
 	}
 	return w
+}
+
+// unfollow takes a cursor off the list and says whether it was the last one.
+func (t *table[Obj]) unfollow(c *Cursor[Obj]) (last bool) {
+	t.followMu.Lock()
+	defer t.followMu.Unlock()
+	_, following := t.followers[c]
+	delete(t.followers, c)
+	return following && len(t.followers) == 0
+}
+
+// forget empties the window of a table that nobody follows any more, so that
+// it need not wait for a commit. Nobody notices: it has the same rows, revision
+// and watch.
+func (t *table[Obj]) forget() {
+	db := t.lock.db
+	db.publishMu.Lock()
+	defer db.publishMu.Unlock()
+	current := db.current.Load()
+	v := t.committed(current)
+	if v == nil || v.changes.Empty() || t.followed() {
+		return
+	}
+	forgetful, next := *v, *current
+	forgetful.changes = v.changes.Skip(nil)
+	next.versions = slices.Clone(current.versions)
+	next.versions[t.lock.slot] = &forgetful
+	db.current.Store(&next)
+}
+
+func (t *table[Obj]) followed() bool {
+	t.followMu.Lock()
+	defer t.followMu.Unlock()
+	return len(t.followers) > 0
 }
 
 // slowestLocked is how far all cursors have come.

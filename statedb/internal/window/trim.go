@@ -4,9 +4,12 @@ package window
 type Bounds struct {
 	// Passed is the newest revision that nobody has to read any more.
 	Passed uint64
-	// Dead is how many slots may hold no current row, and Deletes how many
-	// deletes are kept, for those who have not read them.
-	Dead, Deletes int
+	// Dead is how many slots may hold no current row.
+	Dead int
+	// Deletes is how many deletes push out those of the commits before them. So
+	// one commit may delete as much as it likes: whoever has read all before it
+	// has time to read it.
+	Deletes int
 	// Records is how many are about to be appended: what a commit drops is
 	// bounded by what it adds. It is many times as much, though, so that nothing
 	// piles up.
@@ -23,7 +26,7 @@ func (b Bounds) chunks() int { return 1 + dropFactor*b.Records/chunkSize }
 
 // Trim drops whole chunks from the tail, as far as nobody needs them or there
 // is more than the bounds allow. It comes before Append, so that a commit never
-// drops what it adds itself: whoever follows closely sees all of it.
+// drops what it adds itself.
 func (w Window[T]) Trim(b Bounds) Window[T] {
 	w.trimRows(b)
 	w.trimDeletes(b)
@@ -51,8 +54,8 @@ func (w *Window[T]) trimDeletes(b Bounds) {
 		if end > w.deletes.end {
 			break
 		}
-		newest := w.deleteAt(end - 1).revision
-		if newest > b.Passed && w.deletes.end-kept <= uint64(b.Deletes) {
+		newest, committed := w.deleteAt(end-1).revision, w.deletes.chunk(end-1).committed
+		if newest > b.Passed && w.deletes.end-committed <= uint64(b.Deletes) {
 			break
 		}
 		w.lostDeletes = newest

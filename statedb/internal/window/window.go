@@ -42,7 +42,11 @@ type rowChunk[T any] struct {
 	dead  int
 }
 
-type deleteChunk[T any] [chunkSize]deleteRecord[T]
+type deleteChunk[T any] struct {
+	records [chunkSize]deleteRecord[T]
+	// committed is the end of the deletes after the commit of the last record.
+	committed uint64
+}
 
 type deleteRecord[T any] struct {
 	revision uint64
@@ -79,7 +83,7 @@ func (w Window[T]) Records(after, until uint64) iter.Seq2[uint64, Record[T]] {
 		for position := after; position < until; position++ {
 			r := Record[T]{Row: w.rows.chunk(position).rows[slot(position)]}
 			if r.Row == nil {
-				r = Record[T]{Row: w.deletes.chunk(next)[slot(next)].row, Deleted: true}
+				r = Record[T]{Row: w.deleteAt(next).row, Deleted: true}
 				next++
 			}
 			if !yield(position+1, r) {
@@ -94,7 +98,7 @@ func (w Window[T]) Records(after, until uint64) iter.Seq2[uint64, Record[T]] {
 func (w Window[T]) Deletes(after, until uint64) iter.Seq2[uint64, *T] {
 	return func(yield func(uint64, *T) bool) {
 		for position := w.firstDelete(after); position < w.deletes.end; position++ {
-			r := w.deletes.chunk(position)[slot(position)]
+			r := w.deleteAt(position)
 			if r.revision > until || !yield(r.revision, r.row) {
 				return
 			}
@@ -111,11 +115,12 @@ func (w Window[T]) firstDelete(after uint64) uint64 {
 }
 
 func (w *Window[T]) deleteAt(position uint64) deleteRecord[T] {
-	return w.deletes.chunk(position)[slot(position)]
+	return w.deletes.chunk(position).records[slot(position)]
 }
 
-// Append adds the records of the revisions after Head, committed at a time.
+// Append adds the records of the revisions after Head, which one commit made at a time.
 func (w Window[T]) Append(records []Record[T], at time.Time) Window[T] {
+	before := w.deletes.end
 	for _, r := range records {
 		c, i := w.rows.grow()
 		if c.since.IsZero() {
@@ -129,7 +134,10 @@ func (w Window[T]) Append(records []Record[T], at time.Time) Window[T] {
 		c.dead++
 		w.dead++
 		d, j := w.deletes.grow()
-		d[j] = deleteRecord[T]{revision: w.Head(), row: r.Row}
+		d.records[j] = deleteRecord[T]{revision: w.Head(), row: r.Row}
+	}
+	for position := before; position < w.deletes.end; position += chunkSize - slot(position) {
+		w.deletes.chunk(position).committed = w.deletes.end
 	}
 	return w
 }

@@ -237,8 +237,27 @@ func TestDeletesHaveTheirOwnBound(t *testing.T) {
 	if w.Base() != 0 {
 		t.Errorf("the base is %d: too many deletes cost rows", w.Base())
 	}
-	if kept := w.Head() - w.LostDeletes(); kept > 3_000+256 || kept < 2_000 {
+	if kept := w.Head() - w.LostDeletes(); kept > 4_000+256 || kept < 2_000 {
 		t.Errorf("%d deletes kept, the bound is 2,000", kept)
+	}
+}
+
+func TestALargeCommitDoesNotPushOutItsOwnDeletes(t *testing.T) {
+	var w window.Window[int]
+	bounds := window.Bounds{Dead: 1 << 20, Deletes: 2_000, Records: 100}
+	w = w.Append(records(100, true), start)
+	w = w.Trim(bounds).Append(records(10_000, true), start)
+	for range 20 {
+		w = w.Trim(bounds).Append(records(100, true), start)
+	}
+	if w.LostDeletes() > 256 {
+		t.Errorf("deletes up to %d are lost", w.LostDeletes())
+	}
+	for range 20 {
+		w = w.Trim(bounds).Append(records(100, true), start)
+	}
+	if w.LostDeletes() < 10_100 {
+		t.Errorf("only the deletes up to %d were dropped", w.LostDeletes())
 	}
 }
 
