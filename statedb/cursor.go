@@ -52,6 +52,7 @@ type Cursor[Obj any] struct {
 	drained <-chan struct{}    // the watch of the snapshot that was yielded to its end, or nil
 	start   bool               // the first listing has still to begin
 	reset   bool               // a Reset has still to be yielded
+	ended   bool               // the table was dropped
 	listing *tableListing[Obj] // while the table itself is listed
 }
 
@@ -70,6 +71,10 @@ func (t *table[Obj]) Changes(after Revision) *Cursor[Obj] {
 	t.lock.db.publishMu.Lock()
 	defer t.lock.db.publishMu.Unlock()
 	v := t.newest()
+	if v == nil {
+		c.ended = true
+		return c
+	}
 	switch {
 	case after == v.rev:
 		c.drained = v.watch
@@ -90,15 +95,16 @@ func (t *table[Obj]) Changes(after Revision) *Cursor[Obj] {
 	return c
 }
 
+// newest returns the newest state of the table, or nil when it was dropped.
 func (t *table[Obj]) newest() *version[Obj] { return t.committed(t.lock.db.ReadTxn()) }
 
 // Close ends the cursor, which then yields nothing. It may be called at any
 // time, also inside the loop, and again.
 func (c *Cursor[Obj]) Close() {
 	c.closed.Store(true)
-	if c.table.unfollow(c) {
-		c.table.forget()
-	}
+	c.table.followMu.Lock()
+	defer c.table.followMu.Unlock()
+	delete(c.table.followers, c)
 }
 
 // Next yields the changes between what was yielded before and the snapshot of
@@ -108,6 +114,7 @@ func (c *Cursor[Obj]) Close() {
 func (c *Cursor[Obj]) Next(txn ReadTxn) iter.Seq[Change[Obj]] {
 	return func(yield func(Change[Obj]) bool) {
 		v := c.table.committed(txn)
+		c.ended = c.ended || c.table.lock.droppedIn(txn.snapshot())
 		if v == nil || v.rev < c.newest || c.closed.Load() {
 			return
 		}
@@ -129,11 +136,28 @@ func (c *Cursor[Obj]) Next(txn ReadTxn) iter.Seq[Change[Obj]] {
 // given to Next may have more to yield, or says something else of the table's
 // sources. It is closed already when the last loop over Next ended early, and
 // when the cursor is closed; closing the cursor later does not close it.
+//
+// It closes when the table is dropped, and is nil, which never closes, once Next
+// was given a snapshot from after that.
 func (c *Cursor[Obj]) Watch() <-chan struct{} {
-	if c.closed.Load() || c.drained == nil {
+	switch {
+	case c.closed.Load():
+		return closedWatch
+	case c.ended:
+		return nil
+	case c.drained == nil:
 		return closedWatch
 	}
 	return c.drained
+}
+
+// Err returns an error that matches [ErrDropped] once Next was given a snapshot
+// from after the drop of the table: nothing more will come. It is nil otherwise.
+func (c *Cursor[Obj]) Err() error {
+	if c.ended {
+		return &TableError{Table: c.table.Name(), Err: ErrDropped}
+	}
+	return nil
 }
 
 // Lag is the number of revisions that the cursor is behind the newest snapshot.

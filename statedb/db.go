@@ -43,7 +43,8 @@ func New(options ...Option) *DB {
 }
 
 // root is one committed state of all tables: what a read transaction is. A
-// table's version stands at the table's slot.
+// table's version stands at the table's slot, which is nil or another table's
+// when the root does not know the table.
 type root struct {
 	db       *DB
 	commit   uint64
@@ -53,7 +54,7 @@ type root struct {
 // tableVersion is the state of one table in a root.
 type tableVersion interface{ table() TableMeta }
 
-// version returns the state of a table, or nil when the root does not know it.
+// version returns the state of the table at the slot of lock, if there is one.
 func (r *root) version(lock *tableLock) tableVersion {
 	if r.db != lock.db || lock.slot >= len(r.versions) {
 		return nil
@@ -87,10 +88,13 @@ func (db *DB) publish(change func(versions []tableVersion) ([]tableVersion, erro
 	if err != nil {
 		return nil, err
 	}
-	next := &root{db: db, commit: current.commit + 1, versions: versions}
+	next := &root{db: db, commit: db.nextCommitLocked(), versions: versions}
 	db.current.Store(next)
 	return next, nil
 }
+
+// nextCommitLocked is the number of the next commit. publishMu is held.
+func (db *DB) nextCommitLocked() uint64 { return db.current.Load().commit + 1 }
 
 // NewTable declares a table. A wrong schema is an error that matches [ErrSchema]
 // and says what to change.
@@ -101,13 +105,8 @@ func NewTable[Obj any](db *DB, schema Schema[Obj]) (RWTable[Obj], error) {
 	t := newTable(db, schema)
 	t.lock.name = schema.Name
 	_, err := db.publish(func(versions []tableVersion) ([]tableVersion, error) {
-		for _, other := range versions {
-			if other.table().Name() == schema.Name {
-				return nil, fmt.Errorf("%w: a table named %q exists already", ErrSchema, schema.Name)
-			}
-		}
-		t.lock.slot = len(versions)
-		return append(versions, t.empty()), nil
+		t.lock.order = db.nextCommitLocked()
+		return t.lock.place(versions, t.empty())
 	})
 	if err != nil {
 		return nil, err
@@ -115,12 +114,32 @@ func NewTable[Obj any](db *DB, schema Schema[Obj]) (RWTable[Obj], error) {
 	return t, nil
 }
 
+// place adds the first version of the table, in a slot that is free.
+func (l *tableLock) place(versions []tableVersion, first tableVersion) ([]tableVersion, error) {
+	l.slot = len(versions)
+	for i, other := range versions {
+		switch {
+		case other == nil:
+			l.slot = min(l.slot, i)
+		case other.table().Name() == l.name:
+			return nil, fmt.Errorf("%w: a table named %q exists already", ErrSchema, l.name)
+		}
+	}
+	if l.slot == len(versions) {
+		return append(versions, first), nil
+	}
+	versions[l.slot] = first
+	return versions, nil
+}
+
 // Tables returns the tables of a snapshot, ordered by name.
 func (db *DB) Tables(txn ReadTxn) []AnyTable {
 	versions := txn.snapshot().versions
 	tables := make([]AnyTable, 0, len(versions))
 	for _, v := range versions {
-		tables = append(tables, v.table().erased())
+		if v != nil {
+			tables = append(tables, v.table().erased())
+		}
 	}
 	slices.SortFunc(tables, func(a, b AnyTable) int { return strings.Compare(a.Name(), b.Name()) })
 	return tables

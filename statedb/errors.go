@@ -16,6 +16,8 @@ var (
 	ErrNotLocked = errors.New("table is not part of the transaction")
 	// ErrForeignTable: the table belongs to another database.
 	ErrForeignTable = errors.New("table belongs to another database")
+	// ErrDropped: the table was dropped.
+	ErrDropped = errors.New("table was dropped")
 	// ErrNotFound: there is no row with this primary key.
 	ErrNotFound = errors.New("no such row")
 	// ErrConflict: the row's spec is newer than the revision that was given.

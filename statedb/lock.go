@@ -18,9 +18,12 @@ const longHold = time.Second
 type tableLock struct {
 	db     *DB
 	name   string // of the table
-	slot   int    // of the table in a root; locks are taken in this order
+	slot   int    // of the table in a root; another table's once this one was dropped
+	order  uint64 // locks are taken in this order; unique
 	held   chan struct{}
 	holder atomic.Pointer[hold] // for those who wait; nil while the lock changes hands
+	// dropped is the commit that dropped the table, or 0. It is set under the lock.
+	dropped atomic.Uint64
 }
 
 func newTableLock(db *DB) tableLock { return tableLock{db: db, held: make(chan struct{}, 1)} }
@@ -39,10 +42,11 @@ type claim struct {
 	reported atomic.Bool
 }
 
-// acquire takes the lock for a transaction.
+// acquire takes the lock for a transaction. The error is that of ctx, or
+// ErrDropped.
 func (l *tableLock) acquire(ctx context.Context, h *hold) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return fmt.Errorf("to write: %w", err)
 	}
 	select {
 	case l.held <- struct{}{}:
@@ -53,6 +57,10 @@ func (l *tableLock) acquire(ctx context.Context, h *hold) error {
 	}
 	h.since = time.Now()
 	l.holder.Store(h)
+	if l.dropped.Load() != 0 {
+		l.release()
+		return ErrDropped
+	}
 	return nil
 }
 
@@ -66,7 +74,7 @@ func (l *tableLock) wait(ctx context.Context, by *claim) error {
 		case l.held <- struct{}{}:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("waiting to write: %w", ctx.Err())
 		case <-timer.C:
 			timer.Reset(l.reportLongHold(ctx))
 		}

@@ -78,10 +78,10 @@ func (t *table[Obj]) sourcesOf(txn ReadTxn) sources {
 	if v := t.committed(txn); v != nil {
 		return v.sources
 	}
-	if txn.snapshot().db != t.lock.db {
-		return sources{}
+	if v := t.newest(); v != nil && txn.snapshot().db == t.lock.db {
+		return sources{ready: v.sources.ready} // for a snapshot from before the table
 	}
-	return sources{ready: t.newest().sources.ready} // for a snapshot from before the table
+	return sources{}
 }
 
 func (t *table[Obj]) Initialized(txn ReadTxn) (bool, <-chan struct{}) {

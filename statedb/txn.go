@@ -14,6 +14,8 @@ type tableTxn interface {
 	changed() bool
 	// commit returns the table's next version, and what must run once it is published.
 	commit() (next tableVersion, published func())
+	// drop prepares the end of the table, and returns what must run once it is published.
+	drop() (published func())
 	// abort gives up the changes.
 	abort()
 }
@@ -44,7 +46,7 @@ func (txn *WriteTxn) pending(t TableMeta) tableTxn {
 // WriteTxn waits for the locks of the tables, in a fixed order, and opens a
 // transaction on them. It must be ended by Commit or Abort. A table named twice
 // counts once. It returns ctx's error, with the table that it waited for, when
-// ctx ends first, and [ErrForeignTable]. A goroutine that waits for a lock which
+// ctx ends first, [ErrForeignTable] and [ErrDropped]. A goroutine that waits for a lock which
 // it holds itself waits until ctx ends.
 func (db *DB) WriteTxn(ctx context.Context, tables ...TableMeta) (*WriteTxn, error) {
 	return db.begin(ctx, tables)
@@ -78,7 +80,7 @@ func (txn *WriteTxn) lock(ctx context.Context, ordered []TableMeta) error {
 		txn.holds[i].by = &txn.claim
 		if err := t.lockable().acquire(ctx, &txn.holds[i]); err != nil {
 			release(ordered[:i])
-			return &TableError{Table: t.Name(), Err: fmt.Errorf("waiting to write: %w", err)}
+			return &TableError{Table: t.Name(), Err: err}
 		}
 	}
 	return nil
@@ -94,7 +96,7 @@ func (db *DB) inLockOrder(tables []TableMeta) ([]TableMeta, error) {
 		}
 	}
 	ordered := slices.Clone(tables)
-	slices.SortFunc(ordered, func(a, b TableMeta) int { return cmp.Compare(a.lockable().slot, b.lockable().slot) })
+	slices.SortFunc(ordered, func(a, b TableMeta) int { return cmp.Compare(a.lockable().order, b.lockable().order) })
 	return slices.Compact(ordered), nil
 }
 

@@ -87,8 +87,10 @@ func (t *table[Obj]) erased() AnyTable     { return anyTable[Obj]{t} }
 
 // committed returns the table's state in the snapshot of txn, or nil.
 func (t *table[Obj]) committed(txn ReadTxn) *version[Obj] {
-	v, _ := txn.snapshot().version(&t.lock).(*version[Obj])
-	return v
+	if v, ok := txn.snapshot().version(&t.lock).(*version[Obj]); ok && v.of == t {
+		return v
+	}
+	return nil
 }
 
 // writing returns the table's part of an open write transaction, or nil.
