@@ -116,6 +116,9 @@ type Metrics interface {
 
 // withDefaults checks p and fills in what was left out.
 func (p Params[Obj]) withDefaults() (Params[Obj], error) {
+	if p.Table != nil {
+		setDefault(&p.Name, p.Table.Name())
+	}
 	switch {
 	case p.DB == nil:
 		return p, errors.New("Params.DB is not set")
@@ -130,7 +133,6 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 		return p, err
 	}
 	p.Config = p.Config.withDefaults()
-	setDefault(&p.Name, p.Table.Name())
 	setDefault(&p.Logger, slog.New(slog.DiscardHandler))
 	if p.Health == nil {
 		p.Health = noHealth{}
