@@ -22,6 +22,9 @@ var (
 	ErrNotFound = errors.New("no such row")
 	// ErrConflict: the row's spec is newer than the revision that was given.
 	ErrConflict = errors.New("row was changed since")
+	// ErrNotUnique: a transaction would leave two rows with one key of a unique
+	// index. See [UniqueError].
+	ErrNotUnique = errors.New("key of a unique index belongs to two rows")
 	// ErrSameObject: the pointer that is stored already was written again. Rows
 	// are immutable: write a changed copy.
 	ErrSameObject = errors.New("the stored object itself was written: rows are replaced, never changed; write a changed copy")

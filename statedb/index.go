@@ -12,6 +12,8 @@ import (
 // The key's type decides the order (see package index). It is immutable and
 // safe for concurrent use.
 type Index[Obj, Key any] struct {
+	unique bool // no two rows of a committed table share a key
+
 	name  string
 	keys  func(Obj, func(Key) bool)
 	multi bool
@@ -50,6 +52,14 @@ func NewMultiIndex[Obj, Key any](name string, keys func(Obj) iter.Seq[Key]) Inde
 	return ix
 }
 
+// Unique returns the index as one in which no two rows may share a key. That is
+// checked when a transaction commits, so rows may swap their keys inside of one;
+// until then several rows can have a key. See [UniqueError].
+func (i Index[Obj, Key]) Unique() Index[Obj, Key] {
+	i.unique = true
+	return i
+}
+
 // Query asks a table for the rows that have key in this index.
 func (i Index[Obj, Key]) Query(key Key) Query[Obj] {
 	return Query[Obj]{index: i.name, key: i.codec.Append(nil, key)}
@@ -71,10 +81,13 @@ type Indexer[Obj any] interface {
 	Name() string
 	check() error
 	isMulti() bool
+	isUnique() bool
 	prefixFree() bool
 	// encode calls yield with each key of the row, encoded in memory of its own.
 	encode(obj Obj, yield func([]byte) bool)
 	format(obj Obj) string
+	// formatKey returns the text of the first key whose encoding matches.
+	formatKey(obj Obj, matches func([]byte) bool) string
 	parse(text string) (Query[Obj], error)
 }
 
@@ -92,14 +105,23 @@ func (i Index[Obj, Key]) check() error {
 
 func (i Index[Obj, Key]) isMulti() bool { return i.multi }
 
+func (i Index[Obj, Key]) isUnique() bool { return i.unique }
+
 func (i Index[Obj, Key]) prefixFree() bool { return i.codec.PrefixFree() }
 
 func (i Index[Obj, Key]) encode(obj Obj, yield func([]byte) bool) {
 	i.keys(obj, func(key Key) bool { return yield(i.codec.Append(nil, key)) })
 }
 
-func (i Index[Obj, Key]) format(obj Obj) (text string) {
+func (i Index[Obj, Key]) format(obj Obj) string {
+	return i.formatKey(obj, func([]byte) bool { return true })
+}
+
+func (i Index[Obj, Key]) formatKey(obj Obj, matches func([]byte) bool) (text string) {
 	i.keys(obj, func(key Key) bool {
+		if !matches(i.codec.Append(nil, key)) {
+			return true
+		}
 		text = i.codec.Format(key)
 		return false
 	})

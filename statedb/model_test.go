@@ -93,6 +93,17 @@ func (ix modelIndex[Key]) entries(m model) []entry[Key] {
 	return all
 }
 
+// shared says whether two rows have a key in common.
+func (ix modelIndex[Key]) shared(m model) bool {
+	entries := ix.entries(m)
+	for i := 1; i < len(entries); i++ {
+		if ix.compare(entries[i-1].key, entries[i].key) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func matching[Key any](entries []entry[Key], match func(Key) bool) []modelRow {
 	var rows []modelRow
 	for _, e := range entries {
@@ -306,7 +317,8 @@ func (m model) check(table statedb.Table[item], txn statedb.ReadTxn, p probes) e
 func TestTableReadsLikeAPlainMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := statedb.New()
-		r := &run{t: t, table: newTable(t, db, itemSchema("items")), want: model{rows: map[string]modelRow{}}}
+		unique := drawUniqueness(t)
+		r := &run{t: t, table: newTable(t, db, unique.schema()), want: model{rows: map[string]modelRow{}}}
 		type moment struct {
 			txn  statedb.ReadTxn
 			want model
@@ -324,12 +336,19 @@ func TestTableReadsLikeAPlainMap(t *testing.T) {
 				r.write(txn)
 			}
 			check(t, "inside the transaction", r.want.check(r.table, txn, p))
-			if rapid.IntRange(0, 3).Draw(t, "abort if 0") == 0 {
+			switch {
+			case rapid.IntRange(0, 3).Draw(t, "abort if 0") == 0:
 				txn.Abort()
 				r.expectAsleep("abort")
 				r.want = before
 				check(t, "transaction after abort", r.want.check(r.table, txn, p))
-			} else {
+			case unique.violatedBy(r.want):
+				_, err := txn.Commit()
+				r.expectError("commit", err, true, statedb.ErrNotUnique)
+				r.expectAsleep("a clash")
+				r.want = before
+				check(t, "transaction after a clash", r.want.check(r.table, txn, p))
+			default:
 				r.commit(txn, r.want.revision != before.revision)
 				check(t, "transaction after commit", r.want.check(r.table, txn, p))
 			}
@@ -340,6 +359,38 @@ func TestTableReadsLikeAPlainMap(t *testing.T) {
 			check(t, "old snapshot", m.want.check(r.table, m.txn, drawProbes(t)))
 		}
 	})
+}
+
+// uniqueness is the name of an index of items that is unique, or empty.
+type uniqueness string
+
+func drawUniqueness(t *rapid.T) uniqueness {
+	return rapid.SampledFrom([]uniqueness{"", "", "place", "tag", "group"}).Draw(t, "unique index")
+}
+
+func (u uniqueness) schema() statedb.Schema[item] {
+	schema := itemSchema("items")
+	switch u {
+	case "group":
+		schema.Secondary[0] = byGroup.Unique()
+	case "place":
+		schema.Secondary[2] = byPlace.Unique()
+	case "tag":
+		schema.Secondary[3] = byTag.Unique()
+	}
+	return schema
+}
+
+func (u uniqueness) violatedBy(m model) bool {
+	switch u {
+	case "group":
+		return modelByGroup.shared(m)
+	case "place":
+		return modelByPlace.shared(m)
+	case "tag":
+		return modelByTag.shared(m)
+	}
+	return false
 }
 
 func check(t fatal, where string, err error) {

@@ -15,7 +15,8 @@ type Schema[Obj any] struct {
 	Name string
 	// Primary is the unique index that identifies a row. It has one key per row.
 	Primary Indexer[Obj]
-	// Secondary lists further indexes; several rows may share a key of them.
+	// Secondary lists further indexes. Several rows may share a key, unless the
+	// index is one of [Index.Unique].
 	Secondary []Indexer[Obj]
 	// Equal tells whether two rows with the same primary key say the same, so
 	// that writing the second over the first is a no-op. When nil it is == for

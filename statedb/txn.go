@@ -12,6 +12,8 @@ import (
 type tableTxn interface {
 	// changed says whether there is anything to commit.
 	changed() bool
+	// check returns why the changes cannot be committed.
+	check() error
 	// commit returns the table's next version, and what must run once it is published.
 	commit() (next tableVersion, published func())
 	// drop prepares the end of the table, and returns what must run once it is published.
@@ -108,7 +110,7 @@ func release(tables []TableMeta) {
 
 // Update runs fn in a write transaction on the tables: committed when fn returns
 // nil, rolled back when it returns an error or panics. It returns fn's error,
-// or that of [DB.WriteTxn]. fn must not end the transaction itself.
+// or that of [DB.WriteTxn] or [WriteTxn.Commit]. fn must not end the transaction itself.
 func (db *DB) Update(ctx context.Context, fn func(txn *WriteTxn) error, tables ...TableMeta) error {
 	txn, err := db.begin(ctx, tables)
 	if err != nil {
@@ -123,10 +125,16 @@ func (db *DB) Update(ctx context.Context, fn func(txn *WriteTxn) error, tables .
 }
 
 // Commit makes the writes visible, all at once, wakes who watches what changed,
-// and returns the new snapshot. [ErrTxnClosed] when the transaction had ended.
+// and returns the new snapshot. [ErrTxnClosed] when the transaction had ended; a
+// [*UniqueError] when two rows share a key of a unique index, in any table: then
+// it is an Abort.
 func (txn *WriteTxn) Commit() (ReadTxn, error) {
 	if txn.closed {
 		return nil, ErrTxnClosed
+	}
+	if err := txn.check(); err != nil {
+		txn.Abort()
+		return nil, err
 	}
 	published, err := txn.publish()
 	if err != nil {

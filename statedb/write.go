@@ -20,6 +20,7 @@ type writer[Obj any] struct {
 	sources sources
 	waiting chan struct{} // see setSources
 	keys    []indexKey    // scratch
+	claims  []indexKey    // the keys of unique indexes that rows were given
 }
 
 // indexKey is where an entry stands in a secondary index.
@@ -317,7 +318,9 @@ func (w *writer[Obj]) put(key []byte, old *entry[Obj], obj Obj, spec Revision) {
 	w.rev++
 	w.tree(0).Insert(key, e)
 	for _, k := range w.keys[:added] {
-		w.tree(k.ix).Insert(k.key, e)
+		if _, had := w.tree(k.ix).Insert(k.key, e); !had {
+			w.claim(k, e)
+		}
 	}
 	w.unindex(w.keys[added:], old)
 	w.log.wrote(e, old)
