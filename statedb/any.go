@@ -26,6 +26,8 @@ type AnyTable interface {
 	// Watch returns a channel that closes when the table, or the state of its
 	// sources, has changed since txn.
 	Watch(txn ReadTxn) <-chan struct{}
+	// Stats measures the table, for metrics. It costs little.
+	Stats(txn ReadTxn) TableStats
 }
 
 // AnyRow is a row of an [AnyTable].

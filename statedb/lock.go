@@ -24,6 +24,8 @@ type tableLock struct {
 	holder atomic.Pointer[hold] // for those who wait; nil while the lock changes hands
 	// dropped is the commit that dropped the table, or 0. It is set under the lock.
 	dropped atomic.Uint64
+
+	waits, holds histogram
 }
 
 func newTableLock(db *DB) tableLock { return tableLock{db: db, held: make(chan struct{}, 1)} }
@@ -50,6 +52,7 @@ func (l *tableLock) acquire(ctx context.Context, h *hold) error {
 	}
 	select {
 	case l.held <- struct{}{}:
+		l.waits.observe(0)
 	default:
 		if err := l.wait(ctx, h.by); err != nil {
 			return err
@@ -67,6 +70,8 @@ func (l *tableLock) acquire(ctx context.Context, h *hold) error {
 func (l *tableLock) wait(ctx context.Context, by *claim) error {
 	by.waitsFor.Store(l)
 	defer by.waitsFor.Store(nil)
+	began := time.Now()
+	defer func() { l.waits.observe(time.Since(began)) }()
 	timer := time.NewTimer(l.reportLongHold(ctx))
 	defer timer.Stop()
 	for {
@@ -82,7 +87,7 @@ func (l *tableLock) wait(ctx context.Context, by *claim) error {
 }
 
 func (l *tableLock) release() {
-	l.holder.Store(nil)
+	l.holds.observe(time.Since(l.holder.Swap(nil).since))
 	<-l.held
 }
 

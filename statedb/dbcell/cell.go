@@ -13,10 +13,11 @@ const (
 	rowsPath   = tablesPath + "/{name}"
 )
 
-// Cell contributes the endpoints and the commands that read the tables of the hive.
+// Cell contributes the endpoints and the commands that read the tables of the hive, and their metrics if it has a registry.
 func Cell() cell.Cell {
 	return cell.Module("statedb", "tables for people to read",
 		cell.Provide(tablesEndpoint, rowsEndpoint, tablesCommand, getCommand),
+		cell.Invoke(registerMetrics),
 	)
 }
 

@@ -13,6 +13,12 @@
 // The status of a row is the text in its column "Status" up to the first colon, as a field of that name with a String method gives
 // it. A table may have an index named "status" that finds the rows in error: under the key "error" it must then have all of them.
 //
+// # Metrics
+//
+// Where hive/metrics is part of the hive, each table has, with the label "table": rows, revision, what is kept for cursors, the number of
+// cursors and the lag of the slowest, and for how long transactions waited for the table's lock and held it. They are measured when
+// they are asked for; the series of a dropped table end with it.
+//
 // # Errors
 //
 // An unknown table and a row that does not exist are answered with 404, all else that is wrong with a request with 400. The messages

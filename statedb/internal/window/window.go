@@ -66,6 +66,9 @@ func (w Window[T]) Empty() bool { return w.rows.first == nil && w.deletes.first 
 // has not seen it cannot learn of it any more.
 func (w Window[T]) LostDeletes() uint64 { return w.lostDeletes }
 
+// DeleteCount is the number of deletes that are kept.
+func (w Window[T]) DeleteCount() int { return int(w.deletes.end - w.deletes.start) }
+
 // Committed returns when a revision in (Base, Head] was, to the millisecond.
 func (w Window[T]) Committed(revision uint64) (at time.Time, known bool) {
 	if revision <= w.Base() || revision > w.Head() {

@@ -1,0 +1,106 @@
+package dbcell
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/metrics"
+	"github.com/statehive/statehive/statedb"
+)
+
+type metricsParams struct {
+	cell.In
+
+	DB         *statedb.DB
+	Registerer prometheus.Registerer `optional:"true"`
+	Prefix     metrics.Prefix        `optional:"true"`
+}
+
+func registerMetrics(p metricsParams) error {
+	if p.Registerer == nil {
+		return nil
+	}
+	if p.Prefix == "" {
+		p.Prefix = metrics.DefaultPrefix
+	}
+	return p.Registerer.Register(newCollector(p.DB, string(p.Prefix)))
+}
+
+// collector measures all tables of one snapshot when it is asked.
+type collector struct {
+	db          *statedb.DB
+	gauges      []gauge
+	waits, hold *prometheus.Desc
+}
+
+type gauge struct {
+	desc  *prometheus.Desc
+	value func(statedb.TableStats) float64
+}
+
+func newCollector(db *statedb.DB, prefix string) *collector {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(prefix, "table", name), help, []string{"table"}, nil)
+	}
+	return &collector{
+		db: db,
+		gauges: []gauge{
+			{desc("rows", "Rows in the table."), func(s statedb.TableStats) float64 { return float64(s.Rows) }},
+			{
+				desc("revision", "Revision of the newest change: how many changes there were."),
+				func(s statedb.TableStats) float64 { return float64(s.Revision) },
+			},
+			{
+				desc("kept_changes", "Newest changes that are kept for cursors."),
+				func(s statedb.TableStats) float64 { return float64(s.Changes) },
+			},
+			{
+				desc("kept_deletes", "Deleted rows that are kept for cursors."),
+				func(s statedb.TableStats) float64 { return float64(s.Deletes) },
+			},
+			{desc("cursors", "Open cursors."), func(s statedb.TableStats) float64 { return float64(s.Cursors) }},
+			{
+				desc("cursor_lag_revisions", "Changes that the slowest cursor has not seen."),
+				func(s statedb.TableStats) float64 { return float64(s.Lag) },
+			},
+			{
+				desc("cursor_lag_seconds", "Age of the oldest change that some cursor has not seen."),
+				func(s statedb.TableStats) float64 { return s.LagTime.Seconds() },
+			},
+		},
+		waits: desc("lock_wait_seconds", "How long write transactions waited for the table."),
+		hold:  desc("lock_hold_seconds", "How long write transactions had the table to themselves."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, g := range c.gauges {
+		descs <- g.desc
+	}
+	descs <- c.waits
+	descs <- c.hold
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	txn := c.db.ReadTxn()
+	for _, t := range c.db.Tables(txn) {
+		stats := t.Stats(txn)
+		for _, g := range c.gauges {
+			out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(stats), t.Name())
+		}
+		out <- histogramOf(c.waits, stats.Waits, t.Name())
+		out <- histogramOf(c.hold, stats.Holds, t.Name())
+	}
+}
+
+func histogramOf(desc *prometheus.Desc, d statedb.Durations, table string) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(d.Within))
+	for bound, count := range d.Within {
+		buckets[float64(bound)/float64(time.Second)] = count
+	}
+	return prometheus.MustNewConstHistogram(desc, d.Count, d.Sum.Seconds(), buckets, table)
+}
