@@ -102,9 +102,9 @@ func (t *table[Obj]) newest() *version[Obj] { return t.committed(t.lock.db.ReadT
 // time, also inside the loop, and again.
 func (c *Cursor[Obj]) Close() {
 	c.closed.Store(true)
-	c.table.followMu.Lock()
-	defer c.table.followMu.Unlock()
-	delete(c.table.followers, c)
+	if c.table.unfollow(c) {
+		c.table.forget()
+	}
 }
 
 // Next yields the changes between what was yielded before and the snapshot of

@@ -1,0 +1,148 @@
+package statedb
+
+import (
+	"context"
+	"time"
+)
+
+// FollowOptions says how [Follow] hands out changes. With its zero value the
+// first batches are a listing of the table, and changes come as soon as they
+// are committed.
+type FollowOptions struct {
+	// After is the revision to go on from, as in [Table.Changes].
+	After Revision
+	// MinInterval is the least time from the beginning of one round to that of
+	// the next. What changes in between comes at once, a row that changed several
+	// times only as it is then. A round is all that one snapshot has to tell; if
+	// that is more than one batch they follow each other without a pause.
+	MinInterval time.Duration
+	// BatchSize is the largest number of changes in a batch; 1,000 if it is not
+	// positive.
+	BatchSize int
+}
+
+const defaultBatchSize = 1_000
+
+// Batch is some consecutive changes of a table.
+type Batch[Obj any] struct {
+	// Txn is the snapshot that the changes lead to.
+	Txn ReadTxn
+	// Changes are as a [Cursor] yields them. The slice is used again for the next
+	// batch: keep the changes, but not the slice.
+	Changes []Change[Obj]
+	// Complete says that nothing is missing: folding this and all earlier batches
+	// gives the table as it is in Txn.
+	Complete bool
+	// Initialized says that the initial state has been delivered, by this batch or
+	// an earlier one: the table as it was when all of its sources had delivered
+	// their first listing, or later. It stays true, whatever sources come later.
+	Initialized bool
+}
+
+// Follow calls fn with everything that happens to a table, until ctx ends, fn
+// returns an error, or the table is dropped ([ErrDropped]), and returns that
+// error. fn is called from the goroutine that
+// calls Follow; while it runs, changes are kept or merged as for any [Cursor]. It
+// has to handle [Reset]. A batch is without changes only when it says for the
+// first time that the table is initialized.
+//
+// A batch that fn refused does not come again: fn tries again by itself, or
+// starts over by calling Follow anew, from the beginning.
+func Follow[Obj any](ctx context.Context, table Table[Obj], options FollowOptions, fn func(context.Context, Batch[Obj]) error) error {
+	f := &following[Obj]{table: table, cursor: table.Changes(options.After), size: options.BatchSize, fn: fn}
+	defer f.cursor.Close()
+	if f.size <= 0 {
+		f.size = defaultBatchSize
+	}
+	for {
+		began := time.Now()
+		called, err := f.round(ctx, table.lockable().db.ReadTxn())
+		if err == nil {
+			err = f.cursor.Err()
+		}
+		if err == nil {
+			err = wait(ctx, f.cursor.Watch())
+		}
+		if err == nil && called {
+			err = pause(ctx, time.Until(began.Add(options.MinInterval)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// following is a running Follow.
+type following[Obj any] struct {
+	table       Table[Obj]
+	cursor      *Cursor[Obj]
+	size        int
+	fn          func(context.Context, Batch[Obj]) error
+	changes     []Change[Obj]
+	ahead       []Change[Obj] // at most one, which did not fit into the last batch
+	initialized bool
+}
+
+// round hands out what the cursor has for a snapshot. It says whether that was
+// anything.
+func (f *following[Obj]) round(ctx context.Context, txn ReadTxn) (called bool, err error) {
+	for complete := false; !complete; {
+		if err := ctx.Err(); err != nil {
+			return called, err
+		}
+		complete = f.take(txn)
+		before := f.initialized
+		if complete && !before {
+			f.initialized, _ = f.table.Initialized(txn)
+		}
+		if len(f.changes) == 0 && f.initialized == before {
+			break
+		}
+		called = true
+		if err := f.fn(ctx, Batch[Obj]{txn, f.changes, complete, f.initialized}); err != nil {
+			return called, err
+		}
+	}
+	return called, nil
+}
+
+// take fills the next batch, looking one change ahead to say whether it is the last.
+func (f *following[Obj]) take(txn ReadTxn) (complete bool) {
+	clear(f.changes) // so that old rows are not kept
+	f.changes = append(f.changes[:0], f.ahead...)
+	clear(f.ahead)
+	f.ahead = f.ahead[:0]
+	for change := range f.cursor.Next(txn) {
+		if len(f.changes) == f.size {
+			f.ahead = append(f.ahead, change)
+			return false
+		}
+		f.changes = append(f.changes, change)
+	}
+	return true
+}
+
+// wait returns when the watch closes, or with ctx's error.
+func wait(ctx context.Context, watch <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-watch:
+		return ctx.Err()
+	}
+}
+
+// pause returns after a time, or with ctx's error.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
