@@ -19,6 +19,8 @@ type Index[Obj, Key any] struct {
 	multi bool
 	codec index.Codec[Key]
 	err   error
+	// networks: the keys are those of a PrefixIndex.
+	networks bool
 }
 
 // NewIndex declares an index with exactly one key per row, which key returns.
@@ -76,12 +78,13 @@ type Query[Obj any] struct {
 }
 
 // Indexer is an [Index] with its key type out of sight, as a schema lists them.
-// Only Index implements it.
+// Only Index and PrefixIndex implement it.
 type Indexer[Obj any] interface {
 	Name() string
 	check() error
 	isMulti() bool
 	isUnique() bool
+	ofNetworks() bool
 	prefixFree() bool
 	// encode calls yield with each key of the row, encoded in memory of its own.
 	encode(obj Obj, yield func([]byte) bool)
@@ -106,6 +109,8 @@ func (i Index[Obj, Key]) check() error {
 func (i Index[Obj, Key]) isMulti() bool { return i.multi }
 
 func (i Index[Obj, Key]) isUnique() bool { return i.unique }
+
+func (i Index[Obj, Key]) ofNetworks() bool { return i.networks }
 
 func (i Index[Obj, Key]) prefixFree() bool { return i.codec.PrefixFree() }
 

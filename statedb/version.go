@@ -73,8 +73,12 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 
 func (t *table[Obj]) empty() *version[Obj] {
 	v := &version[Obj]{of: t, watch: make(chan struct{}), sources: noSources()}
-	for range t.indexes {
-		v.trees = append(v.trees, iradix.New[*entry[Obj]]())
+	for _, ix := range t.indexes {
+		tree := iradix.New[*entry[Obj]]()
+		if ix.ofNetworks() {
+			tree = newPrefixTree(tree)
+		}
+		v.trees = append(v.trees, tree)
 	}
 	return v
 }

@@ -9,7 +9,7 @@
 //	string, []byte          bytewise
 //	[N]byte (UUIDs)         bytewise
 //	netip.Addr              as Addr.Compare: invalid, IPv4, IPv6; the zone last
-//	netip.Prefix            family, masked prefix, length, then the address
+//	netip.Prefix            family, masked prefix, length, then the address; see also [Prefixes]
 //	time.Time               by instant; the location does not count
 //	struct of these         field by field, in the order of declaration
 //

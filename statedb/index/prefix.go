@@ -1,0 +1,57 @@
+package index
+
+import (
+	"net/netip"
+	"reflect"
+	"unsafe"
+)
+
+// Prefixes returns the codec of address prefixes as networks: host bits do not
+// count, so that 10.0.0.5/8 is 10.0.0.0/8, and an IPv4-mapped IPv6 prefix of
+// /96 and longer is the IPv4 prefix that it stands for. The codec that [For]
+// returns keeps them apart.
+//
+// A key is the number of address bytes (4 or 16), the masked address and the
+// length, which sorts a network before those inside it. All invalid prefixes are
+// one key, a single zero byte, before all others.
+func Prefixes() Codec[netip.Prefix] {
+	return Codec[netip.Prefix]{
+		append:     appendNetwork,
+		prefixFree: true,
+		text:       textCodec{parse: parseUnmarshaler, format: formatNetwork},
+	}
+}
+
+func appendNetwork(buf []byte, p unsafe.Pointer) []byte {
+	prefix := network(*(*netip.Prefix)(p))
+	if !prefix.IsValid() {
+		return append(buf, 0)
+	}
+	a := prefix.Addr()
+	if a.Is4() {
+		b := a.As4()
+		buf = append(append(buf, byte(len(b))), b[:]...)
+	} else {
+		b := a.As16()
+		buf = append(append(buf, byte(len(b))), b[:]...)
+	}
+	return append(buf, byte(prefix.Bits()))
+}
+
+// network returns the prefix that stands for all with the same key.
+func network(p netip.Prefix) netip.Prefix {
+	const mapped = 96
+	if a := p.Addr(); a.Is4In6() && p.Bits() >= mapped {
+		p = netip.PrefixFrom(a.Unmap(), p.Bits()-mapped)
+	}
+	return p.Masked()
+}
+
+func formatNetwork(v reflect.Value) string {
+	prefix, ok := reflect.TypeAssert[netip.Prefix](v)
+	if !ok {
+		return ""
+	}
+	prefix = network(prefix)
+	return formatMarshaler(reflect.ValueOf(&prefix).Elem())
+}

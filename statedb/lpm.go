@@ -1,0 +1,187 @@
+package statedb
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/statehive/statehive/statedb/index"
+	"github.com/statehive/statehive/statedb/internal/engine"
+)
+
+// PrefixIndex is an [Index] of networks that can also be searched by containment:
+// for the longest prefix that contains an address, for all that contain a prefix
+// and for all that are inside one. It is immutable and safe for concurrent use,
+// and has the transactions, snapshots and watches of every index.
+//
+// Host bits do not count: 10.0.0.5/8 is 10.0.0.0/8. IPv4-mapped IPv6 addresses,
+// and such prefixes of /96 and longer, are the IPv4 ones that they stand for.
+// IPv4 and IPv6 never contain each other: ::/0 contains no IPv4 address, mapped or not. The
+// zone of an address does not count. An invalid prefix is a key like any other,
+// but contains nothing and is inside of nothing; a search for one finds nothing.
+//
+// The order is that of addresses, a network before those inside it.
+//
+// A search by containment probes the lengths in use, so its cost grows with
+// their number and not with that of the rows. The watches of the searches may
+// close without need: they cover the network that was found (all of the family
+// when none was, and for Containing), widened to whole bytes.
+type PrefixIndex[Obj any] struct{ Index[Obj, netip.Prefix] }
+
+// NewPrefixIndex declares an index with exactly one prefix per row, which key
+// returns. It may be the primary index.
+func NewPrefixIndex[Obj any](name string, key func(Obj) netip.Prefix) PrefixIndex[Obj] {
+	return prefixIndex(NewIndex(name, key))
+}
+
+// NewMultiPrefixIndex declares an index with any number of prefixes per row, as
+// [NewMultiIndex] does. A search yields a row once for each prefix that it finds.
+func NewMultiPrefixIndex[Obj any](name string, keys func(Obj) iter.Seq[netip.Prefix]) PrefixIndex[Obj] {
+	return prefixIndex(NewMultiIndex(name, keys))
+}
+
+func prefixIndex[Obj any](ix Index[Obj, netip.Prefix]) PrefixIndex[Obj] {
+	ix.codec, ix.networks = index.Prefixes(), true
+	return PrefixIndex[Obj]{ix}
+}
+
+// Lookup returns the row with the longest prefix that contains addr: of several
+// rows with this prefix the first one by primary key.
+func (i PrefixIndex[Obj]) Lookup(txn ReadTxn, table Table[Obj], addr netip.Addr) (Obj, Revision, bool) {
+	return i.LookupPrefix(txn, table, hostPrefix(addr))
+}
+
+// LookupWatch is Lookup with a watch, as the …Watch methods of [Table] have it:
+// also a new, longer prefix that contains addr closes it.
+func (i PrefixIndex[Obj]) LookupWatch(txn ReadTxn, table Table[Obj], addr netip.Addr) (Obj, Revision, <-chan struct{}, bool) {
+	return i.LookupPrefixWatch(txn, table, hostPrefix(addr))
+}
+
+// LookupPrefix returns the row with the longest prefix that contains prefix,
+// which may be prefix itself.
+func (i PrefixIndex[Obj]) LookupPrefix(txn ReadTxn, table Table[Obj], prefix netip.Prefix) (Obj, Revision, bool) {
+	e, _ := i.search(txn, table, prefix).longest()
+	if e == nil {
+		return *new(Obj), 0, false
+	}
+	return e.obj, e.rev, true
+}
+
+// LookupPrefixWatch is LookupPrefix with a watch.
+func (i PrefixIndex[Obj]) LookupPrefixWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix) (Obj, Revision, <-chan struct{}, bool) {
+	s := i.search(txn, table, prefix)
+	e, length := s.longest()
+	watch := s.watch(length)
+	if e == nil {
+		return *new(Obj), 0, watch, false
+	}
+	return e.obj, e.rev, watch, true
+}
+
+// Containing yields the rows with prefixes that contain prefix, itself included,
+// from the shortest prefix to the longest.
+func (i PrefixIndex[Obj]) Containing(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) iter.Seq2[Obj, Revision] {
+	o := merged(opts)
+	return rows(i.search(txn, table, prefix).containing(o), o)
+}
+
+// ContainingWatch is Containing with a watch.
+func (i PrefixIndex[Obj]) ContainingWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+	return i.Containing(txn, table, prefix, opts...), i.search(txn, table, prefix).watch(0)
+}
+
+// Within yields the rows with prefixes that are inside prefix, itself included,
+// in the order of the index.
+func (i PrefixIndex[Obj]) Within(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) iter.Seq2[Obj, Revision] {
+	o := merged(opts)
+	return rows(i.search(txn, table, prefix).within(o), o)
+}
+
+// WithinWatch is Within with a watch.
+func (i PrefixIndex[Obj]) WithinWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+	s := i.search(txn, table, prefix)
+	return i.Within(txn, table, prefix, opts...), s.watch(s.length)
+}
+
+// hostPrefix returns the prefix of one address, or an invalid one.
+func hostPrefix(addr netip.Addr) netip.Prefix {
+	return netip.PrefixFrom(addr.WithZone(""), addr.BitLen())
+}
+
+// prefixSearch is a search for a prefix in what a transaction sees of an index.
+type prefixSearch[Obj any] struct {
+	table   *table[Obj]
+	txn     ReadTxn
+	ix      int
+	reader  engine.Reader[*entry[Obj]]
+	key     []byte
+	length  int            // of the prefix
+	lengths []prefixLength // of its family; empty when there is nothing to find
+	valid   bool           // the prefix, and its index
+}
+
+func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Prefix) *prefixSearch[Obj] {
+	t := table.erased().(anyTable[Obj]).t
+	ix, key, ok := t.indexKey(i.Query(prefix))
+	if !ok || !t.indexes[ix].ofNetworks() || key[0] == 0 {
+		return &prefixSearch[Obj]{table: t, txn: txn, key: []byte{0}}
+	}
+	s := &prefixSearch[Obj]{table: t, txn: txn, ix: ix, key: key, length: int(key[len(key)-1]), valid: true}
+	s.reader = t.reader(txn, ix)
+	if r, known := s.reader.(interface{ inUse() *prefixLengths }); known {
+		s.lengths = r.inUse().family(key)[:s.length+1]
+	}
+	return s
+}
+
+// longest returns the first row with the longest prefix that contains the one
+// that is searched for, and its length; nil and 0 if there is none.
+func (s *prefixSearch[Obj]) longest() (*entry[Obj], int) {
+	var probe [maxPrefixKey]byte
+	key := probe[:copy(probe[:], s.key)]
+	for length, rows := range slices.Backward(s.lengths) {
+		if rows == 0 {
+			continue
+		}
+		shorten(key, length)
+		if e := s.table.first(s.reader, s.ix, key); e != nil {
+			return e, length
+		}
+	}
+	return nil, 0
+}
+
+func (s *prefixSearch[Obj]) containing(o ReadOption) iter.Seq2[[]byte, *entry[Obj]] {
+	var parts []iter.Seq2[[]byte, *entry[Obj]]
+	for length, rows := range s.lengths {
+		if rows > 0 {
+			key := slices.Clone(s.key)
+			shorten(key, length)
+			parts = append(parts, prefixed(s.reader, key, o))
+		}
+	}
+	if o.reverse {
+		slices.Reverse(parts)
+	}
+	return func(yield func([]byte, *entry[Obj]) bool) {
+		for _, part := range parts {
+			for key, e := range part {
+				if !yield(key, e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s *prefixSearch[Obj]) within(o ReadOption) iter.Seq2[[]byte, *entry[Obj]] {
+	if len(s.lengths) == 0 {
+		return func(func([]byte, *entry[Obj]) bool) {}
+	}
+	return between(s.reader, s.key, lastWithin(s.key, s.length), o)
+}
+
+// watch covers all prefixes that begin as the first length bits do.
+func (s *prefixSearch[Obj]) watch(length int) <-chan struct{} {
+	return s.table.watchPrefix(s.txn, s.ix, s.key[:1+length/8], s.valid)
+}
