@@ -22,6 +22,9 @@
 // Commit first publishes the new snapshot and then closes the watches of what
 // has changed: who wakes up can read it.
 //
+// A schema may have defaulters and validators, which complete and refuse rows,
+// and unique indexes, which refuse a commit. What is refused changes nothing.
+//
 // # Following
 //
 // A watch says that something changed; [Table.Changes] says what: a [Cursor]

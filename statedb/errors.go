@@ -25,6 +25,9 @@ var (
 	// ErrNotUnique: a transaction would leave two rows with one key of a unique
 	// index. See [UniqueError].
 	ErrNotUnique = errors.New("key of a unique index belongs to two rows")
+	// ErrRejected: a defaulter or validator of the table refused the row, for the
+	// reason that the error wraps too.
+	ErrRejected = errors.New("row was rejected")
 	// ErrSameObject: the pointer that is stored already was written again. Rows
 	// are immutable: write a changed copy.
 	ErrSameObject = errors.New("the stored object itself was written: rows are replaced, never changed; write a changed copy")

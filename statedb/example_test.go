@@ -131,6 +131,45 @@ func ExampleDB_Update() {
 	// Output: true 1
 }
 
+func ExampleSchema_validators() {
+	db := statedb.New()
+	services, err := statedb.NewTable(db, statedb.Schema[Service]{
+		Name:    "services",
+		Primary: ServiceByName,
+		Defaulters: []func(statedb.ReadTxn, Service) (Service, error){
+			func(_ statedb.ReadTxn, s Service) (Service, error) {
+				if s.Zone == "" {
+					s.Zone = "west"
+				}
+				return s, nil
+			},
+		},
+		Validators: []func(statedb.ReadTxn, statedb.Proposal[Service]) error{
+			func(_ statedb.ReadTxn, p statedb.Proposal[Service]) error {
+				if p.Replaces && p.Object.Zone != p.Old.Zone {
+					return fmt.Errorf("a service cannot move from %s to %s", p.Old.Zone, p.Object.Zone)
+				}
+				return nil
+			},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	put(db, services, Service{Name: "web"})
+
+	err = db.Update(context.Background(), func(txn *statedb.WriteTxn) error {
+		_, _, err := services.Insert(txn, Service{Name: "web", Zone: "east"})
+		return err
+	}, services)
+	fmt.Println(errors.Is(err, statedb.ErrRejected))
+	fmt.Println(err)
+	// Output:
+	// true
+	// table services, row "web": row was rejected: a service cannot move from west to east
+}
+
 func ExampleTable_watch() {
 	db := statedb.New()
 	services := newServices(db)

@@ -24,6 +24,20 @@ type Schema[Obj any] struct {
 	// floats), else the method Equal(Obj) bool of the row type; without either,
 	// every write is a change.
 	Equal func(a, b Obj) bool
+	// Defaulters complete a row before it is written, each what the one before
+	// returned: a changed copy if obj is a pointer. They may set the primary key,
+	// except in Modify. Validators then decide whether the row is accepted; they
+	// do not run when nothing would change. Both run inside the write, in order,
+	// and for writes of spec only: not for Amend, nor for deletes. An error is a
+	// refusal, which the write returns as a [RowError] that matches
+	// [ErrRejected] and the error itself; nothing has changed then.
+	//
+	// They can look up other rows in txn, with what it has written so far. Of tables
+	// that the transaction has locked this is firm. Others are read as they
+	// were when it began: a row found there may be gone by the time it commits, so
+	// such a check is advisory.
+	Defaulters []func(txn ReadTxn, obj Obj) (Obj, error)
+	Validators []func(txn ReadTxn, p Proposal[Obj]) error
 	// Amend separates status from spec. Without it, all of a row is spec.
 	Amend Amend[Obj]
 }
@@ -52,6 +66,16 @@ func (s *Schema[Obj]) check() error {
 	}
 	if s.Primary.isMulti() {
 		return fmt.Errorf("primary index %q may yield more than one key, or none: declare it with NewIndex", s.Primary.Name())
+	}
+	for i, fill := range s.Defaulters {
+		if fill == nil {
+			return fmt.Errorf("Defaulters[%d] is nil", i)
+		}
+	}
+	for i, validate := range s.Validators {
+		if validate == nil {
+			return fmt.Errorf("Validators[%d] is nil", i)
+		}
 	}
 	if (s.Amend.Carry == nil) != (s.Amend.Reset == nil) {
 		return errors.New("Amend needs both Carry and Reset")

@@ -20,13 +20,19 @@ func TestWrongSchemasAreRefusedWithTheReason(t *testing.T) {
 		return func(s *statedb.Schema[item]) { s.Secondary = []statedb.Indexer[item]{ix} }
 	}
 	for reason, schema := range map[string]statedb.Schema[item]{
-		`name "" is not made of`:                              {Primary: byID},
-		`name "Items" is not made of`:                         valid(func(s *statedb.Schema[item]) { s.Name = "Items" }),
-		`name "9items" is not made of`:                        valid(func(s *statedb.Schema[item]) { s.Name = "9items" }),
-		"Primary is not set":                                  valid(func(s *statedb.Schema[item]) { s.Primary = nil }),
-		`primary index "tag" may yield more than one key`:     valid(func(s *statedb.Schema[item]) { s.Primary = byTag }),
-		"Secondary holds a nil index":                         valid(secondary(nil)),
-		`two indexes are named "id"`:                          valid(secondary(byID)),
+		`name "" is not made of`:                          {Primary: byID},
+		`name "Items" is not made of`:                     valid(func(s *statedb.Schema[item]) { s.Name = "Items" }),
+		`name "9items" is not made of`:                    valid(func(s *statedb.Schema[item]) { s.Name = "9items" }),
+		"Primary is not set":                              valid(func(s *statedb.Schema[item]) { s.Primary = nil }),
+		`primary index "tag" may yield more than one key`: valid(func(s *statedb.Schema[item]) { s.Primary = byTag }),
+		"Secondary holds a nil index":                     valid(secondary(nil)),
+		`two indexes are named "id"`:                      valid(secondary(byID)),
+		"Defaulters[0] is nil": valid(func(s *statedb.Schema[item]) {
+			s.Defaulters = []func(statedb.ReadTxn, item) (item, error){nil}
+		}),
+		"Validators[0] is nil": valid(func(s *statedb.Schema[item]) {
+			s.Validators = []func(statedb.ReadTxn, statedb.Proposal[item]) error{nil}
+		}),
 		"Amend needs both Carry and Reset":                    valid(func(s *statedb.Schema[item]) { s.Amend.Reset = nil }),
 		"an index has no name":                                valid(secondary(statedb.Index[item, string]{})),
 		`index "float": float64 cannot be a key`:              valid(secondary(statedb.NewIndex("float", func(item) float64 { return 0 }))),

@@ -93,6 +93,7 @@ type Table[Obj any] interface {
 //
 //   - [ErrTxnClosed], [ErrNotLocked], [ErrForeignTable]: wrong transaction;
 //   - [ErrNilRow], [ErrSameObject], [ErrKeyChanged]: wrong row;
+//   - [ErrRejected]: the schema's defaulters or validators refused the row;
 //   - [ErrNotFound], [ErrConflict], [ErrUnknownIndex] where said.
 //
 // They come wrapped in a [RowError] or [TableError]. A failed write changes

@@ -125,22 +125,25 @@ func (t *table[Obj]) admit(txn *WriteTxn, obj Obj) (w *writer[Obj], key []byte, 
 func (e *entry[Obj]) unchangedSince(revision Revision) bool { return e.spec <= revision }
 
 func (t *table[Obj]) Insert(txn *WriteTxn, obj Obj) (Obj, bool, error) {
-	w, key, old, err := t.admit(txn, obj)
+	w, key, old, obj, err := t.propose(txn, obj)
 	if err != nil {
 		return *new(Obj), false, err
 	}
-	return w.write(key, old, obj)
+	return w.write(txn, key, old, obj)
 }
 
 func (t *table[Obj]) InsertIfAbsent(txn *WriteTxn, obj Obj) (Obj, bool, error) {
 	w, key, existing, err := t.admit(txn, obj)
+	if err == nil && existing == nil {
+		w, key, existing, obj, err = t.propose(txn, obj)
+	}
 	if err != nil {
 		return *new(Obj), false, err
 	}
 	if existing != nil {
 		return existing.obj, false, nil
 	}
-	_, _, err = w.write(key, nil, obj)
+	_, _, err = w.write(txn, key, nil, obj)
 	return *new(Obj), err == nil, err
 }
 
@@ -159,24 +162,27 @@ func (t *table[Obj]) Modify(txn *WriteTxn, q Query[Obj], fn func(Obj) Obj) (Obj,
 	}
 	obj, err := w.apply(txn, old, fn)
 	if err == nil {
+		obj, err = t.complete(txn, obj)
+	}
+	if err == nil {
 		err = t.sameKey(old, obj)
 	}
 	if err != nil {
 		return *new(Obj), err
 	}
-	_, _, err = w.write(old.key, old, obj)
+	_, _, err = w.write(txn, old.key, old, obj)
 	return old.obj, err
 }
 
 func (t *table[Obj]) CompareAndSwap(txn *WriteTxn, revision Revision, obj Obj) (Obj, error) {
-	w, key, old, err := t.admit(txn, obj)
+	w, key, old, obj, err := t.propose(txn, obj)
 	if err == nil {
 		err = t.compare(obj, old, revision)
 	}
 	if err != nil {
 		return *new(Obj), err
 	}
-	_, _, err = w.write(key, old, obj)
+	_, _, err = w.write(txn, key, old, obj)
 	return old.obj, err
 }
 
@@ -282,10 +288,9 @@ func (t *table[Obj]) sameKey(old *entry[Obj], obj Obj) error {
 
 // write is an ordinary write of spec over old, which may be nil: the third rule
 // of spec and status.
-func (w *writer[Obj]) write(key []byte, old *entry[Obj], obj Obj) (Obj, bool, error) {
+func (w *writer[Obj]) write(txn *WriteTxn, key []byte, old *entry[Obj], obj Obj) (Obj, bool, error) {
 	if old == nil {
-		w.put(key, nil, w.table.reset(obj), w.rev+1)
-		return *new(Obj), false, nil
+		return *new(Obj), false, w.accept(txn, key, nil, w.table.reset(obj))
 	}
 	if w.table.samePointer(old.obj, obj) {
 		return *new(Obj), false, w.table.rowError(obj, ErrSameObject)
@@ -294,9 +299,20 @@ func (w *writer[Obj]) write(key []byte, old *entry[Obj], obj Obj) (Obj, bool, er
 		obj = w.table.schema.Amend.Carry(old.obj, obj)
 	}
 	if w.table.equal == nil || !w.table.equal(old.obj, obj) {
-		w.put(key, old, w.table.reset(obj), w.rev+1)
+		if err := w.accept(txn, key, old, w.table.reset(obj)); err != nil {
+			return *new(Obj), false, err
+		}
 	}
 	return old.obj, true, nil
+}
+
+// accept writes a new spec if the validators let it pass.
+func (w *writer[Obj]) accept(txn *WriteTxn, key []byte, old *entry[Obj], obj Obj) error {
+	if err := w.validate(txn, key, old, obj); err != nil {
+		return err
+	}
+	w.put(key, old, obj, w.rev+1)
+	return nil
 }
 
 func (t *table[Obj]) reset(obj Obj) Obj {
