@@ -28,6 +28,8 @@ type AnyTable interface {
 	Watch(txn ReadTxn) <-chan struct{}
 	// Stats measures the table, for metrics. It costs little.
 	Stats(txn ReadTxn) TableStats
+	// Memory estimates the table's memory. It reads every row.
+	Memory(txn ReadTxn) TableMemory
 }
 
 // AnyRow is a row of an [AnyTable].
