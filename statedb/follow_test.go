@@ -263,7 +263,11 @@ func TestFollowEndsWhenTheTableIsDropped(t *testing.T) {
 // TestFoldOfFollowIsTheTable folds what Follow hands out, in all sizes and with
 // cursors that are reset, and compares at every end of a round.
 func TestFoldOfFollowIsTheTable(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if raceEnabled {
+		seeds = 5
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			f := newLeanFixture(t)
