@@ -207,3 +207,23 @@ func TestAnyTableWatchesRows(t *testing.T) {
 		t.Error("not woken by an insert")
 	}
 }
+
+func TestAMomentThatNeverWasIsAnEmptyCell(t *testing.T) {
+	type moment struct {
+		ID int
+		At time.Time
+	}
+	db := statedb.New()
+	table := newTable(t, db, statedb.Schema[moment]{Name: "moments", Primary: statedb.NewIndex("id", func(m moment) int { return m.ID })})
+	check(t, "insert", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, _, err := table.Insert(txn, moment{ID: 1})
+		return err
+	}, table))
+	moments, err := db.Table(db.ReadTxn(), "moments")
+	check(t, "table", err)
+	row, _, err := moments.Get(db.ReadTxn(), "1")
+	check(t, "get", err)
+	if row.Cells[1] != "" {
+		t.Errorf("got %q", row.Cells[1])
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // column is an exported field of the row type, shown as text.
@@ -71,6 +72,11 @@ func cellText(v reflect.Value) string {
 		return ""
 	}
 	switch x := v.Interface().(type) {
+	case time.Time:
+		if x.IsZero() {
+			return "" // "never" in every row that has one
+		}
+		return x.Format(time.RFC3339Nano)
 	case encoding.TextMarshaler:
 		if text, err := x.MarshalText(); err == nil {
 			return string(text)
