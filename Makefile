@@ -18,6 +18,9 @@ BENCH ?= .
 COUNT ?= 1
 OLD ?=
 
+# How long `make fuzz` tries each target, such as 30s; empty divides five minutes evenly.
+FUZZTIME ?=
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +65,20 @@ bench: $(TOOLS) ## Run benchmarks into bin/bench.txt; BENCH=regexp COUNT=6 OLD=f
 		go -C $$module test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...; \
 	done | tee bin/bench.txt
 	@if [ -n '$(OLD)' ]; then bin/tools/benchstat '$(OLD)' bin/bench.txt; fi
+
+.PHONY: fuzz
+fuzz: ## Try new inputs on every fuzz target, five minutes in all; FUZZTIME=30s for each
+	@packages=$$(grep -l '^func Fuzz' $$(find . -path './.*' -prune -o -path ./bin -prune -o -path ./go -prune -o -name '*_test.go' -print) | xargs -n 1 dirname | sort -u); \
+	listed=$$(go test -list '^Fuzz' $$packages) || { echo "$$listed" >&2; exit 1; }; \
+	targets=$$(awk '/^Fuzz/ { name[++n] = $$1 } /^ok/ { for (i = 1; i <= n; i++) print $$2, name[i]; n = 0 }' <<< "$$listed"); \
+	count=$$(wc -l <<< "$$targets"); \
+	each='$(FUZZTIME)'; each=$${each:-$$((300 / count))s}; \
+	number=0; \
+	while read -r package target; do \
+		number=$$((number + 1)); \
+		echo "fuzz: $$number of $$count: $$target in $$package, for $$each"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime "$$each" "$$package" < /dev/null; \
+	done <<< "$$targets"
 
 .PHONY: clean
 clean: ## Remove what was built
