@@ -74,7 +74,7 @@ func runLog(t *testing.T, log *logReader) {
 		l := &loggedTable{table: table, want: model{rows: map[string]modelRow{}}}
 		l.before = l.want.clone()
 		l.follow(0)
-		defer func() { l.cursor.Close() }()
+		t.Cleanup(func() { l.cursor.Close() })
 		r.tables = append(r.tables, l)
 	}
 	past, was := r.db.ReadTxn(), []model{{}, {}}
