@@ -5,8 +5,13 @@ import (
 	"slices"
 )
 
-// AnyTable reads a table whose row type the caller does not know, with keys as
-// text: for command lines and APIs. Like a [Table] it is safe for concurrent use.
+// AnyTable is a table whose row type the caller does not know, with keys as text
+// and rows to be written as JSON: for command lines and APIs. Like a [Table] it
+// is safe for concurrent use, but the methods that write belong to the goroutine
+// of their transaction.
+//
+// The queries are those of [Table], with its watches. Their errors match
+// [ErrUnknownIndex], or [ErrBadKey] when a text is no key of the index.
 type AnyTable interface {
 	Name() string
 	// Columns names the cells of a row, and Indexes the indexes, the primary one first.
@@ -15,17 +20,46 @@ type AnyTable interface {
 	Len(txn ReadTxn) int
 	Revision(txn ReadTxn) Revision
 	Sources(txn ReadTxn) []SourceState
+
+	// Get returns the row with a primary key.
+	Get(txn ReadTxn, key string) (AnyRow, bool, error)
+	GetWatch(txn ReadTxn, key string) (AnyRow, <-chan struct{}, bool, error)
 	// All yields the rows in the order of the primary index.
 	All(txn ReadTxn, opts ...ReadOption) iter.Seq[AnyRow]
-	// Get returns the row with a primary key. The error matches ErrBadKey when
-	// key is not one.
-	Get(txn ReadTxn, key string) (AnyRow, bool, error)
-	// List yields the rows with a key of an index. The error matches ErrBadKey
-	// or ErrUnknownIndex.
+	AllWatch(txn ReadTxn, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{})
+	// List yields the rows with a key of an index.
 	List(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error)
+	ListWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error)
+	// Prefix yields the rows that have a key which starts with the one given.
+	Prefix(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error)
+	PrefixWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error)
+	// LowerBound yields the rows with keys not less than the one given.
+	LowerBound(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error)
+	LowerBoundWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error)
+	// Range yields the rows with keys from one up to another, which is not included.
+	Range(txn ReadTxn, index, from, to string, opts ...ReadOption) (iter.Seq[AnyRow], error)
+	RangeWatch(txn ReadTxn, index, from, to string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error)
 	// Watch returns a channel that closes when the table, or the state of its
 	// sources, has changed since txn.
 	Watch(txn ReadTxn) <-chan struct{}
+
+	// Writable returns nil if the schema lets the table be written by name, else
+	// an error that matches [ErrNotWritable] and says who writes it. All methods
+	// below return it too.
+	Writable(txn ReadTxn) error
+	// Meta is the table for [DB.Update] and [DB.WriteTxn].
+	Meta() TableMeta
+	// Insert writes a row as [RWTable].Insert does, and returns it as it stands
+	// then. Fields that the JSON leaves out have their zero value; what it says of
+	// status is ignored. [ErrBadRow] when it is not exactly a row: a field that
+	// does not exist or comes twice, a wrong type, anything after the row.
+	Insert(txn *WriteTxn, row []byte) (AnyRow, error)
+	// CompareAndSwap, Delete and CompareAndDelete are those of [RWTable] likewise.
+	// The latter two return the row that was there.
+	CompareAndSwap(txn *WriteTxn, revision Revision, row []byte) (AnyRow, error)
+	Delete(txn *WriteTxn, key string) (old AnyRow, deleted bool, err error)
+	CompareAndDelete(txn *WriteTxn, revision Revision, key string) (old AnyRow, err error)
+
 	// Stats measures the table, for metrics. It costs little.
 	Stats(txn ReadTxn) TableStats
 	// Memory estimates the table's memory. It reads every row.
@@ -43,19 +77,13 @@ type AnyRow struct {
 type anyTable[Obj any] struct{ t *table[Obj] }
 
 func (a anyTable[Obj]) Name() string                      { return a.t.Name() }
+func (a anyTable[Obj]) Meta() TableMeta                   { return a.t }
 func (a anyTable[Obj]) Len(txn ReadTxn) int               { return a.t.Len(txn) }
 func (a anyTable[Obj]) Revision(txn ReadTxn) Revision     { return a.t.Revision(txn) }
 func (a anyTable[Obj]) Sources(txn ReadTxn) []SourceState { return a.t.Sources(txn) }
+func (a anyTable[Obj]) Columns() []string                 { return slices.Clone(a.t.columns.names) }
 func (a anyTable[Obj]) Watch(txn ReadTxn) <-chan struct{} {
 	return a.t.watch(txn, true, func(v *version[Obj]) <-chan struct{} { return v.watch })
-}
-
-func (a anyTable[Obj]) Columns() []string {
-	names := make([]string, len(a.t.columns))
-	for i, c := range a.t.columns {
-		names[i] = c.name
-	}
-	return names
 }
 
 func (a anyTable[Obj]) Indexes() []string {
@@ -66,46 +94,8 @@ func (a anyTable[Obj]) Indexes() []string {
 	return names
 }
 
-func (a anyTable[Obj]) All(txn ReadTxn, opts ...ReadOption) iter.Seq[AnyRow] {
-	return a.rows(a.t.All(txn, opts...))
-}
-
-func (a anyTable[Obj]) Get(txn ReadTxn, key string) (AnyRow, bool, error) {
-	q, err := a.t.schema.Primary.parse(key)
-	if err != nil {
-		return AnyRow{}, false, &TableError{Table: a.Name(), Err: err}
-	}
-	obj, rev, ok := a.t.Get(txn, q)
-	if !ok {
-		return AnyRow{}, false, nil
-	}
-	return a.row(obj, rev), true, nil
-}
-
-func (a anyTable[Obj]) List(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
-	ix, ok := a.t.byName[index]
-	if !ok {
-		return nil, a.t.unknownIndex(index)
-	}
-	q, err := a.t.indexes[ix].parse(key)
-	if err != nil {
-		return nil, &TableError{Table: a.Name(), Err: err}
-	}
-	return a.rows(a.t.List(txn, q, opts...)), nil
-}
-
-func (a anyTable[Obj]) rows(typed iter.Seq2[Obj, Revision]) iter.Seq[AnyRow] {
-	return func(yield func(AnyRow) bool) {
-		for obj, rev := range typed {
-			if !yield(a.row(obj, rev)) {
-				return
-			}
-		}
-	}
-}
-
 func (a anyTable[Obj]) row(obj Obj, rev Revision) AnyRow {
-	return AnyRow{Key: a.t.Key(obj), Revision: rev, Object: obj, Cells: cellsOf(obj, a.t.columns)}
+	return AnyRow{Key: a.t.Key(obj), Revision: rev, Object: obj, Cells: a.t.columns.cells(obj)}
 }
 
 func (t *table[Obj]) unknownIndex(name string) error {

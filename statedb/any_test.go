@@ -170,6 +170,27 @@ func TestCellsShowFieldsAsText(t *testing.T) {
 	}
 }
 
+func TestDeclaredColumnsReplaceTheFields(t *testing.T) {
+	schema := itemSchema("items")
+	schema.Columns = []statedb.Column[item]{
+		{Name: "Where", Cell: func(i item) string { return fmt.Sprintf("%s/%d", i.Group, i.Number) }},
+		{Name: "ID", Cell: func(i item) string { return i.ID }},
+	}
+	f := fixtureOf(t, schema, []item{{ID: "a", Group: "g", Number: 7}})
+	schema.Columns[0].Name = "changed later"
+	table, err := f.db.Table(f.db.ReadTxn(), "items")
+	check(t, "table", err)
+	table.Columns()[1] = "changed by a caller"
+	if diff := gocmp.Diff([]string{"Where", "ID"}, table.Columns()); diff != "" {
+		t.Error(diff)
+	}
+	row, _, err := table.Get(f.db.ReadTxn(), "a")
+	check(t, "get", err)
+	if diff := gocmp.Diff([]string{"g/7", "a"}, row.Cells); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRowsThatAreNoStructsHaveOneColumn(t *testing.T) {
 	db := statedb.New()
 	table := newTable(t, db, statedb.Schema[string]{Name: "names", Primary: statedb.NewIndex("name", func(s string) string { return s })})
@@ -186,6 +207,113 @@ func TestRowsThatAreNoStructsHaveOneColumn(t *testing.T) {
 	}
 	if columns := names.Columns(); len(columns) != 1 || columns[0] != "Value" {
 		t.Errorf("columns are %v", columns)
+	}
+}
+
+// Each query by name gives what the typed one gives, with all options.
+func TestAnyTableHasTheQueriesOfTheTable(t *testing.T) {
+	var rows []item
+	for n := range 20 {
+		rows = append(rows, item{ID: fmt.Sprintf("%c%d", 'a'+n%3, n), Group: fmt.Sprint("g", n%4), Number: n - 10, Tags: "x y"})
+	}
+	f := newFixture(t, rows...)
+	txn := f.db.ReadTxn()
+	table, err := f.db.Table(txn, "items")
+	check(t, "table", err)
+	for _, opts := range [][]statedb.ReadOption{
+		nil,
+		{statedb.Reverse()},
+		{statedb.Limit(3)},
+		{statedb.Reverse(), statedb.Limit(2)},
+		{statedb.Limit(0)},
+	} {
+		same := func(what string, typed iter.Seq2[item, statedb.Revision], byName iter.Seq[statedb.AnyRow], err error) {
+			t.Helper()
+			check(t, what, err)
+			wantIDs(t, what, keys(byName), ids(typed)...)
+		}
+		same("all", f.items.All(txn, opts...), table.All(txn, opts...), nil)
+		for _, key := range []string{"a", "b1", "c", ""} {
+			byName, err := table.Prefix(txn, "id", key, opts...)
+			same("prefix "+key, f.items.Prefix(txn, byID.Query(key), opts...), byName, err)
+			byName, err = table.LowerBound(txn, "id", key, opts...)
+			same("lower bound "+key, f.items.LowerBound(txn, byID.Query(key), opts...), byName, err)
+		}
+		for _, number := range []int{-11, -3, 0, 9, 10} {
+			text := fmt.Sprint(number)
+			byName, err := table.List(txn, "number", text, opts...)
+			same("list "+text, f.items.List(txn, byNumber.Query(number), opts...), byName, err)
+			byName, err = table.LowerBound(txn, "number", text, opts...)
+			same("lower bound "+text, f.items.LowerBound(txn, byNumber.Query(number), opts...), byName, err)
+			byName, err = table.Range(txn, "number", text, "5", opts...)
+			same("range "+text, f.items.Range(txn, byNumber.Query(number), byNumber.Query(5), opts...), byName, err)
+		}
+		byName, err := table.Prefix(txn, "group", "g", opts...)
+		same("groups", f.items.Prefix(txn, byGroup.Query("g"), opts...), byName, err)
+		byName, err = table.Range(txn, "place", "g1,0", "g2,3", opts...)
+		same("places", f.items.Range(txn, byPlace.Query(place{"g1", 0}), byPlace.Query(place{"g2", 3}), opts...), byName, err)
+	}
+}
+
+// watchesOf takes a watch with every query of a table of items.
+func watchesOf(t *testing.T, table statedb.AnyTable, txn statedb.ReadTxn) map[string]<-chan struct{} {
+	t.Helper()
+	watches := map[string]<-chan struct{}{}
+	var err error
+	add := func(what string, rows iter.Seq[statedb.AnyRow], watch <-chan struct{}, err error) {
+		check(t, what, err)
+		wantIDs(t, what, keys(rows), "b")
+		watches[what] = watch
+	}
+	_, watches["get"], _, err = table.GetWatch(txn, "b")
+	check(t, "get", err)
+	_, watches["get of nothing"], _, err = table.GetWatch(txn, "c")
+	check(t, "get of nothing", err)
+	rows, watch := table.AllWatch(txn)
+	add("all", rows, watch, nil)
+	rows, watch, err = table.ListWatch(txn, "group", "g")
+	add("list", rows, watch, err)
+	rows, watch, err = table.PrefixWatch(txn, "group", "g")
+	add("prefix", rows, watch, err)
+	rows, watch, err = table.LowerBoundWatch(txn, "number", "1")
+	add("lower bound", rows, watch, err)
+	rows, watch, err = table.RangeWatch(txn, "number", "1", "9")
+	add("range", rows, watch, err)
+	return watches
+}
+
+func TestEveryQueryByNameCanBeWatched(t *testing.T) {
+	f := newFixture(t, item{ID: "b", Group: "g", Number: 5})
+	table, err := f.db.Table(f.db.ReadTxn(), "items")
+	check(t, "table", err)
+	watches := watchesOf(t, table, f.db.ReadTxn())
+	for what, watch := range watches {
+		if watch == nil || closed(watch) {
+			t.Errorf("%s: is not open before anything has changed", what)
+		}
+	}
+	f.insert(item{ID: "b", Group: "g", Number: 6}, item{ID: "c", Group: "g", Number: 7})
+	for what, watch := range watches {
+		if !closed(watch) {
+			t.Errorf("%s: not woken", what)
+		}
+	}
+}
+
+func TestWatchingAWrongNameOrKeyIsAnError(t *testing.T) {
+	f := newFixture(t)
+	txn := f.db.ReadTxn()
+	table, err := f.db.Table(txn, "items")
+	check(t, "table", err)
+	for index, want := range map[string]error{"number": statedb.ErrBadKey, "nothing": statedb.ErrUnknownIndex} {
+		_, _, list := table.ListWatch(txn, index, "x")
+		_, _, prefix := table.PrefixWatch(txn, index, "x")
+		_, _, bound := table.LowerBoundWatch(txn, index, "x")
+		_, _, from := table.RangeWatch(txn, index, "x", "1")
+		_, to := table.Range(txn, index, "1", "x")
+		for _, err := range []error{list, prefix, bound, from, to} {
+			wantError(t, err, want)
+		}
 	}
 }
 

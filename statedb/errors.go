@@ -43,6 +43,10 @@ var (
 	ErrUnknownIndex = errors.New("no such index")
 	// ErrBadKey: a text is not a key of the index.
 	ErrBadKey = errors.New("bad key")
+	// ErrNotWritable: the table's schema does not have WritableByName.
+	ErrNotWritable = errors.New("cannot be written by name")
+	// ErrBadRow: a text is not a row of the table.
+	ErrBadRow = errors.New("bad row")
 	// ErrSchema: a table was declared wrongly.
 	ErrSchema = errors.New("bad schema")
 	// ErrSourceExists: a source of this name feeds the table already.

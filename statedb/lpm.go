@@ -45,6 +45,12 @@ func prefixIndex[Obj any](ix Index[Obj, netip.Prefix]) PrefixIndex[Obj] {
 	return PrefixIndex[Obj]{ix}
 }
 
+// Unique is [Index.Unique] for networks.
+func (i PrefixIndex[Obj]) Unique() PrefixIndex[Obj] {
+	i.Index = i.Index.Unique()
+	return i
+}
+
 // Lookup returns the row with the longest prefix that contains addr: of several
 // rows with this prefix the first one by primary key.
 func (i PrefixIndex[Obj]) Lookup(txn ReadTxn, table Table[Obj], addr netip.Addr) (Obj, Revision, bool) {

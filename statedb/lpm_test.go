@@ -258,3 +258,28 @@ func TestPrefixesByText(t *testing.T) {
 		t.Errorf("in the order %v", got)
 	}
 }
+
+func TestAUniqueIndexOfNetworksCanStillBeSearched(t *testing.T) {
+	type network struct {
+		ID     int
+		Prefix netip.Prefix
+	}
+	db := statedb.New()
+	byPrefix := statedb.NewPrefixIndex("prefix", func(n network) netip.Prefix { return n.Prefix }).Unique()
+	table := newTable(t, db, statedb.Schema[network]{
+		Name:      "networks",
+		Primary:   statedb.NewIndex("id", func(n network) int { return n.ID }),
+		Secondary: []statedb.Indexer[network]{byPrefix},
+	})
+	insert := func(id int, prefix string) error {
+		return db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			_, _, err := table.Insert(txn, network{id, netip.MustParsePrefix(prefix)})
+			return err
+		}, table)
+	}
+	check(t, "insert", insert(1, "10.0.0.0/8"))
+	wantError(t, insert(2, "10.0.0.0/8"), statedb.ErrNotUnique)
+	if row, _, ok := byPrefix.Lookup(db.ReadTxn(), table, netip.MustParseAddr("10.1.2.3")); !ok || row.ID != 1 {
+		t.Errorf("found %+v, %t", row, ok)
+	}
+}

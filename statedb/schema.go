@@ -40,6 +40,13 @@ type Schema[Obj any] struct {
 	Validators []func(txn ReadTxn, p Proposal[Obj]) error
 	// Amend separates status from spec. Without it, all of a row is spec.
 	Amend Amend[Obj]
+	// WritableByName lets people write the table through [AnyTable]: declare it for
+	// a table whose rows nothing else owns. Rows must be a type that encoding/json
+	// can decode.
+	WritableByName bool
+	// Columns are the cells of a row for people to read, in order. When empty
+	// there is one for each exported field.
+	Columns []Column[Obj]
 }
 
 // Amend says which part of a row is not spec but status: written by
@@ -79,6 +86,12 @@ func (s *Schema[Obj]) check() error {
 	}
 	if (s.Amend.Carry == nil) != (s.Amend.Reset == nil) {
 		return errors.New("Amend needs both Carry and Reset")
+	}
+	if t := reflect.TypeFor[Obj](); s.WritableByName && t.Kind() == reflect.Interface {
+		return fmt.Errorf("WritableByName needs rows that JSON can be decoded into, and %s is an interface", t)
+	}
+	if err := s.checkColumns(); err != nil {
+		return err
 	}
 	seen := map[string]bool{}
 	for _, ix := range append([]Indexer[Obj]{s.Primary}, s.Secondary...) {

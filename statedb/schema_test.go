@@ -1,6 +1,7 @@
 package statedb_test
 
 import (
+	"fmt"
 	"iter"
 	"strings"
 	"testing"
@@ -33,7 +34,14 @@ func TestWrongSchemasAreRefusedWithTheReason(t *testing.T) {
 		"Validators[0] is nil": valid(func(s *statedb.Schema[item]) {
 			s.Validators = []func(statedb.ReadTxn, statedb.Proposal[item]) error{nil}
 		}),
-		"Amend needs both Carry and Reset":                    valid(func(s *statedb.Schema[item]) { s.Amend.Reset = nil }),
+		"Amend needs both Carry and Reset": valid(func(s *statedb.Schema[item]) { s.Amend.Reset = nil }),
+		"Columns[1] has no name": valid(func(s *statedb.Schema[item]) {
+			s.Columns = []statedb.Column[item]{{"ID", idCell}, {"", idCell}}
+		}),
+		`column "ID" has no function Cell`: valid(func(s *statedb.Schema[item]) { s.Columns = []statedb.Column[item]{{Name: "ID"}} }),
+		`two columns are named "ID"`: valid(func(s *statedb.Schema[item]) {
+			s.Columns = []statedb.Column[item]{{"ID", idCell}, {"ID", idCell}}
+		}),
 		"an index has no name":                                valid(secondary(statedb.Index[item, string]{})),
 		`index "float": float64 cannot be a key`:              valid(secondary(statedb.NewIndex("float", func(item) float64 { return 0 }))),
 		`index "none" has no key function`:                    valid(secondary(statedb.NewIndex[item, string]("none", nil))),
@@ -55,6 +63,17 @@ func TestWrongSchemasAreRefusedWithTheReason(t *testing.T) {
 				t.Errorf("%d tables, expected 1", n)
 			}
 		})
+	}
+}
+
+func idCell(i item) string { return i.ID }
+
+func TestInterfacesCannotBeWrittenByName(t *testing.T) {
+	byText := statedb.NewIndex("text", func(s fmt.Stringer) string { return s.String() })
+	_, err := statedb.NewTable(statedb.New(), statedb.Schema[fmt.Stringer]{Name: "texts", Primary: byText, WritableByName: true})
+	wantError(t, err, statedb.ErrSchema)
+	if !strings.Contains(err.Error(), "fmt.Stringer is an interface") {
+		t.Errorf("error %q", err)
 	}
 }
 

@@ -29,7 +29,7 @@ type table[Obj any] struct {
 	isNil       func(Obj) bool
 	samePointer func(a, b Obj) bool
 
-	columns []column
+	columns columns[Obj]
 	lock    tableLock
 
 	minWindow int
@@ -60,7 +60,7 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 		identical:   identity[Obj](),
 		isNil:       nilTest[Obj](),
 		samePointer: pointerTest[Obj](),
-		columns:     columnsOf[Obj](),
+		columns:     schema.columns(),
 		lock:        newTableLock(db),
 		minWindow:   minWindow,
 		followers:   map[*Cursor[Obj]]struct{}{},
