@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -156,6 +157,26 @@ func TestDropClosesEveryWatchOnce(t *testing.T) {
 			}
 			if initialized, _ := f.items.Initialized(f.db.ReadTxn()); initialized {
 				t.Error("the dropped table is initialized")
+			}
+		})
+	}
+}
+
+func TestDroppingATableOfNetworksClosesItsWatches(t *testing.T) {
+	for name, rows := range map[string][]network{
+		"empty": nil,
+		"some":  {{Name: "a", Prefix: netip.MustParsePrefix("10.0.0.0/8")}, {Name: "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetworks(t)
+			n.insert(t, rows...)
+			for _, table := range []statedb.RWTable[network]{n.primary, n.secondary} {
+				_, _, watch, _ := byPrefix.LookupWatch(n.db.ReadTxn(), table, netip.MustParseAddr("10.1.2.3"))
+				_, _, absent, _ := byPrefix.LookupWatch(n.db.ReadTxn(), table, netip.MustParseAddr("fe80::1"))
+				check(t, "drop", n.db.Drop(t.Context(), table))
+				if !closed(watch) || !closed(absent) {
+					t.Errorf("watches of the dropped table %s are open", table.Name())
+				}
 			}
 		})
 	}

@@ -44,12 +44,14 @@ type prefixLengths struct {
 	ipv6 [128 + 1]prefixLength
 }
 
-// family returns the counts of the family that a key belongs to.
+// family returns the counts of the family that a key belongs to, or nil.
 func (l *prefixLengths) family(key []byte) []prefixLength {
-	switch key[0] {
-	case 4:
+	switch {
+	case len(key) == 0: // no network: see closeAll
+		return nil
+	case key[0] == 4:
 		return l.ipv4[:]
-	case 16:
+	case key[0] == 16:
 		return l.ipv6[:]
 	}
 	return nil
