@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/statehive/statehive/statedb/internal/engine"
+	"github.com/statehive/statehive/statedb/internal/invariant"
 )
 
 // writer is a table's part of an open write transaction.
@@ -78,6 +79,9 @@ func (w *writer[Obj]) commit() (tableVersion, func()) {
 		tree, n := txn.Commit()
 		next.trees[i] = tree
 		notify = append(notify, n)
+	}
+	if invariant.Enabled {
+		w.mustHold(next)
 	}
 	return next, func() {
 		for _, n := range notify {

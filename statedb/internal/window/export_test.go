@@ -30,3 +30,35 @@ func count[C any](s *segment[C]) int {
 	}
 	return n
 }
+
+// The following return windows with something broken.
+
+func (w Window[T]) Miscounted() Window[T] {
+	w.dead--
+	return w
+}
+
+func (w Window[T]) WithoutNewestDelete() Window[T] {
+	w.deletes.end--
+	for position := w.deletes.start; position < w.deletes.end; position += chunkSize {
+		w.deletes.chunk(position).committed = w.deletes.end
+	}
+	return w
+}
+
+func (w Window[T]) Losing(revision uint64) Window[T] {
+	w.lostDeletes = revision
+	return w
+}
+
+func (w Window[T]) WithoutFirstChunk() Window[T] {
+	kept := *w.rows.first
+	kept[w.rows.start>>chunkBits&(segmentSize-1)] = nil
+	w.rows.first = &kept
+	return w
+}
+
+func (w Window[T]) BehindItsEnd() Window[T] {
+	w.deletes.start = w.deletes.end + 1
+	return w
+}
