@@ -31,6 +31,9 @@
 // yields a listing and then inserts, updates and deletes. Nobody has to see each
 // value: consumers act on the newest row.
 //
+// The rows of a table can be derived from those of others: a [Deriver] computes
+// what a change affects, and nothing else.
+//
 // # Spec and status
 //
 // A schema may say which part of a row is status ([Amend]). Ordinary writes are
