@@ -24,10 +24,14 @@ func Run(t *testing.T, newTree func() engine.Tree[int]) {
 	t.Run("NodesGrowAndShrink", func(t *testing.T) { testFanOut(t, newTree) })
 	t.Run("SequencesStandStillWhileTheirTransactionWrites", func(t *testing.T) { testIterateWhileWriting(t, newTree) })
 	t.Run("ForksAreIndependent", func(t *testing.T) { testForks(t, newTree) })
+	t.Run("SequencesKeepTheirMomentOfATransaction", func(t *testing.T) { testKeptSequences(t, newTree) })
 	t.Run("OldVersionsAreReadWhileNewOnesAreMade", func(t *testing.T) { testParallelReaders(t, newTree) })
 	t.Run("WatchesNeverMiss", func(t *testing.T) { testWatches(t, newTree) })
 	t.Run("WatchesNeverMissInHugeTransactions", func(t *testing.T) { testHugeTransactions(t, newTree) })
 	t.Run("LateWatchesOnOldVersionsAreClosed", func(t *testing.T) { testLateWatches(t, newTree) })
+	t.Run("WatchesOfEveryMomentOfATransactionClose", func(t *testing.T) { testWatchesOfEveryMoment(t, newTree) })
+	t.Run("WatchesOfLongKeysClose", func(t *testing.T) { testWatchesOfLongKeys(t, newTree) })
+	t.Run("WatchesTakenDuringCommitsClose", func(t *testing.T) { testWatchesTakenDuringCommits(t, newTree) })
 	t.Run("DroppedTransactionsWakeNobody", func(t *testing.T) { testDropped(t, newTree) })
 }
 

@@ -64,6 +64,12 @@ func must(t interface{ Fatalf(string, ...any) }, where string, err error) {
 func (h *history) write(t *rapid.T, writes int) (engine.Txn[int], model) {
 	base := h.newest()
 	txn, want := base.tree.Txn(), maps.Clone(base.want)
+	h.continues(t, txn, want, writes)
+	return txn, want
+}
+
+// continues makes more of them in an open transaction.
+func (h *history) continues(t *rapid.T, txn engine.Txn[int], want model, writes int) {
 	for range writes {
 		key := keys().Draw(t, "key")
 		was, existed := want[key]
@@ -87,7 +93,6 @@ func (h *history) write(t *rapid.T, writes int) (engine.Txn[int], model) {
 			t.Fatalf("Len inside the transaction is %d, expected %d", txn.Len(), len(want))
 		}
 	}
-	return txn, want
 }
 
 func testLongKeys(t *testing.T, newTree func() engine.Tree[int]) {
