@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -441,31 +442,35 @@ func TestFoldOfInputsIsTheOutput(t *testing.T) {
 			d := newDerivation(t)
 			statedb.SetMinWindow(d.left, 1+random.IntN(10))
 			statedb.SetMinWindow(d.right, 1+random.IntN(10))
-			failing := true
+			var failing atomic.Bool
+			chance := rand.New(rand.NewPCG(seed, 2)) // of the goroutine that computes
 			d.hook = func(statedb.ReadTxn, string) error {
-				switch n := random.IntN(40); {
-				case !failing:
+				switch n := chance.IntN(80); {
+				case !failing.Load():
 				case n == 0:
 					panic("now and then")
-				case n < 6:
+				case n < 12:
 					return errAborted
-				case n < 8:
-					d.commit(d.randomWrites(random, 20))
+				case n < 16:
+					d.commit(d.randomWrites(chance, 20))
+				case n == 16: // more than the inputs remember
+					d.commit(d.randomWrites(chance, 1_000))
 				}
 				return nil
 			}
 			d.start()
 			for round := range 40 {
+				failing.Store(true)
 				d.commit(d.randomWrites(random, 12))
 				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 				if round%10 == 9 {
-					failing = false
+					failing.Store(false)
 					time.Sleep(2 * time.Minute)
+					synctest.Wait()
 					check(t, fmt.Sprintf("seed %d, round %d", seed, round), d.differs())
 					if state := d.out.Sources(d.db.ReadTxn()); !state[0].Initialized || state[0].Incomplete != "" {
 						t.Errorf("all is well, but the source is %+v", state[0])
 					}
-					failing = true
 				}
 			}
 			d.stop()
