@@ -42,7 +42,7 @@ type document struct {
 	More    json.RawMessage    `json:"more"`
 	Nested  []document         `json:"nested"`
 	Secret  string             `json:"-"`
-	private int
+	private int //nolint:unused // it must not be taken for a field of the JSON
 }
 
 func documents(t *testing.T) (*statedb.DB, statedb.AnyTable) {

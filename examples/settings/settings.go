@@ -1,5 +1,6 @@
 // Package settings is an example of a module that keeps its table to itself:
-// others read the table, but write only through the module's own API.
+// other modules read the table, but write only through the module's own API.
+// People write it by name, with the commands put and delete.
 package settings
 
 import (
@@ -13,8 +14,8 @@ import (
 
 // Setting is a row of the table "settings".
 type Setting struct {
-	Name  string
-	Value string
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // ByName is the primary index.
@@ -24,9 +25,22 @@ var ByName = statedb.NewIndex("name", func(s Setting) string { return s.Name })
 // can be written, statedb.RWTable[Setting], stays in the module.
 func Cell() cell.Cell {
 	return cell.Module("settings", "named values that may be waited for",
-		dbcell.Protected(statedb.Schema[Setting]{Name: "settings", Primary: ByName}),
+		dbcell.Protected(statedb.Schema[Setting]{
+			Name:           "settings",
+			Primary:        ByName,
+			Validators:     []func(statedb.ReadTxn, statedb.Proposal[Setting]) error{named},
+			WritableByName: true,
+		}),
 		cell.Provide(newSettings),
 	)
+}
+
+// named decides what is allowed, whoever writes.
+func named(_ statedb.ReadTxn, p statedb.Proposal[Setting]) error {
+	if p.Object.Name == "" {
+		return fmt.Errorf("setting with value %q has no name", p.Object.Value)
+	}
+	return nil
 }
 
 // Settings are named values. They are safe for concurrent use.
@@ -39,11 +53,8 @@ func newSettings(db *statedb.DB, table statedb.RWTable[Setting]) *Settings {
 	return &Settings{db: db, table: table}
 }
 
-// Set gives a setting a value. What is allowed is up to the module: here, names.
+// Set gives a setting a value.
 func (s *Settings) Set(ctx context.Context, name, value string) error {
-	if name == "" {
-		return fmt.Errorf("setting with value %q has no name", value)
-	}
 	return s.db.Update(ctx, func(txn *statedb.WriteTxn) error {
 		_, _, err := s.table.Insert(txn, Setting{Name: name, Value: value})
 		return err

@@ -85,3 +85,31 @@ func TestOthersReadTheTableButCannotWriteIt(t *testing.T) {
 		t.Errorf("a writer from outside was not refused: %v", err)
 	}
 }
+
+func TestPeopleWriteTheTableByName(t *testing.T) {
+	put := func(db *statedb.DB, row string) error {
+		table, err := db.Table(db.ReadTxn(), "settings")
+		if err != nil {
+			return err
+		}
+		return db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			_, err := table.Insert(txn, []byte(row))
+			return err
+		}, table.Meta())
+	}
+	err := build(t, cell.Invoke(func(db *statedb.DB, s *Settings) error {
+		if err := put(db, `{"value": "red"}`); !errors.Is(err, statedb.ErrRejected) {
+			t.Errorf("a setting without a name: %v", err)
+		}
+		if err := put(db, `{"name": "color", "value": "red"}`); err != nil {
+			return err
+		}
+		if value, _ := s.Get("color"); value != "red" {
+			t.Errorf("color is %q, want red", value)
+		}
+		return nil
+	}))
+	if err != nil {
+		t.Error(err)
+	}
+}

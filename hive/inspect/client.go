@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,8 +91,13 @@ func (c *Client) WithHint(hint string) *Client {
 // Get reads path and decodes the answer into what into points to. Its errors are *APIError, *UnreachableError, that of ctx, and
 // of an answer that is cut off or not the expected JSON.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
+	return c.Send(ctx, http.MethodGet, path, query, nil, into)
+}
+
+// Send is Get with another method and a body, which may be nil.
+func (c *Client) Send(ctx context.Context, method, path string, query url.Values, body []byte, into any) error {
 	u := url.URL{Scheme: "http", Host: "agent", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestTablesEndpointDescribesEveryTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []map[string]any{
-		{"name": "notes", "rows": 1.0, "revision": 1.0, "indexes": []any{"name"}, "sources": []any{}},
+		{"name": "notes", "rows": 1.0, "revision": 1.0, "indexes": []any{"name", "only"}, "sources": []any{}, "writable": true},
 		{"name": "ports", "rows": 4.0, "revision": 4.0, "indexes": []any{"key", "peer", "status"}, "sources": []any{
 			map[string]any{"name": "files", "initialized": true},
 			map[string]any{"name": "net", "initialized": true, "incomplete": "server is away"},
@@ -97,6 +97,19 @@ func TestRowsEndpointSelectsRows(t *testing.T) {
 		"status=done":             {"eth0 22"},
 		"status=pending":          {"eth1 22"},
 		"status=error":            {"eth0 80", "wlan0 1"},
+		"status=error&limit=1":    {"eth0 80"},
+
+		"status=error&limit=1&reverse=true":   {"wlan0 1"},
+		"reverse":                             {"wlan0 1", "eth1 22", "eth0 80", "eth0 22"},
+		"reverse=false&limit=2":               {"eth0 22", "eth0 80"},
+		"limit=0":                             nil,
+		"index=peer&prefix=le":                {"eth0 22", "eth1 22"},
+		"index=peer&prefix=le&reverse":        {"eth1 22", "eth0 22"},
+		"index=peer&from=m":                   {"eth0 80"},
+		"index=peer&from=&to=m":               {"wlan0 1", "eth0 22", "eth1 22"},
+		"from=eth0+80":                        {"eth0 80", "eth1 22", "wlan0 1"},
+		"from=eth0+30&to=eth1+22":             {"eth0 80"},
+		"from=eth0+30&to=eth2+0&reverse=true": {"eth1 22", "eth0 80"},
 	} {
 		var got struct{ Rows []struct{ Key string } }
 		q, err := url.ParseQuery(query)
@@ -116,6 +129,8 @@ func TestRowsEndpointSelectsRows(t *testing.T) {
 		}
 	}
 }
+
+const needsKeys = `parameter "index" needs one of value, prefix and from: which of its keys`
 
 func TestWrongRequestsAreToldWhatExists(t *testing.T) {
 	a := startAgent(t)
@@ -149,13 +164,16 @@ func TestWrongRequestsAreToldWhatExists(t *testing.T) {
 			Status: http.StatusBadRequest, Message: `table notes: its rows have no status: no column "Status"; there are: Name, Text`,
 		},
 		"ports?peer=left": {
-			Status: http.StatusBadRequest, Message: `unknown parameter "peer"; there are: key, index, value, status`,
-		},
-		"ports?key=a&key=b": {Status: http.StatusBadRequest, Message: `parameter "key" is given 2 times, expected once`},
-		"ports?index=peer": {
 			Status:  http.StatusBadRequest,
-			Message: `expected the parameters "index" and "value" together: the name of an index and a key in it`,
+			Message: `unknown parameter "peer"; there are: key, index, value, prefix, from, to, status, reverse, limit`,
 		},
+		"ports?value=left":          {Status: http.StatusBadRequest, Message: `parameter "value" needs "index": the index in which it is a key`},
+		"ports?to=a":                {Status: http.StatusBadRequest, Message: `parameter "to" needs "from", the key to begin with`},
+		"ports?limit=-1":            {Status: http.StatusBadRequest, Message: `parameter "limit" is "-1", expected a number of rows`},
+		"ports?reverse=yes":         {Status: http.StatusBadRequest, Message: `parameter "reverse" is "yes", expected true or false`},
+		"ports?index=peer&status=x": {Status: http.StatusBadRequest, Message: needsKeys},
+		"ports?key=a&key=b":         {Status: http.StatusBadRequest, Message: `parameter "key" is given 2 times, expected once`},
+		"ports?index=peer":          {Status: http.StatusBadRequest, Message: needsKeys},
 		"ports?key=a&status=done": {
 			Status: http.StatusBadRequest, Message: `rows are selected by key and status, expected one of them`,
 		},
@@ -185,6 +203,31 @@ func TestSimilarKeysAreFewAndCounted(t *testing.T) {
 		`eth0 100, eth0 101, eth0 102, eth0 103, eth0 104 and 7 more`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+func TestMemoryIsEstimatedOnRequest(t *testing.T) {
+	a := startAgent(t)
+	a.insert(fourPorts()...)
+	for query, want := range map[string]bool{"": false, "memory": true, "memory=true": true, "memory=false": false} {
+		got, err := a.get("/v1/tables", query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables := got["tables"].([]any)
+		memory, ok := tables[len(tables)-1].(map[string]any)["memory"].(map[string]any)
+		if ok != want {
+			t.Errorf("%q: memory is %v", query, memory)
+		}
+		if want && (memory["rows"].(float64) < 100 || memory["indexes"].(float64) < 100) {
+			t.Errorf("%q: memory is %v", query, memory)
+		}
+	}
+	for _, query := range []string{"memory=1", "mem"} {
+		var got *inspect.APIError
+		if _, err := a.get("/v1/tables", query); !errors.As(err, &got) || got.Status != http.StatusBadRequest {
+			t.Errorf("%q: got %v", query, err)
+		}
 	}
 }
 

@@ -10,13 +10,15 @@ import (
 // Paths of the API.
 const (
 	tablesPath = "/v1/tables"
-	rowsPath   = tablesPath + "/{name}"
+	tablePath  = tablesPath + "/{name}"
+	rowsPath   = tablePath + "/rows"
 )
 
-// Cell contributes the endpoints and the commands that read the tables of the hive, and their metrics if it has a registry.
+// Cell contributes the endpoints and the commands that read and write the tables of the hive, and their metrics if it has a registry.
 func Cell() cell.Cell {
-	return cell.Module("statedb", "tables for people to read",
-		cell.Provide(tablesEndpoint, rowsEndpoint, tablesCommand, getCommand),
+	return cell.Module("statedb", "tables for people",
+		cell.Provide(tablesEndpoint, tableEndpoint, putEndpoint, deleteEndpoint),
+		cell.Provide(tablesCommand, getCommand, putCommand, deleteCommand),
 		cell.Invoke(registerMetrics),
 	)
 }
@@ -25,10 +27,22 @@ func tablesEndpoint(db *statedb.DB) inspect.EndpointOut {
 	return inspect.NewEndpoint("GET "+tablesPath, listTables(db))
 }
 
-func rowsEndpoint(db *statedb.DB) inspect.EndpointOut {
-	return inspect.NewEndpoint("GET "+rowsPath, listRows(db))
+func tableEndpoint(db *statedb.DB) inspect.EndpointOut {
+	return inspect.NewEndpoint("GET "+tablePath, listRows(db))
+}
+
+func putEndpoint(db *statedb.DB) inspect.EndpointOut {
+	return inspect.NewEndpoint("PUT "+rowsPath, putRows(db))
+}
+
+func deleteEndpoint(db *statedb.DB) inspect.EndpointOut {
+	return inspect.NewEndpoint("DELETE "+rowsPath, deleteRow(db))
 }
 
 func tablesCommand() cli.CommandOut { return cli.NewCommand(newTablesCommand) }
 
 func getCommand() cli.CommandOut { return cli.NewCommand(newGetCommand) }
+
+func putCommand() cli.CommandOut { return cli.NewCommand(newPutCommand) }
+
+func deleteCommand() cli.CommandOut { return cli.NewCommand(newDeleteCommand) }

@@ -2,6 +2,8 @@ package dbcell_test
 
 import (
 	"bytes"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,7 +36,7 @@ func TestTablesCommandListsTables(t *testing.T) {
 	}
 	want := []string{
 		"NAME ROWS REVISION INDEXES SOURCES",
-		"notes 0 0 name net (incomplete: server is away)",
+		"notes 0 0 name,only net (incomplete: server is away)",
 		"ports 4 4 key,peer,status files (not initialized)",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" || errs != "" || code != 0 {
@@ -66,6 +68,9 @@ wlan0   1       -          error
 `,
 		"get ports --index peer --value left -o table": `DEVICE  NUMBER  PEER-NAME  STATUS
 eth0    22      left       done
+eth1    22      left       pending
+`,
+		"get ports --index peer --prefix le --reverse --limit 1": `DEVICE  NUMBER  PEER-NAME  STATUS
 eth1    22      left       pending
 `,
 		"get notes": "NAME  TEXT\n",
@@ -101,7 +106,7 @@ func TestGetCommandFailsWithWhatExists(t *testing.T) {
 		"get ..":                    `no such table ".."; there are: health, notes, ports`,
 		"get":                       `expected the name of a table; 'testhive tables' lists them`,
 		"get ports --status broken": `unknown status "broken"; there are: pending, done, error`,
-		"get ports --index peer":    `expected the parameters "index" and "value" together: the name of an index and a key in it`,
+		"get ports --index peer":    needsKeys,
 	} {
 		out, errs, code := a.run(strings.Fields(args)...)
 		if want := "testhive: " + want + "\n"; errs != want || out != "" || code != 1 {
@@ -143,11 +148,20 @@ func TestCommandsMountedBelowAnotherNameItInHints(t *testing.T) {
 
 func TestCommandsWithoutAnAgentSaySo(t *testing.T) {
 	a := &agent{t: t, socket: t.TempDir() + "/nobody.sock"}
-	for _, args := range [][]string{{"tables"}, {"get", "ports"}} {
+	for _, args := range [][]string{{"tables"}, {"get", "ports"}, {"delete", "ports", "a"}, {"put", "ports", "-f", os.DevNull}} {
 		out, errs, code := a.run(args...)
 		if code != 1 || out != "" || !strings.Contains(errs, a.socket) {
 			t.Errorf("%v: code %d, stdout %q, stderr %q", args, code, out, errs)
 		}
+	}
+}
+
+func TestTablesCommandShowsMemoryOnRequest(t *testing.T) {
+	a := startAgent(t)
+	a.insert(fourPorts()...)
+	out, errs, code := a.run("tables", "--memory")
+	if !regexp.MustCompile(`(?m)^ports +4 +4 +[0-9.]+ (B|KiB) +key,peer,status`).MatchString(out) || errs != "" || code != 0 {
+		t.Errorf("code %d, stderr %q, stdout:\n%s", code, errs, out)
 	}
 }
 

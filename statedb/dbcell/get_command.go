@@ -1,30 +1,24 @@
 package dbcell
 
 import (
-	"context"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/statehive/statehive/hive/cli"
-	"github.com/statehive/statehive/hive/inspect"
-	"github.com/statehive/statehive/statedb"
 )
 
 const getExample = `  get routes
   get addresses eth0 192.0.2.1/24
-  get routes --status error
+  get routes --status error --limit 10
+  get links --prefix eth
   get links eth0 -o json`
 
 // getter holds the flags of `get`.
 type getter struct {
 	env    *cli.Env
 	format cli.Format
-	status string
-	index  string
-	value  string
 }
 
 func newGetCommand(env *cli.Env) *cobra.Command {
@@ -36,13 +30,18 @@ func newGetCommand(env *cli.Env) *cobra.Command {
 		Example:           getExample,
 		Args:              needTable,
 		RunE:              get.run,
-		ValidArgsFunction: get.completeTable,
+		ValidArgsFunction: completeTable(env),
 	}
 	flags := cmd.Flags()
 	get.format.AddFlag(flags)
-	flags.StringVar(&get.status, "status", "", "only rows with this status: "+strings.Join(statuses(), ", "))
-	flags.StringVar(&get.index, "index", "", "only rows that have --value as a key of this index")
-	flags.StringVar(&get.value, "value", "", "the key that is looked up in --index")
+	flags.String(paramStatus, "", "only rows with this status: "+strings.Join(statuses(), ", "))
+	flags.String(paramIndex, "", "look up --value, --prefix or --from in this index; by default, in that of the keys")
+	flags.String(paramValue, "", "only rows with this key in --index")
+	flags.String(paramPrefix, "", "only rows with a key that begins with this one")
+	flags.String(paramFrom, "", "only rows with a key that is not less than this one")
+	flags.String(paramTo, "", "with --from: only rows with a key less than this one")
+	flags.Bool(paramReverse, false, "the last row first")
+	flags.Int(paramLimit, 0, "no more rows than this")
 	return cmd
 }
 
@@ -55,39 +54,17 @@ func needTable(cmd *cobra.Command, args []string) error {
 
 func (g *getter) run(cmd *cobra.Command, args []string) error {
 	client := g.env.Client()
-	path, err := rowsOf(cmd.Context(), client, args[0])
+	path, err := pathOf(cmd.Context(), client, tablePath, args[0])
 	if err != nil {
 		return err
 	}
+	q := flagQuery(cmd, rowParams()...)
+	if key := args[1:]; len(key) > 0 {
+		q.Set(paramKey, joinKey(key))
+	}
 	var rows received
-	if err := client.Get(cmd.Context(), path, g.query(cmd, args[1:]), &rows); err != nil {
+	if err := client.Get(cmd.Context(), path, q, &rows); err != nil {
 		return err
 	}
 	return g.format.Print(cmd.OutOrStdout(), rows.objects(), rows.headings(), rows.cells())
-}
-
-// rowsOf is the path of a table's rows. A text that would change the path cannot be sent; it is no table's name anyway.
-func rowsOf(ctx context.Context, client *inspect.Client, table string) (string, error) {
-	if table == url.PathEscape(table) && strings.Trim(table, ".") != "" {
-		return tablesPath + "/" + table, nil
-	}
-	list, err := getTables(ctx, client)
-	if err != nil {
-		return "", err
-	}
-	return "", &statedb.UnknownNameError{Name: table, Known: list.names(), Err: statedb.ErrUnknownTable}
-}
-
-// query asks for what was given, as it was given: the agent says what is wrong with it.
-func (g *getter) query(cmd *cobra.Command, key []string) url.Values {
-	q := url.Values{}
-	if len(key) > 0 {
-		q.Set(paramKey, strings.Join(key, " "))
-	}
-	for param, value := range map[string]string{paramStatus: g.status, paramIndex: g.index, paramValue: g.value} {
-		if cmd.Flags().Changed(param) {
-			q.Set(param, value)
-		}
-	}
-	return q
 }

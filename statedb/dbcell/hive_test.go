@@ -3,6 +3,7 @@ package dbcell_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -73,8 +74,31 @@ type note struct {
 	Text string `json:"text"`
 }
 
+// byText has the texts that only one note may have.
+var byText = statedb.NewMultiIndex("only", func(n note) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if strings.HasPrefix(n.Text, "only") {
+			yield(n.Text)
+		}
+	}
+}).Unique()
+
 func noteSchema() statedb.Schema[note] {
-	return statedb.Schema[note]{Name: "notes", Primary: statedb.NewIndex("name", func(n note) string { return n.Name })}
+	return statedb.Schema[note]{
+		Name:           "notes",
+		Primary:        statedb.NewIndex("name", func(n note) string { return n.Name }),
+		Secondary:      []statedb.Indexer[note]{byText},
+		WritableByName: true,
+		Validators: []func(statedb.ReadTxn, statedb.Proposal[note]) error{func(_ statedb.ReadTxn, p statedb.Proposal[note]) error {
+			switch p.Object.Text {
+			case "no":
+				return errors.New("not this text")
+			case "panic":
+				panic("a validator that panics")
+			}
+			return nil
+		}},
+	}
 }
 
 // agent is a running hive with two tables, and a way to run commands against it.
@@ -159,11 +183,18 @@ func (a *agent) client() *inspect.Client { return inspect.NewClient(a.socket) }
 // run runs a command as another process of the same binary would.
 func (a *agent) run(args ...string) (stdout, stderr string, code int) {
 	a.t.Helper()
+	return a.runWith("", args...)
+}
+
+// runWith is run with a standard input.
+func (a *agent) runWith(stdin string, args ...string) (stdout, stderr string, code int) {
+	a.t.Helper()
 	root := &cobra.Command{Use: "testhive"}
 	if err := cli.Mount(root, (&agent{t: a.t, socket: a.socket}).build()); err != nil {
 		a.t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
+	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	root.SetArgs(args)

@@ -1,7 +1,6 @@
 package dbcell
 
 import (
-	"errors"
 	"iter"
 	"net/http"
 
@@ -26,7 +25,10 @@ func selectRows(db *statedb.DB, txn statedb.ReadTxn, r *http.Request) (statedb.A
 	if err != nil {
 		return nil, nil, err
 	}
-	q, err := parseQuery(r.URL.RawQuery)
+	q, err := parseQuery(r.URL.RawQuery, rowParams())
+	if err == nil {
+		err = q.checkSelection()
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,15 +38,60 @@ func selectRows(db *statedb.DB, txn statedb.ReadTxn, r *http.Request) (statedb.A
 
 // rows returns the rows of a table that the query asks for.
 func (q query) rows(table statedb.AnyTable, txn statedb.ReadTxn) (iter.Seq[statedb.AnyRow], error) {
+	reverse, err := q.flag(paramReverse)
+	if err != nil {
+		return nil, err
+	}
+	limit, limited, err := q.limit()
+	if err != nil {
+		return nil, err
+	}
+	var opts []statedb.ReadOption
+	if reverse {
+		opts = append(opts, statedb.Reverse())
+	}
+	rows, err := q.selected(table, txn, opts)
+	if err == nil && limited {
+		rows = first(limit, rows) // which counts those that have a status, too
+	}
+	return rows, err
+}
+
+func (q query) selected(table statedb.AnyTable, txn statedb.ReadTxn, opts []statedb.ReadOption) (iter.Seq[statedb.AnyRow], error) {
+	index := table.Indexes()[0]
+	if q.has(paramIndex) {
+		index = q.get(paramIndex)
+	}
 	switch {
 	case q.has(paramKey):
 		return one(table, txn, q.get(paramKey))
 	case q.has(paramStatus):
-		return withStatus(table, txn, q.get(paramStatus))
-	case q.has(paramIndex):
-		return table.List(txn, q.get(paramIndex), q.get(paramValue))
+		return withStatus(table, txn, q.get(paramStatus), opts)
+	case q.has(paramValue):
+		return table.List(txn, index, q.get(paramValue), opts...)
+	case q.has(paramPrefix):
+		return table.Prefix(txn, index, q.get(paramPrefix), opts...)
+	case q.has(paramTo):
+		return table.Range(txn, index, q.get(paramFrom), q.get(paramTo), opts...)
+	case q.has(paramFrom):
+		return table.LowerBound(txn, index, q.get(paramFrom), opts...)
 	}
-	return table.All(txn), nil
+	return table.All(txn, opts...), nil
+}
+
+func first(n int, rows iter.Seq[statedb.AnyRow]) iter.Seq[statedb.AnyRow] {
+	return func(yield func(statedb.AnyRow) bool) {
+		if n == 0 {
+			return
+		}
+		left := n
+		for row := range rows {
+			left--
+			if !yield(row) || left == 0 {
+				return
+			}
+		}
+	}
 }
 
 // one yields the row with a key, and fails if there is none.
@@ -54,16 +101,13 @@ func one(table statedb.AnyTable, txn statedb.ReadTxn, key string) (iter.Seq[stat
 	case err != nil:
 		return nil, &keyError{err: err, exist: keysLike(table, txn, key)}
 	case !ok:
-		err = &keyError{err: statedb.ErrNotFound, exist: keysLike(table, txn, key)}
-		return nil, &statedb.RowError{Table: table.Name(), Key: key, Err: err}
+		return nil, absent(table, txn, key)
 	}
 	return func(yield func(statedb.AnyRow) bool) { yield(row) }, nil
 }
 
-// httpStatus is 404 for what the path and the key name, 400 for the rest.
-func httpStatus(err error) int {
-	if errors.Is(err, statedb.ErrUnknownTable) || errors.Is(err, statedb.ErrNotFound) {
-		return http.StatusNotFound
-	}
-	return http.StatusBadRequest
+// absent is the error about a key that no row has.
+func absent(table statedb.AnyTable, txn statedb.ReadTxn, key string) error {
+	err := &keyError{err: statedb.ErrNotFound, exist: keysLike(table, txn, key)}
+	return &statedb.RowError{Table: table.Name(), Key: key, Err: err}
 }

@@ -19,7 +19,7 @@ const (
 func statuses() []string { return []string{"pending", "done", statusError} }
 
 // withStatus yields the rows of a table whose status is the given one.
-func withStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string) (iter.Seq[statedb.AnyRow], error) {
+func withStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string, opts []statedb.ReadOption) (iter.Seq[statedb.AnyRow], error) {
 	if !slices.Contains(statuses(), status) {
 		return nil, fmt.Errorf("unknown status %q; there are: %s", status, strings.Join(statuses(), ", "))
 	}
@@ -28,7 +28,7 @@ func withStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string) (ite
 		return nil, &statedb.TableError{Table: table.Name(), Err: fmt.Errorf("its rows have no status: no column %q; there are: %s",
 			statusColumn, strings.Join(table.Columns(), ", "))}
 	}
-	candidates, err := mayHaveStatus(table, txn, status)
+	candidates, err := mayHaveStatus(table, txn, status, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +42,11 @@ func withStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string) (ite
 }
 
 // mayHaveStatus yields at least the rows with a status.
-func mayHaveStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string) (iter.Seq[statedb.AnyRow], error) {
+func mayHaveStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string, opts []statedb.ReadOption) (iter.Seq[statedb.AnyRow], error) {
 	if status == statusError && slices.Contains(table.Indexes(), statusIndex) {
-		return table.List(txn, statusIndex, statusError)
+		return table.List(txn, statusIndex, statusError, opts...)
 	}
-	return table.All(txn), nil
+	return table.All(txn, opts...), nil
 }
 
 // statusOf is the word at the beginning of a status.

@@ -88,7 +88,7 @@ func keysWithStatus(t *testing.T, db *statedb.DB, status string) (keys []string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := withStatus(counted{table, &scans}, txn, status)
+	rows, err := withStatus(counted{table, &scans}, txn, status, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

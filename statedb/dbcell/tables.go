@@ -18,7 +18,18 @@ type tableInfo struct {
 	Revision statedb.Revision `json:"revision"`
 	Indexes  []string         `json:"indexes"` // the primary one first
 	Sources  []sourceInfo     `json:"sources"`
+	Writable bool             `json:"writable,omitempty"` // by name
+	Memory   *memoryInfo      `json:"memory,omitempty"`   // if it was asked for
 }
+
+// memoryInfo is an estimate in bytes.
+type memoryInfo struct {
+	Rows    int `json:"rows"`
+	Indexes int `json:"indexes"`
+	Changes int `json:"changes"` // what is kept for those who follow the table
+}
+
+func (m memoryInfo) total() int { return m.Rows + m.Indexes + m.Changes }
 
 type sourceInfo struct {
 	Name        string `json:"name"`
@@ -38,11 +49,25 @@ func (s sourceInfo) String() string {
 }
 
 func listTables(db *statedb.DB) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseQuery(r.URL.RawQuery, []string{paramMemory})
+		var measured bool
+		if err == nil {
+			measured, err = q.flag(paramMemory)
+		}
+		if err != nil {
+			inspect.WriteError(w, httpStatus(err), err)
+			return
+		}
 		txn := db.ReadTxn()
 		list := tableList{Tables: []tableInfo{}}
 		for _, t := range db.Tables(txn) {
-			list.Tables = append(list.Tables, describe(t, txn))
+			info := describe(t, txn)
+			if measured {
+				m := t.Memory(txn)
+				info.Memory = &memoryInfo{Rows: m.Rows, Indexes: m.Indexes, Changes: m.Changes}
+			}
+			list.Tables = append(list.Tables, info)
 		}
 		inspect.WriteJSON(w, list)
 	})
@@ -55,6 +80,7 @@ func describe(t statedb.AnyTable, txn statedb.ReadTxn) tableInfo {
 		Revision: t.Revision(txn),
 		Indexes:  t.Indexes(),
 		Sources:  []sourceInfo{},
+		Writable: t.Writable(txn) == nil,
 	}
 	for _, s := range t.Sources(txn) {
 		info.Sources = append(info.Sources, sourceInfo{Name: s.Name, Initialized: s.Initialized, Incomplete: s.Incomplete})
