@@ -1,8 +1,14 @@
 package link
 
 import (
+	"errors"
+	"net"
+	"os/exec"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/targettest"
 )
@@ -19,22 +25,77 @@ func newTarget(t *testing.T, dir string) *Target {
 
 func keyText(row Link) string { return string(row.Key()) }
 
+// holds looks whether a link is as its row says. One that exists has no type in
+// its row.
+func holds(t *testing.T, row Link) bool {
+	t.Helper()
+	link, err := netlink.LinkByName(row.Name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row.Peer != "" {
+		if _, err := netlink.LinkByName(row.Peer); err != nil {
+			return false
+		}
+	}
+	attrs := link.Attrs()
+	return (row.Type == "" || link.Type() == row.Type) &&
+		(row.MTU == 0 || attrs.MTU == int(row.MTU)) && (attrs.Flags&net.FlagUp != 0) == row.Up
+}
+
+func disturb(t *testing.T, row Link) {
+	t.Helper()
+	word := "up"
+	if row.Up {
+		word = "down"
+	}
+	nstest.IP(t, "link", "set", row.Name, word)
+}
+
+// foreign makes a bridge and a veth as others do.
+func foreign(t *testing.T) func() bool {
+	t.Helper()
+	nstest.Veth(t, "f0", "f1")
+	nstest.IP(t, "link", "add", "f2", "alias", "of others", "type", "bridge")
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "f2").Run() })
+	return func() bool {
+		return holds(t, Link{Name: "f0", Type: Veth, Peer: "f1", Up: true}) && holds(t, Link{Name: "f2", Type: Bridge})
+	}
+}
+
+func invalid() []Link {
+	return []Link{
+		{Name: "v0", Type: "vlan"},
+		{Name: "v0", Type: Veth},
+		{Name: "v0", Type: Bridge, Peer: "v1"},
+		{Name: "v0", Type: Bridge, MTU: 1},
+		{Name: "longer-than-links", Type: Bridge},
+	}
+}
+
 func TestCreatedLinksKeepTheContract(t *testing.T) {
+	dir := t.TempDir()
 	targettest.Run(t, targettest.Contract[Link]{
-		Target: newTarget(t, t.TempDir()),
-		Key:    keyText,
+		Open: func(t *testing.T) reconciler.Target[Link] { return newTarget(t, dir) },
+		Key:  keyText,
 		Rows: []Link{
 			{Name: "br0", Type: Bridge, Up: true},
 			{Name: "a0", Type: Veth, Peer: "a1", Up: true, MTU: 1400},
 		},
 		Variants: []Link{
-			{Name: "br0", Type: Bridge},
-			{Name: "br0", Type: Bridge, Up: true, MTU: 1400},
+			{Name: "br0", Type: Bridge, MTU: 1400},
 			{Name: "br0", Type: Veth, Peer: "br1", Up: true},
 			{Name: "a0", Type: Veth, Peer: "a2", Up: true, MTU: 1400},
 			{Name: "a0", Type: Bridge},
 		},
-		Disturb: func(t *testing.T, row Link) { nstest.IP(t, "link", "del", row.Name) },
+		Invalid: invalid(),
+		Holds:   holds,
+		Remove:  func(t *testing.T, row Link) { nstest.TryIP(t, "link", "del", row.Name) },
+		Disturb: disturb,
+		Foreign: foreign,
 	})
 }
 
@@ -42,11 +103,15 @@ func TestExistingLinksKeepTheContract(t *testing.T) {
 	nstest.Veth(t, "b0", "b1")
 	nstest.IP(t, "link", "set", "b0", "down")
 	nstest.IP(t, "link", "set", "b1", "down")
+	dir := t.TempDir()
 	targettest.Run(t, targettest.Contract[Link]{
-		Target:   newTarget(t, t.TempDir()),
+		Open:     func(t *testing.T) reconciler.Target[Link] { return newTarget(t, dir) },
 		Key:      keyText,
 		Rows:     []Link{{Name: "b0", Up: true}, {Name: "b1", Up: true, MTU: 1300}},
-		Variants: []Link{{Name: "b0"}, {Name: "b0", MTU: 1200}, {Name: "b1", Up: true}},
-		Disturb:  func(t *testing.T, row Link) { nstest.IP(t, "link", "set", row.Name, "down") },
+		Variants: []Link{{Name: "b0", MTU: 1200}, {Name: "b0", Up: true, MTU: 1100}, {Name: "b1", Up: true}},
+		Invalid:  invalid(),
+		Holds:    holds,
+		Disturb:  disturb,
+		Foreign:  foreign,
 	})
 }

@@ -18,6 +18,16 @@ func IP(t *testing.T, arguments ...string) string {
 	return string(out)
 }
 
+// TryIP is IP for what may fail: then it returns nothing.
+func TryIP(t *testing.T, arguments ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ip", arguments...).Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
 // Veth makes a pair of links, both up, and deletes it after the test.
 func Veth(t *testing.T, name, peer string) {
 	t.Helper()

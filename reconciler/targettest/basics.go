@@ -1,0 +1,211 @@
+package targettest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+func deleteAbsent[Obj any](s *session[Obj], row Obj) { s.delete(row) }
+
+func updateChanges[Obj any](s *session[Obj], row Obj) { s.wantUpdate(row, true, "it was absent") }
+
+func deleteRemoves[Obj any](s *session[Obj], row Obj) {
+	s.update(row)
+	s.delete(row)
+	if s.Holds != nil && s.Holds(s.t, row) {
+		s.t.Errorf("after Delete(%s) Contract.Holds is true: the world is still as the row says", s.Key(row))
+	}
+	s.wantUpdate(row, true, "it was deleted")
+}
+
+func deleteAgain[Obj any](s *session[Obj], row Obj) {
+	s.update(row)
+	s.delete(row)
+	s.delete(row)
+}
+
+func updateAgain[Obj any](s *session[Obj], row Obj) {
+	s.update(row)
+	for range 2 {
+		s.wantUpdate(row, false, "the last Update succeeded")
+	}
+}
+
+func initAgain[Obj any](s *session[Obj]) {
+	s.updateAll()
+	s.must("Init, repeated", s.init)
+	for _, row := range s.Rows {
+		s.wantUpdate(row, false, "Init was repeated, which changes nothing")
+	}
+}
+
+func observeAgrees[Obj any](s *session[Obj]) {
+	s.wantObserved()
+	for _, row := range s.Rows {
+		s.update(row)
+		s.wantObserved()
+	}
+	for _, row := range slices.Backward(s.Rows) {
+		s.delete(row)
+		s.wantObserved()
+	}
+}
+
+func observeLeftEarly[Obj any](s *session[Obj]) {
+	observer, ok := s.target.(reconciler.Observer[Obj])
+	if !ok {
+		return
+	}
+	s.updateAll()
+	for stop := range len(s.Rows) {
+		yielded := 0
+		s.must("Observe, left early", func() error {
+			observer.Observe(s.t.Context())(func(Obj, error) bool {
+				yielded++
+				return yielded <= stop
+			})
+			return nil
+		})
+		if yielded != stop+1 {
+			s.t.Fatalf("Observe yields %d times, although the loop ended at the %d-th", yielded, stop+1)
+		}
+		s.wantObserved()
+	}
+	s.wantUpdate(s.Rows[0], false, "nothing has happened but an Observe that was left early")
+}
+
+func deleteObserved[Obj any](s *session[Obj]) {
+	s.updateAll()
+	observed, ok := s.mustObserve()
+	if !ok {
+		return
+	}
+	for _, row := range observed {
+		s.delete(row)
+		s.wantObserved()
+	}
+	for _, row := range s.Rows {
+		s.wantUpdate(row, true, "what Observe yielded for it was deleted")
+	}
+}
+
+func diffWritesNothing[Obj any](s *session[Obj], row Obj) {
+	if _, ok := s.target.(reconciler.Differ[Obj]); !ok {
+		return
+	}
+	for range 2 {
+		s.mustDiff(row)
+		s.wantObserved()
+	}
+	s.wantUpdate(row, true, "nothing has happened but a Diff")
+	for _, variant := range s.variantsOf(row) {
+		s.mustDiff(variant)
+		s.wantObserved()
+		s.wantUpdate(row, false, "nothing has happened but a Diff of a variant")
+	}
+}
+
+func (s *session[Obj]) mustDiff(row Obj) []reconciler.Change {
+	s.t.Helper()
+	changes, _, err := s.diff(s.t.Context(), row)
+	if err != nil {
+		s.t.Fatalf("Diff(%s): %v", s.Key(row), err)
+	}
+	return changes
+}
+
+func diffAgrees[Obj any](s *session[Obj], row Obj) {
+	s.wantDiff(row, true, "it is absent")
+	s.update(row)
+	s.wantDiff(row, false, "Update has just made it")
+	for _, variant := range s.variantsOf(row) {
+		s.wantDiff(variant, true, "the variant differs from what is there")
+		for _, change := range s.mustDiff(variant) {
+			if change.Field == "" || change.Is == change.Want {
+				s.t.Errorf("Diff(%s) has %+v, expected a field and two different values", s.Key(row), change)
+			}
+		}
+	}
+	s.delete(row)
+	s.wantDiff(row, true, "it was deleted")
+}
+
+// everyChange goes from each sample of a row to each other.
+func everyChange[Obj any](s *session[Obj], row Obj) {
+	samples := s.samplesOf(row)
+	for i, from := range samples {
+		for j, to := range samples {
+			if i == j {
+				continue
+			}
+			s.delete(row)
+			s.update(from)
+			if i == 0 {
+				s.wantUpdate(to, true, fmt.Sprintf("it differs from the row there was: %s", describe(j)))
+			}
+			s.converge(to)
+		}
+	}
+	s.delete(row)
+	s.wantGone(row)
+}
+
+// describe names a sample in messages.
+func describe(sample int) string {
+	if sample == 0 {
+		return "the one of Rows"
+	}
+	return fmt.Sprintf("variant %d of this key", sample)
+}
+
+// deleteNewer is about rows that were changed and deleted before the change was
+// brought about.
+func deleteNewer[Obj any](s *session[Obj], row Obj) {
+	for _, variant := range s.variantsOf(row) {
+		s.update(row)
+		s.delete(variant)
+		s.wantGone(row)
+	}
+}
+
+// prune is for targets that cannot observe: the others are never pruned.
+func prune[Obj any](s *session[Obj]) {
+	if _, ok := s.target.(reconciler.Observer[Obj]); ok {
+		return
+	}
+	s.updateAll()
+	last := len(s.Rows) - 1
+	for _, want := range []int{1, 0} {
+		if pruned := s.prune(s.Rows[:last]); pruned != want {
+			s.t.Errorf("Prune with all rows desired but %s = %d, expected %d", s.Key(s.Rows[last]), pruned, want)
+		}
+	}
+	for i, row := range s.Rows {
+		s.wantUpdate(row, i == last, "Prune was to remove what is not desired and nothing else")
+	}
+	s.open()
+	if pruned := s.prune(nil); pruned != len(s.Rows) {
+		s.t.Errorf("Prune by a new process with nothing desired = %d, expected %d", pruned, len(s.Rows))
+	}
+	for _, row := range s.Rows {
+		s.wantUpdate(row, true, "Prune was to remove it")
+	}
+}
+
+func (s *session[Obj]) prune(desired []Obj) (pruned int) {
+	s.t.Helper()
+	s.must("Prune", func() (err error) {
+		pruned, err = s.target.Prune(s.t.Context(), s.Snapshot(), func(yield func(Obj, statedb.Revision) bool) {
+			for i, row := range desired {
+				if !yield(row, statedb.Revision(i+1)) {
+					return
+				}
+			}
+		})
+		return err
+	})
+	return pruned
+}

@@ -1,0 +1,158 @@
+package targettest_test
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/reconciler/targettest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTargetsThatKeepTheContractPass(t *testing.T) {
+	targettest.Run(t, contract("", whole))
+	targettest.Run(t, contract("", hiding))
+	inRealTime := contract("", whole)
+	inRealTime.Virtual = false
+	targettest.Run(t, inRealTime)
+}
+
+func TestTheTargetOfTheExampleKeepsTheContract(t *testing.T) { checkFiles(t) }
+
+func TestAContractThatIsIncompleteIsRefused(t *testing.T) {
+	whole := contract("", whole)
+	for want, change := range map[string]func(*targettest.Contract[row]){
+		"Open or Key is nil":                  func(c *targettest.Contract[row]) { c.Key = nil },
+		"Rows is empty":                       func(c *targettest.Contract[row]) { c.Rows = nil },
+		`two of Rows have the key "a"`:        func(c *targettest.Contract[row]) { c.Rows = []row{{"a", "1"}, {"a", "2"}} },
+		`a variant has the key "c", expected`: func(c *targettest.Contract[row]) { c.Variants = []row{{"c", "1"}} },
+	} {
+		c := whole
+		change(&c)
+		if err := targettest.Prepare(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected %q", err, want)
+		}
+	}
+}
+
+// broken are targets that break the contract in one way, the rule that each of
+// them breaks, and a part of what is said about it.
+var broken = []struct{ fault, rule, complaint string }{
+	{"delete of what is absent fails", "deleting what is absent succeeds", "Delete(a): absent"},
+	{"changed is always false", "update brings a row about and says so", "Update(a).Changed = false, expected true: it was absent"},
+	{"update writes nothing", "update brings a row about and says so", "after Update(a) Contract.Holds is false"},
+	{"delete does nothing", "delete removes it", "after Delete(a) Contract.Holds is true"},
+	{"delete of what it has deleted fails", "deleting again succeeds", "Delete(a): absent"},
+	{"changed is always true", "update again changes nothing", "Update(a).Changed = true, expected false: the last Update succeeded"},
+	{"init forgets", "init may be repeated", "Update(a).Changed = true, expected false: Init was repeated"},
+	{"observe skips one", "observe yields what is there once", `Observe yields ["a"], expected ["a" "b"]`},
+	{"observe yields things twice", "observe yields what is there once", `Observe yields ["a" "a"], expected ["a"]`},
+	{"observe yields what is gone", "observe yields what is there once", `Observe yields ["a" "b"], expected ["a"]`},
+	{"observe goes on when left early", "observe may be left early", "Observe yields 2 times, although the loop ended at the 1-th"},
+	{"observe keeps its lock when left early", "observe may be left early", "Observe has not returned within 10s"},
+	{"observe yields no values, which delete needs", "what observe yields can be deleted", `Observe yields ["a" "b"], expected ["b"]`},
+	{"diff makes what is due", "diff writes nothing", `Observe yields ["a"], expected []`},
+	{"diff is blind", "diff says what update would change", "Diff(a) says no change, expected some: it is absent"},
+	{"diff sees ghosts", "diff says what update would change", "Diff(a) = [{value 1 1}], expected no change"},
+	{"diff names no field", "diff says what update would change", "expected a field and two different values"},
+	{"update keeps what is there", "a changed row is brought about", "after Update(b) Contract.Holds is false"},
+	{"delete needs the values of the row", "delete removes what an older row made", "after Delete(b) Contract.Holds is true"},
+	{"prune does nothing", "prune removes what is not desired", "Prune with all rows desired but b = 0, expected 1"},
+	{"prune removes all", "prune removes what is not desired", "Prune with all rows desired but b = 2, expected 1"},
+	{"update ignores the context", "an ended context stops operations", "with a context that had ended nothing was to be done"},
+	{"delete ignores the context", "an ended context stops operations", "with a context that had ended nothing was to be deleted"},
+	{"a listing cut short is no error", "an ended context stops operations", "Observe yields 0 rows and no error with a context that has ended"},
+	{"hangs when its context has ended", "an ended context stops operations", "Update(a) has not returned within 10s"},
+	{"takes a plan for done", "an interrupted operation can be repeated", "after Update(a) Contract.Holds is false"},
+	{"the end of a context is terminal", "the end of a context is no terminal error", "is terminal, so that nothing would repeat the operation"},
+	{"knows its things in memory only", "a new process finds what the last one made", `Observe yields [], expected ["a" "b"]`},
+	{"records what it has made afterwards", "a crash inside an operation loses nothing", `Observe yields [], expected ["a"]`},
+	{"believes its memory", "what is removed behind its back is made again", "after Update(a) Contract.Holds is false"},
+	{"sees only whether it is there", "what is changed behind its back is repaired", "after Update(a) Contract.Holds is false"},
+	{"panics when it is gone meanwhile", "what is removed during an operation is made by the next", "panics: gone"},
+	{"gives up when it is gone meanwhile", "what is removed during an operation is made by the next", "is terminal, so that nothing would repeat the operation"},
+	{"writes back what it has read", "different keys do not disturb each other", "it was brought about while others worked on other keys"},
+	{"observe yields what others made", "what others made stays and is not observed", `Observe yields ["other"], expected []`},
+	{"init removes what it does not know", "what others made stays and is not observed", "what others made is not intact after Init"},
+	{"refuses for now only", "a row that cannot be is refused for good", "is not terminal, so that it is repeated in vain: a note has a value"},
+	{"accepts what cannot be", "a row that cannot be is refused for good", "of a row that cannot be succeeds"},
+}
+
+var runBroken = flag.Bool("broken", false, "run TestBroken, which is to fail")
+
+func TestBroken(t *testing.T) {
+	if !*runBroken {
+		return
+	}
+	for _, b := range broken {
+		t.Run(b.fault, func(t *testing.T) {
+			variant := whole
+			if strings.HasPrefix(b.fault, "prune ") {
+				variant = hiding
+			}
+			targettest.Run(t, contract(b.fault, variant))
+		})
+	}
+}
+
+// A test that fails cannot be run inside one that passes: they get a process.
+func TestEachRuleIsBrokenByTheTargetsThatBreakIt(t *testing.T) {
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBroken$", "-test.v", "-broken")
+	out, err := command.CombinedOutput()
+	if err == nil {
+		t.Fatalf("broken targets pass:\n%s", out)
+	}
+	failures := failedRules(string(out))
+	for _, b := range broken {
+		if got := failures[b.fault]; !slices.Equal(got, []string{b.rule}) {
+			t.Errorf("a target whose fault is %q fails %q, expected %q\n%s", b.fault, got, b.rule, reportOn(string(out), b.fault))
+		} else if report := reportOn(string(out), b.fault); !strings.Contains(report, b.complaint) {
+			t.Errorf("of a target whose fault is %q is said\n%s\nexpected %q", b.fault, report, b.complaint)
+		}
+	}
+}
+
+func TestEachRuleHasATargetThatBreaksIt(t *testing.T) {
+	rules := targettest.RuleNames()
+	for _, rule := range rules {
+		if !slices.ContainsFunc(broken, func(b struct{ fault, rule, complaint string }) bool { return b.rule == rule }) {
+			t.Errorf("no target breaks the rule %q", rule)
+		}
+	}
+}
+
+var failLine = regexp.MustCompile(`(?m)^ *--- FAIL: TestBroken/([^/]+)/([^/ ]+) \(`)
+
+// failedRules returns the rules that failed, by fault.
+func failedRules(out string) map[string][]string {
+	failed := map[string][]string{}
+	for _, match := range failLine.FindAllStringSubmatch(out, -1) {
+		fault := strings.ReplaceAll(match[1], "_", " ")
+		failed[fault] = append(failed[fault], strings.ReplaceAll(match[2], "_", " "))
+	}
+	return failed
+}
+
+// reportOn returns what is printed while a fault is tried.
+func reportOn(out, fault string) string {
+	begin := "=== RUN   TestBroken/" + strings.ReplaceAll(fault, " ", "_") + "\n"
+	_, rest, _ := strings.Cut(out, begin)
+	var report strings.Builder
+	for line := range strings.Lines(rest) {
+		running := strings.HasPrefix(line, "=== RUN")
+		if running && strings.Count(line, "/") == 1 {
+			break // the next fault
+		}
+		if !running {
+			report.WriteString(line)
+		}
+	}
+	return report.String()
+}
