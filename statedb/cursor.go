@@ -232,7 +232,7 @@ func (c *Cursor[Obj]) yieldListing(v *version[Obj], yield func(Change[Obj]) bool
 		from = append(slices.Clip(l.last.key), 0) // the next possible key
 	}
 	for _, e := range v.trees[0].LowerBound(from) {
-		if e.rev <= l.floor {
+		if e.rev <= l.floor || e.rev > l.until { // seen, or still to come as a record
 			continue
 		}
 		l.last = e

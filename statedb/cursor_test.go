@@ -346,6 +346,20 @@ func TestWritesDuringAPartlyReadListing(t *testing.T) {
 	check(t, "after the listing", folded.differs(f.items, f.db.ReadTxn()))
 }
 
+func TestARowThatChangesDuringAListingIsToldOnceALoop(t *testing.T) {
+	f := newFixture(t, item{ID: "a"}, item{ID: "b"})
+	cursor := f.follow(0)
+	for range cursor.Next(f.db.ReadTxn()) { // "a" alone
+		break
+	}
+	f.insert(item{ID: "b", Number: 1}, item{ID: "c"})
+	told := map[string]int{}
+	for change := range cursor.Next(f.db.ReadTxn()) {
+		told[change.Object.ID]++
+	}
+	check(t, "told", gocmp.Diff(map[string]int{"b": 1, "c": 1}, told))
+}
+
 func TestClosingInsideTheLoopEndsIt(t *testing.T) {
 	f := newFixture(t, item{ID: "a"}, item{ID: "b"})
 	cursor := f.items.Changes(0)
