@@ -69,7 +69,7 @@ bench: $(TOOLS) ## Run benchmarks into bin/bench.txt; BENCH=regexp COUNT=6 OLD=f
 .PHONY: fuzz
 fuzz: ## Try new inputs on every fuzz target, five minutes in all; FUZZTIME=30s for each
 	@packages=$$(grep -l '^func Fuzz' $$(find . -path './.*' -prune -o -path ./bin -prune -o -path ./go -prune -o -name '*_test.go' -print) | xargs -n 1 dirname | sort -u); \
-	listed=$$(go test -list '^Fuzz' $$packages) || { echo "$$listed" >&2; exit 1; }; \
+	listed=$$(go test -tags invariants -list '^Fuzz' $$packages) || { echo "$$listed" >&2; exit 1; }; \
 	targets=$$(awk '/^Fuzz/ { name[++n] = $$1 } /^ok/ { for (i = 1; i <= n; i++) print $$2, name[i]; n = 0 }' <<< "$$listed"); \
 	count=$$(wc -l <<< "$$targets"); \
 	each='$(FUZZTIME)'; each=$${each:-$$((300 / count))s}; \
@@ -77,7 +77,7 @@ fuzz: ## Try new inputs on every fuzz target, five minutes in all; FUZZTIME=30s 
 	while read -r package target; do \
 		number=$$((number + 1)); \
 		echo "fuzz: $$number of $$count: $$target in $$package, for $$each"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime "$$each" "$$package" < /dev/null; \
+		go test -tags invariants -run '^$$' -fuzz "^$$target\$$" -fuzztime "$$each" "$$package" < /dev/null; \
 	done <<< "$$targets"
 
 .PHONY: clean

@@ -2,6 +2,7 @@ package statedb_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -26,12 +27,68 @@ type modelRow struct {
 type model struct {
 	rows     map[string]modelRow
 	revision statedb.Revision
+	strict   bool // the table is one of strictly
 }
 
-func (m model) clone() model { return model{maps.Clone(m.rows), m.revision} }
+func (m model) clone() model {
+	m.rows = maps.Clone(m.rows)
+	return m
+}
+
+// strictly adds a defaulter and a validator, of which each may refuse.
+func strictly(schema statedb.Schema[item]) statedb.Schema[item] {
+	schema.Defaulters = append(schema.Defaulters, func(_ statedb.ReadTxn, i item) (item, error) {
+		m := model{strict: true}
+		return m.completed(i), m.incomplete(i)
+	})
+	schema.Validators = append(schema.Validators, func(_ statedb.ReadTxn, p statedb.Proposal[item]) error {
+		if invalid(p.Object, p.Old, p.Replaces) {
+			return errRefused
+		}
+		return nil
+	})
+	return schema
+}
+
+var errRefused = errors.New("refused by the test")
+
+// completed is what the defaulter makes of a row.
+func (m model) completed(i item) item {
+	if m.strict && i.Tags == "" {
+		i.Tags = "aa"
+	}
+	return i
+}
+
+// incomplete is the defaulter's refusal, if any.
+func (m model) incomplete(i item) error {
+	if m.strict && i.Group == "a\x00" && i.Number == 1 {
+		return errRefused
+	}
+	return nil
+}
+
+func invalid(i, old item, replaces bool) bool {
+	return i.Number == -1 && i.Group == "" || replaces && i.Number < 0 && old.Number > 0
+}
+
+// invalid is the validator's refusal of a write, if any.
+func (m model) invalid(i item) error {
+	i = m.completed(i)
+	old, exists := m.rows[i.ID]
+	i.Status = old.Item.Status
+	if !m.strict || exists && i == old.Item || !invalid(i, old.Item, exists) {
+		return nil
+	}
+	return errRefused
+}
+
+// refusal is that of an insert.
+func (m model) refusal(i item) error { return cmp.Or(m.incomplete(i), m.invalid(i)) }
 
 // insert is the third rule of spec and status.
 func (m *model) insert(i item) {
+	i = m.completed(i)
 	i.Status = 0
 	if old, exists := m.rows[i.ID]; exists {
 		i.Status = old.Item.Status
@@ -318,7 +375,11 @@ func TestTableReadsLikeAPlainMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := statedb.New()
 		unique := drawUniqueness(t)
-		r := &run{t: t, table: newTable(t, db, unique.schema()), want: model{rows: map[string]modelRow{}}}
+		schema, strict := unique.schema(), rapid.Bool().Draw(t, "strict")
+		if strict {
+			schema = strictly(schema)
+		}
+		r := &run{t: t, table: newTable(t, db, schema), want: model{rows: map[string]modelRow{}, strict: strict}}
 		type moment struct {
 			txn  statedb.ReadTxn
 			want model
@@ -416,40 +477,49 @@ func (r *run) write(txn *statedb.WriteTxn) {
 	conflict := exists && row.spec > revision
 	switch op := rapid.SampledFrom([]string{"insert", "insert", "insert", "delete", "modify", "modify by tag", "swap", "swap delete", "amend", "insert if absent", "delete prefix", "delete all"}).Draw(r.t, "write"); op {
 	case "insert":
+		refused := r.want.refusal(i)
 		old, replaced, err := r.table.Insert(txn, i)
-		r.want.insert(i)
-		r.expect(op, err == nil && replaced == exists && old == row.Item)
+		r.expect(op, errorIs(err, refused))
+		if refused == nil {
+			r.want.insert(i)
+			r.expect(op, replaced == exists && old == row.Item)
+		}
 	case "delete":
 		old, deleted, err := r.table.Delete(txn, item{ID: i.ID})
 		r.want.delete(i.ID)
 		r.expect(op, err == nil && deleted == exists && old == row.Item)
 	case "modify":
 		old, err := r.table.Modify(txn, byID.Query(i.ID), func(item) item { return i })
-		if exists {
+		expected := cmp.Or(compared(exists, false), r.want.refusal(i))
+		r.expect(op, errorIs(err, expected))
+		if expected == nil {
 			r.want.insert(i)
+			r.expect(op, old == row.Item)
 		}
-		r.expectError(op, err, !exists, statedb.ErrNotFound)
-		r.expect(op, old == row.Item)
 	case "modify by tag":
 		r.modifyByTag(txn)
 	case "swap":
 		_, err := r.table.CompareAndSwap(txn, revision, i)
-		r.expectCompared(op, err, exists, conflict)
+		r.expect(op, errorIs(err, cmp.Or(r.want.incomplete(i), compared(exists, conflict), r.want.invalid(i))))
 		if err == nil {
 			r.want.insert(i)
 		}
 	case "swap delete":
 		_, err := r.table.CompareAndDelete(txn, revision, item{ID: i.ID})
-		r.expectCompared(op, err, exists, conflict)
+		r.expect(op, errorIs(err, compared(exists, conflict)))
 		if err == nil {
 			r.want.delete(i.ID)
 		}
 	case "insert if absent":
 		existing, inserted, err := r.table.InsertIfAbsent(txn, i)
-		if !exists {
+		expected := r.want.refusal(i)
+		if exists {
+			expected = nil
+		}
+		r.expect(op, errorIs(err, expected) && inserted == (!exists && expected == nil) && existing == row.Item)
+		if inserted {
 			r.want.insert(i)
 		}
-		r.expect(op, err == nil && inserted == !exists && existing == row.Item)
 	case "delete prefix":
 		r.deletePrefix(txn)
 	case "delete all":
@@ -466,10 +536,15 @@ func (r *run) write(txn *statedb.WriteTxn) {
 func (r *run) modifyByTag(txn *statedb.WriteTxn) {
 	tagged := matching(modelByTag.entries(r.want), func(tag string) bool { return tag == "aa" })
 	_, err := r.table.Modify(txn, byTag.Query("aa"), func(i item) item { i.Number++; i.Tags = "b b"; return i })
-	r.expectError("modify by tag", err, len(tagged) == 0, statedb.ErrNotFound)
-	if len(tagged) > 0 {
-		i := tagged[0].Item
+	var i item
+	expected := compared(len(tagged) > 0, false)
+	if expected == nil {
+		i = tagged[0].Item
 		i.Number, i.Tags = i.Number+1, "b b"
+		expected = r.want.refusal(i)
+	}
+	r.expect("modify by tag", errorIs(err, expected))
+	if expected == nil {
 		r.want.insert(i)
 	}
 }
@@ -519,16 +594,6 @@ func (r *run) expectError(what string, err error, expected bool, target error) {
 		target = nil
 	}
 	r.expect(fmt.Sprintf("%s (error %v)", what, err), errorIs(err, target))
-}
-
-func (r *run) expectCompared(what string, err error, exists, conflict bool) {
-	r.t.Helper()
-	switch {
-	case !exists:
-		r.expectError(what, err, true, statedb.ErrNotFound)
-	default:
-		r.expectError(what, err, conflict, statedb.ErrConflict)
-	}
 }
 
 // resultWatch is a watch and the result it watches.

@@ -1,9 +1,12 @@
 package statedb_test
 
 import (
+	"cmp"
 	"fmt"
-	"iter"
+	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/statehive/statehive/statedb"
@@ -50,12 +53,25 @@ func (r *logReader) item() item {
 
 // loggedTable is a table, its model, and what its changes fold to.
 type loggedTable struct {
-	table  statedb.RWTable[item]
-	want   model // as the open transaction sees it
-	before model // as committed
-	open   bool  // the transaction has the table
+	table   statedb.RWTable[item]
+	want    model // as the open transaction sees it
+	before  model // as committed
+	open    bool  // the transaction has the table
+	unique  uniqueness
+	cursors [2]*loggedCursor
+}
+
+// loggedCursor is a cursor, and what its changes fold to.
+type loggedCursor struct {
+	of     *loggedTable
 	cursor *statedb.Cursor[item]
 	folded map[string]item
+}
+
+// moment is a snapshot that is kept, and what it should be for ever.
+type moment struct {
+	txn  statedb.ReadTxn
+	want []model
 }
 
 type logRun struct {
@@ -64,41 +80,82 @@ type logRun struct {
 	db     *statedb.DB
 	tables []*loggedTable
 	txn    *statedb.WriteTxn
+	past   []moment
 }
 
 func runLog(t *testing.T, log *logReader) {
 	r := &logRun{T: t, logReader: log, db: statedb.New()}
-	for _, name := range []string{"first", "second"} {
-		table := newTable(t, r.db, itemSchema(name))
-		statedb.SetMinWindow(table, 8)
-		l := &loggedTable{table: table, want: model{rows: map[string]modelRow{}}}
-		l.before = l.want.clone()
-		l.follow(0)
-		t.Cleanup(func() { l.cursor.Close() })
-		r.tables = append(r.tables, l)
-	}
-	past, was := r.db.ReadTxn(), []model{{}, {}}
+	r.add(itemSchema("first"), "", false)
+	r.add(strictly(uniqueness("place").schema()), "place", true)
+	r.keep()
 	for r.begin(); len(r.left) > 0; {
-		switch kind, l := r.next(16), r.tables[r.next(2)]; kind {
+		switch kind, l := r.next(24), r.tables[r.next(2)]; kind {
 		case 13:
 			if r.next(4) == 0 {
-				past, was = r.db.ReadTxn(), []model{r.tables[0].before.clone(), r.tables[1].before.clone()}
+				r.keep()
 			}
 			r.end(r.next(4) > 0)
 			r.begin()
 		case 14:
-			l.follow(pick(log, 0, l.before.revision, l.before.revision/2))
+			l.cursors[r.next(2)].follow(pick(log, 0, l.before.revision, l.before.revision/2))
 		case 15:
-			r.fold(l, 1+r.next(8))
+			r.fold(l.cursors[r.next(2)], 1+r.next(8))
+		case 21:
+			r.checkMoment(r.past[r.next(len(r.past))])
 		default:
 			r.write(l, kind)
 		}
 	}
 	r.end(true)
-	for i, l := range r.tables {
-		r.fold(l, 1<<20)
-		check(t, "old snapshot", was[i].check(l.table, past, probes{texts: texts[:1], numbers: []int{0}}))
+	for _, l := range r.tables {
+		for _, f := range l.cursors {
+			r.fold(f, 1<<20)
+		}
 	}
+	for _, m := range r.past {
+		r.checkMoment(m)
+	}
+}
+
+// add makes a table, which also has an index of networks.
+func (r *logRun) add(schema statedb.Schema[item], unique uniqueness, strict bool) {
+	schema.Name = fmt.Sprint("table-", len(r.tables))
+	schema.Secondary = append(schema.Secondary, byNetwork)
+	l := &loggedTable{table: newTable(r, r.db, schema), unique: unique}
+	statedb.SetMinWindow(l.table, 8)
+	l.want = model{rows: map[string]modelRow{}, strict: strict}
+	l.before = l.want.clone()
+	for i := range l.cursors {
+		f := &loggedCursor{of: l}
+		f.follow(0)
+		l.cursors[i] = f
+		r.Cleanup(func() { f.cursor.Close() })
+	}
+	r.tables = append(r.tables, l)
+}
+
+// keep keeps the newest snapshot; more than a few say nothing new.
+func (r *logRun) keep() {
+	if len(r.past) == 4 {
+		r.past = r.past[1:]
+	}
+	m := moment{txn: r.db.ReadTxn()}
+	for _, l := range r.tables {
+		m.want = append(m.want, l.before.clone())
+	}
+	r.past = append(r.past, m)
+}
+
+func (r *logRun) checkMoment(m moment) {
+	for i, l := range r.tables {
+		r.checkReads("old snapshot", m.want[i], l, m.txn)
+	}
+}
+
+func (r *logRun) checkReads(where string, want model, l *loggedTable, txn statedb.ReadTxn) {
+	r.Helper()
+	check(r, where, want.check(l.table, txn, probes{texts: texts[:2], numbers: []int{0, 300}}))
+	check(r, where, want.checkNetworks(l.table, txn))
 }
 
 func (r *logRun) begin() {
@@ -116,23 +173,26 @@ func (r *logRun) begin() {
 
 // end commits or aborts, and compares all reads before and after.
 func (r *logRun) end(commit bool) {
-	p := probes{texts: texts[:3], numbers: []int{0, 300}}
+	var clash error
 	for _, l := range r.tables {
-		check(r, "open transaction", l.want.check(l.table, r.txn, p))
-		if commit {
-			l.before = l.want.clone()
-		} else {
-			l.want = l.before.clone()
+		r.checkReads("open transaction", l.want, l, r.txn)
+		if l.unique.violatedBy(l.want) {
+			clash = statedb.ErrNotUnique
 		}
 		l.open = false
 	}
 	if !commit {
 		r.txn.Abort()
-	} else if _, err := r.txn.Commit(); err != nil {
-		r.Fatal(err)
+	} else if _, err := r.txn.Commit(); !errorIs(err, clash) {
+		r.Fatalf("commit: error %v, expected %v", err, clash)
 	}
 	for _, l := range r.tables {
-		check(r, "new snapshot", l.want.check(l.table, r.db.ReadTxn(), p))
+		if commit && clash == nil {
+			l.before = l.want.clone()
+		} else {
+			l.want = l.before.clone()
+		}
+		r.checkReads("new snapshot", l.want, l, r.db.ReadTxn())
 	}
 }
 
@@ -153,13 +213,13 @@ func (r *logRun) write(l *loggedTable, kind int) {
 		l.want.delete(i.ID)
 	case 7:
 		_, err = l.table.Modify(r.txn, byID.Query(i.ID), func(item) item { return i })
-		expected = compared(exists, false)
-		if exists {
+		if expected = cmp.Or(compared(exists, false), l.want.refusal(i)); expected == nil {
 			l.want.insert(i)
 		}
 	case 8:
 		_, err = l.table.CompareAndSwap(r.txn, revision, i)
-		if expected = compared(exists, old.spec > revision); expected == nil {
+		expected = cmp.Or(l.want.incomplete(i), compared(exists, old.spec > revision), l.want.invalid(i))
+		if expected == nil {
 			l.want.insert(i)
 		}
 	case 9:
@@ -177,9 +237,24 @@ func (r *logRun) write(l *loggedTable, kind int) {
 		err = r.deleteGroup(l, i.Group)
 	case 12:
 		err = r.churn(l, i)
+	case 16, 17:
+		err = r.deletePrefix(l, i)
+	case 18:
+		err = r.deleteAll(l)
+	case 19, 20:
+		_, _, err = l.table.InsertIfAbsent(r.txn, i)
+		if !exists {
+			if expected = l.want.refusal(i); expected == nil {
+				l.want.insert(i)
+			}
+		}
+	case 22:
+		r.swapPlaces(l)
 	default:
 		_, _, err = l.table.Insert(r.txn, i)
-		l.want.insert(i)
+		if expected = l.want.refusal(i); expected == nil {
+			l.want.insert(i)
+		}
 	}
 	if !errorIs(err, expected) {
 		r.Fatalf("operation %d with %+v at %d: error %v, expected %v", kind, i, revision, err, expected)
@@ -209,10 +284,108 @@ func (r *logRun) deleteGroup(l *loggedTable, group string) error {
 	return nil
 }
 
+// deletePrefix deletes the rows that an index has below a key of i.
+func (r *logRun) deletePrefix(l *loggedTable, i item) error {
+	starts := func(prefix string) func(string) bool {
+		return func(key string) bool { return strings.HasPrefix(key, prefix) }
+	}
+	query, doomed := byGroup.Query(i.Group), matching(modelByGroup.entries(l.want), starts(i.Group))
+	if r.next(2) == 0 {
+		query, doomed = byTag.Query("a"), matching(modelByTag.entries(l.want), starts("a"))
+	}
+	before := len(l.want.rows)
+	for _, row := range doomed {
+		l.want.delete(row.Item.ID)
+	}
+	n, err := l.table.DeletePrefix(r.txn, query)
+	if n != before-len(l.want.rows) {
+		r.Fatalf("%d rows deleted by prefix, expected %d", n, before-len(l.want.rows))
+	}
+	return err
+}
+
+func (r *logRun) deleteAll(l *loggedTable) error {
+	rows := matching(modelByID.entries(l.want), func(string) bool { return true })
+	for _, row := range rows {
+		l.want.delete(row.Item.ID)
+	}
+	n, err := l.table.DeleteAll(r.txn)
+	if n != len(rows) {
+		r.Fatalf("%d rows deleted, of %d", n, len(rows))
+	}
+	return err
+}
+
+// swapPlaces gives the first and the last row each other's unique key.
+func (r *logRun) swapPlaces(l *loggedTable) {
+	rows := matching(modelByID.entries(l.want), func(string) bool { return true })
+	if len(rows) < 2 {
+		return
+	}
+	first, last := rows[0].Item, rows[len(rows)-1].Item
+	first.Group, first.Number, last.Group, last.Number = last.Group, last.Number, first.Group, first.Number
+	for _, i := range []item{first, last} {
+		expected := l.want.refusal(i)
+		if _, _, err := l.table.Insert(r.txn, i); !errorIs(err, expected) {
+			r.Fatalf("swap of places, with %+v: error %v, expected %v", i, err, expected)
+		}
+		if expected == nil {
+			l.want.insert(i)
+		}
+	}
+}
+
+// byNetwork is made of what rows have, so that it needs no field of its own.
+var byNetwork = statedb.NewPrefixIndex("network", networkOf)
+
+func networkOf(i item) netip.Prefix {
+	if i.Group == "\xff" {
+		return netip.Prefix{}
+	}
+	addr := netip.AddrFrom4([4]byte{10, byte(i.Number), byte(len(i.Tags)), 0})
+	return netip.PrefixFrom(addr, 8*(1+len(i.Group)%4)).Masked()
+}
+
+// checkNetworks compares searches by containment with what the model has.
+func (m model) checkNetworks(table statedb.Table[item], txn statedb.ReadTxn) error {
+	for _, text := range []string{"10.0.0.0/8", "10.1.0.0/16", "10.255.3.0/24", "10.1.1.0/32", "0.0.0.0/0", "10.0.0.0/12"} {
+		asked := netip.MustParsePrefix(text)
+		var outer, inner []string
+		for _, row := range matching(modelByID.entries(m), func(string) bool { return true }) {
+			p := networkOf(row.Item)
+			if p.IsValid() && p.Bits() <= asked.Bits() && p.Contains(asked.Addr()) {
+				outer = append(outer, fmt.Sprintf("%02d %q", p.Bits(), row.Item.ID))
+			}
+			if p.IsValid() && p.Bits() >= asked.Bits() && asked.Contains(p.Addr()) {
+				inner = append(inner, fmt.Sprintf("%02d %q", p.Bits(), row.Item.ID))
+			}
+		}
+		slices.SortStableFunc(outer, func(a, b string) int { return strings.Compare(a[:2], b[:2]) })
+		if got := networksOfRows(byNetwork.Containing(txn, table, asked)); !slices.Equal(got, outer) {
+			return fmt.Errorf("networks containing %v are %v, expected %v", asked, got, outer)
+		}
+		got := networksOfRows(byNetwork.Within(txn, table, asked))
+		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(inner))) {
+			return fmt.Errorf("networks within %v are %v, expected %v", asked, got, inner)
+		}
+	}
+	return nil
+}
+
+func networksOfRows(rows rows) (found []string) {
+	for i := range rows {
+		found = append(found, fmt.Sprintf("%02d %q", networkOf(i).Bits(), i.ID))
+	}
+	return found
+}
+
 // churn writes and deletes a row until the window of changes is passed.
 func (r *logRun) churn(l *loggedTable, i item) error {
 	const times = 300
 	for range times {
+		if l.want.refusal(i) != nil {
+			return nil
+		}
 		if _, _, err := l.table.Insert(r.txn, i); err != nil {
 			return err
 		}
@@ -227,53 +400,43 @@ func (r *logRun) churn(l *loggedTable, i item) error {
 
 // follow opens a cursor on what is newer than a revision, which was folded
 // already only if it is the newest one.
-func (l *loggedTable) follow(after statedb.Revision) {
-	if l.cursor != nil {
-		if after > 0 && after < l.before.revision {
+func (f *loggedCursor) follow(after statedb.Revision) {
+	committed := f.of.before
+	if f.cursor != nil {
+		if after > 0 && after < committed.revision {
 			return // what was folded by then is not known any more
 		}
-		l.cursor.Close()
+		f.cursor.Close()
 	}
-	l.folded = map[string]item{}
+	f.folded = map[string]item{}
 	if after > 0 {
-		for id, row := range l.before.rows {
-			l.folded[id] = row.Item
+		for id, row := range committed.rows {
+			f.folded[id] = row.Item
 		}
 	}
-	l.cursor = l.table.Changes(after)
+	f.cursor = f.of.table.Changes(after)
 }
 
 // fold takes up to limit changes; when these are all, they lead to the model.
-func (r *logRun) fold(l *loggedTable, limit int) {
-	if err := l.foldSome(l.cursor.Next(r.db.ReadTxn()), limit); err != nil {
-		r.Fatal(err)
-	}
-}
-
-func (l *loggedTable) foldSome(changes iter.Seq[statedb.Change[item]], limit int) error {
-	for change := range changes {
+func (r *logRun) fold(f *loggedCursor, limit int) {
+	for change := range f.cursor.Next(r.db.ReadTxn()) {
 		switch change.Kind {
 		case statedb.Upsert:
-			l.folded[change.Object.ID] = change.Object
+			f.folded[change.Object.ID] = change.Object
 		case statedb.Delete:
-			delete(l.folded, change.Object.ID)
+			delete(f.folded, change.Object.ID)
 		case statedb.Reset:
-			clear(l.folded)
+			clear(f.folded)
 		}
 		if limit--; limit == 0 {
-			return nil
+			return
 		}
 	}
-	ids := make([]string, 0, len(l.folded))
-	for id, i := range l.folded {
-		if l.before.rows[id].Item != i {
-			return fmt.Errorf("the changes fold to %+v, expected %+v", i, l.before.rows[id].Item)
-		}
-		ids = append(ids, id)
+	want := map[string]item{}
+	for id, row := range f.of.before.rows {
+		want[id] = row.Item
 	}
-	if len(ids) != len(l.before.rows) {
-		slices.Sort(ids)
-		return fmt.Errorf("the changes fold to the rows %q, expected %d of them", ids, len(l.before.rows))
+	if !maps.Equal(want, f.folded) {
+		r.Fatalf("the changes fold to %v, expected %v", f.folded, want)
 	}
-	return nil
 }
