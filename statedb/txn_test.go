@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"weak"
 
 	"pgregory.net/rapid"
 
@@ -423,4 +425,42 @@ func TestCommittingInsideUpdateIsAnError(t *testing.T) {
 		return err
 	})
 	wantError(t, err, statedb.ErrTxnClosed)
+}
+
+// TestAnEndedTransactionKeepsNothingOfItsWork holds on to transactions, which
+// may go on reading what they committed, but no longer need what led to it.
+func TestAnEndedTransactionKeepsNothingOfItsWork(t *testing.T) {
+	for name, end := range map[string]func(*statedb.WriteTxn){
+		"commit": func(txn *statedb.WriteTxn) { _, _ = txn.Commit() },
+		"abort":  (*statedb.WriteTxn).Abort,
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := statedb.New()
+			table := newTable(t, db, statedb.Schema[*item]{
+				Name:      "pointers",
+				Primary:   statedb.NewIndex("id", func(i *item) string { return i.ID }),
+				Secondary: []statedb.Indexer[*item]{statedb.NewIndex("number", func(i *item) int { return i.Number }).Unique()},
+			})
+			txn, err := db.WriteTxn(t.Context(), table)
+			check(t, "begin", err)
+			passing := make([]weak.Pointer[item], 100)
+			for n := range passing {
+				row := &item{ID: "a", Number: n}
+				passing[n] = weak.Make(row)
+				_, _, err := table.Insert(txn, row)
+				check(t, "insert", err)
+			}
+			_, err = table.DeleteAll(txn)
+			check(t, "delete", err)
+			end(txn)
+			runtime.GC()
+			for n, row := range passing {
+				if row.Value() != nil {
+					t.Errorf("row %d, which was never committed, is kept", n)
+				}
+			}
+			runtime.KeepAlive(txn)
+			runtime.KeepAlive(db)
+		})
+	}
 }
