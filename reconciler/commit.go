@@ -15,11 +15,11 @@ const commitDelay = 10 * time.Millisecond
 
 // statusCommit collects outcomes, so that their statuses are written together.
 type statusCommit[Obj any] struct {
-	outcomes []outcome[Obj]
+	outcomes []*outcome[Obj]
 	deadline time.Time // zero while there is none
 }
 
-func (c *statusCommit[Obj]) add(out outcome[Obj], now time.Time) {
+func (c *statusCommit[Obj]) add(out *outcome[Obj], now time.Time) {
 	if len(c.outcomes) == 0 {
 		c.deadline = now.Add(commitDelay)
 	}
@@ -41,10 +41,16 @@ func (l *loop[Obj]) ledgerDue(now time.Time) bool {
 // what is not done is written when its time has come.
 func (l *loop[Obj]) flush(now time.Time) {
 	outcomes := l.commit.outcomes
-	l.commit = statusCommit[Obj]{}
-	l.writeStatuses(outcomes, now)
-	for _, out := range outcomes {
-		l.settle(out, now)
+	if len(outcomes) > 0 {
+		l.commit = statusCommit[Obj]{}
+		l.writeStatuses(outcomes, now)
+		for _, out := range outcomes {
+			l.settle(out, now)
+		}
+		clear(outcomes)
+		if l.commit.outcomes == nil {
+			l.commit.outcomes = outcomes[:0]
+		}
 	}
 	if l.ledgerDue(now) {
 		l.writeLedger(now)
@@ -72,15 +78,21 @@ func isStatusError(err error) bool {
 // writeStatuses sets the status of each row whose spec is still the one that
 // was worked on. The outcomes of the others are outdated: the row has a newer
 // spec, or is gone, which the feed says too.
-func (l *loop[Obj]) writeStatuses(outcomes []outcome[Obj], now time.Time) {
-	isUpdate := func(out outcome[Obj]) bool { return out.kind == opUpdate }
+func (l *loop[Obj]) writeStatuses(outcomes []*outcome[Obj], now time.Time) {
+	isUpdate := func(out *outcome[Obj]) bool { return out.kind == opUpdate }
 	if !slices.ContainsFunc(outcomes, isUpdate) {
 		return
 	}
 	err := l.r.p.DB.Update(context.Background(), func(txn *statedb.WriteTxn) error {
-		for i := range outcomes {
-			if isUpdate(outcomes[i]) {
-				l.writeStatus(txn, &outcomes[i], now)
+		var result error
+		status := l.r.status
+		amend := func(current Obj) Obj {
+			return status.Set(current, status.Get(current).outcome(result, now))
+		}
+		for _, out := range outcomes {
+			if isUpdate(out) {
+				result = out.err
+				l.writeStatus(txn, out, amend)
 			}
 		}
 		return nil
@@ -88,18 +100,15 @@ func (l *loop[Obj]) writeStatuses(outcomes []outcome[Obj], now time.Time) {
 	if err == nil {
 		return
 	}
-	for i := range outcomes {
-		if isUpdate(outcomes[i]) {
-			l.statusFailed(&outcomes[i], err)
+	for _, out := range outcomes {
+		if isUpdate(out) {
+			l.statusFailed(out, err)
 		}
 	}
 }
 
-func (l *loop[Obj]) writeStatus(txn *statedb.WriteTxn, out *outcome[Obj], now time.Time) {
-	result := out.err
-	amended, err := l.r.p.Table.Amend(txn, out.obj, out.rev, func(current Obj) Obj {
-		return current.WithStatus(current.GetStatus().outcome(result, now))
-	})
+func (l *loop[Obj]) writeStatus(txn *statedb.WriteTxn, out *outcome[Obj], amend func(Obj) Obj) {
+	amended, err := l.r.p.Table.Amend(txn, out.obj, out.rev, amend)
 	if err != nil {
 		l.statusFailed(out, err)
 		return
@@ -113,27 +122,44 @@ func (l *loop[Obj]) statusFailed(out *outcome[Obj], err error) {
 		"key", l.r.p.Table.Key(out.obj), "error", err)
 }
 
-// settle decides how an item goes on after its outcome has been written.
-func (l *loop[Obj]) settle(out outcome[Obj], now time.Time) {
+// settle decides how a row goes on after its outcome has been written.
+func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
+	if out.stuck {
+		return // it is in hand still
+	}
+	defer l.closeRow(out)
+	if out.item == nil {
+		if out.err == nil && (out.result.Again <= 0 || out.outdated) {
+			return // if outdated, the feed says so
+		}
+		l.adopt(out, committing)
+	}
 	it := out.item
 	it.state = waiting
 	// That an update was outdated is known for sure; otherwise a change that came
 	// meanwhile is one more reason to run.
-	again := it.dirty && (out.kind == opDelete || isStatusError(out.err))
+	again := it.dirty && (out.kind == opDelete || isStatusError(out.err) || it.reasons&^reasonChange != 0)
 	it.dirty = false
 	if out.outdated {
-		l.queue.enqueue(it, laneChange)
+		l.enqueue(it, laneChange, reasonChange, now)
 		return
 	}
+	if out.kind == opUpdate && !isStatusError(out.err) {
+		l.setDeleting(it, false) // the row has the status: it is there
+	}
 	if it.err = out.err; out.err == nil {
-		it.attempts = 0
+		it.attempts, it.tries = 0, nil
 	} else {
 		it.attempts++
 	}
 	due, later := l.nextTry(out, now)
+	if !again {
+		it.reasons = 0
+	}
 	switch {
 	case again:
-		l.queue.enqueue(it, laneChange)
+		it.force = it.force || it.reasons&^reasonChange != 0
+		l.enqueue(it, laneChange, 0, now)
 	case later:
 		l.queue.wait(it, due)
 	default:
@@ -146,7 +172,7 @@ func (l *loop[Obj]) settle(out outcome[Obj], now time.Time) {
 
 // nextTry returns when the operation is to be repeated; due is zero when only a
 // new spec can help. Not again means that the row is done with.
-func (l *loop[Obj]) nextTry(out outcome[Obj], now time.Time) (due time.Time, again bool) {
+func (l *loop[Obj]) nextTry(out *outcome[Obj], now time.Time) (due time.Time, again bool) {
 	if out.err == nil {
 		return now.Add(out.result.Again), out.result.Again > 0
 	}

@@ -24,8 +24,12 @@ type Config struct {
 	// StopTimeout is how long operations may go on when the reconciler is told to
 	// stop, before their contexts end. Default 5 s.
 	StopTimeout time.Duration
-	// RoundSize is how many changes are taken from the feed at a time. Default 1000.
-	RoundSize int
+	// Limits can be changed later, see [Reconciler.SetLimits].
+	Limits Limits
+	// Debounce is how long a changed row has to stay as it is before it is run,
+	// though no longer than MaxDebounce after the first change. Defaults: not at
+	// all, and ten times Debounce.
+	Debounce, MaxDebounce time.Duration
 	// Workers is how many operations run at once, on different rows. Default 1.
 	Workers int
 }
@@ -36,7 +40,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxBackoff, max(time.Minute, c.MinBackoff))
 	setDefault(&c.OperationTimeout, 30*time.Second)
 	setDefault(&c.StopTimeout, 5*time.Second)
-	setDefault(&c.RoundSize, 1000)
+	c.Limits = *c.Limits.withDefaults()
+	setDefault(&c.MaxDebounce, 10*c.Debounce)
 	setDefault(&c.Workers, 1)
 	return c
 }
@@ -56,6 +61,8 @@ func (c Config) check() error {
 		{"MaxBackoff", c.MaxBackoff},
 		{"OperationTimeout", c.OperationTimeout},
 		{"StopTimeout", c.StopTimeout},
+		{"Debounce", c.Debounce},
+		{"MaxDebounce", c.MaxDebounce},
 	} {
 		if d.value < 0 {
 			return fmt.Errorf("Config.%s is %v: it must be positive, or 0 for the default", d.name, d.value)
@@ -64,12 +71,12 @@ func (c Config) check() error {
 	switch {
 	case c.MaxBackoff != 0 && c.MaxBackoff < c.MinBackoff:
 		return fmt.Errorf("Config.MaxBackoff %v is less than Config.MinBackoff %v", c.MaxBackoff, c.MinBackoff)
-	case c.RoundSize < 0:
-		return fmt.Errorf("Config.RoundSize is %d: it must be positive, or 0 for the default", c.RoundSize)
+	case c.MaxDebounce != 0 && c.MaxDebounce < c.Debounce:
+		return fmt.Errorf("Config.MaxDebounce %v is less than Config.Debounce %v", c.MaxDebounce, c.Debounce)
 	case c.Workers < 0:
 		return fmt.Errorf("Config.Workers is %d: it must be positive, or 0 for the default", c.Workers)
 	}
-	return nil
+	return c.Limits.check()
 }
 
 // Params is what a [Reconciler] is made of. DB, Table and Target are required.

@@ -105,7 +105,7 @@ func TestChangeOvertakesItsOwnTurnInAFullPass(t *testing.T) {
 }
 
 func TestChangeOvertakesManyRetries(t *testing.T) {
-	prepared(t, func(w *world) { w.config.RoundSize = 20 }, func(t *testing.T, w *world) {
+	prepared(t, func(w *world) { w.config.Limits.RoundSize = 20 }, func(t *testing.T, w *world) {
 		ids := make([]string, 200)
 		for i := range ids {
 			ids[i] = strconv.Itoa(10_000 + i)
@@ -228,7 +228,7 @@ func TestLoopSleepsWhenThereIsNothingToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		source := w.source("files")
-		w.config.RoundSize, w.config.Workers = 2, 2
+		w.config.Limits.RoundSize, w.config.Workers = 2, 2
 		w.start()
 		w.put(numbered(10, 1)...) // not initialized
 		w.target.will(func(ctx context.Context, c call) (reconciler.Result, error) {

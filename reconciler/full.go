@@ -13,6 +13,9 @@ import (
 // fullSlice is how many rows of a full pass are made ready at a time.
 const fullSlice = 64
 
+// fullLook is how many rows a full pass looks at without a look at the changes.
+const fullLook = 4096
+
 // drainLimit is how long a target is given nothing to do, at first, so that it
 // can be pruned.
 const drainLimit = time.Second
@@ -24,8 +27,9 @@ type fullPhase uint8
 const (
 	fullIdle    fullPhase = iota
 	fullUpdates           // all rows are being applied
-	fullSurplus           // what is there but not in the table is being found
-	fullDeletes           // and removed
+	fullSurplus           // what is there is being listed by the target
+	fullCompare           // and compared with the table
+	fullDeletes           // and the surplus removed
 )
 
 // fullPass is the full pass under way, if any.
@@ -35,7 +39,9 @@ type fullPass[Obj any] struct {
 	began       time.Time
 	last        statedb.Query[Obj] // the rows up to this one were looked at
 	looking     bool               // last is set
+	again       bool               // but for that one itself
 	outstanding int                // items that it waits for
+	observed    []Obj              // what is there and was not compared yet
 	drainUntil  time.Time          // no worker is given anything before; zero: they are
 	asked       bool               // the target is being asked for the surplus
 	gone        map[string]bool    // what was deleted while it is being asked
@@ -89,7 +95,7 @@ func (l *loop[Obj]) enqueueDeletes() {
 	slices.SortFunc(failed, func(a, b *item[Obj]) int { return cmp.Compare(a.key, b.key) })
 	for _, it := range failed {
 		l.joinFull(it)
-		l.queue.enqueue(it, laneFull)
+		l.enqueue(it, laneRefresh, reasonRefresh, l.full.began)
 	}
 }
 
@@ -98,41 +104,55 @@ func (l *loop[Obj]) enqueueDeletes() {
 // wanted goes.
 func (l *loop[Obj]) advanceFull(now time.Time) {
 	l.startFull(now)
-	switch l.full.phase {
+	for l.full.outstanding == 0 && l.stepFull(now) {
+	}
+}
+
+// stepFull does what comes next, and says whether something follows at once.
+func (l *loop[Obj]) stepFull(now time.Time) (more bool) {
+	switch before := l.full.phase; before {
 	case fullUpdates:
-		more := true
-		for more && l.full.outstanding == 0 {
-			more = l.enqueueSlice()
+		if l.enqueueSlice(now) {
+			return false
 		}
-		if l.full.outstanding == 0 {
-			l.full.phase = fullSurplus
-		}
+		l.full.phase = fullSurplus
+		return true
+	case fullCompare:
+		l.compareSlice(now)
+		return l.full.phase != before
 	case fullDeletes:
-		if l.full.outstanding == 0 {
-			l.r.succeeded(now)
-			l.endFull(now)
-		}
-	case fullSurplus, fullIdle:
+		l.r.succeeded(now)
+		l.endFull(now)
+		return false
+	default:
+		return false
 	}
-	if l.full.phase == fullSurplus {
-		l.askSurplus(now)
-	}
+}
+
+// moving says that the full pass has something to look at, and waits for nothing.
+func (f *fullPass[Obj]) moving() bool {
+	return f.outstanding == 0 && (f.phase == fullUpdates || f.phase == fullCompare)
 }
 
 // enqueueSlice makes the next rows ready; false when there are no more. Each
 // slice is of the newest snapshot, so that what is done since is not done twice.
-func (l *loop[Obj]) enqueueSlice() bool {
-	txn, slice := l.r.p.DB.ReadTxn(), fullSlice
+func (l *loop[Obj]) enqueueSlice(now time.Time) (more bool) {
+	txn, slice, look := l.r.p.DB.ReadTxn(), fullSlice, fullLook
 	for obj := range l.full.rest(l.r.p.Table, txn) {
-		if !l.full.whole && obj.GetStatus().Kind() == Done {
+		if look--; look == 0 {
+			l.full.last, l.full.looking = l.r.p.Table.KeyQuery(obj), true
+			l.full.again = true // this row itself is still to be looked at
+			return true
+		}
+		if !l.full.whole && l.r.status.Get(obj).Kind() == Done {
 			continue
 		}
 		query := l.r.p.Table.KeyQuery(obj)
-		if l.full.looking && query.Encoded() == l.full.last.Encoded() {
+		if l.full.looking && !l.full.again && query.Encoded() == l.full.last.Encoded() {
 			continue
 		}
-		l.full.last, l.full.looking = query, true
-		l.enqueueFull(query, obj)
+		l.full.last, l.full.looking, l.full.again = query, true, false
+		l.enqueueFull(query, obj, now)
 		if slice--; slice == 0 {
 			return true
 		}
@@ -150,7 +170,7 @@ func (f *fullPass[Obj]) rest(table statedb.Table[Obj], txn statedb.ReadTxn) iter
 
 // enqueueFull makes the full pass wait for an operation on a row: the one that
 // is running, or a new one.
-func (l *loop[Obj]) enqueueFull(query statedb.Query[Obj], obj Obj) {
+func (l *loop[Obj]) enqueueFull(query statedb.Query[Obj], obj Obj, now time.Time) {
 	it := l.queue.get(query)
 	attempted := it.state == committing || it.state == waiting && (it.err != nil || !it.due.IsZero())
 	if attempted && (!l.full.whole || it.state == committing) {
@@ -158,7 +178,7 @@ func (l *loop[Obj]) enqueueFull(query statedb.Query[Obj], obj Obj) {
 	}
 	if it.state != running {
 		it.last, it.force = obj, true
-		l.queue.enqueue(it, laneFull)
+		l.enqueue(it, laneRefresh, reasonRefresh, now)
 	}
 	l.joinFull(it)
 }
@@ -182,11 +202,15 @@ func (l *loop[Obj]) leaveFull(it *item[Obj]) {
 // incomplete a row that is missing from the table may be wanted: the surplus is
 // owed then.
 func (l *loop[Obj]) askSurplus(now time.Time) {
-	op := operation[Obj]{kind: opObserve, txn: l.r.p.DB.ReadTxn()}
-	switch {
-	case l.full.asked || l.inFlight == l.r.p.Config.Workers:
+	if l.full.phase != fullSurplus || l.full.asked || l.full.outstanding > 0 {
 		return
-	case l.removalHeld(op.txn):
+	}
+	op, txn := operation[Obj]{kind: opObserve}, l.r.p.DB.ReadTxn()
+	w := l.idleWorker()
+	switch {
+	case w == nil:
+		return
+	case l.removalHeld(txn):
 		l.plan.owed = true
 		l.endFull(now)
 		return
@@ -202,7 +226,16 @@ func (l *loop[Obj]) askSurplus(now time.Time) {
 	}
 	l.full.asked, l.full.gone = true, map[string]bool{}
 	l.plan.owed = false
-	l.hand(op)
+	l.hand(w, &batch[Obj]{tasks: []outcome[Obj]{{operation: op}}, txn: txn, at: now, lane: laneRefresh})
+}
+
+func (l *loop[Obj]) idleWorker() *worker[Obj] {
+	for _, w := range l.crew {
+		if w.batch == nil {
+			return w
+		}
+	}
+	return nil
 }
 
 // drain keeps workers free until nothing runs, but not for ever: one operation
@@ -220,16 +253,16 @@ func (l *loop[Obj]) drain(now time.Time) {
 
 // sawGone notes a successful delete: what it removed may still be in the answer
 // of a target that was asked before.
-func (f *fullPass[Obj]) sawGone(out outcome[Obj]) {
+func (f *fullPass[Obj]) sawGone(out *outcome[Obj]) {
 	if f.asked && out.kind == opDelete {
 		f.gone[out.item.key] = true
 	}
 }
 
 // surplusAnswered takes what came of askSurplus.
-func (l *loop[Obj]) surplusAnswered(out outcome[Obj], now time.Time) {
+func (l *loop[Obj]) surplusAnswered(out *outcome[Obj], answer *answer[Obj], now time.Time) {
 	l.exclusive, l.full.asked = false, false
-	for range out.pruned {
+	for range answer.pruned {
 		l.r.p.Metrics.OutOfSync()
 	}
 	if out.err != nil {
@@ -237,17 +270,27 @@ func (l *loop[Obj]) surplusAnswered(out outcome[Obj], now time.Time) {
 		return
 	}
 	l.plan.attempts, l.plan.err = 0, nil
-	txn := l.r.p.DB.ReadTxn()
-	for _, obj := range out.observed {
-		query := l.r.p.Table.KeyQuery(obj)
-		if _, _, wanted := l.r.p.Table.Get(txn, query); !wanted && !l.full.gone[query.Encoded()] {
-			l.removeSurplus(query, obj)
-		}
-	}
-	l.full.phase = fullDeletes
+	l.full.observed, l.full.phase = answer.observed, fullCompare
 }
 
-func (l *loop[Obj]) removeSurplus(query statedb.Query[Obj], obj Obj) {
+// compareSlice finds the surplus in some of what was observed. What was deleted
+// since the target was asked is none.
+func (l *loop[Obj]) compareSlice(now time.Time) {
+	txn := l.r.p.DB.ReadTxn()
+	slice := l.full.observed[:min(fullLook, len(l.full.observed))]
+	l.full.observed = l.full.observed[len(slice):]
+	for _, obj := range slice {
+		query := l.r.p.Table.KeyQuery(obj)
+		if _, _, wanted := l.r.p.Table.Get(txn, query); !wanted && !l.full.gone[query.Encoded()] {
+			l.removeSurplus(query, obj, now)
+		}
+	}
+	if len(l.full.observed) == 0 {
+		l.full.phase = fullDeletes
+	}
+}
+
+func (l *loop[Obj]) removeSurplus(query statedb.Query[Obj], obj Obj, now time.Time) {
 	it := l.queue.get(query)
 	if it.state != waiting {
 		return // something is being done about it
@@ -257,7 +300,7 @@ func (l *loop[Obj]) removeSurplus(query statedb.Query[Obj], obj Obj) {
 		l.setDeleting(it, true)
 	}
 	l.joinFull(it)
-	l.queue.enqueue(it, laneFull)
+	l.enqueue(it, laneRefresh, reasonSurplus, now)
 }
 
 // fullFailed tries again to find the surplus after a backoff: nothing was removed.

@@ -348,7 +348,7 @@ func TestStuckOperationDoesNotStopOthersBeforeAPrune(t *testing.T) {
 }
 
 func TestResetOfTheFeedMakesAFullPassDue(t *testing.T) {
-	prepared(t, func(w *world) { w.config.RoundSize = 1 }, func(_ *testing.T, w *world) {
+	prepared(t, func(w *world) { w.config.Limits.RoundSize = 1 }, func(_ *testing.T, w *world) {
 		w.put(row{ID: "a", Want: 1}, row{ID: "b", Want: 1}, row{ID: "z", Want: 1})
 		w.target.log()
 		w.target.will(slow("a"))

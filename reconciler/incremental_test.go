@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,31 +241,23 @@ func TestStatusWriteOfAnotherDuringRetryLeavesTheRetry(t *testing.T) {
 }
 
 func TestRetryIsNotLostWhenTheFeedIsBehind(t *testing.T) {
-	// A row changes between the moment when the feed is read and the moment when
-	// the row is: the newest spec is applied, and its record comes while it is.
-	var armed atomic.Bool
-	var change func()
-	prepared(t, func(w *world) {
-		schema := rowSchema()
-		schema.Name = "hooked"
-		schema.Primary = statedb.NewIndex("id", func(r row) string {
-			if armed.CompareAndSwap(true, false) {
-				change()
-			}
-			return r.ID
-		})
-		w.table = must(statedb.NewTable(w.db, schema))
-		change = func() { w.write(row{ID: "a", Want: 2}) }
-	}, func(_ *testing.T, w *world) {
+	// A row changes while it waits behind another one: the newest spec is applied,
+	// and its record comes while it is.
+	running(t, func(_ *testing.T, w *world) {
 		w.target.log()
-		w.target.will(taking(time.Second, "a"))
-		w.update(func(txn *statedb.WriteTxn) error {
-			_, _, err := w.table.Insert(txn, row{ID: "a", Want: 1})
-			armed.Store(true)
-			return err
+		w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if c.id == "0" {
+				take(5 * time.Millisecond)
+				return reconciler.Result{}, nil
+			}
+			take(time.Second)
+			return reconciler.Result{}, errors.New("boom")
 		})
-		w.pass(time.Second)
-		w.wantLog("update a=2")
+		w.put(row{ID: "0", Want: 1}, row{ID: "a", Want: 1})
+		w.pass(2 * time.Millisecond)
+		w.put(row{ID: "a", Want: 2})
+		w.pass(time.Second + 10*time.Millisecond)
+		w.wantLog("update 0=1", "update a=2")
 		w.wantStatus("a", "error: boom")
 		w.target.will(nil)
 		w.pass(time.Second)

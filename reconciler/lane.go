@@ -4,15 +4,20 @@ package reconciler
 type lane uint8
 
 const (
-	laneChange lane = iota // a user changed the row
-	laneRetry              // its time has come
-	laneFull               // a full pass came to it
+	laneChange  lane = iota // a user changed the row, or one it is made of
+	laneManual              // someone asked for it
+	laneRetry               // its time has come
+	laneRefresh             // a full pass came to it
 	lanes
 )
 
-// shares are how many items each lane may take in turn while others wait: no
-// lane starves, however full another one is.
-var shares = [lanes]int{laneChange: 8, laneRetry: 4, laneFull: 1}
+var laneNames = [lanes]string{laneChange: "change", laneManual: "manual", laneRetry: "retry", laneRefresh: "refresh"}
+
+func (l lane) String() string { return laneNames[l] }
+
+// shares are how many operations each lane may have in turn while others wait:
+// no lane starves, however full another one is.
+var shares = [lanes]int{laneChange: 8, laneManual: 8, laneRetry: 4, laneRefresh: 1}
 
 // fifo is a list of items that any one can be taken out of. Its links lie in
 // the items, so an item is in one fifo at most.
@@ -29,6 +34,17 @@ func (f *fifo[Obj]) push(it *item[Obj]) {
 		f.tail.next = it
 	}
 	f.tail = it
+	f.length++
+}
+
+func (f *fifo[Obj]) pushFront(it *item[Obj]) {
+	it.previous, it.next = nil, f.head
+	if f.head == nil {
+		f.tail = it
+	} else {
+		f.head.previous = it
+	}
+	f.head = it
 	f.length++
 }
 

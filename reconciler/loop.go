@@ -2,8 +2,7 @@ package reconciler
 
 import (
 	"context"
-	"errors"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -11,56 +10,62 @@ import (
 
 // loop is a running reconciler: one goroutine that decides, and workers that
 // carry out. All fields belong to the deciding goroutine.
-type loop[Obj Reconcilable[Obj]] struct {
+type loop[Obj any] struct {
 	r      *Reconciler[Obj]
 	cursor *statedb.Cursor[Obj]
+	round  round[Obj]
 	queue  *queue[Obj]
 	ledger *ledger[Obj]
 	commit statusCommit[Obj]
 	full   fullPass[Obj]
 	plan   fullPlan
+	pauses []pause[Obj]
 
-	operations chan operation[Obj]
-	outcomes   chan outcome[Obj]
-	abort      context.CancelCauseFunc // ends the contexts of running operations
-	workers    sync.WaitGroup
+	crew     []*worker[Obj] // Config.Workers of them
+	stuck    []*worker[Obj] // those that were replaced
+	returns  chan *worker[Obj]
+	progress chan struct{}
+	left     chan struct{}
+	stopping context.Context
+	abort    context.CancelCauseFunc // ends the contexts of running operations
 
 	ready     bool // the table is initialized
 	held      bool // a source is incomplete: nothing surplus is removed
 	exclusive bool // nothing else may run
-	inFlight  int
+	inFlight  int  // workers with a batch
+	tokenAt   time.Time
 	health    healthState
 }
 
-// errStopped is why the context of an operation ended when the reconciler did
-// not wait any longer.
-var errStopped = errors.New("reconciler stops")
-
 func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
-	n := r.p.Config.Workers
-	opCtx, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	l := &loop[Obj]{
-		r:          r,
-		cursor:     r.p.Table.Changes(0),
-		queue:      newQueue[Obj](),
-		ledger:     newLedger(&r.p),
-		operations: make(chan operation[Obj], n),
-		outcomes:   make(chan outcome[Obj], n),
-		abort:      abort,
-		plan:       fullPlan{owed: true},
+		r:        r,
+		cursor:   r.p.Table.Changes(0),
+		queue:    newQueue[Obj](),
+		ledger:   newLedger(&r.p),
+		returns:  make(chan *worker[Obj], r.p.Config.Workers),
+		progress: make(chan struct{}, 1),
+		left:     make(chan struct{}),
+		plan:     fullPlan{owed: true},
 	}
+	l.stopping, l.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.plan.due = l.nextFull(time.Now())
-	for range n {
-		l.workers.Go(func() { r.work(opCtx, l.operations, l.outcomes) })
+	for range r.p.Config.Workers {
+		l.crew = append(l.crew, l.newWorker())
 	}
 	return l
 }
 
-// close ends the workers. Nothing is in flight.
+// close ends the workers, but for those that are stuck.
 func (l *loop[Obj]) close() {
-	close(l.operations)
-	l.workers.Wait()
+	close(l.left)
 	l.abort(errStopped)
+	for _, w := range l.crew {
+		close(w.batches)
+		if w.batch == nil {
+			<-w.gone
+		}
+	}
 	l.cursor.Close()
 }
 
@@ -72,6 +77,7 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 		// Before anything is read, so that no change falls in between.
 		changes := l.watch()
 		l.look()
+		l.watchOver(now)
 		if l.ready {
 			l.decide(now)
 		}
@@ -80,22 +86,25 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 			continue
 		}
 		l.report()
-		if l.ready && l.queue.backlog() >= l.r.p.Config.RoundSize {
+		if l.ready && !l.hungry() {
 			changes = nil // there is enough to do
 		}
-		setTimer(timer, now, l.nextDue())
+		setTimer(timer, now, l.nextDue(now))
 		select {
 		case <-ctx.Done():
-		case out := <-l.outcomes:
-			l.finished(out, time.Now())
+		case w := <-l.returns:
+			l.returned(w, time.Now())
+		case <-l.progress:
+			l.collectAll(time.Now())
 		case <-changes:
+		case <-l.r.inbox.signal:
+			l.takeCalls()
 		case <-l.r.fullWanted:
 			l.plan.due = now
 		case <-timer.C:
 		}
 	}
-	l.finish()
-	return nil
+	return l.finish()
 }
 
 // watch returns a channel that closes when the table, or what is known of its
@@ -117,49 +126,119 @@ func (l *loop[Obj]) look() {
 // decide makes ready what has to be done now, and hands out what it can.
 func (l *loop[Obj]) decide(now time.Time) {
 	l.queue.wake(now)
-	l.pull()
+	l.expirePauses(now)
+	l.endRound(now)
 	for moved := true; moved; {
-		l.advanceFull(now)
-		moved = l.dispatch()
+		if l.round.open == 0 { // else an item might be of a row of the round
+			l.takeTriggers(now)
+			l.advanceFull(now)
+			l.pull(now)
+		}
+		l.askSurplus(now)
+		moved = l.dispatch(now)
 	}
 }
 
+// endRound gives up a round that takes long.
+func (l *loop[Obj]) endRound(now time.Time) {
+	if l.round.open > 0 && now.Sub(l.round.at) >= roundLimit {
+		l.giveUpRound(now)
+	}
+}
+
+// hungry says that more changes may be taken from the feed.
+func (l *loop[Obj]) hungry() bool {
+	return l.round.open == 0 && l.queue.backlog() < l.r.roundSize()
+}
+
 // pull takes changes from the feed until there is a round of work.
-func (l *loop[Obj]) pull() {
-	if l.queue.backlog() >= l.r.p.Config.RoundSize {
+func (l *loop[Obj]) pull(now time.Time) {
+	if !l.hungry() {
 		return
 	}
-	taken := 0
-	for change := range l.cursor.Next(l.r.p.DB.ReadTxn()) {
-		l.changed(change)
-		if taken++; taken >= l.r.p.Config.RoundSize {
-			return
+	txn, size, taken := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0
+	l.round.begin(txn, now)
+	for change := range l.cursor.Next(txn) {
+		l.changed(change, now)
+		if taken++; taken >= size {
+			break
 		}
 	}
+	l.round.ready()
 }
 
 // changed queues what a record of the feed makes necessary. A record is only a
 // hint: the status on the newest row decides whether there is work.
-func (l *loop[Obj]) changed(change statedb.Change[Obj]) {
-	if change.Kind == statedb.Reset {
-		l.plan.due = time.Now()
+func (l *loop[Obj]) changed(change statedb.Change[Obj], now time.Time) {
+	switch {
+	case change.Kind == statedb.Reset:
+		l.plan.due = now
+		return
+	case change.Kind == statedb.Delete:
+		l.changedItem(change, true, now)
 		return
 	}
-	kind, deleted := change.Object.GetStatus().Kind(), change.Kind == statedb.Delete
-	if kind == Done && !deleted {
-		return
+	switch l.r.status.Get(change.Object).Kind() {
+	case Pending:
+		if l.simple(change.Object) {
+			l.round.add(change.Object, change.Revision)
+		} else {
+			l.changedItem(change, false, now)
+		}
+	case Error:
+		if l.queue.items[l.r.p.Table.KeyQuery(change.Object).Encoded()] == nil {
+			l.changedItem(change, false, now) // it was in error before the start
+		}
+	case Done:
 	}
-	query := l.r.p.Table.KeyQuery(change.Object)
-	if kind == Error && !deleted && l.queue.items[query.Encoded()] != nil {
-		return // it waits; one that is not known here was in error before the start
+}
+
+// simple says that a changed row needs nothing but to be applied at once.
+func (l *loop[Obj]) simple(obj Obj) bool {
+	if len(l.pauses) > 0 || l.r.p.Config.Debounce > 0 {
+		return false
 	}
-	it := l.queue.get(query)
+	return len(l.queue.items) == 0 || l.queue.items[l.r.p.Table.KeyQuery(obj).Encoded()] == nil
+}
+
+func (l *loop[Obj]) changedItem(change statedb.Change[Obj], deleted bool, now time.Time) {
+	it := l.queue.get(l.r.p.Table.KeyQuery(change.Object))
 	it.last = change.Object
 	if deleted {
 		it.attempts, it.surplus = 0, false
 		l.setDeleting(it, true)
 	}
-	l.queue.enqueue(it, laneChange)
+	if !l.debounce(it, now) {
+		l.enqueue(it, laneChange, reasonChange, now)
+	}
+}
+
+// enqueue makes an item ready and notes since when it is.
+func (l *loop[Obj]) enqueue(it *item[Obj], in lane, why reason, now time.Time) {
+	if it.since.IsZero() {
+		it.since = now
+	}
+	l.queue.enqueue(it, in, why)
+}
+
+// debounce puts a changed item aside until its row has stayed as it is for a
+// time, but not for ever.
+func (l *loop[Obj]) debounce(it *item[Obj], now time.Time) bool {
+	c := &l.r.p.Config
+	if c.Debounce <= 0 || it.state == running || it.state == committing {
+		return false
+	}
+	if it.since.IsZero() || !it.debouncing {
+		if it.state == queued {
+			return true // it is about to run, with the newest row
+		}
+		it.since = now
+	}
+	due := earliest(now.Add(c.Debounce), it.since.Add(c.MaxDebounce))
+	l.queue.wait(it, due)
+	it.debouncing = true
+	it.reasons |= reasonChange
+	return true
 }
 
 func (l *loop[Obj]) setDeleting(it *item[Obj], deleting bool) {
@@ -173,44 +252,19 @@ func (l *loop[Obj]) setDeleting(it *item[Obj], deleting bool) {
 	}
 }
 
-// dispatch hands ready items to free workers. It says whether it dropped any,
-// which may let a full pass move on.
-func (l *loop[Obj]) dispatch() (dropped bool) {
-	for l.inFlight < l.r.p.Config.Workers && !l.exclusive {
-		it := l.queue.pop()
-		if it == nil {
-			break
-		}
-		if op, needed := l.operationFor(it); needed {
-			it.state = running
-			l.hand(op)
-		} else {
-			l.drop(it)
-			dropped = true
-		}
-	}
-	return dropped
-}
-
-func (l *loop[Obj]) hand(op operation[Obj]) {
-	l.inFlight++
-	l.operations <- op
-}
-
 // operationFor decides by the newest row what is to be done now, if anything.
-func (l *loop[Obj]) operationFor(it *item[Obj]) (operation[Obj], bool) {
-	txn := l.r.p.DB.ReadTxn()
+func (l *loop[Obj]) operationFor(it *item[Obj], txn statedb.ReadTxn) (operation[Obj], bool) {
 	obj, rev, found := l.r.p.Table.Get(txn, it.query)
-	op := operation[Obj]{item: it, obj: obj, rev: rev, txn: txn}
+	op := operation[Obj]{item: it, obj: obj, rev: rev}
 	if !found {
 		op.kind, op.obj, op.full = opDelete, it.last, it.surplus
-		held := it.surplus && l.hold(it, txn)
+		held := it.surplus && l.holdSurplus(it, txn)
 		return op, it.deleting && !held
 	}
 	// The row is there again: a delete of what it was before must not run.
 	l.setDeleting(it, false)
 	it.last, it.surplus = obj, false
-	op.was = obj.GetStatus().Kind()
+	op.was = l.r.status.Get(obj).Kind()
 	op.full = it.full && op.was != Pending
 	if op.was == Pending && !isStatusError(it.err) {
 		it.attempts = 0 // what failed was an older spec
@@ -218,9 +272,9 @@ func (l *loop[Obj]) operationFor(it *item[Obj]) (operation[Obj], bool) {
 	return op, it.force || op.was != Done
 }
 
-// hold takes back the removal of something surplus when a source has become
+// holdSurplus takes back the removal of something surplus when a source has become
 // incomplete since it was found. It is looked for again later.
-func (l *loop[Obj]) hold(it *item[Obj], txn statedb.ReadTxn) bool {
+func (l *loop[Obj]) holdSurplus(it *item[Obj], txn statedb.ReadTxn) bool {
 	if !l.removalHeld(txn) {
 		return false
 	}
@@ -240,76 +294,29 @@ func (l *loop[Obj]) drop(it *item[Obj]) {
 	l.leaveFull(it)
 	it.err = nil
 	it.due = time.Time{}
+	it.hold = holdNone
 	l.ledger.note(it)
 	l.health.fine(it.key)
 	l.queue.forget(it)
 }
 
-// finished takes the outcome of an operation.
-func (l *loop[Obj]) finished(out outcome[Obj], now time.Time) {
-	l.inFlight--
-	if out.kind == opObserve || out.kind == opPrune {
-		l.surplusAnswered(out, now)
-		return
-	}
-	l.count(out)
-	it := out.item
-	it.state, it.force = committing, false
-	l.leaveFull(it)
-	if out.err != nil {
-		l.logFailure(out)
-	} else {
-		l.r.succeeded(now)
-		l.full.sawGone(out)
-	}
-	if out.kind == opDelete && out.err == nil {
-		l.setDeleting(it, false)
-	}
-	l.commit.add(out, now)
-}
-
-func (l *loop[Obj]) count(out outcome[Obj]) {
-	m := l.r.p.Metrics
-	switch {
-	case !out.full:
-		m.Incremental(out.took, out.err)
-	case out.err != nil:
-		m.FullError()
-	case out.kind == opDelete, out.result.Changed && out.was == Done:
-		m.OutOfSync()
-	}
-}
-
-func (l *loop[Obj]) logFailure(out outcome[Obj]) {
-	operation := "update"
-	if out.kind == opDelete {
-		operation = "delete"
-	}
-	l.r.p.Logger.Warn(operation+" failed", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.Key(out.obj), "attempts", out.item.attempts+1, "error", out.err)
-}
-
-// finish lets running operations end and writes what came of them.
-func (l *loop[Obj]) finish() {
-	stop := time.AfterFunc(l.r.p.Config.StopTimeout, func() { l.abort(errStopped) })
-	defer stop.Stop()
-	l.flush(time.Now())
-	for l.inFlight > 0 {
-		l.finished(<-l.outcomes, time.Now())
-		l.flush(time.Now())
-	}
-	if l.ledger.pending() {
-		l.writeLedger(time.Now())
-	}
-}
-
 // nextDue returns when the loop has to look again by itself, or zero.
-func (l *loop[Obj]) nextDue() time.Time {
+func (l *loop[Obj]) nextDue(now time.Time) time.Time {
 	due := earliest(l.commit.deadline, l.ledger.dueAt())
+	due = earliest(due, l.nextOverdue())
 	if !l.ready {
 		return due
 	}
+	due = earliest(due, l.nextTakeBack(now))
+	due = earliest(due, l.tokenAt)
+	due = earliest(due, l.pausesEnd())
 	due = earliest(due, l.queue.nextDue())
+	if l.round.open > 0 { // the full pass waits for its end
+		return earliest(due, l.round.at.Add(roundLimit))
+	}
+	if l.full.moving() {
+		return now
+	}
 	if l.full.phase != fullIdle {
 		return earliest(due, l.full.drainUntil)
 	}
@@ -318,6 +325,39 @@ func (l *loop[Obj]) nextDue() time.Time {
 		due = earliest(due, l.plan.after)
 	}
 	return due
+}
+
+// finish lets running operations end and writes what came of them. Those that do
+// not end, although their contexts have, are its error.
+func (l *loop[Obj]) finish() error {
+	limit := l.r.p.Config.StopTimeout
+	stop := time.AfterFunc(limit, func() { l.abort(errStopped) })
+	defer stop.Stop()
+	giveUp := time.NewTimer(limit + l.stuckAfter())
+	defer giveUp.Stop()
+	for _, w := range l.allWorkers() {
+		if w.batch != nil {
+			w.batch.takeBack()
+		}
+	}
+	l.collectAll(time.Now())
+	l.flush(time.Now())
+	var err error
+	for l.inFlight > 0 && err == nil {
+		select {
+		case w := <-l.returns:
+			l.returned(w, time.Now())
+		case <-l.progress:
+			l.collectAll(time.Now())
+		case now := <-giveUp.C:
+			err = l.abandoned(now)
+		}
+		l.flush(time.Now())
+	}
+	if l.ledger.pending() {
+		l.writeLedger(time.Now())
+	}
+	return err
 }
 
 // earliest returns the earlier of two times; zero is never.
@@ -348,3 +388,6 @@ func (r *Reconciler[Obj]) tableChanged() <-chan struct{} {
 	}
 	return cursor.Watch()
 }
+
+// allWorkers are those of the crew and those that are stuck.
+func (l *loop[Obj]) allWorkers() []*worker[Obj] { return slices.Concat(l.crew, l.stuck) }

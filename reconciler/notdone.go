@@ -65,7 +65,7 @@ func newLedger[Obj any](p *Params[Obj]) *ledger[Obj] {
 
 // note records how it stands with an item.
 func (l *ledger[Obj]) note(it *item[Obj]) {
-	notable := it.err != nil || !it.due.IsZero()
+	notable := it.err != nil || !it.due.IsZero() && !it.debouncing || it.hold != holdNone
 	if l.p.NotDone == nil || !notable && !it.noted {
 		return
 	}

@@ -19,26 +19,31 @@ const (
 	opPrune
 )
 
-// operation is one call of the target, handed to a worker.
-type operation[Obj any] struct {
-	kind opKind
-	item *item[Obj] // nil for opObserve and opPrune
-	obj  Obj
-	rev  statedb.Revision // of obj
-	txn  statedb.ReadTxn
-	was  StatusKind // of obj
-	full bool       // belongs to the full pass, not to a change
+func (k opKind) String() string {
+	return [...]string{opUpdate: "update", opDelete: "delete", opObserve: "observe", opPrune: "prune"}[k]
 }
 
-// outcome is what came of an operation.
+// operation is one call of the target.
+type operation[Obj any] struct {
+	kind opKind
+	was  StatusKind // of obj
+	full bool       // belongs to the full pass, not to a change
+	open bool       // counts as open in the round
+	item *item[Obj] // nil for opObserve and opPrune, and for a row of a round
+	obj  Obj
+	rev  statedb.Revision // of obj
+}
+
+// outcome is an operation and what came of it. Only its worker touches it while
+// the operation runs, but for open and item, which are the deciding goroutine's.
 type outcome[Obj any] struct {
 	operation[Obj]
 	result   Result
-	observed []Obj // opObserve
-	pruned   int   // opPrune
 	err      error
 	took     time.Duration
+	skipped  bool // it did not run: obj is not the newest row any more
 	outdated bool // the row's spec is newer, or the row gone: nothing was written
+	stuck    bool // it runs on, long after its deadline
 }
 
 // PanicError is the error of an operation that panicked.
@@ -56,57 +61,85 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// work carries out operations until the channel is closed.
-func (r *Reconciler[Obj]) work(ctx context.Context, operations <-chan operation[Obj], outcomes chan<- outcome[Obj]) {
-	for op := range operations {
-		began := time.Now()
-		out := outcome[Obj]{operation: op}
-		out.err = r.guard(ctx, func(ctx context.Context) error { return r.perform(ctx, &out) })
-		out.took = time.Since(began)
-		outcomes <- out
+// StuckError is the error of an operation that has not returned long after its
+// context had ended. Its row is in nobody else's hands until it does.
+type StuckError struct {
+	After time.Duration // since the operation began
+	Stack []byte        // where it is, as runtime.Stack formats it
+}
+
+// Error implements error.
+func (e *StuckError) Error() string {
+	return fmt.Sprintf("stuck: has not returned after %v, although its context has ended", e.After.Round(time.Millisecond))
+}
+
+var (
+	// errOverdue is the cause of the end of an operation's context at its deadline.
+	errOverdue = fmt.Errorf("operation is overdue: %w", context.DeadlineExceeded)
+	// errStopped is the same when the reconciler did not wait any longer.
+	errStopped = errors.New("reconciler stops")
+	// errGoexit is the error of an operation that ended its goroutine.
+	errGoexit = errors.New("runtime.Goexit was called")
+)
+
+// opContext is a context that ends like one with a deadline when its operation is
+// overdue.
+type opContext struct{ context.Context }
+
+// Err implements context.Context.
+func (c opContext) Err() error {
+	if errors.Is(context.Cause(c.Context), errOverdue) {
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
+}
+
+// explained says of an error that came of the end of its context why that ended.
+func (r *Reconciler[Obj]) explained(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case err == nil || cause == nil:
+		return err
+	case errors.Is(cause, errOverdue):
+		return fmt.Errorf("took longer than %v: %w", r.p.Config.OperationTimeout, err)
+	default:
+		return fmt.Errorf("%w: %w", cause, err)
 	}
 }
 
-// guard calls fn with a deadline and makes an error of a panic. An error that
-// came of the end of its context says why that ended.
-func (r *Reconciler[Obj]) guard(ctx context.Context, fn func(context.Context) error) (err error) {
-	timeout := r.p.Config.OperationTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errOverdue)
+// guardInit calls the target's Init with a deadline and makes an error of a panic.
+func (r *Reconciler[Obj]) guardInit(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, errOverdue)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	err = fn(ctx)
-	switch cause := context.Cause(ctx); {
-	case err == nil || cause == nil:
-		return err
-	case errors.Is(cause, errOverdue):
-		return fmt.Errorf("took longer than %v: %w", timeout, err)
-	default:
-		return fmt.Errorf("%w: %w", cause, err)
-	}
+	return r.explained(ctx, r.p.Target.Init(ctx))
 }
 
-// errOverdue is the cause of the end of an operation's context at its deadline.
-var errOverdue = errors.New("operation is overdue")
-
-func (r *Reconciler[Obj]) perform(ctx context.Context, out *outcome[Obj]) (err error) {
+// perform calls the target.
+func (r *Reconciler[Obj]) perform(ctx context.Context, txn statedb.ReadTxn, out *outcome[Obj], answer *answer[Obj]) (err error) {
 	switch out.kind {
 	case opUpdate:
-		out.result, err = r.p.Target.Update(ctx, out.txn, out.obj)
+		out.result, err = r.p.Target.Update(ctx, txn, out.obj)
 	case opDelete:
-		err = r.p.Target.Delete(ctx, out.txn, out.obj)
+		err = r.p.Target.Delete(ctx, txn, out.obj)
 	case opObserve:
 		for obj, seqErr := range r.observer.Observe(ctx) {
 			if seqErr != nil {
 				return seqErr
 			}
-			out.observed = append(out.observed, obj)
+			answer.observed = append(answer.observed, obj)
 		}
 	case opPrune:
-		out.pruned, err = r.p.Target.Prune(ctx, out.txn, r.p.Table.All(out.txn))
+		answer.pruned, err = r.p.Target.Prune(ctx, txn, r.p.Table.All(txn))
 	}
 	return err
+}
+
+// answer is what a target said of its surplus.
+type answer[Obj any] struct {
+	observed []Obj // opObserve
+	pruned   int   // opPrune
 }

@@ -7,36 +7,44 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// The states of an item. It exists only while its row is not done.
+// The states of an item.
 type itemState uint8
 
 const (
 	queued     itemState = iota // in a lane
 	running                     // in the hands of a worker
 	committing                  // its outcome waits for the status commit
-	waiting                     // for its due time, or for a new spec if it has none
+	waiting                     // for its due time, for the end of a hold, or for a new spec
 )
 
-// item is a row that has something to be done, or to wait for.
+// item is a row that has something to be done, or to wait for, and is not in the
+// round under way.
 type item[Obj any] struct {
 	key   string // encoded primary key
 	query statedb.Query[Obj]
 	last  Obj // the newest row that was seen: what a delete is given
 
-	state    itemState
-	deleting bool // the row is gone from the table; Delete has not succeeded yet
-	force    bool // run although the row's status says that it is done
-	full     bool // the full pass under way waits for it
-	surplus  bool // deleting what the target has, and the table had not when the full pass looked
-	dirty    bool // changed while running or committing
-	noted    bool // the ledger has been told of it
+	state      itemState
+	lane       lane // when queued
+	hold       hold // when waiting
+	deleting   bool // the row is gone from the table; Delete has not succeeded yet
+	force      bool // run although the row's status says that it is done
+	full       bool // the full pass under way waits for it
+	surplus    bool // deleting what the target has, and the table had not when the full pass looked
+	dirty      bool // changed while running or committing
+	debouncing bool // waiting for the row to stay as it is
+	noted      bool // the ledger has been told of it
 
-	attempts int // failed ones in a row
+	reasons  reason // since it last ran
+	ran      reason // why it last ran
+	attempts int    // failed ones in a row
 	err      error
 	due      time.Time // when waiting; zero: no time
+	since    time.Time // when it was first queued, after it last ran
 	heapAt   int       // place in the heap, or -1
+	waitsFor string    // more on why it is held
+	tries    []Attempt // the last ones, if some failed
 
-	lane           lane // when queued
 	previous, next *item[Obj]
 }
 
@@ -46,6 +54,9 @@ type queue[Obj any] struct {
 	ready  [lanes]fifo[Obj]
 	credit [lanes]int
 	timed  dueHeap[Obj]
+	// overtaken: something that a worker has, and perhaps has not begun, is wanted
+	// sooner than its lane says.
+	overtaken bool
 }
 
 func newQueue[Obj any]() *queue[Obj] {
@@ -64,15 +75,18 @@ func (q *queue[Obj]) get(query statedb.Query[Obj]) *item[Obj] {
 	return it
 }
 
-// enqueue makes an item ready. One that is running or committing is marked as
-// dirty instead. One that is ready moves up if the new reason is a better one:
-// a key is in the lanes at most once.
-func (q *queue[Obj]) enqueue(it *item[Obj], in lane) {
+// enqueue makes an item ready, whatever it waits for: the earliest reason wins.
+// One that is running or committing is marked as dirty instead. One that is
+// ready moves up if the new reason is a better one: a key is in the lanes at
+// most once.
+func (q *queue[Obj]) enqueue(it *item[Obj], in lane, why reason) {
+	it.reasons |= why
 	switch it.state {
 	case running, committing:
 		it.dirty = true
+		q.overtaken = q.overtaken || in < it.lane
 	case waiting:
-		q.untime(it)
+		q.unwait(it)
 		it.state, it.lane = queued, in
 		q.ready[in].push(it)
 	case queued:
@@ -84,19 +98,33 @@ func (q *queue[Obj]) enqueue(it *item[Obj], in lane) {
 	}
 }
 
+// putBack makes an item the first of its lane again, after it was popped for nothing.
+func (q *queue[Obj]) putBack(it *item[Obj]) {
+	it.state = queued
+	q.ready[it.lane].pushFront(it)
+}
+
 // wait puts an item aside until due, or until it is enqueued if due is zero.
 func (q *queue[Obj]) wait(it *item[Obj], due time.Time) {
+	q.unwait(it)
 	it.state, it.due = waiting, due
 	if !due.IsZero() {
 		heap.Push(&q.timed, it)
 	}
 }
 
-func (q *queue[Obj]) untime(it *item[Obj]) {
+// park puts an item aside until what holds it ends.
+func (q *queue[Obj]) park(it *item[Obj], why hold, waitsFor string) {
+	q.wait(it, time.Time{})
+	it.hold, it.waitsFor = why, waitsFor
+}
+
+func (q *queue[Obj]) unwait(it *item[Obj]) {
 	if it.heapAt >= 0 {
 		heap.Remove(&q.timed, it.heapAt)
 	}
-	it.due = time.Time{}
+	it.due, it.debouncing = time.Time{}, false
+	it.hold, it.waitsFor = holdNone, ""
 }
 
 func (q *queue[Obj]) forget(it *item[Obj]) { delete(q.items, it.key) }
@@ -105,8 +133,16 @@ func (q *queue[Obj]) forget(it *item[Obj]) { delete(q.items, it.key) }
 func (q *queue[Obj]) wake(now time.Time) {
 	for len(q.timed) > 0 && !q.timed[0].due.After(now) {
 		it := q.timed[0]
-		it.force = true
-		q.enqueue(it, laneRetry)
+		switch {
+		case it.debouncing:
+			q.enqueue(it, laneChange, 0)
+		case it.err != nil:
+			it.force = true
+			q.enqueue(it, laneRetry, reasonRetry)
+		default:
+			it.force = true
+			q.enqueue(it, laneRetry, reasonAgain)
+		}
 	}
 }
 
@@ -121,21 +157,55 @@ func (q *queue[Obj]) nextDue() time.Time {
 // backlog is the number of changed items that are ready.
 func (q *queue[Obj]) backlog() int { return q.ready[laneChange].length }
 
-// pop takes the next ready item by the lanes' shares, or nil. It is then in
-// state waiting, until the caller says otherwise.
-func (q *queue[Obj]) pop() *item[Obj] {
+// turn returns the lane whose turn it is, and how many operations it may have
+// before it is another one's. The changed rows that are no items are more.
+func (q *queue[Obj]) turn(more int) (turn lane, n int) {
+	length := func(l lane) int {
+		if l == laneChange {
+			return q.ready[l].length + more
+		}
+		return q.ready[l].length
+	}
+	total := 0
+	for l := range lanes {
+		total += length(l)
+	}
+	if total == 0 {
+		return 0, 0
+	}
 	for range 2 { // the second time with fresh credit
 		for l := range lanes {
-			if it := q.ready[l].head; it != nil && q.credit[l] > 0 {
-				q.credit[l]--
-				q.ready[l].remove(it)
-				it.state = waiting
-				return it
+			switch n := length(l); {
+			case n == 0 || q.credit[l] <= 0:
+			case n == total:
+				return l, n // nobody else waits
+			default:
+				return l, min(n, q.credit[l])
 			}
 		}
 		q.credit = shares
 	}
-	return nil
+	return 0, 0
+}
+
+// spend takes operations off the credit of a lane, and returns how many it had
+// credit for.
+func (q *queue[Obj]) spend(l lane, n int) (spent int) {
+	spent = min(n, q.credit[l])
+	q.credit[l] -= spent
+	return spent
+}
+
+// pop takes the first item of a lane, or nil. It is then in state waiting, until
+// the caller says otherwise.
+func (q *queue[Obj]) pop(from lane) *item[Obj] {
+	it := q.ready[from].head
+	if it == nil {
+		return nil
+	}
+	q.ready[from].remove(it)
+	it.state = waiting
+	return it
 }
 
 // dueHeap is a container/heap of waiting items by due time.

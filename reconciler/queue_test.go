@@ -50,17 +50,27 @@ func testItem(q *queue[string], key string) *item[string] {
 	return it
 }
 
+// next takes one item from the lane whose turn it is.
+func next(q *queue[string]) *item[string] {
+	turn, n := q.turn(0)
+	if n == 0 {
+		return nil
+	}
+	q.spend(turn, 1)
+	return q.pop(turn)
+}
+
 func TestLanesHaveTheirShares(t *testing.T) {
 	q := newQueue[string]()
 	for l := range lanes {
-		for i := range 130 {
-			q.enqueue(testItem(q, string(rune('a'+l))+string(rune(i))), l)
+		for i := range 210 {
+			q.enqueue(testItem(q, string(rune('a'+l))+string(rune(i))), l, 0)
 		}
 	}
 	for round := range 10 {
 		var taken [lanes]int
-		for range 13 {
-			taken[q.pop().lane]++
+		for range 21 {
+			taken[next(q).lane]++
 		}
 		if taken != shares {
 			t.Errorf("round %d: %v, want %v", round, taken, shares)
@@ -72,14 +82,14 @@ func TestLaneIsServedWhenTheOthersAreEmpty(t *testing.T) {
 	for l := range lanes {
 		q := newQueue[string]()
 		for i := range 100 {
-			q.enqueue(testItem(q, string(rune(i))), l)
+			q.enqueue(testItem(q, string(rune(i))), l, 0)
 		}
 		for i := range 100 {
-			if it := q.pop(); it == nil || it.key != string(rune(i)) {
+			if it := next(q); it == nil || it.key != string(rune(i)) {
 				t.Fatalf("lane %d, item %d: %v", l, i, it)
 			}
 		}
-		if it := q.pop(); it != nil {
+		if it := next(q); it != nil {
 			t.Errorf("lane %d: one more item %v", l, it)
 		}
 	}
@@ -98,14 +108,14 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"enqueue": func(t *rapid.T) {
 				k, l := key.Draw(t, "key"), rapid.IntRange(0, int(lanes)-1).Draw(t, "lane")
-				q.enqueue(testItem(q, k), laneOf(l))
+				q.enqueue(testItem(q, k), laneOf(l), 0)
 				if at, ready := lane[k]; !ready || l < at {
 					lane[k] = l
 				}
 				delete(due, k)
 			},
 			"pop": func(t *rapid.T) {
-				it := q.pop()
+				it := next(q)
 				if (it == nil) != (len(lane) == 0) {
 					t.Fatalf("popped %v of %v", it, lane)
 				}
@@ -161,4 +171,4 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 	})
 }
 
-func laneOf(l int) lane { return [lanes]lane{laneChange, laneRetry, laneFull}[l] }
+func laneOf(l int) lane { return [lanes]lane{laneChange, laneManual, laneRetry, laneRefresh}[l] }

@@ -14,11 +14,15 @@ import (
 // Reconciler drives a target to what the rows of a table say. Make it with
 // [New] and call Run, once. The other methods are safe for concurrent use, at
 // any time.
-type Reconciler[Obj Reconcilable[Obj]] struct {
+type Reconciler[Obj any] struct {
 	p        Params[Obj]
+	status   StatusField[Obj]
 	observer Observer[Obj] // nil when the target cannot observe
-	started  atomic.Bool
 	random   random
+	limits   atomic.Pointer[Limits]
+	inbox    *inbox[Obj]
+	started  atomic.Bool
+	ended    chan struct{} // closed when Run returns
 
 	fullWanted chan struct{} // holds one token while a full pass is asked for
 
@@ -29,14 +33,28 @@ type Reconciler[Obj Reconcilable[Obj]] struct {
 // ErrStarted is returned by the second call of Run.
 var ErrStarted = errors.New("reconciler was started already")
 
-// New returns a reconciler, or an error that says which parameter is wrong.
+// New returns a reconciler of rows that have one status, or an error that says
+// which parameter is wrong.
 func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
+	return NewWithStatus(p, StatusField[Obj]{Get: Obj.GetStatus, Set: Obj.WithStatus})
+}
+
+// NewWithStatus returns a reconciler of rows that keep its status in a field, so
+// that several can share a table. See [StatusSet].
+func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[Obj], error) {
 	p, err := p.withDefaults()
+	if err == nil && (field.Get == nil || field.Set == nil) {
+		err = errors.New("the status field needs Get and Set")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
-	r := &Reconciler[Obj]{p: p, random: rand.Float64, fullWanted: make(chan struct{}, 1)}
+	r := &Reconciler[Obj]{
+		p: p, status: field, random: rand.Float64, inbox: newInbox[Obj](),
+		ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
+	}
 	r.observer, _ = p.Target.(Observer[Obj])
+	r.limits.Store(&p.Config.Limits)
 	return r, nil
 }
 
@@ -53,18 +71,22 @@ func (r *Reconciler[Obj]) FullPass() {
 }
 
 // Run reconciles until ctx ends. Operations that are running then may go on for
-// Config.StopTimeout; their outcomes are still written. The error is nil when
-// ctx ended, and ErrStarted when Run was called before.
+// Config.StopTimeout; their outcomes are still written. Then their contexts end,
+// and those that go on nevertheless are left behind and named by the error, which
+// is nil otherwise. ErrStarted when Run was called before.
 func (r *Reconciler[Obj]) Run(ctx context.Context) error {
 	if r.started.Swap(true) {
 		return ErrStarted
 	}
+	defer close(r.ended)
 	defer r.p.Health.Stopped("stopped")
 	if !r.waitForSources(ctx) || !r.initTarget(ctx) {
 		return nil
 	}
 	l := r.newLoop(ctx)
 	defer l.close()
+	r.inbox.setOpen(true)
+	defer r.inbox.setOpen(false)
 	return l.run(ctx)
 }
 
@@ -91,7 +113,7 @@ func (r *Reconciler[Obj]) waitForSources(ctx context.Context) bool {
 // initTarget repeats Init until it succeeds. False: ctx ended.
 func (r *Reconciler[Obj]) initTarget(ctx context.Context) bool {
 	for attempts := 1; ; attempts++ {
-		err := r.guard(ctx, r.p.Target.Init)
+		err := r.guardInit(ctx)
 		if err == nil {
 			return true
 		}
@@ -127,7 +149,7 @@ func (r *Reconciler[Obj]) Summary(txn statedb.ReadTxn) Summary {
 	s := Summary{Name: r.p.Name, Table: r.p.Table.Name(), Deleting: int(r.deleting.Load())}
 	for obj := range r.p.Table.All(txn) {
 		s.Rows++
-		switch obj.GetStatus().Kind() {
+		switch r.status.Get(obj).Kind() {
 		case Done:
 			s.Done++
 		case Error:

@@ -80,7 +80,7 @@ func simulate(t *testing.T, seed uint64) (log []string) {
 		s.world.seed = seed
 		s.prunes = random.IntN(3) == 0
 		s.config = reconciler.Config{
-			Workers: 1 + random.IntN(8), RoundSize: 1 + random.IntN(20), FullInterval: -1,
+			Workers: 1 + random.IntN(8), Limits: reconciler.Limits{RoundSize: 1 + random.IntN(20)}, FullInterval: -1,
 			MinBackoff: 10 * time.Millisecond, MaxBackoff: time.Second,
 			OperationTimeout: 300 * time.Millisecond, StopTimeout: 50 * time.Millisecond,
 		}
@@ -89,6 +89,7 @@ func simulate(t *testing.T, seed uint64) (log []string) {
 		}
 		s.run(random)
 		s.wantConverged()
+		s.equal("queued", []string(nil), s.r.Items())
 		s.equal("deleting", 0, s.deleting())
 		s.equal("health", "ok: reconciled", s.health.last())
 		s.equal("errors", 0, s.metrics().errorsCurrent)

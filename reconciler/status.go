@@ -149,6 +149,13 @@ type Reconcilable[Obj any] interface {
 	WithStatus(Status) Obj
 }
 
+// StatusField is where a row keeps the status of one reconciler. Both functions
+// leave the row they get alone.
+type StatusField[Obj any] struct {
+	Get func(Obj) Status
+	Set func(Obj, Status) Obj
+}
+
 // Reconciled completes the schema of a table whose rows are reconciled: it sets
 // Amend, so that ordinary writes carry the status along or reset it, and adds
 // the status index.

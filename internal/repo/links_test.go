@@ -23,7 +23,7 @@ func libraries() map[string]library {
 	tree := []string{"github.com/hashicorp/go-immutable-radix/v2", "github.com/hashicorp/golang-lru/v2"}
 	return map[string]library{
 		"statedb":    {packages: []string{"./statedb/..."}, without: []string{"statedb/dbcell", "statedb/internal/engine/enginetest"}, modules: tree},
-		"reconciler": {packages: []string{"./reconciler"}, modules: tree},
+		"reconciler": {packages: []string{"./reconciler"}, modules: append([]string{"golang.org/x/time"}, tree...)},
 		"hive/cell":  {packages: []string{"./hive/cell"}, modules: []string{"github.com/spf13/pflag", "go.uber.org/dig"}},
 	}
 }

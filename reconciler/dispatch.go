@@ -1,0 +1,295 @@
+package reconciler
+
+import "time"
+
+const (
+	// batchSize is the most operations that a worker is given at a time.
+	batchSize = 256
+	// batchPatience is how long a batch is left alone although somebody waits for
+	// what has not begun of it.
+	batchPatience = 100 * time.Microsecond
+)
+
+func (l *loop[Obj]) newWorker() *worker[Obj] {
+	w := &worker[Obj]{
+		r: l.r, stopping: l.stopping, left: l.left,
+		batches: make(chan *batch[Obj], 1), returns: l.returns, progress: l.progress,
+		gone: make(chan struct{}),
+	}
+	go w.run()
+	return w
+}
+
+// dispatch hands ready operations to idle workers. It says whether it dropped
+// any item, which may let a full pass move on.
+func (l *loop[Obj]) dispatch(now time.Time) (dropped bool) {
+	if l.exclusive || now.Before(l.tokenAt) {
+		return false
+	}
+	l.tokenAt = time.Time{}
+	l.takeBackFor(now)
+	for _, w := range l.crew {
+		for w.batch == nil {
+			b, more := l.compose(now)
+			dropped = dropped || more
+			if b == nil {
+				break
+			}
+			if len(b.tasks) > 0 {
+				l.hand(w, b)
+			}
+		}
+	}
+	return dropped
+}
+
+func (l *loop[Obj]) hand(w *worker[Obj], b *batch[Obj]) {
+	b.limit = len(b.tasks)
+	w.batch = b
+	l.inFlight++
+	w.batches <- b
+}
+
+// compose returns the next batch, of one lane, or nil when nothing is ready.
+// The batch is empty if what was ready needs nothing.
+func (l *loop[Obj]) compose(now time.Time) (b *batch[Obj], dropped bool) {
+	turn, n := l.queue.turn(l.round.more)
+	if n == 0 || now.Before(l.tokenAt) {
+		return nil, false
+	}
+	n = max(1, min(n/len(l.crew), batchSize))
+	b = &batch[Obj]{at: now, lane: turn}
+	if turn == laneChange && l.queue.backlog() == 0 {
+		b.ofRound, b.txn = true, l.round.txn
+		if n = l.tokens(n, now); n > 0 {
+			b.tasks = l.round.take(n)
+		}
+	} else {
+		b.txn = l.r.p.DB.ReadTxn()
+		dropped = l.fill(b, n, now)
+	}
+	b.spent = l.queue.spend(turn, len(b.tasks))
+	return b, dropped
+}
+
+// fill adds up to n operations of the batch's lane.
+func (l *loop[Obj]) fill(b *batch[Obj], n int, now time.Time) (dropped bool) {
+	b.tasks = make([]outcome[Obj], 0, min(n, l.queue.ready[b.lane].length))
+	for range n {
+		it := l.queue.pop(b.lane)
+		if it == nil {
+			break
+		}
+		op, needed := l.operationFor(it, b.txn)
+		switch {
+		case !needed:
+			l.drop(it)
+			dropped = true
+		case l.gate(op, b.txn, now):
+			l.leaveFull(it)
+			dropped = true
+		case l.tokens(1, now) == 0:
+			l.queue.putBack(it)
+			return dropped
+		default:
+			it.state, it.ran, it.reasons = running, it.reasons, 0
+			b.tasks = append(b.tasks, outcome[Obj]{operation: op})
+		}
+	}
+	return dropped
+}
+
+// tokens asks the rate limiter for up to n operations. When it allows none it
+// notes when to ask again.
+func (l *loop[Obj]) tokens(n int, now time.Time) int {
+	limiter := l.r.limits.Load().Limiter
+	if limiter == nil {
+		return n
+	}
+	for i := range n {
+		if !limiter.AllowN(now, 1) {
+			if i == 0 {
+				l.tokenAt = now.Add(untilToken(limiter, now))
+			}
+			return i
+		}
+	}
+	return n
+}
+
+// takeBackFor takes back what has not begun of batches when someone else could
+// do it, or when another lane waits for its share.
+func (l *loop[Obj]) takeBackFor(now time.Time) {
+	idle, young := l.idle(), false
+	for _, w := range l.crew {
+		switch {
+		case w.batch == nil || !l.wanted(w.batch, idle):
+		case now.Sub(w.batch.at) >= batchPatience:
+			l.takeBack(w.batch)
+		default:
+			young = true
+		}
+	}
+	l.queue.overtaken = l.queue.overtaken && young
+}
+
+// idle says that a worker has nothing and there is nothing to give it.
+func (l *loop[Obj]) idle() bool {
+	if _, n := l.queue.turn(l.round.more); n > 0 {
+		return false
+	}
+	for _, w := range l.crew {
+		if w.batch == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted says that what has not begun of a batch should be taken back.
+func (l *loop[Obj]) wanted(b *batch[Obj], idle bool) bool {
+	switch n := b.remaining(); {
+	case n == 0:
+		return false
+	case idle:
+		return true
+	default:
+		return l.queue.overtaken || n >= shares[b.lane] && l.otherLaneReady(b.lane)
+	}
+}
+
+func (l *loop[Obj]) otherLaneReady(than lane) bool {
+	for other := range lanes {
+		if other != than && (l.queue.ready[other].length > 0 || other == laneChange && l.round.more > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBack puts what has not begun of a batch at the head of its lane again.
+func (l *loop[Obj]) takeBack(b *batch[Obj]) {
+	taken := b.takeBack()
+	unspent := max(0, b.spent-b.limit)
+	l.queue.credit[b.lane] = min(shares[b.lane], l.queue.credit[b.lane]+unspent)
+	b.spent -= unspent
+	if b.ofRound {
+		l.round.giveBack(taken)
+		return
+	}
+	for i := len(taken) - 1; i >= 0; i-- {
+		it := taken[i].item
+		it.reasons |= it.ran
+		it.lane = b.lane
+		l.queue.putBack(it)
+		if it.dirty {
+			it.dirty = false
+			l.queue.enqueue(it, laneChange, reasonChange)
+		}
+	}
+}
+
+// nextTakeBack returns when a batch may be taken back from, if somebody waits for that.
+func (l *loop[Obj]) nextTakeBack(now time.Time) (due time.Time) {
+	idle := l.idle()
+	for _, w := range l.crew {
+		if w.batch != nil && l.wanted(w.batch, idle) {
+			if at := w.batch.at.Add(batchPatience); at.After(now) {
+				due = earliest(due, at)
+			}
+		}
+	}
+	return due
+}
+
+// returned takes a worker back that has come to the end of its batch.
+func (l *loop[Obj]) returned(w *worker[Obj], now time.Time) {
+	l.collect(w, now)
+	w.batch = nil
+	l.inFlight--
+	if w.stuck {
+		l.retire(w)
+	}
+}
+
+func (l *loop[Obj]) collectAll(now time.Time) {
+	for _, w := range l.allWorkers() {
+		if w.batch != nil {
+			l.collect(w, now)
+		}
+	}
+}
+
+// collect takes the outcomes of the operations of a worker that have ended.
+func (l *loop[Obj]) collect(w *worker[Obj], now time.Time) {
+	b := w.batch
+	ended := b.ended()
+	for i := range ended {
+		l.finished(&ended[i], w, now)
+	}
+}
+
+// finished takes the outcome of an operation.
+func (l *loop[Obj]) finished(out *outcome[Obj], w *worker[Obj], now time.Time) {
+	switch {
+	case out.kind == opObserve || out.kind == opPrune:
+		if !w.stuck { // otherwise it came too late
+			l.surplusAnswered(out, &w.batch.answer, now)
+		}
+		return
+	case out.skipped:
+		l.skipped(out, now)
+		return
+	}
+	l.count(out)
+	if it := out.item; it != nil {
+		it.state, it.force = committing, false
+		it.since = time.Time{}
+		l.leaveFull(it)
+	}
+	if out.err != nil {
+		l.failed(out, now)
+	} else {
+		l.r.succeeded(now)
+		l.full.sawGone(out)
+		if out.kind == opDelete {
+			l.setDeleting(out.item, false)
+		}
+	}
+	l.commit.add(out, now)
+}
+
+// skipped has another look at a row that an operation was not right for any more.
+func (l *loop[Obj]) skipped(out *outcome[Obj], now time.Time) {
+	if out.item == nil {
+		l.adopt(out, waiting)
+	}
+	defer l.closeRow(out)
+	it := out.item
+	it.state, it.dirty = waiting, false
+	l.enqueue(it, laneChange, it.ran, now)
+}
+
+func (l *loop[Obj]) count(out *outcome[Obj]) {
+	m := l.r.p.Metrics
+	switch {
+	case !out.full:
+		m.Incremental(out.took, out.err)
+	case out.err != nil:
+		m.FullError()
+	case out.kind == opDelete, out.result.Changed && out.was == Done:
+		m.OutOfSync()
+	}
+}
+
+func (l *loop[Obj]) failed(out *outcome[Obj], now time.Time) {
+	if out.item == nil {
+		l.adopt(out, committing)
+	}
+	it := out.item
+	it.remember(Attempt{
+		At: now.Add(-out.took), Took: out.took, Operation: out.kind.String(), Reasons: it.ran.String(), Error: out.err.Error(),
+	})
+	l.r.p.Logger.Warn(out.kind.String()+" failed", "reconciler", l.r.p.Name,
+		"key", l.r.p.Table.Key(out.obj), "attempts", it.attempts+1, "error", out.err)
+}

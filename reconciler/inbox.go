@@ -1,0 +1,127 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// ErrNotRunning is returned by what needs a running reconciler: Run was not
+// called yet, or has returned.
+var ErrNotRunning = errors.New("reconciler is not running")
+
+// inbox is how other goroutines reach the deciding one. A key that is asked for
+// again and again is in it once.
+type inbox[Obj any] struct {
+	signal chan struct{} // holds one token while there is something in it
+
+	mu       sync.Mutex
+	open     bool
+	triggers map[string]triggered[Obj]
+	calls    []func(*loop[Obj])
+}
+
+// triggered is a row that is to be run, although its status does not say so.
+type triggered[Obj any] struct {
+	query statedb.Query[Obj]
+	lane  lane
+	why   reason
+}
+
+func newInbox[Obj any]() *inbox[Obj] {
+	return &inbox[Obj]{signal: make(chan struct{}, 1), triggers: map[string]triggered[Obj]{}}
+}
+
+func (b *inbox[Obj]) setOpen(open bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open = open
+}
+
+// trigger asks for operations on rows.
+func (b *inbox[Obj]) trigger(queries []statedb.Query[Obj], in lane, why reason) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return ErrNotRunning
+	}
+	for _, q := range queries {
+		key := q.Encoded()
+		t, asked := b.triggers[key]
+		if !asked {
+			t = triggered[Obj]{query: q, lane: in}
+		}
+		t.lane, t.why = min(t.lane, in), t.why|why
+		b.triggers[key] = t
+	}
+	b.wake()
+	return nil
+}
+
+// call has the deciding goroutine run fn, and returns when it has.
+func (r *Reconciler[Obj]) call(ctx context.Context, fn func(*loop[Obj])) error {
+	done := make(chan struct{})
+	if err := r.inbox.post(func(l *loop[Obj]) { fn(l); close(done) }); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-r.ended:
+		return ErrNotRunning
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *inbox[Obj]) post(fn func(*loop[Obj])) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return ErrNotRunning
+	}
+	b.calls = append(b.calls, fn)
+	b.wake()
+	return nil
+}
+
+func (b *inbox[Obj]) wake() {
+	select {
+	case b.signal <- struct{}{}:
+	default:
+	}
+}
+
+// takeCalls runs what others have asked for.
+func (l *loop[Obj]) takeCalls() {
+	b := l.r.inbox
+	b.mu.Lock()
+	calls := b.calls
+	b.calls = nil
+	b.mu.Unlock()
+	for _, call := range calls {
+		call(l)
+	}
+}
+
+// takeTriggers queues the rows that others have asked for.
+func (l *loop[Obj]) takeTriggers(now time.Time) {
+	b := l.r.inbox
+	b.mu.Lock()
+	triggers := b.triggers
+	if len(triggers) > 0 {
+		b.triggers = map[string]triggered[Obj]{}
+	}
+	b.mu.Unlock()
+	for _, key := range sortedKeys(triggers) {
+		t := triggers[key]
+		it := l.queue.get(t.query)
+		if it.state == waiting || it.state == queued {
+			it.force = true
+		}
+		l.enqueue(it, t.lane, t.why, now)
+	}
+}

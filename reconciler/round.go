@@ -1,0 +1,99 @@
+package reconciler
+
+import (
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// roundLimit is how long the rows of a round may be under way before they become
+// items of the queue.
+const roundLimit = 10 * time.Millisecond
+
+// round is what one look at the feed found to be done: changed rows that need
+// nothing but an Update. Their keys are in no map, which is what makes it fast;
+// nothing else is read from the feed before each has had its status written, so
+// that none of them can be in two hands. A round that takes long is given up:
+// what is left of it becomes items.
+type round[Obj any] struct {
+	rows []outcome[Obj]
+	left [][]outcome[Obj] // parts of rows that no worker was given
+	more int              // how many those are
+	open int              // rows that are not settled
+	txn  statedb.ReadTxn  // the snapshot of the rows
+	at   time.Time
+}
+
+// begin makes the rows of txn that are added from now on the round.
+func (r *round[Obj]) begin(txn statedb.ReadTxn, now time.Time) {
+	clear(r.rows)
+	*r = round[Obj]{rows: r.rows[:0], left: r.left[:0], txn: txn, at: now}
+}
+
+func (r *round[Obj]) add(obj Obj, rev statedb.Revision) {
+	r.rows = append(r.rows, outcome[Obj]{operation: operation[Obj]{obj: obj, rev: rev, open: true}})
+}
+
+// ready lets workers have the rows.
+func (r *round[Obj]) ready() {
+	r.open = len(r.rows)
+	r.giveBack(r.rows)
+}
+
+// take returns up to n rows that no worker has.
+func (r *round[Obj]) take(n int) []outcome[Obj] {
+	part := r.left[0]
+	if n < len(part) {
+		r.left[0] = part[n:]
+		part = part[:n]
+	} else {
+		r.left = r.left[1:]
+	}
+	r.more -= len(part)
+	return part
+}
+
+func (r *round[Obj]) giveBack(rows []outcome[Obj]) {
+	if len(rows) > 0 {
+		r.left = append(r.left, rows)
+		r.more += len(rows)
+	}
+}
+
+// giveUpRound makes items of the rows of the round that are not settled.
+func (l *loop[Obj]) giveUpRound(now time.Time) {
+	l.collectAll(now)
+	l.flush(now)
+	for _, w := range l.allWorkers() {
+		if b := w.batch; b != nil && b.ofRound {
+			l.round.giveBack(b.takeBack())
+			for i := b.collected; i < b.limit; i++ { // in hand
+				l.adopt(&b.tasks[i], running)
+				b.tasks[i].open = false
+			}
+			b.ofRound = false
+		}
+	}
+	for _, part := range l.round.left {
+		for i := range part {
+			l.queue.enqueue(l.adopt(&part[i], waiting), laneChange, reasonChange)
+		}
+	}
+	l.round = round[Obj]{}
+}
+
+// closeRow says that a row needs the round no longer.
+func (l *loop[Obj]) closeRow(out *outcome[Obj]) {
+	if out.open {
+		out.open = false
+		l.round.open--
+	}
+}
+
+// adopt makes an item of a row of the round.
+func (l *loop[Obj]) adopt(out *outcome[Obj], state itemState) *item[Obj] {
+	it := l.queue.get(l.r.p.Table.KeyQuery(out.obj))
+	it.state, it.last, it.ran = state, out.obj, reasonChange
+	out.item = it
+	return it
+}

@@ -1,0 +1,222 @@
+package reconciler
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// batch is some operations on rows of one snapshot, which a worker carries out
+// one after the other. Those that have not begun can be taken back.
+type batch[Obj any] struct {
+	tasks     []outcome[Obj]
+	txn       statedb.ReadTxn
+	at        time.Time // when it was handed out
+	lane      lane
+	ofRound   bool
+	spent     int // of its lane's credit
+	answer    answer[Obj]
+	next      atomic.Int32 // the first one that has not begun
+	done      atomic.Int32 // those before have ended
+	limit     int          // the deciding goroutine's: those from here on were taken back
+	collected int          // and those before have been looked at
+}
+
+// takeBack returns the operations that have not begun. They never will.
+func (b *batch[Obj]) takeBack() []outcome[Obj] {
+	next := min(int(b.next.Swap(int32(len(b.tasks)))), b.limit)
+	taken := b.tasks[next:b.limit]
+	b.limit = next
+	return taken
+}
+
+// remaining is how many operations have not begun.
+func (b *batch[Obj]) remaining() int { return max(0, b.limit-int(b.next.Load())) }
+
+// ended returns the operations that have ended since the last call.
+func (b *batch[Obj]) ended() []outcome[Obj] {
+	first := b.collected
+	b.collected = int(b.done.Load())
+	return b.tasks[first:b.collected]
+}
+
+const (
+	// fresh is how long a snapshot counts as the newest.
+	fresh = time.Millisecond
+	// progressPeriod is the time after which a worker makes known how far it is.
+	progressPeriod = time.Millisecond
+)
+
+// worker carries out batches. The fields below are its own, or safe to share,
+// but for the last ones, which are the deciding goroutine's.
+type worker[Obj any] struct {
+	r        *Reconciler[Obj]
+	stopping context.Context // ends when the reconciler does not wait any longer
+	ctx      context.Context // of the operations
+	cancel   context.CancelCauseFunc
+	batches  chan *batch[Obj]
+	returns  chan<- *worker[Obj]
+	progress chan<- struct{}
+	left     <-chan struct{} // closed when the reconciler has ended
+	// began is when the operation that runs began, as Unix time in nanoseconds; 0
+	// between two operations, and negative once the watchdog has ended its context.
+	began     atomic.Int64
+	goroutine atomic.Pointer[[]byte] // "goroutine 7 ", as stacks begin
+	signalled time.Time
+	hand      *batch[Obj]
+	gone      chan struct{} // closed at the end
+
+	batch *batch[Obj] // nil: idle
+	stuck bool        // replaced by another one
+}
+
+// run carries out batches until there are no more. An operation that ends its
+// goroutine does not end the worker.
+func (w *worker[Obj]) run() {
+	id, _, _ := bytes.Cut(debug.Stack(), []byte("["))
+	w.goroutine.Store(&id)
+	w.renew()
+	ended := false
+	defer func() {
+		w.cancel(nil)
+		if !ended {
+			go w.run()
+			return
+		}
+		close(w.gone)
+	}()
+	for {
+		if w.hand != nil {
+			w.carryOut(w.hand)
+			w.hand = nil
+			select {
+			case w.returns <- w:
+			case <-w.left:
+			}
+		}
+		if w.hand = <-w.batches; w.hand == nil {
+			ended = true
+			return
+		}
+	}
+}
+
+func (w *worker[Obj]) renew() {
+	ctx, cancel := context.WithCancelCause(w.stopping)
+	w.ctx, w.cancel = opContext{ctx}, cancel
+}
+
+// carryOut runs what is not taken back. Each operation begins when the one
+// before has ended, so that one look at the clock serves both.
+func (w *worker[Obj]) carryOut(b *batch[Obj]) {
+	now := time.Now()
+	w.signalled = now
+	for {
+		i := int(b.next.Add(1)) - 1
+		if i >= len(b.tasks) {
+			return
+		}
+		out, began := &b.tasks[i], now
+		if txn, still := w.current(b, out, began); still {
+			w.do(b, txn, out, began)
+		} else {
+			out.skipped = true
+		}
+		now = time.Now()
+		out.took = now.Sub(began)
+		b.done.Store(int32(i + 1))
+		if now.Sub(w.signalled) >= progressPeriod {
+			w.signalled = now
+			w.signal()
+		}
+	}
+}
+
+// signal lets the deciding goroutine know that some operations have ended.
+func (w *worker[Obj]) signal() {
+	select {
+	case w.progress <- struct{}{}:
+	default:
+	}
+}
+
+// current returns the snapshot to use for an operation: the newest one, if time
+// has gone by, with the row of then. False: there is nothing to be done by it.
+func (w *worker[Obj]) current(b *batch[Obj], out *outcome[Obj], now time.Time) (statedb.ReadTxn, bool) {
+	if out.kind == opObserve || out.kind == opPrune || now.Sub(b.at) < fresh {
+		return b.txn, true
+	}
+	txn, t := w.r.p.DB.ReadTxn(), w.r.p.Table
+	waitingFor, incomplete := sourcesOf(t, txn)
+	obj, rev, found := t.Get(txn, t.KeyQuery(out.obj))
+	switch {
+	case len(waitingFor) > 0:
+		return nil, false
+	case out.kind == opDelete:
+		surplus := out.full
+		return txn, !found && !(surplus && len(incomplete) > 0)
+	case !found:
+		return nil, false
+	}
+	if was := w.r.status.Get(obj).Kind(); was != out.was {
+		out.was, out.full = was, out.full && was != Pending
+	}
+	out.obj, out.rev = obj, rev
+	return txn, true
+}
+
+// do runs an operation, under the eyes of the watchdog, and makes an error of a
+// panic.
+func (w *worker[Obj]) do(b *batch[Obj], txn statedb.ReadTxn, out *outcome[Obj], began time.Time) {
+	stamp := began.UnixNano()
+	w.began.Store(stamp)
+	returned := false
+	defer func() {
+		switch v := recover(); {
+		case v != nil:
+			out.err = &PanicError{Value: v, Stack: debug.Stack()}
+		case !returned:
+			out.err, out.took = errGoexit, time.Since(began)
+			defer b.done.Add(1)
+		}
+		if !w.began.CompareAndSwap(stamp, 0) {
+			<-w.ctx.Done() // the watchdog is about to end it
+			w.began.Store(0)
+			w.renew()
+		}
+	}()
+	out.err = w.r.explained(w.ctx, w.r.perform(w.ctx, txn, out, &b.answer))
+	returned = true
+}
+
+// overdue ends the context of an operation that began at the time in stamp,
+// unless it has ended.
+func (w *worker[Obj]) overdue(stamp int64) {
+	if w.began.CompareAndSwap(stamp, -stamp) {
+		w.cancel(errOverdue)
+	}
+}
+
+// stack returns where the worker is.
+func (w *worker[Obj]) stack() []byte {
+	buf := make([]byte, 1<<16)
+	for n := runtime.Stack(buf, true); n == len(buf) && n < 1<<26; n = runtime.Stack(buf, true) {
+		buf = make([]byte, 4*len(buf))
+	}
+	id := w.goroutine.Load()
+	if id == nil {
+		return nil
+	}
+	for section := range bytes.SplitSeq(buf, []byte("\n\n")) {
+		if bytes.HasPrefix(section, *id) {
+			return bytes.TrimRight(section, "\x00")
+		}
+	}
+	return fmt.Appendf(nil, "%sis not there any more", *id)
+}
