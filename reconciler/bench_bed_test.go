@@ -71,11 +71,11 @@ func (idle[Obj]) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Obj, statedb.
 
 // bed is a table of small rows that a benchmark reconciles.
 type bed struct {
-	b     testing.TB
-	ctx   context.Context
-	ids   ids
-	db    *statedb.DB
-	table statedb.RWTable[smallRow]
+	b       testing.TB
+	tooLate <-chan time.Time
+	ids     ids
+	db      *statedb.DB
+	table   statedb.RWTable[smallRow]
 
 	r      *reconciler.Reconciler[smallRow]
 	cancel context.CancelFunc
@@ -89,9 +89,7 @@ func newBed(b testing.TB, ids ids, index indexed) *bed {
 		schema.Secondary = nil
 	}
 	db := statedb.New()
-	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
-	b.Cleanup(cancel)
-	return &bed{b: b, ctx: ctx, ids: ids, db: db, table: must(statedb.NewTable(db, schema))}
+	return &bed{b: b, tooLate: time.After(5 * time.Minute), ids: ids, db: db, table: must(statedb.NewTable(db, schema))}
 }
 
 // indexed says whether a table has the status index.
@@ -112,7 +110,7 @@ func (d *bed) start(p reconciler.Params[smallRow]) {
 	if p.Config.FullInterval == 0 {
 		p.Config.FullInterval = -1
 	}
-	ctx, cancel := context.WithCancel(d.ctx)
+	ctx, cancel := context.WithCancel(d.b.Context())
 	d.r, d.cancel, d.ended = must(reconciler.New(p)), cancel, make(chan error, 1)
 	go func() { d.ended <- d.r.Run(ctx) }()
 }
@@ -132,7 +130,7 @@ func (d *bed) stop(rows, notDone int) {
 // write writes rows [from, to) in one transaction.
 func (d *bed) write(from, to, want int) {
 	d.b.Helper()
-	err := d.db.Update(d.ctx, func(txn *statedb.WriteTxn) error {
+	err := d.db.Update(d.b.Context(), func(txn *statedb.WriteTxn) error {
 		for i := from; i < to; i++ {
 			if _, _, err := d.table.Insert(txn, newSmallRow(d.ids(i), want)); err != nil {
 				return err
@@ -186,8 +184,8 @@ func (d *bed) wait(ready <-chan struct{}, what string) {
 	case <-ready:
 	case err := <-d.ended:
 		d.b.Fatalf("the reconciler ended: %v", err)
-	case <-d.ctx.Done():
-		d.b.Fatalf("%s: %v", what, d.ctx.Err())
+	case <-d.tooLate:
+		d.b.Fatalf("waited too long: %s", what)
 	}
 }
 

@@ -75,7 +75,7 @@ func (d *bed) saturate(n int, enough <-chan struct{}) (changed int) {
 				if want > 1 {
 					return changed
 				}
-			case <-d.ctx.Done():
+			case <-d.tooLate:
 				d.b.Fatal("too few retries")
 			default:
 			}
