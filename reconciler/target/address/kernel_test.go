@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -152,6 +153,32 @@ func TestAddressesOfTheSameNetworkStayWhenTheFirstOneGoes(t *testing.T) {
 		}
 		check(t, target)
 	})
+}
+
+func TestAddressesRemovedAtOnceStayAway(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	var rows []Address
+	for i := range 16 {
+		rows = append(rows, row("e0", fmt.Sprintf("10.%d.0.%d/24", i%2, i+1)))
+	}
+	for range 10 {
+		for _, row := range rows {
+			mustUpdate(t, target, row, true)
+		}
+		var workers sync.WaitGroup
+		for _, row := range rows {
+			workers.Go(func() {
+				if err := target.Delete(t.Context(), txn(), row); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		workers.Wait()
+		if left := nstest.IP(t, "-4", "-o", "address", "show", "dev", "e0"); left != "" {
+			t.Fatalf("after the Delete of all there are\n%s", left)
+		}
+	}
 }
 
 func TestACrashBetweenRecordAndAddress(t *testing.T) {

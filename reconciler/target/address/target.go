@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler"
@@ -24,6 +25,11 @@ type Config struct {
 type Target struct {
 	conn    *rtnl.Conn
 	records *ownership.Records[record]
+
+	// writing is held while addresses are added and removed: with one the kernel
+	// may remove others, which are then brought back, and those must not be what
+	// another worker has just removed.
+	writing sync.Mutex
 }
 
 // record is written before an address is added.
@@ -151,6 +157,8 @@ func (t *Target) claim(s state) error {
 // add adds the address. If it has come to be there since we looked, it is
 // somebody else's.
 func (t *Target) add(s state) error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	err := t.conn.Do(requestAdd(s.index, s.key.Address), syscall.EEXIST)
 	if errors.Is(err, syscall.EEXIST) {
 		return t.whoseIsIt(s)
@@ -195,6 +203,8 @@ func (t *Target) release(rec record) error {
 	if rec.Existed {
 		return nil
 	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	before, err := t.on(rec.Index, rec.Key.Address.Addr())
 	if err != nil {
 		return err
