@@ -78,7 +78,7 @@ var broken = []struct{ fault, rule, complaint string }{
 	{"sees only whether it is there", "what is changed behind its back is repaired", "after Update(a) Contract.Holds is false"},
 	{"panics when it is gone meanwhile", "what is removed during an operation is made by the next", "panics: gone"},
 	{"gives up when it is gone meanwhile", "what is removed during an operation is made by the next", "is terminal, so that nothing would repeat the operation"},
-	{"writes back what it has read", "different keys do not disturb each other", "it was brought about while others worked on other keys"},
+	{"writes back what it has read", "different keys do not disturb each other", "while others worked on other keys"},
 	{"observe yields what others made", "what others made stays and is not observed", `Observe yields ["other"], expected []`},
 	{"init removes what it does not know", "what others made stays and is not observed", "what others made is not intact after Init"},
 	{"refuses for now only", "a row that cannot be is refused for good", "is not terminal, so that it is repeated in vain: a note has a value"},

@@ -1,6 +1,7 @@
 package targettest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -58,31 +59,63 @@ func (f *failures) add(what string, err error) {
 }
 
 // work does what there is to do with a row, some times, and leaves it there.
+// Nobody else works on it: nothing of it may change but by its own operations.
 func (s *session[Obj]) work(row Obj) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, stack())
 		}
 	}()
-	ctx := s.t.Context()
 	for range 5 {
-		for _, sample := range append(s.samplesOf(row), row) {
-			if _, err := s.target.Update(ctx, s.Snapshot(), sample); err != nil {
-				return fmt.Errorf("Update: %w", err)
-			}
+		if err := s.makeAndChange(row); err != nil {
+			return err
 		}
 		if differ, ok := s.target.(reconciler.Differ[Obj]); ok {
-			if _, err := differ.Diff(ctx, s.Snapshot(), row); err != nil {
+			if _, err := differ.Diff(s.t.Context(), s.Snapshot(), row); err != nil {
 				return fmt.Errorf("Diff: %w", err)
 			}
 		}
-		if err := s.target.Delete(ctx, s.Snapshot(), row); err != nil {
+		if err := s.target.Delete(s.t.Context(), s.Snapshot(), row); err != nil {
 			return fmt.Errorf("Delete: %w", err)
 		}
+		pause()
 	}
-	_, err = s.target.Update(ctx, s.Snapshot(), row)
-	return err
+	return s.expectUpdate(row, true)
 }
+
+// makeAndChange makes what is absent, and goes through all samples of its key.
+func (s *session[Obj]) makeAndChange(row Obj) error {
+	for i, sample := range s.samplesOf(row) {
+		if i == 0 {
+			if err := s.expectUpdate(sample, true); err != nil {
+				return err
+			}
+		} else if _, err := s.target.Update(s.t.Context(), s.Snapshot(), sample); err != nil {
+			return fmt.Errorf("Update: %w", err)
+		}
+		pause()
+		if err := s.expectUpdate(sample, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session[Obj]) expectUpdate(row Obj, changed bool) error {
+	result, err := s.target.Update(s.t.Context(), s.Snapshot(), row)
+	switch {
+	case err != nil:
+		return fmt.Errorf("Update: %w", err)
+	case changed && !result.Changed:
+		return errors.New("Update finds it there, expected it to be absent: it was deleted")
+	case !changed && result.Changed:
+		return errors.New("Update changes it, expected it to be in sync: Update was just done with it")
+	}
+	return nil
+}
+
+// pause lets other goroutines go on, and virtual time go by.
+func pause() { <-time.After(time.Microsecond) }
 
 // observeUntil observes again and again, at least once.
 func (s *session[Obj]) observeUntil(stop <-chan struct{}, observer reconciler.Observer[Obj]) error {
@@ -95,7 +128,8 @@ func (s *session[Obj]) observeUntil(stop <-chan struct{}, observer reconciler.Ob
 		select {
 		case <-stop:
 			return nil
-		case <-time.After(time.Microsecond): // lets virtual time go by
+		default:
+			pause()
 		}
 	}
 }
