@@ -185,11 +185,14 @@ func (f *Fake[Obj]) check(op Operation, txn statedb.ReadTxn, obj Obj) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	version, newest := f.cfg.Version(obj), f.newest[op.Key]
-	if version != 0 && version < newest {
+	seen, yielded := f.yielded[op.Key]
+	surplus := op.Kind == Delete && yielded && seen == version
+	if version != 0 && version < newest && !surplus {
 		f.violatedLocked("%v with a row of version %d, older than the %d of the last update", op, version, newest)
 	}
 	if op.Kind == Update {
 		f.newest[op.Key] = max(version, newest)
+		delete(f.yielded, op.Key)
 	}
 }
 

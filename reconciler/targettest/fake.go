@@ -22,8 +22,9 @@ type FakeConfig[Obj any] struct {
 	// Spec is what a row says, statuses aside, as text.
 	Spec func(Obj) string
 	// Version, if not nil, orders the rows that one key has over time. Then no
-	// operation may come with a row older than that of the last Update of its key.
-	// Rows of version 0 have no age.
+	// operation may come with a row older than that of the last Update of its key,
+	// but for a Delete of what Observe has yielded since. Rows of version 0 have no
+	// age.
 	Version func(Obj) uint64
 	// Promise, if not nil, says what is wrong with an Update, Delete or Prune of the
 	// caller, or nothing. Prune comes with the zero row.
@@ -46,8 +47,9 @@ type Fake[Obj any] struct {
 	ready      bool // Init has succeeded
 	log        []*call
 	inHand     map[*call]bool
-	times      map[string]int // operations by kind and key
-	newest     map[string]uint64
+	times      map[string]int    // operations by kind and key
+	newest     map[string]uint64 // versions of the last Updates
+	yielded    map[string]uint64 // versions that Observe has yielded since
 	peak       int
 	violations []string
 }
@@ -68,7 +70,8 @@ const (
 // NewFake returns a fake with an empty world.
 func NewFake[Obj any](cfg FakeConfig[Obj]) *Fake[Obj] {
 	return &Fake[Obj]{
-		cfg: cfg, world: map[string]thing[Obj]{}, inHand: map[*call]bool{}, times: map[string]int{}, newest: map[string]uint64{},
+		cfg: cfg, world: map[string]thing[Obj]{}, inHand: map[*call]bool{}, times: map[string]int{},
+		newest: map[string]uint64{}, yielded: map[string]uint64{},
 	}
 }
 
@@ -220,8 +223,13 @@ func (f *Fake[Obj]) ours() []Obj {
 	defer f.mu.Unlock()
 	var found []Obj
 	for _, key := range slices.Sorted(maps.Keys(f.world)) {
-		if is := f.world[key]; !is.foreign {
-			found = append(found, is.obj)
+		is := f.world[key]
+		if is.foreign {
+			continue
+		}
+		found = append(found, is.obj)
+		if f.cfg.Version != nil {
+			f.yielded[key] = f.cfg.Version(is.obj)
 		}
 	}
 	return found

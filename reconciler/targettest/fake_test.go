@@ -259,6 +259,25 @@ func TestCallersThatBreakPromisesAreFound(t *testing.T) {
 			},
 			[]string{"delete a with a row of version 1, older than the 2 of the last update"},
 		},
+		"an old row that was observed since the update, and one before it": {
+			func(ctx context.Context, f *targettest.Fake[row]) {
+				f.Put(row{"a", "1"})
+				for _, order := range []string{"update, observe", "observe, update"} {
+					for step := range strings.SplitSeq(order, ", ") {
+						if step == "observe" {
+							f.Observe(ctx)(func(row, error) bool { return true })
+							continue
+						}
+						ended, cancel := context.WithCancel(ctx)
+						cancel()
+						_, _ = f.Update(ended, txn(), row{"a", "2"})
+					}
+					_ = f.Delete(ctx, txn(), row{"a", "1"})
+					f.Put(row{"a", "1"})
+				}
+			},
+			[]string{"delete a with a row of version 1, older than the 2 of the last update"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

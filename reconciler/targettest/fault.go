@@ -83,7 +83,8 @@ type Mix struct {
 // Random returns a decision for [Fake.Will] that draws from a mix. What happens
 // in the n-th operation of a kind on a key depends on the seed, the kind, the key
 // and n alone, so that it repeats itself however goroutines take turns. Latencies
-// are odd to the nanosecond: no two operations wake at one instant.
+// are drawn to the nanosecond, those after the end of a context included, so that
+// operations hardly ever wake at one instant.
 func Random(seed uint64, mix Mix) func(Operation) Fault {
 	if mix.Longest <= 0 {
 		mix.Longest = time.Second
