@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/targettest"
 )
 
@@ -19,6 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestTargetsThatKeepTheContractPass(t *testing.T) {
 	targettest.Run(t, contract("", whole))
 	targettest.Run(t, contract("", hiding))
+	targettest.Run(t, contract("", func(n *notes) reconciler.Target[row] { return delegating{n} }))
 	inRealTime := contract("", whole)
 	inRealTime.Virtual = false
 	targettest.Run(t, inRealTime)
@@ -48,6 +50,9 @@ var broken = []struct{ fault, rule, complaint string }{
 	{"delete of what is absent fails", "deleting what is absent succeeds", "Delete(a): absent"},
 	{"changed is always false", "update brings a row about and says so", "Update(a).Changed = false, expected true: it was absent"},
 	{"update writes nothing", "update brings a row about and says so", "after Update(a) Contract.Holds is false"},
+	{"update panics", "update brings a row about and says so", "Update(a) panics: ouch"},
+	{"update ends its goroutine", "update brings a row about and says so", "Update(a) ended its goroutine by runtime.Goexit"},
+	{"asks to be run again in the past", "update brings a row about and says so", "Update(a).Again = -1ns, expected no time in the past"},
 	{"delete does nothing", "delete removes it", "after Delete(a) Contract.Holds is true"},
 	{"delete of what it has deleted fails", "deleting again succeeds", "Delete(a): absent"},
 	{"changed is always true", "update again changes nothing", "Update(a).Changed = true, expected false: the last Update succeeded"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -158,6 +159,12 @@ func (n *notes) Update(ctx context.Context, _ statedb.ReadTxn, obj row) (reconci
 	}
 	n.remember(obj.name, obj.value)
 	switch n.fault {
+	case "update panics":
+		panic("ouch")
+	case "update ends its goroutine":
+		runtime.Goexit()
+	case "asks to be run again in the past":
+		return reconciler.Result{Changed: changed, Again: -1}, nil
 	case "changed is always true":
 		changed = true
 	case "changed is always false", "update keeps what is there":
@@ -352,6 +359,23 @@ func (n *notes) Diff(_ context.Context, _ statedb.ReadTxn, obj row) ([]reconcile
 
 // plain hides what a target can do besides.
 type plain struct{ reconciler.Target[row] }
+
+// delegating is a target that works on other goroutines than its caller's.
+type delegating struct{ *notes }
+
+func (d delegating) Update(ctx context.Context, txn statedb.ReadTxn, obj row) (result reconciler.Result, err error) {
+	var worker sync.WaitGroup
+	worker.Go(func() { result, err = d.notes.Update(ctx, txn, obj) })
+	worker.Wait()
+	return result, err
+}
+
+func (d delegating) Delete(ctx context.Context, txn statedb.ReadTxn, obj row) (err error) {
+	var worker sync.WaitGroup
+	worker.Go(func() { err = d.notes.Delete(ctx, txn, obj) })
+	worker.Wait()
+	return err
+}
 
 // contract is that of notes with a fault, on a wall of its own.
 func contract(fault string, variant func(*notes) reconciler.Target[row]) targettest.Contract[row] {
