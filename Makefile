@@ -18,12 +18,16 @@ BENCH ?= .
 COUNT ?= 1
 OLD ?=
 
+# How much `make bench-compare` does: rows in a run, and runs.
+ROWS ?= 200000
+RUNS ?= 5
+
 # How long `make fuzz` tries each target, such as 30s; empty divides five minutes evenly.
 FUZZTIME ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/statehive
@@ -65,6 +69,13 @@ bench: $(TOOLS) ## Run benchmarks into bin/bench.txt; BENCH=regexp COUNT=6 OLD=f
 		go -C $$module test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...; \
 	done | tee bin/bench.txt
 	@if [ -n '$(OLD)' ]; then bin/tools/benchstat '$(OLD)' bin/bench.txt; fi
+
+.PHONY: bench-compare
+bench-compare: ## Compare with controller-runtime into bin/bench-compare.md; ROWS=1000000 RUNS=10
+	@mkdir -p bin
+	go -C benchmarks vet ./...
+	go -C benchmarks test ./...
+	go -C benchmarks run ./compare -rows '$(ROWS)' -runs '$(RUNS)' | tee bin/bench-compare.md
 
 .PHONY: fuzz
 fuzz: ## Try new inputs on every fuzz target, five minutes in all; FUZZTIME=30s for each
