@@ -48,7 +48,7 @@ func TestAFailingKeyIsRetriedWithGrowingPauses(t *testing.T) {
 		d.spec.OnError = func(err error) { told = append(told, err) }
 		at := d.attempts("a", alwaysAborted)
 		d.start()
-		time.Sleep(100 * time.Second)
+		d.sleep(100 * time.Second)
 		pause := 1.0
 		for i := range *at {
 			if i == 0 {
@@ -78,7 +78,7 @@ func TestPausesVary(t *testing.T) {
 		d.spec.MinBackoff, d.spec.MaxBackoff = time.Second, time.Second
 		at := d.attempts("a", alwaysAborted)
 		d.start()
-		time.Sleep(20 * time.Second)
+		d.sleep(20 * time.Second)
 		pauses := map[string]bool{}
 		for i := 1; i < len(*at); i++ {
 			pauses[fmt.Sprintf("%.3f", (*at)[i]-(*at)[i-1])] = true
@@ -95,7 +95,7 @@ func TestAnEventOnAFailingKeyIsTriedAtOnceAndBeginsItsPausesAnew(t *testing.T) {
 		d := simple(t, "a", "b")
 		at := d.attempts("a", alwaysAborted)
 		d.start()
-		time.Sleep(10 * time.Minute)
+		d.sleep(10 * time.Minute)
 		*at = nil
 		d.put(d.right, item{ID: "b", Group: "b", Number: 2}) // of no concern to a
 		if len(*at) != 0 {
@@ -106,12 +106,12 @@ func TestAnEventOnAFailingKeyIsTriedAtOnceAndBeginsItsPausesAnew(t *testing.T) {
 		if len(*at) != 1 {
 			t.Fatalf("%d attempts after the event, expected one", len(*at))
 		}
-		time.Sleep(130 * time.Millisecond)
+		d.sleep(130 * time.Millisecond)
 		if len(*at) != 2 {
 			t.Errorf("%d attempts a little later, expected a second one", len(*at))
 		}
 		d.hook = nil
-		time.Sleep(time.Second)
+		d.sleep(time.Second)
 		d.want("a=2", "b=2")
 		d.stop()
 	})
@@ -126,7 +126,7 @@ func TestAPanicIsAFailureOfItsKey(t *testing.T) {
 		d.want("b=1")
 		d.wantState(true, `table joined, row "a": panic: out of cheese`)
 		d.hook = nil
-		time.Sleep(time.Second)
+		d.sleep(time.Second)
 		d.want("a=1", "b=1")
 		d.wantState(true, "")
 		d.stop()
@@ -151,19 +151,19 @@ func TestAPanicOfTheMappingLosesNothing(t *testing.T) {
 		d.wantState(true, `table right, row "a": panic: out of cheese`)
 		d.put(d.right, item{ID: "c", Group: "c", Number: 7}) // others go on
 		d.want("b=1", "c=7")
-		time.Sleep(10 * time.Minute)
+		d.sleep(10 * time.Minute)
 		d.want("b=6", "c=7")
 		d.computed = nil
-		time.Sleep(10 * time.Minute)
+		d.sleep(10 * time.Minute)
 		if n := len(d.computed); n < 20 || n > 40 { // 3 keys, every minute
 			t.Errorf("%d keys were computed in 10 minutes", n)
 		}
 		d.put(d.right, item{ID: "a", Group: "a", Number: 5})
-		time.Sleep(time.Second)
+		d.sleep(time.Second)
 		d.want("a=5", "b=1", "c=7")
 		d.wantState(true, "")
 		d.computed = nil
-		time.Sleep(10 * time.Minute)
+		d.sleep(10 * time.Minute)
 		d.wantComputed()
 		d.stop()
 	})
@@ -197,7 +197,7 @@ func TestARefusedRowFailsAlone(t *testing.T) {
 		d.want("a=1", "c=4")
 		limit = 50
 		d.put(d.right, item{ID: "a", Group: "a", Number: 30})
-		time.Sleep(time.Second)
+		d.sleep(time.Second)
 		d.want("a=30", "b=20", "c=4")
 		d.wantState(true, "")
 		d.stop()
@@ -232,7 +232,7 @@ func TestAClashOfUniqueKeysDoesNotStopTheOthers(t *testing.T) {
 		}
 		d.put(d.right, numbered(4, 2, 5, 3, 1)...) // a swap, and the end of the clash
 		d.want("00=4", "02=5", "03=3", "04=1")
-		time.Sleep(time.Minute)
+		d.sleep(time.Minute)
 		d.want("00=4", "01=2", "02=5", "03=3", "04=1")
 		d.wantState(true, "")
 		d.stop()
@@ -266,11 +266,11 @@ func TestAClashedSwapIsRepeatedTogether(t *testing.T) {
 		d.want("0=1", "1=2", "2=3")
 		d.put(d.left, groups("z q", "y ", "z")...) // 0 and 1 swap 1 and 2, but 0 also wants z
 		d.want("0=1", "1=2", "2=3")
-		time.Sleep(time.Hour)
+		d.sleep(time.Hour)
 		d.want("0=1", "1=2", "2=3")
 		d.remove(d.left, "2")
 		d.want("0=1", "1=2")
-		time.Sleep(2 * time.Minute)
+		d.sleep(2 * time.Minute)
 		d.want("0=2", "1=1")
 		d.wantState(true, "")
 		d.stop()
@@ -291,7 +291,7 @@ func TestManyClashesEndInTheSameWay(t *testing.T) {
 		d.put(d.left, numbered(numbers...)...)
 		d.put(d.right, numbered(numbers...)...)
 		d.start()
-		time.Sleep(time.Minute)
+		d.sleep(time.Minute)
 		alone := 0
 		for row := range d.out.All(d.db.ReadTxn()) {
 			if row.Sum >= 1_000 {
@@ -305,7 +305,7 @@ func TestManyClashesEndInTheSameWay(t *testing.T) {
 			numbers[i] = i
 		}
 		d.put(d.right, numbered(numbers...)...)
-		time.Sleep(time.Minute)
+		d.sleep(time.Minute)
 		check(t, "without clashes", d.differs())
 		d.wantState(true, "")
 		d.stop()
@@ -416,7 +416,7 @@ func TestDerivingEndsWithItsContextWhileItWaitsForTheTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.put(d.right, item{ID: "a", Group: "a", Number: 2})
-		time.Sleep(time.Minute)
+		d.sleep(time.Minute)
 		d.stop()
 		txn.Abort()
 		d.want("a=1")

@@ -225,10 +225,10 @@ func TestAnInitializedOutputMayStillLackRowsThatCannotBeComputed(t *testing.T) {
 			t.Errorf("the source says %+v", state)
 		}
 		delete(broken, "a")
-		time.Sleep(time.Second)
+		d.sleep(time.Second)
 		d.wantState(true, fmt.Sprintf(`table joined, row "c": %v`, errAborted))
 		delete(broken, "c")
-		time.Sleep(time.Minute)
+		d.sleep(time.Minute)
 		d.wantState(true, "")
 		d.want("a=0", "b=0", "c=0")
 		d.stop()

@@ -40,6 +40,7 @@ type derivation struct {
 	hook     func(txn statedb.ReadTxn, id string) error // called by compute
 	cancel   context.CancelFunc
 	ended    chan error
+	fence    atomic.Int32 // between the goroutines of the test and of the derivation
 }
 
 func newDerivation(t *testing.T, schema ...func(*statedb.Schema[joined])) *derivation {
@@ -71,6 +72,7 @@ func (d *derivation) leftsOf(txn statedb.ReadTxn, row item, affects func(string)
 }
 
 func (d *derivation) compute(txn statedb.ReadTxn, id string) (joined, bool, error) {
+	d.fence.Add(1)
 	d.computed = append(d.computed, id)
 	if d.hook != nil {
 		if err := d.hook(txn, id); err != nil {
@@ -91,6 +93,14 @@ func (d *derivation) join(txn statedb.ReadTxn, id string) (joined, bool) {
 		row.Rows++
 	}
 	return row, exists && row.Rows > 0
+}
+
+// sleep lets time go by until there is nothing left to do. What the test has
+// changed before, functions of the derivation see.
+func (d *derivation) sleep(long time.Duration) {
+	d.fence.Add(1)
+	time.Sleep(long)
+	synctest.Wait()
 }
 
 // start begins to run it. The test has to be in a bubble.
@@ -246,7 +256,7 @@ func TestOnlyTheRowsThatAChangeAffectsAreComputed(t *testing.T) {
 			return err
 		})
 		d.wantComputed() // it came and went
-		time.Sleep(time.Hour)
+		d.sleep(time.Hour)
 		d.wantComputed()
 		d.stop()
 	})
@@ -415,7 +425,7 @@ func TestTheOrderOfEventsDoesNotMatter(t *testing.T) {
 				d.commit(event)
 				switch seed % 3 {
 				case 1:
-					time.Sleep(time.Millisecond)
+					d.sleep(time.Millisecond)
 				case 2:
 					synctest.Wait()
 				}
@@ -462,10 +472,10 @@ func TestFoldOfInputsIsTheOutput(t *testing.T) {
 			for round := range 40 {
 				failing.Store(true)
 				d.commit(d.randomWrites(random, 12))
-				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+				d.sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 				if round%10 == 9 {
 					failing.Store(false)
-					time.Sleep(2 * time.Minute)
+					d.sleep(2 * time.Minute)
 					synctest.Wait()
 					check(t, fmt.Sprintf("seed %d, round %d", seed, round), d.differs())
 					if state := d.out.Sources(d.db.ReadTxn()); !state[0].Initialized || state[0].Incomplete != "" {
