@@ -100,7 +100,11 @@ func (w *worker[Obj]) run() {
 			case <-w.left:
 			}
 		}
-		if w.hand = <-w.batches; w.hand == nil {
+		select {
+		case w.hand = <-w.batches:
+		case <-w.left:
+		}
+		if w.hand == nil {
 			ended = true
 			return
 		}
