@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -41,10 +42,13 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.OperationTimeout, 30*time.Second)
 	setDefault(&c.StopTimeout, 5*time.Second)
 	c.Limits = *c.Limits.withDefaults()
-	setDefault(&c.MaxDebounce, 10*c.Debounce)
+	setDefault(&c.MaxDebounce, max(c.Debounce, 10*min(c.Debounce, math.MaxInt64/10)))
 	setDefault(&c.Workers, 1)
 	return c
 }
+
+// longer returns the sum of two durations, or the longest one if that is less.
+func longer(a, b time.Duration) time.Duration { return a + min(b, math.MaxInt64-a) }
 
 func setDefault[T comparable](field *T, value T) {
 	if *field == *new(T) {

@@ -14,7 +14,7 @@ func (l *loop[Obj]) newWorker() *worker[Obj] {
 	w := &worker[Obj]{
 		r: l.r, stopping: l.stopping, left: l.left,
 		batches: make(chan *batch[Obj], 1), returns: l.returns, progress: l.progress,
-		gone: make(chan struct{}),
+		gone: make(chan struct{}), epoch: time.Now().Add(-1), // so that no stamp is 0
 	}
 	go w.run()
 	return w
@@ -23,10 +23,12 @@ func (l *loop[Obj]) newWorker() *worker[Obj] {
 // dispatch hands ready operations to idle workers. It says whether it dropped
 // any item, which may let a full pass move on.
 func (l *loop[Obj]) dispatch(now time.Time) (dropped bool) {
-	if l.exclusive || now.Before(l.tokenAt) {
+	if now.Before(l.tokenAt) {
 		return false
 	}
-	l.tokenAt = time.Time{}
+	if l.tokenAt = (time.Time{}); l.exclusive {
+		return false
+	}
 	l.takeBackFor(now)
 	for _, w := range l.crew {
 		for w.batch == nil {
@@ -149,7 +151,7 @@ func (l *loop[Obj]) idle() bool {
 // wanted says that what has not begun of a batch should be taken back.
 func (l *loop[Obj]) wanted(b *batch[Obj], idle bool) bool {
 	switch n := b.remaining(); {
-	case n == 0:
+	case n == 0 || b.asks():
 		return false
 	case idle:
 		return true
@@ -159,6 +161,9 @@ func (l *loop[Obj]) wanted(b *batch[Obj], idle bool) bool {
 }
 
 func (l *loop[Obj]) otherLaneReady(than lane) bool {
+	if than != laneRefresh && l.full.wantsSurplus() {
+		return true
+	}
 	for other := range lanes {
 		if other != than && (l.queue.ready[other].length > 0 || other == laneChange && l.round.more > 0) {
 			return true
@@ -169,6 +174,9 @@ func (l *loop[Obj]) otherLaneReady(than lane) bool {
 
 // takeBack puts what has not begun of a batch at the head of its lane again.
 func (l *loop[Obj]) takeBack(b *batch[Obj]) {
+	if b.asks() {
+		return
+	}
 	taken := b.takeBack()
 	unspent := max(0, b.spent-b.limit)
 	l.queue.credit[b.lane] = min(shares[b.lane], l.queue.credit[b.lane]+unspent)
@@ -225,7 +233,19 @@ func (l *loop[Obj]) collect(w *worker[Obj], now time.Time) {
 	b := w.batch
 	ended := b.ended()
 	for i := range ended {
-		l.finished(&ended[i], w, now)
+		out := &ended[i]
+		if out.newer != nil {
+			out.operation, out.newer = out.renewed(), nil
+			l.startsAfresh(out)
+		}
+		l.finished(out, w, now)
+	}
+}
+
+// startsAfresh forgets the failures of an older spec than the one that was worked on.
+func (l *loop[Obj]) startsAfresh(out *outcome[Obj]) {
+	if it := out.item; it != nil && out.was == Pending && !isStatusError(it.err) {
+		it.attempts = 0
 	}
 }
 
@@ -233,8 +253,11 @@ func (l *loop[Obj]) collect(w *worker[Obj], now time.Time) {
 func (l *loop[Obj]) finished(out *outcome[Obj], w *worker[Obj], now time.Time) {
 	switch {
 	case out.kind == opObserve || out.kind == opPrune:
-		if !w.stuck { // otherwise it came too late
+		switch {
+		case !w.stuck:
 			l.surplusAnswered(out, &w.batch.answer, now)
+		case out.kind == opPrune: // what was applied since may be gone
+			l.plan.due = now
 		}
 		return
 	case out.skipped:

@@ -198,11 +198,16 @@ func (l *loop[Obj]) leaveFull(it *item[Obj]) {
 	}
 }
 
+// wantsSurplus says that the target is to be asked now for the surplus.
+func (f *fullPass[Obj]) wantsSurplus() bool {
+	return f.phase == fullSurplus && !f.asked && f.outstanding == 0
+}
+
 // askSurplus asks the target for what is there, or to prune. While a source is
 // incomplete a row that is missing from the table may be wanted: the surplus is
 // owed then.
 func (l *loop[Obj]) askSurplus(now time.Time) {
-	if l.full.phase != fullSurplus || l.full.asked || l.full.outstanding > 0 {
+	if !l.full.wantsSurplus() {
 		return
 	}
 	op, txn := operation[Obj]{kind: opObserve}, l.r.p.DB.ReadTxn()
@@ -243,9 +248,16 @@ func (l *loop[Obj]) idleWorker() *worker[Obj] {
 // attempt, so that a target whose operations always take long is pruned too.
 func (l *loop[Obj]) drain(now time.Time) {
 	switch {
+	case len(l.stuck) > 0:
+		l.fullFailed(errBusy, now)
 	case !l.exclusive:
 		limit := min(drainLimit<<min(l.plan.attempts, 16), l.r.p.Config.OperationTimeout)
 		l.exclusive, l.full.drainUntil = true, now.Add(limit)
+		for _, w := range l.crew {
+			if w.batch != nil {
+				l.takeBack(w.batch)
+			}
+		}
 	case !now.Before(l.full.drainUntil):
 		l.fullFailed(errBusy, now)
 	}

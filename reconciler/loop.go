@@ -60,7 +60,7 @@ func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
 func (l *loop[Obj]) close() {
 	close(l.left)
 	l.abort(errStopped)
-	for _, w := range l.crew {
+	for _, w := range l.allWorkers() {
 		close(w.batches)
 		if w.batch == nil {
 			<-w.gone
@@ -102,6 +102,7 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 		case <-l.r.fullWanted:
 			l.plan.due = now
 		case <-timer.C:
+			l.collectAll(time.Now())
 		}
 	}
 	return l.finish()
@@ -303,7 +304,7 @@ func (l *loop[Obj]) drop(it *item[Obj]) {
 // nextDue returns when the loop has to look again by itself, or zero.
 func (l *loop[Obj]) nextDue(now time.Time) time.Time {
 	due := earliest(l.commit.deadline, l.ledger.dueAt())
-	due = earliest(due, l.nextOverdue())
+	due = earliest(earliest(due, l.nextOverdue()), l.nextPeek(now))
 	if !l.ready {
 		return due
 	}
@@ -330,11 +331,15 @@ func (l *loop[Obj]) nextDue(now time.Time) time.Time {
 // finish lets running operations end and writes what came of them. Those that do
 // not end, although their contexts have, are its error.
 func (l *loop[Obj]) finish() error {
+	l.r.inbox.setOpen(false)
+	l.takeCalls()
 	limit := l.r.p.Config.StopTimeout
 	stop := time.AfterFunc(limit, func() { l.abort(errStopped) })
 	defer stop.Stop()
-	giveUp := time.NewTimer(limit + l.stuckAfter())
+	giveUp := time.NewTimer(longer(limit, l.r.p.Config.stuckAfter()))
 	defer giveUp.Stop()
+	overdue := time.NewTimer(0)
+	defer overdue.Stop()
 	for _, w := range l.allWorkers() {
 		if w.batch != nil {
 			w.batch.takeBack()
@@ -349,6 +354,9 @@ func (l *loop[Obj]) finish() error {
 			l.returned(w, time.Now())
 		case <-l.progress:
 			l.collectAll(time.Now())
+		case now := <-overdue.C:
+			l.endOverdue(now)
+			setTimer(overdue, now, l.nextEnd(now))
 		case now := <-giveUp.C:
 			err = l.abandoned(now)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -34,16 +33,35 @@ type operation[Obj any] struct {
 	rev  statedb.Revision // of obj
 }
 
-// outcome is an operation and what came of it. Only its worker touches it while
-// the operation runs, but for open and item, which are the deciding goroutine's.
+// outcome is an operation and what came of it. While the operation runs its worker
+// alone writes what came of it, and the deciding goroutine alone the operation.
 type outcome[Obj any] struct {
 	operation[Obj]
+	newer    *newer[Obj] // what it worked on, if that was not obj
 	result   Result
 	err      error
 	took     time.Duration
+	delay    time.Duration // the backoff, once it is known
 	skipped  bool // it did not run: obj is not the newest row any more
 	outdated bool // the row's spec is newer, or the row gone: nothing was written
 	stuck    bool // it runs on, long after its deadline
+}
+
+// newer is a row that was found to be newer than that of the operation on it.
+type newer[Obj any] struct {
+	was StatusKind
+	obj Obj
+	rev statedb.Revision
+}
+
+// renewed returns the operation with the row that it worked on.
+func (out *outcome[Obj]) renewed() operation[Obj] {
+	op := out.operation
+	if n := out.newer; n != nil {
+		op.was, op.obj, op.rev = n.was, n.obj, n.rev
+		op.full = op.full && op.was != Pending
+	}
+	return op
 }
 
 // PanicError is the error of an operation that panicked.
@@ -106,23 +124,15 @@ func (r *Reconciler[Obj]) explained(ctx context.Context, err error) error {
 	}
 }
 
-// guardInit calls the target's Init with a deadline and makes an error of a panic.
-func (r *Reconciler[Obj]) guardInit(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, errOverdue)
-	defer cancel()
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return r.explained(ctx, r.p.Target.Init(ctx))
-}
-
 // perform calls the target.
 func (r *Reconciler[Obj]) perform(ctx context.Context, txn statedb.ReadTxn, out *outcome[Obj], answer *answer[Obj]) (err error) {
 	switch out.kind {
 	case opUpdate:
-		out.result, err = r.p.Target.Update(ctx, txn, out.obj)
+		obj := out.obj
+		if out.newer != nil {
+			obj = out.newer.obj
+		}
+		out.result, err = r.p.Target.Update(ctx, txn, obj)
 	case opDelete:
 		err = r.p.Target.Delete(ctx, txn, out.obj)
 	case opObserve:

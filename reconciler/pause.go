@@ -77,16 +77,22 @@ func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until 
 // in a pause of all rows or by Match stays paused.
 func (r *Reconciler[Obj]) Resume(ctx context.Context, which Selector[Obj]) error {
 	return r.call(ctx, func(l *loop[Obj]) {
-		l.pauses = slices.DeleteFunc(l.pauses, func(p pause[Obj]) bool {
-			if which.all() {
-				return true
+		var left []pause[Obj]
+		for _, p := range l.pauses {
+			if !which.all() && p.without(which.Keys) {
+				left = append(left, p)
 			}
-			had := len(p.which.Keys)
-			p.which.Keys = slices.DeleteFunc(p.which.Keys, func(k string) bool { return slices.Contains(which.Keys, k) })
-			return had > 0 && len(p.which.Keys) == 0 && p.which.Match == nil
-		})
+		}
+		l.pauses = left
 		l.release(holdPaused, time.Now())
 	})
+}
+
+// without takes keys out of a pause, and says whether something is left of it.
+func (p *pause[Obj]) without(keys []string) bool {
+	had := len(p.which.Keys)
+	p.which.Keys = slices.DeleteFunc(p.which.Keys, func(k string) bool { return slices.Contains(keys, k) })
+	return len(p.which.Keys) > 0 || had == 0 || p.which.Match != nil
 }
 
 // paused says whether a row may not run, and until when if that is known.

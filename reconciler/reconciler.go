@@ -80,13 +80,15 @@ func (r *Reconciler[Obj]) Run(ctx context.Context) error {
 	}
 	defer close(r.ended)
 	defer r.p.Health.Stopped("stopped")
-	if !r.waitForSources(ctx) || !r.initTarget(ctx) {
+	if !r.waitForSources(ctx) {
 		return nil
+	}
+	if ready, err := r.initTarget(ctx); !ready {
+		return err
 	}
 	l := r.newLoop(ctx)
 	defer l.close()
-	r.inbox.setOpen(true)
-	defer r.inbox.setOpen(false)
+	r.inbox.setOpen(true) // until it finishes
 	return l.run(ctx)
 }
 
@@ -106,23 +108,6 @@ func (r *Reconciler[Obj]) waitForSources(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-changed:
-		}
-	}
-}
-
-// initTarget repeats Init until it succeeds. False: ctx ended.
-func (r *Reconciler[Obj]) initTarget(ctx context.Context) bool {
-	for attempts := 1; ; attempts++ {
-		err := r.guardInit(ctx)
-		if err == nil {
-			return true
-		}
-		r.p.Health.Degraded("target is not ready", err)
-		r.p.Logger.Warn("target is not ready", "reconciler", r.p.Name, "attempts", attempts, "error", err)
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(r.p.Config.backoff(attempts, r.random)):
 		}
 	}
 }

@@ -11,47 +11,85 @@ import (
 // context before it counts as stuck.
 const maxStuckGrace = 10 * time.Second
 
-func (l *loop[Obj]) stuckAfter() time.Duration {
-	return min(l.r.p.Config.OperationTimeout, maxStuckGrace)
-}
+func (c *Config) stuckAfter() time.Duration { return min(c.OperationTimeout, maxStuckGrace) }
 
 // watchOver ends the contexts of operations that take too long, and replaces the
 // workers of those that do not heed that.
 func (l *loop[Obj]) watchOver(now time.Time) {
+	l.endOverdue(now)
+	c := &l.r.p.Config
 	for _, w := range slices.Clone(l.crew) {
-		stamp := w.began.Load()
-		switch took := now.Sub(time.Unix(0, max(stamp, -stamp))); {
-		case stamp == 0:
-		case stamp > 0 && took >= l.r.p.Config.OperationTimeout:
+		if stamp := w.began.Load(); stamp < 0 && now.Sub(w.beganAt(stamp)) >= longer(c.OperationTimeout, c.stuckAfter()) {
+			l.replace(w, stamp, now)
+		}
+	}
+}
+
+func (l *loop[Obj]) endOverdue(now time.Time) {
+	for _, w := range l.crew {
+		if stamp := w.began.Load(); stamp > 0 && now.Sub(w.beganAt(stamp)) >= l.r.p.Config.OperationTimeout {
 			w.overdue(stamp)
-		case stamp < 0 && took >= l.r.p.Config.OperationTimeout+l.stuckAfter():
-			l.replace(w, took, now)
 		}
 	}
 }
 
 // nextOverdue returns when watchOver may have something to do, or zero.
 func (l *loop[Obj]) nextOverdue() (due time.Time) {
+	c := &l.r.p.Config
 	for _, w := range l.crew {
 		switch stamp := w.began.Load(); {
 		case stamp > 0:
-			due = earliest(due, time.Unix(0, stamp).Add(l.r.p.Config.OperationTimeout))
+			due = earliest(due, w.beganAt(stamp).Add(c.OperationTimeout))
 		case stamp < 0:
-			due = earliest(due, time.Unix(0, -stamp).Add(l.r.p.Config.OperationTimeout+l.stuckAfter()))
+			due = earliest(due, w.beganAt(stamp).Add(longer(c.OperationTimeout, c.stuckAfter())))
 		case w.batch != nil: // it is about to begin
-			due = earliest(due, w.batch.at.Add(l.r.p.Config.OperationTimeout))
+			due = earliest(due, w.batch.at.Add(c.OperationTimeout))
+		}
+	}
+	return due
+}
+
+// nextEnd returns when endOverdue may have something to do, or zero.
+func (l *loop[Obj]) nextEnd(now time.Time) (due time.Time) {
+	for _, w := range l.crew {
+		switch stamp := w.began.Load(); {
+		case stamp > 0:
+			due = earliest(due, w.beganAt(stamp).Add(l.r.p.Config.OperationTimeout))
+		case stamp == 0 && w.batch != nil: // it is about to begin, or to end
+			due = earliest(due, now.Add(progressPeriod))
+		}
+	}
+	return due
+}
+
+// nextPeek returns when to look at the batches that workers have, or zero: one
+// does not say so when an operation ends shortly after the one before, and the
+// next one may take long.
+func (l *loop[Obj]) nextPeek(now time.Time) (due time.Time) {
+	for _, w := range l.crew {
+		if b := w.batch; b == nil || b.limit-b.collected < 2 {
+			continue
+		}
+		stamp := w.began.Load()
+		if stamp == 0 || now.Sub(w.beganAt(stamp)) < progressPeriod || int(w.batch.done.Load()) > w.batch.collected {
+			due = earliest(due, now.Add(progressPeriod))
 		}
 	}
 	return due
 }
 
 // replace puts a new worker in the place of one that is stuck, and says so. The
-// row stays in the hands of the old one until its operation returns.
-func (l *loop[Obj]) replace(w *worker[Obj], took time.Duration, now time.Time) {
-	l.collect(w, now)
+// row stays in the hands of the old one until its operation returns. Nothing
+// happens if the operation that began at the time in stamp returns this moment.
+func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
+	stack, took := w.stack(), now.Sub(w.beganAt(stamp))
 	l.takeBack(w.batch)
+	l.collect(w, now)
+	if w.began.Load() != stamp {
+		return
+	}
 	out := &w.batch.tasks[w.batch.collected]
-	err := &StuckError{After: took, Stack: w.stack()}
+	err := &StuckError{After: took, Stack: stack}
 	w.stuck = true
 	l.stuck = append(l.stuck, w)
 	l.crew[slices.Index(l.crew, w)] = l.newWorker()
@@ -66,12 +104,15 @@ func (l *loop[Obj]) replace(w *worker[Obj], took time.Duration, now time.Time) {
 		l.giveUpRound(now)
 	}
 	it := out.item
+	if it == nil || it.state != running {
+		return // it has returned by now
+	}
 	it.err = err
 	it.remember(Attempt{At: now.Add(-took), Took: took, Operation: out.kind.String(), Reasons: it.ran.String(), Error: err.Error()})
 	l.leaveFull(it)
 	l.health.failing(it.key, failure{steady: true, err: err})
 	l.ledger.note(it)
-	l.commit.add(&outcome[Obj]{operation: out.operation, err: err, stuck: true}, now)
+	l.commit.add(&outcome[Obj]{operation: out.renewed(), err: err, stuck: true}, now)
 }
 
 func (l *loop[Obj]) nameOf(out *outcome[Obj]) string {
@@ -93,9 +134,11 @@ func (l *loop[Obj]) abandoned(now time.Time) error {
 	for _, w := range l.allWorkers() {
 		if stamp := w.began.Load(); w.batch != nil && stamp != 0 {
 			out := &w.batch.tasks[w.batch.collected]
-			took := now.Sub(time.Unix(0, max(stamp, -stamp)))
-			errs = append(errs, fmt.Errorf("%v %s: %w", out.kind, l.nameOf(out), &StuckError{After: took, Stack: w.stack()}))
+			errs = append(errs, fmt.Errorf("%v %s: %w", out.kind, l.nameOf(out), &StuckError{After: now.Sub(w.beganAt(stamp)), Stack: w.stack()}))
 		}
+	}
+	if len(errs) == 0 {
+		return nil // they return this moment
 	}
 	return fmt.Errorf("reconciler %s stopped: %w", l.r.p.Name, errors.Join(errs...))
 }

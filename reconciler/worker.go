@@ -36,6 +36,11 @@ func (b *batch[Obj]) takeBack() []outcome[Obj] {
 	return taken
 }
 
+// asks says that the batch is a question to the target about its surplus.
+func (b *batch[Obj]) asks() bool {
+	return len(b.tasks) == 1 && (b.tasks[0].kind == opObserve || b.tasks[0].kind == opPrune)
+}
+
 // remaining is how many operations have not begun.
 func (b *batch[Obj]) remaining() int { return max(0, b.limit-int(b.next.Load())) }
 
@@ -64,9 +69,10 @@ type worker[Obj any] struct {
 	returns  chan<- *worker[Obj]
 	progress chan<- struct{}
 	left     <-chan struct{} // closed when the reconciler has ended
-	// began is when the operation that runs began, as Unix time in nanoseconds; 0
-	// between two operations, and negative once the watchdog has ended its context.
+	// began is when the operation that runs began, as time since epoch; 0 between two
+	// operations, and negative once the watchdog has ended its context.
 	began     atomic.Int64
+	epoch     time.Time // the wall clock may be set: only its monotonic part counts
 	goroutine atomic.Pointer[[]byte] // "goroutine 7 ", as stacks begin
 	signalled time.Time
 	hand      *batch[Obj]
@@ -79,7 +85,7 @@ type worker[Obj any] struct {
 // run carries out batches until there are no more. An operation that ends its
 // goroutine does not end the worker.
 func (w *worker[Obj]) run() {
-	id, _, _ := bytes.Cut(debug.Stack(), []byte("["))
+	id := goroutine()
 	w.goroutine.Store(&id)
 	w.renew()
 	ended := false
@@ -168,17 +174,16 @@ func (w *worker[Obj]) current(b *batch[Obj], out *outcome[Obj], now time.Time) (
 	case !found:
 		return nil, false
 	}
-	if was := w.r.status.Get(obj).Kind(); was != out.was {
-		out.was, out.full = was, out.full && was != Pending
+	if rev != out.rev {
+		out.newer = &newer[Obj]{was: w.r.status.Get(obj).Kind(), obj: obj, rev: rev}
 	}
-	out.obj, out.rev = obj, rev
 	return txn, true
 }
 
 // do runs an operation, under the eyes of the watchdog, and makes an error of a
 // panic.
 func (w *worker[Obj]) do(b *batch[Obj], txn statedb.ReadTxn, out *outcome[Obj], began time.Time) {
-	stamp := began.UnixNano()
+	stamp := int64(began.Sub(w.epoch))
 	w.began.Store(stamp)
 	returned := false
 	defer func() {
@@ -199,6 +204,11 @@ func (w *worker[Obj]) do(b *batch[Obj], txn statedb.ReadTxn, out *outcome[Obj], 
 	returned = true
 }
 
+// beganAt returns when the operation with a stamp began.
+func (w *worker[Obj]) beganAt(stamp int64) time.Time {
+	return w.epoch.Add(time.Duration(max(stamp, -stamp)))
+}
+
 // overdue ends the context of an operation that began at the time in stamp,
 // unless it has ended.
 func (w *worker[Obj]) overdue(stamp int64) {
@@ -209,18 +219,28 @@ func (w *worker[Obj]) overdue(stamp int64) {
 
 // stack returns where the worker is.
 func (w *worker[Obj]) stack() []byte {
+	if id := w.goroutine.Load(); id != nil {
+		return stackOf(*id)
+	}
+	return nil
+}
+
+// goroutine returns how the stack of the calling goroutine begins.
+func goroutine() []byte {
+	id, _, _ := bytes.Cut(debug.Stack(), []byte("["))
+	return id
+}
+
+// stackOf returns where a goroutine is.
+func stackOf(id []byte) []byte {
 	buf := make([]byte, 1<<16)
 	for n := runtime.Stack(buf, true); n == len(buf) && n < 1<<26; n = runtime.Stack(buf, true) {
 		buf = make([]byte, 4*len(buf))
 	}
-	id := w.goroutine.Load()
-	if id == nil {
-		return nil
-	}
 	for section := range bytes.SplitSeq(buf, []byte("\n\n")) {
-		if bytes.HasPrefix(section, *id) {
+		if bytes.HasPrefix(section, id) {
 			return bytes.TrimRight(section, "\x00")
 		}
 	}
-	return fmt.Appendf(nil, "%sis not there any more", *id)
+	return fmt.Appendf(nil, "%sis not there any more", id)
 }
