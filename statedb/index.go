@@ -144,3 +144,6 @@ func (i Index[Obj, Key]) parse(text string) (Query[Obj], error) {
 // Encoded returns the bytes of the query's key as a string: equal for equal
 // keys, ordered as the keys are. It serves as a key of maps.
 func (q Query[Obj]) Encoded() string { return string(q.key) }
+
+// Index returns the name of the index that is asked.
+func (q Query[Obj]) Index() string { return q.index }

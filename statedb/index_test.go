@@ -135,3 +135,26 @@ func TestSequencesMayBeRunAgainAndLeftEarly(t *testing.T) {
 	}
 	wantIDs(t, "the snapshot", ids(all), "a", "b", "c")
 }
+
+func TestMatchesSaysOfAnyRowWhatAListingWouldSayOfItsOwn(t *testing.T) {
+	f := newFixture(t)
+	gone := item{ID: "a", Group: "g", Tags: "x y"}
+	for _, c := range []struct {
+		query statedb.Query[item]
+		index string
+		want  bool
+	}{
+		{byID.Query("a"), "id", true},
+		{byID.Query("g"), "id", false},
+		{byGroup.Query("g"), "group", true},
+		{byGroup.Query(""), "group", false},
+		{byTag.Query("x"), "tag", true},
+		{byTag.Query("y"), "tag", true},
+		{byTag.Query("xy"), "tag", false},
+		{statedb.NewIndex("none", func(i item) string { return i.ID }).Query("a"), "none", false},
+	} {
+		if got := f.items.Matches(c.query, gone); got != c.want || c.query.Index() != c.index {
+			t.Errorf("%s %q matches: %t, expected %t", c.query.Index(), c.query.Encoded(), got, c.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package statedb
 
 import (
+	"bytes"
 	"iter"
 
 	"github.com/statehive/statehive/statedb/index"
@@ -207,6 +208,18 @@ func (t *table[Obj]) Revision(txn ReadTxn) Revision {
 
 func (t *table[Obj]) KeyQuery(obj Obj) Query[Obj] {
 	return Query[Obj]{index: t.schema.Primary.Name(), key: t.primaryKey(obj)}
+}
+
+func (t *table[Obj]) Matches(q Query[Obj], obj Obj) (matches bool) {
+	ix, ok := t.byName[q.index]
+	if !ok {
+		return false
+	}
+	t.indexes[ix].encode(obj, func(key []byte) bool {
+		matches = bytes.Equal(key, q.key)
+		return !matches
+	})
+	return matches
 }
 
 // The watches come from the committed state, also inside a write transaction:

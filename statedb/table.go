@@ -71,6 +71,8 @@ type Table[Obj any] interface {
 	Key(obj Obj) string
 	// KeyQuery asks for the row with the primary key of obj.
 	KeyQuery(obj Obj) Query[Obj]
+	// Matches says whether obj, which need not be in the table, has the query's key.
+	Matches(q Query[Obj], obj Obj) bool
 
 	// Initialized says whether every registered source has delivered its first
 	// listing, and returns a channel that closes once it is so: a snapshot taken
