@@ -53,6 +53,7 @@ func (l *loop[Obj]) flush(now time.Time) {
 		}
 	}
 	if l.ledgerDue(now) {
+		l.ledger.sweep(now)
 		l.writeLedger(now)
 	}
 }
@@ -77,12 +78,17 @@ func isStatusError(err error) bool {
 
 // writeStatuses sets the status of each row whose spec is still the one that
 // was worked on. The outcomes of the others are outdated: the row has a newer
-// spec, or is gone, which the feed says too.
+// spec, or is gone, which the feed says too. What is not done is written with them.
 func (l *loop[Obj]) writeStatuses(outcomes []*outcome[Obj], now time.Time) {
 	isUpdate := func(out *outcome[Obj]) bool { return out.kind == opUpdate }
 	if !slices.ContainsFunc(outcomes, isUpdate) {
 		return
 	}
+	tables := []statedb.TableMeta{l.r.p.Table}
+	if l.r.p.NotDone != nil && slices.ContainsFunc(outcomes, (*outcome[Obj]).notable) {
+		tables = append(tables, l.r.p.NotDone)
+	}
+	var noted []NotDone
 	err := l.r.p.DB.Update(context.Background(), func(txn *statedb.WriteTxn) error {
 		var result error
 		status := l.r.status
@@ -95,9 +101,15 @@ func (l *loop[Obj]) writeStatuses(outcomes []*outcome[Obj], now time.Time) {
 				l.writeStatus(txn, out, amend)
 			}
 		}
+		if len(tables) > 1 {
+			noted = l.writeForecast(txn, outcomes, now)
+		}
 		return nil
-	}, l.r.p.Table)
+	}, tables...)
 	if err == nil {
+		for _, row := range noted {
+			l.ledger.wrote(row, now)
+		}
 		return
 	}
 	for _, out := range outcomes {
@@ -152,7 +164,7 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 	} else {
 		it.attempts++
 	}
-	due, later := l.nextTry(out, now)
+	due, later := l.nextTry(out, it.attempts, now)
 	if !again {
 		it.reasons = 0
 	}
@@ -170,9 +182,10 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 	l.ledger.note(it)
 }
 
-// nextTry returns when the operation is to be repeated; due is zero when only a
-// new spec can help. Not again means that the row is done with.
-func (l *loop[Obj]) nextTry(out *outcome[Obj], now time.Time) (due time.Time, again bool) {
+// nextTry returns when the operation is to be repeated after so many failures;
+// due is zero when only a new spec can help. Not again means that the row is done
+// with. The answer is always the same, although there is chance in it.
+func (l *loop[Obj]) nextTry(out *outcome[Obj], attempts int, now time.Time) (due time.Time, again bool) {
 	if out.err == nil {
 		return now.Add(out.result.Again), out.result.Again > 0
 	}
@@ -180,13 +193,20 @@ func (l *loop[Obj]) nextTry(out *outcome[Obj], now time.Time) (due time.Time, ag
 	switch {
 	case isTerminal(out.err):
 		return time.Time{}, true
-	case !given || delay <= 0:
-		delay = l.r.p.Config.backoff(out.item.attempts, l.r.random)
+	case given && delay > 0:
+	case out.delay > 0:
+		delay = out.delay
+	default:
+		delay = l.r.p.Config.backoff(attempts, l.r.random)
+		out.delay = delay
 	}
 	return now.Add(delay), true
 }
 
 func (l *loop[Obj]) writeLedger(now time.Time) {
+	if len(l.ledger.touched) == 0 {
+		return
+	}
 	err := l.r.p.DB.Update(context.Background(), l.ledger.write, l.r.p.NotDone)
 	if err != nil {
 		l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "error", err)

@@ -362,9 +362,8 @@ func (l *loop[Obj]) finish() error {
 		}
 		l.flush(time.Now())
 	}
-	if l.ledger.pending() {
-		l.writeLedger(time.Now())
-	}
+	l.ledger.hurry()
+	l.writeLedger(time.Now())
 	return err
 }
 

@@ -1,0 +1,168 @@
+package reconciler
+
+import (
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// notDonePeriod is the shortest time between two writes of a key of the not-done
+// table.
+const notDonePeriod = time.Second
+
+// ledger keeps a reconciler's part of the not-done table. It belongs to the
+// deciding goroutine.
+type ledger[Obj any] struct {
+	p       *Params[Obj]
+	touched map[string]NotDone // by key as text: to be written
+	later   map[string]NotDone // likewise, but their keys were written just now
+	written map[string]written // what the table says, and what was removed just now
+	sweepAt time.Time          // when to look at what is to be written later
+	removed bool               // the sweep has removals to forget
+	notNow  time.Time          // not before, because a write failed
+}
+
+// written is the last write of a key.
+type written struct {
+	row NotDone
+	at  time.Time
+}
+
+// newLedger takes over what an earlier run has left in the table: it is removed
+// unless it is found not to be done again.
+func newLedger[Obj any](p *Params[Obj]) *ledger[Obj] {
+	l := &ledger[Obj]{p: p, touched: map[string]NotDone{}, later: map[string]NotDone{}, written: map[string]written{}}
+	if p.NotDone == nil {
+		return l
+	}
+	for row := range p.NotDone.All(p.DB.ReadTxn()) {
+		if row.Reconciler == p.Name {
+			l.written[row.Key] = written{row: row}
+			l.touched[row.Key] = NotDone{Reconciler: p.Name, Key: row.Key}
+		}
+	}
+	return l
+}
+
+// note records how it stands with an item.
+func (l *ledger[Obj]) note(it *item[Obj]) {
+	notable := it.err != nil || !it.due.IsZero() && !it.debouncing || it.hold != holdNone
+	if l.p.NotDone == nil || !notable && !it.noted {
+		return
+	}
+	it.noted = notable
+	l.record(l.notDone(it), time.Now())
+}
+
+// record has a row written, unless the table says so already.
+func (l *ledger[Obj]) record(row NotDone, now time.Time) {
+	delete(l.touched, row.Key)
+	delete(l.later, row.Key)
+	last, known := l.written[row.Key]
+	switch {
+	case !known && row.gone(), known && last.row.equal(row):
+	case now.Sub(last.at) >= notDonePeriod:
+		l.touched[row.Key] = row
+	default:
+		if len(l.later) == 0 && !l.removed {
+			l.sweepAt = last.at.Add(notDonePeriod)
+		}
+		l.later[row.Key] = row
+	}
+}
+
+// dueAt returns when there is something to write, or zero.
+func (l *ledger[Obj]) dueAt() time.Time {
+	switch {
+	case len(l.touched) == 0 && len(l.later) == 0 && !l.removed:
+		return time.Time{}
+	case len(l.touched) == 0 && l.sweepAt.After(l.notNow):
+		return l.sweepAt
+	case l.notNow.IsZero():
+		return time.Unix(0, 0) // at once
+	default:
+		return l.notNow
+	}
+}
+
+// sweep makes due what was put off, and forgets removals that were long ago.
+func (l *ledger[Obj]) sweep(now time.Time) {
+	if now.Before(l.sweepAt) {
+		return
+	}
+	l.sweepAt, l.removed = now.Add(notDonePeriod), false
+	for key, row := range l.later {
+		if now.Sub(l.written[key].at) >= notDonePeriod {
+			l.touched[key] = row
+			delete(l.later, key)
+		}
+	}
+	for key, last := range l.written {
+		switch {
+		case !last.row.gone():
+		case now.Sub(last.at) >= notDonePeriod:
+			delete(l.written, key)
+		default:
+			l.removed = true
+		}
+	}
+}
+
+// hurry makes everything due: the reconciler ends.
+func (l *ledger[Obj]) hurry() {
+	for key, row := range l.later {
+		l.touched[key] = row
+	}
+	clear(l.later)
+}
+
+// write adds what is due to a transaction on the table.
+func (l *ledger[Obj]) write(txn *statedb.WriteTxn) error {
+	for _, row := range l.touched {
+		if err := l.put(txn, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *ledger[Obj]) put(txn *statedb.WriteTxn, row NotDone) (err error) {
+	if row.gone() {
+		_, _, err = l.p.NotDone.Delete(txn, row)
+	} else {
+		_, _, err = l.p.NotDone.Insert(txn, row)
+	}
+	return err
+}
+
+// attempted says that a transaction with write has ended at now. If it failed,
+// what it should have written stays to be written.
+func (l *ledger[Obj]) attempted(now time.Time, err error) {
+	if err != nil {
+		l.notNow = now.Add(notDonePeriod)
+		return
+	}
+	l.notNow = time.Time{}
+	for _, row := range l.touched {
+		l.wrote(row, now)
+	}
+}
+
+// wrote says that the table has a row, or that it is removed from it.
+func (l *ledger[Obj]) wrote(row NotDone, now time.Time) {
+	delete(l.touched, row.Key)
+	delete(l.later, row.Key)
+	l.written[row.Key] = written{row, now}
+	if row.gone() && !l.removed {
+		l.removed = true
+		if len(l.later) == 0 {
+			l.sweepAt = now.Add(notDonePeriod)
+		}
+	}
+}
+
+// isNews says that the table may and should be told of a row now.
+func (l *ledger[Obj]) isNews(row NotDone, now time.Time) bool {
+	last, known := l.written[row.Key]
+	return now.Sub(last.at) >= notDonePeriod && !last.row.equal(row) && (known || !row.gone())
+}

@@ -1,0 +1,66 @@
+package reconciler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Wait is something that a row waits for.
+type Wait struct {
+	// Cause is one of: nothing, turn, running, commit, stuck, backoff, again,
+	// terminal, debounce, rate, paused, limit, dependency, order, prune, sources,
+	// target, stopped; or what another hold is called.
+	Cause string `json:"cause"`
+	// Text says it in words, with the names of what is waited for.
+	Text string `json:"text"`
+	// Until is when it ends by itself, if that is known.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// The causes that are no holds.
+const (
+	waitNothing  = "nothing"
+	waitTurn     = "turn"     // others are before it
+	waitRunning  = "running"  // it is being applied
+	waitCommit   = "commit"   // it was applied, its status is about to be written
+	waitStuck    = "stuck"    // its operation does not return
+	waitBackoff  = "backoff"  // it failed, and is tried again
+	waitAgain    = "again"    // its target asked for it
+	waitTerminal = "terminal" // it failed, and repeating does not help
+	waitDebounce = "debounce" // it may change again soon
+	waitRate     = "rate"     // the rate limit
+	waitPrune    = "prune"    // nothing runs while the target is pruned
+	waitSources  = "sources"  // the table is not initialized
+	waitTarget   = "target"   // its Init fails
+	waitStopped  = "stopped"  // the reconciler does not run
+)
+
+const timeFormat = time.RFC3339
+
+// waitOf says what an item waits for that is put aside.
+func waitOf[Obj any](it *item[Obj]) Wait {
+	until := it.due.Format(timeFormat)
+	switch {
+	case it.hold != holdNone:
+		return Wait{Cause: it.hold.String(), Text: it.hold.String() + ": " + it.waitsFor, Until: it.due}
+	case it.debouncing:
+		return Wait{waitDebounce, "debounce: until " + until + ", or longer if the row changes before", it.due}
+	case it.due.IsZero():
+		return Wait{Cause: waitTerminal, Text: "terminal error: a new spec or a full pass"}
+	case it.err != nil:
+		return Wait{waitBackoff, "backoff: until " + until, it.due}
+	default:
+		return Wait{waitAgain, "until " + until + ", when its target wants it to be applied again", it.due}
+	}
+}
+
+func stuckWait(since time.Time, what opKind) Wait {
+	return Wait{Cause: waitStuck, Text: fmt.Sprintf("%v is stuck since %s: it has not returned, although its context has ended", what, since.Format(timeFormat))}
+}
+
+// isStuck says that an item's operation has been given up, and goes on.
+func (it *item[Obj]) isStuck() bool {
+	var stuck *StuckError
+	return (it.state == running || it.state == committing) && errors.As(it.err, &stuck)
+}
