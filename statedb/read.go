@@ -55,15 +55,25 @@ func (t *table[Obj]) secondaryKey(ix int, key, primary []byte) []byte {
 }
 
 func (t *table[Obj]) Get(txn ReadTxn, q Query[Obj]) (Obj, Revision, bool) {
+	if e := t.find(txn, q); e != nil {
+		return e.obj, e.rev, true
+	}
+	return *new(Obj), 0, false
+}
+
+func (t *table[Obj]) Spec(txn ReadTxn, q Query[Obj]) (Revision, bool) {
+	if e := t.find(txn, q); e != nil {
+		return e.spec, true
+	}
+	return 0, false
+}
+
+func (t *table[Obj]) find(txn ReadTxn, q Query[Obj]) *entry[Obj] {
 	ix, key, ok := t.indexKey(q)
 	if !ok {
-		return *new(Obj), 0, false
+		return nil
 	}
-	e := t.first(t.reader(txn, ix), ix, key)
-	if e == nil {
-		return *new(Obj), 0, false
-	}
-	return e.obj, e.rev, true
+	return t.first(t.reader(txn, ix), ix, key)
 }
 
 func (t *table[Obj]) first(r engine.Reader[*entry[Obj]], ix int, key []byte) *entry[Obj] {

@@ -211,6 +211,19 @@ func TestRule4AStatusWriteAppliesToTheCurrentRowAndOnlyToItsStatus(t *testing.T)
 	}
 }
 
+func TestTheSpecOfARowIsOlderThanItsStatus(t *testing.T) {
+	f := newFixture(t, item{ID: "a", Number: 1})
+	_, written := f.get("a")
+	f.amend("a", written, 1)
+	spec, there := f.items.Spec(f.db.ReadTxn(), byID.Query("a"))
+	if _, newest := f.get("a"); spec != written || newest <= spec || !there {
+		t.Errorf("spec %d of a row written at %d and amended at %d", spec, written, newest)
+	}
+	if spec, there := f.items.Spec(f.db.ReadTxn(), byID.Query("b")); there || spec != 0 {
+		t.Errorf("a row that is not there has spec %d", spec)
+	}
+}
+
 func TestRule4NeedsATableWithAStatus(t *testing.T) {
 	db := statedb.New()
 	table := newTable(t, db, statedb.Schema[item]{Name: "items", Primary: byID})

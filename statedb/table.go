@@ -67,6 +67,9 @@ type Table[Obj any] interface {
 	LenOf(txn ReadTxn, index string) (int, error)
 	// Revision is that of the newest change.
 	Revision(txn ReadTxn) Revision
+	// Spec returns the revision of the last write of the row with the query's key
+	// that was not a status write.
+	Spec(txn ReadTxn, q Query[Obj]) (Revision, bool)
 	// Key returns the text form of a row's primary key.
 	Key(obj Obj) string
 	// KeyQuery asks for the row with the primary key of obj.
