@@ -20,7 +20,7 @@ const fullLook = 4096
 // can be pruned.
 const drainLimit = time.Second
 
-var errBusy = errors.New("target is too busy to be pruned: an operation takes long")
+var errBusy = errors.New("target is too busy to be asked: an operation takes long")
 
 type fullPhase uint8
 
@@ -215,6 +215,9 @@ func (l *loop[Obj]) askSurplus(now time.Time) {
 	switch {
 	case w == nil:
 		return
+	case l.stillAsking():
+		l.fullFailed(errBusy, now)
+		return
 	case l.removalHeld(txn):
 		l.plan.owed = true
 		l.endFull(now)
@@ -232,6 +235,11 @@ func (l *loop[Obj]) askSurplus(now time.Time) {
 	l.full.asked, l.full.gone = true, map[string]bool{}
 	l.plan.owed = false
 	l.hand(w, &batch[Obj]{tasks: []outcome[Obj]{{operation: op}}, txn: txn, at: now, lane: laneRefresh})
+}
+
+// stillAsking says that the target is stuck with an earlier question.
+func (l *loop[Obj]) stillAsking() bool {
+	return slices.ContainsFunc(l.stuck, func(w *worker[Obj]) bool { return w.batch.asks() })
 }
 
 func (l *loop[Obj]) idleWorker() *worker[Obj] {

@@ -81,7 +81,7 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 		if l.ready {
 			l.decide(now)
 		}
-		if l.commit.due(now, l.inFlight) || l.ledgerDue(now) {
+		if l.commit.due(now, l.inFlight-len(l.stuck)) || l.ledgerDue(now) {
 			l.flush(now)
 			continue
 		}

@@ -42,9 +42,9 @@ type outcome[Obj any] struct {
 	err      error
 	took     time.Duration
 	delay    time.Duration // the backoff, once it is known
-	skipped  bool // it did not run: obj is not the newest row any more
-	outdated bool // the row's spec is newer, or the row gone: nothing was written
-	stuck    bool // it runs on, long after its deadline
+	skipped  bool          // it did not run: obj is not the newest row any more
+	outdated bool          // the row's spec is newer, or the row gone: nothing was written
+	stuck    bool          // it runs on, long after its deadline
 }
 
 // newer is a row that was found to be newer than that of the operation on it.

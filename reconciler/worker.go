@@ -72,7 +72,7 @@ type worker[Obj any] struct {
 	// began is when the operation that runs began, as time since epoch; 0 between two
 	// operations, and negative once the watchdog has ended its context.
 	began     atomic.Int64
-	epoch     time.Time // the wall clock may be set: only its monotonic part counts
+	epoch     time.Time              // the wall clock may be set: only its monotonic part counts
 	goroutine atomic.Pointer[[]byte] // "goroutine 7 ", as stacks begin
 	signalled time.Time
 	hand      *batch[Obj]
