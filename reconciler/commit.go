@@ -169,6 +169,9 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 		it.reasons = 0
 	}
 	switch {
+	case !again && out.forgotten():
+		l.drop(it)
+		return
 	case again:
 		it.force = it.force || it.reasons&^reasonChange != 0
 		l.enqueue(it, laneChange, 0, now)

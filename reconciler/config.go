@@ -96,6 +96,9 @@ type Params[Obj any] struct {
 	// NotDone, if set, is told of the rows that are not done. Several reconcilers
 	// may share the table, under different names.
 	NotDone statedb.RWTable[NotDone]
+	// Origin, if set, says who wrote a row, given its table and its key as text:
+	// empty when it does not know. Calls may come from several goroutines at once.
+	Origin func(table, key string) string
 	// Logger, Health and Metrics may be nil.
 	Logger  *slog.Logger
 	Health  Health

@@ -22,6 +22,7 @@ type Reconciler[Obj any] struct {
 	limits   atomic.Pointer[Limits]
 	inbox    *inbox[Obj]
 	started  atomic.Bool
+	unready  atomic.Pointer[Wait] // what Init failed with, until it succeeds
 	ended    chan struct{} // closed when Run returns
 
 	fullWanted chan struct{} // holds one token while a full pass is asked for

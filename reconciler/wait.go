@@ -55,8 +55,13 @@ func waitOf[Obj any](it *item[Obj]) Wait {
 	}
 }
 
-func stuckWait(since time.Time, what opKind) Wait {
-	return Wait{Cause: waitStuck, Text: fmt.Sprintf("%v is stuck since %s: it has not returned, although its context has ended", what, since.Format(timeFormat))}
+// runningWait says that an operation has begun and not returned.
+func runningWait(what opKind, since time.Time, timeout time.Duration, stuck bool) Wait {
+	if stuck {
+		text := fmt.Sprintf("%v has been stuck since %s: it has not returned, although its context has ended", what, since.Format(timeFormat))
+		return Wait{Cause: waitStuck, Text: text}
+	}
+	return Wait{waitRunning, fmt.Sprintf("%v has been running since %s", what, since.Format(timeFormat)), since.Add(timeout)}
 }
 
 // isStuck says that an item's operation has been given up, and goes on.

@@ -28,6 +28,7 @@ type world struct {
 	prunes  bool // the target cannot observe
 	config  reconciler.Config
 	seed    uint64 // of the jitter, if not 0
+	origin  func(table, key string) string
 	health  *healthLog
 	*tallyKeeper
 	r      *reconciler.Reconciler[row]
@@ -83,7 +84,7 @@ func (w *world) start() {
 	w.t.Helper()
 	p := reconciler.Params[row]{
 		DB: w.db, Table: w.table, Target: observing{w.target}, NotDone: w.notDone,
-		Config: w.config, Health: w.health, Metrics: w.tallyKeeper,
+		Config: w.config, Health: w.health, Metrics: w.tallyKeeper, Origin: w.origin,
 	}
 	if w.prunes {
 		p.Target = w.target

@@ -1,0 +1,162 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// Explanation is all that is known of how it stands with a row. It is plain data,
+// which JSON carries.
+type Explanation struct {
+	Reconciler string `json:"reconciler"`
+	Table      string `json:"table"`
+	Key        string `json:"key"`    // of the row, as text
+	Exists     bool   `json:"exists"` // in the table; otherwise it is being deleted
+	Status     Status `json:"status"`
+	// Spec is the revision of the last write of it that was not its status.
+	Spec statedb.Revision `json:"spec"`
+	// Origin is who wrote the row, such as a file and a line, if that is known;
+	// Sources are all that feed the table.
+	Origin  string                `json:"origin,omitempty"`
+	Sources []statedb.SourceState `json:"sources"`
+
+	// Queued says that it is to be run, or waits for something before it can be, for
+	// these Reasons; otherwise they are why it last ran. Lane is the one that it is
+	// ready in, if it is, Since when that came to be.
+	Queued  bool      `json:"queued"`
+	Reasons string    `json:"reasons"`
+	Lane    string    `json:"lane,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+
+	// WaitsFor is never empty; what comes first is in the way of the rest.
+	WaitsFor []Wait    `json:"waitsFor"`
+	NextDue  time.Time `json:"nextDue,omitzero"`
+	// Attempts is how many failed in a row, LastAttempts the last ones that failed
+	// since it was last done, and LastError why the last one did.
+	Attempts     int       `json:"attempts"`
+	LastAttempts []Attempt `json:"lastAttempts"`
+	LastError    string    `json:"lastError,omitempty"`
+}
+
+// UnknownKeyError says that a reconciler knows no row with a key. It matches
+// [statedb.ErrNotFound].
+type UnknownKeyError struct {
+	Table string
+	Key   string
+	Like  []string // keys that there are and that are like it
+	// Incomplete says, by source, why something may be missing in the table, and
+	// why what the target has besides is not removed.
+	Incomplete map[string]string
+	Err        error // what is wrong with the key, if more than that nothing has it
+}
+
+// Error implements error.
+func (e *UnknownKeyError) Error() string {
+	text := fmt.Sprintf("table %s: key %q: %v", e.Table, e.Key, e.Unwrap())
+	if len(e.Like) > 0 {
+		text += "; like it: " + strings.Join(e.Like, ", ")
+	}
+	if len(e.Incomplete) > 0 {
+		text += "; removal of surplus is held: " + reasons(e.Incomplete)
+	}
+	return text
+}
+
+// Unwrap returns what is wrong with the key.
+func (e *UnknownKeyError) Unwrap() error {
+	if e.Err == nil {
+		return statedb.ErrNotFound
+	}
+	return e.Err
+}
+
+// Explain says how it stands with a row, given its primary key as text: a row of
+// the table, or one whose delete is pending. It works at any time, also while the
+// reconciler does not run. [UnknownKeyError] when there is no such row.
+func (r *Reconciler[Obj]) Explain(ctx context.Context, key string) (Explanation, error) {
+	var e Explanation
+	var result error
+	err := r.call(ctx, func(l *loop[Obj]) { e, result = l.explain(key) })
+	if errors.Is(err, ErrNotRunning) {
+		return r.explainIdle(key)
+	}
+	return e, errors.Join(err, result)
+}
+
+// explainIdle is Explain while nothing runs.
+func (r *Reconciler[Obj]) explainIdle(key string) (Explanation, error) {
+	txn := r.p.DB.ReadTxn()
+	e, _, found, err := r.explainRow(txn, key)
+	row, listed := r.notDoneRow(txn, key)
+	if err != nil || !found && !listed {
+		return e, r.unknownKey(txn, key, err, nil)
+	}
+	e.WaitsFor = r.startWaits(txn)
+	if listed {
+		e.Queued, e.Reasons, e.Attempts, e.LastError = true, row.Reasons, row.Attempts, row.LastError
+		if row.WaitsFor != "" {
+			e.WaitsFor = append(e.WaitsFor, Wait{Cause: row.State, Text: row.WaitsFor, Until: row.NextDue})
+		}
+		e.NextDue = row.NextDue
+	}
+	return e, nil
+}
+
+func (r *Reconciler[Obj]) notDoneRow(txn statedb.ReadTxn, key string) (NotDone, bool) {
+	if r.p.NotDone == nil {
+		return NotDone{}, false
+	}
+	row, _, found := r.p.NotDone.Get(txn, NotDoneByKey.Query(NotDoneKey{r.p.Name, key}))
+	return row, found
+}
+
+// startWaits is what all rows wait for before the reconciler runs, or afterwards.
+func (r *Reconciler[Obj]) startWaits(txn statedb.ReadTxn) []Wait {
+	waitingFor, _ := sourcesOf(r.p.Table, txn)
+	select {
+	case <-r.ended:
+		return []Wait{{Cause: waitStopped, Text: "the reconciler has stopped"}}
+	default:
+	}
+	switch failing := r.unready.Load(); {
+	case !r.started.Load():
+		return []Wait{{Cause: waitStopped, Text: "the reconciler was not started"}}
+	case len(waitingFor) > 0:
+		return []Wait{{Cause: waitSources, Text: waitingMessage(waitingFor)}}
+	case failing != nil:
+		return []Wait{*failing}
+	default:
+		return []Wait{{Cause: waitTarget, Text: "the target to be ready: Init runs"}}
+	}
+}
+
+// explainRow says what the table knows of a row.
+func (r *Reconciler[Obj]) explainRow(txn statedb.ReadTxn, key string) (e Explanation, query statedb.Query[Obj], found bool, err error) {
+	e = Explanation{
+		Reconciler: r.p.Name, Table: r.p.Table.Name(), Key: key, Sources: r.p.Table.Sources(txn), LastAttempts: []Attempt{},
+	}
+	table, err := r.p.DB.Table(txn, e.Table)
+	if err != nil {
+		return e, query, false, err
+	}
+	row, found, err := table.Get(txn, key)
+	obj, ok := row.Object.(Obj)
+	if err != nil || !found || !ok {
+		return e, query, false, err
+	}
+	query = r.p.Table.KeyQuery(obj)
+	e.Key, e.Exists, e.Status = row.Key, true, r.status.Get(obj)
+	e.Spec, _ = r.p.Table.Spec(txn, query)
+	if failure := e.Status.Err(); failure != nil {
+		e.LastError = failure.Error()
+	}
+	if r.p.Origin != nil {
+		e.Origin = r.p.Origin(e.Table, e.Key)
+	}
+	return e, query, true, nil
+}
