@@ -33,6 +33,13 @@ type Config struct {
 	Debounce, MaxDebounce time.Duration
 	// Workers is how many operations run at once, on different rows. Default 1.
 	Workers int
+	// DeleteLimit holds deletes when they are too many at once, surplus included,
+	// unless the target cannot observe: what Prune removes is not counted.
+	DeleteLimit ChangeLimit
+	// UpdateLimit does the same for updates of rows that were applied before, since
+	// the start. The zero value: there is no limit. With one every changed row is
+	// queued by itself, which takes more time and memory.
+	UpdateLimit ChangeLimit
 }
 
 func (c Config) withDefaults() Config {
@@ -44,6 +51,9 @@ func (c Config) withDefaults() Config {
 	c.Limits = *c.Limits.withDefaults()
 	setDefault(&c.MaxDebounce, max(c.Debounce, 10*min(c.Debounce, math.MaxInt64/10)))
 	setDefault(&c.Workers, 1)
+	c.DeleteLimit = c.DeleteLimit.withDefaults()
+	c.UpdateLimit.Off = c.UpdateLimit.Off || c.UpdateLimit == ChangeLimit{}
+	c.UpdateLimit = c.UpdateLimit.withDefaults()
 	return c
 }
 
@@ -80,7 +90,7 @@ func (c Config) check() error {
 	case c.Workers < 0:
 		return fmt.Errorf("Config.Workers is %d: it must be positive, or 0 for the default", c.Workers)
 	}
-	return c.Limits.check()
+	return errors.Join(c.Limits.check(), c.DeleteLimit.check("Config.DeleteLimit"), c.UpdateLimit.check("Config.UpdateLimit"))
 }
 
 // Params is what a [Reconciler] is made of. DB, Table and Target are required.

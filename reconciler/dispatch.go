@@ -275,6 +275,7 @@ func (l *loop[Obj]) finished(out *outcome[Obj], w *worker[Obj], now time.Time) {
 	} else {
 		l.r.succeeded(now)
 		l.full.sawGone(out)
+		l.blast.ended(out, now)
 		if out.kind == opDelete {
 			l.setDeleting(out.item, false)
 		}

@@ -43,8 +43,9 @@ type fullPass[Obj any] struct {
 	outstanding int                // items that it waits for
 	observed    []Obj              // what is there and was not compared yet
 	drainUntil  time.Time          // no worker is given anything before; zero: they are
+	surplus     []*item[Obj]       // what is not wanted of what was
 	asked       bool               // the target is being asked for the surplus
-	gone        map[string]bool    // what was deleted while it is being asked
+	gone        map[string]bool    // what was deleted since it was asked
 }
 
 // fullPlan says when full passes are due.
@@ -274,7 +275,7 @@ func (l *loop[Obj]) drain(now time.Time) {
 // sawGone notes a successful delete: what it removed may still be in the answer
 // of a target that was asked before.
 func (f *fullPass[Obj]) sawGone(out *outcome[Obj]) {
-	if f.asked && out.kind == opDelete {
+	if (f.asked || f.phase == fullCompare) && out.kind == opDelete {
 		f.gone[out.item.key] = true
 	}
 }
@@ -302,15 +303,16 @@ func (l *loop[Obj]) compareSlice(now time.Time) {
 	for _, obj := range slice {
 		query := l.r.p.Table.KeyQuery(obj)
 		if _, _, wanted := l.r.p.Table.Get(txn, query); !wanted && !l.full.gone[query.Encoded()] {
-			l.removeSurplus(query, obj, now)
+			l.foundSurplus(query, obj)
 		}
 	}
 	if len(l.full.observed) == 0 {
 		l.full.phase = fullDeletes
+		l.removeSurplus(now)
 	}
 }
 
-func (l *loop[Obj]) removeSurplus(query statedb.Query[Obj], obj Obj, now time.Time) {
+func (l *loop[Obj]) foundSurplus(query statedb.Query[Obj], obj Obj) {
 	it := l.queue.get(query)
 	if it.state != waiting {
 		return // something is being done about it
@@ -319,8 +321,19 @@ func (l *loop[Obj]) removeSurplus(query statedb.Query[Obj], obj Obj, now time.Ti
 		it.last, it.surplus = obj, true
 		l.setDeleting(it, true)
 	}
-	l.joinFull(it)
-	l.enqueue(it, laneRefresh, reasonSurplus, now)
+	l.full.surplus = append(l.full.surplus, it)
+}
+
+// removeSurplus makes ready what was found, all at once: before any of it is
+// removed it is counted how much it is.
+func (l *loop[Obj]) removeSurplus(now time.Time) {
+	for _, it := range l.full.surplus {
+		if it.deleting && it.state == waiting && l.queue.items[it.key] == it {
+			l.joinFull(it)
+			l.enqueue(it, laneRefresh, reasonSurplus, now)
+		}
+	}
+	l.full.surplus = nil
 }
 
 // fullFailed tries again to find the surplus after a backoff: nothing was removed.

@@ -461,7 +461,9 @@ func TestSurplusThatWasFoundIsHeldToo(t *testing.T) {
 }
 
 func TestFlickeringSourceLosesNothing(t *testing.T) {
-	prepared(t, func(w *world) { w.config.Workers = 3 }, func(_ *testing.T, w *world) {
+	prepared(t, func(w *world) {
+		w.config.Workers, w.config.DeleteLimit.Off = 3, true
+	}, func(_ *testing.T, w *world) {
 		source := w.source("files")
 		w.update(source.Initialized)
 		w.target.will(func(context.Context, call) (reconciler.Result, error) {

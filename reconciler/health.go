@@ -103,6 +103,8 @@ func (l *loop[Obj]) healthMessage() (string, error) {
 	switch n := l.health.steady; {
 	case !l.ready:
 		return waitingMessage(l.health.waitingFor), nil
+	case l.blast.holding():
+		return l.blast.message(n, l.health.example())
 	case n > 0:
 		return fmt.Sprintf("rows in error: %d", n), l.health.example()
 	case l.plan.attempts >= steadyAttempts:

@@ -35,6 +35,7 @@ type loop[Obj any] struct {
 	inFlight  int  // workers with a batch
 	tokenAt   time.Time
 	health    healthState
+	blast     blast[Obj]
 }
 
 func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
@@ -47,6 +48,7 @@ func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
 		progress: make(chan struct{}, 1),
 		left:     make(chan struct{}),
 		plan:     fullPlan{owed: true},
+		blast:    newBlast[Obj](&r.p.Config, time.Now()),
 	}
 	l.stopping, l.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.plan.due = l.nextFull(time.Now())
@@ -67,6 +69,7 @@ func (l *loop[Obj]) close() {
 		}
 	}
 	l.cursor.Close()
+	l.blast.lookedAhead()
 }
 
 func (l *loop[Obj]) run(ctx context.Context) error {
@@ -128,6 +131,7 @@ func (l *loop[Obj]) look() {
 func (l *loop[Obj]) decide(now time.Time) {
 	l.queue.wake(now)
 	l.expirePauses(now)
+	l.blast.each(func(b *brake) { b.expire(now) })
 	l.endRound(now)
 	for moved := true; moved; {
 		if l.round.open == 0 { // else an item might be of a row of the round
@@ -136,6 +140,7 @@ func (l *loop[Obj]) decide(now time.Time) {
 			l.pull(now)
 		}
 		l.askSurplus(now)
+		l.relieve(now)
 		moved = l.dispatch(now)
 	}
 }
@@ -160,11 +165,13 @@ func (l *loop[Obj]) pull(now time.Time) {
 	txn, size, taken := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0
 	l.round.begin(txn, now)
 	for change := range l.cursor.Next(txn) {
+		l.blast.took(change)
 		l.changed(change, now)
 		if taken++; taken >= size {
 			break
 		}
 	}
+	l.lookAhead(txn, taken >= size)
 	l.round.ready()
 }
 
@@ -196,7 +203,7 @@ func (l *loop[Obj]) changed(change statedb.Change[Obj], now time.Time) {
 
 // simple says that a changed row needs nothing but to be applied at once.
 func (l *loop[Obj]) simple(obj Obj) bool {
-	if len(l.pauses) > 0 || l.r.p.Config.Debounce > 0 {
+	if len(l.pauses) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
 		return false
 	}
 	return len(l.queue.items) == 0 || l.queue.items[l.r.p.Table.KeyQuery(obj).Encoded()] == nil
@@ -208,6 +215,8 @@ func (l *loop[Obj]) changedItem(change statedb.Change[Obj], deleted bool, now ti
 	if deleted {
 		it.attempts, it.surplus = 0, false
 		l.setDeleting(it, true)
+	} else {
+		l.blast.updated(it)
 	}
 	if !l.debounce(it, now) {
 		l.enqueue(it, laneChange, reasonChange, now)
@@ -246,7 +255,10 @@ func (l *loop[Obj]) setDeleting(it *item[Obj], deleting bool) {
 	if it.deleting != deleting {
 		it.deleting = deleting
 		delta := int64(1)
-		if !deleting {
+		if deleting {
+			l.blast.count(it, l.blast.deletes)
+		} else {
+			l.blast.discount(it)
 			delta = -1
 		}
 		l.r.deleting.Add(delta)
@@ -293,6 +305,7 @@ func (l *loop[Obj]) removalHeld(txn statedb.ReadTxn) bool {
 // drop forgets an item that needs nothing.
 func (l *loop[Obj]) drop(it *item[Obj]) {
 	l.leaveFull(it)
+	l.blast.discount(it)
 	it.err = nil
 	it.due = time.Time{}
 	it.hold = holdNone

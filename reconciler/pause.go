@@ -126,7 +126,7 @@ func (l *loop[Obj]) pausesEnd() (end time.Time) {
 }
 
 // gate puts an operation aside that may not run now, and says whether it did.
-func (l *loop[Obj]) gate(op operation[Obj], _ statedb.ReadTxn, _ time.Time) bool {
+func (l *loop[Obj]) gate(op operation[Obj], txn statedb.ReadTxn, now time.Time) bool {
 	if until, paused := l.paused(op.obj); paused {
 		waitsFor := "until it is resumed"
 		if !until.IsZero() {
@@ -135,7 +135,7 @@ func (l *loop[Obj]) gate(op operation[Obj], _ statedb.ReadTxn, _ time.Time) bool
 		l.park(op.item, holdPaused, waitsFor)
 		return true
 	}
-	return false
+	return l.overLimit(op, txn, now)
 }
 
 func (l *loop[Obj]) park(it *item[Obj], why hold, waitsFor string) {

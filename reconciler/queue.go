@@ -45,6 +45,10 @@ type item[Obj any] struct {
 	waitsFor string    // more on why it is held
 	tries    []Attempt // the last ones, if some failed
 
+	brake     *brake    // what counts it as a change; nil: nothing does
+	allowance allowance // of the brake
+	plan      uint64    // the first that shows it
+
 	previous, next *item[Obj]
 }
 

@@ -56,6 +56,9 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	}
 	r.observer, _ = p.Target.(Observer[Obj])
 	r.limits.Store(&p.Config.Limits)
+	if r.observer == nil && !p.Config.DeleteLimit.Off {
+		p.Logger.Warn("target cannot observe: the limit of deletes does not cover what it prunes", "reconciler", p.Name)
+	}
 	return r, nil
 }
 

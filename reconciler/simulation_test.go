@@ -87,6 +87,7 @@ func simulate(t *testing.T, seed uint64) (log []string) {
 		if s.lenient {
 			s.config.FullInterval = time.Duration(1+random.IntN(3000)) * time.Millisecond
 		}
+		s.limit()
 		s.run(random)
 		s.wantConverged()
 		s.equal("queued", []string(nil), s.r.Items())
@@ -113,6 +114,7 @@ func (s *simulation) run(random *rand.Rand) {
 	if s.lenient {
 		others.Go(s.vandal)
 	}
+	others.Go(s.approver)
 	for range random.IntN(4) {
 		take(some(random, 2*time.Second))
 		s.stop()
@@ -128,11 +130,49 @@ func (s *simulation) run(random *rand.Rand) {
 		s.r.FullPass()
 	}
 	s.pass(time.Minute)
+	s.approveAll()
 	s.r.FullPass() // finds nothing
 	before := s.metrics().outOfSync
 	s.pass(time.Second)
 	if !s.lenient {
 		s.equal("out of sync", before, s.metrics().outOfSync)
+	}
+}
+
+// limit sets how much may be changed without an approval.
+func (s *simulation) limit() {
+	random := s.random("limit")
+	limits := [2]reconciler.ChangeLimit{}
+	for i := range limits {
+		limits[i] = reconciler.ChangeLimit{
+			Rows: 1 + random.IntN(8), Percent: float64(1 + random.IntN(60)), Window: some(random, 3*time.Second),
+			Off: random.IntN(2) == 0,
+		}
+	}
+	s.config.DeleteLimit, s.config.UpdateLimit = limits[0], limits[1]
+}
+
+// approver looks at what is held now and then, and approves it some time later.
+func (s *simulation) approver() {
+	random := s.random("approver")
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+		take(some(random, 500*time.Millisecond))
+		plan, err := s.live.Load().Plan(s.t.Context())
+		take(some(random, 100*time.Millisecond))
+		if err == nil && plan.ID != "" {
+			_ = s.live.Load().Approve(s.t.Context(), plan.ID) // it may be another run
+		}
+	}
+}
+
+// approveAll approves what is held until nothing is.
+func (s *simulation) approveAll() {
+	for plan := must(s.r.Plan(s.t.Context())); plan.ID != ""; plan = must(s.r.Plan(s.t.Context())) {
+		if err := s.r.Approve(s.t.Context(), plan.ID); err != nil {
+			s.t.Error(err)
+			return
+		}
+		s.pass(time.Minute)
 	}
 }
 

@@ -175,7 +175,11 @@ func (w *worker[Obj]) current(b *batch[Obj], out *outcome[Obj], now time.Time) (
 		return nil, false
 	}
 	if rev != out.rev {
-		out.newer = &newer[Obj]{was: w.r.status.Get(obj).Kind(), obj: obj, rev: rev}
+		was := w.r.status.Get(obj).Kind()
+		if !w.r.unlimited(out.was, was) {
+			return nil, false
+		}
+		out.newer = &newer[Obj]{was: was, obj: obj, rev: rev}
 	}
 	return txn, true
 }
