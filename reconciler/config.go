@@ -103,6 +103,9 @@ type Params[Obj any] struct {
 	Target Target[Obj]
 	Config Config
 
+	// Related are other tables and events whose changes make rows run.
+	Related []Related[Obj]
+
 	// NotDone, if set, is told of the rows that are not done. Several reconcilers
 	// may share the table, under different names.
 	NotDone statedb.RWTable[NotDone]
@@ -153,7 +156,10 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 	case !p.Table.Amendable():
 		return p, fmt.Errorf("table %s keeps no status: declare it with reconciler.Reconciled(schema)", p.Table.Name())
 	}
-	if err := errors.Join(p.Config.check(), p.checkTables()); err != nil {
+	if err := errors.Join(p.Config.check(), p.checkRelated()); err != nil {
+		return p, err
+	}
+	if err := p.checkTables(); err != nil {
 		return p, err
 	}
 	p.Config = p.Config.withDefaults()
@@ -171,7 +177,7 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 func (p Params[Obj]) checkTables() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	tables := []statedb.TableMeta{p.Table}
+	tables := append([]statedb.TableMeta{p.Table}, p.relatedTables()...)
 	if p.NotDone != nil {
 		tables = append(tables, p.NotDone)
 	}

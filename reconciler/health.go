@@ -29,7 +29,8 @@ type healthState struct {
 	steady     int                // those that failed steadyAttempts times
 	shown      string             // key of the one whose error is reported
 	reported   string
-	current    int // errors told to metrics, plus one so that the first 0 is told
+	concerns   map[string]error // by what they are about
+	current    int              // errors told to metrics, plus one so that the first 0 is told
 }
 
 type failure struct {
@@ -111,6 +112,8 @@ func (l *loop[Obj]) healthMessage() (string, error) {
 		return "surplus cannot be found", l.plan.err
 	case l.held:
 		return "removal of surplus is held: " + reasons(l.health.incomplete), nil
+	case len(l.health.concerns) > 0:
+		return l.health.worst()
 	case !l.health.settled:
 		return "applying all rows for the first time", nil
 	}
@@ -127,4 +130,21 @@ func reasons(incomplete map[string]string) string {
 		parts = append(parts, name+": "+incomplete[name])
 	}
 	return strings.Join(parts, "; ")
+}
+
+// concern records what is wrong with something else than a row, or that nothing
+// is if err is nil.
+func (h *healthState) concern(about string, err error) {
+	if h.concerns == nil {
+		h.concerns = map[string]error{}
+	}
+	if h.concerns[about] = err; err == nil {
+		delete(h.concerns, about)
+	}
+}
+
+// worst returns the first concern.
+func (h *healthState) worst() (string, error) {
+	about := sortedKeys(h.concerns)[0]
+	return about, h.concerns[about]
 }

@@ -112,9 +112,11 @@ func (l *loop[Obj]) takeTriggers(now time.Time) {
 	b := l.r.inbox
 	b.mu.Lock()
 	triggers := b.triggers
-	if len(triggers) > 0 {
-		b.triggers = map[string]triggered[Obj]{}
+	if len(triggers) == 0 {
+		b.mu.Unlock()
+		return
 	}
+	b.triggers = map[string]triggered[Obj]{}
 	b.mu.Unlock()
 	for _, key := range sortedKeys(triggers) {
 		t := triggers[key]

@@ -93,6 +93,7 @@ func (r *Reconciler[Obj]) Run(ctx context.Context) error {
 	l := r.newLoop(ctx)
 	defer l.close()
 	r.inbox.setOpen(true) // until it finishes
+	defer r.startRelated(ctx)()
 	return l.run(ctx)
 }
 

@@ -29,6 +29,7 @@ type world struct {
 	config  reconciler.Config
 	seed    uint64 // of the jitter, if not 0
 	origin  func(table, key string) string
+	params  func(*reconciler.Params[row]) // changes them before the start
 	health  *healthLog
 	*tallyKeeper
 	r      *reconciler.Reconciler[row]
@@ -88,6 +89,9 @@ func (w *world) start() {
 	}
 	if w.prunes {
 		p.Target = w.target
+	}
+	if w.params != nil {
+		w.params(&p)
 	}
 	r, err := reconciler.New(p)
 	if err != nil {
