@@ -33,6 +33,7 @@ func (s *Source) apply(ctx context.Context, l listing) error {
 	}
 	s.log(next)
 	s.told = next
+	s.origins.Store(&next.held)
 	return nil
 }
 

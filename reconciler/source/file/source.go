@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -63,14 +64,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Source reads documents. Documents may be called by anyone at any time, Run by
-// one goroutine at a time.
+// Source reads documents. Run may be called by one goroutine at a time, the other
+// methods by anyone at any time.
 type Source struct {
 	config    Config
 	parser    parser
 	feeds     []feed
 	documents statedb.RWTable[Document]
 	tables    []statedb.TableMeta // all that are written
+	origins   atomic.Pointer[map[id]*document]
 
 	// The rest belongs to Run.
 	files map[string]*fileState // by path

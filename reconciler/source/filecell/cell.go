@@ -43,10 +43,18 @@ func NewKind[Obj any](c file.KindConfig[Obj]) (KindOut, error) {
 func Cell() cell.Cell {
 	return cell.Module("documents", "what is wanted, from files",
 		cell.Config(Config{}),
-		cell.Provide(build, (*file.Source).Documents, endpoint, section),
+		cell.Provide(build, (*file.Source).Documents, origin, endpoint, section),
 		cell.Invoke(func(*file.Source) {}),
 	)
 }
+
+// originOut says where rows are from: what explains them asks all of the group.
+type originOut struct {
+	cell.Out
+	Origin func(table, key string) string `group:"row-origins"`
+}
+
+func origin(s *file.Source) originOut { return originOut{Origin: s.Origin} }
 
 type params struct {
 	cell.In
