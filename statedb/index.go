@@ -16,6 +16,7 @@ type Index[Obj, Key any] struct {
 
 	name  string
 	keys  func(Obj, func(Key) bool)
+	key   func(Obj) Key // of an index with one key for each row; else nil
 	multi bool
 	codec index.Codec[Key]
 	err   error
@@ -28,6 +29,7 @@ type Index[Obj, Key any] struct {
 func NewIndex[Obj, Key any](name string, key func(Obj) Key) Index[Obj, Key] {
 	ix := newIndex[Obj, Key](name)
 	if key != nil {
+		ix.key = key
 		ix.keys = func(obj Obj, yield func(Key) bool) { yield(key(obj)) }
 	}
 	return ix
@@ -86,8 +88,10 @@ type Indexer[Obj any] interface {
 	isUnique() bool
 	ofNetworks() bool
 	prefixFree() bool
-	// encode calls yield with each key of the row, encoded in memory of its own.
-	encode(obj Obj, yield func([]byte) bool)
+	// encode calls yield with each key of the row, encoded behind what is in buf.
+	encode(buf []byte, obj Obj, yield func([]byte) bool)
+	// appendKey appends the key of the row, of an index with one for each row.
+	appendKey(buf []byte, obj Obj) []byte
 	format(obj Obj) string
 	// formatKey returns the text of the first key whose encoding matches.
 	formatKey(obj Obj, matches func([]byte) bool) string
@@ -114,8 +118,12 @@ func (i Index[Obj, Key]) ofNetworks() bool { return i.networks }
 
 func (i Index[Obj, Key]) prefixFree() bool { return i.codec.PrefixFree() }
 
-func (i Index[Obj, Key]) encode(obj Obj, yield func([]byte) bool) {
-	i.keys(obj, func(key Key) bool { return yield(i.codec.Append(nil, key)) })
+func (i Index[Obj, Key]) encode(buf []byte, obj Obj, yield func([]byte) bool) {
+	i.keys(obj, func(key Key) bool { return yield(i.codec.Append(buf, key)) })
+}
+
+func (i Index[Obj, Key]) appendKey(buf []byte, obj Obj) []byte {
+	return i.codec.Append(buf, i.key(obj))
 }
 
 func (i Index[Obj, Key]) format(obj Obj) string {

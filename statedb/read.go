@@ -225,7 +225,7 @@ func (t *table[Obj]) Matches(q Query[Obj], obj Obj) (matches bool) {
 	if !ok {
 		return false
 	}
-	t.indexes[ix].encode(obj, func(key []byte) bool {
+	t.indexes[ix].encode(nil, obj, func(key []byte) bool {
 		matches = bytes.Equal(key, q.key)
 		return !matches
 	})

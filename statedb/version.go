@@ -104,10 +104,4 @@ func (t *table[Obj]) writing(txn ReadTxn) *writer[Obj] {
 }
 
 // primaryKey encodes the primary key of a row.
-func (t *table[Obj]) primaryKey(obj Obj) (key []byte) {
-	t.schema.Primary.encode(obj, func(k []byte) bool {
-		key = k
-		return false
-	})
-	return key
-}
+func (t *table[Obj]) primaryKey(obj Obj) []byte { return t.schema.Primary.appendKey(nil, obj) }

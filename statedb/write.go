@@ -21,6 +21,7 @@ type writer[Obj any] struct {
 	sources sources
 	waiting chan struct{} // see setSources
 	keys    []indexKey    // scratch
+	lookup  []byte        // scratch
 	claims  []indexKey    // the keys of unique indexes that rows were given
 }
 
@@ -125,6 +126,20 @@ func (t *table[Obj]) admit(txn *WriteTxn, obj Obj) (w *writer[Obj], key []byte, 
 	return w, key, old, nil
 }
 
+// stored is admit for what needs no key of its own.
+func (t *table[Obj]) stored(txn *WriteTxn, obj Obj) (w *writer[Obj], old *entry[Obj], err error) {
+	w, err = t.open(txn)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case t.isNil(obj):
+		return nil, nil, &TableError{Table: t.Name(), Err: ErrNilRow}
+	}
+	w.lookup = t.schema.Primary.appendKey(w.lookup[:0], obj)
+	old, _ = w.reader(0).Get(w.lookup)
+	return w, old, nil
+}
+
 // unchangedSince is the test of CompareAndSwap, CompareAndDelete and Amend.
 func (e *entry[Obj]) unchangedSince(revision Revision) bool { return e.spec <= revision }
 
@@ -201,7 +216,7 @@ func (t *table[Obj]) compare(obj Obj, old *entry[Obj], revision Revision) error 
 }
 
 func (t *table[Obj]) Delete(txn *WriteTxn, obj Obj) (Obj, bool, error) {
-	w, _, old, err := t.admit(txn, obj)
+	w, old, err := t.stored(txn, obj)
 	if err != nil || old == nil {
 		return *new(Obj), false, err
 	}
@@ -210,7 +225,7 @@ func (t *table[Obj]) Delete(txn *WriteTxn, obj Obj) (Obj, bool, error) {
 }
 
 func (t *table[Obj]) CompareAndDelete(txn *WriteTxn, revision Revision, obj Obj) (Obj, error) {
-	w, _, old, err := t.admit(txn, obj)
+	w, old, err := t.stored(txn, obj)
 	if err == nil {
 		err = t.compare(obj, old, revision)
 	}
@@ -242,7 +257,7 @@ func (t *table[Obj]) DeletePrefix(txn *WriteTxn, q Query[Obj]) (int, error) {
 }
 
 func (t *table[Obj]) Amend(txn *WriteTxn, obj Obj, revision Revision, fn func(Obj) Obj) (bool, error) {
-	w, _, old, err := t.admit(txn, obj)
+	w, old, err := t.stored(txn, obj)
 	switch {
 	case err != nil:
 		return false, err
@@ -378,12 +393,27 @@ func (w *writer[Obj]) unindex(keys []indexKey, old *entry[Obj]) {
 // appendKeys appends the keys of an entry in all secondary indexes.
 func (t *table[Obj]) appendKeys(keys []indexKey, e *entry[Obj]) []indexKey {
 	for ix := 1; ix < len(t.indexes); ix++ {
-		t.indexes[ix].encode(e.obj, func(k []byte) bool {
+		if !t.indexes[ix].isMulti() {
+			k := t.indexes[ix].appendKey(t.keyBuffer(ix, e), e.obj)
+			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.key)})
+			continue
+		}
+		t.indexes[ix].encode(nil, e.obj, func(k []byte) bool {
 			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.key)})
 			return true
 		})
 	}
 	return keys
+}
+
+// keyBuffer has room for a key of a secondary tree where that is appended to,
+// unless it is long.
+func (t *table[Obj]) keyBuffer(ix int, e *entry[Obj]) []byte {
+	const room = 24
+	if !t.indexes[ix].prefixFree() {
+		return nil
+	}
+	return make([]byte, 0, room+len(e.key))
 }
 
 // nilTest returns what tells a nil pointer from a row.
