@@ -352,3 +352,14 @@ func unsupported[K any](t *testing.T, message string) {
 	}
 	_ = codec.Format(key)
 }
+
+func TestAppendingAKeyAllocatesNothing(t *testing.T) {
+	codec, err := index.For[uint64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf, key := make([]byte, 0, 16), uint64(7)
+	if n := testing.AllocsPerRun(100, func() { buf = codec.Append(buf[:0], key) }); n != 0 {
+		t.Errorf("%v allocations for each key", n)
+	}
+}
