@@ -51,7 +51,7 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 		exit = &ExitError{Code: 1, Err: err}
 	}
 	if exit.Err != nil {
-		root.PrintErrf("%s: %s\n", root.Name(), printable(strings.TrimSpace(exit.Err.Error())))
+		root.PrintErrf("%s: %s\n", root.Name(), Printable(strings.TrimSpace(exit.Err.Error())))
 	}
 	return exit.Code
 }

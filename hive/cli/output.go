@@ -86,7 +86,7 @@ func WriteTable(w io.Writer, header []string, rows [][]string) error {
 
 func oneLine(cell string) string {
 	line, _, more := strings.Cut(strings.TrimSpace(cell), "\n")
-	line = printable(line)
+	line = Printable(line)
 	switch {
 	case more:
 		return line + " …"
@@ -96,9 +96,9 @@ func oneLine(cell string) string {
 	return line
 }
 
-// printable has spaces for what could disturb a terminal, such as escape sequences and marks that turn the direction of
+// Printable has spaces for what could disturb a terminal, such as escape sequences and marks that turn the direction of
 // writing. Line breaks stay.
-func printable(text string) string {
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
 			return r

@@ -46,7 +46,7 @@ func showStatus(ctx context.Context, c *inspect.Client, w io.Writer, sections []
 		if text.Len() == 0 {
 			continue
 		}
-		if _, err := io.WriteString(w, separator+printable(text.String())); err != nil {
+		if _, err := io.WriteString(w, separator+Printable(text.String())); err != nil {
 			return err
 		}
 		separator = "\n"

@@ -1,9 +1,7 @@
 package reconcilercell
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -21,12 +19,16 @@ type Config struct {
 }
 
 // Cell provides what [Register] needs, the table of what is not done, the
-// endpoint GET /v1/reconcilers and a section of the status command.
+// endpoints below /v1/reconcilers, the commands that ask them, and a section of
+// the status command.
 func Cell() cell.Cell {
 	return cell.Module("reconcilers", "what all reconcilers have in common",
 		cell.Config(Config{FullInterval: 30 * time.Minute}),
 		dbcell.Open(reconciler.NotDoneSchema()),
-		cell.Provide(newCollectors, endpoint, section),
+		cell.ProvidePrivate(newAPI),
+		cell.Provide(newCollectors, newRegistry, section),
+		cell.Provide(listEndpoint, explainEndpoint, triggerEndpoint, pauseEndpoint, resumeEndpoint, fullEndpoint, limitsEndpoint, forgetEndpoint),
+		cell.Provide(explainCommand, triggerCommand, pauseCommand, resumeCommand, resyncCommand, limitsCommand, forgetCommand),
 	)
 }
 
@@ -40,20 +42,12 @@ type Status struct {
 	Cause   string       `json:"cause,omitempty"` // the first error, when degraded
 }
 
-type endpointParams struct {
-	cell.In
-
-	DB        *statedb.DB
-	Instances []instance `group:"reconcilers"`
-}
-
-func endpoint(p endpointParams) inspect.EndpointOut {
-	slices.SortFunc(p.Instances, func(a, b instance) int { return cmp.Compare(a.module, b.module) })
+func listEndpoint(db *statedb.DB, all *registry) inspect.EndpointOut {
 	return inspect.NewEndpoint("GET "+path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		txn := p.DB.ReadTxn()
-		statuses := make([]Status, len(p.Instances))
-		for i, instance := range p.Instances {
-			statuses[i] = instance.status(txn)
+		txn := db.ReadTxn()
+		statuses := []Status{}
+		for _, instance := range all.instances() {
+			statuses = append(statuses, instance.status(txn))
 		}
 		inspect.WriteJSON(w, statuses)
 	}))
@@ -62,7 +56,7 @@ func endpoint(p endpointParams) inspect.EndpointOut {
 func (i instance) status(txn statedb.ReadTxn) Status {
 	last := i.health.get()
 	s := Status{
-		Summary: i.reconciler.Summary(txn),
+		Summary: i.Summary(txn),
 		Module:  string(i.module),
 		Health:  last.level,
 		Message: last.message,

@@ -36,6 +36,8 @@ type thing struct {
 func (r thing) GetStatus() reconciler.Status         { return r.Status }
 func (r thing) WithStatus(s reconciler.Status) thing { r.Status = s; return r }
 
+var byKind = statedb.NewIndex("kind", func(r thing) string { return r.ID[:1] })
+
 var byID = statedb.NewIndex("id", func(r thing) string { return r.ID })
 
 type noop struct{}
@@ -47,7 +49,14 @@ func (noop) Update(_ context.Context, _ statedb.ReadTxn, r thing) (reconciler.Re
 	}
 	return reconciler.Result{Changed: true}, nil
 }
-func (noop) Delete(context.Context, statedb.ReadTxn, thing) error { return nil }
+
+func (noop) Delete(_ context.Context, _ statedb.ReadTxn, r thing) error {
+	if r.ID == "stays" {
+		return errors.New("it is in use")
+	}
+	return nil
+}
+
 func (noop) Prune(context.Context, statedb.ReadTxn, iter.Seq2[thing, statedb.Revision]) (int, error) {
 	return 0, nil
 }
@@ -64,11 +73,22 @@ type running struct {
 // things is a module with a table, a target and the reconciler between them.
 func things(more ...cell.Cell) cell.Cell {
 	return cell.Module("things", "things of the test",
-		dbcell.Protected(reconciler.Reconciled(statedb.Schema[thing]{Name: "things", Primary: byID})),
+		dbcell.Protected(reconciler.Reconciled(statedb.Schema[thing]{
+			Name: "things", Primary: byID, Secondary: []statedb.Indexer[thing]{byKind},
+		})),
 		cell.ProvidePrivate(func() reconciler.Target[thing] { return noop{} }),
 		reconcilercell.Register[thing](),
 		cell.Group(more...),
 	)
+}
+
+type originOut struct {
+	cell.Out
+	Origin func(table, key string) string `group:"row-origins"`
+}
+
+func origin() originOut {
+	return originOut{Origin: func(table, key string) string { return "file of " + table + " " + key }}
 }
 
 func newHive(t *testing.T, cells ...cell.Cell) *hive.Hive {
@@ -82,18 +102,25 @@ func newHive(t *testing.T, cells ...cell.Cell) *hive.Hive {
 
 func start(t *testing.T, prefix metrics.Prefix) running {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), "api.sock")
 	var r running
 	h := newHive(t,
-		inspect.Cell(), metrics.Cell(prefix), reconcilercell.Cell(),
+		inspect.Cell(), metrics.Cell(prefix), reconcilercell.Cell(), cell.Provide(origin),
 		things(cell.Invoke(func(table statedb.RWTable[thing]) { r.table = table })),
 		cell.Invoke(func(db *statedb.DB, registry *prometheus.Registry) { r.db, r.registry = db, registry }),
 	)
+	r.begin(t, h, "--metrics-address=")
+	return r
+}
+
+// begin starts a hive with an API, until the end of the test.
+func (r *running) begin(t *testing.T, h *hive.Hive, args ...string) {
+	t.Helper()
+	r.socket = filepath.Join(t.TempDir(), "api.sock")
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	if err := h.RegisterFlags(flags); err != nil {
 		t.Fatal(err)
 	}
-	if err := flags.Parse([]string{"--socket", socket, "--metrics-address="}); err != nil {
+	if err := flags.Parse(append(args, "--socket", r.socket)); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Start(t.Context()); err != nil {
@@ -104,8 +131,7 @@ func start(t *testing.T, prefix metrics.Prefix) running {
 			t.Error(err)
 		}
 	})
-	r.client, r.socket = inspect.NewClient(socket), socket
-	return r
+	r.client = inspect.NewClient(r.socket)
 }
 
 func (r running) insert(t *testing.T, ids ...string) {
@@ -117,6 +143,17 @@ func (r running) insert(t *testing.T, ids ...string) {
 			}
 		}
 		return nil
+	}, r.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r running) delete(t *testing.T, id string) {
+	t.Helper()
+	err := r.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, _, err := r.table.Delete(txn, thing{ID: id})
+		return err
 	}, r.table)
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,8 @@
 package reconcilercell
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -13,15 +12,31 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Register puts a reconciler into the module around it; a module has one at
-// most. The module provides the target as reconciler.Target[Obj] and has the
+// Register puts a reconciler into the module around it, which is called like its
+// table. The module provides the target as reconciler.Target[Obj] and has the
 // writer of the table (see dbcell.Protected); both may be private to it, and so
 // may a reconciler.Config, which is optional. The *reconciler.Reconciler[Obj] is
-// provided to the hive. It runs as a job of the module, and its health is that
-// job's. [Cell] must be in the hive.
+// provided to the hive. It runs as a job of the module, "reconciler-" with its
+// name, and its health is that job's. [Cell] must be in the hive.
+//
+// Names of reconcilers are unique in a hive. A module may have several, of
+// different rows.
 func Register[Obj reconciler.Reconcilable[Obj]]() cell.Cell {
+	field := reconciler.StatusField[Obj]{Get: Obj.GetStatus, Set: Obj.WithStatus}
 	return cell.Group(
-		cell.Provide(build[Obj]),
+		cell.Provide(build("", field)),
+		cell.Invoke(func(*reconciler.Reconciler[Obj]) {}),
+	)
+}
+
+// RegisterWithStatus is [Register] of a reconciler with a name of its own, which
+// keeps its status in a field of the row, so that several can share a table: see
+// [reconciler.StatusSet]. Those of one table need modules of their own, nested in
+// the one that has the writer of the table, and the *reconciler.Reconciler[Obj] is
+// provided to its module only.
+func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj]) cell.Cell {
+	return cell.Group(
+		cell.ProvidePrivate(build(name, field)),
 		cell.Invoke(func(*reconciler.Reconciler[Obj]) {}),
 	)
 }
@@ -29,58 +44,69 @@ func Register[Obj reconciler.Reconcilable[Obj]]() cell.Cell {
 type params[Obj any] struct {
 	cell.In
 
-	Module  cell.FullModuleID
-	DB      *statedb.DB
-	Table   statedb.RWTable[Obj]
-	Target  reconciler.Target[Obj]
-	Config  reconciler.Config `optional:"true"`
-	Default Config
-	NotDone statedb.RWTable[reconciler.NotDone]
-	Metrics *collectors
-	Jobs    job.Group
-	Logger  *slog.Logger
+	Module   cell.FullModuleID
+	DB       *statedb.DB
+	Table    statedb.RWTable[Obj]
+	Target   reconciler.Target[Obj]
+	Config   reconciler.Config `optional:"true"`
+	Default  Config
+	NotDone  statedb.RWTable[reconciler.NotDone]
+	Metrics  *collectors
+	Registry *registry
+	Origins  []func(table, key string) string `group:"row-origins"`
+	Jobs     job.Group
+	Logger   *slog.Logger
 }
 
-type result[Obj reconciler.Reconcilable[Obj]] struct {
-	cell.Out
-
-	Reconciler *reconciler.Reconciler[Obj]
-	Instance   instance `group:"reconcilers"`
+func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[Obj]) (*reconciler.Reconciler[Obj], error) {
+	return func(p params[Obj]) (*reconciler.Reconciler[Obj], error) {
+		if p.Config.FullInterval == 0 {
+			p.Config.FullInterval = p.Default.FullInterval
+		}
+		h := &reporter{}
+		name := cmp.Or(name, p.Table.Name())
+		if err := p.Registry.free(name); err != nil {
+			return nil, err
+		}
+		r, err := reconciler.NewWithStatus(reconciler.Params[Obj]{
+			Name:    name,
+			DB:      p.DB,
+			Table:   p.Table,
+			Target:  p.Target,
+			Config:  p.Config,
+			NotDone: p.NotDone,
+			Origin:  firstOf(p.Origins),
+			Logger:  p.Logger,
+			Health:  h,
+			Metrics: p.Metrics.of(p.Module, name),
+		}, field)
+		if err != nil {
+			return nil, err
+		}
+		p.Registry.add(instance{module: p.Module, health: h, handle: typed[Obj]{r, p.Table, field.Get}})
+		return r, p.Jobs.Add(job.OneShot("reconciler-"+name, func(ctx context.Context, jobHealth health.Health) error {
+			h.begin(jobHealth)
+			return r.Run(ctx)
+		}))
+	}
 }
 
-func build[Obj reconciler.Reconcilable[Obj]](p params[Obj]) (result[Obj], error) {
-	if p.Config.FullInterval == 0 {
-		p.Config.FullInterval = p.Default.FullInterval
+// firstOf returns what says what the first of some says that knows.
+func firstOf(origins []func(table, key string) string) func(table, key string) string {
+	return func(table, key string) string {
+		for _, origin := range origins {
+			if text := origin(table, key); text != "" {
+				return text
+			}
+		}
+		return ""
 	}
-	h := &reporter{}
-	r, err := reconciler.New(reconciler.Params[Obj]{
-		DB:      p.DB,
-		Table:   p.Table,
-		Target:  p.Target,
-		Config:  p.Config,
-		NotDone: p.NotDone,
-		Logger:  p.Logger,
-		Health:  h,
-		Metrics: p.Metrics.of(p.Module, p.Table.Name()),
-	})
-	if err != nil {
-		return result[Obj]{}, err
-	}
-	err = p.Jobs.Add(job.OneShot("reconciler", func(ctx context.Context, jobHealth health.Health) error {
-		h.begin(jobHealth)
-		return r.Run(ctx)
-	}))
-	if errors.Is(err, health.ErrDuplicate) {
-		err = fmt.Errorf("reconciler %q needs a module of its own, %q has one already: %w", r.Name(), p.Module, err)
-	}
-	return result[Obj]{Reconciler: r, Instance: instance{module: p.Module, reconciler: r, health: h}}, err
 }
 
-// instance is a running reconciler, whatever its rows.
+// instance is a reconciler of a hive.
 type instance struct {
-	module     cell.FullModuleID
-	reconciler interface {
-		Summary(txn statedb.ReadTxn) reconciler.Summary
-	}
+	handle
+
+	module cell.FullModuleID
 	health *reporter
 }

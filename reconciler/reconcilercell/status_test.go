@@ -117,13 +117,13 @@ func TestRegisterSaysWhatIsMissing(t *testing.T) {
 		want  string
 	}{
 		"the cell": {[]cell.Cell{things()}, "missing type reconcilercell.Config"},
-		"a module": {
+		"a name of its own": {
 			[]cell.Cell{reconcilercell.Cell(), things(
 				dbcell.Protected(reconciler.Reconciled(schema)),
 				cell.ProvidePrivate(func() reconciler.Target[other] { return noopOther{} }),
-				reconcilercell.Register[other](),
+				reconcilercell.RegisterWithStatus("things", reconciler.StatusField[other]{Get: other.GetStatus, Set: other.WithStatus}),
 			)},
-			`reconciler "others" needs a module of its own, "things" has one already`,
+			`reconciler "things": module "things" has one of that name already`,
 		},
 		"the interface": {
 			[]cell.Cell{

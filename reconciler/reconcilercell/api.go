@@ -1,0 +1,230 @@
+package reconcilercell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// actTimeout is how long a request waits for its reconciler.
+const actTimeout = 10 * time.Second
+
+// api answers requests about one reconciler.
+type api struct {
+	db     *statedb.DB
+	all    *registry
+	logger *slog.Logger
+}
+
+func newAPI(db *statedb.DB, all *registry, logger *slog.Logger) *api { return &api{db, all, logger} }
+
+// Acted is the answer to what is done by hand.
+type Acted struct {
+	Reconciler string `json:"reconciler"`
+	Action     string `json:"action"`
+	// Rows is how many rows it was about; -1: all, those that come later too.
+	Rows   int       `json:"rows"`
+	Until  time.Time `json:"until,omitzero"`
+	Limits *Limits   `json:"limits,omitempty"`
+}
+
+// Limits are those of a reconciler that can be changed while it runs.
+type Limits struct {
+	RoundSize int     `json:"roundSize"`
+	Rate      float64 `json:"rate"` // operations per second; 0: no limit
+	Burst     int     `json:"burst"`
+}
+
+// request is what a reconciler is asked for.
+type request struct {
+	instance
+
+	db    *statedb.DB
+	query url.Values
+}
+
+type action func(ctx context.Context, r request) (any, error)
+
+// endpoint answers requests of a method for an action, which knows some parameters.
+func (a *api) endpoint(method, name string, known []string, act action) inspect.EndpointOut {
+	return inspect.NewEndpoint(method+" "+path+"/{name}/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), actTimeout)
+		defer cancel()
+		answer, err := a.answer(ctx, r, known, act)
+		if method != http.MethodGet {
+			a.logger.Info("Asked by hand", "reconciler", r.PathValue("name"), "action", name, "parameters", r.URL.RawQuery, "error", err)
+		}
+		if err != nil {
+			inspect.WriteError(w, httpStatus(err), err)
+			return
+		}
+		inspect.WriteJSON(w, answer)
+	}))
+}
+
+func (a *api) answer(ctx context.Context, r *http.Request, known []string, act action) (any, error) {
+	i, err := a.all.find(r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", r.URL.RawQuery, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("unknown parameter %q; there are: %s", name, strings.Join(known, ", "))
+		}
+	}
+	return act(ctx, request{i, a.db, query})
+}
+
+func httpStatus(err error) int {
+	var name *nameError
+	switch {
+	case errors.As(err, &name), errors.Is(err, statedb.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, reconciler.ErrNotRunning):
+		return http.StatusConflict
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusBadRequest
+	}
+}
+
+func (r request) acted(action string, rows int) Acted {
+	return Acted{Reconciler: r.Name(), Action: action, Rows: rows}
+}
+
+func explainEndpoint(a *api) inspect.EndpointOut {
+	return a.endpoint(http.MethodGet, "explain", []string{paramKey}, func(ctx context.Context, r request) (any, error) {
+		key, err := r.one(paramKey)
+		if err != nil {
+			return nil, err
+		}
+		return r.Explain(ctx, key)
+	})
+}
+
+func triggerEndpoint(a *api) inspect.EndpointOut {
+	return a.endpoint(http.MethodPost, "trigger", selectionParams(), func(ctx context.Context, r request) (any, error) {
+		keys, none, err := r.selected(ctx)
+		if err != nil || none {
+			return r.acted("triggered", 0), err
+		}
+		rows, err := r.trigger(ctx, keys)
+		return r.acted("triggered", rows), err
+	})
+}
+
+func pauseEndpoint(a *api) inspect.EndpointOut {
+	known := append(selectionParams(), paramFor)
+	return a.endpoint(http.MethodPost, "pause", known, func(ctx context.Context, r request) (any, error) {
+		until, err := r.until()
+		if err != nil {
+			return nil, err
+		}
+		keys, none, err := r.selected(ctx)
+		acted := r.acted("paused", rowsOf(keys, none))
+		if acted.Until = until; err != nil || none {
+			return acted, err
+		}
+		return acted, r.pause(ctx, keys, until)
+	})
+}
+
+func resumeEndpoint(a *api) inspect.EndpointOut {
+	return a.endpoint(http.MethodPost, "resume", selectionParams(), func(ctx context.Context, r request) (any, error) {
+		keys, none, err := r.selected(ctx)
+		acted := r.acted("resumed", rowsOf(keys, none))
+		if err != nil || none {
+			return acted, err
+		}
+		return acted, r.resume(ctx, keys)
+	})
+}
+
+// rowsOf is the number of rows that keys stand for.
+func rowsOf(keys []string, none bool) int {
+	if len(keys) == 0 && !none {
+		return -1
+	}
+	return len(keys)
+}
+
+func fullEndpoint(a *api) inspect.EndpointOut {
+	return a.endpoint(http.MethodPost, "full", nil, func(_ context.Context, r request) (any, error) {
+		r.FullPass()
+		return r.acted("resync asked for", -1), nil
+	})
+}
+
+func forgetEndpoint(a *api) inspect.EndpointOut {
+	return a.endpoint(http.MethodPost, "forget", []string{paramKey}, func(ctx context.Context, r request) (any, error) {
+		key, err := r.one(paramKey)
+		if err == nil {
+			err = r.Forget(ctx, key)
+		}
+		return r.acted("forgotten", 1), err
+	})
+}
+
+func limitsEndpoint(a *api) inspect.EndpointOut {
+	return a.endpoint(http.MethodPost, "limits", []string{paramRound, paramRate, paramBurst}, func(_ context.Context, r request) (any, error) {
+		limits, err := r.limits(r.Limits())
+		if err == nil {
+			err = r.SetLimits(limits)
+		}
+		acted := r.acted("limited", -1)
+		acted.Limits = &Limits{RoundSize: r.Limits().RoundSize}
+		if l := r.Limits().Limiter; l != nil {
+			acted.Limits.Rate, acted.Limits.Burst = float64(l.Limit()), l.Burst()
+		}
+		return acted, err
+	})
+}
+
+// limits are those in force with what the request says of them.
+func (r request) limits(limits reconciler.Limits) (reconciler.Limits, error) {
+	round, hasRound, err := number(r.query, paramRound, strconv.Atoi)
+	if err != nil {
+		return limits, err
+	}
+	if hasRound {
+		limits.RoundSize = round
+	}
+	burst, hasBurst, err := number(r.query, paramBurst, strconv.Atoi)
+	if err != nil {
+		return limits, err
+	}
+	perSecond, hasRate, err := number(r.query, paramRate, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+	switch {
+	case err != nil:
+		return limits, err
+	case hasBurst && !hasRate:
+		return limits, fmt.Errorf("parameter %q needs %q: operations per second", paramBurst, paramRate)
+	case hasRate && perSecond == 0:
+		limits.Limiter = nil
+	case hasRate:
+		if !hasBurst {
+			burst = max(1, int(perSecond))
+		}
+		limits.Limiter = rate.NewLimiter(rate.Limit(perSecond), burst)
+	}
+	return limits, nil
+}

@@ -1,0 +1,241 @@
+package reconcilercell
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/reconciler"
+)
+
+const (
+	selectionHelp = ` The words of a key need no quotes: they are joined by
+a space, as 'get' prints them.`
+	tableHelp = `
+TABLE is a table with one reconciler, or the name of a reconciler.`
+)
+
+func explainCommand() cli.CommandOut {
+	return cli.NewCommand(func(env *cli.Env) *cobra.Command {
+		var format cli.Format
+		cmd := &cobra.Command{
+			Use:   "explain TABLE KEY...",
+			Short: "Explain how it stands with a row: who wrote it, what it waits for, what failed",
+			Long: `Explain how it stands with a row, or with one that is still to be deleted: who wrote it, why it is queued,
+what it waits for, the last attempts, and when it is tried again.` + selectionHelp + tableHelp,
+			Example: "  explain routes inet main 10.0.0.0/24 0\n  explain links eth0 -o json",
+			Args:    cobra.MinimumNArgs(2),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				path, err := pathOf(cmd.Context(), env.Client(), args[0], "explain")
+				if err != nil {
+					return err
+				}
+				var e reconciler.Explanation
+				query := url.Values{paramKey: {strings.Join(args[1:], " ")}}
+				if err := env.Client().Get(cmd.Context(), path, query, &e); err != nil {
+					return err
+				}
+				return printAs(cmd.OutOrStdout(), format, e, e.String())
+			},
+		}
+		format.AddFlag(cmd.Flags())
+		return cmd
+	})
+}
+
+func printAs(w io.Writer, format cli.Format, v any, text string) error {
+	if format == cli.FormatJSON {
+		return format.Print(w, v, nil, nil)
+	}
+	_, err := io.WriteString(w, cli.Printable(text))
+	return err
+}
+
+// actor makes commands that ask for something.
+type actor struct {
+	use, short, long, example string
+	action                    string // as the endpoint is called
+	params                    []string
+	flags                     func(*cobra.Command)
+	selects                   bool // the command is about rows
+}
+
+func (a actor) command() cli.CommandOut {
+	return cli.NewCommand(func(env *cli.Env) *cobra.Command {
+		var format cli.Format
+		cmd := &cobra.Command{
+			Use: a.use, Short: a.short, Long: a.long + tableHelp, Example: a.example,
+			Args: cobra.MinimumNArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				query, err := a.query(cmd, args[1:])
+				if err != nil {
+					return err
+				}
+				acted, err := send(cmd.Context(), env.Client(), args[0], a.action, query)
+				if err != nil {
+					return err
+				}
+				return printAs(cmd.OutOrStdout(), format, acted, acted.String()+"\n")
+			},
+		}
+		format.AddFlag(cmd.Flags())
+		if a.selects {
+			cmd.Flags().Bool(paramAll, false, "all rows")
+			cmd.Flags().String(paramWhere, "", "rows with a key of an index, as INDEX=KEY")
+			cmd.Flags().String(paramStatus, "", "rows with a status: pending, done or error")
+		}
+		if a.flags != nil {
+			a.flags(cmd)
+		}
+		return cmd
+	})
+}
+
+func send(ctx context.Context, client *inspect.Client, name, action string, query url.Values) (acted Acted, err error) {
+	path, err := pathOf(ctx, client, name, action)
+	if err == nil {
+		err = client.Send(ctx, http.MethodPost, path, query, nil, &acted)
+	}
+	return acted, err
+}
+
+// pathOf is the path of an endpoint of a reconciler. A name that would change the
+// path cannot be sent; it is no reconciler's anyway.
+func pathOf(ctx context.Context, client *inspect.Client, name, action string) (string, error) {
+	if name == url.PathEscape(name) && strings.Trim(name, ".") != "" {
+		return path + "/" + name + "/" + action, nil
+	}
+	var all []Status
+	if err := client.Get(ctx, path, nil, &all); err != nil {
+		return "", err
+	}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.Name
+	}
+	return "", unknownName(name, names)
+}
+
+// query has the key, and the flags as they were given: the agent says what is
+// wrong with them.
+func (a actor) query(cmd *cobra.Command, key []string) (url.Values, error) {
+	query := url.Values{}
+	if len(key) > 0 {
+		query.Set(paramKey, strings.Join(key, " "))
+	}
+	for _, param := range a.params {
+		if f := cmd.Flags().Lookup(param); f != nil && f.Changed {
+			query.Set(param, f.Value.String())
+		}
+	}
+	if query.Get(paramAll) == "false" {
+		query.Del(paramAll)
+	}
+	if a.selects && !query.Has(paramKey) && !query.Has(paramWhere) && !query.Has(paramStatus) && !query.Has(paramAll) {
+		return nil, fmt.Errorf("which rows? Give a KEY, --%s INDEX=KEY, --%s STATUS or --%s", paramWhere, paramStatus, paramAll)
+	}
+	return query, nil
+}
+
+func triggerCommand() cli.CommandOut {
+	return actor{
+		use: "trigger TABLE [KEY...]", short: "Apply rows now, whatever their status",
+		long: `Apply rows now, whatever their status, and try failed deletes again, also of rows that wait for their next
+attempt.` + selectionHelp,
+		example: "  trigger routes --status error\n  trigger links eth0\n  trigger ports --where device=eth0",
+		action:  "trigger", params: selectionParams(), selects: true,
+	}.command()
+}
+
+func pauseCommand() cli.CommandOut {
+	return actor{
+		use: "pause TABLE [KEY...]", short: "Keep rows from being applied and deleted, for a time",
+		long: `Keep rows from being applied and deleted until they are resumed, or for a time. What is running goes on. With --all
+also rows that come later. Changes meanwhile end in one operation. A restart of the agent forgets pauses.` + selectionHelp,
+		example: "  pause routes --all --for 10m\n  pause links eth0",
+		action:  "pause", params: append(selectionParams(), paramFor), selects: true,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().Duration(paramFor, 0, "end by itself after this time, such as 10m")
+		},
+	}.command()
+}
+
+func resumeCommand() cli.CommandOut {
+	return actor{
+		use: "resume TABLE [KEY...]", short: "End pauses",
+		long:    "End pauses: with --all those of all rows. A row that is in a pause of all rows stays paused." + selectionHelp,
+		example: "  resume routes --all\n  resume links eth0",
+		action:  "resume", params: selectionParams(), selects: true,
+	}.command()
+}
+
+func resyncCommand() cli.CommandOut {
+	return actor{
+		use: "resync TABLE", short: "Make a full pass: apply all rows again and remove what is too much",
+		long:    "Make a full pass as soon as possible: apply all rows again, repair what is not as it should be, and remove the surplus.",
+		example: "  resync routes",
+		action:  "full",
+	}.command()
+}
+
+func limitsCommand() cli.CommandOut {
+	return actor{
+		use: "limits TABLE", short: "Show or change how fast a reconciler may go",
+		long:    "Show the limits of a reconciler, or change them until it is restarted.",
+		example: "  limits routes\n  limits routes --rate 100 --burst 10\n  limits routes --rate 0",
+		action:  "limits", params: []string{paramRound, paramRate, paramBurst},
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().Int(paramRound, 0, "how many changes are taken at a time; 0: the default")
+			cmd.Flags().Float64(paramRate, 0, "operations per second; 0: no limit")
+			cmd.Flags().Int(paramBurst, 0, "operations at once, within the rate")
+		},
+	}.command()
+}
+
+func forgetCommand() cli.CommandOut {
+	return actor{
+		use: "forget TABLE KEY...", short: "Give up the delete of a row that cannot be deleted",
+		long: `Give up the delete of a row that is gone from its table: it is not tried again, and not shown any longer. What is left
+of it stays, unless a full pass finds it. The agent logs it.` + selectionHelp,
+		example: "  forget links eth0",
+		action:  "forget",
+	}.command()
+}
+
+// String says what was done.
+func (a Acted) String() string {
+	switch {
+	case a.Limits != nil:
+		return a.Reconciler + ": " + a.Limits.String()
+	case a.Rows < 0:
+		return a.Reconciler + ": " + a.Action + a.end()
+	case a.Rows == 1:
+		return a.Reconciler + ": 1 row " + a.Action + a.end()
+	default:
+		return a.Reconciler + ": " + strconv.Itoa(a.Rows) + " rows " + a.Action + a.end()
+	}
+}
+
+func (a Acted) end() string {
+	if a.Until.IsZero() {
+		return ""
+	}
+	return " until " + a.Until.Local().Format(time.DateTime)
+}
+
+// String says what the limits are.
+func (l Limits) String() string {
+	if l.Rate == 0 {
+		return fmt.Sprintf("rounds of %d, no limit of operations", l.RoundSize)
+	}
+	return fmt.Sprintf("rounds of %d, %v operations per second in bursts of %d", l.RoundSize, l.Rate, l.Burst)
+}

@@ -1,0 +1,130 @@
+package reconcilercell
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+)
+
+// Parameters of the endpoints, and flags of the commands.
+const (
+	paramKey    = "key"
+	paramWhere  = "where"
+	paramStatus = "status"
+	paramAll    = "all"
+	paramFor    = "for"
+	paramRound  = "round"
+	paramRate   = "rate"
+	paramBurst  = "burst"
+)
+
+// selectionParams say which rows are meant: exactly one of them does.
+func selectionParams() []string { return []string{paramKey, paramWhere, paramStatus, paramAll} }
+
+// one returns the value of a parameter that is needed once.
+func (r request) one(param string) (string, error) {
+	if n := len(r.query[param]); n != 1 {
+		return "", fmt.Errorf("parameter %q is given %d times, expected once", param, n)
+	}
+	return r.query.Get(param), nil
+}
+
+// selected returns the keys of the rows that are meant; no keys stand for all rows,
+// unless none are meant. Keys that there are not are errors.
+func (r request) selected(ctx context.Context) (keys []string, none bool, err error) {
+	var given []string
+	for _, param := range selectionParams() {
+		if r.query.Has(param) {
+			given = append(given, param)
+		}
+	}
+	if len(given) != 1 {
+		return nil, false, fmt.Errorf("rows are selected by %d of %s, expected one of them", len(given), strings.Join(selectionParams(), ", "))
+	}
+	switch given[0] {
+	case paramAll:
+		return nil, false, nil
+	case paramKey:
+		keys = r.query[paramKey]
+		for _, key := range keys {
+			if _, err := r.Explain(ctx, key); err != nil {
+				return nil, false, err
+			}
+		}
+	case paramWhere:
+		keys, err = r.where()
+	default:
+		keys, err = r.inStatus()
+	}
+	return keys, len(keys) == 0, err
+}
+
+// where returns the keys of the rows with a key of an index, given as index=key.
+func (r request) where() (keys []string, err error) {
+	text, err := r.one(paramWhere)
+	if err != nil {
+		return nil, err
+	}
+	index, key, found := strings.Cut(text, "=")
+	if !found {
+		return nil, fmt.Errorf("parameter %q is %q, expected INDEX=KEY", paramWhere, text)
+	}
+	txn := r.db.ReadTxn()
+	table, err := r.db.Table(txn, r.table())
+	if err != nil {
+		return nil, err
+	}
+	rows, err := table.List(txn, index, key)
+	if err != nil {
+		return nil, err
+	}
+	for row := range rows {
+		keys = append(keys, row.Key)
+	}
+	return keys, nil
+}
+
+func (r request) inStatus() ([]string, error) {
+	text, err := r.one(paramStatus)
+	if err != nil {
+		return nil, err
+	}
+	var kind reconciler.StatusKind
+	if err := kind.UnmarshalText([]byte(text)); err != nil {
+		return nil, err
+	}
+	return slices.Clip(r.withStatus(r.db.ReadTxn(), kind)), nil
+}
+
+// until is when a pause ends: zero if nothing is said of that.
+func (r request) until() (time.Time, error) {
+	if !r.query.Has(paramFor) {
+		return time.Time{}, nil
+	}
+	text, err := r.one(paramFor)
+	if err != nil {
+		return time.Time{}, err
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return time.Time{}, fmt.Errorf("parameter %q is %q, expected a duration such as 10m", paramFor, text)
+	}
+	return time.Now().Add(d), nil
+}
+
+// number returns the value of a parameter that is a number and not negative.
+func number[N int | float64](query url.Values, param string, parse func(string) (N, error)) (n N, given bool, err error) {
+	if !query.Has(param) {
+		return 0, false, nil
+	}
+	n, err = parse(query.Get(param))
+	if err != nil || n < 0 {
+		return 0, false, fmt.Errorf("parameter %q is %q, expected a number that is not negative", param, query.Get(param))
+	}
+	return n, true, nil
+}
