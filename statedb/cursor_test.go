@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -80,15 +81,11 @@ type follower struct {
 
 // drain shows it a snapshot, which may be older than one before.
 func (f *follower) drain(t *rapid.T, table statedb.Table[item], txn statedb.ReadTxn) {
-	before := f.changes
-	f.fold.drain(f.cursor, txn)
-	if revision := table.Revision(txn); revision < f.newest {
-		if f.changes != before {
-			t.Fatal("a snapshot older than the last one yielded changes")
-		}
+	t.Helper()
+	older := table.Revision(txn) < f.newest
+	if f.read(t, table, txn, math.MaxInt); older {
 		return
 	}
-	f.newest = table.Revision(txn)
 	check(t, "drained", f.differs(table, txn))
 	for range f.cursor.Next(txn) {
 		t.Fatal("a drained feed yielded more")
@@ -98,21 +95,27 @@ func (f *follower) drain(t *rapid.T, table statedb.Table[item], txn statedb.Read
 	}
 }
 
-// peek ends the loop early.
-func (f *follower) peek(t *rapid.T, table statedb.Table[item], txn statedb.ReadTxn) {
-	left := rapid.IntRange(1, 5).Draw(t, "changes")
+// read ends the loop after some changes, and checks each.
+func (f *follower) read(t *rapid.T, table statedb.Table[item], txn statedb.ReadTxn, most int) {
+	t.Helper()
+	older := table.Revision(txn) < f.newest
+	loop := newFeedLoop(table, txn)
 	for change := range f.cursor.Next(txn) {
+		if older {
+			t.Fatal("a snapshot older than the last one yielded changes")
+		}
+		check(t, "loop", loop.violation(change))
 		f.apply(change)
-		if left--; left == 0 {
-			if !closed(f.cursor.Watch()) {
-				t.Fatal("the watch of a cursor that has more is open")
-			}
+		if loop.changes == most {
 			break
 		}
 	}
 	f.newest = max(f.newest, table.Revision(txn))
-	if left > 0 {
+	switch {
+	case loop.changes < most:
 		f.settle()
+	case !closed(f.cursor.Watch()):
+		t.Fatal("the watch of a cursor that has more is open")
 	}
 }
 
@@ -146,7 +149,7 @@ func TestFoldOfTheFeedIsTheTable(t *testing.T) {
 				}
 			case "peek":
 				for _, f := range followers {
-					f.peek(t, r.table, rapid.SampledFrom(snapshots).Draw(t, "snapshot"))
+					f.read(t, r.table, rapid.SampledFrom(snapshots).Draw(t, "snapshot"), rapid.IntRange(1, 5).Draw(t, "changes"))
 				}
 			case "stop": // then nobody may follow, and changes are not recorded
 				for _, f := range followers {

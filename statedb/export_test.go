@@ -1,7 +1,7 @@
 package statedb
 
 // SetMinWindow makes the window of changes small enough for cursors to outrun
-// it in a test. It must be called before the table is used.
+// it in a test. Nobody may write to the table at the same time.
 func SetMinWindow[Obj any](rw RWTable[Obj], changes int) {
 	if t, ok := rw.(*table[Obj]); ok {
 		t.minWindow = changes

@@ -419,7 +419,10 @@ func (f *loggedCursor) follow(after statedb.Revision) {
 
 // fold takes up to limit changes; when these are all, they lead to the model.
 func (r *logRun) fold(f *loggedCursor, limit int) {
-	for change := range f.cursor.Next(r.db.ReadTxn()) {
+	txn := r.db.ReadTxn()
+	loop := newFeedLoop(f.of.table, txn)
+	for change := range f.cursor.Next(txn) {
+		check(r, "feed", loop.violation(change))
 		switch change.Kind {
 		case statedb.Upsert:
 			f.folded[change.Object.ID] = change.Object
