@@ -8,13 +8,15 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // decodeRow reads a row from JSON. It refuses what encoding/json would pass over
 // in silence: fields that are unknown, written in another case or twice, null for
-// what cannot be null, arrays of another length, text that is not UTF-8.
+// what cannot be null, arrays of another length, text that is not Unicode.
 func decodeRow[Obj any](text []byte) (Obj, error) {
 	var obj Obj
 	if err := checkSyntax(text); err != nil {
@@ -28,7 +30,9 @@ func decodeRow[Obj any](text []byte) (Obj, error) {
 	if err := c.value(t, ""); err != nil {
 		return obj, err
 	}
-	return obj, json.Unmarshal(text, &obj)
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields() // such as those that two embedded structs have: they are no fields
+	return obj, dec.Decode(&obj)
 }
 
 func checkSyntax(text []byte) error {
@@ -41,12 +45,54 @@ func checkSyntax(text []byte) error {
 	err := json.Unmarshal(text, new(json.RawMessage))
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		before := text[:max(syntax.Offset-1, 0)]
-		line := 1 + bytes.Count(before, []byte("\n"))
-		column := len(before) - bytes.LastIndexByte(before, '\n')
-		return fmt.Errorf("line %d, column %d: %w", line, column, err)
+		return at(text[:max(syntax.Offset-1, 0)], err)
+	}
+	if before, lone := loneSurrogate(text); lone {
+		return at(text[:before], fmt.Errorf("%s is half of a character", text[before:before+escapeLen]))
 	}
 	return err
+}
+
+// at says where an error is: behind the text before it.
+func at(before []byte, err error) error {
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := len(before) - bytes.LastIndexByte(before, '\n')
+	return fmt.Errorf("line %d, column %d: %w", line, column, err)
+}
+
+const escapeLen = len(`\u0000`)
+
+// loneSurrogate finds an escape for half of a character, as UTF-16 has it,
+// without the other half: encoding/json makes all of them the same character.
+// The syntax is right.
+func loneSurrogate(text []byte) (offset int, found bool) {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		first, escaped := unicodeEscape(text[i:])
+		if !escaped {
+			i++ // what the backslash stands before
+			continue
+		}
+		if second, _ := unicodeEscape(text[i+escapeLen:]); utf16.IsSurrogate(first) {
+			if utf16.DecodeRune(first, second) == utf8.RuneError {
+				return i, true
+			}
+			i += escapeLen
+		}
+		i += escapeLen - 1
+	}
+	return 0, false
+}
+
+// unicodeEscape reads an escape like \u00e4 at the beginning of a text.
+func unicodeEscape(text []byte) (r rune, ok bool) {
+	if len(text) < escapeLen || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	code, err := strconv.ParseUint(string(text[2:escapeLen]), 16, 16)
+	return rune(code), err == nil
 }
 
 // rowChecker compares JSON, whose syntax is right, with a type while it reads it once.

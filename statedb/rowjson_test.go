@@ -42,7 +42,7 @@ type document struct {
 	More    json.RawMessage    `json:"more"`
 	Nested  []document         `json:"nested"`
 	Secret  string             `json:"-"`
-	private int //nolint:unused // it must not be taken for a field of the JSON
+	private int                //nolint:unused // it must not be taken for a field of the JSON
 }
 
 func documents(t *testing.T) (*statedb.DB, statedb.AnyTable) {
@@ -106,6 +106,9 @@ func TestBadRowsSayWhichFieldAndWhatIsExpected(t *testing.T) {
 		`{"ratio": NaN}`:           "line 1, column 11: invalid character 'N' looking for beginning of value",
 		`{"ratio": 1e999}`:         `field "ratio": expected float64, got number 1e999`,
 		"{\"name\": \"\xff\"}":     "the text is not UTF-8",
+		`{"name":"\\\ud83d"}`:      `line 1, column 12: \ud83d is half of a character`,
+		`{"name":"\udc00\ud800"}`:  `line 1, column 10: \udc00 is half of a character`,
+		"{\n \"\\ud83dx\": 1}":     `line 2, column 3: \ud83d is half of a character`,
 		`{"nam": "a"}`: `unknown field "nam"; there are: name, Note, ratio, big, hops, first, labels, byName, mac, raw, ` +
 			`since, any, more, nested, owner`,
 		`{"Name": "a"}`:                    `unknown field "Name"; there are: name`,
@@ -172,12 +175,41 @@ func TestOtherRowTypesAreDecodedToo(t *testing.T) {
 	}
 }
 
+type (
+	seller struct{ Name, Shop string }
+	buyer  struct{ Name, Home string }
+	sale   struct {
+		seller
+		buyer
+		ID string
+	}
+)
+
+// A field that two embedded structs have is no field of the row: encoding/json
+// passes over it.
+func TestAnAmbiguousFieldIsRefused(t *testing.T) {
+	db := statedb.New()
+	newTable(t, db, statedb.Schema[sale]{
+		Name: "sales", Primary: statedb.NewIndex("id", func(s sale) string { return s.ID }), WritableByName: true,
+	})
+	sales, err := db.Table(db.ReadTxn(), "sales")
+	check(t, "table", err)
+	_, err = putDocument(t, db, sales, `{"ID": "1", "Shop": "s", "Home": "h"}`)
+	check(t, "fields of embedded structs", err)
+	_, err = putDocument(t, db, sales, `{"ID": "1", "Name": "n"}`)
+	wantError(t, err, statedb.ErrBadRow)
+	if !strings.Contains(err.Error(), `unknown field "Name"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // FuzzInsertByName looks for texts that are taken for a row which is not what
 // they say: the row's own JSON must be the same row.
 func FuzzInsertByName(f *testing.F) {
 	for _, seed := range []string{
 		fullDocument, `{}`, `{"name": "\u0000/%"}`, `{"name": "a", "name": "b"}`, `{"NAME": "a"}`, `{"ratio": 1e308}`, `{"hops": [{}, {}]}`,
 		`{"any": [[[[]]]]}`, `{"nested": [{"nested": []}]}`, `{"more": 1}`, `{"big": "x"}`, `[]`, `null`, "\xff", `{"ratio": -0}`,
+		`{"name": "\ud83d\ude00\\ud800"}`,
 	} {
 		f.Add([]byte(seed))
 	}
