@@ -78,8 +78,11 @@ func (l *loop[Obj]) explainItem(e *Explanation, it *item[Obj], now time.Time) {
 			e.WaitsFor = append(e.WaitsFor, Wait{Cause: waitSources, Text: waitingMessage(l.health.waitingFor)})
 		}
 	}
-	if it.isStuck() {
+	switch {
+	case it.isStuck():
 		e.WaitsFor = []Wait{l.runningWait(it)}
+	case it.state == waiting && it.hold == holdLimit:
+		e.WaitsFor[0].Text += "; it is part of plan " + l.blast.id(l.blast.plan)
 	}
 }
 

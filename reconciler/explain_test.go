@@ -125,12 +125,26 @@ func causes() map[string]cause {
 			fails(reconciler.RetryAfter(time.Hour, errBoom))(w)
 			w.stop()
 		}, want: []string{"stopped: the reconciler has stopped", "error: backoff: until " + after(time.Hour)}},
+		"the limit of deletes": {prepare: func(w *world) { w.config.DeleteLimit.Rows = 1 }, make: func(w *world) {
+			w.put(row{ID: "a"}, row{ID: "b"}, row{ID: "c"})
+			w.delete("a", "b", "c")
+		}, want: []string{
+			"limit: limit: until its delete is approved: more than 1 rows and 30 % of the table within 1m0s; it is part of plan PLAN",
+		}},
 		"a delete that failed": {make: func(w *world) {
 			put(w)
 			w.target.will(outcomes(reconciler.RetryAfter(time.Hour, errBoom)))
 			w.delete("a")
 		}, want: []string{"backoff: backoff: until " + after(time.Hour)}},
 	}
+}
+
+// planID is of what is held, or a text that is nowhere.
+func (w *world) planID() string {
+	if plan, err := w.r.Plan(w.t.Context()); err == nil && plan.ID != "" {
+		return plan.ID
+	}
+	return "\x00"
 }
 
 func TestExplainNamesWhatARowWaitsFor(t *testing.T) {
@@ -144,7 +158,7 @@ func TestExplainNamesWhatARowWaitsFor(t *testing.T) {
 				e := w.explain("a")
 				var got []string
 				for _, wait := range e.WaitsFor {
-					got = append(got, wait.Cause+": "+wait.Text)
+					got = append(got, wait.Cause+": "+strings.ReplaceAll(wait.Text, w.planID(), "PLAN"))
 				}
 				if diff := cmp.Diff(c.want, got); diff != "" {
 					t.Errorf("causes (-want +got):\n%s\n%v", diff, e)

@@ -36,8 +36,10 @@ func newAPI(db *statedb.DB, all *registry, logger *slog.Logger) *api { return &a
 type Acted struct {
 	Reconciler string `json:"reconciler"`
 	Action     string `json:"action"`
-	// Rows is how many rows it was about; -1: all, those that come later too.
+	// Rows is how many rows it was about; -1: all, those that come later too. It is
+	// not known of a plan.
 	Rows   int       `json:"rows"`
+	Plan   string    `json:"plan,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
 	Limits *Limits   `json:"limits,omitempty"`
 }
@@ -95,10 +97,11 @@ func (a *api) answer(ctx context.Context, r *http.Request, known []string, act a
 
 func httpStatus(err error) int {
 	var name *nameError
+	var approval *reconciler.ApprovalError
 	switch {
 	case errors.As(err, &name), errors.Is(err, statedb.ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, reconciler.ErrNotRunning):
+	case errors.Is(err, reconciler.ErrNotRunning), errors.As(err, &approval):
 		return http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable

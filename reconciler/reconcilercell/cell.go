@@ -27,8 +27,10 @@ func Cell() cell.Cell {
 		dbcell.Open(reconciler.NotDoneSchema()),
 		cell.ProvidePrivate(newAPI),
 		cell.Provide(newCollectors, newRegistry, section),
-		cell.Provide(listEndpoint, explainEndpoint, triggerEndpoint, pauseEndpoint, resumeEndpoint, fullEndpoint, limitsEndpoint, forgetEndpoint),
-		cell.Provide(explainCommand, triggerCommand, pauseCommand, resumeCommand, resyncCommand, limitsCommand, forgetCommand),
+		cell.Provide(listEndpoint, explainEndpoint, triggerEndpoint, pauseEndpoint, resumeEndpoint, fullEndpoint, limitsEndpoint, forgetEndpoint,
+			planEndpoint, approveEndpoint),
+		cell.Provide(explainCommand, triggerCommand, pauseCommand, resumeCommand, resyncCommand, limitsCommand, forgetCommand,
+			planCommand, approveCommand),
 	)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/statehive/statehive/hive/cli"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/statedb"
 )
 
 // run runs a command line.
@@ -166,9 +168,35 @@ func TestForgetGivesUpADeleteThatFails(t *testing.T) {
 	r.fails(t, "explain things stays", "no such row")
 }
 
+func TestAHeldPlanIsShownAndApproved(t *testing.T) {
+	r := start(t, "")
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, "n"+strconv.Itoa(10+i))
+	}
+	r.insert(t, ids...)
+	r.allDone(t)
+	r.says(t, "plan things", "nothing is held\n")
+	r.fails(t, "approve things x", `plan "x" cannot be approved: nothing is held`)
+	r.update(t, func(txn *statedb.WriteTxn) error {
+		_, err := r.table.DeleteAll(txn)
+		return err
+	})
+	r.eventually(t, "plan things", "20 deletes and 0 updates of 20 rows\nKEY  OPERATION  CHANGES\nn10  delete     -\n")
+	_, out, _ := r.run(t, "plan", "things", "-o", "json")
+	var plan reconciler.Plan
+	if err := json.Unmarshal([]byte(out), &plan); err != nil || plan.Deletes != 20 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r.says(t, "explain things n10", "waits for:    limit: until its delete is approved", "part of plan "+plan.ID+"\n")
+	r.fails(t, "approve things x", `plan "x" cannot be approved: it is out of date, what is held is plan "`+plan.ID+`"`)
+	r.says(t, "approve things "+plan.ID, "things: plan "+plan.ID+" approved\n")
+	r.eventually(t, "plan things", "nothing is held")
+}
+
 func TestEveryCommandHasAnExample(t *testing.T) {
 	r := running{socket: "none"}
-	for _, name := range []string{"explain", "trigger", "pause", "resume", "resync", "limits", "forget"} {
+	for _, name := range []string{"explain", "trigger", "pause", "resume", "resync", "limits", "forget", "plan", "approve"} {
 		r.says(t, name+" --help", "Examples:\n  "+name+" ", "-o, --output", "TABLE is a table with one reconciler")
 	}
 }

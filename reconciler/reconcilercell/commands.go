@@ -214,6 +214,8 @@ of it stays, unless a full pass finds it. The agent logs it.` + selectionHelp,
 // String says what was done.
 func (a Acted) String() string {
 	switch {
+	case a.Plan != "":
+		return a.Reconciler + ": plan " + a.Plan + " " + a.Action
 	case a.Limits != nil:
 		return a.Reconciler + ": " + a.Limits.String()
 	case a.Rows < 0:

@@ -18,6 +18,8 @@ type handle interface {
 	FullPass()
 	Limits() reconciler.Limits
 	SetLimits(limits reconciler.Limits) error
+	Plan(ctx context.Context) (reconciler.Plan, error)
+	Approve(ctx context.Context, id string) error
 
 	table() string
 	// withStatus returns the keys of the rows whose status is of a kind.
