@@ -105,6 +105,10 @@ type Params[Obj any] struct {
 
 	// Related are other tables and events whose changes make rows run.
 	Related []Related[Obj]
+	// DependsOn are the tables whose rows must be done before rows of this one are
+	// updated, and Group the reconcilers that know each other's deletes; nil: none.
+	DependsOn []Dependency[Obj]
+	Group     *Group
 
 	// NotDone, if set, is told of the rows that are not done. Several reconcilers
 	// may share the table, under different names.
@@ -156,7 +160,7 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 	case !p.Table.Amendable():
 		return p, fmt.Errorf("table %s keeps no status: declare it with reconciler.Reconciled(schema)", p.Table.Name())
 	}
-	if err := errors.Join(p.Config.check(), p.checkRelated()); err != nil {
+	if err := errors.Join(p.Config.check(), p.checkRelated(), p.checkDependencies()); err != nil {
 		return p, err
 	}
 	if err := p.checkTables(); err != nil {

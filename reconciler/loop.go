@@ -20,6 +20,7 @@ type loop[Obj any] struct {
 	full   fullPass[Obj]
 	plan   fullPlan
 	pauses []pause[Obj]
+	orders map[string]orderWait // deletes that wait for others, by encoded key
 
 	crew     []*worker[Obj] // Config.Workers of them
 	stuck    []*worker[Obj] // those that were replaced
@@ -125,6 +126,7 @@ func (l *loop[Obj]) look() {
 	waitingFor, incomplete := sourcesOf(l.r.p.Table, l.r.p.DB.ReadTxn())
 	l.ready, l.held = len(waitingFor) == 0, len(incomplete) > 0
 	l.health.waitingFor, l.health.incomplete = waitingFor, incomplete
+	l.r.member.setActive(l.ready)
 }
 
 // decide makes ready what has to be done now, and hands out what it can.
@@ -171,6 +173,9 @@ func (l *loop[Obj]) pull(now time.Time) {
 			break
 		}
 	}
+	if taken < size {
+		l.r.member.setRead(l.r.p.Table.Revision(txn))
+	}
 	l.lookAhead(txn, taken >= size)
 	l.round.ready()
 }
@@ -203,7 +208,7 @@ func (l *loop[Obj]) changed(change statedb.Change[Obj], now time.Time) {
 
 // simple says that a changed row needs nothing but to be applied at once.
 func (l *loop[Obj]) simple(obj Obj) bool {
-	if len(l.pauses) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
+	if len(l.pauses) > 0 || len(l.r.p.DependsOn) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
 		return false
 	}
 	return len(l.queue.items) == 0 || l.queue.items[l.r.p.Table.KeyQuery(obj).Encoded()] == nil
@@ -215,6 +220,7 @@ func (l *loop[Obj]) changedItem(change statedb.Change[Obj], deleted bool, now ti
 	if deleted {
 		it.attempts, it.surplus = 0, false
 		l.setDeleting(it, true)
+		l.noteDelete(it) // it may name others than before
 	} else {
 		l.blast.updated(it)
 	}
@@ -262,6 +268,7 @@ func (l *loop[Obj]) setDeleting(it *item[Obj], deleting bool) {
 			delta = -1
 		}
 		l.r.deleting.Add(delta)
+		l.noteDelete(it)
 	}
 }
 

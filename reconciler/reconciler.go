@@ -23,7 +23,9 @@ type Reconciler[Obj any] struct {
 	inbox    *inbox[Obj]
 	started  atomic.Bool
 	unready  atomic.Pointer[Wait] // what Init failed with, until it succeeds
-	ended    chan struct{} // closed when Run returns
+	ended    chan struct{}        // closed when Run returns
+	waits    []dependencyWaits    // for each of Params.DependsOn
+	member   *member              // of Params.Group, or nil
 
 	fullWanted chan struct{} // holds one token while a full pass is asked for
 
@@ -56,6 +58,9 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	}
 	r.observer, _ = p.Target.(Observer[Obj])
 	r.limits.Store(&p.Config.Limits)
+	if err := r.join(); err != nil {
+		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
+	}
 	if r.observer == nil && !p.Config.DeleteLimit.Off {
 		p.Logger.Warn("target cannot observe: the limit of deletes does not cover what it prunes", "reconciler", p.Name)
 	}

@@ -73,6 +73,9 @@ func (p Params[Obj]) relatedTables() (tables []statedb.TableMeta) {
 			tables = append(tables, t)
 		}
 	}
+	for _, d := range p.DependsOn {
+		tables = append(tables, d.on.table())
+	}
 	return tables
 }
 
@@ -88,7 +91,15 @@ func (r *Reconciler[Obj]) startRelated(ctx context.Context) (stop func()) {
 		follow := related.source.begin(y)
 		running.Go(func() { follow(ctx) })
 	}
-	return func() { cancel(); running.Wait() }
+	for i, d := range r.p.DependsOn {
+		follow := d.on.begin(r, &r.waits[i])
+		running.Go(func() { follow(ctx) })
+	}
+	return func() {
+		r.member.leave()
+		cancel()
+		running.Wait()
+	}
 }
 
 // relay collects rows that are to be run and hands them over to the deciding

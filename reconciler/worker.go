@@ -174,6 +174,9 @@ func (w *worker[Obj]) current(b *batch[Obj], out *outcome[Obj], now time.Time) (
 	case !found:
 		return nil, false
 	}
+	if w.r.blocked(txn, obj) {
+		return nil, false
+	}
 	if rev != out.rev {
 		was := w.r.status.Get(obj).Kind()
 		if !w.r.unlimited(out.was, was) {

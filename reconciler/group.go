@@ -1,0 +1,307 @@
+package reconciler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// ErrCycle is returned by [New] when a dependency leads back to the table that
+// has it, directly or through other reconcilers of the group.
+var ErrCycle = errors.New("tables depend on each other in a circle")
+
+// Group is the reconcilers of a process that know each other ([Params].Group).
+// It finds circles of dependencies, and deletes what depends on a row before the
+// row: the Delete of a row waits while a reconciler of the group that depends on
+// it ([DependsOn]) has still to delete a row that names it, also of the same
+// commit. It does not wait for reconcilers that do not run or wait for their
+// sources, and for no longer than five minutes.
+//
+// The zero value is an empty group. It is safe for concurrent use.
+type Group struct {
+	mu      sync.Mutex
+	members []*member
+}
+
+// orderLimit is how long a delete waits for those of the rows that depend on it.
+const orderLimit = 5 * time.Minute
+
+// member is what a group knows of a reconciler. The fields below are guarded by
+// the group's mutex.
+type member struct {
+	group    *Group
+	name     string
+	table    statedb.TableMeta
+	depends  []statedb.TableMeta
+	revision func(statedb.ReadTxn) statedb.Revision // of its table
+	wake     func()                                 // deletes that wait may go on
+
+	active  bool                  // it runs, and its sources are initialized
+	waits   bool                  // some of its deletes wait for others
+	read    statedb.Revision      // its changes up to here are known
+	deletes map[string][]namedRow // what the rows name that it has to delete, by encoded key
+	texts   map[string]string     // the keys of those rows as text
+	naming  map[rowsKey]map[string]namedRow
+}
+
+// rowsKey is a key of an index of a table.
+type rowsKey struct {
+	table      statedb.TableMeta
+	index, key string
+}
+
+// add makes m a member unless that closes a circle.
+func (g *Group) add(m *member) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.group = g
+	g.members = append(g.members, m)
+	if path := g.pathLocked(m.table, m.table, nil); path != nil {
+		g.members = g.members[:len(g.members)-1]
+		return fmt.Errorf("%w: %s", ErrCycle, strings.Join(append([]string{m.table.Name()}, path...), " -> "))
+	}
+	return nil
+}
+
+// pathLocked returns the names of tables on a way of dependencies, or nil.
+func (g *Group) pathLocked(from, to statedb.TableMeta, seen []statedb.TableMeta) []string {
+	if slices.Contains(seen, from) {
+		return nil
+	}
+	seen = append(seen, from)
+	for _, m := range g.members {
+		if m.table != from {
+			continue
+		}
+		for _, next := range m.depends {
+			if next == to {
+				return []string{to.Name()}
+			}
+			if path := g.pathLocked(next, to, seen); path != nil {
+				return append([]string{next.Name()}, path...)
+			}
+		}
+	}
+	return nil
+}
+
+// dependentsLocked are the active members that depend on m.
+func (g *Group) dependentsLocked(m *member) (dependents []*member) {
+	for _, other := range g.members {
+		if other.active && slices.Contains(other.depends, m.table) {
+			dependents = append(dependents, other)
+		}
+	}
+	return dependents
+}
+
+// revisions returns how far those that depend on m have to read, so that they
+// know all deletes of a snapshot.
+func (m *member) revisions(txn statedb.ReadTxn) map[*member]statedb.Revision {
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	revisions := map[*member]statedb.Revision{}
+	for _, other := range m.group.dependentsLocked(m) {
+		revisions[other] = other.revision(txn)
+	}
+	return revisions
+}
+
+// blocker says what has to happen before a row of m is deleted, if anything. m
+// is woken then when something has.
+func (m *member) blocker(row any, primary rowsKey, revisions map[*member]statedb.Revision) (text string, blocked bool) {
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	for _, other := range m.group.dependentsLocked(m) {
+		if rev, known := revisions[other]; known && other.read < rev {
+			text, blocked = "the changes of "+other.table.Name()+", which are still to be read", true
+		} else if key, naming := other.namingLocked(row, primary); naming {
+			text, blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), key), true
+		}
+		if blocked {
+			m.waits = true
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// namingLocked returns the key, as text, of a row to delete that names a row.
+func (m *member) namingLocked(row any, primary rowsKey) (key string, naming bool) {
+	for _, k := range sortedKeys(m.naming[primary]) {
+		return m.texts[k], true
+	}
+	for in, rows := range m.naming {
+		if in.table != primary.table || in.index == primary.index {
+			continue
+		}
+		for k, named := range rows {
+			if named.matches(row) {
+				return m.texts[k], true
+			}
+			break // all of them ask for the same
+		}
+	}
+	return "", false
+}
+
+// setDelete says what a row names that has to be deleted, or nothing of a row
+// that has not.
+func (m *member) setDelete(key, text string, named []namedRow) {
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	before := m.deletes[key]
+	for _, row := range before {
+		delete(m.naming[row.rowsKey], key)
+		if len(m.naming[row.rowsKey]) == 0 {
+			delete(m.naming, row.rowsKey)
+		}
+	}
+	delete(m.deletes, key)
+	delete(m.texts, key)
+	if len(named) > 0 {
+		m.deletes[key], m.texts[key] = named, text
+	}
+	for _, row := range named {
+		if m.naming[row.rowsKey] == nil {
+			m.naming[row.rowsKey] = map[string]namedRow{}
+		}
+		m.naming[row.rowsKey][key] = row
+	}
+	if len(before) > 0 {
+		m.wakeLocked()
+	}
+}
+
+// setRead says that all changes up to a revision are known.
+func (m *member) setRead(rev statedb.Revision) {
+	if m == nil {
+		return
+	}
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	if m.read != rev {
+		m.read = rev
+		m.wakeLocked()
+	}
+}
+
+// setActive says whether others wait for m.
+func (m *member) setActive(active bool) {
+	if m == nil {
+		return
+	}
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	if m.active != active {
+		m.active = active
+		m.wakeLocked()
+	}
+}
+
+// leave takes m out of its group.
+func (m *member) leave() {
+	if m == nil {
+		return
+	}
+	m.setActive(false)
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	m.group.members = slices.DeleteFunc(m.group.members, func(other *member) bool { return other == m })
+}
+
+// wakeLocked wakes those that may have waited for m.
+func (m *member) wakeLocked() {
+	for _, other := range m.group.members {
+		if other.waits && slices.Contains(m.depends, other.table) {
+			other.waits = false
+			other.wake()
+		}
+	}
+}
+
+// join makes r known to its group, and finds circles.
+func (r *Reconciler[Obj]) join() error {
+	m := &member{
+		name: r.p.Name, table: r.p.Table, revision: r.p.Table.Revision,
+		deletes: map[string][]namedRow{}, texts: map[string]string{}, naming: map[rowsKey]map[string]namedRow{},
+		wake: func() {
+			_ = r.inbox.post(func(l *loop[Obj]) { l.release(holdOrder, time.Now()) })
+		},
+	}
+	for _, d := range r.p.DependsOn {
+		m.depends = append(m.depends, d.on.table())
+	}
+	r.waits = make([]dependencyWaits, len(r.p.DependsOn))
+	if r.p.Group == nil {
+		return new(Group).add(m)
+	}
+	if err := r.p.Group.add(m); err != nil {
+		return err
+	}
+	r.member = m
+	return nil
+}
+
+// orderWait is a delete that waits for those of rows that depend on its row.
+type orderWait struct {
+	since     time.Time
+	revisions map[*member]statedb.Revision
+}
+
+// outOfOrder puts a delete aside that has to wait for others.
+func (l *loop[Obj]) outOfOrder(op operation[Obj], txn statedb.ReadTxn, now time.Time) bool {
+	m := l.r.member
+	if m == nil {
+		return false
+	}
+	it := op.item
+	wait, known := l.orders[it.key]
+	if !known {
+		wait = orderWait{now, m.revisions(txn)}
+	}
+	q := l.r.p.Table.KeyQuery(op.obj)
+	text, blocked := m.blocker(op.obj, rowsKey{l.r.p.Table, q.Index(), q.Encoded()}, wait.revisions)
+	switch {
+	case !blocked:
+		return false
+	case now.Sub(wait.since) >= orderLimit:
+		l.r.p.Logger.Warn("deleted out of order: it has waited too long",
+			"reconciler", l.r.p.Name, "key", l.r.p.Table.Key(op.obj), "waitsFor", text)
+		return false
+	}
+	if l.orders == nil {
+		l.orders = map[string]orderWait{}
+	}
+	l.orders[it.key] = wait
+	l.queue.wait(it, wait.since.Add(orderLimit))
+	it.hold, it.waitsFor = holdOrder, text
+	l.ledger.note(it)
+	return true
+}
+
+// noteDelete tells the group that a row has to be deleted, or has not any more.
+func (l *loop[Obj]) noteDelete(it *item[Obj]) {
+	m := l.r.member
+	if m == nil {
+		return
+	}
+	if !it.deleting {
+		delete(l.orders, it.key)
+	}
+	if len(l.r.p.DependsOn) == 0 {
+		return
+	}
+	var named []namedRow
+	if it.deleting {
+		for _, d := range l.r.p.DependsOn {
+			named = append(named, d.on.named(it.last)...)
+		}
+	}
+	m.setDelete(it.key, l.r.p.Table.Key(it.last), named)
+}
