@@ -91,6 +91,12 @@ fuzz: ## Try new inputs on every fuzz target, five minutes in all; FUZZTIME=30s 
 		go test -tags invariants -run '^$$' -fuzz "^$$target\$$" -fuzztime "$$each" "$$package" < /dev/null; \
 	done <<< "$$targets"
 
+.PHONY: simulate
+simulate: export CGO_ENABLED = 0
+simulate: COUNT := $(if $(filter command line environment,$(origin COUNT)),$(COUNT),10000)
+simulate: ## Run the reconciler's simulation with the seeds 1 to COUNT=10000; a failure names its seed
+	@go test ./reconciler -count 1 -timeout 0 -v -run '^TestSimulation$$' -simulations '$(COUNT)'
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin

@@ -15,10 +15,10 @@ func (r *Reconciler[Obj]) initTarget(ctx context.Context) (ready bool, err error
 		if returned && err == nil {
 			return true, nil
 		}
-		r.notReady(err, attempts)
 		if !returned {
 			return false, fmt.Errorf("reconciler %s stopped: init: %w", r.p.Name, err)
 		}
+		r.notReady(err, attempts)
 		select {
 		case <-ctx.Done():
 			return false, nil

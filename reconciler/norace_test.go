@@ -2,4 +2,4 @@
 
 package reconciler_test
 
-const defaultSimulations = 200
+const defaultSimulations = 150

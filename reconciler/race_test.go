@@ -3,4 +3,4 @@
 package reconciler_test
 
 // defaultSimulations are fewer under the race detector, which makes them slow.
-const defaultSimulations = 60
+const defaultSimulations = 40

@@ -5,16 +5,16 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
@@ -25,22 +25,23 @@ var (
 	simulations    = flag.Uint64("simulations", defaultSimulations, "how many seeds the simulation runs with")
 )
 
-// simulation is a world with writers, faults and a source that comes and goes.
-// A seed decides about all of it; times are distinct, so that no two things
-// happen at one instant.
+// simulation is some reconcilers on a table, with writers, faults, and sources
+// that come and go. A seed decides about all of it; times are distinct, so that
+// no two things happen at one instant.
 type simulation struct {
 	*world
-	seed uint64
+	seed   uint64
+	actors []*actor // one for each reconciler; the first is that of the world
+
 	// lenient: things happen that only a full pass repairs.
 	lenient bool
-
-	live atomic.Pointer[reconciler.Reconciler[row]]
-
-	mu       sync.Mutex
-	attempts map[string]int // operations by key
+	// stubborn: some operations do not heed their context.
+	stubborn bool
+	// pauses: somebody pauses rows.
+	pauses bool
 }
 
-// TestSimulation lets writers, faults and restarts loose on a reconciler, then
+// TestSimulation lets writers, faults and restarts loose on reconcilers, then
 // ends the faults: everything has to come right by itself.
 func TestSimulation(t *testing.T) {
 	first, last := uint64(1), *simulations
@@ -48,13 +49,19 @@ func TestSimulation(t *testing.T) {
 		first, last = *simulationSeed, *simulationSeed
 	}
 	for seed := first; seed <= last; seed++ {
-		simulate(t, seed)
+		simulate(t, seed, 3)
+		if t.Failed() {
+			t.Fatalf("seed %d failed after %d runs", seed, seed-first)
+		}
 	}
+	t.Logf("%d runs, with the seeds %d to %d", last-first+1, first, last)
 }
 
+// TestSimulationRepeatsItselfWithOneSeed has one reconciler at a time: several that
+// wake at one instant may read the table before or after each other's writes.
 func TestSimulationRepeatsItselfWithOneSeed(t *testing.T) {
-	for seed := uint64(1001); seed < 1006; seed++ {
-		first, second := simulate(t, seed), simulate(t, seed)
+	for seed := uint64(1001); seed < 1011; seed++ {
+		first, second := simulate(t, seed, 1), simulate(t, seed, 1)
 		for i := range min(len(first), len(second)) {
 			if first[i] != second[i] {
 				t.Fatalf("seed %d: operation %d is %q, then %q", seed, i, first[i], second[i])
@@ -66,119 +73,127 @@ func TestSimulationRepeatsItselfWithOneSeed(t *testing.T) {
 	}
 }
 
-// simulate returns the operations with their times.
-func simulate(t *testing.T, seed uint64) (log []string) {
+// simulate runs with up to so many reconcilers, and returns the operations with
+// their times.
+func simulate(t *testing.T, seed uint64, most int) (log []string) {
 	synctest.Test(t, func(t *testing.T) {
 		defer func() {
 			if t.Failed() {
 				t.Logf("repeat with: go test ./reconciler -run 'TestSimulation$' -seed %d", seed)
 			}
 		}()
-		s := &simulation{world: newWorld(t), seed: seed, attempts: map[string]int{}}
-		random := s.random("config")
-		s.lenient = random.IntN(2) == 0
-		s.world.seed = seed
-		s.prunes = random.IntN(3) == 0
-		s.config = reconciler.Config{
-			Workers: 1 + random.IntN(8), Limits: reconciler.Limits{RoundSize: 1 + random.IntN(20)}, FullInterval: -1,
-			MinBackoff: 10 * time.Millisecond, MaxBackoff: time.Second,
-			OperationTimeout: 300 * time.Millisecond, StopTimeout: 50 * time.Millisecond,
+		s := newSimulation(t, seed, most)
+		s.run()
+		for _, a := range s.actors {
+			a.wantRest()
+			a.stop()
+			log = append(log, a.log()...)
 		}
-		if s.lenient {
-			s.config.FullInterval = time.Duration(1+random.IntN(3000)) * time.Millisecond
-		}
-		s.limit()
-		s.run(random)
-		s.wantConverged()
-		s.equal("queued", []string(nil), s.r.Items())
-		s.equal("deleting", 0, s.deleting())
-		s.equal("health", "ok: reconciled", s.health.last())
-		s.equal("errors", 0, s.metrics().errorsCurrent)
-		s.stop()
-		log = s.log()
 	})
 	return log
 }
 
+func newSimulation(t *testing.T, seed uint64, most int) *simulation {
+	s := &simulation{world: newWorld(t), seed: seed}
+	random := s.random("config")
+	s.lenient, s.stubborn, s.pauses = random.IntN(2) == 0, random.IntN(2) == 0, random.IntN(2) == 0
+	s.prunes = random.IntN(3) == 0
+	worlds := []*world{s.world}
+	switch random.IntN(3) {
+	case 0:
+		worlds = append(worlds, s.another("other", otherField), s.another("third", thirdField))
+	case 1:
+		worlds = append(worlds, s.another("other", otherField))
+	}
+	for _, w := range worlds[:min(most, len(worlds))] {
+		w.seed = seed
+		w.config = s.randomConfig(random)
+		s.actors = append(s.actors, newActor(s, w))
+	}
+	return s
+}
+
+func (s *simulation) randomConfig(random *rand.Rand) reconciler.Config {
+	c := reconciler.Config{
+		Workers: 1 + random.IntN(8), Limits: reconciler.Limits{RoundSize: 1 + random.IntN(20)}, FullInterval: -1,
+		MinBackoff: 10 * time.Millisecond, MaxBackoff: time.Second,
+		OperationTimeout: 300 * time.Millisecond, StopTimeout: 50 * time.Millisecond,
+	}
+	if s.lenient {
+		c.FullInterval = time.Duration(1+random.IntN(3000)) * time.Millisecond
+	}
+	if random.IntN(3) == 0 {
+		c.Debounce = some(random, 60*time.Millisecond)
+	}
+	if random.IntN(4) == 0 {
+		c.Limits.Limiter = rate.NewLimiter(rate.Limit(50+random.IntN(500)), 1+random.IntN(10))
+	}
+	off := random.IntN(3) > 0
+	for _, limit := range []*reconciler.ChangeLimit{&c.DeleteLimit, &c.UpdateLimit} {
+		*limit = reconciler.ChangeLimit{
+			Rows: 1 + random.IntN(8), Percent: float64(1 + random.IntN(60)), Window: some(random, 3*time.Second),
+			Off: off || random.IntN(2) == 0,
+		}
+	}
+	return c
+}
+
 // run lets everything loose for some seconds, with restarts, and then waits for
-// the reconciler to come to rest.
-func (s *simulation) run(random *rand.Rand) {
-	source := s.source("source")
-	s.target.will(s.act)
-	s.restart()
+// the reconcilers to come to rest.
+func (s *simulation) run() {
+	random := s.random("life")
+	sources := []*statedb.Source[row]{s.source("source"), s.source("tap")}
+	for _, a := range s.actors {
+		a.begin()
+	}
 	var others sync.WaitGroup
 	for i := range 3 {
 		others.Go(func() { s.writer("writer" + strconv.Itoa(i)) })
 	}
-	others.Go(func() { s.flicker(source) })
-	if s.lenient {
-		others.Go(s.vandal)
+	for i, source := range sources {
+		others.Go(func() { s.flicker("source"+strconv.Itoa(i), source) })
 	}
-	others.Go(s.approver)
+	for _, a := range s.actors {
+		a.begins(&others)
+	}
+	if random.IntN(25) == 0 {
+		others.Go(s.flood)
+	}
 	for range random.IntN(4) {
 		take(some(random, 2*time.Second))
-		s.stop()
+		a := s.actors[random.IntN(len(s.actors))]
+		a.leave()
 		take(some(random, 300*time.Millisecond))
-		s.restart()
+		a.begin()
 	}
 	others.Wait()
 	synctest.Wait() // one thing after the other, so that each run is the same
-	s.target.will(nil)
-	s.update(source.Complete)
-	synctest.Wait()
-	if s.lenient {
-		s.r.FullPass()
-	}
-	s.pass(time.Minute)
-	s.approveAll()
-	s.r.FullPass() // finds nothing
-	before := s.metrics().outOfSync
-	s.pass(time.Second)
-	if !s.lenient {
-		s.equal("out of sync", before, s.metrics().outOfSync)
-	}
+	s.calm(sources)
 }
 
-// limit sets how much may be changed without an approval.
-func (s *simulation) limit() {
-	random := s.random("limit")
-	limits := [2]reconciler.ChangeLimit{}
-	for i := range limits {
-		limits[i] = reconciler.ChangeLimit{
-			Rows: 1 + random.IntN(8), Percent: float64(1 + random.IntN(60)), Window: some(random, 3*time.Second),
-			Off: random.IntN(2) == 0,
+// calm ends all faults and waits for as long as anything may take then.
+func (s *simulation) calm(sources []*statedb.Source[row]) {
+	for _, source := range sources {
+		s.update(source.Complete)
+	}
+	for _, a := range s.actors {
+		a.target.will(nil)
+		a.resume()
+		synctest.Wait()
+		if s.lenient {
+			a.r.FullPass()
 		}
 	}
-	s.config.DeleteLimit, s.config.UpdateLimit = limits[0], limits[1]
-}
-
-// approver looks at what is held now and then, and approves it some time later.
-func (s *simulation) approver() {
-	random := s.random("approver")
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
-		take(some(random, 500*time.Millisecond))
-		plan, err := s.live.Load().Plan(s.t.Context())
-		take(some(random, 100*time.Millisecond))
-		if err == nil && plan.ID != "" {
-			_ = s.live.Load().Approve(s.t.Context(), plan.ID) // it may be another run
+	s.pass(10 * time.Second)
+	for _, a := range s.actors {
+		a.approveAll()
+		a.r.FullPass() // finds nothing
+		before := a.metrics().outOfSync
+		s.pass(time.Second)
+		if !s.lenient {
+			s.equal("out of sync", before, a.metrics().outOfSync)
 		}
 	}
-}
-
-// approveAll approves what is held until nothing is.
-func (s *simulation) approveAll() {
-	for plan := must(s.r.Plan(s.t.Context())); plan.ID != ""; plan = must(s.r.Plan(s.t.Context())) {
-		if err := s.r.Approve(s.t.Context(), plan.ID); err != nil {
-			s.t.Error(err)
-			return
-		}
-		s.pass(time.Minute)
-	}
-}
-
-func (s *simulation) restart() {
-	s.start()
-	s.live.Store(s.r)
 }
 
 // random returns numbers that the seed and a name decide about.
@@ -192,6 +207,9 @@ func (s *simulation) random(name string) *rand.Rand {
 func some(random *rand.Rand, limit time.Duration) time.Duration {
 	return 1 + time.Duration(random.Int64N(int64(limit)))
 }
+
+// someKey returns one of a few keys.
+func someKey(random *rand.Rand) string { return "k" + strconv.Itoa(random.IntN(12)) }
 
 // writer writes and deletes rows for some seconds.
 func (s *simulation) writer(name string) {
@@ -210,16 +228,19 @@ func (s *simulation) writer(name string) {
 }
 
 func (s *simulation) writeSomething(random *rand.Rand, txn *statedb.WriteTxn) error {
-	r := row{ID: "k" + strconv.Itoa(random.IntN(12)), Want: random.IntN(5)}
+	r := row{ID: someKey(random), Want: random.IntN(5)}
 	var err error
 	switch random.IntN(8) {
 	case 0, 1:
 		_, _, err = s.table.Delete(txn, r)
 	case 2: // another reconciler's status
-		_, err = s.table.Amend(txn, r, s.table.Revision(txn), func(current row) row {
-			current.Other = otherStatus(random.IntN(100))
-			return current
-		})
+		status := otherStatus(random.IntN(100))
+		if len(s.actors) == 1 {
+			_, err = s.table.Amend(txn, r, s.table.Revision(txn), func(current row) row {
+				current.Other = status
+				return current
+			})
+		}
 	case 3: // with a status that means nothing
 		r.Status = otherStatus(0)
 		_, _, err = s.table.Insert(txn, r)
@@ -234,8 +255,8 @@ func (s *simulation) writeSomething(random *rand.Rand, txn *statedb.WriteTxn) er
 }
 
 // flicker is a source that delivers late, and is incomplete at times.
-func (s *simulation) flicker(source *statedb.Source[row]) {
-	random := s.random("source")
+func (s *simulation) flicker(name string, source *statedb.Source[row]) {
+	random := s.random(name)
 	take(some(random, 200*time.Millisecond))
 	s.update(source.Initialized)
 	for range random.IntN(6) {
@@ -246,68 +267,55 @@ func (s *simulation) flicker(source *statedb.Source[row]) {
 	}
 }
 
-// vandal changes the target behind the reconciler's back, and asks for full passes.
-func (s *simulation) vandal() {
-	random := s.random("vandal")
-	for range random.IntN(20) {
-		take(some(random, 300*time.Millisecond))
-		switch random.IntN(4) {
-		case 0:
-			s.target.corrupt("old"+strconv.Itoa(random.IntN(5)), 1)
-		case 1:
-			s.target.corrupt("k"+strconv.Itoa(random.IntN(12)), 9)
-		default:
-			s.live.Load().FullPass()
-		}
+// flood deletes more rows than the feed keeps.
+func (s *simulation) flood() {
+	random := s.random("flood")
+	take(some(random, 3*time.Second))
+	for range 40 {
+		s.update(func(txn *statedb.WriteTxn) error {
+			for range 1000 {
+				if _, _, err := s.table.Insert(txn, row{ID: "busy"}); err != nil {
+					return err
+				}
+				if _, _, err := s.table.Delete(txn, row{ID: "busy"}); err != nil {
+					return err
+				}
+			}
+			return s.writeSomething(random, txn)
+		})
 	}
-}
-
-// act is how the target behaves: at the n-th operation on a key always the same.
-func (s *simulation) act(ctx context.Context, c call) (reconciler.Result, error) {
-	s.mu.Lock()
-	s.attempts[c.id]++
-	random := s.random(fmt.Sprint(c.id, s.attempts[c.id]))
-	s.mu.Unlock()
-	take(some(random, 30*time.Millisecond))
-	fault := fmt.Errorf("fault %d", random.IntN(3))
-	if random.IntN(4) == 0 && (c.op == "update" || c.op == "delete") {
-		s.target.half(c) // it may have its effect and fail nevertheless
-	}
-	switch random.IntN(20) {
-	case 0, 1, 2:
-		return reconciler.Result{}, fault
-	case 3:
-		panic(fault)
-	case 4:
-		<-ctx.Done()
-		take(some(random, 5*time.Millisecond)) // others may end with it
-		return reconciler.Result{}, ctx.Err()
-	case 5:
-		return reconciler.Result{}, reconciler.RetryAfter(some(random, 2*time.Second), fault)
-	case 6:
-		if s.lenient {
-			return reconciler.Result{}, reconciler.Terminal(fault)
-		}
-	case 7:
-		return reconciler.Result{Again: some(random, 2*time.Second)}, nil
-	case 8:
-		select {
-		case <-time.After(some(random, time.Second)):
-		case <-ctx.Done():
-			take(some(random, 5*time.Millisecond))
-			return reconciler.Result{}, errors.Join(fault, context.Cause(ctx))
-		}
-	}
-	return reconciler.Result{}, nil
 }
 
 // log returns the operations, those of one instant ordered by key.
-func (s *simulation) log() []string {
-	calls := s.target.took()
+func (a *actor) log() []string {
+	calls := a.target.took()
 	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) })
 	texts := make([]string, len(calls))
 	for i, c := range calls {
-		texts[i] = c.at.Format("05.000000000 ") + c.String()
+		texts[i] = a.name + c.at.Format(" 05.000000000 ") + c.String()
 	}
 	return texts
+}
+
+// leave ends the run of a reconciler, and waits for what it left behind: the next
+// one must not meet that.
+func (a *actor) leave() {
+	a.initialized.Store(false)
+	a.cancel()
+	err := <-a.ended
+	a.ended = nil
+	var stuck *reconciler.StuckError
+	if err != nil && (!a.s.stubborn || !errors.As(err, &stuck)) {
+		a.t.Errorf("Run: %v", err)
+	}
+	for a.target.busy() > 0 {
+		take(10 * time.Millisecond)
+	}
+	a.initialized.Store(false) // nor an Init that came late
+}
+
+func (a *actor) resume() {
+	if err := a.r.Resume(context.Background(), reconciler.Selector[row]{}); err != nil && !errors.Is(err, reconciler.ErrNotRunning) {
+		a.t.Error(err)
+	}
 }

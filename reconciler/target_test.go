@@ -13,15 +13,28 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// row is what the tests reconcile. Other is the status of another reconciler.
+// row is what the tests reconcile. Other and Third are the statuses of other
+// reconcilers.
 type row struct {
-	ID            string
-	Want          int
-	Status, Other reconciler.Status
+	ID                   string
+	Want                 int
+	Status, Other, Third reconciler.Status
 }
 
 func (r row) GetStatus() reconciler.Status       { return r.Status }
 func (r row) WithStatus(s reconciler.Status) row { r.Status = s; return r }
+
+// The fields of the other statuses.
+var (
+	otherField = reconciler.StatusField[row]{
+		Get: func(r row) reconciler.Status { return r.Other },
+		Set: func(r row, s reconciler.Status) row { r.Other = s; return r },
+	}
+	thirdField = reconciler.StatusField[row]{
+		Get: func(r row) reconciler.Status { return r.Third },
+		Set: func(r row, s reconciler.Status) row { r.Third = s; return r },
+	}
+)
 
 var byID = statedb.NewIndex("id", func(r row) string { return r.ID })
 
@@ -29,11 +42,11 @@ func rowSchema() statedb.Schema[row] {
 	schema := reconciler.Reconciled(statedb.Schema[row]{Name: "rows", Primary: byID})
 	schema.Amend = statedb.Amend[row]{
 		Carry: func(from, to row) row {
-			to.Status, to.Other = from.Status, from.Other
+			to.Status, to.Other, to.Third = from.Status, from.Other, from.Third
 			return to
 		},
 		Reset: func(r row) row {
-			r.Status, r.Other = reconciler.Status{}, reconciler.Status{}
+			r.Status, r.Other, r.Third = reconciler.Status{}, reconciler.Status{}, reconciler.Status{}
 			return r
 		},
 	}
@@ -231,6 +244,16 @@ func (f *fake) half(c call) {
 	} else {
 		f.is[c.id] = c.want
 	}
+}
+
+// busy returns how many operations run.
+func (f *fake) busy() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, of := range f.inHand {
+		n += of
+	}
+	return n
 }
 
 func (f *fake) inFlight(id string) bool {

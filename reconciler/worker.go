@@ -28,6 +28,10 @@ type batch[Obj any] struct {
 	collected int          // and those before have been looked at
 }
 
+// claim returns the number of the next operation, which nobody can take back any
+// more. There are none left when it is not less than there were.
+func (b *batch[Obj]) claim() int { return int(b.next.Add(1)) - 1 }
+
 // takeBack returns the operations that have not begun. They never will.
 func (b *batch[Obj]) takeBack() []outcome[Obj] {
 	next := min(int(b.next.Swap(int32(len(b.tasks)))), b.limit)
@@ -127,11 +131,7 @@ func (w *worker[Obj]) renew() {
 func (w *worker[Obj]) carryOut(b *batch[Obj]) {
 	now := time.Now()
 	w.signalled = now
-	for {
-		i := int(b.next.Add(1)) - 1
-		if i >= len(b.tasks) {
-			return
-		}
+	for i := b.claim(); i < len(b.tasks); {
 		out, began := &b.tasks[i], now
 		if txn, still := w.current(b, out, began); still {
 			w.do(b, txn, out, began)
@@ -141,7 +141,9 @@ func (w *worker[Obj]) carryOut(b *batch[Obj]) {
 		now = time.Now()
 		out.took = now.Sub(began)
 		b.done.Store(int32(i + 1))
-		if now.Sub(w.signalled) >= progressPeriod {
+		// Before anyone is told, so that a seed repeats who does what.
+		i = b.claim()
+		if now.Sub(w.signalled) >= progressPeriod && i < len(b.tasks) {
 			w.signalled = now
 			w.signal()
 		}

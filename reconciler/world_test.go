@@ -26,6 +26,8 @@ type world struct {
 	notDone statedb.RWTable[reconciler.NotDone]
 	target  *fake
 	prunes  bool // the target cannot observe
+	name    string
+	field   *reconciler.StatusField[row] // nil: the one that the row type names
 	config  reconciler.Config
 	seed    uint64 // of the jitter, if not 0
 	origin  func(table, key string) string
@@ -80,11 +82,35 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// another is a world around the same table, whose status is in a field.
+func (w *world) another(name string, field reconciler.StatusField[row]) *world {
+	other := *w
+	other.name, other.field = name, &field
+	other.target, other.health, other.tallyKeeper = newFake(), &healthLog{}, &tallyKeeper{}
+	other.target.promise = other.promise
+	other.r, other.cancel, other.ended = nil, nil, nil
+	return &other
+}
+
+// statusOf returns the status that this world's reconciler writes.
+func (w *world) statusOf(r row) reconciler.Status {
+	if w.field != nil {
+		return w.field.Get(r)
+	}
+	return r.Status
+}
+
 // start makes a new reconciler and lets it do what there is to do.
 func (w *world) start() {
 	w.t.Helper()
+	w.launch()
+	synctest.Wait()
+}
+
+func (w *world) launch() {
+	w.t.Helper()
 	p := reconciler.Params[row]{
-		DB: w.db, Table: w.table, Target: observing{w.target}, NotDone: w.notDone,
+		Name: w.name, DB: w.db, Table: w.table, Target: observing{w.target}, NotDone: w.notDone,
 		Config: w.config, Health: w.health, Metrics: w.tallyKeeper, Origin: w.origin,
 	}
 	if w.prunes {
@@ -94,6 +120,9 @@ func (w *world) start() {
 		w.params(&p)
 	}
 	r, err := reconciler.New(p)
+	if w.field != nil {
+		r, err = reconciler.NewWithStatus(p, *w.field)
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -105,7 +134,6 @@ func (w *world) start() {
 	w.r, w.cancel, w.ended = r, cancel, ended
 	w.t.Cleanup(cancel)
 	go func() { ended <- r.Run(ctx) }()
-	synctest.Wait()
 }
 
 // stop ends the reconciler, if it runs, and checks what holds for every run.
@@ -214,7 +242,7 @@ func (w *world) status(id string) reconciler.Status {
 	if !found {
 		w.t.Fatalf("row %s is not there", id)
 	}
-	return r.Status
+	return w.statusOf(r)
 }
 
 func (w *world) notDoneRows() []reconciler.NotDone {
@@ -254,8 +282,8 @@ func (w *world) wantConverged() {
 	want := map[string]int{}
 	for r := range w.table.All(w.db.ReadTxn()) {
 		want[r.ID] = r.Want
-		if r.Status.Kind() != reconciler.Done {
-			w.t.Errorf("row %s is %v", r.ID, r.Status)
+		if status := w.statusOf(r); status.Kind() != reconciler.Done {
+			w.t.Errorf("row %s is %v", r.ID, status)
 		}
 	}
 	w.wantTarget(want)
