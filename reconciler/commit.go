@@ -141,8 +141,8 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 	}
 	defer l.closeRow(out)
 	if out.item == nil {
-		if out.err == nil && (out.result.Again <= 0 || out.outdated) {
-			return // if outdated, the feed says so
+		if out.err == nil && out.result.Again <= 0 && !out.outdated {
+			return
 		}
 		l.adopt(out, committing)
 	}
@@ -161,8 +161,10 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 	}
 	if it.err = out.err; out.err == nil {
 		it.attempts, it.tries = 0, nil
+		it.owing = it.owing && out.kind == opDelete && again
 	} else {
 		it.attempts++
+		l.waits.oweNow(it)
 	}
 	due, later := l.nextTry(out, it.attempts, now)
 	if !again {
@@ -183,6 +185,7 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 	}
 	l.health.failing(it.key, failure{steady: steady(it, now), err: it.err})
 	l.ledger.note(it)
+	l.rested(it)
 }
 
 // nextTry returns when the operation is to be repeated after so many failures;

@@ -84,6 +84,9 @@ func (l *loop[Obj]) fill(b *batch[Obj], n int, now time.Time) (dropped bool) {
 		}
 		op, needed := l.operationFor(it, b.txn)
 		switch {
+		case !needed && l.awaitsFeed(it, b.txn):
+			l.leaveFull(it)
+			dropped = true
 		case !needed:
 			l.drop(it)
 			dropped = true

@@ -20,3 +20,14 @@ func (r *Reconciler[Obj]) Items() (items []string) {
 	})
 	return items
 }
+
+// Waiting is how many wait for rows of a running reconciler.
+func (r *Reconciler[Obj]) Waiting() (n int) {
+	_ = r.call(context.Background(), func(l *loop[Obj]) {
+		n = l.waits.unread.Len() + l.waits.tables.Len()
+		for _, waiters := range l.waits.rows {
+			n += len(waiters)
+		}
+	})
+	return n
+}

@@ -123,6 +123,7 @@ func (l *loop[Obj]) stepFull(now time.Time) (more bool) {
 		return l.full.phase != before
 	case fullDeletes:
 		l.r.succeeded(now)
+		l.waits.sought(!l.plan.owed)
 		l.endFull(now)
 		return false
 	default:
@@ -321,6 +322,7 @@ func (l *loop[Obj]) foundSurplus(query statedb.Query[Obj], obj Obj) {
 		it.last, it.surplus = obj, true
 		l.setDeleting(it, true)
 	}
+	l.waits.oweNow(it)
 	l.full.surplus = append(l.full.surplus, it)
 }
 
@@ -341,6 +343,7 @@ func (l *loop[Obj]) fullFailed(err error, now time.Time) {
 	l.plan.attempts++
 	l.plan.owed, l.plan.err = true, err
 	l.plan.after = now.Add(l.r.p.Config.backoff(l.plan.attempts, l.r.random))
+	l.waits.sought(false)
 	l.r.p.Metrics.FullError()
 	l.r.p.Logger.Warn("surplus could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
 	l.endFull(now)

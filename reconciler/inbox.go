@@ -124,6 +124,7 @@ func (l *loop[Obj]) takeTriggers(now time.Time) {
 		if it.state == waiting || it.state == queued {
 			it.force = true
 		}
+		l.waits.oweNow(it)
 		l.enqueue(it, t.lane, t.why, now)
 	}
 }

@@ -21,6 +21,7 @@ type loop[Obj any] struct {
 	plan   fullPlan
 	pauses []pause[Obj]
 	orders map[string]orderWait // deletes that wait for others, by encoded key
+	waits  waits[Obj]
 
 	crew     []*worker[Obj] // Config.Workers of them
 	stuck    []*worker[Obj] // those that were replaced
@@ -89,6 +90,7 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 			l.flush(now)
 			continue
 		}
+		l.answerWaits()
 		l.report()
 		if l.ready && !l.hungry() {
 			changes = nil // there is enough to do
@@ -166,6 +168,7 @@ func (l *loop[Obj]) pull(now time.Time) {
 	}
 	txn, size, taken := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0
 	l.round.begin(txn, now)
+	l.waits.from = l.waits.pulled
 	for change := range l.cursor.Next(txn) {
 		l.blast.took(change)
 		l.changed(change, now)
@@ -178,6 +181,7 @@ func (l *loop[Obj]) pull(now time.Time) {
 	}
 	l.lookAhead(txn, taken >= size)
 	l.round.ready()
+	l.waits.pulled = l.cursor.Seen()
 }
 
 // changed queues what a record of the feed makes necessary. A record is only a
@@ -186,6 +190,7 @@ func (l *loop[Obj]) changed(change statedb.Change[Obj], now time.Time) {
 	switch {
 	case change.Kind == statedb.Reset:
 		l.plan.due = now
+		l.lostDeletes(l.round.txn, now)
 		return
 	case change.Kind == statedb.Delete:
 		l.changedItem(change, true, now)
@@ -217,6 +222,8 @@ func (l *loop[Obj]) simple(obj Obj) bool {
 func (l *loop[Obj]) changedItem(change statedb.Change[Obj], deleted bool, now time.Time) {
 	it := l.queue.get(l.r.p.Table.KeyQuery(change.Object))
 	it.last = change.Object
+	it.fed = !deleted
+	l.waits.owe(it)
 	if deleted {
 		it.attempts, it.surplus = 0, false
 		l.setDeleting(it, true)
@@ -319,6 +326,7 @@ func (l *loop[Obj]) drop(it *item[Obj]) {
 	l.ledger.note(it)
 	l.health.fine(it.key)
 	l.queue.forget(it)
+	l.rested(it)
 }
 
 // nextDue returns when the loop has to look again by itself, or zero.
@@ -353,6 +361,7 @@ func (l *loop[Obj]) nextDue(now time.Time) time.Time {
 func (l *loop[Obj]) finish() error {
 	l.r.inbox.setOpen(false)
 	l.takeCalls()
+	l.endWaits()
 	limit := l.r.p.Config.StopTimeout
 	stop := time.AfterFunc(limit, func() { l.abort(errStopped) })
 	defer stop.Stop()

@@ -34,6 +34,10 @@ type item[Obj any] struct {
 	dirty      bool // changed while running or committing
 	debouncing bool // waiting for the row to stay as it is
 	noted      bool // the ledger has been told of it
+	owing      bool // not done, with what the table said at the revision owed
+	fed        bool // the feed's last word is that the row is there
+
+	owed statedb.Revision
 
 	reasons  reason // since it last ran
 	ran      reason // why it last ran

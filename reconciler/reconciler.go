@@ -23,6 +23,7 @@ type Reconciler[Obj any] struct {
 	inbox    *inbox[Obj]
 	started  atomic.Bool
 	unready  atomic.Pointer[Wait] // what Init failed with, until it succeeds
+	opened   chan struct{}        // closed when the inbox is open
 	ended    chan struct{}        // closed when Run returns
 	waits    []dependencyWaits    // for each of Params.DependsOn
 	member   *member              // of Params.Group, or nil
@@ -54,7 +55,7 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	}
 	r := &Reconciler[Obj]{
 		p: p, status: field, random: rand.Float64, inbox: newInbox[Obj](),
-		ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
+		opened: make(chan struct{}), ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
 	}
 	r.observer, _ = p.Target.(Observer[Obj])
 	r.limits.Store(&p.Config.Limits)
@@ -98,6 +99,7 @@ func (r *Reconciler[Obj]) Run(ctx context.Context) error {
 	l := r.newLoop(ctx)
 	defer l.close()
 	r.inbox.setOpen(true) // until it finishes
+	close(r.opened)
 	defer r.startRelated(ctx)()
 	return l.run(ctx)
 }

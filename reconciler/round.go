@@ -95,5 +95,7 @@ func (l *loop[Obj]) adopt(out *outcome[Obj], state itemState) *item[Obj] {
 	it := l.queue.get(l.r.p.Table.KeyQuery(out.obj))
 	it.state, it.last, it.ran = state, out.obj, reasonChange
 	out.item = it
+	it.fed = true
+	l.waits.owe(it)
 	return it
 }

@@ -112,6 +112,8 @@ func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
 	l.leaveFull(it)
 	l.health.failing(it.key, failure{steady: true, err: err})
 	l.ledger.note(it)
+	l.waits.oweNow(it)
+	l.rested(it)
 	l.commit.add(&outcome[Obj]{operation: out.renewed(), err: err, stuck: true}, now)
 }
 

@@ -160,6 +160,19 @@ func (c *Cursor[Obj]) Err() error {
 	return nil
 }
 
+// Seen is the revision up to which everything has been yielded. It does not move
+// while the table is being listed, and is 0 again after a [Reset] until all of
+// the listing has come.
+func (c *Cursor[Obj]) Seen() Revision {
+	switch {
+	case c.listing != nil:
+		return c.listing.floor
+	case c.start:
+		return 0
+	}
+	return c.seen
+}
+
 // Lag is the number of revisions that the cursor is behind the newest snapshot.
 // A listing counts as seen once it has begun.
 func (c *Cursor[Obj]) Lag() int {

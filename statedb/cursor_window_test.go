@@ -301,3 +301,28 @@ func TestLagIsKnownInRevisionsAndTime(t *testing.T) {
 		want("from long ago", 6_006, time.Second)
 	})
 }
+
+func TestACursorTellsHowFarAllWasSeen(t *testing.T) {
+	f := newFixture(t, item{ID: "a"}, item{ID: "b"})
+	cursor := f.follow(0)
+	seen := func(want statedb.Revision) {
+		t.Helper()
+		if got := cursor.Seen(); got != want {
+			t.Errorf("seen %d, want %d", got, want)
+		}
+	}
+	seen(0)
+	for range cursor.Next(f.db.ReadTxn()) {
+		break
+	}
+	seen(0) // the listing goes on
+	changes(cursor, f.db.ReadTxn())
+	seen(2)
+	f.insert(item{ID: "c"}, item{ID: "d"})
+	for range cursor.Next(f.db.ReadTxn()) {
+		break
+	}
+	seen(3)
+	changes(cursor, f.db.ReadTxn())
+	seen(4)
+}

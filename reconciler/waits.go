@@ -1,0 +1,310 @@
+package reconciler
+
+import (
+	"cmp"
+	"container/heap"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// maxFailedRows is how many rows a [FailedError] lists.
+const maxFailedRows = 1000
+
+// waits holds who waits for rows. Whoever waits does so first until the feed was
+// read up to a revision, and the rows of the round that it was read into are done
+// or items; and then until no item is in the way that goes back that far.
+//
+// Of those who wait for all rows only the one with the lowest revision is looked
+// at, and while an item that is in its way stays there, nothing else is.
+type waits[Obj any] struct {
+	pulled  statedb.Revision // the feed is read up to here
+	from    statedb.Revision // and was up to here before it was read the last time
+	settled statedb.Revision // what is read up to here is done, or an item
+	changed bool             // something has come to rest
+	surplus bool             // it is known of the surplus from before the start how it stands
+	swept   bool             // none of it is left but in items
+
+	unread   waitHeap[Obj]             // who waits for the feed
+	tables   waitHeap[Obj]             // who waits for all rows
+	rows     map[string][]*waiter[Obj] // who waits for a row, by encoded key
+	inTheWay *item[Obj]                // of the first of tables
+}
+
+func (ws *waits[Obj]) add(w *waiter[Obj]) {
+	ws.unread.add(w)
+	ws.changed = true
+}
+
+func (ws *waits[Obj]) remove(w *waiter[Obj]) {
+	switch {
+	case w.place != nil:
+		heap.Remove(w.place, w.position)
+	case w.row != nil:
+		key := w.row.Encoded()
+		ws.rows[key] = slices.DeleteFunc(ws.rows[key], func(other *waiter[Obj]) bool { return other == w })
+		if len(ws.rows[key]) == 0 {
+			delete(ws.rows, key)
+		}
+	}
+}
+
+// owe says that an item has to do with what was read from the feed the last time.
+func (ws *waits[Obj]) owe(it *item[Obj]) { it.owe(ws.from + 1) }
+
+// oweNow says that an item is not done, whatever the feed says.
+func (ws *waits[Obj]) oweNow(it *item[Obj]) { it.owe(ws.from) }
+
+func (it *item[Obj]) owe(since statedb.Revision) {
+	if !it.owing {
+		it.owing, it.owed = true, since
+	}
+}
+
+// hinders says that an item is not done with a revision.
+func (it *item[Obj]) hinders(revision statedb.Revision) bool { return it.owing && it.owed <= revision }
+
+// resting says that an item has failed and that nothing is being done about it now.
+func (it *item[Obj]) resting() bool {
+	var stuck *StuckError
+	switch {
+	case it.err == nil:
+		return false
+	case it.state == running:
+		return errors.As(it.err, &stuck)
+	default:
+		return it.state == waiting && it.hold == holdNone && !it.debouncing
+	}
+}
+
+// awaitsFeed says that an item's row is gone, of which the feed has still to tell.
+func (l *loop[Obj]) awaitsFeed(it *item[Obj], txn statedb.ReadTxn) bool {
+	if !it.owing || !it.fed || it.deleting || l.waits.pulled >= l.r.p.Table.Revision(txn) {
+		return false
+	}
+	_, _, found := l.r.p.Table.Get(txn, it.query)
+	return !found
+}
+
+// lostDeletes deletes what waits for the feed to tell that it is gone: the feed
+// has lost that. The rest is found as surplus.
+func (l *loop[Obj]) lostDeletes(txn statedb.ReadTxn, now time.Time) {
+	l.waits.swept, l.waits.surplus = false, false
+	for _, key := range sortedKeys(l.queue.items) {
+		it := l.queue.items[key]
+		if it.state == waiting && it.err == nil && it.hold == holdNone && l.awaitsFeed(it, txn) {
+			l.setDeleting(it, true)
+			l.enqueue(it, laneChange, reasonChange, now)
+		}
+	}
+}
+
+// rested is called when an item is done, or has failed.
+func (l *loop[Obj]) rested(it *item[Obj]) {
+	l.waits.changed = true
+	if len(l.waits.rows[it.key]) > 0 {
+		l.answerRow(it.key)
+	}
+}
+
+// sought is called when the surplus was looked for, and removed as far as it could be.
+func (ws *waits[Obj]) sought(swept bool) {
+	if !ws.swept {
+		ws.changed, ws.surplus, ws.swept = true, true, swept
+	}
+}
+
+// answerWaits answers those who need not wait any longer.
+func (l *loop[Obj]) answerWaits() {
+	ws, settled := &l.waits, l.waits.pulled
+	if l.round.open > 0 {
+		settled = ws.from
+	}
+	if settled == ws.settled && !ws.changed {
+		return
+	}
+	ws.settled, ws.changed = settled, false
+	for ws.unread.Len() > 0 && ws.unread.list[0].revision <= settled {
+		l.waitOn(heap.Pop(&ws.unread).(*waiter[Obj]))
+	}
+	if ws.surplus {
+		ws.surplus = false
+		for _, key := range sortedKeys(ws.rows) {
+			l.answerRow(key)
+		}
+	}
+	l.answerTables()
+}
+
+// waitOn moves on someone whose revision was read.
+func (l *loop[Obj]) waitOn(w *waiter[Obj]) {
+	ws := &l.waits
+	if w.row == nil {
+		ws.tables.add(w)
+		return
+	}
+	if ws.rows == nil {
+		ws.rows = map[string][]*waiter[Obj]{}
+	}
+	key := w.row.Encoded()
+	ws.rows[key] = append(ws.rows[key], w)
+	l.answerRow(key)
+}
+
+// answerRow answers those who wait for a row and need not any longer.
+func (l *loop[Obj]) answerRow(key string) {
+	var wait []*waiter[Obj]
+	for _, w := range l.waits.rows[key] {
+		if known, err := l.verdict(w, l.queue.items[key]); known {
+			w.answer <- err
+		} else {
+			wait = append(wait, w)
+		}
+	}
+	if l.waits.rows[key] = wait; len(wait) == 0 {
+		delete(l.waits.rows, key)
+	}
+}
+
+// verdict says how it stands with a row, of which there may be no item.
+func (l *loop[Obj]) verdict(w *waiter[Obj], it *item[Obj]) (known bool, err error) {
+	if it != nil && it.hinders(w.revision) {
+		if it.resting() {
+			return true, l.failure([]*item[Obj]{it}, nil)
+		}
+		return false, nil
+	}
+	if _, _, found := l.r.p.Table.Get(l.r.p.DB.ReadTxn(), *w.row); !found && !l.waits.swept {
+		surplus := l.unswept()
+		return surplus != nil, l.failure(nil, surplus)
+	}
+	return true, nil
+}
+
+// unswept returns why the surplus is not known, if that has failed and rests.
+func (l *loop[Obj]) unswept() error {
+	if l.waits.swept || l.full.phase != fullIdle {
+		return nil
+	}
+	return l.plan.err
+}
+
+// answerTables answers those who wait for all rows and need not any longer.
+func (l *loop[Obj]) answerTables() {
+	ws, surplus := &l.waits, l.unswept()
+	if ws.tables.Len() == 0 || l.hindered() || !ws.swept && surplus == nil {
+		return
+	}
+	failed, busy := l.failedItems()
+	for ws.tables.Len() > 0 && (busy == nil || !busy.hinders(ws.tables.list[0].revision)) {
+		w := heap.Pop(&ws.tables).(*waiter[Obj])
+		n, _ := slices.BinarySearchFunc(failed, w.revision+1, func(it *item[Obj], revision statedb.Revision) int {
+			return cmp.Compare(it.owed, revision)
+		})
+		w.answer <- l.failure(failed[:n], surplus)
+	}
+	ws.inTheWay = l.hindrance()
+}
+
+// hindered says that what was in the way is so still.
+func (l *loop[Obj]) hindered() bool {
+	it := l.waits.inTheWay
+	return it != nil && l.queue.items[it.key] == it && it.hinders(l.waits.tables.list[0].revision) && !it.resting()
+}
+
+// hindrance returns any item that is in the way of the first who waits for all
+// rows. It is likely to stay longer than the oldest, so that it is seldom looked for.
+func (l *loop[Obj]) hindrance() *item[Obj] {
+	if l.waits.tables.Len() > 0 {
+		for _, it := range l.queue.items {
+			if it.hinders(l.waits.tables.list[0].revision) && !it.resting() {
+				return it
+			}
+		}
+	}
+	return nil
+}
+
+// failedItems returns the items that have failed and rest, those that go back
+// furthest first, and of the others the one that does.
+func (l *loop[Obj]) failedItems() (failed []*item[Obj], busy *item[Obj]) {
+	for _, it := range l.queue.items {
+		switch {
+		case !it.owing:
+		case it.resting():
+			failed = append(failed, it)
+		case busy == nil || it.owed < busy.owed:
+			busy = it
+		}
+	}
+	slices.SortFunc(failed, func(a, b *item[Obj]) int { return cmp.Compare(a.owed, b.owed) })
+	return failed, busy
+}
+
+// failure returns the error of those who wait for what has failed, or nil.
+func (l *loop[Obj]) failure(failed []*item[Obj], surplus error) error {
+	if len(failed) == 0 && surplus == nil {
+		return nil
+	}
+	failed = slices.SortedFunc(slices.Values(failed), func(a, b *item[Obj]) int { return cmp.Compare(a.key, b.key) })
+	listed := failed[:min(len(failed), maxFailedRows)]
+	err := &FailedError{Reconciler: l.r.p.Name, More: len(failed) - len(listed), Surplus: surplus}
+	for _, it := range listed {
+		op := opUpdate
+		if it.deleting {
+			op = opDelete
+		}
+		err.Rows = append(err.Rows, FailedRow{Key: l.r.p.Table.Key(it.last), Operation: op.String(), Err: it.err})
+	}
+	return err
+}
+
+// endWaits answers everybody: nothing will be done any more.
+func (l *loop[Obj]) endWaits() {
+	ws := &l.waits
+	for _, heap := range []waitHeap[Obj]{ws.unread, ws.tables} {
+		for _, w := range heap.list {
+			w.answer <- ErrNotRunning
+		}
+	}
+	for _, waiters := range ws.rows {
+		for _, w := range waiters {
+			w.answer <- ErrNotRunning
+		}
+	}
+	*ws = waits[Obj]{pulled: ws.pulled, from: ws.from}
+}
+
+// waitHeap is a container/heap of those who wait, by revision.
+type waitHeap[Obj any] struct{ list []*waiter[Obj] }
+
+func (h *waitHeap[Obj]) add(w *waiter[Obj]) {
+	w.place = h
+	heap.Push(h, w)
+}
+
+func (h *waitHeap[Obj]) Len() int           { return len(h.list) }
+func (h *waitHeap[Obj]) Less(i, j int) bool { return h.list[i].revision < h.list[j].revision }
+
+func (h *waitHeap[Obj]) Swap(i, j int) {
+	h.list[i], h.list[j] = h.list[j], h.list[i]
+	h.list[i].position, h.list[j].position = i, j
+}
+
+// Push implements heap.Interface.
+func (h *waitHeap[Obj]) Push(x any) {
+	w := x.(*waiter[Obj])
+	w.position = len(h.list)
+	h.list = append(h.list, w)
+}
+
+// Pop implements heap.Interface.
+func (h *waitHeap[Obj]) Pop() any {
+	last := len(h.list) - 1
+	w := h.list[last]
+	h.list[last], h.list = nil, h.list[:last]
+	w.place = nil
+	return w
+}
