@@ -237,7 +237,7 @@ type chainTarget struct {
 func (g *chainTarget) Init(context.Context) error { return nil }
 
 func (g *chainTarget) do(op, id string) error {
-	time.Sleep(g.delay())
+	take(g.delay())
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := g.table + " " + id
