@@ -28,7 +28,7 @@ type loop[Obj any] struct {
 	returns  chan *worker[Obj]
 	progress chan struct{}
 	left     chan struct{}
-	stopping context.Context
+	stopping context.Context         //nolint:containedctx // of all operations: it ends when no call does
 	abort    context.CancelCauseFunc // ends the contexts of running operations
 
 	ready     bool // the table is initialized
@@ -187,14 +187,15 @@ func (l *loop[Obj]) pull(now time.Time) {
 // changed queues what a record of the feed makes necessary. A record is only a
 // hint: the status on the newest row decides whether there is work.
 func (l *loop[Obj]) changed(change statedb.Change[Obj], now time.Time) {
-	switch {
-	case change.Kind == statedb.Reset:
+	switch change.Kind {
+	case statedb.Reset:
 		l.plan.due = now
 		l.lostDeletes(l.round.txn, now)
 		return
-	case change.Kind == statedb.Delete:
+	case statedb.Delete:
 		l.changedItem(change, true, now)
 		return
+	case statedb.Upsert:
 	}
 	switch l.r.status.Get(change.Object).Kind() {
 	case Pending:

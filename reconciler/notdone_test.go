@@ -3,7 +3,6 @@ package reconciler_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,41 +60,25 @@ func (w *world) check(err error) {
 	}
 }
 
-// Whoever sees the error in a row's status finds the row in the not-done table.
+// Whoever sees the error in a row's status finds the row in the not-done table:
+// when that is written, the status is in the transaction, and nowhere else yet.
 func TestNotDoneIsWrittenWithTheStatus(t *testing.T) {
-	running(t, func(t *testing.T, w *world) {
-		w.target.will(failing("a"))
-		failed, isThere := 0, 0
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for ctx.Err() == nil {
-				txn := w.db.ReadTxn()
-				_, _, changed, _ := w.table.GetWatch(txn, byID.Query("a"))
-				obj, _, found := w.table.Get(txn, byID.Query("a"))
-				if found && obj.Status.Kind() == reconciler.Error {
-					failed++
-					if _, _, listed := w.notDone.Get(txn, reconciler.NotDoneByKey.Query(reconciler.NotDoneKey{Reconciler: "rows", Key: "a"})); listed {
-						isThere++
-					}
-				}
-				select {
-				case <-changed:
-				case <-ctx.Done():
-				}
+	prepared(t, func(w *world) {
+		schema := reconciler.NotDoneSchema()
+		schema.Name = "together"
+		schema.Validators = append(schema.Validators, func(txn statedb.ReadTxn, _ statedb.Proposal[reconciler.NotDone]) error {
+			inside, _, _ := w.table.Get(txn, byID.Query("a"))
+			outside, _, _ := w.table.Get(w.db.ReadTxn(), byID.Query("a"))
+			if inside.Status.Kind() != reconciler.Error || outside.Status.Kind() != reconciler.Pending {
+				t.Errorf("the status is %v in the transaction and %v outside of it", inside.Status, outside.Status)
 			}
-		}()
-		synctest.Wait()
+			return nil
+		})
+		w.notDone = must(statedb.NewTable(w.db, schema))
+	}, func(_ *testing.T, w *world) {
+		w.target.will(failing("a"))
 		w.put(row{ID: "a", Want: 1})
-		cancel()
-		<-ended
-		if failed == 0 || failed != isThere {
-			t.Errorf("seen %d times in error, %d times of them in the not-done table", failed, isThere)
-		}
-		w.target.will(nil)
-		w.pass(2 * time.Second)
-		w.wantConverged()
+		w.equal("not-done", 1, len(w.notDoneRows()))
 	})
 }
 

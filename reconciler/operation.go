@@ -102,7 +102,7 @@ var (
 
 // opContext is a context that ends like one with a deadline when its operation is
 // overdue.
-type opContext struct{ context.Context }
+type opContext struct{ context.Context } //nolint:containedctx // it is one
 
 // Err implements context.Context.
 func (c opContext) Err() error {

@@ -66,8 +66,8 @@ const (
 // but for the last ones, which are the deciding goroutine's.
 type worker[Obj any] struct {
 	r        *Reconciler[Obj]
-	stopping context.Context // ends when the reconciler does not wait any longer
-	ctx      context.Context // of the operations
+	stopping context.Context //nolint:containedctx // ends when the reconciler does not wait any longer
+	ctx      context.Context //nolint:containedctx // of all operations until one is overdue
 	cancel   context.CancelCauseFunc
 	batches  chan *batch[Obj]
 	returns  chan<- *worker[Obj]
@@ -78,7 +78,7 @@ type worker[Obj any] struct {
 	began     atomic.Int64
 	epoch     time.Time              // the wall clock may be set: only its monotonic part counts
 	goroutine atomic.Pointer[[]byte] // "goroutine 7 ", as stacks begin
-	signalled time.Time
+	signaled  time.Time
 	hand      *batch[Obj]
 	gone      chan struct{} // closed at the end
 
@@ -130,7 +130,7 @@ func (w *worker[Obj]) renew() {
 // before has ended, so that one look at the clock serves both.
 func (w *worker[Obj]) carryOut(b *batch[Obj]) {
 	now := time.Now()
-	w.signalled = now
+	w.signaled = now
 	for i := b.claim(); i < len(b.tasks); {
 		out, began := &b.tasks[i], now
 		if txn, still := w.current(b, out, began); still {
@@ -143,8 +143,8 @@ func (w *worker[Obj]) carryOut(b *batch[Obj]) {
 		b.done.Store(int32(i + 1))
 		// Before anyone is told, so that a seed repeats who does what.
 		i = b.claim()
-		if now.Sub(w.signalled) >= progressPeriod && i < len(b.tasks) {
-			w.signalled = now
+		if now.Sub(w.signaled) >= progressPeriod && i < len(b.tasks) {
+			w.signaled = now
 			w.signal()
 		}
 	}
@@ -172,7 +172,7 @@ func (w *worker[Obj]) current(b *batch[Obj], out *outcome[Obj], now time.Time) (
 		return nil, false
 	case out.kind == opDelete:
 		surplus := out.full
-		return txn, !found && !(surplus && len(incomplete) > 0)
+		return txn, !found && (!surplus || len(incomplete) == 0)
 	case !found:
 		return nil, false
 	}
