@@ -188,27 +188,6 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 	l.rested(it)
 }
 
-// nextTry returns when the operation is to be repeated after so many failures;
-// due is zero when only a new spec can help. Not again means that the row is done
-// with. The answer is always the same, although there is chance in it.
-func (l *loop[Obj]) nextTry(out *outcome[Obj], attempts int, now time.Time) (due time.Time, again bool) {
-	if out.err == nil {
-		return now.Add(out.result.Again), out.result.Again > 0
-	}
-	delay, given := retryDelay(out.err)
-	switch {
-	case isTerminal(out.err):
-		return time.Time{}, true
-	case given && delay > 0:
-	case out.delay > 0:
-		delay = out.delay
-	default:
-		delay = l.r.p.Config.backoff(attempts, l.r.random)
-		out.delay = delay
-	}
-	return now.Add(delay), true
-}
-
 func (l *loop[Obj]) writeLedger(now time.Time) {
 	if len(l.ledger.touched) == 0 {
 		return

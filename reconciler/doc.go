@@ -16,7 +16,7 @@
 // A free worker (operation.go) gets the newest row and calls the target. What
 // came of it is written together with other outcomes (commit.go), provided that
 // the spec is still the one that was worked on; else it counts for nothing, and
-// the row is run again. A failed row waits for its backoff (backoff.go) and
+// the row is run again. A failed row waits for its backoff (retry.go) and
 // stands in the not-done table meanwhile (notdone.go). A deleted row lives on as
 // an item until the target's Delete has succeeded, or the row has come back.
 //

@@ -2,7 +2,6 @@ package reconciler
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -61,50 +60,4 @@ type Result struct {
 	Changed bool
 	// Again, if positive, runs Update once more after this time.
 	Again time.Duration
-}
-
-// Terminal marks an error that repeating does not mend: the row is not tried
-// again until its spec changes or a full pass comes to it. Terminal(nil) is nil.
-func Terminal(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &terminalError{err}
-}
-
-// RetryAfter sets the time after which a failed operation is tried again, in
-// place of the backoff, which stays if d is not positive. RetryAfter(d, nil) is nil.
-func RetryAfter(d time.Duration, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &retryAfterError{d, err}
-}
-
-type terminalError struct{ err error }
-
-func (e *terminalError) Error() string { return e.err.Error() }
-func (e *terminalError) Unwrap() error { return e.err }
-
-type retryAfterError struct {
-	after time.Duration
-	err   error
-}
-
-func (e *retryAfterError) Error() string { return e.err.Error() }
-func (e *retryAfterError) Unwrap() error { return e.err }
-
-// isTerminal says whether err is not to be retried.
-func isTerminal(err error) bool {
-	var terminal *terminalError
-	return errors.As(err, &terminal)
-}
-
-// retryDelay returns the time that [RetryAfter] set.
-func retryDelay(err error) (time.Duration, bool) {
-	var retry *retryAfterError
-	if !errors.As(err, &retry) {
-		return 0, false
-	}
-	return retry.after, true
 }
