@@ -2,6 +2,7 @@ package cell
 
 import (
 	"errors"
+	"reflect"
 
 	"go.uber.org/dig"
 )
@@ -42,6 +43,25 @@ func Provide(constructors ...any) Cell {
 // ProvidePrivate offers what the constructors make to the module it stands in and to those nested in it.
 func ProvidePrivate(constructors ...any) Cell {
 	return &provide{constructors: constructors, visibility: private, at: caller()}
+}
+
+// Supply offers values that are there already, each by its own type, to all modules.
+func Supply(values ...any) Cell {
+	return &supply{values: values, at: caller()}
+}
+
+// Decorate changes values for the module it stands in and for those nested in it; outside of any module for the whole hive.
+// A decorator is a function whose results are what it changes or replaces; its parameters come from the graph, a value that
+// it changes being the one from before. A group is changed as a whole: as a slice with the tag `group`. Decorators run in the
+// order of the cells, those of outer modules first, each at most once for a module that has the value for itself, such as a
+// private one or its logger, and once for all others.
+func Decorate(decorators ...any) Cell {
+	return &decorate{decorators: decorators, visibility: private, at: caller()}
+}
+
+// DecorateAll is Decorate for the whole hive, also inside of a module. The parameters are what is seen outside of all modules.
+func DecorateAll(decorators ...any) Cell {
+	return &decorate{decorators: decorators, visibility: public, at: caller()}
 }
 
 // Invoke has the functions called, in order, when the hive is constructed, with their parameters from the graph. A function
@@ -102,6 +122,34 @@ func (p *provide) apply(s *scope) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+type supply struct {
+	values []any
+	at     position
+}
+
+func (p *supply) apply(s *scope) error {
+	var errs []error
+	for _, v := range p.values {
+		errs = append(errs, p.applyValue(s, v))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *supply) applyValue(s *scope, v any) error {
+	if _, isError := v.(error); v == nil || isError {
+		return s.errorf("supply at %v: expected a value, got %T", p.at, v)
+	}
+	value := reflect.ValueOf(v)
+	typ := reflect.FuncOf(nil, []reflect.Type{value.Type()}, false)
+	constructor := reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value { return []reflect.Value{value} })
+	f, err := newFunction("supply", constructor.Interface(), s, p.at)
+	if err != nil {
+		return err
+	}
+	f.name, f.at = value.Type().String(), p.at
+	return s.provide(f, public)
 }
 
 type invoke struct {

@@ -3,7 +3,6 @@ package cell
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -42,61 +41,19 @@ func (c *checker) visit(f *function) {
 		for _, m := range makers {
 			c.visit(m)
 		}
+		if d := f.scope.decoration(n.key, f.decorator); d != nil {
+			c.visit(d.function)
+		}
 	}
 	c.path = c.path[:len(c.path)-1]
 }
 
 func (c *checker) missing(f *function, k key) {
-	problem := fmt.Sprintf("missing type %v", k)
-	if hint := f.scope.hint(k); hint != "" {
-		problem += " (" + hint + ")"
-	}
+	problem := f.scope.missing(k)
 	if len(c.path) > 1 {
 		problem += "; needed by " + describe(c.path[:len(c.path)-1])
 	}
 	c.errs = append(c.errs, f.errorf("%s", problem))
-}
-
-// hint says what there is instead of k.
-func (s *scope) hint(k key) string {
-	for _, other := range s.graph.scopes {
-		if made := other.offers[k]; len(made) > 0 {
-			return fmt.Sprintf("it is private to %v", other)
-		}
-	}
-	if hint := s.implementation(k); hint != "" {
-		return hint
-	}
-	near := []reflect.Type{reflect.PointerTo(k.typ)}
-	if k.typ.Kind() == reflect.Pointer {
-		near = append(near, k.typ.Elem())
-	}
-	for _, t := range near {
-		if len(s.find(key{typ: t, name: k.name})) > 0 {
-			return fmt.Sprintf("there is a %v", t)
-		}
-	}
-	return ""
-}
-
-// implementation names what there is that could be offered as the interface k.
-func (s *scope) implementation(k key) string {
-	if k.typ.Kind() != reflect.Interface || k.typ.NumMethod() == 0 {
-		return ""
-	}
-	var found []string
-	for at := s; at != nil; at = at.parent {
-		for other := range at.offers {
-			if other.group == "" && other.name == k.name && other.typ.Implements(k.typ) {
-				found = append(found, other.typ.String())
-			}
-		}
-	}
-	if len(found) == 0 {
-		return ""
-	}
-	slices.Sort(found)
-	return fmt.Sprintf("its constructor has to return that type: there is a %s, which implements it", strings.Join(found, ", a "))
 }
 
 func describe(path []*function) string {

@@ -13,7 +13,8 @@
 // # Scopes
 //
 // Every Module is a scope. What Provide offers is seen by all modules; what ProvidePrivate offers is seen in its own module
-// and those nested in it. A private value hides a public one of the same type. In every module these are its own:
+// and those nested in it. A private value hides a public one of the same type. What Decorate changes is seen changed in its own
+// module and those nested in it. In every module these are its own:
 // ModuleID, FullModuleID, *slog.Logger (with the attribute "module") and whatever the hive adds per module.
 //
 // # Concurrency and errors

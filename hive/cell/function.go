@@ -29,22 +29,35 @@ func (k key) String() string {
 	return k.typ.String()
 }
 
+// place is where a value is: the number of the parameter, or of the result, errors not counted; then of the fields within.
+type place []int
+
+func (p place) field(i int) place { return append(p[:len(p):len(p)], i) }
+
 // need is a dependency.
 type need struct {
 	key
+	at       place
 	optional bool
 }
 
-// function is a constructor or an invoked function of a cell.
+// made is a result.
+type made struct {
+	key
+	at place
+}
+
+// function is a constructor, an invoked function or a decorator of a cell.
 type function struct {
-	verb  string // "provide" or "invoke"
-	name  string
-	at    position // where the function is written
-	cell  position // where the cell is written
-	scope *scope   // where its dependencies are looked up
-	value reflect.Value
-	needs []need
-	makes []key
+	verb      string // "provide", "supply", "invoke" or "decorate"
+	name      string
+	at        position // where the function is written
+	cell      position // where the cell is written
+	scope     *scope   // where its dependencies are looked up
+	value     reflect.Value
+	needs     []need
+	makes     []made
+	decorator *decorator // whose function it is, if it is one
 }
 
 func newFunction(verb string, fn any, s *scope, cell position) (*function, error) {
@@ -55,10 +68,14 @@ func newFunction(verb string, fn any, s *scope, cell position) (*function, error
 	f := &function{verb: verb, scope: s, value: v, cell: cell}
 	f.name, f.at = identify(v)
 	for i := range fixedParams(v.Type()) {
-		f.needs = append(f.needs, needsOf(v.Type().In(i))...)
+		f.needs = append(f.needs, needsOf(v.Type().In(i), place{i})...)
 	}
-	for i := range v.Type().NumOut() {
-		f.makes = append(f.makes, makesOf(v.Type().Out(i))...)
+	results := 0
+	for out := range v.Type().Outs() {
+		if out != errorType {
+			f.makes = append(f.makes, makesOf(out, place{results})...)
+			results++
+		}
 	}
 	return f, nil
 }
@@ -81,57 +98,54 @@ func fixedParams(t reflect.Type) int {
 	return t.NumIn()
 }
 
-func needsOf(t reflect.Type) []need {
+func needsOf(t reflect.Type, at place) []need {
 	if !dig.IsIn(t) {
-		return []need{{key: key{typ: t}}}
+		return []need{{key: key{typ: t}, at: at}}
 	}
 	var needs []need
-	for f := range t.Fields() {
-		needs = append(needs, needsOfField(f)...)
+	for i := range t.NumField() {
+		needs = append(needs, needsOfField(t.Field(i), at.field(i))...)
 	}
 	return needs
 }
 
-func needsOfField(f reflect.StructField) []need {
+func needsOfField(f reflect.StructField, at place) []need {
 	group := tagWord(f, "group")
 	switch {
 	case f.Type == reflect.TypeFor[In]() || !f.IsExported():
 		return nil
 	case group != "" && f.Type.Kind() == reflect.Slice:
-		return []need{{key: key{typ: f.Type.Elem(), group: group}}}
+		return []need{{key: key{typ: f.Type.Elem(), group: group}, at: at}}
 	case dig.IsIn(f.Type):
-		return needsOf(f.Type)
+		return needsOf(f.Type, at)
 	}
-	return []need{{key: key{typ: f.Type, name: f.Tag.Get("name")}, optional: f.Tag.Get("optional") == "true"}}
+	return []need{{key: key{typ: f.Type, name: f.Tag.Get("name")}, at: at, optional: f.Tag.Get("optional") == "true"}}
 }
 
-func makesOf(t reflect.Type) []key {
-	switch {
-	case t == errorType:
-		return nil
-	case !dig.IsOut(t):
-		return []key{{typ: t}}
+func makesOf(t reflect.Type, at place) []made {
+	if !dig.IsOut(t) {
+		return []made{{key: key{typ: t}, at: at}}
 	}
-	var makes []key
-	for f := range t.Fields() {
-		makes = append(makes, makesOfField(f)...)
+	var makes []made
+	for i := range t.NumField() {
+		makes = append(makes, makesOfField(t.Field(i), at.field(i))...)
 	}
 	return makes
 }
 
-func makesOfField(f reflect.StructField) []key {
+func makesOfField(f reflect.StructField, at place) []made {
 	group := tagWord(f, "group")
 	switch {
 	case f.Type == reflect.TypeFor[Out]() || !f.IsExported():
 		return nil
 	case group != "" && strings.HasSuffix(f.Tag.Get("group"), ",flatten") && f.Type.Kind() == reflect.Slice:
-		return []key{{typ: f.Type.Elem(), group: group}}
+		return []made{{key: key{typ: f.Type.Elem(), group: group}, at: at}}
 	case group != "":
-		return []key{{typ: f.Type, group: group}}
+		return []made{{key: key{typ: f.Type, group: group}, at: at}}
 	case dig.IsOut(f.Type):
-		return makesOf(f.Type)
+		return makesOf(f.Type, at)
 	}
-	return []key{{typ: f.Type, name: f.Tag.Get("name")}}
+	return []made{{key: key{typ: f.Type, name: f.Tag.Get("name")}, at: at}}
 }
 
 // tagWord is the value of a tag without its modifiers.
@@ -150,8 +164,12 @@ func (f *function) errorf(format string, args ...any) error {
 	return &GraphError{Module: f.scope.full, Where: f.scope.String(), Function: f.String(), Problem: fmt.Sprintf(format, args...)}
 }
 
-// guarded is the function for dig: its error, which it always has, or its panic says where it comes from.
-func (f *function) guarded() any {
+// guarded is the function for dig: its parameters are decorated, and its error, which it always has, or its panic says where
+// it comes from.
+func (f *function) guarded() any { return f.guard(f.call) }
+
+// guard makes a function for dig with what call returns.
+func (f *function) guard(call func(args []reflect.Value) ([]reflect.Value, error)) any {
 	t := f.value.Type()
 	in := make([]reflect.Type, fixedParams(t))
 	for i := range in {
@@ -166,13 +184,16 @@ func (f *function) guarded() any {
 	out = append(out, errorType)
 	typ := reflect.FuncOf(in, out, false)
 	return reflect.MakeFunc(typ, func(args []reflect.Value) []reflect.Value {
-		results, err := f.call(args)
+		results, err := call(args)
 		return complete(typ, results, err)
 	}).Interface()
 }
 
 // call returns the results other than errors.
 func (f *function) call(args []reflect.Value) (results []reflect.Value, err error) {
+	if args, err = f.decorated(args); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = f.failed(&panicError{value: p, stack: debug.Stack()})

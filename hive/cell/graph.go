@@ -21,21 +21,23 @@ type GraphOptions struct {
 type Graph struct {
 	options  GraphOptions
 	root     *scope
-	scopes   []*scope
+	scopes   []*scope // the root first, a module before those nested in it
+	modules  map[FullModuleID]*scope
+	provided []*function
 	invokes  []*function
-	settings settings
-	built    bool
+	// decorators are all that there are, for what can be said of them only when all cells are known.
+	decorators []*decorator
+	settings   settings
+	built      bool
 }
 
 // NewGraph puts cells together. It calls no constructor. It returns all faults that it finds.
 func NewGraph(o GraphOptions, contents ...Cell) (*Graph, error) {
-	g := &Graph{options: o}
-	g.root = &scope{
-		graph: g, id: ModuleID(o.Name), full: FullModuleID(o.Name),
-		dig: dig.New(dig.DeferAcyclicVerification()), offers: make(map[key][]*function),
-	}
+	g := &Graph{options: o, modules: make(map[FullModuleID]*scope)}
+	g.root = newScope(g, nil, ModuleID(o.Name), FullModuleID(o.Name))
+	g.root.dig = dig.New(dig.DeferAcyclicVerification())
 	g.scopes = []*scope{g.root}
-	if err := errors.Join(g.root.provideOwn(), group(contents).apply(g.root)); err != nil {
+	if err := errors.Join(g.root.provideOwn(), group(contents).apply(g.root), g.checkDecorators()); err != nil {
 		return nil, err
 	}
 	return g, nil
@@ -72,8 +74,11 @@ func (g *Graph) Invoke(fn any) error {
 }
 
 // invoke calls the function; the graph has been checked.
-func (f *function) invoke() error {
-	err := f.scope.dig.Invoke(f.guarded())
+func (f *function) invoke() error { return f.invokeAs(f.guarded()) }
+
+// invokeAs calls fn, which stands for the function.
+func (f *function) invokeAs(fn any) error {
+	err := f.scope.dig.Invoke(fn)
 	if err == nil {
 		return nil
 	}

@@ -152,7 +152,7 @@ func TestMissingInterfaceNamesWhatImplementsIt(t *testing.T) {
 	err := construct(t,
 		cell.Module("route", "", cell.ProvidePrivate(func() reflect.Type { return nil }), cell.Invoke(func(namer) {})),
 	)
-	wantError(t, err, "missing type cell_test.namer (its constructor has to return that type: there is a reflect.Type, which implements it)")
+	wantError(t, err, "missing type cell_test.namer (its constructor has to return that type: it is implemented by a reflect.Type of cell_test.TestMissing")
 }
 
 func TestMissingTypesAreAllNamedWithWhoNeedsThem(t *testing.T) {
@@ -165,7 +165,7 @@ func TestMissingTypesAreAllNamedWithWhoNeedsThem(t *testing.T) {
 	wantError(t, err,
 		`module "route" (cell/graph_test.go:`, "provide cell_test.newCherry (cell/graph_test.go:", "missing type *cell_test.banana",
 		"needed by cell_test.TestMissingTypes",
-		`hive "test": invoke cell_test.TestMissing`, "missing type cell_test.apple (there is a *cell_test.apple)")
+		`hive "test": invoke cell_test.TestMissing`, "missing type cell_test.apple (there is a *cell_test.apple of cell_test.TestMissingTypes")
 	var graph *cell.GraphError
 	if !errors.As(err, &graph) {
 		t.Errorf("%T is not a GraphError", err)

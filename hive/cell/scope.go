@@ -26,8 +26,24 @@ type scope struct {
 	id     ModuleID
 	full   FullModuleID
 	at     position
+	title  string
+	depth  int // 0 outside of all modules
 	dig    digScope
 	offers map[key][]*function // constructors that are looked up here
+	// decorators are those of the cells of this module, in their order.
+	decorators map[key][]*decorator
+}
+
+// newScope is a scope without its container, below parent, which may be nil.
+func newScope(g *Graph, parent *scope, id ModuleID, full FullModuleID) *scope {
+	s := &scope{
+		graph: g, parent: parent, id: id, full: full,
+		offers: make(map[key][]*function), decorators: make(map[key][]*decorator),
+	}
+	if parent != nil {
+		s.depth = parent.depth + 1
+	}
+	return s
 }
 
 // String names the scope for people.
@@ -48,17 +64,17 @@ func (s *scope) nested(m *module) (*scope, error) {
 	if s.parent != nil {
 		full = s.full + "." + full
 	}
-	n := &scope{graph: s.graph, parent: s, id: ModuleID(m.id), full: full, at: m.at, offers: make(map[key][]*function)}
+	n := newScope(s.graph, s, ModuleID(m.id), full)
+	n.at, n.title = m.at, m.title
 	if !moduleID.MatchString(m.id) {
 		return nil, n.errorf("bad module id %q: expected letters, digits, '-' and '_'", m.id)
 	}
-	for _, other := range s.graph.scopes {
-		if other.full == full {
-			return nil, n.errorf("its id is also that of %v", other)
-		}
+	if other := s.graph.modules[full]; other != nil {
+		return nil, n.errorf("its id is also that of %v", other)
 	}
 	n.dig = s.dig.Scope(m.id)
 	s.graph.scopes = append(s.graph.scopes, n)
+	s.graph.modules[full] = n
 	return n, n.provideOwn()
 }
 
@@ -90,9 +106,9 @@ func (s *scope) provide(f *function, v visibility) error {
 	if v == public {
 		in = s.graph.root
 	}
-	for i, k := range f.makes {
-		others := in.offers[k]
-		if k.group == "" && slices.Contains(f.makes[:i], k) {
+	for i, m := range f.makes {
+		k, others := m.key, in.offers[m.key]
+		if k.group == "" && slices.ContainsFunc(f.makes[:i], func(other made) bool { return other.key == k }) {
 			return f.errorf("it makes %v twice", k)
 		}
 		if k.group == "" && len(others) > 0 {
@@ -103,9 +119,10 @@ func (s *scope) provide(f *function, v visibility) error {
 	if err != nil {
 		return f.errorf("%v", dig.RootCause(err))
 	}
-	for _, k := range f.makes {
-		in.offers[k] = append(in.offers[k], f)
+	for _, m := range f.makes {
+		in.offers[m.key] = append(in.offers[m.key], f)
 	}
+	s.graph.provided = append(s.graph.provided, f)
 	return nil
 }
 

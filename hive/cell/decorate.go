@@ -1,0 +1,227 @@
+package cell
+
+import (
+	"errors"
+	"reflect"
+)
+
+type decorate struct {
+	decorators []any
+	visibility visibility
+	at         position
+}
+
+func (d *decorate) apply(s *scope) error {
+	if d.visibility == public {
+		s = s.graph.root
+	}
+	var errs []error
+	for _, fn := range d.decorators {
+		errs = append(errs, s.decorateWith(fn, d.at))
+	}
+	return errors.Join(errs...)
+}
+
+// decorator is a function that changes values for a scope and those below it.
+//
+// The container has decorators too. Ours also reach what a module has for itself: the container would give every module the
+// decorated logger of the outermost one.
+type decorator struct {
+	function *function
+	scope    *scope
+	at       map[*scope]*decoration
+}
+
+// decoration is the one call of a decorator for the values as they are seen in a scope.
+type decoration struct {
+	function *function
+	called   bool
+	err      error
+	results  map[key]reflect.Value
+}
+
+func (s *scope) decorateWith(fn any, at position) error {
+	f, err := newFunction("decorate", fn, s, at)
+	if err != nil {
+		return err
+	}
+	if len(f.makes) == 0 {
+		return f.errorf("it decorates nothing: expected a function with a result other than an error")
+	}
+	d := &decorator{function: f, scope: s, at: make(map[*scope]*decoration)}
+	f.decorator = d
+	for i := range f.makes {
+		m := &f.makes[i]
+		if m.group != "" && m.typ.Kind() == reflect.Slice {
+			m.typ = m.typ.Elem() // a group is decorated as a whole
+		}
+		s.decorators[m.key] = append(s.decorators[m.key], d)
+	}
+	s.graph.decorators = append(s.graph.decorators, d)
+	return nil
+}
+
+// makes says whether the decorator changes a value.
+func (d *decorator) makes(k key) bool {
+	if d == nil {
+		return false
+	}
+	for _, m := range d.function.makes {
+		if m.key == k {
+			return true
+		}
+	}
+	return false
+}
+
+// in is the decorator at work in a scope.
+func (d *decorator) in(s *scope) *decoration {
+	if d.at[s] == nil {
+		f := *d.function
+		f.scope = s
+		d.at[s] = &decoration{function: &f}
+	}
+	return d.at[s]
+}
+
+// checkDecorators finds those of what nothing provides.
+func (g *Graph) checkDecorators() error {
+	var errs []error
+	for _, d := range g.decorators {
+		for _, m := range d.function.makes {
+			if !g.isOfferedTo(d.scope, m.key) {
+				errs = append(errs, d.function.errorf("it decorates %s", d.scope.missing(m.key)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isOfferedTo says whether a scope, or one below it, sees a value.
+func (g *Graph) isOfferedTo(s *scope, k key) bool {
+	if s.source(k) != nil {
+		return true
+	}
+	for _, other := range g.scopes {
+		if len(other.offers[k]) > 0 && other.isBelow(s) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *scope) isBelow(other *scope) bool {
+	for at := s; at != nil; at = at.parent {
+		if at == other {
+			return true
+		}
+	}
+	return false
+}
+
+// source is the nearest scope that offers a value, or nil.
+func (s *scope) source(k key) *scope {
+	for at := s; at != nil; at = at.parent {
+		if len(at.offers[k]) > 0 {
+			return at
+		}
+	}
+	return nil
+}
+
+// decoration is the last one of a value as it is seen in this scope, or nil. For what a decorator itself changes it is the
+// one before.
+func (s *scope) decoration(k key, before *decorator) *decoration {
+	if len(s.graph.decorators) == 0 {
+		return nil
+	}
+	source := s.source(k)
+	if source == nil {
+		return nil
+	}
+	all := s.decoratorsOf(k)
+	if before.makes(k) {
+		all = upTo(all, before)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	last := all[len(all)-1]
+	if source.depth > last.scope.depth {
+		return last.in(source)
+	}
+	return last.in(last.scope)
+}
+
+// decoratorsOf are those of a value in the order in which they are called.
+func (s *scope) decoratorsOf(k key) []*decorator {
+	if s == nil {
+		return nil
+	}
+	outer := s.parent.decoratorsOf(k)
+	return append(outer[:len(outer):len(outer)], s.decorators[k]...)
+}
+
+func upTo(all []*decorator, end *decorator) []*decorator {
+	for i, d := range all {
+		if d == end {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// decorated returns the arguments of a call as the decorators have them.
+func (f *function) decorated(args []reflect.Value) ([]reflect.Value, error) {
+	for _, n := range f.needs {
+		d := f.scope.decoration(n.key, f.decorator)
+		if d == nil {
+			continue
+		}
+		v, err := d.value(n.key)
+		if err != nil {
+			return nil, err
+		}
+		args[n.at[0]] = with(args[n.at[0]], n.at[1:], v)
+	}
+	return args, nil
+}
+
+// with is a value with another one in a field of a field of it.
+func with(outer reflect.Value, fields place, v reflect.Value) reflect.Value {
+	if len(fields) == 0 {
+		return v
+	}
+	changed := reflect.New(outer.Type()).Elem()
+	changed.Set(outer)
+	changed.FieldByIndex(fields).Set(v)
+	return changed
+}
+
+// value calls the decorator, once, and returns one of its results.
+func (d *decoration) value(k key) (reflect.Value, error) {
+	if !d.called {
+		d.called = true
+		d.results = make(map[key]reflect.Value)
+		d.err = d.function.invokeAs(d.function.guard(d.call))
+	}
+	return d.results[k], d.err
+}
+
+func (d *decoration) call(args []reflect.Value) ([]reflect.Value, error) {
+	results, err := d.function.call(args)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range d.function.makes {
+		d.results[m.key] = fieldOf(results[m.at[0]], m.at[1:])
+	}
+	return results, nil
+}
+
+func fieldOf(v reflect.Value, fields place) reflect.Value {
+	if len(fields) == 0 {
+		return v
+	}
+	return v.FieldByIndex(fields)
+}

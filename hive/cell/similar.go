@@ -1,0 +1,76 @@
+package cell
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// missing says that nothing provides k, and what there is instead.
+func (s *scope) missing(k key) string {
+	problem := fmt.Sprintf("missing type %v", k)
+	if hint := s.hint(k); hint != "" {
+		problem += " (" + hint + ")"
+	}
+	return problem
+}
+
+// hint says what there is instead of k.
+func (s *scope) hint(k key) string {
+	for _, other := range s.graph.scopes {
+		if made := other.offers[k]; len(made) > 0 {
+			return fmt.Sprintf("it is private to %v, where %v makes it", other, made[0])
+		}
+	}
+	if hint := s.implementation(k); hint != "" {
+		return hint
+	}
+	return s.similar(k)
+}
+
+// implementation names what there is that could be offered as the interface k.
+func (s *scope) implementation(k key) string {
+	if k.typ.Kind() != reflect.Interface || k.typ.NumMethod() == 0 {
+		return ""
+	}
+	found := s.seen(func(other key) bool {
+		return other.group == "" && other.name == k.name && other.typ.Implements(k.typ)
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("its constructor has to return that type: it is implemented by a %s", strings.Join(found, ", a "))
+}
+
+// similar names what differs from k in its pointer, its name or group, or in the package alone.
+func (s *scope) similar(k key) string {
+	found := s.seen(func(other key) bool {
+		return bare(other.typ).Name() == bare(k.typ).Name() && (other.typ == k.typ || bare(k.typ).Name() != "")
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	return "there is a " + strings.Join(found, ", a ")
+}
+
+func bare(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// seen lists what is like it and can be seen from this scope, with who makes it.
+func (s *scope) seen(like func(key) bool) []string {
+	var found []string
+	for at := s; at != nil; at = at.parent {
+		for k, made := range at.offers {
+			if like(k) {
+				found = append(found, fmt.Sprintf("%v of %s (%v)", k, made[0].name, made[0].at))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
