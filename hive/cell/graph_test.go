@@ -152,7 +152,7 @@ func TestMissingInterfaceNamesWhatImplementsIt(t *testing.T) {
 	err := construct(t,
 		cell.Module("route", "", cell.ProvidePrivate(func() reflect.Type { return nil }), cell.Invoke(func(namer) {})),
 	)
-	wantError(t, err, "missing type cell_test.namer (its constructor has to return that type: it is implemented by a reflect.Type of cell_test.TestMissing")
+	wantError(t, err, "missing type cell_test.namer (its constructor has to return that type: there is a reflect.Type of cell_test.TestMissing")
 }
 
 func TestMissingTypesAreAllNamedWithWhoNeedsThem(t *testing.T) {

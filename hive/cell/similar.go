@@ -40,7 +40,7 @@ func (s *scope) implementation(k key) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("its constructor has to return that type: it is implemented by a %s", strings.Join(found, ", a "))
+	return fmt.Sprintf("its constructor has to return that type: there is a %s, which implements it", strings.Join(found, ", a "))
 }
 
 // similar names what differs from k in its pointer, its name or group, or in the package alone.
