@@ -2,7 +2,6 @@ package reconciler
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -115,14 +114,16 @@ func (l *loop[Obj]) readyWaits(turn Wait, now time.Time) []Wait {
 
 // runningWait says how far the operation is that a worker has been given.
 func (l *loop[Obj]) runningWait(it *item[Obj]) Wait {
-	isIts := func(out outcome[Obj]) bool { return out.item == it }
 	for _, w := range l.allWorkers() {
 		b := w.batch
 		if b == nil {
 			continue
 		}
-		at := slices.IndexFunc(b.tasks[b.collected:b.limit], isIts) + b.collected
-		if at < b.collected {
+		at := b.collected
+		for at < b.limit && b.tasks[at].item != it { // what the worker writes beside it is none of our business
+			at++
+		}
+		if at == b.limit {
 			continue
 		}
 		since := b.at

@@ -23,7 +23,7 @@ type actor struct {
 	s           *simulation
 	live        atomic.Pointer[reconciler.Reconciler[row]]
 	initialized atomic.Bool // Init has succeeded
-	restarts    int
+	restarts    atomic.Int32
 
 	mu       sync.Mutex
 	attempts map[string]int // operations by key
@@ -38,7 +38,7 @@ func newActor(s *simulation, w *world) *actor {
 func (a *actor) begin() {
 	a.launch()
 	a.live.Store(a.r)
-	a.restarts++
+	a.restarts.Add(1)
 }
 
 // begins sets loose those who meddle.
@@ -270,7 +270,7 @@ func (a *actor) waiting() map[string]bool {
 		}
 	}
 	for id := range a.target.state() {
-		if !there[id] && !a.target.inFlight(id) && !a.s.lenient && a.restarts == 1 {
+		if !there[id] && !a.target.inFlight(id) && !a.s.lenient && a.restarts.Load() == 1 {
 			waiting["deleted "+id] = true
 		}
 	}
