@@ -23,6 +23,7 @@ import (
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/internal/lifecycle"
+	"github.com/statehive/statehive/hive/internal/settings"
 )
 
 // Defaults of Options.
@@ -90,6 +91,16 @@ type Hive struct {
 	lifecycle *lifecycle.Lifecycle
 	shutdown  *shutdown
 	phase     phase
+
+	configured    bool
+	misconfigured error
+}
+
+// configFlag names the file of settings.
+const configFlag = "config"
+
+type configFile struct {
+	File string `flag:"config" usage:"YAML file of settings, whose keys are the names of flags (empty: none)"`
 }
 
 type phase int
@@ -128,7 +139,19 @@ func (h *Hive) Env(flag string) (name, value string, ok bool) {
 	return name, value, ok
 }
 
-// RegisterFlags adds the flags of all cells. It fails if fs has a flag of the same name. Parse fs before the start.
+// Settings reads the configuration, unless that has been done, and returns it with the origin of each value, by name. Flags
+// count if they have been parsed. Its errors are those of the start.
+func (h *Hive) Settings() ([]cell.Setting, error) {
+	if !h.configured {
+		h.configured = true
+		h.misconfigured = h.graph.Configure(cell.Sources{
+			EnvPrefix: h.options.EnvPrefix, LookupEnv: h.options.LookupEnv, FileFlag: configFlag, ReadFile: settings.ReadFile,
+		})
+	}
+	return h.graph.Settings(), h.misconfigured
+}
+
+// RegisterFlags adds the flags of all cells and --config. It fails if fs has a flag of the same name. Parse fs before the start.
 func (h *Hive) RegisterFlags(fs *pflag.FlagSet) error { return h.graph.RegisterFlags(fs) }
 
 // Invoke calls fn, from outside of any module, with parameters from the graph and returns its error. It constructs what fn
@@ -141,7 +164,7 @@ func (h *Hive) Start(ctx context.Context) error {
 		return ErrStarted
 	}
 	h.phase = ended
-	if err := h.graph.Configure(h.options.EnvPrefix, h.options.LookupEnv); err != nil {
+	if _, err := h.Settings(); err != nil {
 		return err
 	}
 	if err := h.graph.Construct(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -298,6 +299,39 @@ func TestRunCatchesSignalsOfTheProcess(t *testing.T) {
 	}))
 	// The signal comes during the start or just after it.
 	if err := h.Run(t.Context()); err != nil && !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSettingsComeFromTheFileThatIsNamed(t *testing.T) {
+	type config struct {
+		Interval time.Duration `flag:"interval"`
+	}
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	env := func(name string) (string, bool) { return file, name == "TEST_APP_CONFIG" }
+	for text, want := range map[string]string{"interval: 5s\n": "", "# nothing\nintervall: 5s\n": `settings.yaml:2: unknown key "intervall": there is interval`} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var got config
+		h := newHive(t, hive.Options{LookupEnv: env}, cell.Config(config{Interval: time.Second}), cell.Invoke(func(c config) { got = c }))
+		err := h.Start(t.Context())
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v", err)
+			}
+			continue
+		}
+		all, again := h.Settings()
+		if err := errors.Join(err, again, h.Stop(t.Context())); err != nil || got.Interval != 5*time.Second || len(all) != 2 {
+			t.Errorf("got %v %+v %+v", err, got, all)
+		}
+	}
+}
+
+func TestFileOfSettingsThatIsNotThereIsNamedWithWhoNamesIt(t *testing.T) {
+	h := newHive(t, hive.Options{LookupEnv: func(name string) (string, bool) { return "/nowhere.yaml", name == "TEST_APP_CONFIG" }})
+	if err := h.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `environment variable TEST_APP_CONFIG="/nowhere.yaml": open /nowhere.yaml`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -10,13 +10,16 @@ import (
 
 // own is what a hive offers once.
 func (h *Hive) own() cell.Cell {
-	return cell.Provide(
-		func() *statedb.DB { return statedb.New(statedb.WithLogger(h.options.Logger)) },
-		health.NewRegistry,
-		(*health.Registry).Table,
-		func() *lifecycle.Lifecycle { return h.lifecycle },
-		func() Shutdowner { return h.shutdown },
-		h.Info,
+	return cell.Group(
+		cell.Config(configFile{}),
+		cell.Provide(
+			func() *statedb.DB { return statedb.New(statedb.WithLogger(h.options.Logger)) },
+			health.NewRegistry,
+			(*health.Registry).Table,
+			func() *lifecycle.Lifecycle { return h.lifecycle },
+			func() Shutdowner { return h.shutdown },
+			h.Info,
+		),
 	)
 }
 

@@ -4,16 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
-
-	"github.com/spf13/pflag"
 )
 
 // Config offers a struct of settings, of type C, to all modules. The values in defaults are the defaults. A field that can be
 // set from outside is tagged `flag:"config-dir" usage:"directory of documents"`; it is a string, bool, number,
-// time.Duration, []string or implements encoding.TextUnmarshaler. The flag wins over the environment variable of the same
-// name, such as STATEHIVE_CONFIG_DIR, and that over the default. A []string is separated by commas, and its flag may be
-// repeated. Embedded structs count as part of C.
+// time.Duration or implements encoding.TextUnmarshaler, or is a list of such or a map to such from strings. The flag wins over
+// the environment variable of the same name, such as STATEHIVE_CONFIG_DIR, that over the key of this name in the file of
+// settings, and that over the default. As text, items of a list and pairs key=value of a map are separated by commas, and the
+// flag may be repeated. A field tagged `secret:"true"` is shown as Redacted, and not at all in errors. Embedded structs count as
+// part of C.
 //
 // If C or *C has a method Validate() error, it is called before anything is constructed.
 func Config[C any](defaults C) Cell {
@@ -47,6 +46,7 @@ func (c *config) apply(s *scope) error {
 type settings struct {
 	blocks []*block
 	all    []*setting
+	byFlag map[string]*setting
 }
 
 // block is the struct of one Config cell.
@@ -62,6 +62,8 @@ type setting struct {
 	block       *block
 	flag, usage string
 	value       *value
+	byDefault   string // what it is if nothing is given
+	origin      string // empty: the default
 }
 
 // constructor is a func() (C, error).
@@ -107,75 +109,16 @@ func (ss *settings) addField(b *block, f reflect.StructField, name string, v ref
 	if err != nil {
 		return b.scope.errorf("%s: field %s: %v", b.name, f.Name, err)
 	}
-	for _, other := range ss.all {
-		if other.flag == name {
-			return b.scope.errorf("%s: field %s: the flag --%s is also that of %v: %s",
-				b.name, f.Name, name, other.block.scope, other.block.name)
-		}
+	if other := ss.byFlag[name]; other != nil {
+		return b.scope.errorf("%s: field %s: the flag --%s is also that of %v: %s",
+			b.name, f.Name, name, other.block.scope, other.block.name)
 	}
-	ss.all = append(ss.all, &setting{block: b, flag: name, usage: f.Tag.Get("usage"), value: val})
-	return nil
-}
-
-// RegisterFlags adds the flags of all cells to fs. It fails, and adds none, if fs has one of these names.
-func (g *Graph) RegisterFlags(fs *pflag.FlagSet) error {
-	var errs []error
-	for _, s := range g.settings.all {
-		if fs.Lookup(s.flag) != nil {
-			errs = append(errs, s.block.scope.errorf("%s: there is a flag --%s already", s.block.name, s.flag))
-		}
+	val.secret = f.Tag.Get("secret") == "true"
+	added := &setting{block: b, flag: name, usage: f.Tag.Get("usage"), value: val, byDefault: val.String()}
+	ss.all = append(ss.all, added)
+	if ss.byFlag == nil {
+		ss.byFlag = make(map[string]*setting)
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	for _, s := range g.settings.all {
-		flag := fs.VarPF(s.value, s.flag, "", s.usage)
-		flag.NoOptDefVal = s.value.implied
-	}
-	return nil
-}
-
-// Configure reads the environment for all that no flag has set, and validates. It must come before Construct and after the
-// parsing of flags. Faults are *ConfigError; all of them are returned.
-func (g *Graph) Configure(envPrefix string, lookup func(string) (string, bool)) error {
-	var errs []error
-	for _, s := range g.settings.all {
-		errs = append(errs, s.fromEnvironment(envPrefix, lookup))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for _, b := range g.settings.blocks {
-		errs = append(errs, b.validate())
-		b.ready = true
-	}
-	return errors.Join(errs...)
-}
-
-// EnvName is the environment variable of a flag.
-func EnvName(prefix, flag string) string {
-	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
-func (s *setting) fromEnvironment(prefix string, lookup func(string) (string, bool)) error {
-	name := EnvName(prefix, s.flag)
-	text, ok := lookup(name)
-	if !ok || s.value.given {
-		return nil
-	}
-	if err := s.value.assign(text); err != nil {
-		return &ConfigError{Module: s.block.scope.full, Origin: "environment variable " + name, Value: text, Err: err}
-	}
-	return nil
-}
-
-func (b *block) validate() error {
-	v, ok := b.target.Interface().(interface{ Validate() error })
-	if !ok {
-		return nil
-	}
-	if err := v.Validate(); err != nil {
-		return &ConfigError{Module: b.scope.full, Err: err}
-	}
+	ss.byFlag[name] = added
 	return nil
 }

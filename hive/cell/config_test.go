@@ -2,8 +2,10 @@ package cell_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,15 +35,21 @@ func defaults() settings {
 	return settings{base: base{Workers: 3}, Dir: "/etc", Names: []string{"default"}, Internal: "kept"}
 }
 
-func environment(vars map[string]string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		v, ok := vars[name]
-		return v, ok
+// sources are an environment, and what entries are in the file that FILE names.
+func sources(vars map[string]string, entries ...cell.FileEntry) cell.Sources {
+	return cell.Sources{
+		EnvPrefix: "TEST",
+		LookupEnv: func(name string) (string, bool) {
+			v, ok := vars[name]
+			return v, ok
+		},
+		FileFlag: "file",
+		ReadFile: func(string) ([]cell.FileEntry, error) { return entries, nil },
 	}
 }
 
 // configure runs a configuration through flags and environment.
-func configure[C any](t *testing.T, c C, args []string, vars map[string]string) (C, error) {
+func configure[C any](t *testing.T, c C, args []string, vars map[string]string, file ...cell.FileEntry) (C, error) {
 	t.Helper()
 	var got C
 	g, err := newGraph(t, cell.Module("m", "", cell.Config(c)), cell.Invoke(func(c C) { got = c }))
@@ -56,7 +64,7 @@ func configure[C any](t *testing.T, c C, args []string, vars map[string]string) 
 	if err := fs.Parse(args); err != nil {
 		return got, err
 	}
-	if err := g.Configure("TEST", environment(vars)); err != nil {
+	if err := g.Configure(sources(vars, file...)); err != nil {
 		return got, err
 	}
 	return got, g.Construct()
@@ -187,13 +195,13 @@ func TestFlagThatTheFlagSetHasIsRefused(t *testing.T) {
 
 func TestFieldThatCannotBeSetIsRefused(t *testing.T) {
 	type bad struct {
-		Map map[string]string `flag:"map"`
+		Map map[int]string `flag:"map"`
 	}
 	type hidden struct {
 		dir string `flag:"dir"`
 	}
 	_, err := newGraph(t, cell.Config(bad{}))
-	wantError(t, err, "field Map", "cannot set a map[string]string from a flag")
+	wantError(t, err, "field Map", "cannot set a map[int]string from a flag")
 	_, err = newGraph(t, cell.Config(hidden{dir: "x"}))
 	wantError(t, err, "field dir", "must be exported")
 }
@@ -215,7 +223,7 @@ func TestValidateIsCalledBeforeAnythingIsConstructed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = g.Configure("TEST", environment(map[string]string{"TEST_PORT": "70000"}))
+	err = g.Configure(sources(map[string]string{"TEST_PORT": "70000"}))
 	wantError(t, err, `configuration of module "m": --port: expected at most 65535`)
 }
 
@@ -227,7 +235,7 @@ func TestConfigurationCannotBeUsedBeforeItIsRead(t *testing.T) {
 	if err := g.Invoke(func(settings) {}); !errors.Is(err, cell.ErrNotConfigured) {
 		t.Errorf("got %v", err)
 	}
-	if err := g.Configure("TEST", environment(nil)); err != nil {
+	if err := g.Configure(sources(nil)); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Invoke(func(settings) {}); err != nil {
@@ -251,5 +259,144 @@ func TestFlagsShowDefaultsAndUsage(t *testing.T) {
 		if f == nil || f.DefValue != want[0] || f.Usage != want[1] {
 			t.Errorf("--%s: got %+v, want %q", flag, f, want)
 		}
+	}
+}
+
+type rich struct {
+	Nets    []netip.Prefix           `flag:"nets"`
+	Ports   []uint16                 `flag:"ports"`
+	Labels  map[string]string        `flag:"labels"`
+	Waits   map[string]time.Duration `flag:"waits"`
+	Token   string                   `flag:"token" secret:"true"`
+	Backoff time.Duration            `flag:"backoff" secret:"true"`
+	File    string                   `flag:"file"`
+}
+
+func TestListsAndMapsAreSetFromEachSource(t *testing.T) {
+	want := rich{
+		Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, Ports: []uint16{1, 2},
+		Labels: map[string]string{"a": "1", "b": "x=y"}, Waits: map[string]time.Duration{"s": time.Second}, File: "f",
+	}
+	for name, got := range map[string]func() (rich, error){
+		"flags": func() (rich, error) {
+			return configure(t, rich{Ports: []uint16{9}, Labels: map[string]string{"old": "z"}}, []string{
+				"--nets=10.0.0.0/8", "--nets=fd00::/8", "--ports=1,2", "--labels=a=0,b=x=y", "--labels=a=1", "--waits=s=1s", "--file=f",
+			}, nil)
+		},
+		"environment": func() (rich, error) {
+			return configure(t, rich{}, nil, map[string]string{
+				"TEST_NETS": "10.0.0.0/8, fd00::/8", "TEST_PORTS": "1,2", "TEST_LABELS": "a=1,b=x=y", "TEST_WAITS": "s=1s", "TEST_FILE": "f",
+			})
+		},
+		"file": func() (rich, error) {
+			return configure(t, rich{File: "f"}, nil, nil,
+				cell.FileEntry{Key: "nets", Value: []string{"10.0.0.0/8", "fd00::/8"}}, cell.FileEntry{Key: "ports", Value: "1,2"},
+				cell.FileEntry{Key: "labels", Value: map[string]string{"a": "1", "b": "x=y"}},
+				cell.FileEntry{Key: "waits", Value: map[string]string{"s": "1s"}})
+		},
+	} {
+		got, err := got()
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+}
+
+func TestEnvironmentWinsOverFileWinsOverDefault(t *testing.T) {
+	file := []cell.FileEntry{{Key: "config-dir", Place: "x.yaml:1", Value: "/file"}, {Key: "workers", Place: "x.yaml:2", Value: "7"}}
+	type config struct {
+		settings
+		File string `flag:"file"`
+	}
+	for _, tt := range []struct {
+		args []string
+		vars map[string]string
+		want string
+	}{
+		{nil, nil, "/file"},
+		{nil, map[string]string{"TEST_CONFIG_DIR": "/env"}, "/env"},
+		{[]string{"--config-dir=/flag"}, map[string]string{"TEST_CONFIG_DIR": "/env"}, "/flag"},
+	} {
+		got, err := configure(t, config{settings: defaults()}, append(tt.args, "--file=x.yaml"), tt.vars, file...)
+		if err != nil || got.Dir != tt.want || got.Workers != 7 {
+			t.Errorf("got %q and %d, %v, want %q", got.Dir, got.Workers, err, tt.want)
+		}
+	}
+	if got, err := configure(t, config{settings: defaults()}, nil, nil, file...); err != nil || got.Dir != "/etc" {
+		t.Errorf("without a file: got %q, %v", got.Dir, err)
+	}
+}
+
+func TestFaultsInAFileAreAllNamedWithTheirPlaces(t *testing.T) {
+	_, err := configure(t, rich{File: "x.yaml"}, nil, nil,
+		cell.FileEntry{Key: "port", Place: "x.yaml:1", Value: "1"},
+		cell.FileEntry{Key: "ports", Place: "x.yaml:2", Value: "1,many"},
+		cell.FileEntry{Key: "nets", Place: "x.yaml:3", Value: map[string]string{"a": "b"}},
+		cell.FileEntry{Key: "waits", Place: "x.yaml:4", Value: []string{"a"}},
+		cell.FileEntry{Key: "nets", Place: "x.yaml:5", Value: "10.0.0.0/8"},
+		cell.FileEntry{Key: "elsewhere", Place: "x.yaml:6", Value: ""},
+		cell.FileEntry{Key: "file", Place: "x.yaml:7", Value: "y.yaml"},
+	)
+	wantError(t, err,
+		`x.yaml:1: unknown key "port": there is ports`, `x.yaml:2: ports="1,many": "many": expected a whole number`,
+		`x.yaml:4: waits="…": expected a map to durations`, `x.yaml:5: the key "nets" is already at x.yaml:3`,
+		`x.yaml:6: unknown key "elsewhere": there is backoff, labels, nets, ports, token, waits`, `x.yaml:7: unknown key "file"`)
+	var unknown *cell.UnknownKeyError
+	if !errors.As(err, &unknown) || unknown.Key != "port" {
+		t.Errorf("got %#v", unknown)
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	for name, got := range map[string]func() (rich, error){
+		"flag":        func() (rich, error) { return configure(t, rich{}, []string{"--backoff=hunter2"}, nil) },
+		"environment": func() (rich, error) { return configure(t, rich{}, nil, map[string]string{"TEST_BACKOFF": "hunter2"}) },
+		"file": func() (rich, error) {
+			return configure(t, rich{File: "f"}, nil, nil, cell.FileEntry{Key: "backoff", Place: "f:1", Value: "hunter2"})
+		},
+	} {
+		_, err := got()
+		wantError(t, err, cell.Redacted, "expected a duration (it is a secret")
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	g, err := newGraph(t, cell.Config(rich{Token: "hunter2"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	if err := g.RegisterFlags(fs); err != nil || strings.Contains(fs.FlagUsages()+fmt.Sprint(g.Settings()), "hunter2") {
+		t.Errorf("got %v %s %v", err, fs.FlagUsages(), g.Settings())
+	}
+}
+
+func TestEffectiveSettingsSayWhereEachValueIsFrom(t *testing.T) {
+	type config struct {
+		Dir   string `flag:"dir" usage:"where"`
+		Env   int    `flag:"env"`
+		Token string `flag:"token" secret:"true"`
+		File  string `flag:"file"`
+		Rest  bool   `flag:"rest"`
+	}
+	g, err := newGraph(t, cell.Module("m", "", cell.Config(config{Dir: "/etc"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	if err := errors.Join(g.RegisterFlags(fs), fs.Parse([]string{"--file=x.yaml"})); err != nil {
+		t.Fatal(err)
+	}
+	err = g.Configure(sources(map[string]string{"TEST_ENV": "3"},
+		cell.FileEntry{Key: "dir", Place: "x.yaml:4", Value: "/srv"}, cell.FileEntry{Key: "token", Place: "x.yaml:5", Value: "hunter2"}))
+	want := []cell.Setting{
+		{Name: "dir", Module: "m", Value: "/srv", Default: "/etc", Origin: "x.yaml:4", Usage: "where"},
+		{Name: "env", Module: "m", Value: "3", Default: "0", Origin: "environment variable TEST_ENV"},
+		{Name: "file", Module: "m", Value: "x.yaml", Origin: "flag"},
+		{Name: "rest", Module: "m", Value: "false", Default: "false", Origin: "default"},
+		{Name: "token", Module: "m", Value: cell.Redacted, Origin: "x.yaml:5", Secret: true},
+	}
+	if diff := cmp.Diff(want, g.Settings()); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
 	}
 }

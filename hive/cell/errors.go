@@ -36,7 +36,7 @@ func (e *BuildError) Unwrap() error { return e.Err }
 type ConfigError struct {
 	Module FullModuleID // the module whose configuration it is
 	Origin string       // where the value comes from, such as "environment variable STATEHIVE_SOCKET"; empty for Validate
-	Value  string       // as it was given
+	Value  string       // as it was given; Redacted for a secret
 	Err    error        // what was expected
 }
 
@@ -49,6 +49,17 @@ func (e *ConfigError) Error() string {
 
 // Unwrap returns what was expected.
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// UnknownKeyError is a key in a file of settings that no setting has.
+type UnknownKeyError struct {
+	Place string   // the file and the line
+	Key   string   // as it was given
+	Known []string // what there is instead: the key that was meant, or all
+}
+
+func (e *UnknownKeyError) Error() string {
+	return fmt.Sprintf("%s: unknown key %q: there is %s", e.Place, e.Key, strings.Join(e.Known, ", "))
+}
 
 // panicError is a panic of user code.
 type panicError struct {

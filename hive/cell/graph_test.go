@@ -40,7 +40,7 @@ func construct(t *testing.T, cells ...cell.Cell) error {
 	if err != nil {
 		return err
 	}
-	if err := g.Configure("TEST", func(string) (string, bool) { return "", false }); err != nil {
+	if err := g.Configure(sources(nil)); err != nil {
 		return err
 	}
 	return g.Construct()

@@ -74,3 +74,35 @@ func (s *scope) seen(like func(key) bool) []string {
 	slices.Sort(found)
 	return found
 }
+
+// meant is the one of all that is most like a mistyped name, or else all.
+func meant(name string, all []string) []string {
+	best, least := all, 1+min(3, len(name)/2)
+	for _, candidate := range all {
+		if d := distance(name, candidate); d < least {
+			best, least = []string{candidate}, d
+		}
+	}
+	return best
+}
+
+// distance is how many bytes have to be inserted, removed or replaced to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -4,7 +4,9 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,70 +22,105 @@ type value struct {
 	field   reflect.Value
 	kind    string // for people
 	implied string // what a flag without a value means; empty if it needs one
+	parse   func(given any, into reflect.Value) error
+	join    func(before, after reflect.Value) reflect.Value // of what is given again; nil if the last one counts
+	secret  bool
+	given   bool  // by a flag
+	refused error // what was wrong with a secret that a flag gave
+}
+
+// scalar is how a type is written in one word.
+type scalar struct {
+	kind    string
+	implied string
 	parse   func(text string, into reflect.Value) error
-	given   bool // by a flag
+}
+
+func scalarOf(typ reflect.Type) (s scalar, ok bool) {
+	zero := reflect.Zero(typ)
+	switch {
+	case reflect.PointerTo(typ).Implements(textUnmarshaler):
+		return scalar{kind: strings.ToLower(typ.Name()), parse: parseText}, true
+	case typ == durationType:
+		return scalar{kind: "duration", parse: parseDuration}, true
+	case typ.Kind() == reflect.String:
+		return scalar{kind: "string", parse: parseString}, true
+	case typ.Kind() == reflect.Bool:
+		return scalar{kind: "bool", parse: parseBool, implied: "true"}, true
+	case zero.CanInt():
+		return scalar{kind: "int", parse: parseInt}, true
+	case zero.CanUint():
+		return scalar{kind: "uint", parse: parseUint}, true
+	case zero.CanFloat():
+		return scalar{kind: "float", parse: parseFloat}, true
+	}
+	return scalar{}, false
 }
 
 func newValue(field reflect.Value) (*value, error) {
-	v := &value{field: field}
 	typ := field.Type()
-	switch {
-	case reflect.PointerTo(typ).Implements(textUnmarshaler):
-		v.kind, v.parse = strings.ToLower(typ.Name()), parseText
-	case typ == durationType:
-		v.kind, v.parse = "duration", parseDuration
-	case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.String:
-		v.kind, v.parse = "strings", parseStrings
-	case typ.Kind() == reflect.String:
-		v.kind, v.parse = "string", parseString
-	case typ.Kind() == reflect.Bool:
-		v.kind, v.parse, v.implied = "bool", parseBool, "true"
-	case field.CanInt():
-		v.kind, v.parse = "int", parseInt
-	case field.CanUint():
-		v.kind, v.parse = "uint", parseUint
-	case field.CanFloat():
-		v.kind, v.parse = "float", parseFloat
-	default:
-		return nil, fmt.Errorf("cannot set a %v from a flag: expected a string, bool, number, time.Duration, []string or "+
-			"an encoding.TextUnmarshaler", typ)
+	if s, ok := scalarOf(typ); ok {
+		return &value{field: field, kind: s.kind, implied: s.implied, parse: s.parseOne}, nil
 	}
-	return v, nil
+	if k := typ.Kind(); k == reflect.Slice || k == reflect.Map {
+		s, ok := scalarOf(typ.Elem())
+		switch {
+		case ok && k == reflect.Slice:
+			return &value{field: field, kind: s.kind + "s", parse: s.parseList, join: reflect.AppendSlice}, nil
+		case ok && typ.Key().Kind() == reflect.String:
+			return &value{field: field, kind: "key=" + s.kind, parse: s.parseMap, join: joinMaps}, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot set a %v from a flag: expected a string, bool, number, time.Duration or an "+
+		"encoding.TextUnmarshaler, or a list or a map from strings of such", typ)
 }
 
-// Set is called by pflag for each time that the flag is given.
+// Set is called by pflag for each time that the flag is given. What is wrong with a secret is told later: pflag would print it.
 func (v *value) Set(text string) error {
-	before := v.field
-	repeated := v.given && v.kind == "strings"
-	if repeated {
-		before = reflect.ValueOf(before.Interface())
-	}
+	before := reflect.ValueOf(v.field.Interface())
 	if err := v.assign(text); err != nil {
+		if v.secret {
+			v.refused = err
+			return nil
+		}
 		return err
 	}
-	if repeated {
-		v.field.Set(reflect.AppendSlice(before, v.field))
+	if v.given && v.join != nil {
+		v.field.Set(v.join(before, v.field))
 	}
 	v.given = true
 	return nil
 }
 
-// assign changes the field only if the text is good.
-func (v *value) assign(text string) error {
+// assign changes the field only if what is given is good: a string, []string or map[string]string.
+func (v *value) assign(given any) error {
 	parsed := reflect.New(v.field.Type()).Elem()
-	if err := v.parse(text, parsed); err != nil {
+	if err := v.parse(given, parsed); err != nil {
+		if v.secret {
+			return fmt.Errorf("expected a %s (it is a secret, so what was given is not shown)", v.kind)
+		}
 		return err
 	}
 	v.field.Set(parsed)
 	return nil
 }
 
+// Redacted stands for a secret that is not empty.
+const Redacted = "(redacted)"
+
 // String is the current value as it would be given.
 func (v *value) String() string {
 	if v == nil || !v.field.IsValid() {
 		return ""
 	}
-	switch x := v.field.Interface().(type) {
+	if v.secret && !v.field.IsZero() {
+		return Redacted
+	}
+	return format(v.field)
+}
+
+func format(v reflect.Value) string {
+	switch x := v.Interface().(type) {
 	case encoding.TextMarshaler:
 		if text, err := x.MarshalText(); err == nil {
 			return string(text)
@@ -91,18 +128,107 @@ func (v *value) String() string {
 	case fmt.Stringer:
 		return x.String()
 	}
-	if v.kind == "strings" {
-		all := make([]string, v.field.Len())
-		for i := range all {
-			all[i] = v.field.Index(i).String()
+	var all []string
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			all = append(all, format(v.Index(i)))
 		}
-		return strings.Join(all, ",")
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			all = append(all, k.String()+"="+format(v.MapIndex(k)))
+		}
+		slices.Sort(all)
+	default:
+		return fmt.Sprint(v.Interface())
 	}
-	return fmt.Sprint(v.field.Interface())
+	return strings.Join(all, ",")
 }
 
 // Type is the word that stands for the value in the usage.
 func (v *value) Type() string { return v.kind }
+
+func (s scalar) parseOne(given any, into reflect.Value) error {
+	text, ok := given.(string)
+	if !ok {
+		return fmt.Errorf("expected one %s", s.kind)
+	}
+	return s.parse(text, into)
+}
+
+func (s scalar) parseList(given any, into reflect.Value) error {
+	list, ok := given.([]string)
+	if text, isText := given.(string); isText {
+		list, ok = split(text), true
+	}
+	if !ok {
+		return fmt.Errorf("expected a list of %ss", s.kind)
+	}
+	for _, text := range list {
+		item := reflect.New(into.Type().Elem()).Elem()
+		if err := s.parse(text, item); err != nil {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+		into.Set(reflect.Append(into, item))
+	}
+	return nil
+}
+
+func (s scalar) parseMap(given any, into reflect.Value) error {
+	pairs, ok := given.(map[string]string)
+	if text, isText := given.(string); isText {
+		var err error
+		if pairs, err = splitPairs(text); err != nil {
+			return err
+		}
+		ok = true
+	}
+	if !ok {
+		return fmt.Errorf("expected a map to %ss", s.kind)
+	}
+	into.Set(reflect.MakeMap(into.Type()))
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		item := reflect.New(into.Type().Elem()).Elem()
+		if err := s.parse(pairs[key], item); err != nil {
+			return fmt.Errorf("%s=%q: %w", key, pairs[key], err)
+		}
+		into.SetMapIndex(reflect.ValueOf(key).Convert(into.Type().Key()), item)
+	}
+	return nil
+}
+
+// joinMaps adds the pairs of before that after has not.
+func joinMaps(before, after reflect.Value) reflect.Value {
+	for _, k := range before.MapKeys() {
+		if !after.MapIndex(k).IsValid() {
+			after.SetMapIndex(k, before.MapIndex(k))
+		}
+	}
+	return after
+}
+
+func split(text string) []string {
+	if text == "" {
+		return nil
+	}
+	list := strings.Split(text, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
+
+func splitPairs(text string) (map[string]string, error) {
+	pairs := make(map[string]string)
+	for _, pair := range split(text) {
+		key, val, ok := strings.Cut(pair, "=")
+		if _, twice := pairs[key]; !ok || twice {
+			return nil, fmt.Errorf("%q: expected key=value, each key once", pair)
+		}
+		pairs[key] = val
+	}
+	return pairs, nil
+}
 
 func parseText(text string, into reflect.Value) error {
 	return into.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
@@ -110,17 +236,6 @@ func parseText(text string, into reflect.Value) error {
 
 func parseString(text string, into reflect.Value) error {
 	into.SetString(text)
-	return nil
-}
-
-func parseStrings(text string, into reflect.Value) error {
-	into.SetZero()
-	if text == "" {
-		return nil
-	}
-	for _, s := range strings.Split(text, ",") {
-		into.Set(reflect.Append(into, reflect.ValueOf(strings.TrimSpace(s)).Convert(into.Type().Elem())))
-	}
 	return nil
 }
 

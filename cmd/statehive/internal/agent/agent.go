@@ -74,12 +74,12 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 		return err
 	}
 	if !around.sandboxed {
-		wanted, err := wantsSandbox(cmd, h)
+		o, err := readOutside(h)
 		if err != nil {
 			return err
 		}
-		if wanted {
-			return launch(cmd, args, h, logger)
+		if o.sandbox {
+			return launch(cmd, args, o, logger)
 		}
 		warnIfPowerless(logger)
 	} else if err := around.hint(cmd.ErrOrStderr(), os.Args[0]); err != nil {

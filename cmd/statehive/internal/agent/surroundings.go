@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,33 +80,36 @@ type options struct {
 	Sandbox bool `flag:"sandbox" usage:"run in user, network and mount namespaces of its own: nothing outside changes"`
 }
 
-// setting is what a flag, or the environment, or the default says, and where it
-// was found. The process outside of a sandbox needs it without a hive.
-func setting(cmd *cobra.Command, h *hive.Hive, flag string) (origin, value string) {
-	if variable, value, ok := h.Env(flag); ok && !cmd.Flags().Changed(flag) {
-		return variable, value
-	}
-	return "--" + flag, cmd.Flags().Lookup(flag).Value.String()
+// outside are the settings that the process outside of a sandbox needs, without
+// a hive.
+type outside struct {
+	sandbox         bool
+	socket, address string
 }
 
-func wantsSandbox(cmd *cobra.Command, h *hive.Hive) (bool, error) {
-	origin, value := setting(cmd, h, "sandbox")
-	if value == "" {
-		return false, nil
-	}
-	wanted, err := strconv.ParseBool(value)
+func readOutside(h *hive.Hive) (outside, error) {
+	all, err := h.Settings()
 	if err != nil {
-		return false, fmt.Errorf("%s=%q: expected true or false", origin, value)
+		return outside{}, err
 	}
-	return wanted, nil
+	var o outside
+	for _, s := range all {
+		switch s.Name {
+		case "sandbox":
+			o.sandbox = s.Value == "true"
+		case "socket":
+			o.socket = s.Value
+		case "metrics-address":
+			o.address = s.Value
+		}
+	}
+	return o, nil
 }
 
 // launch opens the listeners here, outside, and runs the agent again in a
 // sandbox. An exit code other than 0 is a [cli.ExitError].
-func launch(cmd *cobra.Command, args []string, h *hive.Hive, logger *slog.Logger) (err error) {
-	_, socket := setting(cmd, h, "socket")
-	_, address := setting(cmd, h, "metrics-address")
-	listeners, err := openListeners(cmd.Context(), socket, address)
+func launch(cmd *cobra.Command, args []string, o outside, logger *slog.Logger) (err error) {
+	listeners, err := openListeners(cmd.Context(), o.socket, o.address)
 	defer func() {
 		for _, l := range listeners {
 			_ = l.Close() // the agent inside has used and closed it

@@ -1,0 +1,199 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Sources are where settings come from, besides flags.
+type Sources struct {
+	// EnvPrefix begins the names of environment variables.
+	EnvPrefix string
+	// LookupEnv reads an environment variable. Needed.
+	LookupEnv func(string) (string, bool)
+	// FileFlag is the setting that names the file of settings; empty for no file.
+	FileFlag string
+	// ReadFile reads that file, if the setting is not empty.
+	ReadFile func(path string) ([]FileEntry, error)
+}
+
+// FileEntry is a key of a file of settings with its value.
+type FileEntry struct {
+	Key   string
+	Place string // the file and the line
+	Value any    // string, []string or map[string]string
+}
+
+// Setting is one value of the configuration and where it comes from.
+type Setting struct {
+	Name    string       `json:"name"` // of the flag, and the key in a file
+	Module  FullModuleID `json:"module"`
+	Value   string       `json:"value"`            // as it would be given; Redacted for a secret
+	Default string       `json:"default"`          // the same of the default
+	Origin  string       `json:"origin"`           // "default", "flag", "environment variable NAME" or the file and the line
+	Usage   string       `json:"usage,omitempty"`  // what it is for
+	Secret  bool         `json:"secret,omitempty"` // it is not shown
+}
+
+// OriginDefault and OriginFlag are origins of a Setting.
+const (
+	OriginDefault = "default"
+	OriginFlag    = "flag"
+)
+
+// Configure sets what no flag has set: from the environment, else from the file. Then it validates. It must come before
+// Construct and after the parsing of flags. Faults are *ConfigError and *UnknownKeyError, and what ReadFile returns; all of
+// them are returned.
+func (g *Graph) Configure(from Sources) error {
+	entries, errs := g.settings.fromFile(from)
+	for _, s := range g.settings.all {
+		errs = append(errs, s.configure(from, entries))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, b := range g.settings.blocks {
+		errs = append(errs, b.validate())
+		b.ready = true
+	}
+	return errors.Join(errs...)
+}
+
+// Settings are all settings as they are now, by name.
+func (g *Graph) Settings() []Setting {
+	var all []Setting
+	for _, s := range g.settings.all {
+		shown := Setting{
+			Name: s.flag, Module: s.block.scope.full, Usage: s.usage, Secret: s.value.secret,
+			Value: s.value.String(), Default: s.byDefault, Origin: s.origin,
+		}
+		if s.value.given {
+			shown.Origin = OriginFlag
+		}
+		if shown.Origin == "" {
+			shown.Origin = OriginDefault
+		}
+		all = append(all, shown)
+	}
+	slices.SortFunc(all, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// EnvName is the environment variable of a flag.
+func EnvName(prefix, flag string) string {
+	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromFile reads the file that flag or environment name.
+func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs []error) {
+	which := ss.byFlag[from.FileFlag]
+	if which == nil {
+		return nil, nil
+	}
+	if err := which.configure(from, nil); err != nil {
+		return nil, nil // it is told with the others
+	}
+	path := which.value.String()
+	if path == "" {
+		return nil, nil
+	}
+	list, err := from.ReadFile(path)
+	if err != nil {
+		errs = append(errs, &ConfigError{Module: which.block.scope.full, Origin: which.whence(), Value: path, Err: err})
+	}
+	entries = make(map[string]FileEntry)
+	for _, e := range list {
+		errs = append(errs, ss.admit(e, from.FileFlag, entries))
+		entries[e.Key] = e
+	}
+	return entries, errs
+}
+
+// admit refuses keys that are not known, twice there or cannot be in a file.
+func (ss *settings) admit(e FileEntry, fileFlag string, before map[string]FileEntry) error {
+	if first, twice := before[e.Key]; twice {
+		return fmt.Errorf("%s: the key %q is already at %s", e.Place, e.Key, first.Place)
+	}
+	if ss.byFlag[e.Key] == nil || e.Key == fileFlag {
+		known := slices.Sorted(maps.Keys(ss.byFlag))
+		known = slices.DeleteFunc(known, func(k string) bool { return k == fileFlag })
+		return &UnknownKeyError{Place: e.Place, Key: e.Key, Known: meant(e.Key, known)}
+	}
+	return nil
+}
+
+// configure sets the setting from the first source that has it.
+func (s *setting) configure(from Sources, entries map[string]FileEntry) error {
+	if s.value.refused != nil {
+		return &ConfigError{Module: s.block.scope.full, Origin: "--" + s.flag, Value: Redacted, Err: s.value.refused}
+	}
+	if s.value.given {
+		return nil
+	}
+	variable := EnvName(from.EnvPrefix, s.flag)
+	if text, ok := from.LookupEnv(variable); ok {
+		return s.assign("environment variable "+variable, "", text)
+	}
+	if e, ok := entries[s.flag]; ok {
+		return s.assign(e.Place, ": "+s.flag, e.Value)
+	}
+	return nil
+}
+
+func (s *setting) assign(origin, key string, given any) error {
+	err := s.value.assign(given)
+	if err == nil {
+		s.origin = origin
+		return nil
+	}
+	shown, isText := given.(string)
+	switch {
+	case s.value.secret:
+		shown = Redacted
+	case !isText:
+		shown = "…"
+	}
+	return &ConfigError{Module: s.block.scope.full, Origin: origin + key, Value: shown, Err: err}
+}
+
+// whence says where the value comes from.
+func (s *setting) whence() string {
+	if s.value.given {
+		return "--" + s.flag
+	}
+	return s.origin
+}
+
+func (b *block) validate() error {
+	v, ok := b.target.Interface().(interface{ Validate() error })
+	if !ok {
+		return nil
+	}
+	if err := v.Validate(); err != nil {
+		return &ConfigError{Module: b.scope.full, Err: err}
+	}
+	return nil
+}
+
+// RegisterFlags adds the flags of all cells to fs. It fails, and adds none, if fs has one of these names.
+func (g *Graph) RegisterFlags(fs *pflag.FlagSet) error {
+	var errs []error
+	for _, s := range g.settings.all {
+		if fs.Lookup(s.flag) != nil {
+			errs = append(errs, s.block.scope.errorf("%s: there is a flag --%s already", s.block.name, s.flag))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	for _, s := range g.settings.all {
+		flag := fs.VarPF(s.value, s.flag, "", s.usage)
+		flag.NoOptDefVal = s.value.implied
+	}
+	return nil
+}

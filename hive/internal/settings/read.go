@@ -1,0 +1,113 @@
+// Package settings reads files of settings: YAML, one map, whose keys are the names of flags.
+//
+// Its functions are safe for concurrent use. Errors name the file and the line.
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/statehive/statehive/hive/cell"
+)
+
+// ReadFile returns the keys of a file in their order, with duplicates; it returns all errors and the keys that are good.
+func ReadFile(path string) ([]cell.FileEntry, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parse(path, data)
+}
+
+func parse(path string, data []byte) ([]cell.FileEntry, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document, second yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: expected one document, and nothing after it", path)
+	}
+	root := document.Content[0]
+	if root.Tag == "!!null" {
+		return nil, nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: expected a map from names of flags to values", path, root.Line)
+	}
+	var entries []cell.FileEntry
+	var errs []error
+	for i := 0; i < len(root.Content); i += 2 {
+		key := root.Content[i]
+		place := fmt.Sprintf("%s:%d", path, key.Line)
+		v, err := valueOf(root.Content[i+1])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %s: %w", place, key.Value, err))
+		}
+		entries = append(entries, cell.FileEntry{Key: key.Value, Place: place, Value: v})
+	}
+	return entries, errors.Join(errs...)
+}
+
+// valueOf is a string, []string or map[string]string.
+func valueOf(n *yaml.Node) (any, error) {
+	n = target(n)
+	switch n.Kind {
+	case yaml.SequenceNode:
+		list := make([]string, 0, len(n.Content))
+		for _, item := range n.Content {
+			text, err := textOf(item)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, text)
+		}
+		return list, nil
+	case yaml.MappingNode:
+		return pairsOf(n)
+	}
+	return textOf(n)
+}
+
+func pairsOf(n *yaml.Node) (any, error) {
+	pairs := make(map[string]string)
+	for i := 0; i < len(n.Content); i += 2 {
+		key, err := textOf(n.Content[i])
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := pairs[key]; twice {
+			return nil, fmt.Errorf("line %d: the key %q is there already", n.Content[i].Line, key)
+		}
+		if pairs[key], err = textOf(n.Content[i+1]); err != nil {
+			return nil, err
+		}
+	}
+	return pairs, nil
+}
+
+func textOf(n *yaml.Node) (string, error) {
+	n = target(n)
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		return "", fmt.Errorf("line %d: expected a single value, got a list or a map", n.Line)
+	case n.Tag == "!!null":
+		return "", fmt.Errorf("line %d: expected a value, got nothing", n.Line)
+	}
+	return n.Value, nil
+}
+
+// target is what an alias stands for.
+func target(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}

@@ -1,0 +1,73 @@
+package settings_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/settings"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func read(t *testing.T, text string) ([]cell.FileEntry, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := settings.ReadFile(path)
+	for i := range entries {
+		entries[i].Place = filepath.Base(entries[i].Place)
+	}
+	return entries, err
+}
+
+func TestKeysAreReadWithTheirPlaces(t *testing.T) {
+	got, err := read(t, "# settings\ndir: &dir /etc\n\nmode: 0600\non: yes\nnames: [a, *dir]\nlimits:\n  a: 1\n  b: two\nagain: *dir\nempty: ''\n")
+	want := []cell.FileEntry{
+		{Key: "dir", Place: "settings.yaml:2", Value: "/etc"},
+		{Key: "mode", Place: "settings.yaml:4", Value: "0600"},
+		{Key: "on", Place: "settings.yaml:5", Value: "yes"},
+		{Key: "names", Place: "settings.yaml:6", Value: []string{"a", "/etc"}},
+		{Key: "limits", Place: "settings.yaml:7", Value: map[string]string{"a": "1", "b": "two"}},
+		{Key: "again", Place: "settings.yaml:10", Value: "/etc"},
+		{Key: "empty", Place: "settings.yaml:11", Value: ""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+func TestFileOfNothingHasNoKeys(t *testing.T) {
+	for _, text := range []string{"", "# only words\n", "---\n", "{}\n"} {
+		if got, err := read(t, text); len(got) > 0 || err != nil {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestFaultsAreNamedWithTheirLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: 1\nb: [":               "settings.yaml",
+		"- a\n":                    "settings.yaml:1: expected a map from names of flags to values",
+		"a: 1\n---\nb: 1\n":        "expected one document",
+		"a:\nb: 1\n":               "settings.yaml:1: a: line 1: expected a value, got nothing",
+		"a: [1, [2]]\n":            "settings.yaml:1: a: line 1: expected a single value",
+		"a:\n  x: 1\n  x: 2\n":     `settings.yaml:1: a: line 3: the key "x" is there already`,
+		"a: 1\nb: [{c: d}]\nc: 1":  "settings.yaml:2: b: line 2: expected a single value",
+		"a: {b: {c: d}}\nx: null ": "settings.yaml:2: x: line 2: expected a value",
+	} {
+		if _, err := read(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+	if _, err := settings.ReadFile(filepath.Join(t.TempDir(), "none")); !os.IsNotExist(err) {
+		t.Errorf("got %v", err)
+	}
+}
