@@ -142,6 +142,7 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 	defer l.closeRow(out)
 	if out.item == nil {
 		if out.err == nil && out.result.Again <= 0 && !out.outdated {
+			l.queue.move(stageRound, stageRest)
 			return
 		}
 		l.adopt(out, committing)
@@ -179,6 +180,7 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 		l.enqueue(it, laneChange, 0, now)
 	case later:
 		l.queue.wait(it, due)
+		l.queue.moved(it)
 	default:
 		l.drop(it)
 		return

@@ -85,7 +85,7 @@ func (l *loop[Obj]) fill(b *batch[Obj], n int, now time.Time) (dropped bool) {
 		op, needed := l.operationFor(it, b.txn)
 		switch {
 		case !needed && l.awaitsFeed(it, b.txn):
-			l.leaveFull(it)
+			l.awaitFeed(it)
 			dropped = true
 		case !needed:
 			l.drop(it)
@@ -98,6 +98,7 @@ func (l *loop[Obj]) fill(b *batch[Obj], n int, now time.Time) (dropped bool) {
 			return dropped
 		default:
 			it.state, it.ran, it.reasons = running, it.reasons, 0
+			l.queue.moved(it)
 			b.tasks = append(b.tasks, outcome[Obj]{operation: op})
 		}
 	}
@@ -269,7 +270,8 @@ func (l *loop[Obj]) finished(out *outcome[Obj], w *worker[Obj], now time.Time) {
 	}
 	l.count(out)
 	if it := out.item; it != nil {
-		it.state, it.force = committing, false
+		it.state, it.force, it.stuck = committing, false, false
+		l.queue.moved(it)
 		it.since = time.Time{}
 		l.leaveFull(it)
 	}

@@ -5,24 +5,8 @@
 //
 // The row type has a [Status] (it implements [Reconcilable]), its table is
 // declared through [Reconciled], and a [Target] knows how to bring a row about.
-// Nobody marks rows as pending, keeps generations or copies rows.
-//
-// # How a row travels
-//
-// A write of spec makes a row pending and puts a record into the table's change
-// feed. The deciding goroutine (loop.go) reads the feed; the record is a hint,
-// the status on the newest row says whether there is work. Then the row is an
-// item of the queue (queue.go, lane.go), at most once, however often it changes.
-// A free worker (operation.go) gets the newest row and calls the target. What
-// came of it is written together with other outcomes (commit.go), provided that
-// the spec is still the one that was worked on; else it counts for nothing, and
-// the row is run again. A failed row waits for its backoff (retry.go) and
-// stands in the not-done table meanwhile (notdone.go). A deleted row lives on as
-// an item until the target's Delete has succeeded, or the row has come back.
-//
-// A full pass (full.go) applies every row again and removes what the target has
-// and the table has not. It runs in slices, between the changes. At start only
-// rows that are not done are applied, then the surplus is removed.
+// [New] makes a [Reconciler] of them and Run runs it. Nobody marks rows as pending,
+// keeps generations or copies rows.
 //
 // # Promises
 //
@@ -31,9 +15,69 @@
 //   - Two operations on one row never overlap.
 //   - An outdated outcome is never written, an outdated delete never run.
 //   - A panic of a target is an error of the row; every operation has a deadline.
+//   - Own status writes are no changes, and those of others neither.
+//
+// # How a row travels
+//
+// One goroutine decides, some workers carry out. What decides is the loop
+// (loop.go): it sleeps until something has happened, and then looks at what there
+// is to do. All that it knows belongs to it alone; others reach it through its
+// inbox (inbox.go).
+//
+//  1. A write of spec makes a row pending, which is the zero status (status.go),
+//     and puts a record into the table's change feed. The loop pulls the records.
+//     One is only a hint: the status on the newest row says whether there is work.
+//  2. A changed row that nothing stands against is put into the round (round.go):
+//     up to a thousand rows that need nothing but an Update and are in no map. The
+//     next ones are read when each of them has its status, or is an item because it
+//     has failed; after 10 ms what is left of a round becomes items.
+//  3. Every other row with something to be done, or to wait for, is an item of the
+//     queue (queue.go), at most once, with all the reasons for it (reason.go). It is
+//     ready in one of four lanes with guaranteed shares (lane.go), or waits.
+//  4. A worker that is free is given a batch, of the round or of a lane
+//     (dispatch.go). Only now it is decided by the newest row what is to be done,
+//     and whether it may be: what may not is put aside (the gate, in pause.go).
+//  5. The worker calls the target for one row after another (worker.go,
+//     operation.go). A watchdog (watchdog.go) ends the contexts of operations that
+//     take too long, and replaces workers that do not heed that.
+//  6. What came of operations is collected and their statuses written in one
+//     transaction (commit.go), 10 ms after the first of them at the latest, or when
+//     no operation runs. If the spec is not the one any more that was worked on,
+//     nothing is written to the row, and it is run again. A row that is done is
+//     forgotten then.
+//  7. A row that has failed, or that its target wants again, waits in the queue for
+//     its time, which is decided in retry.go. Meanwhile it stands in the not-done
+//     table (notdone.go, written by ledger.go).
+//
+// A row that is deleted is always an item: it keeps the row as it was last until
+// the target's Delete has succeeded or the row is there again.
+//
+// A full pass (full.go) sends every row this way once more, in slices of 64 in a
+// lane of its own, and then removes what the target has and the table has not. At
+// start the feed has every row; what is not done is applied, and the surplus is
+// removed after that.
+//
+// Documentation/life-of-a-row.md has all this as a diagram of the stages of a row
+// (stage.go), which tests hold against the code.
+//
+// # What else there is
+//
+//   - The start: Run waits for the sources of the table (reconciler.go) and for the
+//     target's Init (init.go).
+//   - What runs rows besides changes: triggers by hand (pause.go), rows of other
+//     tables and events (related.go).
+//   - What holds rows: pauses (pause.go), the limits of changes (blast.go), whose
+//     plan waits for an approval (plan.go), rows that they depend on (depend.go), and
+//     deletes that come first (group.go). The rate limit (limits.go) holds everybody.
+//   - What tells how it stands: health (health.go), explanations of a row
+//     (explain.go, wait.go), and waiting for rows (waiting.go, waits.go).
+//   - A delete that cannot succeed is given up in forget.go.
 //
 // # Errors
 //
-// The error of a row is in its status, as the target returned it. [PanicError],
-// [StatusError] and [FieldError] tell where an error came from.
+// The error of a row is in its status, as the target returned it, so that errors.As
+// tells what kind it is of: [PanicError] and [StuckError] are of a target that
+// misbehaves, [StatusError] says that the status could not be written, [FieldError]
+// names a field that is wrong. [Terminal] and [RetryAfter] are how a target says
+// when a failed operation is to be repeated.
 package reconciler

@@ -78,7 +78,7 @@ func (l *loop[Obj]) explainItem(e *Explanation, it *item[Obj], now time.Time) {
 		}
 	}
 	switch {
-	case it.isStuck():
+	case it.stuck:
 		e.WaitsFor = []Wait{l.runningWait(it)}
 	case it.state == waiting && it.hold == holdLimit:
 		e.WaitsFor[0].Text += "; it is part of plan " + l.blast.id(l.blast.plan)

@@ -9,6 +9,10 @@ import (
 // Seed makes the jitter of a reconciler that has not started the same every time.
 func (r *Reconciler[Obj]) Seed(seed uint64) { r.random = rand.New(rand.NewPCG(seed, 0)).Float64 }
 
+// OnMove has fn told when rows come from one stage to another. The reconciler must
+// not have started.
+func (r *Reconciler[Obj]) OnMove(fn func(from, to string)) { r.onMove = fn }
+
 // Items describes what is in the queue of a running reconciler.
 func (r *Reconciler[Obj]) Items() (items []string) {
 	_ = r.call(context.Background(), func(l *loop[Obj]) {
@@ -20,6 +24,33 @@ func (r *Reconciler[Obj]) Items() (items []string) {
 	})
 	return items
 }
+
+// Stage is where a row is on its way, by its encoded key.
+func (r *Reconciler[Obj]) Stage(key string) (stage string) {
+	_ = r.call(context.Background(), func(l *loop[Obj]) {
+		stage = stageRest
+		if it := l.queue.items[key]; it != nil {
+			stage = it.stage()
+		}
+		for _, out := range l.round.rows {
+			if out.open && r.p.Table.KeyQuery(out.obj).Encoded() == key {
+				stage = stageRound
+			}
+		}
+	})
+	return stage
+}
+
+// Stages are those that a row can be in.
+func Stages() []string {
+	return append([]string{
+		stageRest, stageRound, stageQueued, stageRunning, stageStuck, stageCommitting,
+		stageBackoff, stageTerminal, stageAgain, stageDebounce, stageUnread,
+	}, holdNames[holdNone+1:]...)
+}
+
+// Lanes are the names of the lanes.
+func Lanes() []string { return laneNames[:] }
 
 // Waiting is how many wait for rows of a running reconciler.
 func (r *Reconciler[Obj]) Waiting() (n int) {

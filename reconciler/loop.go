@@ -53,6 +53,7 @@ func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
 		blast:    newBlast[Obj](&r.p.Config, time.Now()),
 	}
 	l.stopping, l.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.queue.onMove = r.onMove
 	l.plan.due = l.nextFull(time.Now())
 	for range r.p.Config.Workers {
 		l.crew = append(l.crew, l.newWorker())
@@ -201,6 +202,7 @@ func (l *loop[Obj]) changed(change statedb.Change[Obj], now time.Time) {
 	case Pending:
 		if l.simple(change.Object) {
 			l.round.add(change.Object, change.Revision)
+			l.queue.move(stageRest, stageRound)
 		} else {
 			l.changedItem(change, false, now)
 		}
@@ -261,6 +263,7 @@ func (l *loop[Obj]) debounce(it *item[Obj], now time.Time) bool {
 	due := earliest(now.Add(c.Debounce), it.since.Add(c.MaxDebounce))
 	l.queue.wait(it, due)
 	it.debouncing = true
+	l.queue.moved(it)
 	it.reasons |= reasonChange
 	return true
 }

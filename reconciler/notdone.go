@@ -53,8 +53,8 @@ var holdStates = map[hold]string{holdPaused: "paused", holdLimit: "held", holdDe
 // notDoneState is the State of an item's row.
 func notDoneState[Obj any](it *item[Obj]) string {
 	switch state := holdStates[it.hold]; {
-	case it.isStuck():
-		return waitStuck
+	case it.stuck:
+		return stageStuck
 	case state != "":
 		return state
 	case it.hold != holdNone:
@@ -64,7 +64,7 @@ func notDoneState[Obj any](it *item[Obj]) string {
 	case it.err != nil:
 		return "error"
 	default:
-		return waitAgain
+		return stageAgain
 	}
 }
 
@@ -87,7 +87,7 @@ func (l *ledger[Obj]) notDone(it *item[Obj]) NotDone {
 		row.LastError = it.err.Error()
 	}
 	switch {
-	case it.isStuck():
+	case it.stuck:
 		row.WaitsFor = "the return of its operation"
 	case it.state == waiting:
 		row.WaitsFor = waitOf(it).Text

@@ -32,6 +32,7 @@ type item[Obj any] struct {
 	full       bool // the full pass under way waits for it
 	surplus    bool // deleting what the target has, and the table had not when the full pass looked
 	dirty      bool // changed while running or committing
+	stuck      bool // running, but given up
 	debouncing bool // waiting for the row to stay as it is
 	noted      bool // the ledger has been told of it
 	owing      bool // not done, with what the table said at the revision owed
@@ -46,6 +47,7 @@ type item[Obj any] struct {
 	due      time.Time // when waiting; zero: no time
 	since    time.Time // when it was first queued, after it last ran
 	heapAt   int       // place in the heap, or -1
+	at       string    // its stage, if onMove is to be told
 	waitsFor string    // more on why it is held
 	tries    []Attempt // the last ones, if some failed
 
@@ -65,6 +67,7 @@ type queue[Obj any] struct {
 	// overtaken: something that a worker has, and perhaps has not begun, is wanted
 	// sooner than its lane says.
 	overtaken bool
+	onMove    func(from, to string) // nil but in tests
 }
 
 func newQueue[Obj any]() *queue[Obj] {
@@ -77,7 +80,7 @@ func (q *queue[Obj]) get(query statedb.Query[Obj]) *item[Obj] {
 	key := query.Encoded()
 	it := q.items[key]
 	if it == nil {
-		it = &item[Obj]{key: key, query: query, state: waiting, heapAt: -1}
+		it = &item[Obj]{key: key, query: query, state: waiting, heapAt: -1, at: stageRest}
 		q.items[key] = it
 	}
 	return it
@@ -97,6 +100,7 @@ func (q *queue[Obj]) enqueue(it *item[Obj], in lane, why reason) {
 		q.unwait(it)
 		it.state, it.lane = queued, in
 		q.ready[in].push(it)
+		q.moved(it)
 	case queued:
 		if in < it.lane {
 			q.ready[it.lane].remove(it)
@@ -110,6 +114,7 @@ func (q *queue[Obj]) enqueue(it *item[Obj], in lane, why reason) {
 func (q *queue[Obj]) putBack(it *item[Obj]) {
 	it.state = queued
 	q.ready[it.lane].pushFront(it)
+	q.moved(it)
 }
 
 // wait puts an item aside until due, or until it is enqueued if due is zero.
@@ -125,6 +130,7 @@ func (q *queue[Obj]) wait(it *item[Obj], due time.Time) {
 func (q *queue[Obj]) park(it *item[Obj], why hold, waitsFor string) {
 	q.wait(it, time.Time{})
 	it.hold, it.waitsFor = why, waitsFor
+	q.moved(it)
 }
 
 func (q *queue[Obj]) unwait(it *item[Obj]) {
@@ -135,7 +141,10 @@ func (q *queue[Obj]) unwait(it *item[Obj]) {
 	it.hold, it.waitsFor = holdNone, ""
 }
 
-func (q *queue[Obj]) forget(it *item[Obj]) { delete(q.items, it.key) }
+func (q *queue[Obj]) forget(it *item[Obj]) {
+	delete(q.items, it.key)
+	q.move(it.at, stageRest)
+}
 
 // wake enqueues what is due at now.
 func (q *queue[Obj]) wake(now time.Time) {

@@ -19,6 +19,7 @@ type Reconciler[Obj any] struct {
 	status   StatusField[Obj]
 	observer Observer[Obj] // nil when the target cannot observe
 	random   random
+	onMove   func(from, to string) // a row has come to another stage; nil but in tests
 	limits   atomic.Pointer[Limits]
 	inbox    *inbox[Obj]
 	started  atomic.Bool

@@ -95,7 +95,10 @@ func (l *loop[Obj]) adopt(out *outcome[Obj], state itemState) *item[Obj] {
 	it := l.queue.get(l.r.p.Table.KeyQuery(out.obj))
 	it.state, it.last, it.ran = state, out.obj, reasonChange
 	out.item = it
-	it.fed = true
+	it.fed, it.at = true, stageRound
+	if state != waiting {
+		l.queue.moved(it)
+	}
 	l.waits.owe(it)
 	return it
 }

@@ -1,7 +1,6 @@
 package reconciler
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -18,22 +17,18 @@ type Wait struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// The causes that are no holds.
+// The causes that are no stages.
 const (
-	waitNothing  = "nothing"
-	waitTurn     = "turn"     // others are before it
-	waitRunning  = "running"  // it is being applied
-	waitCommit   = "commit"   // it was applied, its status is about to be written
-	waitStuck    = "stuck"    // its operation does not return
-	waitBackoff  = "backoff"  // it failed, and is tried again
-	waitAgain    = "again"    // its target asked for it
-	waitTerminal = "terminal" // it failed, and repeating does not help
-	waitDebounce = "debounce" // it may change again soon
-	waitRate     = "rate"     // the rate limit
-	waitPrune    = "prune"    // nothing runs while the target is pruned
-	waitSources  = "sources"  // the table is not initialized
-	waitTarget   = "target"   // its Init fails
-	waitStopped  = "stopped"  // the reconciler does not run
+	waitNothing = "nothing"
+	waitTurn    = "turn" // others are before it
+	waitRunning = stageRunning
+	waitCommit  = "commit" // it was applied, its status is about to be written
+	waitStuck   = stageStuck
+	waitRate    = "rate"    // the rate limit
+	waitPrune   = "prune"   // nothing runs while the target is pruned
+	waitSources = "sources" // the table is not initialized
+	waitTarget  = "target"  // its Init fails
+	waitStopped = "stopped" // the reconciler does not run
 )
 
 const timeFormat = time.RFC3339
@@ -41,17 +36,19 @@ const timeFormat = time.RFC3339
 // waitOf says what an item waits for that is put aside.
 func waitOf[Obj any](it *item[Obj]) Wait {
 	until := it.due.Format(timeFormat)
-	switch {
-	case it.hold != holdNone:
-		return Wait{Cause: it.hold.String(), Text: it.hold.String() + ": " + it.waitsFor, Until: it.due}
-	case it.debouncing:
-		return Wait{waitDebounce, "debounce: until " + until + ", or longer if the row changes before", it.due}
-	case it.due.IsZero():
-		return Wait{Cause: waitTerminal, Text: "terminal error: a new spec or a full pass"}
-	case it.err != nil:
-		return Wait{waitBackoff, "backoff: until " + until, it.due}
+	switch stage := it.stage(); stage {
+	case stageDebounce:
+		return Wait{stage, "debounce: until " + until + ", or longer if the row changes before", it.due}
+	case stageUnread:
+		return Wait{Cause: waitTurn, Text: "its turn: a change has not been read yet"}
+	case stageTerminal:
+		return Wait{Cause: stage, Text: "terminal error: a new spec or a full pass"}
+	case stageBackoff:
+		return Wait{stage, "backoff: until " + until, it.due}
+	case stageAgain:
+		return Wait{stage, "until " + until + ", when its target wants it to be applied again", it.due}
 	default:
-		return Wait{waitAgain, "until " + until + ", when its target wants it to be applied again", it.due}
+		return Wait{Cause: stage, Text: stage + ": " + it.waitsFor, Until: it.due}
 	}
 }
 
@@ -62,10 +59,4 @@ func runningWait(what opKind, since time.Time, timeout time.Duration, stuck bool
 		return Wait{Cause: waitStuck, Text: text}
 	}
 	return Wait{waitRunning, fmt.Sprintf("%v has been running since %s", what, since.Format(timeFormat)), since.Add(timeout)}
-}
-
-// isStuck says that an item's operation has been given up, and goes on.
-func (it *item[Obj]) isStuck() bool {
-	var stuck *StuckError
-	return (it.state == running || it.state == committing) && errors.As(it.err, &stuck)
 }

@@ -3,7 +3,6 @@ package reconciler
 import (
 	"cmp"
 	"container/heap"
-	"errors"
 	"slices"
 	"time"
 
@@ -68,12 +67,11 @@ func (it *item[Obj]) hinders(revision statedb.Revision) bool { return it.owing &
 
 // resting says that an item has failed and that nothing is being done about it now.
 func (it *item[Obj]) resting() bool {
-	var stuck *StuckError
 	switch {
 	case it.err == nil:
 		return false
 	case it.state == running:
-		return errors.As(it.err, &stuck)
+		return it.stuck
 	default:
 		return it.state == waiting && it.hold == holdNone && !it.debouncing
 	}
@@ -86,6 +84,14 @@ func (l *loop[Obj]) awaitsFeed(it *item[Obj], txn statedb.ReadTxn) bool {
 	}
 	_, _, found := l.r.p.Table.Get(txn, it.query)
 	return !found
+}
+
+// awaitFeed puts an item aside until the feed tells that its row is gone.
+func (l *loop[Obj]) awaitFeed(it *item[Obj]) {
+	it.err = nil // of a row that is not there any more
+	l.leaveFull(it)
+	l.ledger.note(it)
+	l.queue.moved(it)
 }
 
 // lostDeletes deletes what waits for the feed to tell that it is gone: the feed

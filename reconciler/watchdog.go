@@ -107,7 +107,8 @@ func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
 	if it == nil || it.state != running {
 		return // it has returned by now
 	}
-	it.err = err
+	it.err, it.stuck = err, true
+	l.queue.moved(it)
 	it.remember(Attempt{At: now.Add(-took), Took: took, Operation: out.kind.String(), Reasons: it.ran.String(), Error: err.Error()})
 	l.leaveFull(it)
 	l.health.failing(it.key, failure{steady: true, err: err})

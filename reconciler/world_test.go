@@ -33,6 +33,9 @@ type world struct {
 	origin  func(table, key string) string
 	params  func(*reconciler.Params[row]) // changes them before the start
 	health  *healthLog
+	moves   *moves
+	others  *world // around a table of the same database, if a test needs one
+	after   bool   // rows depend on those of the world that this one is one of the others of
 	*tallyKeeper
 	r      *reconciler.Reconciler[row]
 	cancel context.CancelFunc
@@ -43,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	db := statedb.New()
 	w := &world{
-		t: t, db: db, target: newFake(), health: &healthLog{}, tallyKeeper: &tallyKeeper{},
+		t: t, db: db, target: newFake(), health: &healthLog{}, moves: &moves{}, tallyKeeper: &tallyKeeper{},
 		table:   must(statedb.NewTable(db, rowSchema())),
 		notDone: must(statedb.NewTable(db, reconciler.NotDoneSchema())),
 	}
@@ -129,6 +132,7 @@ func (w *world) launch() {
 	if w.seed != 0 {
 		r.Seed(w.seed)
 	}
+	r.OnMove(w.moves.add)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	w.r, w.cancel, w.ended = r, cancel, ended
@@ -147,6 +151,7 @@ func (w *world) stop() {
 	if err := <-w.ended; err != nil {
 		w.t.Errorf("Run: %v", err)
 	}
+	w.wantKnownMoves()
 	if len(w.target.faults) > 0 {
 		w.t.Errorf("promises broken: %q", w.target.faults)
 	}
