@@ -59,16 +59,26 @@ func (f *Format) Print(w io.Writer, v any, header []string, rows [][]string) err
 // WriteTable writes the rows below the header in aligned columns. Of a cell of several lines the first is written; what
 // could disturb a terminal becomes spaces. An empty cell is written as "-".
 func WriteTable(w io.Writer, header []string, rows [][]string) error {
-	var widths []int
-	table := make([][]string, 0, len(rows)+1)
-	for _, row := range append([][]string{header}, rows...) {
+	return (&TableWriter{Out: w}).Write(append([][]string{header}, rows...))
+}
+
+// TableWriter writes a table whose rows come bit by bit. The columns are as wide as the widest cell so far.
+type TableWriter struct {
+	Out    io.Writer
+	widths []int
+}
+
+// Write writes rows, as WriteTable does; the first one may be a header. Its errors are those of Out.
+func (t *TableWriter) Write(rows [][]string) error {
+	table := make([][]string, 0, len(rows))
+	for _, row := range rows {
 		clean := make([]string, len(row))
 		for i, cell := range row {
 			clean[i] = oneLine(cell)
-			if i == len(widths) {
-				widths = append(widths, 0)
+			if i == len(t.widths) {
+				t.widths = append(t.widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(clean[i]))
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(clean[i]))
 		}
 		table = append(table, clean)
 	}
@@ -76,11 +86,11 @@ func WriteTable(w io.Writer, header []string, rows [][]string) error {
 	for _, row := range table {
 		var line strings.Builder
 		for i, cell := range row {
-			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			line.WriteString(cell + strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell)+2))
 		}
 		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
-	_, err := io.WriteString(w, text.String())
+	_, err := io.WriteString(t.Out, text.String())
 	return err
 }
 

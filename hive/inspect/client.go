@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,7 +16,7 @@ import (
 	"time"
 )
 
-// clientTimeout bounds a request.
+// clientTimeout bounds a request, but for those whose answer goes on and on.
 const clientTimeout = 30 * time.Second
 
 // APIError is an error that the server answered with.
@@ -77,7 +78,7 @@ func NewClient(socket string) *Client {
 	return &Client{
 		socket: socket,
 		hint:   "start one, or name its socket with --socket",
-		http:   http.Client{Timeout: clientTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+		http:   http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
 	}
 }
 
@@ -96,45 +97,77 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, into an
 
 // Send is Get with another method and a body, which may be nil.
 func (c *Client) Send(ctx context.Context, method, path string, query url.Values, body []byte, into any) error {
+	bounded, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	resp, err := c.do(bounded, method, path, query, body)
+	if err == nil {
+		defer func() { _ = resp.Body.Close() }() // it was read
+		err = json.NewDecoder(resp.Body).Decode(into)
+	}
+	return c.failure(ctx, path, err)
+}
+
+// Follow reads path, whose answer is JSON values, one after another for as long as there is something to tell. The end of the
+// answer ends the sequence; an error is the last thing that it yields, and one of those of Get. The values are the caller's.
+func (c *Client) Follow(ctx context.Context, path string, query url.Values) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		resp, err := c.do(ctx, http.MethodGet, path, query, nil)
+		if err != nil {
+			yield(nil, c.failure(ctx, path, err))
+			return
+		}
+		defer func() { _ = resp.Body.Close() }() // it was read
+		for values := json.NewDecoder(resp.Body); ; {
+			var value json.RawMessage
+			switch err := values.Decode(&value); {
+			case errors.Is(err, io.EOF):
+				return
+			case err != nil:
+				yield(nil, c.failure(ctx, path, err))
+				return
+			case !yield(value, nil):
+				return
+			}
+		}
+	}
+}
+
+// do returns an answer that is no error.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "agent", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := c.http.Do(req)
-	if err != nil {
-		return c.unreachable(ctx, err)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		defer func() { _ = resp.Body.Close() }() // it was read
+		return nil, apiError(resp)
 	}
-	defer func() { _ = resp.Body.Close() }() // it was read
-	if resp.StatusCode != http.StatusOK {
-		return apiError(resp)
-	}
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		return badAnswer(ctx, path, err)
-	}
-	return nil
+	return resp, err
 }
 
-func badAnswer(ctx context.Context, path string, err error) error {
-	var network net.Error
+// failure makes of an error what Get says that it returns.
+func (c *Client) failure(ctx context.Context, path string, err error) error {
+	var refused *APIError
+	var request *url.Error
 	switch {
+	case err == nil, errors.As(err, &refused):
+		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+	case errors.As(err, &request):
+		return &UnreachableError{Socket: c.socket, Hint: c.hint, Err: request.Err}
+	}
+	return badAnswer(path, err)
+}
+
+func badAnswer(path string, err error) error {
+	var network net.Error
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) {
 		return fmt.Errorf("the agent's answer to %s was cut off: the agent has ended, or it took too long: %w", path, err)
 	}
 	return fmt.Errorf("cannot understand the agent's answer to %s: %w", path, err)
-}
-
-func (c *Client) unreachable(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	return &UnreachableError{Socket: c.socket, Hint: c.hint, Err: err}
 }
 
 func apiError(resp *http.Response) error {

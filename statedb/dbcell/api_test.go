@@ -165,7 +165,7 @@ func TestWrongRequestsAreToldWhatExists(t *testing.T) {
 		},
 		"ports?peer=left": {
 			Status:  http.StatusBadRequest,
-			Message: `unknown parameter "peer"; there are: key, index, value, prefix, from, to, status, reverse, limit`,
+			Message: `unknown parameter "peer"; there are: key, index, value, prefix, from, to, status, reverse, limit, watch`,
 		},
 		"ports?value=left":          {Status: http.StatusBadRequest, Message: `parameter "value" needs "index": the index in which it is a key`},
 		"ports?to=a":                {Status: http.StatusBadRequest, Message: `parameter "to" needs "from", the key to begin with`},

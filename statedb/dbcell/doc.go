@@ -15,6 +15,11 @@
 // and from are, and in whose order rows come; it is the primary index by default. With reverse the last row comes first, and no more
 // rows come than limit=N says.
 //
+// With watch, a listing goes on: each line of the answer is a JSON object whose kind is "head" (the table and its columns, first), "upsert"
+// (a row that is new or has changed), "delete" (the key of one that is not selected any longer), "current" (all was said up to this revision of
+// the table) or "error" (the last line: the table was dropped). It goes from snapshot to snapshot, at most ten times a second, less
+// often while that takes more than a tenth of the time: values in between may be missing, the newest never is.
+//
 // # Writing
 //
 // Tables whose schema says [statedb.Schema].WritableByName can be written, by everyone whom the socket lets in. The rows of a request are

@@ -13,7 +13,8 @@ const getExample = `  get routes
   get addresses eth0 192.0.2.1/24
   get routes --status error --limit 10
   get links --prefix eth
-  get links eth0 -o json`
+  get links eth0 -o json
+  get routes --watch`
 
 // getter holds the flags of `get`.
 type getter struct {
@@ -26,7 +27,7 @@ func newGetCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "get TABLE [KEY...]",
 		Short:             "Print the rows of a table, or the one with a key",
-		Long:              "Print the rows of a table, or the one with a key. The words of a key need no quotes: they are joined by a space.",
+		Long:              "Print the rows of a table, or the one with a key. The words of a key need no quotes: they are joined by a space.\n\n" + watchLong,
 		Example:           getExample,
 		Args:              needTable,
 		RunE:              get.run,
@@ -41,6 +42,7 @@ func newGetCommand(env *cli.Env) *cobra.Command {
 	flags.String(paramFrom, "", "only rows with a key that is not less than this one")
 	flags.String(paramTo, "", "with --from: only rows with a key less than this one")
 	flags.Bool(paramReverse, false, "the last row first")
+	flags.Bool(paramWatch, false, "go on printing rows as they change")
 	flags.Int(paramLimit, 0, "no more rows than this")
 	return cmd
 }
@@ -61,6 +63,9 @@ func (g *getter) run(cmd *cobra.Command, args []string) error {
 	q := flagQuery(cmd, rowParams()...)
 	if key := args[1:]; len(key) > 0 {
 		q.Set(paramKey, joinKey(key))
+	}
+	if q.Get(paramWatch) == "true" {
+		return follow(cmd.Context(), client, path, q, printer(cmd.OutOrStdout(), g.format))
 	}
 	var rows received
 	if err := client.Get(cmd.Context(), path, q, &rows); err != nil {

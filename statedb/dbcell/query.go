@@ -24,12 +24,14 @@ const (
 	paramLimit    = "limit"
 	paramRevision = "revision"
 	paramMemory   = "memory"
+	paramWatch    = "watch"
 )
 
 // rowParams are those of GET /v1/tables/{name}.
 func rowParams() []string {
 	return []string{
 		paramKey, paramIndex, paramValue, paramPrefix, paramFrom, paramTo, paramStatus, paramReverse, paramLimit,
+		paramWatch,
 	}
 }
 

@@ -10,6 +10,15 @@ import (
 
 func listRows(db *statedb.DB) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		watched, err := query(r.URL.Query()).flag(paramWatch)
+		if err != nil {
+			inspect.WriteError(w, httpStatus(err), err)
+			return
+		}
+		if watched {
+			watchRows(db, w, r)
+			return
+		}
 		txn := db.ReadTxn()
 		table, rows, err := selectRows(db, txn, r)
 		if err != nil {

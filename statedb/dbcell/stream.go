@@ -21,6 +21,7 @@ type listing struct {
 }
 
 type listedRow struct {
+	Kind     string           `json:"kind,omitempty"` // of the line, in a watched listing
 	Key      string           `json:"key"`
 	Revision statedb.Revision `json:"revision"`
 	Cells    []string         `json:"cells"` // as many as there are columns
@@ -52,7 +53,7 @@ func stream(w io.Writer, head listing, rows iter.Seq[statedb.AnyRow]) error {
 	row := newRowEncoder()
 	separator := "\n"
 	for r := range rows {
-		if err := row.write(w, separator, r); err != nil {
+		if err := row.write(w, "", separator, r); err != nil {
 			return err
 		}
 		separator = ","
@@ -75,8 +76,8 @@ func newRowEncoder() *rowEncoder {
 }
 
 // write writes a row and a line break.
-func (e *rowEncoder) write(w io.Writer, separator string, row statedb.AnyRow) error {
-	listed := listedRow{Key: row.Key, Revision: row.Revision, Cells: row.Cells, Object: row.Object}
+func (e *rowEncoder) write(w io.Writer, kind, separator string, row statedb.AnyRow) error {
+	listed := listedRow{Kind: kind, Key: row.Key, Revision: row.Revision, Cells: row.Cells, Object: row.Object}
 	e.text.Reset()
 	e.text.WriteString(separator)
 	if err := e.json.Encode(listed); err != nil { // nothing was written to the buffer

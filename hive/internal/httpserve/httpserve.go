@@ -28,7 +28,8 @@ const (
 // Failed answers a request whose handler has panicked before it wrote anything.
 type Failed func(w http.ResponseWriter)
 
-// Serve answers requests on l until ctx is done, and closes l. Requests in hand then have 2 s to end. A handler that panics
+// Serve answers requests on l until ctx is done, and closes l. Requests in hand learn of that by their own context, and
+// have 2 s to end. A handler that panics
 // is logged and answered by failed. Connections beyond a hundred are closed at once. It returns nil if ctx ended it.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Failed, logger *slog.Logger) error {
 	server := &http.Server{
@@ -37,6 +38,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Fai
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		ConnState:      limitConns(),
+		BaseContext:    func(net.Listener) context.Context { return ctx },
 	}
 	result := make(chan error, 1)
 	go func() { result <- server.Serve(l) }()

@@ -1,0 +1,94 @@
+package dbcell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/statedb"
+)
+
+const watchLong = `With --watch, the rows are printed as they are and then as they change, each with "upsert" or "delete" in front, until the
+command is interrupted. As JSON, each is a line of its own; a line of the kind "current" follows when all was said up to a revision.`
+
+// receivedLine is a line of a watched listing as a client reads it.
+type receivedLine struct {
+	Kind    string   `json:"kind"`
+	Columns []string `json:"columns"`
+	receivedRow
+}
+
+// printedLine is a line as `get --watch -o json` prints it.
+type printedLine struct {
+	Kind     string           `json:"kind"`
+	Key      string           `json:"key,omitempty"`
+	Revision statedb.Revision `json:"revision,omitempty"`
+	Object   json.RawMessage  `json:"object,omitempty"`
+	Error    string           `json:"error,omitempty"`
+}
+
+// follow prints what the agent tells about rows until it ends, or ctx does.
+func follow(ctx context.Context, client *inspect.Client, path string, q url.Values, tell func(receivedLine) error) error {
+	for text, err := range client.Follow(ctx, path, q) {
+		var line receivedLine
+		if err == nil {
+			err = json.Unmarshal(text, &line)
+		}
+		if err == nil && line.Kind == watchError {
+			err = errors.New(line.Error)
+		}
+		if err == nil {
+			err = tell(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the agent has ended: it tells no more about %s", path)
+}
+
+// printer returns what prints the lines.
+func printer(out io.Writer, format cli.Format) func(receivedLine) error {
+	if format == cli.FormatJSON {
+		lines := json.NewEncoder(out)
+		lines.SetEscapeHTML(false)
+		return func(line receivedLine) error {
+			if line.Kind == watchHead {
+				return nil
+			}
+			return lines.Encode(printedLine{Kind: line.Kind, Key: line.Key, Revision: line.Revision, Object: line.Object, Error: line.Error})
+		}
+	}
+	p := &tablePrinter{out: &cli.TableWriter{Out: out}, cells: map[string][]string{}}
+	return p.print
+}
+
+// tablePrinter prints together what one look at the rows has found.
+type tablePrinter struct {
+	out   *cli.TableWriter
+	rows  [][]string
+	cells map[string][]string // of the rows that are there, for when they are not any more
+}
+
+func (p *tablePrinter) print(line receivedLine) error {
+	switch line.Kind {
+	case watchHead:
+		p.rows = append(p.rows, append([]string{"CHANGE"}, received{Columns: line.Columns}.headings()...))
+	case watchUpsert:
+		p.cells[line.Key] = line.Cells
+		p.rows = append(p.rows, append([]string{line.Kind}, line.Cells...))
+	case watchDelete:
+		p.rows = append(p.rows, append([]string{line.Kind}, p.cells[line.Key]...))
+		delete(p.cells, line.Key)
+	case watchCurrent:
+		rows := p.rows
+		p.rows = nil
+		return p.out.Write(rows)
+	}
+	return nil
+}
