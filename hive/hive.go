@@ -1,7 +1,7 @@
 // Package hive makes an application of cells: it builds, starts, watches over and stops it.
 //
 // Every hive provides, besides what its cells offer: *statedb.DB, one per hive; *health.Registry and the table of statuses as
-// statedb.Table[health.Status]; Shutdowner; Info. Each module has for itself: *slog.Logger, cell.ModuleID, cell.FullModuleID,
+// statedb.Table[health.Status]; Shutdowner; *Readiness; Info. Each module has for itself: *slog.Logger, cell.ModuleID, cell.FullModuleID,
 // cell.Lifecycle, health.Health and job.Group.
 //
 // A Hive is built and run once, by one goroutine; only Shutdowner may be used from others. Start constructs: configuration is
@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -91,6 +92,7 @@ type Hive struct {
 	lifecycle *lifecycle.Lifecycle
 	shutdown  *shutdown
 	phase     phase
+	up        atomic.Bool // the start has succeeded
 
 	configured    bool
 	misconfigured error
@@ -176,6 +178,7 @@ func (h *Hive) Start(ctx context.Context) error {
 		return errors.Join(err, h.stop(context.WithoutCancel(ctx)))
 	}
 	h.phase = started
+	h.up.Store(true)
 	return nil
 }
 

@@ -19,6 +19,7 @@ func (h *Hive) own() cell.Cell {
 			func() *lifecycle.Lifecycle { return h.lifecycle },
 			func() Shutdowner { return h.shutdown },
 			h.Info,
+			h.newReadiness,
 		),
 	)
 }

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Shutdowner ends the hive from within. It is injectable and safe for concurrent use.
@@ -77,16 +78,18 @@ func (h *Hive) Run(ctx context.Context) error {
 
 // run is the life of the hive until ctx is done.
 func (h *Hive) run(ctx context.Context) error {
+	began := time.Now()
 	if err := h.Start(ctx); err != nil {
 		return errors.Join(h.shutdown.reason(), err)
 	}
-	h.options.Logger.Info("Started", "name", h.options.Name)
+	h.options.Logger.Info("Started", "name", h.options.Name, "duration", time.Since(began))
 	select {
 	case <-ctx.Done():
 	case <-h.shutdown.done:
 	}
+	began = time.Now()
 	err := h.Stop(context.WithoutCancel(ctx))
-	h.options.Logger.Info("Stopped", "name", h.options.Name)
+	h.options.Logger.Info("Stopped", "name", h.options.Name, "duration", time.Since(began))
 	return errors.Join(h.shutdown.reason(), err)
 }
 

@@ -1,6 +1,9 @@
 package cell
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Lifecycle collects what has to be started and stopped with the application. It is injectable and safe for concurrent use.
 type Lifecycle interface {
@@ -17,7 +20,10 @@ type Lifecycle interface {
 // or is better a job. Panics are errors.
 type Hook struct {
 	// Name says in logs and errors which hook it is. Empty: the name of its functions.
-	Name    string
+	Name string
+	// Timeout is how long each of the functions may take, besides the deadline of the whole start or stop. Not positive: as
+	// long as that.
+	Timeout time.Duration
 	OnStart func(context.Context) error
 	OnStop  func(context.Context) error
 }

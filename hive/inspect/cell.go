@@ -100,12 +100,17 @@ type Agent struct {
 	Name    string        `json:"name"`
 	PID     int           `json:"pid"` // as the process itself sees it
 	Started time.Time     `json:"started"`
-	Uptime  time.Duration `json:"uptime"` // nanoseconds
+	Uptime  time.Duration `json:"uptime"`          // nanoseconds
+	Ready   bool          `json:"ready"`           // it has started, and does what it is for
+	Waits   []string      `json:"waits,omitempty"` // what keeps it from being ready
 }
 
-func agentEndpoint(info hive.Info) EndpointOut {
+func agentEndpoint(info hive.Info, readiness *hive.Readiness) EndpointOut {
 	started := time.Now()
 	return NewEndpoint("GET /v1/agent", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		WriteJSON(w, Agent{Name: info.Name, PID: os.Getpid(), Started: started, Uptime: time.Since(started)})
+		ready, waits := readiness.Ready()
+		WriteJSON(w, Agent{
+			Name: info.Name, PID: os.Getpid(), Started: started, Uptime: time.Since(started), Ready: ready, Waits: waits,
+		})
 	}))
 }

@@ -3,7 +3,7 @@
 // The registry is safe for concurrent use. Cells register their collectors when they are constructed, with names that begin
 // with the Prefix; those of the Go runtime and of the process are there already. GET /metrics answers with what can be
 // collected, also when a collector fails. GET /healthz answers 200 for as long as the process answers at all: it is not about
-// the health of parts.
+// the health of parts. GET /readyz answers 200 once the hive is ready (see hive.Readiness), until then 503 and what it waits for.
 package metrics
 
 import (
@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -50,7 +51,7 @@ func (p Prefix) check() error {
 // Config of the server.
 type Config struct {
 	// Address, host:port, is where HTTP is served; empty for nowhere.
-	Address string `flag:"metrics-address" usage:"host:port to serve /metrics and /healthz on (empty: off)"`
+	Address string `flag:"metrics-address" usage:"host:port to serve /metrics, /healthz and /readyz on (empty: off)"`
 }
 
 // Validate is called when the configuration has been read.
@@ -108,6 +109,7 @@ type params struct {
 	Lifecycle  cell.Lifecycle
 	Jobs       job.Group
 	Shutdowner hive.Shutdowner
+	Readiness  *hive.Readiness
 	Logger     *slog.Logger
 }
 
@@ -117,12 +119,12 @@ func register(p params) error {
 		p.Logger.Debug("Metrics are not served")
 		return nil
 	}
-	s := &server{params: p, handler: newHandler(p.Registry, p.Logger)}
+	s := &server{params: p, handler: newHandler(p.Registry, p.Readiness, p.Logger)}
 	p.Lifecycle.Append(cell.Hook{Name: "metrics listener", OnStart: s.open, OnStop: s.close})
 	return p.Jobs.Add(job.OneShot("serve", s.serve, job.OnFailure(p.Shutdowner.Shutdown)))
 }
 
-func newHandler(r *prometheus.Registry, logger *slog.Logger) http.Handler {
+func newHandler(r *prometheus.Registry, readiness *hive.Readiness, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{
 		Registry:      r,
@@ -131,6 +133,14 @@ func newHandler(r *prometheus.Registry, logger *slog.Logger) http.Handler {
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // a client that has gone is no concern of the server
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ready, waits := readiness.Ready()
+		if !ready {
+			http.Error(w, "not ready, waiting for:\n"+strings.Join(waits, "\n"), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n") // the same
 	})
 	return mux
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/metrics"
 )
 
@@ -166,5 +168,39 @@ func TestPrefixThatWouldNeedQuotesIsRefused(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+func TestReadinessIsKnownToProbesAndDoesNotGoBack(t *testing.T) {
+	l := listen(t)
+	var waits atomic.Pointer[[]string]
+	waits.Store(&[]string{"row a", "row b"})
+	condition := func() hive.ConditionOut {
+		return hive.NewCondition("routes", func() []string { return *waits.Load() })
+	}
+	during := make(chan string, 1)
+	h := newHive(t, "", inherited(l), metrics.Cell(""), cell.Provide(condition), cell.Invoke(func(lc cell.Lifecycle) {
+		lc.Append(cell.Hook{OnStart: func(context.Context) error { _, body := get(t, l, "/readyz"); during <- body; return nil }})
+	}))
+	start(t, h)
+	if got, want := <-during, "not ready, waiting for:\nstart of the hive\nroutes: row a\nroutes: row b\n"; got != want {
+		t.Errorf("while it starts: got %q", got)
+	}
+	if status, body := get(t, l, "/readyz"); status != http.StatusServiceUnavailable || body != "not ready, waiting for:\nroutes: row a\nroutes: row b\n" {
+		t.Errorf("got %d %q", status, body)
+	}
+	for _, now := range [][]string{nil, {"row c"}} {
+		waits.Store(&now)
+		if status, body := get(t, l, "/readyz"); status != http.StatusOK || body != "ok\n" {
+			t.Errorf("got %d %q", status, body)
+		}
+	}
+}
+
+func TestHealthzIsNotAboutHealth(t *testing.T) {
+	l := listen(t)
+	start(t, newHive(t, "", inherited(l), metrics.Cell(""), cell.Invoke(func(h health.Health) { h.Degraded("all is lost", nil) })))
+	if status, body := get(t, l, "/healthz"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("got %d %q", status, body)
 	}
 }

@@ -18,7 +18,16 @@ import (
 type hook struct {
 	cell.Hook
 	name    string
-	entered bool // OnStart has returned, so OnStop is due; used by the goroutine that starts or stops
+	entered bool   // OnStart has returned, so OnStop is due; used by the goroutine that starts or stops
+	report  Report // guarded by the lifecycle's mu
+}
+
+// during is the context of a call.
+func (h *hook) during(ctx context.Context, action string) (context.Context, context.CancelFunc) {
+	if h.Timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("%s deadline of %v of the hook: %w", action, h.Timeout, context.DeadlineExceeded))
 }
 
 // newHook is called by Append.
@@ -29,7 +38,10 @@ func newHook(owner cell.FullModuleID, h cell.Hook) *hook {
 	}
 	_, file, line, _ := runtime.Caller(2)
 	place := fmt.Sprintf("%s/%s:%d", filepath.Base(filepath.Dir(file)), filepath.Base(file), line)
-	return &hook{Hook: h, name: fmt.Sprintf("%s of module %q (%s)", name, owner, place)}
+	return &hook{
+		Hook: h, name: fmt.Sprintf("%s of module %q (%s)", name, owner, place),
+		report: Report{Name: name, Module: owner, Place: place},
+	}
 }
 
 // functionName is that of the first function that there is.

@@ -169,10 +169,13 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 		return nil
 	}
 	began := time.Now()
-	during, cancel := context.WithCancel(ctx)
+	during, cancel := h.during(ctx, action)
 	defer cancel()
-	err := l.await(ctx, h, action, call(during, fn))
-	l.logger.Debug("Ran hook", "hook", h.name, "action", action, "duration", time.Since(began), "error", err)
+	l.note(h, action, Running, 0, nil)
+	err := l.await(during, h, action, call(during, fn))
+	took := time.Since(began)
+	l.note(h, action, Ran, took, err)
+	l.logger.Debug("Ran hook", "hook", h.name, "action", action, "duration", took, "error", err)
 	if err == nil {
 		return nil
 	}

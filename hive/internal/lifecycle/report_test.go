@@ -1,0 +1,84 @@
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/lifecycle"
+)
+
+func TestHookHasADeadlineOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder()
+		release := make(chan struct{})
+		r.module.Append(r.hook("a", nil, nil))
+		r.module.Append(cell.Hook{Name: "stuck", Timeout: 10 * time.Second, OnStart: stuck(release)})
+		began := time.Now()
+		err := r.Start(t.Context())
+		wantError(t, err, "start hook stuck", "overdue", "start deadline of 10s of the hook")
+		if !errors.Is(err, lifecycle.ErrOverdue) || time.Since(began) > 12*time.Second {
+			t.Errorf("after %v: %#v", time.Since(began), err)
+		}
+		if err := r.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		close(release)
+	})
+}
+
+func TestDeadlineOfAHookDoesNotEndTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder()
+		r.module.Append(r.hook("a", nil, nil))
+		r.module.Append(cell.Hook{Name: "slow", Timeout: time.Second, OnStop: func(ctx context.Context) error { <-ctx.Done(); return nil }})
+		if err := errors.Join(r.Start(t.Context()), r.Stop(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, "start a", "stop a")
+	})
+}
+
+func TestTimesOfStartAndStopAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder()
+		began := time.Now()
+		r.module.Append(cell.Hook{
+			Name:    "slow",
+			OnStart: func(context.Context) error { <-time.After(3 * time.Second); return nil },
+			OnStop:  func(context.Context) error { <-time.After(time.Second); return errBroken },
+		})
+		r.module.Append(cell.Hook{Name: "half", OnStart: func(context.Context) error {
+			if got := r.Reports()[1].Start; got.State != lifecycle.Running || got.Took != 0 {
+				t.Errorf("while it is running: %+v", got)
+			}
+			return nil
+		}})
+		if err := r.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Stop(t.Context()); !errors.Is(err, errBroken) {
+			t.Fatal(err)
+		}
+		got := r.Reports()
+		for i := range got {
+			got[i].Place = ""
+		}
+		want := []lifecycle.Report{
+			{
+				Name: "slow", Module: "agent.route",
+				Start: lifecycle.Action{State: lifecycle.Ran, Began: began, Took: 3 * time.Second},
+				Stop:  lifecycle.Action{State: lifecycle.Ran, Began: began.Add(3 * time.Second), Took: time.Second, Error: "broken"},
+			},
+			{Name: "half", Module: "agent.route", Start: lifecycle.Action{State: lifecycle.Ran, Began: began.Add(3 * time.Second)}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
