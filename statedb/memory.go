@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"unsafe"
 
-	"github.com/statehive/statehive/statedb/internal/engine"
 	"github.com/statehive/statehive/statedb/internal/memsize"
 )
 
@@ -30,7 +29,11 @@ func (a anyTable[Obj]) Memory(txn ReadTxn) TableMemory {
 		m.Rows += e.size(meter)
 	}
 	for i, tree := range v.trees {
-		m.Indexes += treeSize(tree, i > 0)
+		own, keys := tree.Size()
+		m.Indexes += own
+		if i > 0 { // else they are the rows'
+			m.Indexes += keys
+		}
 	}
 	m.Changes = v.changesSize(meter)
 	return m
@@ -51,47 +54,4 @@ func (v *version[Obj]) changesSize(meter *memsize.Meter) (size int) {
 		}
 	}
 	return size
-}
-
-// What a tree of the reference engine is made of.
-const (
-	treeWatch = 112     // a channel
-	treeNode  = 64 + 20 // with its place in the node above, and room for growth there
-	treeLeaf  = 48      // beside its node
-	perNode   = treeNode + treeWatch
-	perKey    = perNode + treeLeaf + treeWatch
-)
-
-// treeSize is computed from the shape of the tree, which follows from the keys:
-// a node for each, and for each place where keys part.
-func treeSize[V any](tree engine.Reader[V], withKeys bool) int {
-	size := perNode // the root
-	var last []byte
-	var forks []int // depths of the nodes above last, where keys part
-	for key := range tree.Prefix(nil) {
-		size += perKey
-		if withKeys {
-			size += memsize.Alloc(len(key))
-		}
-		depth := common(last, key)
-		for len(forks) > 0 && forks[len(forks)-1] > depth {
-			forks = forks[:len(forks)-1]
-		}
-		if depth > 0 && (len(forks) == 0 || forks[len(forks)-1] < depth) {
-			forks = append(forks, depth)
-			if depth < len(last) { // else it is the node of last itself
-				size += perNode
-			}
-		}
-		last = key
-	}
-	return size
-}
-
-// common is the length of the longest common prefix.
-func common(a, b []byte) (n int) {
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
 }

@@ -42,6 +42,9 @@ type Tree[V any] interface {
 	Watch(key []byte) <-chan struct{}
 	// WatchPrefix returns the channel for all keys that start with prefix.
 	WatchPrefix(prefix []byte) <-chan struct{}
+	// Size estimates the bytes of heap that the version occupies: its own, and
+	// those of the keys that it was given and refers to.
+	Size() (own, keys int)
 }
 
 // Txn changes a copy of a version. Its Reader methods see its own writes.
