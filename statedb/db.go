@@ -13,7 +13,8 @@ import (
 type DB struct {
 	current atomic.Pointer[root]
 
-	logger *slog.Logger
+	logger    *slog.Logger
+	reference bool // see WithReferenceEngine
 
 	publishMu sync.Mutex // held to replace current, and to begin to follow a table
 }

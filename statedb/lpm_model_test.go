@@ -34,8 +34,8 @@ type networks struct {
 	primary, secondary statedb.RWTable[network]
 }
 
-func newNetworks(t fatal) *networks {
-	db := statedb.New()
+func newNetworks(t fatal, options ...statedb.Option) *networks {
+	db := statedb.New(options...)
 	return &networks{
 		db:        db,
 		primary:   newTable(t, db, statedb.Schema[network]{Name: "primary", Primary: byPrefix}),
@@ -141,7 +141,7 @@ func (n *networks) change(t *rapid.T, txn *statedb.WriteTxn, m *networkModel) {
 
 func TestContainmentAgreesWithBart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, m := newNetworks(t), newNetworkModel()
+		n, m := newNetworks(t, drawEngine(t)), newNetworkModel()
 		type kept struct {
 			txn statedb.ReadTxn
 			m   *networkModel

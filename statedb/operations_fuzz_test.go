@@ -20,7 +20,9 @@ func FuzzOperationLog(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 1, 1, 1, 1, 64, 2, 2, 2, 2, 2, 2, 13, 0, 15, 1, 5, 1, 1, 1, 1, 1, 13, 1, 15, 0})
 	f.Fuzz(func(t *testing.T, log []byte) {
 		const longest = 600 // a byte more says nothing new
-		runLog(t, &logReader{left: log[:min(len(log), longest)]})
+		for _, engine := range engines {
+			runLog(t, &logReader{left: log[:min(len(log), longest)]}, engine)
+		}
 	})
 }
 
@@ -83,8 +85,8 @@ type logRun struct {
 	past   []moment
 }
 
-func runLog(t *testing.T, log *logReader) {
-	r := &logRun{T: t, logReader: log, db: statedb.New()}
+func runLog(t *testing.T, log *logReader, engine statedb.Option) {
+	r := &logRun{T: t, logReader: log, db: statedb.New(engine)}
 	r.add(itemSchema("first"), "", false)
 	r.add(strictly(uniqueness("place").schema()), "place", true)
 	r.keep()

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/statehive/statehive/statedb/internal/engine"
-	"github.com/statehive/statehive/statedb/internal/engine/iradix"
 	"github.com/statehive/statehive/statedb/internal/window"
 )
 
@@ -74,7 +73,7 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 func (t *table[Obj]) empty() *version[Obj] {
 	v := &version[Obj]{of: t, watch: make(chan struct{}), sources: noSources()}
 	for _, ix := range t.indexes {
-		tree := iradix.New[*entry[Obj]]()
+		tree := emptyTree[*entry[Obj]](t.lock.db)
 		if ix.ofNetworks() {
 			tree = newPrefixTree(tree)
 		}

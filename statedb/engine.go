@@ -1,0 +1,23 @@
+package statedb
+
+import (
+	"github.com/statehive/statehive/statedb/internal/engine"
+	"github.com/statehive/statehive/statedb/internal/engine/iradix"
+	"github.com/statehive/statehive/statedb/internal/engine/trie"
+)
+
+// WithReferenceEngine has the tables keep their indexes in the trees of
+// go-immutable-radix, which is in wide use, in place of the database's own: to
+// find out whether something strange is the engine's fault. It needs more time
+// and several times the memory; nothing else differs.
+func WithReferenceEngine() Option {
+	return func(db *DB) { db.reference = true }
+}
+
+// emptyTree returns the first version of an index.
+func emptyTree[V any](db *DB) engine.Tree[V] {
+	if db.reference || referenceByDefault {
+		return iradix.New[V]()
+	}
+	return trie.New[V]()
+}

@@ -1,0 +1,5 @@
+//go:build !reference_engine
+
+package statedb
+
+const referenceByDefault = false
