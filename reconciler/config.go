@@ -25,6 +25,11 @@ type Config struct {
 	// StopTimeout is how long operations may go on when the reconciler is told to
 	// stop, before their contexts end. Default 5 s.
 	StopTimeout time.Duration
+	// SourceTimeout is how long sources of the table are waited for that have not
+	// delivered their first listing: no operation runs meanwhile. Then rows are
+	// updated and deleted without them, and, as for a source that is incomplete, no
+	// surplus is removed until they have delivered. Default: for ever.
+	SourceTimeout time.Duration
 	// Limits can be changed later, see [Reconciler.SetLimits].
 	Limits Limits
 	// Debounce is how long a changed row has to stay as it is before it is run,
@@ -75,6 +80,7 @@ func (c Config) check() error {
 		{"MaxBackoff", c.MaxBackoff},
 		{"OperationTimeout", c.OperationTimeout},
 		{"StopTimeout", c.StopTimeout},
+		{"SourceTimeout", c.SourceTimeout},
 		{"Debounce", c.Debounce},
 		{"MaxDebounce", c.MaxDebounce},
 	} {

@@ -10,8 +10,8 @@
 //
 // # Promises
 //
-//   - Nothing runs before the table is initialized, and no surplus is removed
-//     while one of its sources is incomplete.
+//   - Nothing runs before the table is initialized, unless [Config].SourceTimeout
+//     says so, and no surplus is removed while one of its sources is incomplete.
 //   - Two operations on one row never overlap.
 //   - An outdated outcome is never written, an outdated delete never run.
 //   - A panic of a target is an error of the row; every operation has a deadline.
@@ -62,7 +62,7 @@
 //
 // # What else there is
 //
-//   - The start: Run waits for the sources of the table (reconciler.go) and for the
+//   - The start: Run waits for the sources of the table (sources.go) and for the
 //     target's Init (init.go).
 //   - What runs rows besides changes: triggers by hand (pause.go), rows of other
 //     tables and events (related.go).

@@ -117,7 +117,7 @@ func (r *Reconciler[Obj]) notDoneRow(txn statedb.ReadTxn, key string) (NotDone, 
 
 // startWaits is what all rows wait for before the reconciler runs, or afterwards.
 func (r *Reconciler[Obj]) startWaits(txn statedb.ReadTxn) []Wait {
-	waitingFor, _ := sourcesOf(r.p.Table, txn)
+	waitingFor := r.sources(txn).waitingFor
 	select {
 	case <-r.ended:
 		return []Wait{{Cause: waitStopped, Text: "the reconciler has stopped"}}

@@ -74,7 +74,7 @@ func (l *loop[Obj]) explainItem(e *Explanation, it *item[Obj], now time.Time) {
 	case waiting:
 		e.WaitsFor, e.NextDue = []Wait{waitOf(it)}, it.due
 		if !l.ready {
-			e.WaitsFor = append(e.WaitsFor, Wait{Cause: waitSources, Text: waitingMessage(l.health.waitingFor)})
+			e.WaitsFor = append(e.WaitsFor, Wait{Cause: waitSources, Text: waitingMessage(l.health.sources.waitingFor)})
 		}
 	}
 	switch {
@@ -97,7 +97,7 @@ func (it *item[Obj]) before() (n int) {
 func (l *loop[Obj]) readyWaits(turn Wait, now time.Time) []Wait {
 	switch {
 	case !l.ready:
-		return []Wait{{Cause: waitSources, Text: waitingMessage(l.health.waitingFor)}, turn}
+		return []Wait{{Cause: waitSources, Text: waitingMessage(l.health.sources.waitingFor)}, turn}
 	case l.exclusive:
 		return []Wait{{Cause: waitPrune, Text: "the target to be pruned: nothing else runs meanwhile"}, turn}
 	case now.Before(l.tokenAt):
@@ -150,8 +150,7 @@ const (
 // unknownKey is the error of a key that no row has. It names those that have the
 // longest beginning in common with it; l, if not nil, knows the pending deletes.
 func (r *Reconciler[Obj]) unknownKey(txn statedb.ReadTxn, key string, err error, l *loop[Obj]) error {
-	_, incomplete := sourcesOf(r.p.Table, txn)
-	unknown := &UnknownKeyError{Table: r.p.Table.Name(), Key: key, Incomplete: incomplete, Err: err}
+	unknown := &UnknownKeyError{Table: r.p.Table.Name(), Key: key, Incomplete: r.sources(txn).incomplete, Err: err}
 	best, compared := 0, 0
 	consider := func(other string) {
 		n := commonPrefix(key, other)

@@ -220,7 +220,7 @@ func (l *loop[Obj]) askSurplus(now time.Time) {
 	case l.stillAsking():
 		l.fullFailed(errBusy, now)
 		return
-	case l.removalHeld(txn):
+	case l.r.sources(txn).removalHeld():
 		l.plan.owed = true
 		l.endFull(now)
 		return

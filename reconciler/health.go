@@ -22,15 +22,14 @@ func steady[Obj any](it *item[Obj], now time.Time) bool {
 
 // healthState is what health is made of. It keeps the rows that fail.
 type healthState struct {
-	waitingFor []string
-	incomplete map[string]string
-	settled    bool               // the first full pass is over
-	errors     map[string]failure // by encoded key
-	steady     int                // those that failed steadyAttempts times
-	shown      string             // key of the one whose error is reported
-	reported   string
-	concerns   map[string]error // by what they are about
-	current    int              // errors told to metrics, plus one so that the first 0 is told
+	sources  sources
+	settled  bool               // the first full pass is over
+	errors   map[string]failure // by encoded key
+	steady   int                // those that failed steadyAttempts times
+	shown    string             // key of the one whose error is reported
+	reported string
+	concerns map[string]error // by what they are about
+	current  int              // errors told to metrics, plus one so that the first 0 is told
 }
 
 type failure struct {
@@ -103,7 +102,7 @@ func (l *loop[Obj]) report() {
 func (l *loop[Obj]) healthMessage() (string, error) {
 	switch n := l.health.steady; {
 	case !l.ready:
-		return waitingMessage(l.health.waitingFor), nil
+		return waitingMessage(l.health.sources.waitingFor), nil
 	case l.blast.holding():
 		return l.blast.message(n, l.health.example())
 	case n > 0:
@@ -111,17 +110,13 @@ func (l *loop[Obj]) healthMessage() (string, error) {
 	case l.plan.attempts >= steadyAttempts:
 		return "surplus cannot be found", l.plan.err
 	case l.held:
-		return "removal of surplus is held: " + reasons(l.health.incomplete), nil
+		return "removal of surplus is held: " + reasons(l.health.sources.incomplete), nil
 	case len(l.health.concerns) > 0:
 		return l.health.worst()
 	case !l.health.settled:
 		return "applying all rows for the first time", nil
 	}
 	return "reconciled", nil
-}
-
-func waitingMessage(sources []string) string {
-	return "waiting for sources: " + strings.Join(sources, ", ")
 }
 
 func reasons(incomplete map[string]string) string {

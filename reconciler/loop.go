@@ -31,10 +31,11 @@ type loop[Obj any] struct {
 	stopping context.Context         //nolint:containedctx // of all operations: it ends when no call does
 	abort    context.CancelCauseFunc // ends the contexts of running operations
 
-	ready     bool // the table is initialized
-	held      bool // a source is incomplete: nothing surplus is removed
-	exclusive bool // nothing else may run
-	inFlight  int  // workers with a batch
+	ready     bool      // the table is initialized
+	held      bool      // a source is incomplete: nothing surplus is removed
+	lookAt    time.Time // when sources are not waited for any longer; zero: never
+	exclusive bool      // nothing else may run
+	inFlight  int       // workers with a batch
 	tokenAt   time.Time
 	health    healthState
 	blast     blast[Obj]
@@ -82,7 +83,7 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 		now := time.Now()
 		// Before anything is read, so that no change falls in between.
 		changes := l.watch()
-		l.look()
+		l.look(now)
 		l.watchOver(now)
 		if l.ready {
 			l.decide(now)
@@ -125,10 +126,10 @@ func (l *loop[Obj]) watch() <-chan struct{} {
 }
 
 // look sees whether the sources let operations run.
-func (l *loop[Obj]) look() {
-	waitingFor, incomplete := sourcesOf(l.r.p.Table, l.r.p.DB.ReadTxn())
-	l.ready, l.held = len(waitingFor) == 0, len(incomplete) > 0
-	l.health.waitingFor, l.health.incomplete = waitingFor, incomplete
+func (l *loop[Obj]) look(now time.Time) {
+	all, until := l.r.lookAtSources(now)
+	l.ready, l.held, l.lookAt = len(all.waitingFor) == 0, len(all.incomplete) > 0, until
+	l.health.sources = all
 	l.r.member.setActive(l.ready)
 }
 
@@ -306,18 +307,12 @@ func (l *loop[Obj]) operationFor(it *item[Obj], txn statedb.ReadTxn) (operation[
 // holdSurplus takes back the removal of something surplus when a source has become
 // incomplete since it was found. It is looked for again later.
 func (l *loop[Obj]) holdSurplus(it *item[Obj], txn statedb.ReadTxn) bool {
-	if !l.removalHeld(txn) {
+	if !l.r.sources(txn).removalHeld() {
 		return false
 	}
 	l.setDeleting(it, false)
 	l.plan.owed = true
 	return true
-}
-
-// removalHeld says whether a row that is missing from a snapshot may be wanted.
-func (l *loop[Obj]) removalHeld(txn statedb.ReadTxn) bool {
-	waitingFor, incomplete := sourcesOf(l.r.p.Table, txn)
-	return len(waitingFor)+len(incomplete) > 0
 }
 
 // drop forgets an item that needs nothing.
@@ -335,7 +330,7 @@ func (l *loop[Obj]) drop(it *item[Obj]) {
 
 // nextDue returns when the loop has to look again by itself, or zero.
 func (l *loop[Obj]) nextDue(now time.Time) time.Time {
-	due := earliest(l.commit.deadline, l.ledger.dueAt())
+	due := earliest(earliest(l.commit.deadline, l.ledger.dueAt()), l.lookAt)
 	due = earliest(earliest(due, l.nextOverdue()), l.nextPeek(now))
 	if !l.ready {
 		return due
@@ -417,17 +412,6 @@ func setTimer(timer *time.Timer, now, due time.Time) {
 }
 
 func (r *Reconciler[Obj]) succeeded(now time.Time) { r.lastSuccess.Store(now.UnixNano()) }
-
-// tableChanged returns a channel that closes at the next commit that changes the
-// table or what is known of its sources.
-func (r *Reconciler[Obj]) tableChanged() <-chan struct{} {
-	txn := r.p.DB.ReadTxn()
-	cursor := r.p.Table.Changes(r.p.Table.Revision(txn))
-	defer cursor.Close()
-	for range cursor.Next(txn) { // nothing, but of an empty table it is the listing
-	}
-	return cursor.Watch()
-}
 
 // allWorkers are those of the crew and those that are stuck.
 func (l *loop[Obj]) allWorkers() []*worker[Obj] { return slices.Concat(l.crew, l.stuck) }

@@ -31,6 +31,9 @@ type Reconciler[Obj any] struct {
 
 	fullWanted chan struct{} // holds one token while a full pass is asked for
 
+	patience patience                 // with sources
+	late     atomic.Pointer[[]string] // sources that are not waited for
+
 	deleting    atomic.Int64
 	lastSuccess atomic.Int64 // Unix nanoseconds, or 0
 }
@@ -60,6 +63,7 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	}
 	r.observer, _ = p.Target.(Observer[Obj])
 	r.limits.Store(&p.Config.Limits)
+	r.late.Store(new([]string))
 	if err := r.join(); err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
@@ -105,26 +109,6 @@ func (r *Reconciler[Obj]) Run(ctx context.Context) error {
 	return l.run(ctx)
 }
 
-// waitForSources returns when the table is initialized. False: ctx ended.
-func (r *Reconciler[Obj]) waitForSources(ctx context.Context) bool {
-	for reported := ""; ; {
-		changed := r.tableChanged()
-		waitingFor, _ := sourcesOf(r.p.Table, r.p.DB.ReadTxn())
-		if len(waitingFor) == 0 {
-			return true
-		}
-		if message := waitingMessage(waitingFor); message != reported {
-			reported = message
-			r.p.Health.Degraded(message, nil)
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-changed:
-		}
-	}
-}
-
 // Summary is how a reconciler stands.
 type Summary struct {
 	Name        string    `json:"name"`
@@ -159,23 +143,7 @@ func (r *Reconciler[Obj]) Summary(txn statedb.ReadTxn) Summary {
 	if at := r.lastSuccess.Load(); at != 0 {
 		s.LastSuccess = time.Unix(0, at)
 	}
-	s.WaitingFor, s.Incomplete = sourcesOf(r.p.Table, txn)
+	all := r.sources(txn)
+	s.WaitingFor, s.Incomplete = all.waitingFor, all.incomplete
 	return s
-}
-
-// sourcesOf returns the sources that are not initialized, and those that are
-// incomplete with their reasons.
-func sourcesOf[Obj any](table statedb.Table[Obj], txn statedb.ReadTxn) (waitingFor []string, incomplete map[string]string) {
-	for _, s := range table.Sources(txn) {
-		if !s.Initialized {
-			waitingFor = append(waitingFor, s.Name)
-		}
-		if s.Incomplete != "" {
-			if incomplete == nil {
-				incomplete = map[string]string{}
-			}
-			incomplete[s.Name] = s.Incomplete
-		}
-	}
-	return waitingFor, incomplete
 }

@@ -233,6 +233,7 @@ func TestWrongParamsAreNamed(t *testing.T) {
 		"Config.MinBackoff is -1ns":       {DB: db, Table: table, Target: target, Config: reconciler.Config{MinBackoff: -1}},
 		"Config.MaxBackoff is -1ns":       {DB: db, Table: table, Target: target, Config: reconciler.Config{MaxBackoff: -1}},
 		"Config.StopTimeout is -1ns":      {DB: db, Table: table, Target: target, Config: reconciler.Config{StopTimeout: -1}},
+		"Config.SourceTimeout is -1ns":    {DB: db, Table: table, Target: target, Config: reconciler.Config{SourceTimeout: -1}},
 		"Config.OperationTimeout is -1ns": {DB: db, Table: table, Target: target, Config: reconciler.Config{OperationTimeout: -1}},
 		"Config.MaxBackoff 1s is less than Config.MinBackoff 2s": {
 			DB: db, Table: table, Target: target,

@@ -165,14 +165,14 @@ func (w *worker[Obj]) current(b *batch[Obj], out *outcome[Obj], now time.Time) (
 		return b.txn, true
 	}
 	txn, t := w.r.p.DB.ReadTxn(), w.r.p.Table
-	waitingFor, incomplete := sourcesOf(t, txn)
+	all := w.r.sources(txn)
 	obj, rev, found := t.Get(txn, t.KeyQuery(out.obj))
 	switch {
-	case len(waitingFor) > 0:
+	case len(all.waitingFor) > 0:
 		return nil, false
 	case out.kind == opDelete:
 		surplus := out.full
-		return txn, !found && (!surplus || len(incomplete) == 0)
+		return txn, !found && (!surplus || len(all.incomplete) == 0)
 	case !found:
 		return nil, false
 	}

@@ -1,0 +1,133 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// sources is what is known of those that feed a table.
+type sources struct {
+	waitingFor []string          // they have not delivered their first listing
+	incomplete map[string]string // why rows may be missing, by name
+}
+
+// sources says how it stands with the sources in a snapshot. Those that are not
+// waited for any longer count as incomplete.
+func (r *Reconciler[Obj]) sources(txn statedb.ReadTxn) (all sources) {
+	for _, s := range r.p.Table.Sources(txn) {
+		late := !s.Initialized && slices.Contains(*r.late.Load(), s.Name)
+		switch {
+		case late:
+			all.addIncomplete(s.Name, fmt.Sprintf("has delivered nothing within %v", r.p.Config.SourceTimeout))
+		case !s.Initialized:
+			all.waitingFor = append(all.waitingFor, s.Name)
+		}
+		if s.Incomplete != "" {
+			all.addIncomplete(s.Name, s.Incomplete)
+		}
+	}
+	return all
+}
+
+func (s *sources) addIncomplete(name, why string) {
+	if s.incomplete == nil {
+		s.incomplete = map[string]string{}
+	}
+	s.incomplete[name] = why
+}
+
+// removalHeld says whether a row that is missing may be wanted nevertheless.
+func (s sources) removalHeld() bool { return len(s.waitingFor)+len(s.incomplete) > 0 }
+
+// patience is since when a source is waited for, by name. It belongs to the
+// goroutine of Run.
+type patience map[string]time.Time
+
+// lookAtSources says how it stands with the sources now, and gives up waiting for
+// those that take too long. It has to be called again when until has come, if that
+// is not zero.
+func (r *Reconciler[Obj]) lookAtSources(now time.Time) (all sources, until time.Time) {
+	txn, limit := r.p.DB.ReadTxn(), r.p.Config.SourceTimeout
+	if limit == 0 {
+		return r.sources(txn), until
+	}
+	waited, late := patience{}, []string{}
+	for _, s := range r.p.Table.Sources(txn) {
+		if s.Initialized {
+			continue
+		}
+		since, known := r.patience[s.Name]
+		if !known {
+			since = now
+		}
+		waited[s.Name] = since
+		if now.Sub(since) >= limit {
+			late = append(late, s.Name)
+		} else {
+			until = earliest(until, since.Add(limit))
+		}
+	}
+	r.patience = waited
+	r.giveUpSources(late)
+	return r.sources(txn), until
+}
+
+// giveUpSources says which sources are not waited for.
+func (r *Reconciler[Obj]) giveUpSources(late []string) {
+	before := *r.late.Load()
+	if slices.Equal(before, late) {
+		return
+	}
+	r.late.Store(&late)
+	for _, name := range late {
+		if !slices.Contains(before, name) {
+			r.p.Logger.Warn("source is not waited for any longer: removal of surplus is held until it delivers",
+				"reconciler", r.p.Name, "source", name, "after", r.p.Config.SourceTimeout)
+		}
+	}
+}
+
+// waitForSources returns when the table is initialized, or what is missing is not
+// waited for. False: ctx ended.
+func (r *Reconciler[Obj]) waitForSources(ctx context.Context) bool {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for reported := ""; ; {
+		changed, now := r.tableChanged(), time.Now()
+		all, until := r.lookAtSources(now)
+		if len(all.waitingFor) == 0 {
+			return true
+		}
+		if message := waitingMessage(all.waitingFor); message != reported {
+			reported = message
+			r.p.Health.Degraded(message, nil)
+		}
+		setTimer(timer, now, until)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// tableChanged returns a channel that closes at the next commit that changes the
+// table or what is known of its sources.
+func (r *Reconciler[Obj]) tableChanged() <-chan struct{} {
+	txn := r.p.DB.ReadTxn()
+	cursor := r.p.Table.Changes(r.p.Table.Revision(txn))
+	defer cursor.Close()
+	for range cursor.Next(txn) { // nothing, but of an empty table it is the listing
+	}
+	return cursor.Watch()
+}
+
+func waitingMessage(names []string) string {
+	return "waiting for sources: " + strings.Join(names, ", ")
+}
