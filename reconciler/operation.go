@@ -136,16 +136,23 @@ func (r *Reconciler[Obj]) perform(ctx context.Context, txn statedb.ReadTxn, out 
 	case opDelete:
 		err = r.p.Target.Delete(ctx, txn, out.obj)
 	case opObserve:
-		for obj, seqErr := range r.observer.Observe(ctx) {
-			if seqErr != nil {
-				return seqErr
-			}
-			answer.observed = append(answer.observed, obj)
-		}
+		answer.observed, err = r.observe(ctx)
 	case opPrune:
 		answer.pruned, err = r.p.Target.Prune(ctx, txn, r.p.Table.All(txn))
 	}
 	return err
+}
+
+// observe asks what there is. It is a function of its own so that perform, which
+// runs for every row, needs no memory for what the loop shares with the target.
+func (r *Reconciler[Obj]) observe(ctx context.Context) (observed []Obj, err error) {
+	for obj, err := range r.observer.Observe(ctx) {
+		if err != nil {
+			return observed, err
+		}
+		observed = append(observed, obj)
+	}
+	return observed, nil
 }
 
 // answer is what a target said of its surplus.
