@@ -16,6 +16,8 @@ func (h *Hive) own() cell.Cell {
 			func() *statedb.DB { return statedb.New(statedb.WithLogger(h.options.Logger)) },
 			health.NewRegistry,
 			(*health.Registry).Table,
+			job.NewRegistry,
+			(*job.Registry).Table,
 			func() *lifecycle.Lifecycle { return h.lifecycle },
 			func() Shutdowner { return h.shutdown },
 			h.Info,

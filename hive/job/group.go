@@ -44,6 +44,7 @@ type Params struct {
 	Lifecycle cell.Lifecycle
 	Health    health.Health
 	Logger    *slog.Logger
+	Registry  *Registry
 }
 
 // NewGroup makes the group of a module. The hive does so for every module.
@@ -123,6 +124,7 @@ func (g *group) prepareLocked(jobs []Job) ([]*runner, error) {
 		if err != nil {
 			for _, r := range added {
 				r.health.Close()
+				r.record.remove()
 				delete(g.jobs, r.job.jobName())
 			}
 			return nil, fmt.Errorf("cannot add job %q of %q: %w", j.jobName(), g.params.ID, err)
@@ -141,7 +143,7 @@ func (g *group) registerLocked(j Job) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRunner(j, string(g.params.ID), h, g.params.Logger)
+	r := newRunner(j, &g.params, h)
 	g.jobs[j.jobName()] = r
 	return r, nil
 }

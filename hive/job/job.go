@@ -13,10 +13,38 @@ import (
 // Func is the work of a job. It must return soon after its context is done. The health scope is the job's own.
 type Func func(ctx context.Context, health health.Health) error
 
-// Job is background work that a Group runs. Make one with OneShot or Timer. A Job is for one Add.
+// Job is background work that a Group runs. Make one with OneShot, Timer, Observer or TableObserver. A Job is for one Add.
 type Job interface {
 	jobName() string
-	run(ctx context.Context, h health.Health, logger *slog.Logger)
+	kind() string
+	// run returns why the job has failed for good; nil if it has completed or was stopped.
+	run(ctx context.Context, w *work) error
+}
+
+// Kinds of jobs, as people see them.
+const (
+	kindOneShot  = "one-shot"
+	kindTimer    = "timer"
+	kindObserver = "observer"
+)
+
+// work is what a job has while it runs.
+type work struct {
+	health health.Health
+	logger *slog.Logger
+	record *record
+}
+
+// call is one run.
+func (w *work) call(ctx context.Context, fn Func) error {
+	w.record.begin()
+	err := call(ctx, fn, w.health)
+	told := err
+	if ctx.Err() != nil {
+		told = nil // it was stopped
+	}
+	w.record.end(told)
+	return err
 }
 
 // PanicError is a panic of a job.

@@ -32,6 +32,7 @@ type module struct {
 	hooks  cell.Lifecycle
 	db     *statedb.DB
 	health *health.Registry
+	jobs   *job.Registry
 }
 
 func newModule(t *testing.T) *module {
@@ -43,11 +44,14 @@ func newModule(t *testing.T) *module {
 	if m.health, err = health.NewRegistry(m.db, logger); err != nil {
 		t.Fatal(err)
 	}
+	if m.jobs, err = job.NewRegistry(m.db, logger); err != nil {
+		t.Fatal(err)
+	}
 	h, err := m.health.Scope("m")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Group = job.NewGroup(job.Params{ID: "m", Lifecycle: m.hooks, Health: h, Logger: logger})
+	m.Group = job.NewGroup(job.Params{ID: "m", Lifecycle: m.hooks, Health: h, Logger: logger, Registry: m.jobs})
 	return m
 }
 

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
-
-	"github.com/statehive/statehive/hive/health"
 )
 
 // OneShotOption changes how a one-shot job runs.
@@ -50,29 +47,30 @@ func OneShot(name string, fn Func, opts ...OneShotOption) Job {
 
 func (o *oneShot) jobName() string { return o.name }
 
-func (o *oneShot) run(ctx context.Context, h health.Health, logger *slog.Logger) {
-	h.OK("running")
+func (o *oneShot) kind() string { return kindOneShot }
+
+func (o *oneShot) run(ctx context.Context, w *work) error {
+	w.health.OK("running")
 	delay := o.first
 	for attempt := 1; ; attempt++ {
-		err := call(ctx, o.fn, h)
+		err := w.call(ctx, o.fn)
 		switch {
 		case ctx.Err() != nil:
-			reportStopped(ctx, h, logger, err)
-			return
+			return w.stopped(ctx, err)
 		case err == nil:
-			h.Stopped("completed")
-			return
+			w.health.Stopped("completed")
+			return nil
 		case o.retries >= 0 && attempt > o.retries:
-			logger.Error("Job failed", "attempts", attempt, "error", err)
-			h.Degraded("failed", err)
+			w.logger.Error("Job failed", "attempts", attempt, "error", err)
+			w.health.Degraded("failed", err)
 			o.failed(err)
-			return
+			return err
 		}
-		logger.Warn("Job failed, will be tried again", "attempts", attempt, "after", delay, "error", err)
-		h.Degraded(fmt.Sprintf("failed %d times, next attempt after %v", attempt, delay), err)
+		w.logger.Warn("Job failed, will be tried again", "attempts", attempt, "after", delay, "error", err)
+		w.health.Degraded(fmt.Sprintf("failed %d times, next attempt after %v", attempt, delay), err)
+		w.record.due(time.Now().Add(delay))
 		if !sleep(ctx, delay) {
-			reportStopped(ctx, h, logger, nil)
-			return
+			return w.stopped(ctx, nil)
 		}
 		delay = doubled(delay, o.last)
 	}
@@ -86,10 +84,12 @@ func doubled(d, limit time.Duration) time.Duration {
 	return 2 * d
 }
 
-// reportStopped ends the health of a job whose context is done; an error that says just that is none.
-func reportStopped(ctx context.Context, h health.Health, logger *slog.Logger, err error) {
+// stopped ends the health of a job whose context is done, which is no failure: it returns nil. An err that says more than that
+// is logged.
+func (w *work) stopped(ctx context.Context, err error) error {
 	if err != nil && !errors.Is(err, ctx.Err()) && !errors.Is(err, context.Cause(ctx)) {
-		logger.Warn("Job failed while it was being stopped", "error", err)
+		w.logger.Warn("Job failed while it was being stopped", "error", err)
 	}
-	h.Stopped("stopped")
+	w.health.Stopped("stopped")
+	return nil
 }

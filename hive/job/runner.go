@@ -20,6 +20,7 @@ type runner struct {
 	name   string // with the module
 	health health.Health
 	logger *slog.Logger
+	record *record
 	placed bool // it is stopped by a hook of its own
 
 	cancel context.CancelFunc
@@ -27,9 +28,10 @@ type runner struct {
 	done   chan struct{} // closed when the job has ended
 }
 
-func newRunner(j Job, module string, h health.Health, logger *slog.Logger) *runner {
+func newRunner(j Job, p *Params, h health.Health) *runner {
 	return &runner{
-		job: j, name: fmt.Sprintf("%q of module %q", j.jobName(), module), health: h, logger: logger.With("job", j.jobName()),
+		job: j, name: fmt.Sprintf("%q of module %q", j.jobName(), p.ID), health: h, logger: p.Logger.With("job", j.jobName()),
+		record: newRecord(p.Registry, p.ID, j),
 		cancel: func() {}, start: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -62,8 +64,10 @@ func (r *runner) run(ctx context.Context) {
 		}
 		r.logger.Error("Job failed", "error", err)
 		r.health.Degraded("failed", err)
+		r.record.close(false, err)
 	}()
-	r.job.run(ctx, r.health, r.logger)
+	err := r.job.run(ctx, &work{health: r.health, logger: r.logger, record: r.record})
+	r.record.close(ctx.Err() != nil, err)
 	returned = true
 }
 

@@ -3,10 +3,8 @@ package job
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"math/rand/v2"
 	"time"
-
-	"github.com/statehive/statehive/hive/health"
 )
 
 // TimerOption changes how a timer job runs.
@@ -20,6 +18,11 @@ func WithTrigger(t *Trigger) TimerOption {
 // Debounce has a triggered run wait for d, so that the triggers of that time make one run.
 func Debounce(d time.Duration) TimerOption {
 	return func(j *timer) { j.debounce = d }
+}
+
+// Jitter makes each interval longer or shorter by a random time of up to d, so that many machines do not act at once.
+func Jitter(d time.Duration) TimerOption {
+	return func(j *timer) { j.jitter = d }
 }
 
 // Immediately has the first run begin when the job starts, not an interval later.
@@ -46,6 +49,7 @@ type timer struct {
 	name        string
 	fn          Func
 	interval    time.Duration
+	jitter      time.Duration
 	debounce    time.Duration
 	immediately bool
 	triggered   <-chan struct{} // nil without a trigger
@@ -64,22 +68,27 @@ func Timer(name string, fn Func, interval time.Duration, opts ...TimerOption) Jo
 
 func (t *timer) jobName() string { return t.name }
 
-func (t *timer) run(ctx context.Context, h health.Health, logger *slog.Logger) {
-	h.OK("waiting for its first run")
+func (t *timer) kind() string { return kindTimer }
+
+func (t *timer) run(ctx context.Context, w *work) error {
+	w.health.OK("waiting for its first run")
 	if t.immediately {
-		t.once(ctx, h, logger)
+		t.once(ctx, w)
 	}
-	for t.wait(ctx) {
-		t.once(ctx, h, logger)
+	for t.wait(ctx, w) {
+		t.once(ctx, w)
 	}
-	h.Stopped("stopped")
+	w.health.Stopped("stopped")
+	return nil
 }
 
 // wait returns true when a run is due, false when ctx is done.
-func (t *timer) wait(ctx context.Context) bool {
+func (t *timer) wait(ctx context.Context, w *work) bool {
 	var tick <-chan time.Time
 	if t.interval > 0 {
-		timer := time.NewTimer(t.interval)
+		d := t.nextInterval()
+		w.record.due(time.Now().Add(d))
+		timer := time.NewTimer(d)
 		defer timer.Stop()
 		tick = timer.C
 	}
@@ -94,6 +103,15 @@ func (t *timer) wait(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
+// nextInterval is the interval, more or less.
+func (t *timer) nextInterval() time.Duration {
+	if t.jitter <= 0 {
+		return t.interval
+	}
+	spread := min(t.jitter, t.interval)
+	return t.interval - spread + rand.N(2*spread+1)
+}
+
 // drain takes a trigger that the run which is about to begin will serve.
 func (t *timer) drain() {
 	select {
@@ -102,15 +120,15 @@ func (t *timer) drain() {
 	}
 }
 
-func (t *timer) once(ctx context.Context, h health.Health, logger *slog.Logger) {
-	switch err := call(ctx, t.fn, h); {
+func (t *timer) once(ctx context.Context, w *work) {
+	switch err := w.call(ctx, t.fn); {
 	case ctx.Err() != nil:
-		reportStopped(ctx, h, logger, err)
+		_ = w.stopped(ctx, err) // always nil
 	case err != nil:
-		logger.Warn("Run of a timer failed", "error", err)
-		h.Degraded("the last run failed", err)
+		w.logger.Warn("Run of a timer failed", "error", err)
+		w.health.Degraded("the last run failed", err)
 	default:
-		h.OK(fmt.Sprintf("ran, %s", t.rhythm()))
+		w.health.OK(fmt.Sprintf("ran, %s", t.rhythm()))
 	}
 }
 

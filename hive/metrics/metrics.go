@@ -1,7 +1,8 @@
 // Package metrics serves Prometheus metrics from a registry of its own, never the global one.
 //
 // The registry is safe for concurrent use. Cells register their collectors when they are constructed, with names that begin
-// with the Prefix; those of the Go runtime and of the process are there already. GET /metrics answers with what can be
+// with the Prefix; those of the Go runtime, of the process, of jobs and of health are there
+// already. GET /metrics answers with what can be
 // collected, also when a collector fails. GET /healthz answers 200 for as long as the process answers at all: it is not about
 // the health of parts. GET /readyz answers 200 once the hive is ready (see hive.Readiness), until then 503 and what it waits for.
 package metrics
@@ -78,7 +79,7 @@ func Cell(prefix Prefix) cell.Cell {
 	return cell.Module("metrics", "metrics for Prometheus",
 		cell.Config(Config{Address: DefaultAddress}),
 		cell.Provide(newRegistry, func() (Prefix, error) { return prefix, prefix.check() }),
-		cell.Invoke(register),
+		cell.Invoke(registerParts, register),
 	)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
 	"github.com/statehive/statehive/hive/metrics"
 )
 
@@ -202,5 +203,30 @@ func TestHealthzIsNotAboutHealth(t *testing.T) {
 	start(t, newHive(t, "", inherited(l), metrics.Cell(""), cell.Invoke(func(h health.Health) { h.Degraded("all is lost", nil) })))
 	if status, body := get(t, l, "/healthz"); status != http.StatusOK || body != "ok\n" {
 		t.Errorf("got %d %q", status, body)
+	}
+}
+
+func TestJobsAndHealthAreMetrics(t *testing.T) {
+	l := listen(t)
+	var registry *prometheus.Registry
+	ran := make(chan struct{})
+	start(t, newHive(t, "", inherited(l), metrics.Cell(""), cell.Invoke(func(r *prometheus.Registry) { registry = r }),
+		cell.Module("m", "", cell.Invoke(func(g job.Group) error {
+			return g.Add(job.OneShot("fails", func(context.Context, health.Health) error { return errors.New("no") },
+				job.OnFailure(func(error) { close(ran) })))
+		}))))
+	<-ran
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("got %v %v", problems, err)
+	}
+	_, body := get(t, l, "/metrics")
+	for _, want := range []string{
+		`statehive_job_runs_total{job="fails",module_id="m"} 1`, `statehive_job_failures_total{job="fails",module_id="m"} 1`,
+		`statehive_job_running{job="serve",module_id="metrics"} 1`, `statehive_health_parts{level="Degraded"} 1`,
+	} {
+		if !strings.Contains(body, want+"\n") {
+			t.Errorf("no %s", want)
+		}
 	}
 }

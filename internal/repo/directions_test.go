@@ -37,7 +37,7 @@ func layers() []layer {
 		{packages: "hive/cell/...", imports: []string{"hive/cell/..."}},
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
 		{packages: "hive/inspect/...", imports: []string{"hive/..."}},
-		{packages: "hive/metrics/...", imports: []string{"hive/..."}},
+		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},
 		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable"}},
 
 		// Programs may use everything, and nobody may use programs.

@@ -56,10 +56,10 @@ func TestTablesEndpointDescribesEveryTable(t *testing.T) {
 			map[string]any{"name": "wire", "initialized": false},
 		}},
 	}
-	if len(got.Tables) < 1 || got.Tables[0]["name"] != "health" {
-		t.Fatalf("the hive's own table is not the first: %v", got.Tables)
+	if len(got.Tables) < 2 || got.Tables[0]["name"] != "health" || got.Tables[1]["name"] != "jobs" {
+		t.Fatalf("the own tables of the hive are not the first: %v", got.Tables)
 	}
-	if diff := cmp.Diff(want, got.Tables[1:]); diff != "" {
+	if diff := cmp.Diff(want, got.Tables[2:]); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -136,7 +136,7 @@ func TestWrongRequestsAreToldWhatExists(t *testing.T) {
 	a := startAgent(t)
 	a.insert(fourPorts()...)
 	for request, want := range map[string]inspect.APIError{
-		"nets": {Status: http.StatusNotFound, Message: `no such table "nets"; there are: health, notes, ports`},
+		"nets": {Status: http.StatusNotFound, Message: `no such table "nets"; there are: health, jobs, notes, ports`},
 		"ports?key=eth0+81": {
 			Status:  http.StatusNotFound,
 			Message: `table ports, row "eth0 81": no such row; of its 4 rows, 1 begins with "eth0 8": eth0 80`,

@@ -110,7 +110,7 @@ func TestBadWritesAreRefusedWithTheReason(t *testing.T) {
 		status               int
 		want                 string
 	}{
-		{"PUT", "nets/rows", `{}`, 404, `no such table "nets"; there are: health, notes, ports`},
+		{"PUT", "nets/rows", `{}`, 404, `no such table "nets"; there are: health, jobs, notes, ports`},
 		{"PUT", "ports/rows", `{}`, 403, `table ports: cannot be written by name: only the program itself writes it`},
 		{"PUT", "ports/rows", `[]`, 403, `cannot be written by name`},
 		{"DELETE", "ports/rows?key=eth0+22", ``, 403, `cannot be written by name`},
@@ -248,8 +248,8 @@ func TestPutAndDeleteCommandsFailWithTheReason(t *testing.T) {
 	})
 	for _, step := range []struct{ args, stdin, want string }{
 		{"put", "", `expected the name of a table; 'testhive tables' lists them`},
-		{"put nets", "{}", `no such table "nets"; there are: health, notes, ports`},
-		{"put ../x", "{}", `no such table "../x"; there are: health, notes, ports`},
+		{"put nets", "{}", `no such table "nets"; there are: health, jobs, notes, ports`},
+		{"put ../x", "{}", `no such table "../x"; there are: health, jobs, notes, ports`},
 		{"put ports", "{}", `table ports: cannot be written by name: its rows come from documents`},
 		{"put notes -f /nonexistent/x", "", `open /nonexistent/x: no such file or directory`},
 		{"put notes", strings.Repeat(" ", 1<<20+1), `rows are more than 1048576 bytes, which is the most that one request may have`},
