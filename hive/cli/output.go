@@ -57,7 +57,7 @@ func (f *Format) Print(w io.Writer, v any, header []string, rows [][]string) err
 }
 
 // WriteTable writes the rows below the header in aligned columns. Of a cell of several lines the first is written; what
-// could disturb a terminal becomes spaces. An empty cell is written as "-".
+// could disturb a terminal becomes spaces. An empty cell is written as "-"; spaces before the text stay.
 func WriteTable(w io.Writer, header []string, rows [][]string) error {
 	return (&TableWriter{Out: w}).Write(append([][]string{header}, rows...))
 }
@@ -95,7 +95,7 @@ func (t *TableWriter) Write(rows [][]string) error {
 }
 
 func oneLine(cell string) string {
-	line, _, more := strings.Cut(strings.TrimSpace(cell), "\n")
+	line, _, more := strings.Cut(strings.TrimRight(strings.TrimLeft(cell, "\t\r\n"), " \t\r\n"), "\n")
 	line = Printable(line)
 	switch {
 	case more:

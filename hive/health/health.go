@@ -78,12 +78,13 @@ func (l *Level) UnmarshalText(text []byte) error {
 
 // Status is a row of the table "health".
 type Status struct {
-	ID      string    `json:"id"`              // full module id and scopes, dotted: the primary key
-	Level   Level     `json:"level"`           // how the part is
-	Since   time.Time `json:"since"`           // when it has become so
-	Updated time.Time `json:"updated"`         // when the row was written
-	Message string    `json:"message"`         // what the part says
-	Error   string    `json:"error,omitempty"` // the fault, of a degraded part
+	ID      string    `json:"id"`               // full module id and scopes, dotted: the primary key
+	Level   Level     `json:"level"`            // how the part is
+	Since   time.Time `json:"since"`            // when it has become so
+	Updated time.Time `json:"updated"`          // when the row was written
+	Message string    `json:"message"`          // what the part says
+	Error   string    `json:"error,omitempty"`  // the fault, of a degraded part
+	Recent  *[]Change `json:"recent,omitempty"` // the last levels before this one, the newest first; not to be changed
 }
 
 // ByID is the primary index of the table.

@@ -88,9 +88,10 @@ func TestReportIsARow(t *testing.T) {
 		want = health.Status{
 			ID: "agent.route", Level: health.Degraded, Since: degraded, Updated: degraded.Add(time.Second),
 			Message: "3 of 3 failed", Error: "no such device",
+			Recent: &[]health.Change{{Level: health.OK, Since: began, Message: "fine"}},
 		}
-		if got != want {
-			t.Error(cmp.Diff(want, got))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
 		}
 
 		h.Stopped("bye")

@@ -123,6 +123,9 @@ func (s *scope) report(level Level, message string, err error) {
 	next.Updated = time.Now()
 	if s.last.Level != level {
 		next.Since = next.Updated
+		if s.last.ID != "" {
+			next.Recent = changed(s.last.Recent, s.last)
+		}
 	}
 	s.last = next
 	s.registry.write(func(txn *statedb.WriteTxn) error {

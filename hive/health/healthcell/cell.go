@@ -3,6 +3,7 @@
 package healthcell
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -39,7 +40,7 @@ func command() cli.CommandOut {
 		var format cli.Format
 		c := &cobra.Command{
 			Use:   "health",
-			Short: "Show the health of every part of the agent; exit code 1 if one is degraded",
+			Short: "Show the health of every part of the agent as a tree; exit code 1 if one is degraded",
 			Args:  cobra.NoArgs,
 			RunE:  func(cmd *cobra.Command, _ []string) error { return show(cmd, env.Client(), &format) },
 		}
@@ -53,10 +54,8 @@ func show(cmd *cobra.Command, c *inspect.Client, format *cli.Format) error {
 	if err := c.Get(cmd.Context(), path, nil, &all); err != nil {
 		return err
 	}
-	rows := make([][]string, len(all))
-	for i, s := range all {
-		rows[i] = []string{s.ID, s.Level.String(), cli.Age(time.Since(s.Since)), message(s)}
-	}
+	root := health.Aggregate(all)
+	rows := below([][]string{{"all", level(root), "", counts(root)}}, root, "")
 	if err := format.Print(cmd.OutOrStdout(), all, []string{"PART", "LEVEL", "SINCE", "MESSAGE"}, rows); err != nil {
 		return err
 	}
@@ -64,6 +63,33 @@ func show(cmd *cobra.Command, c *inspect.Client, format *cli.Format) error {
 		return &cli.ExitError{Code: 1}
 	}
 	return nil
+}
+
+// below adds the rows of the parts below a node, drawn as a tree.
+func below(rows [][]string, n *health.Node, indent string) [][]string {
+	for i, c := range n.Below {
+		branch, further := "├─ ", "│  "
+		if i == len(n.Below)-1 {
+			branch, further = "└─ ", "   "
+		}
+		row := []string{indent + branch + c.Name, level(c), "", ""}
+		if c.Own != nil {
+			row[2], row[3] = cli.Age(time.Since(c.Own.Since)), message(*c.Own)
+		}
+		rows = below(append(rows, row), c, indent+further)
+	}
+	return rows
+}
+
+func level(n *health.Node) string {
+	if n.Level == 0 {
+		return ""
+	}
+	return n.Level.String()
+}
+
+func counts(n *health.Node) string {
+	return fmt.Sprintf("%d OK, %d degraded, %d stopped", n.Counts[health.OK], n.Counts[health.Degraded], n.Counts[health.Stopped])
 }
 
 func message(s health.Status) string {

@@ -79,7 +79,7 @@ func TestHealthCommandShowsEveryPartAndItsExitCodeSaysWhetherAllIsWell(t *testin
 	f := start(t)
 	f.route.OK("3 rows done")
 	code, out := f.health()
-	if code != 0 || !strings.Contains(out, "PART") || !strings.Contains(out, "3 rows done") || !strings.Contains(out, "inspect.serve") {
+	if code != 0 || !strings.Contains(out, "PART") || !strings.Contains(out, "3 rows done") || !strings.Contains(out, "├─ inspect") || !strings.Contains(out, "│  └─ serve") || !strings.Contains(out, "2 OK, 0 degraded") {
 		t.Errorf("got %d\n%s", code, out)
 	}
 	f.route.Degraded("1 row failed", errors.New("network is unreachable"))

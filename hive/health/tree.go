@@ -1,0 +1,81 @@
+package health
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxRecent is how many changes of level a part keeps.
+const maxRecent = 8
+
+// Change is how a part was before.
+type Change struct {
+	Level   Level     `json:"level"`
+	Since   time.Time `json:"since"` // when it became so
+	Message string    `json:"message"`
+	Error   string    `json:"error,omitempty"`
+}
+
+// changed returns the changes that are kept with one more, the newest first. What is kept already stays as it is.
+func changed(before *[]Change, last Status) *[]Change {
+	all := []Change{{Level: last.Level, Since: last.Since, Message: last.Message, Error: last.Error}}
+	if before != nil {
+		all = append(all, (*before)[:min(len(*before), maxRecent-1)]...)
+	}
+	return &all
+}
+
+// Node is a part with those below it.
+type Node struct {
+	Name   string  // the last word of the id
+	ID     string  // the id
+	Own    *Status // what the part itself says; nil if it says nothing
+	Level  Level   // the worst of the part and of those below; zero if none says anything
+	Below  []*Node // by name
+	Counts map[Level]int
+}
+
+// Aggregate makes a tree of statuses, whose root stands for all.
+func Aggregate(statuses []Status) *Node {
+	root := &Node{}
+	for i := range statuses {
+		root.add(&statuses[i])
+	}
+	root.sum()
+	return root
+}
+
+func (n *Node) add(s *Status) {
+	for _, word := range strings.Split(s.ID, ".") {
+		n = n.child(word)
+	}
+	n.Own = s
+}
+
+func (n *Node) child(name string) *Node {
+	i, found := slices.BinarySearchFunc(n.Below, name, func(c *Node, name string) int { return strings.Compare(c.Name, name) })
+	if !found {
+		n.Below = slices.Insert(n.Below, i, &Node{Name: name, ID: strings.TrimPrefix(n.ID+"."+name, ".")})
+	}
+	return n.Below[i]
+}
+
+func (n *Node) sum() {
+	n.Counts = make(map[Level]int)
+	if n.Own != nil {
+		n.Counts[n.Own.Level]++
+	}
+	for _, c := range n.Below {
+		c.sum()
+		for level, count := range c.Counts {
+			n.Counts[level] += count
+		}
+	}
+	for _, level := range []Level{Degraded, OK, Stopped} {
+		if n.Counts[level] > 0 {
+			n.Level = level
+			return
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package health_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/hive/health"
+)
+
+func TestHealthOfAModuleIsTheWorstOfItsParts(t *testing.T) {
+	root := health.Aggregate([]health.Status{
+		{ID: "b", Level: health.Stopped},
+		{ID: "a.job", Level: health.Degraded},
+		{ID: "a", Level: health.OK},
+		{ID: "c.x.y", Level: health.Stopped},
+		{ID: "c.x.z", Level: health.OK},
+	})
+	var got []string
+	var walk func(n *health.Node)
+	walk = func(n *health.Node) {
+		got = append(got, fmt.Sprintf("%s %v %d %t", n.ID, n.Level, n.Counts[health.OK], n.Own != nil))
+		for _, c := range n.Below {
+			walk(c)
+		}
+	}
+	walk(root)
+	want := []string{
+		" Degraded 2 false", "a Degraded 1 true", "a.job Degraded 0 true", "b Stopped 0 true", "c OK 1 false", "c.x OK 1 false",
+		"c.x.y Stopped 0 true", "c.x.z OK 1 true",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if empty := health.Aggregate(nil); empty.Level != 0 || len(empty.Below) > 0 {
+		t.Errorf("got %+v", empty)
+	}
+}
+
+func TestLastChangesOfLevelAreKept(t *testing.T) {
+	f := newFixture(t)
+	h := f.scope("m")
+	for i := range 12 {
+		h.OK(fmt.Sprint("fine ", i))
+		h.OK("still fine")
+		h.Degraded(fmt.Sprint("bad ", i), errors.New("why"))
+	}
+	s, _, _ := f.get("m")
+	if s.Recent == nil || len(*s.Recent) != 8 {
+		t.Fatalf("got %+v", s.Recent)
+	}
+	if got := (*s.Recent)[:2]; got[0].Message != "still fine" || got[0].Level != health.OK || got[1].Message != "bad 10" || got[1].Error != "why" {
+		t.Errorf("got %+v", got)
+	}
+}
