@@ -166,6 +166,16 @@ func (d *bed) waitFor(revision statedb.Revision) {
 	}
 }
 
+// waitForTable waits until all is done, surplus included.
+func (d *bed) waitForTable() {
+	d.b.Helper()
+	ctx, cancel := context.WithTimeout(d.b.Context(), 5*time.Minute)
+	defer cancel()
+	if err := d.r.WaitTable(ctx); err != nil {
+		d.b.Fatal(err)
+	}
+}
+
 // waitForRow waits until row i has got its status.
 func (d *bed) waitForRow(i int) {
 	d.b.Helper()

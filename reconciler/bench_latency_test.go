@@ -19,12 +19,10 @@ func BenchmarkChangeDuringFullPass(b *testing.B) {
 	passes := 0
 	for b.Loop() {
 		d := newBed(b, randomIDs, statusIndex)
-		meter := newPassMeter()
-		meter.then = func() { d.r.FullPass() }
-		d.start(reconciler.Params[smallRow]{Metrics: meter})
+		d.start(reconciler.Params[smallRow]{Config: reconciler.Config{FullInterval: time.Nanosecond}})
 		d.reconcile(n, benchBatch, 1)
-		d.wait(meter.passed, "first full pass")
-		passes -= meter.metrics().full
+		d.waitForTable() // with the first full pass
+		passes -= int(d.r.Stats().Full.Count)
 		for i := range 1000 {
 			row := i * 7919 % n
 			d.write(row, row+1, 2+i)
@@ -32,7 +30,7 @@ func BenchmarkChangeDuringFullPass(b *testing.B) {
 			d.waitForRow(row)
 			times = append(times, time.Since(began))
 		}
-		passes += meter.metrics().full
+		passes += int(d.r.Stats().Full.Count)
 		d.stop(n, 0)
 	}
 	b.ReportMetric(float64(passes)/float64(b.N), "passes")

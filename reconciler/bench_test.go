@@ -2,7 +2,6 @@ package reconciler_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/statehive/statehive/reconciler"
 )
@@ -98,10 +97,9 @@ func BenchmarkStart(b *testing.B) {
 		d.reconcile(n, benchBatch, 1)
 		last := d.last(n)
 		d.stop(n, 0)
-		meter := newPassMeter()
 		s.measure(b, n, func() {
-			d.start(reconciler.Params[smallRow]{Metrics: meter})
-			d.wait(meter.passed, "first full pass")
+			d.start(reconciler.Params[smallRow]{})
+			d.waitForTable() // with the first full pass
 			// Its change is read when the listing of all others is over.
 			d.write(last, last+1, 2)
 			d.waitForRow(last)
@@ -120,26 +118,6 @@ func (d *bed) last(n int) int {
 		}
 	}
 	return last
-}
-
-// passMeter tells of full passes that have ended.
-type passMeter struct {
-	*tallyKeeper
-	passed chan struct{} // holds one token once a pass has ended
-	then   func()
-}
-
-func newPassMeter() passMeter {
-	return passMeter{tallyKeeper: &tallyKeeper{}, passed: make(chan struct{}, 1), then: func() {}}
-}
-
-func (m passMeter) FullPass(took time.Duration) {
-	m.tallyKeeper.FullPass(took)
-	m.then()
-	select {
-	case m.passed <- struct{}{}:
-	default:
-	}
 }
 
 func TestBenchmarksUseDifferentIDs(t *testing.T) {

@@ -185,7 +185,7 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 		l.drop(it)
 		return
 	}
-	l.health.failing(it.key, failure{steady: steady(it, now), err: it.err})
+	l.failing(it, now)
 	l.ledger.note(it)
 	l.rested(it)
 }
@@ -198,5 +198,6 @@ func (l *loop[Obj]) writeLedger(now time.Time) {
 	if err != nil {
 		l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "error", err)
 	}
+	l.health.concern(ledgerTrouble, err)
 	l.ledger.attempted(now, err)
 }

@@ -122,10 +122,9 @@ type Params[Obj any] struct {
 	// Origin, if set, says who wrote a row, given its table and its key as text:
 	// empty when it does not know. Calls may come from several goroutines at once.
 	Origin func(table, key string) string
-	// Logger, Health and Metrics may be nil.
-	Logger  *slog.Logger
-	Health  Health
-	Metrics Metrics
+	// Logger and Health may be nil.
+	Logger *slog.Logger
+	Health Health
 }
 
 // Health is told how a reconciler is. Calls come from one goroutine, and only
@@ -134,21 +133,6 @@ type Health interface {
 	OK(message string)
 	Degraded(message string, err error)
 	Stopped(message string)
-}
-
-// Metrics is told what a reconciler does. Calls come from one goroutine.
-type Metrics interface {
-	// Incremental is called after each operation on a row that was not done.
-	Incremental(took time.Duration, err error)
-	// FullPass is called at the end of each full pass.
-	FullPass(took time.Duration)
-	// FullError is called for each operation of a full pass that failed.
-	FullError()
-	// OutOfSync is called for each row that a full pass found out of sync, and
-	// for each surplus thing that it removed.
-	OutOfSync()
-	// ErrorsCurrent sets how many rows are in error, failed deletes included.
-	ErrorsCurrent(n int)
 }
 
 // withDefaults checks p and fills in what was left out.
@@ -177,9 +161,6 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 	if p.Health == nil {
 		p.Health = noHealth{}
 	}
-	if p.Metrics == nil {
-		p.Metrics = noMetrics{}
-	}
 	return p, nil
 }
 
@@ -206,11 +187,3 @@ type noHealth struct{}
 func (noHealth) OK(string)              {}
 func (noHealth) Degraded(string, error) {}
 func (noHealth) Stopped(string)         {}
-
-type noMetrics struct{}
-
-func (noMetrics) Incremental(time.Duration, error) {}
-func (noMetrics) FullPass(time.Duration)           {}
-func (noMetrics) FullError()                       {}
-func (noMetrics) OutOfSync()                       {}
-func (noMetrics) ErrorsCurrent(int)                {}

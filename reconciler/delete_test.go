@@ -36,7 +36,7 @@ func TestFailingDeleteIsVisibleAndRetried(t *testing.T) {
 		w.equal("deleting", 1, w.deleting())
 		w.equal("errors", 1, w.metrics().errorsCurrent)
 		w.pass(time.Minute)
-		w.equal("health", "degraded: rows in error: 1: boom", w.health.last())
+		w.equal("health", "degraded: rows in error: 1: delete a: boom", w.health.last())
 		w.wantGaps("a", 100*time.Millisecond, 200*time.Millisecond, 400*time.Millisecond)
 		w.target.will(nil)
 		w.pass(2 * time.Minute)

@@ -225,7 +225,7 @@ func (l *loop[Obj]) returned(w *worker[Obj], now time.Time) {
 }
 
 func (l *loop[Obj]) collectAll(now time.Time) {
-	for _, w := range l.allWorkers() {
+	for _, w := range l.staff {
 		if w.batch != nil {
 			l.collect(w, now)
 		}
@@ -257,6 +257,7 @@ func (l *loop[Obj]) startsAfresh(out *outcome[Obj]) {
 func (l *loop[Obj]) finished(out *outcome[Obj], w *worker[Obj], now time.Time) {
 	switch {
 	case out.kind == opObserve || out.kind == opPrune:
+		l.meters.prune.observe(out.took)
 		switch {
 		case !w.stuck:
 			l.surplusAnswered(out, &w.batch.answer, now)
@@ -297,18 +298,6 @@ func (l *loop[Obj]) skipped(out *outcome[Obj], now time.Time) {
 	it := out.item
 	it.state, it.dirty = waiting, false
 	l.enqueue(it, laneChange, it.ran, now)
-}
-
-func (l *loop[Obj]) count(out *outcome[Obj]) {
-	m := l.r.p.Metrics
-	switch {
-	case !out.full:
-		m.Incremental(out.took, out.err)
-	case out.err != nil:
-		m.FullError()
-	case out.kind == opDelete, out.result.Changed && out.was == Done:
-		m.OutOfSync()
-	}
 }
 
 func (l *loop[Obj]) failed(out *outcome[Obj], now time.Time) {

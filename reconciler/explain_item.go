@@ -114,7 +114,7 @@ func (l *loop[Obj]) readyWaits(turn Wait, now time.Time) []Wait {
 
 // runningWait says how far the operation is that a worker has been given.
 func (l *loop[Obj]) runningWait(it *item[Obj]) Wait {
-	for _, w := range l.allWorkers() {
+	for _, w := range l.staff {
 		b := w.batch
 		if b == nil {
 			continue

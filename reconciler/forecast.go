@@ -24,6 +24,7 @@ func (l *loop[Obj]) writeForecast(txn *statedb.WriteTxn, outcomes []*outcome[Obj
 			continue
 		}
 		if err := l.ledger.put(txn, row); err != nil {
+			l.health.concern(ledgerTrouble, err)
 			l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "key", row.Key, "error", err)
 			continue
 		}

@@ -55,6 +55,7 @@ type fullPlan struct {
 	// when it was due. So it is at start, where the feed has all rows applied.
 	owed     bool
 	attempts int       // failed ones to find the surplus
+	failing  time.Time // since the first of them
 	after    time.Time // not again before
 	err      error     // of the last one
 }
@@ -284,9 +285,9 @@ func (f *fullPass[Obj]) sawGone(out *outcome[Obj]) {
 // surplusAnswered takes what came of askSurplus.
 func (l *loop[Obj]) surplusAnswered(out *outcome[Obj], answer *answer[Obj], now time.Time) {
 	l.exclusive, l.full.asked = false, false
-	for range answer.pruned {
-		l.r.p.Metrics.OutOfSync()
-	}
+	pruned := uint64(max(0, answer.pruned))
+	l.meters.outOfSync += pruned
+	l.meters.pruned += pruned
 	if out.err != nil {
 		l.fullFailed(out.err, now)
 		return
@@ -340,17 +341,20 @@ func (l *loop[Obj]) removeSurplus(now time.Time) {
 
 // fullFailed tries again to find the surplus after a backoff: nothing was removed.
 func (l *loop[Obj]) fullFailed(err error, now time.Time) {
-	l.plan.attempts++
+	if l.plan.attempts++; l.plan.attempts == 1 {
+		l.plan.failing = now
+	}
 	l.plan.owed, l.plan.err = true, err
 	l.plan.after = now.Add(l.r.p.Config.backoff(l.plan.attempts, l.r.random))
 	l.waits.sought(false)
-	l.r.p.Metrics.FullError()
+	l.meters.fullErrors++
+	l.meters.pruneErrors++
 	l.r.p.Logger.Warn("surplus could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
 	l.endFull(now)
 }
 
 func (l *loop[Obj]) endFull(now time.Time) {
 	l.exclusive, l.health.settled = false, true
-	l.r.p.Metrics.FullPass(now.Sub(l.full.began))
+	l.meters.full.observe(now.Sub(l.full.began))
 	l.full = fullPass[Obj]{}
 }

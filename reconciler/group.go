@@ -280,7 +280,7 @@ func (l *loop[Obj]) outOfOrder(op operation[Obj], txn statedb.ReadTxn, now time.
 	}
 	l.orders[it.key] = wait
 	l.queue.wait(it, wait.since.Add(orderLimit))
-	it.hold, it.waitsFor = holdOrder, text
+	l.queue.setHold(it, holdOrder, text)
 	l.queue.moved(it)
 	l.ledger.note(it)
 	return true

@@ -10,6 +10,9 @@ import (
 // table.
 const notDonePeriod = time.Second
 
+// ledgerTrouble is what health says when the table cannot be written.
+const ledgerTrouble = "what is not done cannot be written"
+
 // ledger keeps a reconciler's part of the not-done table. It belongs to the
 // deciding goroutine.
 type ledger[Obj any] struct {

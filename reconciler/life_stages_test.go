@@ -173,7 +173,7 @@ func newDependents(w *world) *world {
 	schema := rowSchema()
 	schema.Name = "others"
 	o.table = must(statedb.NewTable(w.db, schema))
-	o.target, o.health, o.tallyKeeper = newFake(), &healthLog{}, &tallyKeeper{}
+	o.target, o.health, o.made = newFake(), &healthLog{}, nil
 	o.target.promise = o.promise
 	group := &reconciler.Group{}
 	dependsOn := func(table statedb.Table[row], id string) []reconciler.Dependency[row] {

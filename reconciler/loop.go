@@ -25,6 +25,7 @@ type loop[Obj any] struct {
 
 	crew     []*worker[Obj] // Config.Workers of them
 	stuck    []*worker[Obj] // those that were replaced
+	staff    []*worker[Obj] // both; never changed, but replaced by another slice
 	returns  chan *worker[Obj]
 	progress chan struct{}
 	left     chan struct{}
@@ -38,6 +39,8 @@ type loop[Obj any] struct {
 	inFlight  int       // workers with a batch
 	tokenAt   time.Time
 	health    healthState
+	meters    meters
+	listing   listing
 	blast     blast[Obj]
 }
 
@@ -59,6 +62,7 @@ func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
 	for range r.p.Config.Workers {
 		l.crew = append(l.crew, l.newWorker())
 	}
+	l.staff = slices.Clone(l.crew)
 	return l
 }
 
@@ -66,12 +70,13 @@ func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
 func (l *loop[Obj]) close() {
 	close(l.left)
 	l.abort(errStopped)
-	for _, w := range l.allWorkers() {
+	for _, w := range l.staff {
 		close(w.batches)
 		if w.batch == nil {
 			<-w.gone
 		}
 	}
+	l.retract()
 	l.cursor.Close()
 	l.blast.lookedAhead()
 }
@@ -93,7 +98,8 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 			continue
 		}
 		l.answerWaits()
-		l.report()
+		l.report(now)
+		l.publish()
 		if l.ready && !l.hungry() {
 			changes = nil // there is enough to do
 		}
@@ -168,7 +174,7 @@ func (l *loop[Obj]) pull(now time.Time) {
 	if !l.hungry() {
 		return
 	}
-	txn, size, taken := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0
+	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
 	l.round.begin(txn, now)
 	l.waits.from = l.waits.pulled
 	for change := range l.cursor.Next(txn) {
@@ -184,6 +190,7 @@ func (l *loop[Obj]) pull(now time.Time) {
 	l.lookAhead(txn, taken >= size)
 	l.round.ready()
 	l.waits.pulled = l.cursor.Seen()
+	l.listing.follow(taken, seen, l.waits.pulled, now)
 }
 
 // changed queues what a record of the feed makes necessary. A record is only a
@@ -321,7 +328,7 @@ func (l *loop[Obj]) drop(it *item[Obj]) {
 	l.blast.discount(it)
 	it.err = nil
 	it.due = time.Time{}
-	it.hold = holdNone
+	l.queue.setHold(it, holdNone, "")
 	l.ledger.note(it)
 	l.health.fine(it.key)
 	l.queue.forget(it)
@@ -331,6 +338,7 @@ func (l *loop[Obj]) drop(it *item[Obj]) {
 // nextDue returns when the loop has to look again by itself, or zero.
 func (l *loop[Obj]) nextDue(now time.Time) time.Time {
 	due := earliest(earliest(l.commit.deadline, l.ledger.dueAt()), l.lookAt)
+	due = earliest(due, l.healthDue(now))
 	due = earliest(earliest(due, l.nextOverdue()), l.nextPeek(now))
 	if !l.ready {
 		return due
@@ -368,7 +376,7 @@ func (l *loop[Obj]) finish() error {
 	defer giveUp.Stop()
 	overdue := time.NewTimer(0)
 	defer overdue.Stop()
-	for _, w := range l.allWorkers() {
+	for _, w := range l.staff {
 		if w.batch != nil {
 			w.batch.takeBack()
 		}
@@ -377,6 +385,7 @@ func (l *loop[Obj]) finish() error {
 	l.flush(time.Now())
 	var err error
 	for l.inFlight > 0 && err == nil {
+		l.publish()
 		select {
 		case w := <-l.returns:
 			l.returned(w, time.Now())
@@ -412,6 +421,3 @@ func setTimer(timer *time.Timer, now, due time.Time) {
 }
 
 func (r *Reconciler[Obj]) succeeded(now time.Time) { r.lastSuccess.Store(now.UnixNano()) }
-
-// allWorkers are those of the crew and those that are stuck.
-func (l *loop[Obj]) allWorkers() []*worker[Obj] { return slices.Concat(l.crew, l.stuck) }

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -183,22 +182,3 @@ func runName(now time.Time) string { return strconv.FormatInt(now.UnixMilli(), 3
 
 // errUnapproved says how to go on.
 var errUnapproved = errors.New("look at the plan and approve it")
-
-// message says how much is held, and of so many rows in error what one of them is.
-func (b *blast[Obj]) message(inError int, example error) (string, error) {
-	var parts, limits []string
-	if inError > 0 {
-		parts = append(parts, fmt.Sprintf("rows in error: %d", inError))
-	}
-	b.each(func(brake *brake) {
-		if brake.held {
-			parts = append(parts, fmt.Sprintf("%vs held: %d", brake.kind, brake.wanting))
-			limits = append(limits, fmt.Sprintf("%vs of %v", brake.kind, brake.limit))
-		}
-	})
-	err := fmt.Errorf("%s: %w", strings.Join(limits, ", "), errUnapproved)
-	if example != nil {
-		err = fmt.Errorf("%w; %w", example, err)
-	}
-	return strings.Join(parts, ", "), err
-}

@@ -64,6 +64,7 @@ type queue[Obj any] struct {
 	ready  [lanes]fifo[Obj]
 	credit [lanes]int
 	timed  dueHeap[Obj]
+	held   [holds]int // items that wait, by what holds them
 	// overtaken: something that a worker has, and perhaps has not begun, is wanted
 	// sooner than its lane says.
 	overtaken bool
@@ -129,8 +130,14 @@ func (q *queue[Obj]) wait(it *item[Obj], due time.Time) {
 // park puts an item aside until what holds it ends.
 func (q *queue[Obj]) park(it *item[Obj], why hold, waitsFor string) {
 	q.wait(it, time.Time{})
-	it.hold, it.waitsFor = why, waitsFor
+	q.setHold(it, why, waitsFor)
 	q.moved(it)
+}
+
+func (q *queue[Obj]) setHold(it *item[Obj], why hold, waitsFor string) {
+	q.held[it.hold]--
+	q.held[why]++
+	it.hold, it.waitsFor = why, waitsFor
 }
 
 func (q *queue[Obj]) unwait(it *item[Obj]) {
@@ -138,7 +145,7 @@ func (q *queue[Obj]) unwait(it *item[Obj]) {
 		heap.Remove(&q.timed, it.heapAt)
 	}
 	it.due, it.debouncing = time.Time{}, false
-	it.hold, it.waitsFor = holdNone, ""
+	q.setHold(it, holdNone, "")
 }
 
 func (q *queue[Obj]) forget(it *item[Obj]) {
@@ -150,6 +157,9 @@ func (q *queue[Obj]) forget(it *item[Obj]) {
 func (q *queue[Obj]) wake(now time.Time) {
 	for len(q.timed) > 0 && !q.timed[0].due.After(now) {
 		it := q.timed[0]
+		if it.since.IsZero() {
+			it.since = it.due
+		}
 		switch {
 		case it.debouncing:
 			q.enqueue(it, laneChange, 0)

@@ -43,6 +43,7 @@ const (
 	holdLimit           // by the limit of changes: it waits for an approval
 	holdDependency      // a row that it depends on is not done
 	holdOrder           // a row that depends on it has still to be deleted
+	holds
 )
 
 var holdNames = [...]string{

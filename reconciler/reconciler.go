@@ -29,6 +29,7 @@ type Reconciler[Obj any] struct {
 	waits    []dependencyWaits    // for each of Params.DependsOn
 	member   *member              // of Params.Group, or nil
 
+	board      board[Obj]    // what Stats says
 	fullWanted chan struct{} // holds one token while a full pass is asked for
 
 	patience patience                 // with sources
@@ -89,12 +90,12 @@ func (r *Reconciler[Obj]) FullPass() {
 // Config.StopTimeout; their outcomes are still written. Then their contexts end,
 // and those that go on nevertheless are left behind and named by the error, which
 // is nil otherwise. ErrStarted when Run was called before.
-func (r *Reconciler[Obj]) Run(ctx context.Context) error {
+func (r *Reconciler[Obj]) Run(ctx context.Context) (err error) {
 	if r.started.Swap(true) {
 		return ErrStarted
 	}
 	defer close(r.ended)
-	defer r.p.Health.Stopped("stopped")
+	defer func() { r.p.Health.Stopped(stoppedMessage(err)) }()
 	if !r.waitForSources(ctx) {
 		return nil
 	}
@@ -107,6 +108,13 @@ func (r *Reconciler[Obj]) Run(ctx context.Context) error {
 	close(r.opened)
 	defer r.startRelated(ctx)()
 	return l.run(ctx)
+}
+
+func stoppedMessage(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "stopped"
 }
 
 // Summary is how a reconciler stands.

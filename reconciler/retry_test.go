@@ -277,7 +277,7 @@ func TestOperationsHaveADeadline(t *testing.T) {
 		if err := w.status("a").Err(); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v is not DeadlineExceeded", err)
 		}
-		if took := w.metrics().took[0]; took != 3*time.Second {
+		if took := w.r.Stats().Incremental.Sum; took != 3*time.Second {
 			t.Errorf("took %v", took)
 		}
 		w.target.will(nil)

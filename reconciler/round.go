@@ -64,7 +64,7 @@ func (r *round[Obj]) giveBack(rows []outcome[Obj]) {
 func (l *loop[Obj]) giveUpRound(now time.Time) {
 	l.collectAll(now)
 	l.flush(now)
-	for _, w := range l.allWorkers() {
+	for _, w := range l.staff {
 		if b := w.batch; b != nil && b.ofRound {
 			l.round.giveBack(b.takeBack())
 			for i := b.collected; i < b.limit; i++ { // in hand
@@ -76,7 +76,7 @@ func (l *loop[Obj]) giveUpRound(now time.Time) {
 	}
 	for _, part := range l.round.left {
 		for i := range part {
-			l.queue.enqueue(l.adopt(&part[i], waiting), laneChange, reasonChange)
+			l.enqueue(l.adopt(&part[i], waiting), laneChange, reasonChange, l.round.at)
 		}
 	}
 	l.round = round[Obj]{}

@@ -351,9 +351,9 @@ func TestHealthFollowsTheRows(t *testing.T) {
 		w.delete("b")
 		w.pass(time.Minute)
 		w.equal("reports", []string{
-			"degraded: rows in error: 1: boom",
-			"degraded: rows in error: 2: boom",
-			"degraded: rows in error: 1: boom",
+			"degraded: rows in error: 1: update a: boom",
+			"degraded: rows in error: 2: update a: boom; update b: boom",
+			"degraded: rows in error: 1: update b: boom",
 			"ok: reconciled",
 		}, w.health.since(seen))
 	})
@@ -366,9 +366,11 @@ func TestHealthKeepsToTheFirstError(t *testing.T) {
 		})
 		w.put(row{ID: "m"})
 		w.pass(time.Minute)
-		w.put(row{ID: "a"}, row{ID: "z"})
+		w.put(row{ID: "a"})
 		w.pass(time.Minute)
-		w.equal("health", "degraded: rows in error: 3: m fails", w.health.last())
+		w.put(row{ID: "z"})
+		w.pass(time.Minute)
+		w.equal("health", "degraded: rows in error: 3: update m: m fails; update a: a fails; update z: z fails", w.health.last())
 		w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
 			if c.id != "z" {
 				return reconciler.Result{}, nil
@@ -376,7 +378,7 @@ func TestHealthKeepsToTheFirstError(t *testing.T) {
 			return reconciler.Result{}, errBoom
 		})
 		w.pass(2 * time.Minute)
-		w.equal("health", "degraded: rows in error: 1: boom", w.health.last())
+		w.equal("health", "degraded: rows in error: 1: update z: boom", w.health.last())
 	})
 }
 
@@ -384,14 +386,14 @@ func TestLongWaitAfterOneFailureIsNews(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		w.target.will(outcomes(reconciler.RetryAfter(time.Hour, errBoom), nil))
 		w.put(row{ID: "a", Want: 1})
-		w.equal("health", "degraded: rows in error: 1: boom", w.health.last())
+		w.equal("health", "degraded: rows in error: 1: update a: boom", w.health.last())
 		w.pass(2 * time.Hour)
 		w.equal("health", "ok: reconciled", w.health.last())
 		w.target.will(outcomes(reconciler.Terminal(errBoom)))
 		w.put(row{ID: "a", Want: 2})
-		w.equal("health", "degraded: rows in error: 1: boom", w.health.last())
+		w.equal("health", "degraded: rows in error: 1: update a: boom", w.health.last())
 		w.fullPass()
-		w.equal("health", "degraded: rows in error: 1: boom", w.health.last())
+		w.equal("health", "degraded: rows in error: 1: update a: boom", w.health.last())
 	})
 }
 

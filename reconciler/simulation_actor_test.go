@@ -64,6 +64,9 @@ func (a *actor) wantRest() {
 	a.equal("deleting", 0, a.deleting())
 	a.equal("health", "ok: reconciled", a.health.last())
 	a.equal("errors", 0, a.metrics().errorsCurrent)
+	if a.config.FullInterval < 0 {
+		a.wantIdle()
+	}
 }
 
 // approver looks at what is held now and then, and approves it some time later.

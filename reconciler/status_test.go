@@ -186,8 +186,7 @@ func TestPointerRowsAreReconciled(t *testing.T) {
 		table := must(statedb.NewTable(db, reconciler.Reconciled(statedb.Schema[*pointerRow]{
 			Name: "pointers", Primary: statedb.NewIndex("id", func(r *pointerRow) string { return r.id }),
 		})))
-		metrics := &tallyKeeper{}
-		r := must(reconciler.New(reconciler.Params[*pointerRow]{DB: db, Table: table, Target: noTarget{}, Metrics: metrics}))
+		r := must(reconciler.New(reconciler.Params[*pointerRow]{DB: db, Table: table, Target: noTarget{}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
@@ -201,8 +200,8 @@ func TestPointerRowsAreReconciled(t *testing.T) {
 		}
 		time.Sleep(3 * time.Hour) // with full passes
 		synctest.Wait()
-		if s := r.Summary(db.ReadTxn()); s.Done != 1 || metrics.metrics().incremental != 1 || mine.status.Kind() != reconciler.Pending {
-			t.Errorf("%+v after %d operations; the row that was given is %v", s, metrics.metrics().incremental, mine.status)
+		if s := r.Summary(db.ReadTxn()); s.Done != 1 || r.Stats().Incremental.Count != 1 || mine.status.Kind() != reconciler.Pending {
+			t.Errorf("%+v after %d operations; the row that was given is %v", s, r.Stats().Incremental.Count, mine.status)
 		}
 		cancel()
 		if err := <-ended; err != nil {

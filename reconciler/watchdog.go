@@ -93,6 +93,7 @@ func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
 	w.stuck = true
 	l.stuck = append(l.stuck, w)
 	l.crew[slices.Index(l.crew, w)] = l.newWorker()
+	l.staff = slices.Concat(l.crew, l.stuck)
 	l.r.p.Logger.Error("operation is stuck", "reconciler", l.r.p.Name, "operation", out.kind.String(),
 		"key", l.nameOf(out), "after", took, "stack", string(err.Stack))
 	if out.kind == opObserve || out.kind == opPrune {
@@ -111,7 +112,7 @@ func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
 	l.queue.moved(it)
 	it.remember(Attempt{At: now.Add(-took), Took: took, Operation: out.kind.String(), Reasons: it.ran.String(), Error: err.Error()})
 	l.leaveFull(it)
-	l.health.failing(it.key, failure{steady: true, err: err})
+	l.failing(it, now)
 	l.ledger.note(it)
 	l.waits.oweNow(it)
 	l.rested(it)
@@ -129,12 +130,13 @@ func (l *loop[Obj]) nameOf(out *outcome[Obj]) string {
 func (l *loop[Obj]) retire(w *worker[Obj]) {
 	close(w.batches)
 	l.stuck = slices.DeleteFunc(l.stuck, func(other *worker[Obj]) bool { return other == w })
+	l.staff = slices.Concat(l.crew, l.stuck)
 }
 
 // abandoned names the operations that the reconciler does not wait for any longer.
 func (l *loop[Obj]) abandoned(now time.Time) error {
 	var errs []error
-	for _, w := range l.allWorkers() {
+	for _, w := range l.staff {
 		if stamp := w.began.Load(); w.batch != nil && stamp != 0 {
 			out := &w.batch.tasks[w.batch.collected]
 			errs = append(errs, fmt.Errorf("%v %s: %w", out.kind, l.nameOf(out), &StuckError{After: now.Sub(w.beganAt(stamp)), Stack: w.stack()}))

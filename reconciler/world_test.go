@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,19 +35,19 @@ type world struct {
 	params  func(*reconciler.Params[row]) // changes them before the start
 	health  *healthLog
 	moves   *moves
-	others  *world // around a table of the same database, if a test needs one
-	after   bool   // rows depend on those of the world that this one is one of the others of
-	*tallyKeeper
-	r      *reconciler.Reconciler[row]
-	cancel context.CancelFunc
-	ended  chan error
+	others  *world                        // around a table of the same database, if a test needs one
+	after   bool                          // rows depend on those of the world that this one is one of the others of
+	made    []*reconciler.Reconciler[row] // the last one is r
+	r       *reconciler.Reconciler[row]
+	cancel  context.CancelFunc
+	ended   chan error
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	db := statedb.New()
 	w := &world{
-		t: t, db: db, target: newFake(), health: &healthLog{}, moves: &moves{}, tallyKeeper: &tallyKeeper{},
+		t: t, db: db, target: newFake(), health: &healthLog{}, moves: &moves{},
 		table:   must(statedb.NewTable(db, rowSchema())),
 		notDone: must(statedb.NewTable(db, reconciler.NotDoneSchema())),
 	}
@@ -89,7 +90,7 @@ func must[T any](v T, err error) T {
 func (w *world) another(name string, field reconciler.StatusField[row]) *world {
 	other := *w
 	other.name, other.field = name, &field
-	other.target, other.health, other.tallyKeeper = newFake(), &healthLog{}, &tallyKeeper{}
+	other.target, other.health, other.made = newFake(), &healthLog{}, nil
 	other.target.promise = other.promise
 	other.r, other.cancel, other.ended = nil, nil, nil
 	return &other
@@ -114,7 +115,7 @@ func (w *world) launch() {
 	w.t.Helper()
 	p := reconciler.Params[row]{
 		Name: w.name, DB: w.db, Table: w.table, Target: observing{w.target}, NotDone: w.notDone,
-		Config: w.config, Health: w.health, Metrics: w.tallyKeeper, Origin: w.origin,
+		Config: w.config, Health: w.health, Origin: w.origin,
 	}
 	if w.prunes {
 		p.Target = w.target
@@ -135,7 +136,7 @@ func (w *world) launch() {
 	r.OnMove(w.moves.add)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	w.r, w.cancel, w.ended = r, cancel, ended
+	w.made, w.r, w.cancel, w.ended = append(w.made, r), r, cancel, ended
 	w.t.Cleanup(cancel)
 	go func() { ended <- r.Run(ctx) }()
 }
@@ -297,8 +298,9 @@ func (w *world) wantConverged() {
 
 // healthLog keeps what health was told.
 type healthLog struct {
-	mu  sync.Mutex
-	log []string
+	mu      sync.Mutex
+	log     []string
+	lastErr error
 }
 
 func (h *healthLog) OK(message string)      { h.add("ok: " + message) }
@@ -309,7 +311,20 @@ func (h *healthLog) Degraded(message string, err error) {
 		message = fmt.Sprintf("%s: %v", message, err)
 	}
 	h.add("degraded: " + message)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastErr = err
 }
+
+// err returns the error of the last report that had one.
+func (h *healthLog) err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lastErr
+}
+
+// distinct returns what was told, without repetitions.
+func (h *healthLog) distinct() []string { return slices.Compact(h.since(0)) }
 
 func (h *healthLog) add(report string) {
 	h.mu.Lock()
@@ -329,41 +344,21 @@ func (h *healthLog) last() string {
 	return log[len(log)-1]
 }
 
-// tally is what metrics were told.
+// tally is what was counted.
 type tally struct {
 	incremental, incrementalErrors, full, fullErrors, outOfSync, errorsCurrent int
-
-	took []time.Duration // of incremental operations
 }
 
-type tallyKeeper struct {
-	mu sync.Mutex
-	tally
-}
-
-func (k *tallyKeeper) change(fn func(*tally)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	fn(&k.tally)
-}
-
-func (k *tallyKeeper) Incremental(took time.Duration, err error) {
-	k.change(func(t *tally) {
-		t.incremental++
-		if err != nil {
-			t.incrementalErrors++
-		}
-		t.took = append(t.took, took)
-	})
-}
-
-func (k *tallyKeeper) FullPass(time.Duration) { k.change(func(t *tally) { t.full++ }) }
-func (k *tallyKeeper) FullError()             { k.change(func(t *tally) { t.fullErrors++ }) }
-func (k *tallyKeeper) OutOfSync()             { k.change(func(t *tally) { t.outOfSync++ }) }
-func (k *tallyKeeper) ErrorsCurrent(n int)    { k.change(func(t *tally) { t.errorsCurrent = n }) }
-
-// metrics returns what metrics were told so far.
-func (k *tallyKeeper) metrics() (now tally) {
-	k.change(func(t *tally) { now = *t })
-	return now
+// metrics returns what was counted so far, by the reconcilers before too.
+func (w *world) metrics() (t tally) {
+	for _, r := range w.made {
+		s := r.Stats()
+		t.incremental += int(s.Incremental.Count)
+		t.incrementalErrors += int(s.IncrementalErrors)
+		t.full += int(s.Full.Count)
+		t.fullErrors += int(s.FullErrors)
+		t.outOfSync += int(s.OutOfSync)
+		t.errorsCurrent = s.Errors
+	}
+	return t
 }

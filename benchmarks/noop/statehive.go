@@ -57,7 +57,7 @@ func runStatehive(id func(int) uint64) run {
 		}
 		target := &target{}
 		r, err := reconciler.New(reconciler.Params[row]{
-			DB: db, Table: table, Target: target, Metrics: newMetrics(),
+			DB: db, Table: table, Target: target,
 			Config: reconciler.Config{Workers: workers, FullInterval: -1},
 		})
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
@@ -194,30 +193,6 @@ func TestIncrementalTotalRisesByTheNumberOfChanges(t *testing.T) {
 	`
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(expected), "statehive_reconciler_incremental_total"); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestEveryMetricExistsBeforeAnythingHappensAndIsLintClean(t *testing.T) {
-	r := start(t, "acme")
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]bool{}
-	for _, f := range families {
-		found[f.GetName()] = true
-	}
-	for _, name := range []string{
-		"full_duration_seconds", "full_total", "full_errors_total", "full_out_of_sync_total",
-		"incremental_duration_seconds", "incremental_total", "incremental_errors_total", "incremental_errors_current",
-	} {
-		if !found["acme_reconciler_"+name] {
-			t.Errorf("metric acme_reconciler_%s is missing", name)
-		}
-	}
-	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil || len(problems) > 0 {
-		t.Errorf("promlint: %v %v", problems, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type handle interface {
 	Name() string
 	Summary(txn statedb.ReadTxn) reconciler.Summary
+	Stats() reconciler.Stats
 	Explain(ctx context.Context, key string) (reconciler.Explanation, error)
 	Forget(ctx context.Context, key string) error
 	FullPass()

@@ -1,115 +1,205 @@
 package reconcilercell
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/metrics"
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
 )
-
-// collectors are the metrics of all reconcilers of a hive.
-type collectors struct {
-	fullDuration, incrementalDuration *prometheus.HistogramVec
-	full, fullErrors, fullOutOfSync   *prometheus.CounterVec
-	incremental, incrementalErrors    *prometheus.CounterVec
-	incrementalErrorsCurrent          *prometheus.GaugeVec
-}
 
 type metricsParams struct {
 	cell.In
 
+	All        *registry
 	Registerer prometheus.Registerer `optional:"true"`
 	Prefix     metrics.Prefix        `optional:"true"`
 }
 
-// newCollectors registers the metrics; without a registry in the hive they
-// count for nobody.
-func newCollectors(p metricsParams) (*collectors, error) {
+// registerMetrics has what there is to measure collected, if the hive has a
+// registry for it.
+func registerMetrics(p metricsParams) error {
+	if p.Registerer == nil {
+		return nil
+	}
 	if p.Prefix == "" {
 		p.Prefix = metrics.DefaultPrefix
 	}
-	labels := []string{"module_id", "reconciler"}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: string(p.Prefix), Subsystem: "reconciler", Name: name, Help: help,
-		}, labels)
-	}
-	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: string(p.Prefix), Subsystem: "reconciler", Name: name, Help: help, Buckets: buckets,
-		}, labels)
-	}
-	c := &collectors{
-		fullDuration: histogram("full_duration_seconds", "Duration of full passes.",
-			prometheus.ExponentialBuckets(0.001, 4, 10)), // to 262 s
-		full:          counter("full_total", "Full passes that have ended."),
-		fullErrors:    counter("full_errors_total", "Operations of full passes that failed."),
-		fullOutOfSync: counter("full_out_of_sync_total", "Rows that a full pass found out of sync with the target, and surplus that it removed."),
-		incrementalDuration: histogram("incremental_duration_seconds", "Duration of operations on rows that were not done.",
-			prometheus.ExponentialBuckets(0.00001, 4, 12)), // 10 µs to 42 s
-		incremental:       counter("incremental_total", "Operations on rows that were not done."),
-		incrementalErrors: counter("incremental_errors_total", "Operations on rows that were not done, and failed."),
-		incrementalErrorsCurrent: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: string(p.Prefix), Subsystem: "reconciler", Name: "incremental_errors_current",
-			Help: "Rows in error, failed deletes included.",
-		}, labels),
-	}
-	return c, c.register(p.Registerer)
+	return p.Registerer.Register(newCollector(p.All, string(p.Prefix)))
 }
 
-func (c *collectors) register(registerer prometheus.Registerer) error {
-	if registerer == nil {
-		return nil
-	}
-	var errs []error
-	for _, collector := range []prometheus.Collector{
-		c.fullDuration, c.full, c.fullErrors, c.fullOutOfSync,
-		c.incrementalDuration, c.incremental, c.incrementalErrors, c.incrementalErrorsCurrent,
-	} {
-		errs = append(errs, registerer.Register(collector))
-	}
-	return errors.Join(errs...)
+// collector asks all reconcilers of a hive how they stand when it is scraped. It is
+// safe for concurrent use.
+type collector struct {
+	all     *registry
+	healthy *prometheus.Desc
+	metrics []metric
 }
 
-// of returns the metrics of one reconciler. All its series exist from then on.
-func (c *collectors) of(module cell.FullModuleID, name string) reconciler.Metrics {
-	m, n := string(module), name
-	return &reconcilerMetrics{
-		fullDuration:             c.fullDuration.WithLabelValues(m, n),
-		full:                     c.full.WithLabelValues(m, n),
-		fullErrors:               c.fullErrors.WithLabelValues(m, n),
-		fullOutOfSync:            c.fullOutOfSync.WithLabelValues(m, n),
-		incrementalDuration:      c.incrementalDuration.WithLabelValues(m, n),
-		incremental:              c.incremental.WithLabelValues(m, n),
-		incrementalErrors:        c.incrementalErrors.WithLabelValues(m, n),
-		incrementalErrorsCurrent: c.incrementalErrorsCurrent.WithLabelValues(m, n),
+// metric is one metric of a reconciler, with the series that it has.
+type metric struct {
+	desc   *prometheus.Desc
+	series func(desc *prometheus.Desc, s reconciler.Stats, labels []string) []prometheus.Metric
+}
+
+func newCollector(all *registry, prefix string) *collector {
+	describe := func(name, help string, more ...string) *prometheus.Desc {
+		labels := append([]string{"module_id", "reconciler"}, more...)
+		return prometheus.NewDesc(prometheus.BuildFQName(prefix, "reconciler", name), help, labels, nil)
+	}
+	c := &collector{
+		all:     all,
+		healthy: describe("healthy", "1 if health is OK, and 0 if it is degraded or the reconciler has stopped."),
+	}
+	for _, family := range [][]declared{totals(), backlog(), operations()} {
+		for _, d := range family {
+			c.metrics = append(c.metrics, metric{describe(d.name, d.help, d.labels...), d.series})
+		}
+	}
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- c.healthy
+	for _, m := range c.metrics {
+		descs <- m.desc
 	}
 }
 
-type reconcilerMetrics struct {
-	fullDuration, incrementalDuration prometheus.Observer
-	full, fullErrors, fullOutOfSync   prometheus.Counter
-	incremental, incrementalErrors    prometheus.Counter
-	incrementalErrorsCurrent          prometheus.Gauge
-}
-
-func (m *reconcilerMetrics) Incremental(took time.Duration, err error) {
-	m.incremental.Inc()
-	m.incrementalDuration.Observe(took.Seconds())
-	if err != nil {
-		m.incrementalErrors.Inc()
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	for _, i := range c.all.instances() {
+		stats, labels := i.Stats(), []string{string(i.module), i.Name()}
+		healthy := 0.0
+		if i.health.get().level == health.OK {
+			healthy = 1
+		}
+		out <- prometheus.MustNewConstMetric(c.healthy, prometheus.GaugeValue, healthy, labels...)
+		for _, m := range c.metrics {
+			for _, series := range m.series(m.desc, stats, labels) {
+				out <- series
+			}
+		}
 	}
 }
 
-func (m *reconcilerMetrics) FullPass(took time.Duration) {
-	m.full.Inc()
-	m.fullDuration.Observe(took.Seconds())
+// declared is a metric before it has its prefix.
+type declared struct {
+	name, help string
+	labels     []string // beyond those that all have
+	series     func(desc *prometheus.Desc, s reconciler.Stats, labels []string) []prometheus.Metric
 }
 
-func (m *reconcilerMetrics) FullError()          { m.fullErrors.Inc() }
-func (m *reconcilerMetrics) OutOfSync()          { m.fullOutOfSync.Inc() }
-func (m *reconcilerMetrics) ErrorsCurrent(n int) { m.incrementalErrorsCurrent.Set(float64(n)) }
+func totals() []declared {
+	return []declared{
+		histogram("incremental_duration_seconds", "Duration of operations on rows that were not done.",
+			func(s reconciler.Stats) statedb.Durations { return s.Incremental }),
+		counter("incremental_total", "Operations on rows that were not done.",
+			func(s reconciler.Stats) uint64 { return s.Incremental.Count }),
+		counter("incremental_errors_total", "Operations on rows that were not done, and failed.",
+			func(s reconciler.Stats) uint64 { return s.IncrementalErrors }),
+		counter("retries_total", "Operations that ran because the one before had failed.",
+			func(s reconciler.Stats) uint64 { return s.Retries }),
+		histogram("full_duration_seconds", "Duration of full passes.",
+			func(s reconciler.Stats) statedb.Durations { return s.Full }),
+		counter("full_total", "Full passes that have ended.",
+			func(s reconciler.Stats) uint64 { return s.Full.Count }),
+		counter("full_errors_total", "Operations of full passes that failed, the search for surplus included.",
+			func(s reconciler.Stats) uint64 { return s.FullErrors }),
+		counter("full_out_of_sync_total", "Rows that a full pass found out of sync with the target, and surplus that it removed.",
+			func(s reconciler.Stats) uint64 { return s.OutOfSync }),
+		histogram("prune_duration_seconds", "How long the target took to list what it has, or to prune itself.",
+			func(s reconciler.Stats) statedb.Durations { return s.Prune }),
+		counter("prune_errors_total", "Searches for surplus that failed.",
+			func(s reconciler.Stats) uint64 { return s.PruneErrors }),
+		counter("pruned_total", "Surplus that was removed from the target.",
+			func(s reconciler.Stats) uint64 { return s.Pruned }),
+	}
+}
+
+func backlog() []declared {
+	return []declared{
+		gauge("incremental_errors_current", "Rows in error, failed deletes included.",
+			func(s reconciler.Stats) float64 { return float64(s.Errors) }),
+		gauge("deleting_rows", "Rows that are gone from the table, and not yet from the target.",
+			func(s reconciler.Stats) float64 { return float64(s.Deleting) }),
+		gauge("delayed_rows", "Rows that wait for a time, such as that of their next try.",
+			func(s reconciler.Stats) float64 { return float64(s.Delayed) }),
+		gauges("held_rows", "Rows that are kept from running, by what keeps them.", "reason",
+			func(s reconciler.Stats, value func(string, float64)) {
+				for reason, rows := range s.Held {
+					value(reason, float64(rows))
+				}
+			}),
+		gauges("queue_depth", "Rows that wait for their turn, at most.", "lane",
+			func(s reconciler.Stats, value func(string, float64)) {
+				for _, lane := range s.Queue {
+					value(lane.Lane, float64(lane.Depth))
+				}
+			}),
+		gauges("queue_oldest_age_seconds", "How long the first row that waits for its turn has had something to be done.", "lane",
+			func(s reconciler.Stats, value func(string, float64)) {
+				for _, lane := range s.Queue {
+					value(lane.Lane, lane.Oldest.Seconds())
+				}
+			}),
+	}
+}
+
+func operations() []declared {
+	return []declared{
+		gauge("workers", "Operations that may run at once.",
+			func(s reconciler.Stats) float64 { return float64(s.Workers) }),
+		gauge("active_workers", "Operations that run now, those that are stuck included.",
+			func(s reconciler.Stats) float64 { return float64(s.Running) }),
+		gauge("stuck_operations", "Operations that have not returned long after their deadline.",
+			func(s reconciler.Stats) float64 { return float64(s.Stuck) }),
+		gauge("longest_running_seconds", "How long the oldest operation that runs now has been running.",
+			func(s reconciler.Stats) float64 { return s.LongestRunning.Seconds() }),
+		gauge("last_success_timestamp_seconds", "When an operation last succeeded, as Unix time; 0 for never.",
+			func(s reconciler.Stats) float64 {
+				if s.LastSuccess.IsZero() {
+					return 0
+				}
+				return float64(s.LastSuccess.UnixMilli()) / 1000
+			}),
+	}
+}
+
+func counter(name, help string, value func(reconciler.Stats) uint64) declared {
+	return declared{name, help, nil, func(desc *prometheus.Desc, s reconciler.Stats, labels []string) []prometheus.Metric {
+		return []prometheus.Metric{prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value(s)), labels...)}
+	}}
+}
+
+func gauge(name, help string, value func(reconciler.Stats) float64) declared {
+	return declared{name, help, nil, func(desc *prometheus.Desc, s reconciler.Stats, labels []string) []prometheus.Metric {
+		return []prometheus.Metric{prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value(s), labels...)}
+	}}
+}
+
+// gauges is a metric with a series for each value of a label.
+func gauges(name, help, label string, values func(s reconciler.Stats, value func(of string, v float64))) declared {
+	return declared{name, help, []string{label}, func(desc *prometheus.Desc, s reconciler.Stats, labels []string) (all []prometheus.Metric) {
+		values(s, func(of string, v float64) {
+			all = append(all, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels[0], labels[1], of))
+		})
+		return all
+	}}
+}
+
+func histogram(name, help string, value func(reconciler.Stats) statedb.Durations) declared {
+	return declared{name, help, nil, func(desc *prometheus.Desc, s reconciler.Stats, labels []string) []prometheus.Metric {
+		d := value(s)
+		buckets := make(map[float64]uint64, len(d.Within))
+		for bound, count := range d.Within {
+			buckets[float64(bound)/float64(time.Second)] = count
+		}
+		return []prometheus.Metric{prometheus.MustNewConstHistogram(desc, d.Count, d.Sum.Seconds(), buckets, labels...)}
+	}}
+}

@@ -51,7 +51,6 @@ type params[Obj any] struct {
 	Config   reconciler.Config `optional:"true"`
 	Default  Config
 	NotDone  statedb.RWTable[reconciler.NotDone]
-	Metrics  *collectors
 	Registry *registry
 	Origins  []func(table, key string) string `group:"row-origins"`
 	Jobs     job.Group
@@ -78,7 +77,6 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			Origin:  firstOf(p.Origins),
 			Logger:  p.Logger,
 			Health:  h,
-			Metrics: p.Metrics.of(p.Module, name),
 		}, field)
 		if err != nil {
 			return nil, err

@@ -77,7 +77,7 @@ func TestStatusSaysWhatAReconcilerWaitsForAndWhatIsWrong(t *testing.T) {
 		return source.Initialized(txn)
 	})
 	r.wantStatus(t, 1, "things 1 0 0 1 0 ago Degraded",
-		"things: rows in error: 1: no such thing", "things: removal of surplus is held: files: a.yaml is broken")
+		"things: rows in error: 1: update bad: no such thing", "things: removal of surplus is held: files: a.yaml is broken")
 	r.update(t, func(txn *statedb.WriteTxn) error {
 		_, _, err := r.table.Delete(txn, thing{ID: "bad"})
 		return err
