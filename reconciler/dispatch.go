@@ -255,6 +255,9 @@ func (l *loop[Obj]) startsAfresh(out *outcome[Obj]) {
 
 // finished takes the outcome of an operation.
 func (l *loop[Obj]) finished(out *outcome[Obj], w *worker[Obj], now time.Time) {
+	if out.err != nil {
+		out.err = &TargetError{Operation: out.kind.String(), Err: out.err}
+	}
 	switch {
 	case out.kind == opObserve || out.kind == opPrune:
 		l.meters.prune.observe(out.took)

@@ -76,9 +76,16 @@
 //
 // # Errors
 //
-// The error of a row is in its status, as the target returned it, so that errors.As
-// tells what kind it is of: [PanicError] and [StuckError] are of a target that
-// misbehaves, [StatusError] says that the status could not be written, [FieldError]
-// names a field that is wrong. [Terminal] and [RetryAfter] are how a target says
-// when a failed operation is to be repeated.
+// The error of a row is in its status. errors.As tells which stage it is of:
+//
+//   - [SourceError]: a source has not delivered what it should; [UnknownKeyError]
+//     wraps it, because a row may be missing for that.
+//   - statedb.RowError, matching statedb.ErrRejected: the table does not accept the
+//     row; it wraps [FieldError] if a field is wrong.
+//   - [TargetError]: the target could not do what is wanted. It wraps what the target
+//     has returned, or [PanicError] or [StuckError].
+//   - [StatusError]: the target has done it, but the status could not be written.
+//
+// [Terminal] and [RetryAfter] are how a target says when a failed operation is to
+// be repeated.
 package reconciler

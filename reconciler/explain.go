@@ -57,7 +57,7 @@ type UnknownKeyError struct {
 
 // Error implements error.
 func (e *UnknownKeyError) Error() string {
-	text := fmt.Sprintf("table %s: key %q: %v", e.Table, e.Key, e.Unwrap())
+	text := fmt.Sprintf("table %s: key %q: %v", e.Table, e.Key, e.what())
 	if len(e.Like) > 0 {
 		text += "; like it: " + strings.Join(e.Like, ", ")
 	}
@@ -67,8 +67,17 @@ func (e *UnknownKeyError) Error() string {
 	return text
 }
 
-// Unwrap returns what is wrong with the key.
-func (e *UnknownKeyError) Unwrap() error {
+// Unwrap returns what is wrong with the key, and a [SourceError] for each source
+// that may be why.
+func (e *UnknownKeyError) Unwrap() []error {
+	errs := []error{e.what()}
+	for _, name := range sortedKeys(e.Incomplete) {
+		errs = append(errs, &SourceError{name, e.Incomplete[name]})
+	}
+	return errs
+}
+
+func (e *UnknownKeyError) what() error {
 	if e.Err == nil {
 		return statedb.ErrNotFound
 	}

@@ -41,6 +41,12 @@ func (r *Reconciler[Obj]) Stage(key string) (stage string) {
 	return stage
 }
 
+// Round is how many rows the round under way has.
+func (r *Reconciler[Obj]) Round() (n int) {
+	_ = r.call(context.Background(), func(l *loop[Obj]) { n = len(l.round.rows) })
+	return n
+}
+
 // Stages are those that a row can be in.
 func Stages() []string {
 	return append([]string{

@@ -28,6 +28,7 @@ func (r *Reconciler[Obj]) initTarget(ctx context.Context) (ready bool, err error
 }
 
 func (r *Reconciler[Obj]) notReady(err error, attempts int) {
+	err = &TargetError{Operation: "init", Err: err}
 	r.unready.Store(&Wait{Cause: waitTarget, Text: "the target, which is not ready: " + err.Error()})
 	r.p.Health.Degraded("target is not ready", err)
 	r.p.Logger.Warn("target is not ready", "reconciler", r.p.Name, "attempts", attempts, "error", err)

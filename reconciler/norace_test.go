@@ -3,3 +3,6 @@
 package reconciler_test
 
 const defaultSimulations = 150
+
+// manyRows are what a large table has.
+const manyRows = 100_000

@@ -202,7 +202,9 @@ func (f *fake) enter(c *call) {
 func (f *fake) leave(c call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.inHand[c.id]--
+	if f.inHand[c.id]--; f.inHand[c.id] == 0 {
+		delete(f.inHand, c.id)
+	}
 }
 
 // log returns the operations so far as texts, and forgets them.

@@ -89,13 +89,14 @@ func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
 		return
 	}
 	out := &w.batch.tasks[w.batch.collected]
-	err := &StuckError{After: took, Stack: stack}
+	stuck := &StuckError{After: took, Stack: stack}
+	err := &TargetError{Operation: out.kind.String(), Err: stuck}
 	w.stuck = true
 	l.stuck = append(l.stuck, w)
 	l.crew[slices.Index(l.crew, w)] = l.newWorker()
 	l.staff = slices.Concat(l.crew, l.stuck)
 	l.r.p.Logger.Error("operation is stuck", "reconciler", l.r.p.Name, "operation", out.kind.String(),
-		"key", l.nameOf(out), "after", took, "stack", string(err.Stack))
+		"key", l.nameOf(out), "after", took, "stack", string(stack))
 	if out.kind == opObserve || out.kind == opPrune {
 		l.full.asked = false
 		l.fullFailed(err, now)

@@ -1,0 +1,122 @@
+package reconciler_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+)
+
+func keys(keys ...string) reconciler.Selector[row] { return reconciler.Selector[row]{Keys: keys} }
+
+func (w *world) pause(which reconciler.Selector[row], until time.Time) {
+	w.t.Helper()
+	w.check(w.r.Pause(w.t.Context(), which, until))
+}
+
+func (w *world) resume(which reconciler.Selector[row]) {
+	w.t.Helper()
+	w.check(w.r.Resume(w.t.Context(), which))
+	synctest.Wait()
+}
+
+func TestChangesOfAPausedRowAreOneWhenItIsResumed(t *testing.T) {
+	running(t, func(_ *testing.T, w *world) {
+		w.put(row{ID: "a", Want: 2}, row{ID: "b", Want: 1})
+		w.target.log()
+		w.pause(keys("a"), time.Time{})
+		w.put(row{ID: "a", Want: 5})
+		w.put(row{ID: "a", Want: 3}, row{ID: "b", Want: 2})
+		w.pass(time.Hour)
+		w.wantLog("update b=2") // others go on
+		w.equal("not-done", "paused", w.notDoneRows()[0].State)
+		w.resume(keys("a"))
+		w.wantLog("update a=3")
+		w.wantConverged()
+	})
+}
+
+func TestDeletesOfPausedRowsWait(t *testing.T) {
+	running(t, func(_ *testing.T, w *world) {
+		w.put(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
+		w.target.log()
+		w.pause(reconciler.Selector[row]{}, time.Time{})
+		w.delete("a", "b")
+		w.put(row{ID: "b", Want: 2}) // back before it was deleted
+		w.pass(time.Hour)
+		w.wantLog()
+		w.equal("deleting", "delete", w.notDoneRows()[0].Operation)
+		w.resume(reconciler.Selector[row]{})
+		w.wantLog("delete a", "update b=2")
+		w.wantConverged()
+	})
+}
+
+func TestPauseEndsAtItsTime(t *testing.T) {
+	running(t, func(_ *testing.T, w *world) {
+		w.target.log()
+		w.pause(keys("a"), time.Now().Add(time.Minute))
+		w.put(row{ID: "a", Want: 1})
+		w.pass(time.Minute - time.Millisecond)
+		w.wantLog()
+		w.pass(time.Millisecond)
+		w.wantLog("update a=1")
+		w.put(row{ID: "a", Want: 2})
+		w.wantLog("update a=2")
+	})
+}
+
+func TestPauseBySelectorIsOfRowsThatComeLaterToo(t *testing.T) {
+	running(t, func(_ *testing.T, w *world) {
+		w.target.log()
+		w.pause(reconciler.Selector[row]{Match: func(r row) bool { return r.Want > 9 }}, time.Time{})
+		w.put(row{ID: "a", Want: 10}, row{ID: "b", Want: 1})
+		w.wantLog("update b=1")
+		w.put(row{ID: "a", Want: 2}) // is not meant any more
+		w.wantLog("update a=2")
+		w.put(row{ID: "c", Want: 11})
+		w.wantLog()
+		w.resume(reconciler.Selector[row]{})
+		w.wantLog("update c=11")
+	})
+}
+
+func TestRunningOperationGoesOnWhenItsRowIsPaused(t *testing.T) {
+	running(t, func(_ *testing.T, w *world) {
+		w.target.will(slow("a"))
+		w.target.log()
+		w.put(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
+		w.pause(reconciler.Selector[row]{}, time.Time{})
+		w.put(row{ID: "a", Want: 2})
+		w.pass(time.Hour)
+		w.wantLog("update a=1") // what was not begun is taken back
+		w.wantStatus("a", "pending")
+		w.resume(keys("b")) // is in a pause of all
+		w.wantLog()
+		w.resume(reconciler.Selector[row]{})
+		w.pass(time.Second)
+		w.wantLog("update a=2", "update b=1")
+		w.wantConverged()
+	})
+}
+
+func TestRetriesTriggersAndFullPassesRespectPauses(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		w.target.will(failing("a"))
+		w.put(row{ID: "a", Want: 1})
+		w.target.log()
+		w.pause(keys("a"), time.Time{})
+		w.pass(time.Hour)
+		n, err := w.r.Trigger(t.Context(), reconciler.Selector[row]{})
+		w.check(err)
+		w.equal("triggered", 1, n)
+		w.fullPass()
+		w.pass(time.Hour)
+		w.wantLog("observe")
+		w.target.will(nil)
+		w.resume(keys("a"))
+		w.wantLog("update a=1")
+		w.wantConverged()
+	})
+}
