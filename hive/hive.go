@@ -121,8 +121,8 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	h := &Hive{options: o.withDefaults(), shutdown: newShutdown()}
 	h.lifecycle = lifecycle.New(h.options.Logger)
 	graph, err := cell.NewGraph(
-		cell.GraphOptions{Name: o.Name, Logger: h.options.Logger, PerModule: h.perModule()},
-		append([]cell.Cell{h.own()}, cells...)...,
+		cell.GraphOptions{Name: o.Name, Logger: h.options.Logger, PerModule: h.perModule(), Own: h.own()},
+		cells...,
 	)
 	h.graph = graph
 	if err != nil {

@@ -22,6 +22,7 @@ func (h *Hive) own() cell.Cell {
 			func() Shutdowner { return h.shutdown },
 			h.Info,
 			h.newReadiness,
+			func() Inspector { return &inspector{hive: h} },
 		),
 	)
 }

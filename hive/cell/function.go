@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"go.uber.org/dig"
 )
@@ -58,6 +59,8 @@ type function struct {
 	needs     []need
 	makes     []made
 	decorator *decorator // whose function it is, if it is one
+	own       bool       // it belongs to the hive itself
+	took      time.Duration
 }
 
 func newFunction(verb string, fn any, s *scope, cell position) (*function, error) {
@@ -65,7 +68,7 @@ func newFunction(verb string, fn any, s *scope, cell position) (*function, error
 	if !v.IsValid() || v.Kind() != reflect.Func || v.IsNil() {
 		return nil, s.errorf("%s at %v: expected a function, got %T", verb, cell, fn)
 	}
-	f := &function{verb: verb, scope: s, value: v, cell: cell}
+	f := &function{verb: verb, scope: s, value: v, cell: cell, own: s.graph.applyingOwn}
 	f.name, f.at = identify(v)
 	for i := range fixedParams(v.Type()) {
 		f.needs = append(f.needs, needsOf(v.Type().In(i), place{i})...)
@@ -199,7 +202,10 @@ func (f *function) call(args []reflect.Value) (results []reflect.Value, err erro
 			err = f.failed(&panicError{value: p, stack: debug.Stack()})
 		}
 	}()
-	for _, r := range f.value.Call(args) {
+	began := time.Now()
+	values := f.value.Call(args)
+	f.took = max(time.Since(began), 1)
+	for _, r := range values {
 		if r.Type() != errorType {
 			results = append(results, r)
 		} else if !r.IsNil() {

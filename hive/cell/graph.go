@@ -15,6 +15,8 @@ type GraphOptions struct {
 	Logger *slog.Logger
 	// PerModule are constructors whose values each module has for itself. They may use the module's FullModuleID.
 	PerModule []any
+	// Own is what the hive itself offers outside of all modules; nil for nothing.
+	Own Cell
 }
 
 // Graph is what the cells describe, ready to be constructed. Package hive makes one; applications seldom need it.
@@ -29,6 +31,9 @@ type Graph struct {
 	decorators []*decorator
 	settings   settings
 	built      bool
+	// outside are the functions that were invoked from outside of the graph.
+	outside     []*function
+	applyingOwn bool
 }
 
 // NewGraph puts cells together. It calls no constructor. It returns all faults that it finds.
@@ -37,10 +42,19 @@ func NewGraph(o GraphOptions, contents ...Cell) (*Graph, error) {
 	g.root = newScope(g, nil, ModuleID(o.Name), FullModuleID(o.Name))
 	g.root.dig = dig.New(dig.DeferAcyclicVerification())
 	g.scopes = []*scope{g.root}
-	if err := errors.Join(g.root.provideOwn(), group(contents).apply(g.root), g.checkDecorators()); err != nil {
+	if err := errors.Join(g.root.provideOwn(), g.applyOwn(), group(contents).apply(g.root), g.checkDecorators()); err != nil {
 		return nil, err
 	}
 	return g, nil
+}
+
+func (g *Graph) applyOwn() error {
+	if g.options.Own == nil {
+		return nil
+	}
+	g.applyingOwn = true
+	defer func() { g.applyingOwn = false }()
+	return g.options.Own.apply(g.root)
 }
 
 // Construct calls the invoked functions, in order, and the constructors that they need. It first checks that nothing is
@@ -70,6 +84,7 @@ func (g *Graph) Invoke(fn any) error {
 	if err := check([]*function{f}); err != nil {
 		return err
 	}
+	g.outside = append(g.outside, f)
 	return f.invoke()
 }
 

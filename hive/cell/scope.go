@@ -90,6 +90,7 @@ func (s *scope) provideOwn() error {
 	for _, c := range slices.Concat(own, s.graph.options.PerModule) {
 		f, err := newFunction("provide", c, s, s.at)
 		if err == nil {
+			f.own = true
 			err = s.provide(f, private)
 		}
 		errs = append(errs, err)

@@ -75,6 +75,9 @@ func (e *Env) Client() *inspect.Client {
 	return inspect.NewClient(e.Socket()).WithHint(hint)
 }
 
+// Hive returns the hive whose commands they are, which has not been started.
+func (e *Env) Hive() *hive.Hive { return e.hive }
+
 // howToStart names the command `agent`, if the binary has one.
 func (e *Env) howToStart() string {
 	for _, c := range e.root.Commands() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health/healthcell"
+	"github.com/statehive/statehive/hive/hivecell"
 	"github.com/statehive/statehive/hive/inspect"
 	"github.com/statehive/statehive/hive/metrics"
 	"github.com/statehive/statehive/reconciler"
@@ -31,6 +32,7 @@ func cells(around *surroundings) []cell.Cell {
 		inspect.Cell(),
 		metrics.Cell(""),
 		healthcell.Cell(),
+		hivecell.Cell(),
 		dbcell.Cell(),
 		reconcilercell.Cell(),
 		filecell.Cell(),

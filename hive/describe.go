@@ -1,0 +1,61 @@
+package hive
+
+import (
+	"sync"
+	"time"
+
+	"github.com/statehive/statehive/hive/cell"
+)
+
+// Description is what a hive consists of, and how it started.
+type Description struct {
+	Name  string            `json:"name"`
+	Cells cell.Description  `json:"cells"`
+	Hooks []HookDescription `json:"hooks"` // in the order in which they start; none before the start
+}
+
+// HookDescription is a lifecycle hook.
+type HookDescription struct {
+	Name   string            `json:"name"`
+	Module cell.FullModuleID `json:"module"`
+	Place  string            `json:"place"` // where it was appended
+	State  string            `json:"state"` // "waiting", "running" or "ran"
+	Start  time.Duration     `json:"start"` // how long its start took, in nanoseconds
+	Error  string            `json:"error,omitempty"`
+}
+
+// Inspector tells of the hive that it is injected into. It is safe for concurrent use once the hive has been constructed.
+type Inspector interface {
+	Describe() Description
+	// Settings is the configuration in effect, by name.
+	Settings() []cell.Setting
+}
+
+// Describe says what the hive consists of. It constructs and starts nothing.
+func (h *Hive) Describe() Description {
+	d := Description{Name: h.options.Name, Cells: h.graph.Describe(), Hooks: []HookDescription{}}
+	for _, r := range h.lifecycle.Reports() {
+		state := "waiting"
+		if r.Start.State != "" {
+			state = string(r.Start.State)
+		}
+		d.Hooks = append(d.Hooks, HookDescription{
+			Name: r.Name, Module: r.Module, Place: r.Place, State: state, Start: r.Start.Took, Error: r.Start.Error,
+		})
+	}
+	return d
+}
+
+type inspector struct {
+	hive *Hive
+
+	mu sync.Mutex // held while describing, which remembers decorators
+}
+
+func (i *inspector) Describe() Description {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.hive.Describe()
+}
+
+func (i *inspector) Settings() []cell.Setting { return i.hive.graph.Settings() }

@@ -1,0 +1,171 @@
+package hivecell_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/hivecell"
+	"github.com/statehive/statehive/hive/inspect"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type (
+	engine  struct{}
+	car     struct{}
+	antique struct{}
+	fuel    struct {
+		Octane int    `flag:"octane"`
+		Card   string `flag:"card" secret:"true"`
+	}
+	paint struct {
+		Color string `flag:"color"`
+	}
+)
+
+func newEngine(fuel) *engine   { return &engine{} }
+func newCar(*engine) *car      { return &car{} }
+func newAntique(*car) *antique { return &antique{} }
+
+// newHive has a module of which two things are never used.
+func newHive(t *testing.T) *hive.Hive {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "x.sock")
+	vars := map[string]string{"TEST_SOCKET": socket, "TEST_CARD": "hunter2", "TEST_OCTANE": "98"}
+	h, err := hive.New(hive.Options{
+		Name:      "test",
+		Logger:    slog.New(slog.NewTextHandler(t.Output(), nil)),
+		LookupEnv: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+	},
+		inspect.Cell(), hivecell.Cell(),
+		cell.Module("garage", "where cars are",
+			cell.Config(fuel{Octane: 95}), cell.Config(paint{Color: "red"}),
+			cell.Provide(newEngine, newCar, newAntique),
+			cell.Invoke(func(_ *car, l cell.Lifecycle) {
+				l.Append(cell.Hook{Name: "doors", OnStart: func(context.Context) error { return nil }})
+			}),
+		),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func start(t *testing.T, h *hive.Hive) {
+	t.Helper()
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func run(t *testing.T, h *hive.Hive, args ...string) (code int, out string) {
+	t.Helper()
+	root := &cobra.Command{Use: "test"}
+	if err := cli.Mount(root, h); err != nil {
+		t.Fatal(err)
+	}
+	var stdout bytes.Buffer
+	root.SetOut(&stdout)
+	root.SetErr(t.Output())
+	root.SetArgs(args)
+	code = cli.Execute(t.Context(), root)
+	return code, stdout.String()
+}
+
+func want(t *testing.T, out string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(out, p) {
+			t.Errorf("no %q in:\n%s", p, out)
+		}
+	}
+}
+
+func TestModulesAreShownFromTheBinaryWithoutStarting(t *testing.T) {
+	code, out := run(t, newHive(t), "hive", "--offline")
+	want(t, out, "module garage: where cars are (hivecell/cell_test.go:", "  provide hivecell_test.newCar (hivecell/cell_test.go:",
+		"    makes *hivecell_test.car\n    needs *hivecell_test.engine\n", "provide Config[hivecell_test.fuel]", "module inspect")
+	if code != 0 || strings.Contains(out, "start order") || strings.Contains(out, "newModuleLifecycle") {
+		t.Errorf("got %d\n%s", code, out)
+	}
+}
+
+func TestRunningHiveShowsWhatStartedInWhichOrderAndHowLongItTook(t *testing.T) {
+	h := newHive(t)
+	start(t, h)
+	code, out := run(t, h, "hive")
+	want(t, out, "provide hivecell_test.newCar (hivecell/cell_test.go:", "\nstart order\n  1. ", "doors of garage (hivecell/cell_test.go:", "): ran, ")
+	if code != 0 || strings.Index(out, "API socket of inspect") > strings.Index(out, "doors of garage") {
+		t.Errorf("got %d\n%s", code, out)
+	}
+}
+
+func TestGraphIsWrittenForGraphviz(t *testing.T) {
+	h := newHive(t)
+	for _, args := range [][]string{{"hive", "dot", "--offline"}, {"hive", "dot"}} {
+		code, out := run(t, h, args...)
+		if code != 0 {
+			t.Fatalf("got %d", code)
+		}
+		want(t, out, "digraph hive {", `label="garage"`, `hivecell_test.newCar (hivecell/cell_test.go:`, `style=dashed`)
+		if strings.Count(out, "{") != strings.Count(out, "}") {
+			t.Errorf("got %s", out)
+		}
+		edge := false
+		for line := range strings.Lines(out) {
+			from, to, ok := strings.Cut(line, " -> ")
+			edge = edge || ok && strings.Contains(from, "newCar (") && strings.Contains(to, "newEngine (")
+		}
+		if !edge {
+			t.Errorf("no arrow from car to engine:\n%s", out)
+		}
+		if args[len(args)-1] == "--offline" {
+			start(t, h)
+		}
+	}
+}
+
+func TestWhatNothingUsesIsFound(t *testing.T) {
+	code, out := run(t, newHive(t), "hive", "check", "--offline")
+	want(t, out, "garage: provide hivecell_test.newAntique (hivecell/cell_test.go:", "nothing uses *hivecell_test.antique\n",
+		"garage: provide Config[hivecell_test.paint] (hivecell/cell_test.go:")
+	if code != 1 || strings.Contains(out, "newCar") || strings.Contains(out, "fuel") || strings.Contains(out, "hivecell.command") {
+		t.Errorf("got %d\n%s", code, out)
+	}
+}
+
+func TestSettingsAreShownWithTheirOriginAndSecretsAreNot(t *testing.T) {
+	h := newHive(t)
+	for _, args := range [][]string{{"hive", "config", "--offline"}, {"hive", "config"}} {
+		code, out := run(t, h, args...)
+		lines := strings.Join(strings.Fields(out), " ")
+		want(t, lines, "octane 98 environment variable TEST_OCTANE garage", "color red default garage", "card (redacted) environment variable TEST_CARD")
+		if code != 0 || strings.Contains(out, "hunter2") {
+			t.Errorf("got %d\n%s", code, out)
+		}
+		if args[len(args)-1] == "--offline" {
+			start(t, h)
+		}
+	}
+	var all []cell.Setting
+	if _, out := run(t, h, "hive", "config", "-o", "json"); json.Unmarshal([]byte(out), &all) != nil || len(all) != 5 {
+		t.Errorf("got %s", out)
+	}
+}
