@@ -99,11 +99,11 @@ func newHive(t *testing.T, cells ...cell.Cell) *hive.Hive {
 	return h
 }
 
-func start(t *testing.T, prefix metrics.Prefix) running {
+func start(t *testing.T, prefix metrics.Prefix, more ...cell.Cell) running {
 	t.Helper()
 	var r running
 	h := newHive(t,
-		inspect.Cell(), metrics.Cell(prefix), reconcilercell.Cell(), cell.Provide(origin),
+		inspect.Cell(), metrics.Cell(prefix), reconcilercell.Cell(), cell.Provide(origin), cell.Group(more...),
 		things(cell.Invoke(func(table statedb.RWTable[thing]) { r.table = table })),
 		cell.Invoke(func(db *statedb.DB, registry *prometheus.Registry) { r.db, r.registry = db, registry }),
 	)
