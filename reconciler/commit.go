@@ -161,6 +161,7 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 		l.setDeleting(it, false) // the row has the status: it is there
 	}
 	if it.err = out.err; out.err == nil {
+		it.worked = now
 		it.attempts, it.tries = 0, nil
 		it.owing = it.owing && out.kind == opDelete && again
 	} else {
@@ -181,6 +182,8 @@ func (l *loop[Obj]) settle(out *outcome[Obj], now time.Time) {
 	case later:
 		l.queue.wait(it, due)
 		l.queue.moved(it)
+	case l.mustSettle(out):
+		l.settleUntil(it, now.Add(l.r.p.Config.Drift.Settle))
 	default:
 		l.drop(it)
 		return

@@ -45,6 +45,9 @@ type Config struct {
 	// the start. The zero value: there is no limit. With one every changed row is
 	// queued by itself, which takes more time and memory.
 	UpdateLimit ChangeLimit
+	// Drift says what is done about rows that differ from what Params.Observed
+	// tells of them.
+	Drift Drift
 }
 
 func (c Config) withDefaults() Config {
@@ -59,6 +62,7 @@ func (c Config) withDefaults() Config {
 	c.DeleteLimit = c.DeleteLimit.withDefaults()
 	c.UpdateLimit.Off = c.UpdateLimit.Off || c.UpdateLimit == ChangeLimit{}
 	c.UpdateLimit = c.UpdateLimit.withDefaults()
+	c.Drift = c.Drift.withDefaults(c.MaxBackoff)
 	return c
 }
 
@@ -96,7 +100,7 @@ func (c Config) check() error {
 	case c.Workers < 0:
 		return fmt.Errorf("Config.Workers is %d: it must be positive, or 0 for the default", c.Workers)
 	}
-	return errors.Join(c.Limits.check(), c.DeleteLimit.check("Config.DeleteLimit"), c.UpdateLimit.check("Config.UpdateLimit"))
+	return errors.Join(c.Limits.check(), c.DeleteLimit.check("Config.DeleteLimit"), c.UpdateLimit.check("Config.UpdateLimit"), c.Drift.check())
 }
 
 // Params is what a [Reconciler] is made of. DB, Table and Target are required.
@@ -115,6 +119,8 @@ type Params[Obj any] struct {
 	// updated, and Group the reconcilers that know each other's deletes; nil: none.
 	DependsOn []Dependency[Obj]
 	Group     *Group
+	// Observed, if set, is what rows are compared with while nothing else happens.
+	Observed Observation[Obj]
 
 	// NotDone, if set, is told of the rows that are not done. Several reconcilers
 	// may share the table, under different names.
@@ -150,7 +156,7 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 	case !p.Table.Amendable():
 		return p, fmt.Errorf("table %s keeps no status: declare it with reconciler.Reconciled(schema)", p.Table.Name())
 	}
-	if err := errors.Join(p.Config.check(), p.checkRelated(), p.checkDependencies()); err != nil {
+	if err := errors.Join(p.Config.check(), p.checkRelated(), p.checkDependencies(), p.checkObserved()); err != nil {
 		return p, err
 	}
 	if err := p.checkTables(); err != nil {

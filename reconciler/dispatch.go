@@ -273,6 +273,7 @@ func (l *loop[Obj]) finished(out *outcome[Obj], w *worker[Obj], now time.Time) {
 		return
 	}
 	l.count(out)
+	l.repaired(out, now)
 	if it := out.item; it != nil {
 		it.state, it.force, it.stuck = committing, false, false
 		l.queue.moved(it)

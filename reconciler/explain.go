@@ -41,6 +41,10 @@ type Explanation struct {
 	Attempts     int       `json:"attempts"`
 	LastAttempts []Attempt `json:"lastAttempts"`
 	LastError    string    `json:"lastError,omitempty"`
+	// Drifted is how often it was repaired lately because it differed from what was
+	// observed, LastDrift when that was the last time.
+	Drifted   int       `json:"drifted,omitempty"`
+	LastDrift time.Time `json:"lastDrift,omitzero"`
 }
 
 // UnknownKeyError says that a reconciler knows no row with a key. It matches

@@ -33,6 +33,10 @@ func (l *loop[Obj]) explain(key string) (Explanation, error) {
 		e.Reasons = reasonChange.String()
 		e.WaitsFor = l.readyWaits(Wait{Cause: waitTurn, Text: "its turn: the change has not been read yet"}, now)
 	}
+	if found {
+		repairs := l.drift.repairs[query.Encoded()]
+		e.Drifted, e.LastDrift = repairs.n, repairs.last
+	}
 	if e.Exists && e.WaitsFor[0].Cause == waitNothing {
 		obj, _, _ := l.r.p.Table.Get(txn, query)
 		e.WaitsFor = append(e.WaitsFor, l.pauseOf(obj)...)

@@ -38,6 +38,9 @@ func (e Explanation) String() string {
 	if e.Attempts > 0 {
 		line("failed", "%d in a row", e.Attempts)
 	}
+	if e.Drifted > 0 {
+		line("drifted", "repaired %d times lately, the last time %s", e.Drifted, e.LastDrift.Format(timeFormat))
+	}
 	for _, a := range e.LastAttempts {
 		line("attempt", "%v", a)
 	}

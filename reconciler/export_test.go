@@ -51,7 +51,7 @@ func (r *Reconciler[Obj]) Round() (n int) {
 func Stages() []string {
 	return append([]string{
 		stageRest, stageRound, stageQueued, stageRunning, stageStuck, stageCommitting,
-		stageBackoff, stageTerminal, stageAgain, stageDebounce, stageUnread,
+		stageBackoff, stageTerminal, stageAgain, stageDebounce, stageSettle, stageUnread,
 	}, holdNames[holdNone+1:]...)
 }
 

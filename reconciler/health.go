@@ -170,6 +170,7 @@ func (l *loop[Obj]) healthFacts(now time.Time) healthFacts {
 func (l *loop[Obj]) report(now time.Time) {
 	h := &l.health
 	h.ripen(now)
+	l.driftHealth()
 	facts := l.healthFacts(now)
 	// What sources say is not among the facts.
 	if facts == h.seen && facts.ready && !facts.held {

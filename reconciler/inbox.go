@@ -120,6 +120,10 @@ func (l *loop[Obj]) takeTriggers(now time.Time) {
 	b.mu.Unlock()
 	for _, key := range sortedKeys(triggers) {
 		t := triggers[key]
+		if t.why == reasonDrift {
+			l.suspect(t.query, now)
+			continue
+		}
 		it := l.queue.get(t.query)
 		if it.state == waiting || it.state == queued {
 			it.force = true

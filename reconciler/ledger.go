@@ -49,7 +49,7 @@ func newLedger[Obj any](p *Params[Obj]) *ledger[Obj] {
 
 // note records how it stands with an item.
 func (l *ledger[Obj]) note(it *item[Obj]) {
-	notable := it.err != nil || !it.due.IsZero() && !it.debouncing || it.hold != holdNone
+	notable := it.err != nil || !it.quiet() || it.hold != holdNone
 	nothing := !notable && !it.noted && len(l.written)+len(l.touched)+len(l.later) == 0
 	if l.p.NotDone == nil || nothing {
 		return

@@ -123,6 +123,22 @@ var stageWays = map[string]stageWay{
 		w.change(gone)
 		w.pass(2 * w.config.Debounce)
 	}},
+	"settle": {prepare: func(w *world) {
+		withSightings(w)
+		w.config.Drift.Settle = time.Hour
+	}, reach: func(w *world, _ bool) {
+		w.putFirst()
+		w.sights.see(sighting{"a", 7})
+	}},
+	"drift": {prepare: func(w *world) {
+		withSightings(w)
+		w.config.Drift.Policy = reconciler.DriftReport
+	}, reach: func(w *world, _ bool) {
+		w.putFirst()
+		w.sights.see(sighting{"a", 1})
+		w.pass(time.Minute)
+		w.sights.see(sighting{"a", 7})
+	}},
 	"order": {prepare: func(w *world) {
 		w.others = newDependents(w)
 		w.others.after = true

@@ -144,6 +144,17 @@ func TestRowsTakeEveryWayOfTheDiagramAndNoOther(t *testing.T) {
 			})
 		}
 	}
+	for _, stage := range []string{"settle", "drift"} {
+		for _, then := range []func(w *world){func(w *world) { w.put(row{ID: "a", Want: 7}) }, func(w *world) { w.sights.see(sighting{"a", 1}) }} {
+			at(t, stage, false, func(w *world) {
+				w.moves, w.config.Debounce = seen, 10*time.Millisecond
+			}, func(_ *testing.T, w *world) {
+				then(w)
+				w.pass(time.Second)
+				w.sights.see(sighting{"a", 8})
+			})
+		}
+	}
 	if diff := cmp.Diff(mustLifeDiagram(t), seen.seen); diff != "" {
 		t.Errorf("ways of rows (-in %s +taken):\n%s", lifePath, diff)
 	}

@@ -42,6 +42,7 @@ type loop[Obj any] struct {
 	meters    meters
 	listing   listing
 	blast     blast[Obj]
+	drift     driftLog
 }
 
 func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
@@ -143,6 +144,7 @@ func (l *loop[Obj]) look(now time.Time) {
 func (l *loop[Obj]) decide(now time.Time) {
 	l.queue.wake(now)
 	l.expirePauses(now)
+	l.expireDrift(now)
 	l.blast.each(func(b *brake) { b.expire(now) })
 	l.endRound(now)
 	for moved := true; moved; {
@@ -329,6 +331,7 @@ func (l *loop[Obj]) drop(it *item[Obj]) {
 	it.err = nil
 	it.due = time.Time{}
 	l.queue.setHold(it, holdNone, "")
+	l.agrees(it)
 	l.ledger.note(it)
 	l.health.fine(it.key)
 	l.queue.forget(it)
@@ -346,6 +349,7 @@ func (l *loop[Obj]) nextDue(now time.Time) time.Time {
 	due = earliest(due, l.nextTakeBack(now))
 	due = earliest(due, l.tokenAt)
 	due = earliest(due, l.pausesEnd())
+	due = earliest(due, l.drift.expires)
 	due = earliest(due, l.queue.nextDue())
 	if l.round.open > 0 { // the full pass waits for its end
 		return earliest(due, l.round.at.Add(roundLimit))

@@ -13,7 +13,7 @@ import (
 type meters struct {
 	incremental, full, prune                   durations
 	incrementalErrors, fullErrors, pruneErrors uint64
-	outOfSync, pruned, retries                 uint64
+	outOfSync, pruned, retries, drift          uint64
 }
 
 // The bounds of durations: each is four times the one before, up to 11 minutes.

@@ -15,8 +15,8 @@ type NotDone struct {
 	Key        string `json:"key"`       // of the row, as text
 	Operation  string `json:"operation"` // update or delete
 	// State is error, deleting (gone from the table, and Delete has failed),
-	// stuck, paused, held (by the limit), waiting (for another row), drift, or
-	// again (its target asked for it).
+	// stuck, paused, held (by the limit), waiting (for another row), drift (it differs
+	// from what is observed), or again (its target asked for it).
 	State     string    `json:"state"`
 	Attempts  int       `json:"attempts"` // failed ones in a row
 	LastError string    `json:"lastError"`
@@ -72,7 +72,7 @@ func notDoneState[Obj any](it *item[Obj]) string {
 // if there is nothing to be said of it.
 func (l *ledger[Obj]) notDone(it *item[Obj]) NotDone {
 	row := NotDone{Reconciler: l.p.Name, Key: l.p.Table.Key(it.last)}
-	if it.err == nil && (it.due.IsZero() || it.debouncing) && it.hold == holdNone {
+	if it.err == nil && it.quiet() && it.hold == holdNone {
 		return row
 	}
 	row.Table, row.Operation, row.State = l.p.Table.Name(), opUpdate.String(), notDoneState(it)

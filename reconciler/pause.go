@@ -135,7 +135,7 @@ func (l *loop[Obj]) gate(op operation[Obj], txn statedb.ReadTxn, now time.Time) 
 		l.park(op.item, holdPaused, waitsFor)
 		return true
 	}
-	return l.dependent(op, txn, now) || l.overLimit(op, txn, now)
+	return l.dependent(op, txn, now) || l.overLimit(op, txn, now) || l.drifting(op, txn, now)
 }
 
 func (l *loop[Obj]) park(it *item[Obj], why hold, waitsFor string) {

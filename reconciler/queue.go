@@ -34,6 +34,8 @@ type item[Obj any] struct {
 	dirty      bool // changed while running or committing
 	stuck      bool // running, but given up
 	debouncing bool // waiting for the row to stay as it is
+	settling   bool // waiting until it can be seen what its last operation has done
+	drifted    bool // it differed from what is observed when it was compared the last time
 	noted      bool // the ledger has been told of it
 	owing      bool // not done, with what the table said at the revision owed
 	fed        bool // the feed's last word is that the row is there
@@ -46,6 +48,7 @@ type item[Obj any] struct {
 	err      error
 	due      time.Time // when waiting; zero: no time
 	since    time.Time // when it was first queued, after it last ran
+	worked   time.Time // when its last update ended well, if rows are observed
 	heapAt   int       // place in the heap, or -1
 	at       string    // its stage, if onMove is to be told
 	waitsFor string    // more on why it is held
@@ -144,9 +147,12 @@ func (q *queue[Obj]) unwait(it *item[Obj]) {
 	if it.heapAt >= 0 {
 		heap.Remove(&q.timed, it.heapAt)
 	}
-	it.due, it.debouncing = time.Time{}, false
+	it.due, it.debouncing, it.settling = time.Time{}, false, false
 	q.setHold(it, holdNone, "")
 }
+
+// quiet says that an item waits for nothing that anybody should know.
+func (it *item[Obj]) quiet() bool { return it.due.IsZero() || it.debouncing || it.settling }
 
 func (q *queue[Obj]) forget(it *item[Obj]) {
 	delete(q.items, it.key)
@@ -163,6 +169,9 @@ func (q *queue[Obj]) wake(now time.Time) {
 		switch {
 		case it.debouncing:
 			q.enqueue(it, laneChange, 0)
+		case it.settling || it.hold == holdDrift:
+			it.force = true
+			q.enqueue(it, laneRetry, reasonDrift)
 		case it.err != nil:
 			it.force = true
 			q.enqueue(it, laneRetry, reasonRetry)

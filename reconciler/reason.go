@@ -43,11 +43,12 @@ const (
 	holdLimit           // by the limit of changes: it waits for an approval
 	holdDependency      // a row that it depends on is not done
 	holdOrder           // a row that depends on it has still to be deleted
+	holdDrift           // it differs from what is observed, and is not repaired now
 	holds
 )
 
 var holdNames = [...]string{
-	holdNone: "", holdPaused: "paused", holdLimit: "limit", holdDependency: "dependency", holdOrder: "order",
+	holdNone: "", holdPaused: "paused", holdLimit: "limit", holdDependency: "dependency", holdOrder: "order", holdDrift: "drift",
 }
 
 func (h hold) String() string { return holdNames[h] }

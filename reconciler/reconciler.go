@@ -28,6 +28,7 @@ type Reconciler[Obj any] struct {
 	ended    chan struct{}        // closed when Run returns
 	waits    []dependencyWaits    // for each of Params.DependsOn
 	member   *member              // of Params.Group, or nil
+	drifted  keySet               // the rows that differ from what is observed
 
 	board      board[Obj]    // what Stats says
 	fullWanted chan struct{} // holds one token while a full pass is asked for

@@ -76,6 +76,9 @@ func (p Params[Obj]) relatedTables() (tables []statedb.TableMeta) {
 	for _, d := range p.DependsOn {
 		tables = append(tables, d.on.table())
 	}
+	if p.Observed.of != nil {
+		tables = append(tables, p.Observed.of.table())
+	}
 	return tables
 }
 
@@ -93,6 +96,10 @@ func (r *Reconciler[Obj]) startRelated(ctx context.Context) (stop func()) {
 	}
 	for i, d := range r.p.DependsOn {
 		follow := d.on.begin(r, &r.waits[i])
+		running.Go(func() { follow(ctx) })
+	}
+	if r.p.Observed.of != nil {
+		follow := r.p.Observed.of.begin(r)
 		running.Go(func() { follow(ctx) })
 	}
 	return func() {
@@ -263,6 +270,12 @@ func (f *childFeed[Obj, Child]) follow(ctx context.Context) {
 
 // read hands over the owners of all that has changed.
 func (f *childFeed[Obj, Child]) read(txn statedb.ReadTxn) {
+	f.collect(txn)
+	f.relay.flush()
+}
+
+// collect gives the owners of all that has changed to the relay.
+func (f *childFeed[Obj, Child]) collect(txn statedb.ReadTxn) {
 	lost := false
 	for change := range f.cursor.Next(txn) {
 		if change.Kind == statedb.Reset {
@@ -274,7 +287,6 @@ func (f *childFeed[Obj, Child]) read(txn statedb.ReadTxn) {
 	if lost {
 		f.forgetGone(txn)
 	}
-	f.relay.flush()
 }
 
 func (f *childFeed[Obj, Child]) changed(txn statedb.ReadTxn, change statedb.Change[Child]) {

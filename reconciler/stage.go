@@ -13,6 +13,7 @@ const (
 	stageTerminal   = "terminal"   // it failed, and repeating does not help
 	stageAgain      = "again"      // its target asked for it
 	stageDebounce   = "debounce"   // it may change again soon
+	stageSettle     = "settle"     // it was applied, which what is observed has still to show
 	stageUnread     = "unread"     // it is gone, which the feed has still to tell
 )
 
@@ -31,6 +32,8 @@ func (it *item[Obj]) stage() string {
 		return it.hold.String()
 	case it.debouncing:
 		return stageDebounce
+	case it.settling:
+		return stageSettle
 	case it.due.IsZero() && it.err == nil:
 		return stageUnread
 	case it.due.IsZero():

@@ -20,13 +20,16 @@ type Stats struct {
 	// be, and how many surplus things it removed. Pruned is the latter alone.
 	OutOfSync, Pruned uint64
 	Retries           uint64 // operations that ran because the one before had failed
+	// Drift is how many rows were repaired, or reported, because they differed from
+	// what was observed of them.
+	Drift uint64
 
 	Errors   int // rows in error, failed deletes included
 	Deleting int // rows that are gone from the table, and not yet from the target
 	// Queue is what could run and waits for its turn, in each lane.
 	Queue []LaneStats
 	// Held is how many rows are kept from running, by what keeps them: paused,
-	// limit, dependency and order are always there.
+	// limit, dependency, order and drift are always there.
 	Held map[string]int
 	// Delayed is how many rows wait for a time: for that of their next try, because
 	// their target wants to run again, or because they are still being changed.
@@ -61,7 +64,7 @@ func (r *Reconciler[Obj]) Stats() Stats {
 		Incremental: m.incremental.stats(), IncrementalErrors: m.incrementalErrors,
 		Full: m.full.stats(), FullErrors: m.fullErrors,
 		Prune: m.prune.stats(), PruneErrors: m.pruneErrors,
-		OutOfSync: m.outOfSync, Pruned: m.pruned, Retries: m.retries,
+		OutOfSync: m.outOfSync, Pruned: m.pruned, Retries: m.retries, Drift: m.drift,
 
 		Errors: last.errors, Deleting: int(r.deleting.Load()), Delayed: last.delayed, Held: map[string]int{},
 		Workers: r.p.Config.Workers, Stuck: last.stuck,

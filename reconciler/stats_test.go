@@ -236,7 +236,7 @@ func TestStatsCountWhatIsHeldByWhatHoldsIt(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		w.put(numbered(40, 1)...)
 		w.equal("held", map[string]int{}, w.held())
-		w.equal("all causes", []string{"dependency", "limit", "order", "paused"}, slices.Sorted(maps.Keys(w.r.Stats().Held)))
+		w.equal("all causes", []string{"dependency", "drift", "limit", "order", "paused"}, slices.Sorted(maps.Keys(w.r.Stats().Held)))
 		pausedKeys := reconciler.Selector[row]{Keys: []string{"10000", "10001"}}
 		if err := w.r.Pause(w.t.Context(), pausedKeys, time.Time{}); err != nil {
 			w.t.Fatal(err)

@@ -237,6 +237,13 @@ func (f *fake) corrupt(id string, is int) {
 	f.is[id] = is
 }
 
+// vanish removes what is there behind the reconciler's back.
+func (f *fake) vanish(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.is, id)
+}
+
 // half has the effect of an operation that goes on.
 func (f *fake) half(c call) {
 	f.mu.Lock()

@@ -8,7 +8,7 @@ import (
 // Wait is something that a row waits for.
 type Wait struct {
 	// Cause is one of: nothing, turn, running, commit, stuck, backoff, again,
-	// terminal, debounce, rate, paused, limit, dependency, order, prune, sources,
+	// terminal, debounce, settle, rate, paused, limit, dependency, order, drift, prune, sources,
 	// target, stopped; or what another hold is called.
 	Cause string `json:"cause"`
 	// Text says it in words, with the names of what is waited for.
@@ -39,6 +39,8 @@ func waitOf[Obj any](it *item[Obj]) Wait {
 	switch stage := it.stage(); stage {
 	case stageDebounce:
 		return Wait{stage, "debounce: until " + until + ", or longer if the row changes before", it.due}
+	case stageSettle:
+		return Wait{stage, "what is observed of it to settle, and to be compared: until " + until, it.due}
 	case stageUnread:
 		return Wait{Cause: waitTurn, Text: "its turn: a change has not been read yet"}
 	case stageTerminal:

@@ -32,6 +32,7 @@ type world struct {
 	config  reconciler.Config
 	seed    uint64 // of the jitter, if not 0
 	origin  func(table, key string) string
+	sights  *watchful                     // what is observed of the rows, if anything
 	params  func(*reconciler.Params[row]) // changes them before the start
 	health  *healthLog
 	moves   *moves
@@ -346,7 +347,7 @@ func (h *healthLog) last() string {
 
 // tally is what was counted.
 type tally struct {
-	incremental, incrementalErrors, full, fullErrors, outOfSync, errorsCurrent int
+	incremental, incrementalErrors, full, fullErrors, outOfSync, drift, errorsCurrent int
 }
 
 // metrics returns what was counted so far, by the reconcilers before too.
@@ -358,6 +359,7 @@ func (w *world) metrics() (t tally) {
 		t.full += int(s.Full.Count)
 		t.fullErrors += int(s.FullErrors)
 		t.outOfSync += int(s.OutOfSync)
+		t.drift += int(s.Drift)
 		t.errorsCurrent = s.Errors
 	}
 	return t

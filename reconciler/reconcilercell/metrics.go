@@ -113,6 +113,8 @@ func totals() []declared {
 			func(s reconciler.Stats) uint64 { return s.FullErrors }),
 		counter("full_out_of_sync_total", "Rows that a full pass found out of sync with the target, and surplus that it removed.",
 			func(s reconciler.Stats) uint64 { return s.OutOfSync }),
+		counter("drift_total", "Rows that were repaired, or reported, because they differed from what was observed of them.",
+			func(s reconciler.Stats) uint64 { return s.Drift }),
 		histogram("prune_duration_seconds", "How long the target took to list what it has, or to prune itself.",
 			func(s reconciler.Stats) statedb.Durations { return s.Prune }),
 		counter("prune_errors_total", "Searches for surplus that failed.",

@@ -1,0 +1,434 @@
+package reconciler_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// sighting is what was observed of a row.
+type sighting struct {
+	ID string
+	Is int
+}
+
+var sightingByID = statedb.NewIndex("id", func(s sighting) string { return s.ID })
+
+// watchful is a world whose rows are compared with a table of sightings. Nobody
+// fills it but the test.
+type watchful struct {
+	*world
+	seen   statedb.RWTable[sighting]
+	panics string // the row that cannot be compared
+}
+
+func withSightings(w *world) *watchful {
+	o := &watchful{world: w, seen: must(statedb.NewTable(w.db, statedb.Schema[sighting]{Name: "seen", Primary: sightingByID}))}
+	w.sights = o
+	w.params = func(p *reconciler.Params[row]) {
+		p.Observed = reconciler.Observes(o.seen, func(_ statedb.ReadTxn, s sighting) iter.Seq[statedb.Query[row]] {
+			return byIDs(s.ID)
+		}, o.compare)
+	}
+	return o
+}
+
+func (o *watchful) compare(txn statedb.ReadTxn, want row) []reconciler.Change {
+	if want.ID == o.panics {
+		panic("out of cheese")
+	}
+	switch s, _, found := o.seen.Get(txn, sightingByID.Query(want.ID)); {
+	case !found:
+		return []reconciler.Change{{Field: "row", Is: "absent", Want: "present"}}
+	case s.Is != want.Want:
+		return []reconciler.Change{{Field: "value", Is: fmt.Sprint(s.Is), Want: fmt.Sprint(want.Want)}}
+	}
+	return nil
+}
+
+// watching runs a test with rows a, b and c that are done, and seen to be so.
+func watching(t *testing.T, prepare func(o *watchful), test func(t *testing.T, o *watchful)) {
+	t.Helper()
+	var o *watchful
+	prepared(t, func(w *world) {
+		o = withSightings(w)
+		if prepare != nil {
+			prepare(o)
+		}
+		w.write(row{ID: "a", Want: 1}, row{ID: "b", Want: 1}, row{ID: "c", Want: 1})
+		o.sight(sighting{"a", 1}, sighting{"b", 1}, sighting{"c", 1})
+	}, func(t *testing.T, w *world) {
+		w.pass(time.Hour)
+		w.target.log()
+		test(t, o)
+	})
+}
+
+func (o *watchful) sight(s ...sighting) {
+	o.t.Helper()
+	insert(o.t, o.db, o.seen, s...)
+}
+
+// see writes what is observed, and lets the reconciler do what it can at once.
+func (o *watchful) see(s ...sighting) {
+	o.t.Helper()
+	o.sight(s...)
+	synctest.Wait()
+}
+
+func (o *watchful) miss(id string) {
+	o.t.Helper()
+	remove(o.t, o.db, o.seen, sighting{ID: id})
+	synctest.Wait()
+}
+
+// breaks changes what is there behind the reconciler's back, and shows it.
+func (o *watchful) breaks(id string, is int) {
+	o.t.Helper()
+	o.target.corrupt(id, is)
+	o.see(sighting{id, is})
+}
+
+func (o *watchful) wantDrift(n int) {
+	o.t.Helper()
+	o.equal("drift", n, o.metrics().drift)
+}
+
+func (o *watchful) explain(id string) reconciler.Explanation {
+	o.t.Helper()
+	return must(o.r.Explain(context.Background(), id))
+}
+
+func TestDriftIsRepairedAtOnce(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.breaks("a", 7)
+		o.wantLog("update a=1")
+		o.wantDrift(1)
+		o.see(sighting{"a", 1})
+
+		o.target.vanish("b")
+		o.miss("b")
+		o.wantLog("update b=1")
+		o.wantDrift(2)
+		o.see(sighting{"b", 1})
+		o.wantConverged()
+
+		o.pass(time.Hour)
+		o.wantLog()
+		o.equal("items", 0, len(o.r.Items()))
+	})
+}
+
+func TestRepairOfDriftSaysWhyItRuns(t *testing.T) {
+	watching(t, nil, func(t *testing.T, o *watchful) {
+		o.target.will(func(context.Context, call) (reconciler.Result, error) {
+			take(time.Second)
+			return reconciler.Result{}, errBoom
+		})
+		o.breaks("a", 7)
+		o.equal("reasons", "drift", o.explain("a").Reasons)
+		o.pass(time.Second)
+		o.equal("reasons of the failure", "drift", o.explain("a").LastAttempts[0].Reasons)
+		o.target.will(nil)
+		o.pass(time.Minute)
+		o.wantStatus("a", "done")
+	})
+}
+
+func TestDriftIsOnlyReportedIfThatIsThePolicy(t *testing.T) {
+	report := func(o *watchful) { o.config.Drift.Policy = reconciler.DriftReport }
+	watching(t, report, func(t *testing.T, o *watchful) {
+		o.breaks("a", 7)
+		o.breaks("a", 8)
+		o.pass(time.Hour)
+		o.wantLog()
+		o.wantDrift(1)
+		want := []reconciler.NotDone{{
+			Reconciler: "rows", Table: "rows", Key: "a", Operation: "update", State: "drift", Reasons: "drift",
+			WaitsFor: `drift: value is "8", not "1"; that is only reported`,
+		}}
+		o.equal("not done", want, o.notDoneRows())
+		o.equal("health", "degraded: rows that differ from what is observed: a", o.health.last())
+		o.equal("waits for", want[0].WaitsFor, o.explain("a").WaitsFor[0].Text)
+		if err := o.r.WaitTable(t.Context()); err != nil {
+			t.Errorf("who waits for the table waits for the drift: %v", err)
+		}
+
+		o.see(sighting{"a", 1}) // someone else has repaired it
+		o.pass(time.Second)
+		o.equal("not done", []reconciler.NotDone{}, o.notDoneRows())
+		o.equal("health", "ok: reconciled", o.health.last())
+		o.wantLog()
+
+		o.breaks("b", 7)
+		o.wantDrift(2)
+		o.fullPass()
+		o.see(sighting{"b", 1})
+		o.pass(time.Minute)
+		o.wantConverged()
+	})
+}
+
+func TestPausedDriftIsNotRepairedByTheEndOfThePauseIfItIsOnlyReported(t *testing.T) {
+	report := func(o *watchful) { o.config.Drift.Policy = reconciler.DriftReport }
+	watching(t, report, func(t *testing.T, o *watchful) {
+		if err := o.r.Pause(t.Context(), reconciler.Selector[row]{}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		o.breaks("a", 7)
+		o.pass(time.Second)
+		o.equal("state", "paused", o.notDoneRows()[0].State)
+		if err := o.r.Resume(t.Context(), reconciler.Selector[row]{}); err != nil {
+			t.Fatal(err)
+		}
+		o.pass(time.Minute)
+		o.wantLog()
+		o.equal("state", "drift", o.notDoneRows()[0].State)
+	})
+}
+
+// The feed of what is observed is slow: what it tells after an update is from before.
+func TestOldNewsDoNotCountAsDrift(t *testing.T) {
+	watching(t, nil, func(t *testing.T, o *watchful) {
+		o.put(row{ID: "a", Want: 2})
+		o.wantLog("update a=2")
+		o.pass(500 * time.Millisecond)
+		o.see(sighting{"a", 0}) // of long ago
+		o.pass(300 * time.Millisecond)
+		o.see(sighting{"a", 2})
+		o.pass(time.Hour)
+		o.wantLog()
+		o.wantDrift(0)
+
+		// Later than anybody expects: an Update without an effect, and no more of them.
+		o.see(sighting{"a", 1})
+		o.wantLog("update a=2")
+		o.see(sighting{"a", 2})
+		o.pass(time.Hour)
+		o.wantLog()
+		o.wantConverged()
+		o.wantDrift(1)
+	})
+}
+
+func TestOldNewsOfADeletedRowDoNothing(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.delete("a")
+		o.wantLog("delete a")
+		o.see(sighting{"a", 1}, sighting{"stranger", 1})
+		o.miss("a")
+		o.pass(time.Hour)
+		o.wantLog()
+		o.wantConverged()
+		o.equal("items", 0, len(o.r.Items()))
+	})
+}
+
+func TestRepairIsNotRepeatedBeforeItCanBeSeen(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.target.corrupt("a", 7)
+		o.target.will(func(context.Context, call) (reconciler.Result, error) {
+			take(10 * time.Millisecond)
+			return reconciler.Result{}, nil
+		})
+		o.see(sighting{"a", 6})
+		o.see(sighting{"a", 7}) // while it is being repaired
+		o.pass(900 * time.Millisecond)
+		o.wantLog("update a=1")
+		o.see(sighting{"a", 1})
+		o.pass(time.Hour)
+		o.wantLog()
+		o.wantDrift(1)
+	})
+}
+
+func TestFullPassRepairsWhatWasObservedWrongly(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.target.corrupt("a", 7) // nobody has seen it
+		o.see(sighting{"a", 1})
+		o.pass(time.Hour)
+		o.wantLog()
+		o.fullPass()
+		o.wantConverged()
+		o.equal("out of sync", 1, o.metrics().outOfSync)
+		o.wantDrift(0)
+	})
+}
+
+// What a full pass changes is seen late as well.
+func TestOldNewsDoNotCountAsDriftAfterAFullPass(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.target.corrupt("a", 7)
+		o.fullPass()
+		o.target.log()
+		o.see(sighting{"a", 7})
+		o.pass(500 * time.Millisecond)
+		o.see(sighting{"a", 1})
+		o.pass(time.Hour)
+		o.wantLog()
+		o.wantDrift(0)
+	})
+}
+
+func TestNothingIsComparedWithAnIncompleteTable(t *testing.T) {
+	var source *statedb.Source[sighting]
+	tell := func(o *watchful, fn func(txn *statedb.WriteTxn) error) {
+		o.t.Helper()
+		if err := o.db.Update(t.Context(), fn, o.seen); err != nil {
+			o.t.Fatal(err)
+		}
+		o.pass(time.Minute)
+	}
+	late := func(o *watchful) {
+		tell(o, func(txn *statedb.WriteTxn) (err error) {
+			source, err = o.seen.RegisterSource(txn, "kernel")
+			return err
+		})
+	}
+	watching(t, late, func(_ *testing.T, o *watchful) {
+		o.miss("a")
+		o.pass(time.Minute)
+		o.wantLog()
+		tell(o, source.Initialized)
+		o.equal("first operation", "update a=1", o.target.log()[0])
+		o.see(sighting{"a", 1})
+		o.pass(time.Hour)
+		o.wantLog()
+
+		tell(o, func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, "events were lost") })
+		o.miss("b")
+		o.miss("c")
+		o.pass(time.Minute)
+		o.wantLog()
+		o.sight(sighting{"b", 1})
+		tell(o, source.Complete)
+		o.equal("first operation", "update c=1", o.target.log()[0])
+	})
+}
+
+func TestDriftBeforeTheStartIsFound(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.stop()
+		o.target.vanish("a")
+		remove(o.t, o.db, o.seen, sighting{ID: "a"})
+		o.start()
+		o.equal("operations", []string{"init", "observe", "update a=1"}, slices.Sorted(slices.Values(o.target.log())))
+	})
+}
+
+// Between the operation and the commit of its status a row is not done.
+func TestDriftOfARowInHandIsNotLost(t *testing.T) {
+	for _, in := range []time.Duration{0, time.Millisecond, 15 * time.Millisecond} {
+		watching(t, nil, func(_ *testing.T, o *watchful) {
+			o.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+				take(10 * time.Millisecond)
+				return reconciler.Result{}, nil
+			})
+			o.put(row{ID: "a", Want: 2}, row{ID: "b", Want: 2})
+			o.pass(11 * time.Millisecond) // a was updated, and has no status yet
+			o.breaks("a", 7)
+			o.pass(in)
+			o.pass(3 * time.Second)
+			o.see(sighting{"a", 2}, sighting{"b", 2})
+			o.pass(time.Minute)
+			o.wantConverged()
+		})
+	}
+}
+
+func TestDriftDoesNotTakeAwayWhatATargetAskedFor(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.target.will(func(context.Context, call) (reconciler.Result, error) {
+			return reconciler.Result{Again: time.Minute}, nil
+		})
+		o.put(row{ID: "a", Want: 2})
+		o.see(sighting{"a", 2})
+		o.pass(10 * time.Second)
+		o.target.log()
+		o.breaks("a", 7)
+		o.wantLog("update a=2")
+		o.see(sighting{"a", 2})
+		o.pass(61 * time.Second)
+		o.wantLog("update a=2")
+	})
+}
+
+func TestRowsThatDriftAgainAndAgainAreSlowedAndReported(t *testing.T) {
+	watching(t, nil, func(t *testing.T, o *watchful) {
+		// Someone undoes every repair, and it is seen at once.
+		o.breaks("a", 7)
+		o.pass(20 * time.Minute)
+		calls := o.target.took()
+		var gaps []time.Duration
+		for i := 1; i < len(calls); i++ {
+			gaps = append(gaps, calls[i].at.Sub(calls[i-1].at).Round(time.Second))
+			o.target.corrupt("a", 7)
+		}
+		if gaps[0] != time.Second || gaps[1] != time.Second || slices.Max(gaps) < 45*time.Second || slices.Max(gaps) > 75*time.Second {
+			t.Errorf("times between repairs are %v", gaps)
+		}
+		o.equal("drift", len(calls), o.metrics().drift)
+		o.equal("health", "degraded: rows that drift again and again: a", o.health.last())
+		notDone := o.notDoneRows()
+		if len(notDone) != 1 || notDone[0].State != "drift" || notDone[0].NextDue.IsZero() || !strings.Contains(notDone[0].WaitsFor, "its repair is slowed") {
+			t.Errorf("not done is %+v", notDone)
+		}
+		e := o.explain("a")
+		if e.Drifted != len(calls) || !strings.Contains(e.String(), fmt.Sprintf("has drifted %d times, each within 5m0s", len(calls)+1)) {
+			t.Errorf("explanation is %v", e)
+		}
+
+		o.see(sighting{"a", 1}) // it has stopped
+		o.pass(time.Second)
+		o.equal("not done", []reconciler.NotDone{}, o.notDoneRows())
+		o.pass(10 * time.Minute)
+		o.equal("health", "ok: reconciled", o.health.last())
+		o.target.log()
+
+		o.breaks("a", 7)
+		o.wantLog("update a=1")
+	})
+}
+
+func TestRowsThatCannotBeComparedAreReported(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.panics = "a"
+		o.see(sighting{"a", 7}, sighting{"b", 7})
+		o.wantLog("update b=1")
+		o.equal("health", `degraded: observed table seen: "a": panic: out of cheese`, o.health.last())
+		o.panics = ""
+		o.see(sighting{"a", 1})
+		o.pass(time.Second)
+		o.equal("health", "ok: reconciled", o.health.last())
+	})
+}
+
+func TestObservationsThatCannotWorkAreRefused(t *testing.T) {
+	w := newWorld(t)
+	o := withSightings(w)
+	rows := func(statedb.ReadTxn, sighting) iter.Seq[statedb.Query[row]] { return nil }
+	strange := must(statedb.NewTable(statedb.New(), statedb.Schema[sighting]{Name: "seen", Primary: sightingByID}))
+	for want, change := range map[string]func(*reconciler.Params[row]){
+		"the table is not set":         func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(nil, rows, o.compare) },
+		"that names rows is not set":   func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(o.seen, nil, o.compare) },
+		"that compares is not set":     func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(o.seen, rows, nil) },
+		"Params.DB: table seen":        func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(strange, rows, o.compare) },
+		"Config.Drift.Policy is 7":     func(p *reconciler.Params[row]) { p.Config.Drift.Policy = 7 },
+		"Config.Drift.Settle is -1ns":  func(p *reconciler.Params[row]) { p.Config.Drift.Settle = -1 },
+		"Config.Drift.Window is -1ns:": func(p *reconciler.Params[row]) { p.Config.Drift.Window = -1 },
+	} {
+		p := reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}
+		change(&p)
+		if _, err := reconciler.New(p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, expected %q", err, want)
+		}
+	}
+}
