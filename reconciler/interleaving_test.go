@@ -108,7 +108,11 @@ func (in interleaving) check(w *world, who int, calls []call) {
 		w.t.Errorf("%d operations on the spec before", before)
 	}
 	for i := 1; i < len(calls); i++ {
-		if calls[i-1].want != last {
+		if calls[i-1].want != last { // the new spec waits for nothing but the operation under way
+			free := max(in.change, calls[i-1].at.Sub(calls[0].at)+in.takes[who])
+			if waited := calls[i].at.Sub(calls[0].at) - free; calls[i].want == last && waited > 15*ms {
+				w.t.Errorf("the new spec has waited for %v", waited)
+			}
 			continue
 		}
 		backoff := 100 * ms << (i - (len(calls) - on) - 1)
