@@ -212,6 +212,7 @@ func TestIdleReconcilerDoesNothing(t *testing.T) {
 		w.put(row{ID: "a"})
 		source := w.source("files")
 		w.update(source.Initialized)
+		synctest.Wait() // until health is told, too
 		w.target.log()
 		revision := w.table.Revision(w.db.ReadTxn())
 		health := len(w.health.since(0))
