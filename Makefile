@@ -72,11 +72,12 @@ bench: $(TOOLS) ## Run benchmarks into bin/bench.txt; BENCH=regexp COUNT=6 OLD=f
 	@if [ -n '$(OLD)' ]; then bin/tools/benchstat '$(OLD)' bin/bench.txt; fi
 
 .PHONY: bench-compare
-bench-compare: ## Compare with controller-runtime into bin/bench-compare.md; ROWS=1000000 RUNS=10
+bench-compare: ## Compare with controller-runtime, and tables with go-memdb, into bin/bench-compare.md; ROWS=1000000 RUNS=10
 	@mkdir -p bin
 	go -C benchmarks vet ./...
 	go -C benchmarks test ./...
-	go -C benchmarks run ./compare -rows '$(ROWS)' -runs '$(RUNS)' | tee bin/bench-compare.md
+	{ go -C benchmarks run ./compare -rows '$(ROWS)' -runs '$(RUNS)'; echo; \
+		go -C benchmarks run ./comparetables -heap '$(ROWS)' -runs '$(RUNS)'; } | tee bin/bench-compare.md
 
 .PHONY: fuzz
 fuzz: ## Try new inputs on every fuzz target, five minutes in all; FUZZTIME=30s for each
