@@ -242,7 +242,7 @@ func (c *Cursor[Obj]) yieldListing(v *version[Obj], yield func(Change[Obj]) bool
 	l := c.listing
 	var from []byte
 	if l.last != nil {
-		from = append(slices.Clip(l.last.key), 0) // the next possible key
+		from = append(slices.Clip(l.last.Key()), 0) // the next possible key
 	}
 	for _, e := range v.trees[0].LowerBound(from) {
 		if e.rev <= l.floor || e.rev > l.until { // seen, or still to come as a record
@@ -289,7 +289,7 @@ func (c *Cursor[Obj]) yieldDeletes(v *version[Obj], until Revision, yield func(C
 }
 
 func (v *version[Obj]) yieldDelete(e *entry[Obj], at Revision, yield func(Change[Obj]) bool) bool {
-	if _, exists := v.trees[0].Get(e.key); exists {
+	if _, exists := v.trees[0].Get(e.Key()); exists {
 		return true // it is back
 	}
 	return yield(Change[Obj]{Kind: Delete, Object: e.obj, Revision: at})

@@ -14,10 +14,13 @@ func WithReferenceEngine() Option {
 	return func(db *DB) { db.reference = true }
 }
 
-// emptyTree returns the first version of an index.
-func emptyTree[V any](db *DB) engine.Tree[V] {
-	if db.reference || referenceByDefault {
-		return iradix.New[V]()
+// emptyTree returns the first version of an index: the primary one, 0, or another.
+func emptyTree[Obj any](db *DB, ix int) engine.Tree[*entry[Obj]] {
+	switch {
+	case db.reference || referenceByDefault:
+		return iradix.New[*entry[Obj]]()
+	case ix == 0:
+		return trie.NewHolding[entry[Obj]]()
 	}
-	return trie.New[V]()
+	return trie.New[*entry[Obj]]()
 }

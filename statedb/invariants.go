@@ -73,7 +73,7 @@ func (w *writer[Obj]) violation(next *version[Obj]) error {
 
 // leads checks that all keys of an entry lead to it, or none.
 func (v *version[Obj]) leads(e *entry[Obj], toIt bool) error {
-	if got, _ := v.trees[0].Get(e.key); (got == e) != toIt {
+	if got, _ := v.trees[0].Get(e.Key()); (got == e) != toIt {
 		return fmt.Errorf("%v is current: %t", e, !toIt)
 	}
 	for _, k := range v.of.appendKeys(nil, e) {
@@ -152,7 +152,7 @@ func (v *version[Obj]) entryViolation(key []byte, e *entry[Obj]) error {
 		return fmt.Errorf("the key %q leads nowhere", key)
 	}
 	switch encoded := v.of.primaryKey(e.obj); {
-	case !bytes.Equal(key, e.key) || !bytes.Equal(key, encoded):
+	case !bytes.Equal(key, e.Key()) || !bytes.Equal(key, encoded):
 		return fmt.Errorf("the key %q leads to %v, whose row has the key %q", key, e, encoded)
 	case e.spec == 0 || e.spec > e.rev || e.rev > v.rev:
 		return fmt.Errorf("%v has the spec of revision %d", e, e.spec)
@@ -172,7 +172,7 @@ func (v *version[Obj]) indexViolation(ix int) error {
 		if n > 0 && bytes.Compare(last, key) >= 0 {
 			return fmt.Errorf("the key %q comes after %q", key, last)
 		}
-		if own, ok := bytes.CutSuffix(key, e.key); !ok {
+		if own, ok := bytes.CutSuffix(key, e.Key()); !ok {
 			return fmt.Errorf("the key %q leads to %v", key, e)
 		} else if unique {
 			if n > 0 && bytes.Equal(own, lastOwn) {
@@ -220,7 +220,7 @@ func (v *version[Obj]) changesViolation(recent int) error {
 		if r.Deleted {
 			continue
 		}
-		if current, _ := v.trees[0].Get(r.Row.key); (current == r.Row) == r.Row.isDead() {
+		if current, _ := v.trees[0].Get(r.Row.Key()); (current == r.Row) == r.Row.isDead() {
 			return fmt.Errorf("%v is dead: %t, and %v is current", r.Row, r.Row.isDead(), current)
 		}
 		if dead := Revision(r.Row.dead.Load()); dead != 0 && (dead < r.Row.rev || dead > v.rev) {
@@ -234,7 +234,7 @@ func (v *version[Obj]) changesViolation(recent int) error {
 		return fmt.Errorf("%d rows are missing, of those newer than %d", recent, from)
 	}
 	for rev, e := range w.Deletes(w.LostDeletes(), w.Head()) {
-		if current, exists := v.trees[0].Get(e.key); exists && uint64(current.rev) < rev {
+		if current, exists := v.trees[0].Get(e.Key()); exists && uint64(current.rev) < rev {
 			return fmt.Errorf("%v was deleted at %d", current, rev)
 		}
 	}
@@ -261,7 +261,7 @@ func (e *entry[Obj]) String() string {
 	if e == nil {
 		return "no row"
 	}
-	return fmt.Sprintf("the row %q of revision %d", e.key, e.rev)
+	return fmt.Sprintf("the row %q of revision %d", e.Key(), e.rev)
 }
 
 func isClosed(ch <-chan struct{}) bool {

@@ -24,9 +24,11 @@ type checked struct {
 
 type corruptible = version[checked]
 
+// checkedTable has the reference engine: in the other one an entry cannot stand at
+// a key that is not its own.
 func checkedTable(t *testing.T) *table[checked] {
 	t.Helper()
-	rw, err := NewTable(New(), Schema[checked]{
+	rw, err := NewTable(New(WithReferenceEngine()), Schema[checked]{
 		Name:    "checked",
 		Primary: NewIndex("id", func(c checked) string { return c.ID }),
 		Secondary: []Indexer[checked]{

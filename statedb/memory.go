@@ -2,7 +2,6 @@ package statedb
 
 import (
 	"reflect"
-	"unsafe"
 
 	"github.com/statehive/statehive/statedb/internal/memsize"
 )
@@ -40,7 +39,7 @@ func (a anyTable[Obj]) Memory(txn ReadTxn) TableMemory {
 }
 
 func (e *entry[Obj]) size(meter *memsize.Meter) int {
-	return memsize.Alloc(int(unsafe.Sizeof(*e))) + memsize.Alloc(len(e.key)) + meter.Behind(reflect.ValueOf(&e.obj).Elem())
+	return e.allocated() + meter.Behind(reflect.ValueOf(&e.obj).Elem())
 }
 
 // changesSize is the records of the window, and the rows that only it still has.
@@ -49,7 +48,7 @@ func (v *version[Obj]) changesSize(meter *memsize.Meter) (size int) {
 	w := v.changes
 	size = int(w.Head()-w.Base())*record + w.DeleteCount()*deleted
 	for _, r := range w.Records(max(w.Base(), w.LostDeletes()), w.Head()) {
-		if current, _ := v.trees[0].Get(r.Row.key); r.Deleted || current != r.Row {
+		if current, _ := v.trees[0].Get(r.Row.Key()); r.Deleted || current != r.Row {
 			size += r.Row.size(meter)
 		}
 	}

@@ -71,6 +71,9 @@ func (s *Schema[Obj]) check() error {
 	if s.Primary == nil {
 		return errors.New("Primary is not set")
 	}
+	if tooLarge[Obj]() {
+		return errors.New("rows of two megabytes cannot be kept by value: use pointers to them")
+	}
 	if s.Primary.isMulti() {
 		return fmt.Errorf("primary index %q may yield more than one key, or none: declare it with NewIndex", s.Primary.Name())
 	}

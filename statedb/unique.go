@@ -27,7 +27,7 @@ func (e *UniqueError) Unwrap() error { return ErrNotUnique }
 // in the index, the ones that had the key too, until check looks at the outcome.
 func (w *writer[Obj]) claim(k indexKey, e *entry[Obj]) {
 	if w.table.indexes[k.ix].isUnique() {
-		w.claims = append(w.claims, indexKey{k.ix, k.key[:len(k.key)-len(e.key)]})
+		w.claims = append(w.claims, indexKey{k.ix, k.key[:len(k.key)-len(e.Key())]})
 	}
 }
 

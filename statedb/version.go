@@ -2,20 +2,10 @@ package statedb
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/statehive/statehive/statedb/internal/engine"
 	"github.com/statehive/statehive/statedb/internal/window"
 )
-
-// entry is one version of one row, shared by all indexes.
-type entry[Obj any] struct {
-	obj  Obj
-	key  []byte // encoded primary key
-	rev  Revision
-	spec Revision      // of the last write that was not a status write
-	dead atomic.Uint64 // revision of the commit that replaced it, if the window held it
-}
 
 // table is the identity of a table and what never changes about it.
 type table[Obj any] struct {
@@ -72,8 +62,8 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 
 func (t *table[Obj]) empty() *version[Obj] {
 	v := &version[Obj]{of: t, watch: make(chan struct{}), sources: noSources()}
-	for _, ix := range t.indexes {
-		tree := emptyTree[*entry[Obj]](t.lock.db)
+	for i, ix := range t.indexes {
+		tree := emptyTree[Obj](t.lock.db, i)
 		if ix.ofNetworks() {
 			tree = newPrefixTree(tree)
 		}

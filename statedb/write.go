@@ -189,7 +189,7 @@ func (t *table[Obj]) Modify(txn *WriteTxn, q Query[Obj], fn func(Obj) Obj) (Obj,
 	if err != nil {
 		return *new(Obj), err
 	}
-	_, _, err = w.write(txn, old.key, old, obj)
+	_, _, err = w.write(txn, old.Key(), old, obj)
 	return old.obj, err
 }
 
@@ -272,7 +272,7 @@ func (t *table[Obj]) Amend(txn *WriteTxn, obj Obj, revision Revision, fn func(Ob
 	}
 	amended = t.schema.Amend.Carry(amended, old.obj)
 	if t.identical == nil || !t.identical(old.obj, amended) {
-		w.put(old.key, old, amended, old.spec)
+		w.put(old.Key(), old, amended, old.spec)
 	}
 	return true, nil
 }
@@ -285,7 +285,7 @@ func (w *writer[Obj]) apply(txn *WriteTxn, old *entry[Obj], fn func(Obj) Obj) (O
 		return obj, err
 	}
 	if w.rev != before {
-		if current, _ := w.reader(0).Get(old.key); current != old {
+		if current, _ := w.reader(0).Get(old.Key()); current != old {
 			return obj, t.rowError(old.obj, ErrConflict) // fn wrote it itself
 		}
 	}
@@ -299,7 +299,7 @@ func (w *writer[Obj]) apply(txn *WriteTxn, old *entry[Obj], fn func(Obj) Obj) (O
 }
 
 func (t *table[Obj]) sameKey(old *entry[Obj], obj Obj) error {
-	if !bytes.Equal(t.primaryKey(obj), old.key) {
+	if !bytes.Equal(t.primaryKey(obj), old.Key()) {
 		return t.rowError(old.obj, fmt.Errorf("%w, to %q", ErrKeyChanged, t.Key(obj)))
 	}
 	return nil
@@ -344,35 +344,36 @@ func (t *table[Obj]) reset(obj Obj) Obj {
 // put makes obj the row at key, in place of old, in every index. All of the
 // user's functions run before anything changes.
 func (w *writer[Obj]) put(key []byte, old *entry[Obj], obj Obj, spec Revision) {
-	e := &entry[Obj]{obj: obj, key: key, rev: w.rev + 1, spec: spec}
+	e := newEntry[Obj](key)
+	e.obj, e.rev, e.spec = obj, w.rev+1, spec
 	w.keys = w.table.appendKeys(w.keys[:0], e)
 	added := len(w.keys)
 	if old != nil {
 		w.keys = w.table.appendKeys(w.keys, old)
 	}
 	w.rev++
-	w.tree(0).Insert(key, e)
+	w.tree(0).Insert(e.Key(), e)
 	for _, k := range w.keys[:added] {
 		if _, had := w.tree(k.ix).Insert(k.key, e); !had {
 			w.claim(k, e)
 		}
 	}
-	w.unindex(w.keys[added:], old)
+	w.unindex(w.keys[added:], w.keys[:added], old)
 	w.log.wrote(e, old)
 }
 
 func (w *writer[Obj]) remove(old *entry[Obj]) {
 	w.keys = w.table.appendKeys(w.keys[:0], old)
 	w.rev++
-	w.tree(0).Delete(old.key)
-	w.unindex(w.keys, old)
+	w.tree(0).Delete(old.Key())
+	w.unindex(w.keys, nil, old)
 	w.log.deleted(old)
 }
 
 // removeAll removes rows, some of which may come twice.
 func (w *writer[Obj]) removeAll(entries iter.Seq2[[]byte, *entry[Obj]]) (removed int) {
 	for _, e := range entries {
-		if current, _ := w.reader(0).Get(e.key); current == e {
+		if current, _ := w.reader(0).Get(e.Key()); current == e {
 			w.remove(e)
 			removed++
 		}
@@ -380,14 +381,33 @@ func (w *writer[Obj]) removeAll(entries iter.Seq2[[]byte, *entry[Obj]]) (removed
 	return removed
 }
 
-// unindex removes what still leads to old: not the keys that its successor took
-// over, nor those that old has twice.
-func (w *writer[Obj]) unindex(keys []indexKey, old *entry[Obj]) {
+// unindex removes what still leads to old: not the keys that its successor has
+// taken over, nor those that old has twice.
+func (w *writer[Obj]) unindex(keys, taken []indexKey, old *entry[Obj]) {
 	for _, k := range keys {
-		if e, _ := w.reader(k.ix).Get(k.key); e == old && e != nil {
+		if w.leads(k, taken, old) {
 			w.tree(k.ix).Delete(k.key)
 		}
 	}
+}
+
+// leads says whether a key of old still leads to it. Only an index with many keys
+// for a row has to be asked.
+func (w *writer[Obj]) leads(k indexKey, taken []indexKey, old *entry[Obj]) bool {
+	if w.table.indexes[k.ix].isMulti() {
+		e, exists := w.reader(k.ix).Get(k.key)
+		return exists && e == old
+	}
+	return !isTaken(taken, k)
+}
+
+func isTaken(taken []indexKey, k indexKey) bool {
+	for _, other := range taken {
+		if other.ix == k.ix && bytes.Equal(other.key, k.key) {
+			return true
+		}
+	}
+	return false
 }
 
 // appendKeys appends the keys of an entry in all secondary indexes.
@@ -395,11 +415,11 @@ func (t *table[Obj]) appendKeys(keys []indexKey, e *entry[Obj]) []indexKey {
 	for ix := 1; ix < len(t.indexes); ix++ {
 		if !t.indexes[ix].isMulti() {
 			k := t.indexes[ix].appendKey(t.keyBuffer(ix, e), e.obj)
-			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.key)})
+			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.Key())})
 			continue
 		}
 		t.indexes[ix].encode(nil, e.obj, func(k []byte) bool {
-			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.key)})
+			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.Key())})
 			return true
 		})
 	}
@@ -413,7 +433,7 @@ func (t *table[Obj]) keyBuffer(ix int, e *entry[Obj]) []byte {
 	if !t.indexes[ix].prefixFree() {
 		return nil
 	}
-	return make([]byte, 0, room+len(e.key))
+	return make([]byte, 0, room+len(e.Key()))
 }
 
 // nilTest returns what tells a nil pointer from a row.

@@ -26,7 +26,8 @@
 // nodes come in eight sizes, which are those of the allocator. A leaf is one
 // allocation too: a word with the key's length, the watch, the value and the
 // bytes of the key (of a long one only a pointer to them). One bit of the first
-// word tells leaf from node.
+// word tells leaf from node. A value may also be its own leaf, see [NewHolding]:
+// then there is one allocation for both, and a search ends at the value.
 //
 // A search follows the chunks of its key and compares the whole key once, at the
 // leaf. An insertion does this first, to learn at which chunk the new key parts

@@ -2,7 +2,8 @@ package trie
 
 import "unsafe"
 
-// leafHead is the beginning of every leaf, whatever its value.
+// leafHead is the beginning of every leaf, whatever its value. It is also all of
+// one that is part of its value, see [Leaf]: then the head has the mark held.
 type leafHead struct {
 	head  uint64
 	watch watch
@@ -95,7 +96,7 @@ func newLentLeaf[V any](key []byte, value V) *leaf[V] {
 
 // keyOf returns the key of a leaf with this head.
 func keyOf(p ref, head uint64) []byte {
-	begin := unsafe.Add(p, head&(lent-1))
+	begin := unsafe.Add(p, head&(held-1))
 	if head&lent != 0 {
 		begin = *(*ref)(begin)
 	}
@@ -105,4 +106,9 @@ func keyOf(p ref, head uint64) []byte {
 
 func leafKey(p ref) []byte { return keyOf(p, headOf(p)) }
 
-func valueOf[V any](p ref) V { return (*leaf[V])(p).value }
+func valueOf[V any](p ref, head uint64) V {
+	if head&held != 0 {
+		return *(*V)(unsafe.Pointer(&p))
+	}
+	return (*leaf[V])(p).value
+}

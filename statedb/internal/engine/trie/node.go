@@ -8,11 +8,12 @@ import (
 // The first word of a node and of a leaf, from its low end:
 //
 //	node: symbols of its children 17 | - 1 | slots 5 | branch 1 | offset 40
-//	leaf: where its key begins 22             | lent 1 | branch 1 | length of its key 40
+//	leaf: where its key begins 21 | held 1    | lent 1 | branch 1 | length of its key 40
 const (
 	symbolMask  = 1<<symbols - 1
 	slotShift   = 18
 	slotMask    = 1<<5 - 1
+	held        = 1 << 21
 	lent        = 1 << 22
 	branch      = 1 << 23
 	offsetShift = 24

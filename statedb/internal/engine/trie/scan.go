@@ -4,7 +4,7 @@ package trie
 func walk[V any](p ref, yield func([]byte, V) bool) bool {
 	head := headOf(p)
 	if !isNode(head) {
-		return yield(keyOf(p, head), valueOf[V](p))
+		return yield(keyOf(p, head), valueOf[V](p, head))
 	}
 	return walkAll((*node)(p).children(), yield)
 }
@@ -22,7 +22,7 @@ func walkAll[V any](children []ref, yield func([]byte, V) bool) bool {
 func walkReverse[V any](p ref, yield func([]byte, V) bool) bool {
 	head := headOf(p)
 	if !isNode(head) {
-		return yield(keyOf(p, head), valueOf[V](p))
+		return yield(keyOf(p, head), valueOf[V](p, head))
 	}
 	return walkAllReverse((*node)(p).children(), yield)
 }

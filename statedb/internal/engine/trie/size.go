@@ -25,7 +25,7 @@ func (w *watch) size() int {
 }
 
 // sizeOf adds up what is below p: own is nodes and leaves with their keys, lent
-// the long keys that they refer to.
+// the long keys that they refer to. Leaves that are values do not count.
 func sizeOf(p ref, leafSize int) (own, lentKeys int) {
 	head := headOf(p)
 	if !isNode(head) {
@@ -42,6 +42,9 @@ func sizeOf(p ref, leafSize int) (own, lentKeys int) {
 
 func sizeOfLeaf(p ref, head uint64, leafSize int) (own, lentKeys int) {
 	watch, length := (*leafHead)(p).watch.size(), int(head>>offsetShift)
+	if head&held != 0 {
+		return watch, 0
+	}
 	if head&lent != 0 {
 		return memsize.Alloc(leafSize+int(unsafe.Sizeof(p))) + watch, memsize.Alloc(length)
 	}

@@ -17,6 +17,8 @@ type tree[V any] struct {
 	root *node
 	size int
 	ids  *atomic.Uint64
+
+	holding bool // the values are their own leaves
 }
 
 func (t *tree[V]) Len() int { return t.size }
@@ -44,12 +46,13 @@ func (t *tree[V]) Size() (own, keys int) {
 }
 
 func (t *tree[V]) Txn() engine.Txn[V] {
-	return &txn[V]{writer: writer{root: ref(t.root), size: t.size, ids: t.ids}, base: t}
+	return &txn[V]{writer: writer{root: ref(t.root), size: t.size, ids: t.ids}, base: t, holding: t.holding}
 }
 
 type txn[V any] struct {
 	writer
-	base *tree[V]
+	base    *tree[V]
+	holding bool
 }
 
 func (t *txn[V]) Len() int { return t.size }
@@ -82,7 +85,7 @@ func (t *txn[V]) BelowReverse(key []byte) iter.Seq2[[]byte, V] {
 }
 
 func (t *txn[V]) Insert(key []byte, value V) (V, bool) {
-	return valueIf[V](t.insert(key, ref(newLeaf(key, value))))
+	return valueIf[V](t.insert(key, leafFor(t.holding, key, value)))
 }
 
 func (t *txn[V]) Delete(key []byte) (V, bool) { return valueIf[V](t.remove(key)) }
@@ -93,7 +96,7 @@ func (t *txn[V]) Commit() (engine.Tree[V], func()) {
 	}
 	t.freeze()
 	t.base, t.spare = nil, nil // notify leads to t and may be kept
-	return &tree[V]{root: (*node)(t.root), size: t.size, ids: t.ids}, t.notify
+	return &tree[V]{root: (*node)(t.root), size: t.size, ids: t.ids, holding: t.holding}, t.notify
 }
 
 func (t *txn[V]) notify() { t.old.closeAll((*node)(t.root)) }
@@ -104,7 +107,7 @@ func valueIf[V any](p ref) (V, bool) {
 	if p == nil {
 		return *new(V), false
 	}
-	return valueOf[V](p), true
+	return valueOf[V](p, headOf(p)), true
 }
 
 func all[V any](p ref) iter.Seq2[[]byte, V] {
