@@ -1,0 +1,83 @@
+// Package hivetest helps to test cells and whole hives.
+//
+// Its functions belong to one test: they fail it, log to it, and end with it. A hive that Start has started is stopped before
+// the test ends, and an error of its stop fails the test.
+package hivetest
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/internal/lifecycle"
+)
+
+// Logger writes to the log of the test.
+func Logger(t testing.TB) *slog.Logger {
+	t.Helper()
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// New makes a hive named "test" with the logger of the test, whose environment is vars alone: TEST_SOCKET is --socket.
+func New(t testing.TB, vars map[string]string, cells ...cell.Cell) *hive.Hive {
+	t.Helper()
+	h, err := hive.New(hive.Options{
+		Name: "test", Logger: Logger(t),
+		LookupEnv: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+	}, cells...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// Start starts the hive and stops it when the test ends.
+func Start(t testing.TB, h *hive.Hive) {
+	t.Helper()
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Lifecycle is what constructors append hooks to. The returned function starts them, and has them stopped when the test ends.
+func Lifecycle(t testing.TB) (l cell.Lifecycle, start func()) {
+	t.Helper()
+	all := lifecycle.New(Logger(t))
+	return all.For("test"), func() {
+		t.Helper()
+		t.Cleanup(func() {
+			if err := all.Stop(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := all.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Run runs one command of the hive's command line and returns the exit code and what it wrote.
+func Run(t testing.TB, h *hive.Hive, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	root := &cobra.Command{Use: h.Info().Name}
+	if err := cli.Mount(root, h); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	root.SetArgs(args)
+	code = cli.Execute(t.Context(), root)
+	return code, out.String(), errs.String()
+}
