@@ -15,9 +15,14 @@ import (
 // Register puts a reconciler into the module around it, which is called like its
 // table. The module provides the target as reconciler.Target[Obj] and has the
 // writer of the table (see dbcell.Protected); both may be private to it, and so
-// may a reconciler.Config, which is optional. The *reconciler.Reconciler[Obj] is
-// provided to the hive. It runs as a job of the module, "reconciler-" with its
-// name, and its health is that job's. [Cell] must be in the hive.
+// may a reconciler.Config and a [Relations], which are optional. The
+// *reconciler.Reconciler[Obj] is provided to the hive. It runs as a job of the
+// module, "reconciler-" with its name, and its health is that job's. [Cell] must be
+// in the hive.
+//
+// All reconcilers of a hive are one reconciler.Group: what depends on a row is
+// deleted before it, and a hive whose tables depend on each other in a circle is
+// not built.
 //
 // Names of reconcilers are unique in a hive. A module may have several, of
 // different rows.
@@ -41,20 +46,38 @@ func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj])
 	)
 }
 
+// Relations are what the rows of a reconciler have to do with other tables. A
+// module provides it beside its target, mostly by a constructor that takes the
+// other tables:
+//
+//	cell.ProvidePrivate(func(links statedb.Table[Link]) reconcilercell.Relations[Route] {
+//		return reconcilercell.Relations[Route]{DependsOn: []reconciler.Dependency[Route]{
+//			reconciler.DependsOn(links, Link.GetStatus, linksOf),
+//		}}
+//	})
+//
+// The fields are those of [reconciler.Params]; the zero value is no relation.
+type Relations[Obj any] struct {
+	Related   []reconciler.Related[Obj]
+	DependsOn []reconciler.Dependency[Obj]
+	Observed  reconciler.Observation[Obj]
+}
+
 type params[Obj any] struct {
 	cell.In
 
-	Module   cell.FullModuleID
-	DB       *statedb.DB
-	Table    statedb.RWTable[Obj]
-	Target   reconciler.Target[Obj]
-	Config   reconciler.Config `optional:"true"`
-	Default  Config
-	NotDone  statedb.RWTable[reconciler.NotDone]
-	Registry *registry
-	Origins  []func(table, key string) string `group:"row-origins"`
-	Jobs     job.Group
-	Logger   *slog.Logger
+	Module    cell.FullModuleID
+	DB        *statedb.DB
+	Table     statedb.RWTable[Obj]
+	Target    reconciler.Target[Obj]
+	Config    reconciler.Config `optional:"true"`
+	Relations Relations[Obj]    `optional:"true"`
+	Default   Config
+	NotDone   statedb.RWTable[reconciler.NotDone]
+	Registry  *registry
+	Origins   []func(table, key string) string `group:"row-origins"`
+	Jobs      job.Group
+	Logger    *slog.Logger
 }
 
 func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[Obj]) (*reconciler.Reconciler[Obj], error) {
@@ -68,15 +91,19 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			return nil, err
 		}
 		r, err := reconciler.NewWithStatus(reconciler.Params[Obj]{
-			Name:    name,
-			DB:      p.DB,
-			Table:   p.Table,
-			Target:  p.Target,
-			Config:  p.Config,
-			NotDone: p.NotDone,
-			Origin:  firstOf(p.Origins),
-			Logger:  p.Logger,
-			Health:  h,
+			Name:      name,
+			DB:        p.DB,
+			Table:     p.Table,
+			Target:    p.Target,
+			Config:    p.Config,
+			Related:   p.Relations.Related,
+			DependsOn: p.Relations.DependsOn,
+			Observed:  p.Relations.Observed,
+			Group:     &p.Registry.group,
+			NotDone:   p.NotDone,
+			Origin:    firstOf(p.Origins),
+			Logger:    p.Logger,
+			Health:    h,
 		}, field)
 		if err != nil {
 			return nil, err

@@ -6,10 +6,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/statehive/statehive/reconciler"
 )
 
 // registry knows the reconcilers of a hive. It is safe for concurrent use.
 type registry struct {
+	group reconciler.Group
+
 	mu  sync.Mutex
 	all []instance // ordered by name
 }
