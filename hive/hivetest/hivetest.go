@@ -1,20 +1,16 @@
 // Package hivetest helps to test cells and whole hives.
 //
 // Its functions belong to one test: they fail it, log to it, and end with it. A hive that Start has started is stopped before
-// the test ends, and an error of its stop fails the test.
+// the test ends, and an error of its stop fails the test. Scripts are tests that are written as what people type.
 package hivetest
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
-	"github.com/statehive/statehive/hive/cli"
 	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
 
@@ -70,14 +66,9 @@ func Lifecycle(t testing.TB) (l cell.Lifecycle, start func()) {
 // Run runs one command of the hive's command line and returns the exit code and what it wrote.
 func Run(t testing.TB, h *hive.Hive, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	root := &cobra.Command{Use: h.Info().Name}
-	if err := cli.Mount(root, h); err != nil {
-		t.Fatal(err)
+	r := runLine(t.Context(), h, args)
+	if r.err != nil {
+		t.Fatal(r.err)
 	}
-	var out, errs bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	root.SetArgs(args)
-	code = cli.Execute(t.Context(), root)
-	return code, out.String(), errs.String()
+	return r.code, r.stdout, r.stderr
 }

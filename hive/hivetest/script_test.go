@@ -1,0 +1,116 @@
+package hivetest_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/health/healthcell"
+	"github.com/statehive/statehive/hive/hivecell"
+	"github.com/statehive/statehive/hive/hivetest"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/hive/job"
+)
+
+var (
+	update = flag.Bool("update", false, "write the golden files in scripts anew")
+	dir    = flag.String("scripts", "testdata", "directory of scripts; for a test that runs this one")
+)
+
+type greeting struct {
+	Text string `flag:"greeting"`
+}
+
+func (g greeting) Validate() error {
+	if g.Text == "" {
+		return errors.New("nothing to say")
+	}
+	return nil
+}
+
+// greeterCell is well only a little after the start, and has a command.
+func greeterCell() cell.Cell {
+	return cell.Module("greeter", "says something",
+		cell.Config(greeting{Text: "good day"}),
+		cell.Invoke(func(g greeting, jobs job.Group, h health.Health) error {
+			return jobs.Add(job.OneShot("greet", func(context.Context, health.Health) error {
+				h.OK("said " + g.Text)
+				return nil
+			}))
+		}),
+		cell.Provide(func() cli.CommandOut {
+			return cli.NewCommand(func(*cli.Env) *cobra.Command {
+				return &cobra.Command{Use: "words", RunE: func(c *cobra.Command, _ []string) error {
+					return cli.WriteTable(c.OutOrStdout(), []string{"WORD"}, [][]string{{"one"}, {"two"}})
+				}}
+			})
+		}),
+	)
+}
+
+func TestScripts(t *testing.T) {
+	cells := []cell.Cell{inspect.Cell(), healthcell.Cell(), hivecell.Cell(), greeterCell()}
+	hivetest.Scripts{Dir: *dir, Cells: cells, Update: *update}.Run(t)
+}
+
+// runScript runs a script in a test of its own, which may fail.
+func runScript(t *testing.T, text string, flags ...string) (output, after string, err error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "a.txtar")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-test.run=^TestScripts$", "-scripts=" + filepath.Dir(name)}, flags...)
+	out, err := exec.CommandContext(t.Context(), os.Args[0], args...).CombinedOutput()
+	written, readErr := os.ReadFile(name)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	return string(out), string(written), err
+}
+
+func TestFailingScriptSaysWhatItWaitedForAndShowsTheLog(t *testing.T) {
+	for script, want := range map[string][]string{
+		"agent start\nwithin 50ms shows nonsense test health\n": {"not within 50ms: nonsense", "greeter", "the log of the hive:", "Serving the API"},
+		"agent start\nwithin 50ms hides greeter test health\n":  {"not within 50ms: greeter"},
+		"agent start\nwithin 50ms fails test health\n":          {"not within 50ms: it succeeds"},
+		"within 50ms succeeds test health\n":                    {"not within 50ms: exit code 1", "cannot reach the agent"},
+		"agent start\n! test health\n":                          {"unexpected success"},
+		"test health\n":                                         {"exit code 1", "cannot reach the agent"},
+		"agent dance\n":                                         {"usage: agent start"},
+		"within 1s sings test health\n":                         {`unknown expectation "sings"`},
+		"within 1s shows ( test health\n":                       {"error parsing regexp"},
+		"within 1s succeeds exec true\n":                        {`expected one that begins with test, got ["exec" "true"]`},
+	} {
+		out, _, err := runScript(t, script)
+		if err == nil {
+			t.Errorf("%q succeeded", script)
+		}
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%q: no %q in:\n%s", script, w, out)
+			}
+		}
+	}
+}
+
+func TestGoldenFilesOfScriptsAreUpdatedWhenAsked(t *testing.T) {
+	script := "test words\ncmp stdout golden\n-- golden --\n"
+	if out, after, err := runScript(t, script); err == nil || after != script {
+		t.Errorf("not asked: got %v\n%s\n%s", err, out, after)
+	}
+	out, after, err := runScript(t, script, "-update")
+	if err != nil || after != script+"WORD\none\ntwo\n" {
+		t.Errorf("asked: got %v\n%s\n%s", err, out, after)
+	}
+}
