@@ -38,7 +38,8 @@
 //     (dispatch.go). Only now it is decided by the newest row what is to be done,
 //     and whether it may be: what may not is put aside (the gate, in pause.go).
 //  5. The worker calls the target for one row after another (worker.go,
-//     operation.go). A watchdog (watchdog.go) ends the contexts of operations that
+//     operation.go), or for many in one go if it is a [BatchTarget] (together.go):
+//     all but retries, so that a row that spoils a batch is found. A watchdog (watchdog.go) ends the contexts of operations that
 //     take too long, and replaces workers that do not heed that.
 //  6. What came of operations is collected and their statuses written in one
 //     transaction (commit.go), 10 ms after the first of them at the latest, or when

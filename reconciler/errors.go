@@ -1,6 +1,13 @@
 package reconciler
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrBatchResults is the error of rows whose [BatchTarget] did not return an
+// outcome for each of them.
+var ErrBatchResults = errors.New("target returned not one outcome for each row of a batch")
 
 // FieldError says which field of a row is wrong. Row types return it when they
 // check themselves; sources of desired state add the place where the field was

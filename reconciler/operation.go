@@ -54,6 +54,14 @@ type newer[Obj any] struct {
 	rev statedb.Revision
 }
 
+// newest returns the row to work on.
+func (out *outcome[Obj]) newest() Obj {
+	if out.newer != nil {
+		return out.newer.obj
+	}
+	return out.obj
+}
+
 // renewed returns the operation with the row that it worked on.
 func (out *outcome[Obj]) renewed() operation[Obj] {
 	op := out.operation
@@ -128,11 +136,7 @@ func (r *Reconciler[Obj]) explained(ctx context.Context, err error) error {
 func (r *Reconciler[Obj]) perform(ctx context.Context, txn statedb.ReadTxn, out *outcome[Obj], answer *answer[Obj]) (err error) {
 	switch out.kind {
 	case opUpdate:
-		obj := out.obj
-		if out.newer != nil {
-			obj = out.newer.obj
-		}
-		out.result, err = r.p.Target.Update(ctx, txn, obj)
+		out.result, err = r.p.Target.Update(ctx, txn, out.newest())
 	case opDelete:
 		err = r.p.Target.Delete(ctx, txn, out.obj)
 	case opObserve:

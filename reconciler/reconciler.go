@@ -17,7 +17,8 @@ import (
 type Reconciler[Obj any] struct {
 	p        Params[Obj]
 	status   StatusField[Obj]
-	observer Observer[Obj] // nil when the target cannot observe
+	observer Observer[Obj]    // nil when the target cannot observe
+	batcher  BatchTarget[Obj] // nil when it takes rows one by one only
 	random   random
 	onMove   func(from, to string) // a row has come to another stage; nil but in tests
 	limits   atomic.Pointer[Limits]
@@ -64,6 +65,7 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 		opened: make(chan struct{}), ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
 	}
 	r.observer, _ = p.Target.(Observer[Obj])
+	r.batcher, _ = p.Target.(BatchTarget[Obj])
 	r.limits.Store(&p.Config.Limits)
 	r.late.Store(new([]string))
 	if err := r.join(); err != nil {

@@ -107,6 +107,7 @@ func newSimulation(t *testing.T, seed uint64, most int) *simulation {
 	}
 	for _, w := range worlds[:min(most, len(worlds))] {
 		w.seed = seed
+		w.batches = random.IntN(3) == 0
 		w.config = s.randomConfig(random)
 		s.actors = append(s.actors, newActor(s, w))
 	}

@@ -46,6 +46,27 @@ type Differ[Obj any] interface {
 	Diff(ctx context.Context, txn statedb.ReadTxn, obj Obj) ([]Change, error)
 }
 
+// BatchTarget is a [Target] that can work on several rows in one go, such as in
+// one request to the kernel. The methods get rows of one kind of operation, each
+// once, and return an outcome for each, in their order; ctx ends when the whole has
+// taken too long. A row that failed is tried again by itself, through Update or
+// Delete: so one row that makes the rest fail, as by a panic, is found and fails
+// alone. So are all rows of a batch that does not return as many outcomes as there
+// are rows. objs are the target's only until it returns.
+type BatchTarget[Obj any] interface {
+	Target[Obj]
+	// UpdateBatch is Update of each row.
+	UpdateBatch(ctx context.Context, txn statedb.ReadTxn, objs []Obj) []BatchResult
+	// DeleteBatch is Delete of each row: nil where it succeeded.
+	DeleteBatch(ctx context.Context, txn statedb.ReadTxn, objs []Obj) []error
+}
+
+// BatchResult is the outcome of one row of UpdateBatch.
+type BatchResult struct {
+	Result Result
+	Err    error
+}
+
 // Change is one field that differs between what is and what is wanted.
 type Change struct {
 	Field string `json:"field"`

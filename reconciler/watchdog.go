@@ -88,15 +88,21 @@ func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
 	if w.began.Load() != stamp {
 		return
 	}
-	out := &w.batch.tasks[w.batch.collected]
-	stuck := &StuckError{After: took, Stack: stack}
-	err := &TargetError{Operation: out.kind.String(), Err: stuck}
 	w.stuck = true
 	l.stuck = append(l.stuck, w)
 	l.crew[slices.Index(l.crew, w)] = l.newWorker()
 	l.staff = slices.Concat(l.crew, l.stuck)
+	inHand := w.batch.inHand()
+	for i := range inHand {
+		l.reportStuck(&inHand[i], &StuckError{After: took, Stack: stack}, now)
+	}
+}
+
+// reportStuck makes known that an operation does not return.
+func (l *loop[Obj]) reportStuck(out *outcome[Obj], stuck *StuckError, now time.Time) {
+	err := &TargetError{Operation: out.kind.String(), Err: stuck}
 	l.r.p.Logger.Error("operation is stuck", "reconciler", l.r.p.Name, "operation", out.kind.String(),
-		"key", l.nameOf(out), "after", took, "stack", string(stack))
+		"key", l.nameOf(out), "after", stuck.After, "stack", string(stuck.Stack))
 	if out.kind == opObserve || out.kind == opPrune {
 		l.full.asked = false
 		l.fullFailed(err, now)
@@ -111,7 +117,9 @@ func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
 	}
 	it.err, it.stuck = err, true
 	l.queue.moved(it)
-	it.remember(Attempt{At: now.Add(-took), Took: took, Operation: out.kind.String(), Reasons: it.ran.String(), Error: err.Error()})
+	it.remember(Attempt{
+		At: now.Add(-stuck.After), Took: stuck.After, Operation: out.kind.String(), Reasons: it.ran.String(), Error: err.Error(),
+	})
 	l.leaveFull(it)
 	l.failing(it, now)
 	l.ledger.note(it)
@@ -139,8 +147,11 @@ func (l *loop[Obj]) abandoned(now time.Time) error {
 	var errs []error
 	for _, w := range l.staff {
 		if stamp := w.began.Load(); w.batch != nil && stamp != 0 {
-			out := &w.batch.tasks[w.batch.collected]
-			errs = append(errs, fmt.Errorf("%v %s: %w", out.kind, l.nameOf(out), &StuckError{After: now.Sub(w.beganAt(stamp)), Stack: w.stack()}))
+			stuck := &StuckError{After: now.Sub(w.beganAt(stamp)), Stack: w.stack()}
+			inHand := w.batch.inHand()
+			for i := range inHand {
+				errs = append(errs, fmt.Errorf("%v %s: %w", inHand[i].kind, l.nameOf(&inHand[i]), stuck))
+			}
 		}
 	}
 	if len(errs) == 0 {

@@ -28,9 +28,21 @@ type batch[Obj any] struct {
 	collected int          // and those before have been looked at
 }
 
-// claim returns the number of the next operation, which nobody can take back any
-// more. There are none left when it is not less than there were.
-func (b *batch[Obj]) claim() int { return int(b.next.Add(1)) - 1 }
+// claim returns the next operations, from first to last, which nobody can take
+// back any more: one, or as many of the same kind as follow each other if they are
+// carried out together. When first is last, there are none left.
+func (b *batch[Obj]) claim(together bool) (first, last int) {
+	for {
+		next := b.next.Load()
+		first, last = int(next), int(next)
+		for last < len(b.tasks) && (last == first || together && b.tasks[last].kind == b.tasks[first].kind) {
+			last++
+		}
+		if first >= last || b.next.CompareAndSwap(next, int32(last)) {
+			return first, last
+		}
+	}
+}
 
 // takeBack returns the operations that have not begun. They never will.
 func (b *batch[Obj]) takeBack() []outcome[Obj] {
@@ -47,6 +59,13 @@ func (b *batch[Obj]) asks() bool {
 
 // remaining is how many operations have not begun.
 func (b *batch[Obj]) remaining() int { return max(0, b.limit-int(b.next.Load())) }
+
+// inHand returns the operations that have begun and not ended: one, or as many as
+// are carried out together.
+func (b *batch[Obj]) inHand() []outcome[Obj] {
+	first, last := int(b.done.Load()), min(b.limit, int(b.next.Load()))
+	return b.tasks[min(first, last):last]
+}
 
 // ended returns the operations that have ended since the last call.
 func (b *batch[Obj]) ended() []outcome[Obj] {
@@ -131,23 +150,42 @@ func (w *worker[Obj]) renew() {
 func (w *worker[Obj]) carryOut(b *batch[Obj]) {
 	now := time.Now()
 	w.signaled = now
-	for i := b.claim(); i < len(b.tasks); {
-		out, began := &b.tasks[i], now
-		if txn, still := w.current(b, out, began); still {
-			w.do(b, txn, out, began)
+	together := w.r.batcher != nil && b.lane != laneRetry && !b.asks()
+	for first, last := b.claim(together); first < last; {
+		tasks, began := b.tasks[first:last], now
+		if len(tasks) == 1 {
+			w.carryOne(b, &tasks[0], began)
 		} else {
-			out.skipped = true
+			w.carryTogether(b, tasks, began)
 		}
 		now = time.Now()
-		out.took = now.Sub(began)
-		b.done.Store(int32(i + 1))
+		for i := range tasks {
+			tasks[i].took = now.Sub(began)
+		}
+		b.done.Store(int32(last))
 		// Before anyone is told, so that a seed repeats who does what.
-		i = b.claim()
-		if now.Sub(w.signaled) >= progressPeriod && i < len(b.tasks) {
+		first, last = b.claim(together)
+		if now.Sub(w.signaled) >= progressPeriod && first < last {
 			w.signaled = now
 			w.signal()
 		}
 	}
+}
+
+func (w *worker[Obj]) carryOne(b *batch[Obj], out *outcome[Obj], began time.Time) {
+	txn := w.snapshot(b, began)
+	if out.skipped = !w.current(b, txn, out); !out.skipped {
+		w.do(b, txn, out, began)
+	}
+}
+
+// snapshot returns the one to use for an operation that begins now: the newest, if
+// time has gone by since the batch was handed out.
+func (w *worker[Obj]) snapshot(b *batch[Obj], now time.Time) statedb.ReadTxn {
+	if b.asks() || now.Sub(b.at) < fresh {
+		return b.txn
+	}
+	return w.r.p.DB.ReadTxn()
 }
 
 // signal lets the deciding goroutine know that some operations have ended.
@@ -158,35 +196,35 @@ func (w *worker[Obj]) signal() {
 	}
 }
 
-// current returns the snapshot to use for an operation: the newest one, if time
-// has gone by, with the row of then. False: there is nothing to be done by it.
-func (w *worker[Obj]) current(b *batch[Obj], out *outcome[Obj], now time.Time) (statedb.ReadTxn, bool) {
-	if out.kind == opObserve || out.kind == opPrune || now.Sub(b.at) < fresh {
-		return b.txn, true
+// current says whether there is still something to be done by an operation in a
+// snapshot, and notes the row of then.
+func (w *worker[Obj]) current(b *batch[Obj], txn statedb.ReadTxn, out *outcome[Obj]) bool {
+	if txn == b.txn {
+		return true
 	}
-	txn, t := w.r.p.DB.ReadTxn(), w.r.p.Table
+	t := w.r.p.Table
 	all := w.r.sources(txn)
 	obj, rev, found := t.Get(txn, t.KeyQuery(out.obj))
 	switch {
 	case len(all.waitingFor) > 0:
-		return nil, false
+		return false
 	case out.kind == opDelete:
 		surplus := out.full
-		return txn, !found && (!surplus || len(all.incomplete) == 0)
+		return !found && (!surplus || len(all.incomplete) == 0)
 	case !found:
-		return nil, false
+		return false
 	}
 	if w.r.blocked(txn, obj) {
-		return nil, false
+		return false
 	}
 	if rev != out.rev {
 		was := w.r.status.Get(obj).Kind()
 		if !w.r.unlimited(out.was, was) {
-			return nil, false
+			return false
 		}
 		out.newer = &newer[Obj]{was: was, obj: obj, rev: rev}
 	}
-	return txn, true
+	return true
 }
 
 // do runs an operation, under the eyes of the watchdog, and makes an error of a
@@ -203,14 +241,20 @@ func (w *worker[Obj]) do(b *batch[Obj], txn statedb.ReadTxn, out *outcome[Obj], 
 			out.err, out.took = errGoexit, time.Since(began)
 			defer b.done.Add(1)
 		}
-		if !w.began.CompareAndSwap(stamp, 0) {
-			<-w.ctx.Done() // the watchdog is about to end it
-			w.began.Store(0)
-			w.renew()
-		}
+		w.returned(stamp)
 	}()
 	out.err = w.r.explained(w.ctx, w.r.perform(w.ctx, txn, out, &b.answer))
 	returned = true
+}
+
+// returned is the end of what began at the time in stamp, whose context the
+// watchdog may have ended.
+func (w *worker[Obj]) returned(stamp int64) {
+	if !w.began.CompareAndSwap(stamp, 0) {
+		<-w.ctx.Done() // the watchdog is about to end it
+		w.began.Store(0)
+		w.renew()
+	}
 }
 
 // beganAt returns when the operation with a stamp began.

@@ -27,6 +27,7 @@ type world struct {
 	notDone statedb.RWTable[reconciler.NotDone]
 	target  *fake
 	prunes  bool // the target cannot observe
+	batches bool // it takes rows together, unless it prunes
 	name    string
 	field   *reconciler.StatusField[row] // nil: the one that the row type names
 	config  reconciler.Config
@@ -118,8 +119,11 @@ func (w *world) launch() {
 		Name: w.name, DB: w.db, Table: w.table, Target: observing{w.target}, NotDone: w.notDone,
 		Config: w.config, Health: w.health, Origin: w.origin,
 	}
-	if w.prunes {
+	switch {
+	case w.prunes:
 		p.Target = w.target
+	case w.batches:
+		p.Target = &batching{observing: observing{w.target}}
 	}
 	if w.params != nil {
 		w.params(&p)
