@@ -128,7 +128,9 @@ func (w *world) start(args []string) error {
 	}
 	flags := pflag.NewFlagSet("agent start", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	if err := errors.Join(h.RegisterFlags(flags), flags.Parse(args)); err != nil {
+	// The process that runs a hive has its commands as well.
+	line := &cobra.Command{Use: h.Info().Name}
+	if err := errors.Join(h.RegisterFlags(flags), flags.Parse(args), cli.Mount(line, h)); err != nil {
 		return err
 	}
 	if err := h.Start(w.ctx); err != nil {
