@@ -87,6 +87,13 @@ var broken = []struct{ fault, rule, complaint string }{
 	{"observe yields what others made", "what others made stays and is not observed", `Observe yields ["other"], expected []`},
 	{"init removes what it does not know", "what others made stays and is not observed", "what others made is not intact after Init"},
 	{"refuses for now only", "a row that cannot be is refused for good", "is not terminal, so that it is repeated in vain: a note has a value"},
+	{"a batch has few outcomes", "a batch brings each of its rows about", "UpdateBatch: 1 outcomes of 2 rows, expected one of each"},
+	{"a batch does its last row only", "a batch brings each of its rows about", "after UpdateBatch with a Contract.Holds is false"},
+	{"a batch fails as a whole", "a batch brings each of its rows about", "UpdateBatch fails for a: batch"},
+	{"a batch says that nothing changed", "a batch brings each of its rows about", "UpdateBatch has Changed = false for a, expected true"},
+	{"a batch of deletes fails for what is absent", "a batch of deletes removes each of its rows", "DeleteBatch fails for b: absent"},
+	{"a batch goes on without its context", "an ended context stops a batch", "UpdateBatch succeeds for a with a context that has ended"},
+	{"a batch is refused for one row", "a row that cannot be fails alone in its batch", "expected only c to fail"},
 	{"accepts what cannot be", "a row that cannot be is refused for good", "of a row that cannot be succeeds"},
 }
 
@@ -99,8 +106,11 @@ func TestBroken(t *testing.T) {
 	for _, b := range broken {
 		t.Run(b.fault, func(t *testing.T) {
 			variant := whole
-			if strings.HasPrefix(b.fault, "prune ") {
+			switch {
+			case strings.HasPrefix(b.fault, "prune "):
 				variant = hiding
+			case strings.HasPrefix(b.fault, "a batch "):
+				variant = together
 			}
 			targettest.Run(t, contract(b.fault, variant))
 		})

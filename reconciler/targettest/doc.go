@@ -17,9 +17,9 @@
 //
 // Each rule of the contract is a subtest. Rules come in the order in which they
 // build on each other, and the first broken one is the last to be checked: so
-// what is reported is the cause. A target that is also a [reconciler.Observer] or
-// a [reconciler.Differ] is checked as such; Prune is checked of one that is no
-// observer. Run makes and removes real things: run it where that does no harm.
+// what is reported is the cause. A target that is also a [reconciler.Observer], a
+// [reconciler.Differ] or a [reconciler.BatchTarget] is checked as such; Prune is
+// checked of one that is no observer. Run makes and removes real things: run it where that does no harm.
 //
 // Interruptions happen where an operation looks at its context, by Err or Done:
 // there the context ends, or the whole operation does, as if the process had

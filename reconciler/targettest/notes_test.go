@@ -404,5 +404,6 @@ func contract(fault string, variant func(*notes) reconciler.Target[row]) targett
 	}
 }
 
-func whole(n *notes) reconciler.Target[row]  { return n }
-func hiding(n *notes) reconciler.Target[row] { return plain{n} }
+func whole(n *notes) reconciler.Target[row]    { return n }
+func hiding(n *notes) reconciler.Target[row]   { return plain{n} }
+func together(n *notes) reconciler.Target[row] { return batching{n} }

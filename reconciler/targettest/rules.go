@@ -19,6 +19,7 @@ func (k *kit[Obj]) rules() []rule[Obj] {
 	}
 	variants := lacks("Variants", len(k.Variants) > 0)
 	remove := lacks("Remove", k.Remove != nil)
+	invalid := lacks("Invalid", len(k.Invalid) > 0)
 	return []of{
 		{name: "deleting what is absent succeeds", row: deleteAbsent[Obj]},
 		{name: "update brings a row about and says so", row: updateChanges[Obj]},
@@ -44,6 +45,10 @@ func (k *kit[Obj]) rules() []rule[Obj] {
 		{name: "what is removed during an operation is made by the next", row: removedMeanwhile[Obj], lacks: remove},
 		{name: "different keys do not disturb each other", all: together[Obj]},
 		{name: "what others made stays and is not observed", all: foreign[Obj], lacks: lacks("Foreign", k.Foreign != nil)},
-		{name: "a row that cannot be is refused for good", all: refused[Obj], lacks: lacks("Invalid", len(k.Invalid) > 0)},
+		{name: "a row that cannot be is refused for good", all: refused[Obj], lacks: invalid},
+		{name: "a batch brings each of its rows about", all: batchUpdates[Obj]},
+		{name: "a batch of deletes removes each of its rows", all: batchDeletes[Obj]},
+		{name: "an ended context stops a batch", all: batchEnded[Obj]},
+		{name: "a row that cannot be fails alone in its batch", all: batchRefusal[Obj], lacks: invalid},
 	}
 }

@@ -1,0 +1,57 @@
+package targettest_test
+
+import (
+	"context"
+	"errors"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// batching is a target that takes rows together.
+type batching struct{ *notes }
+
+func (b batching) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []row) []reconciler.BatchResult {
+	results := make([]reconciler.BatchResult, len(rows))
+	if b.fault == "a batch goes on without its context" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	for i, r := range rows {
+		if i < len(rows)-1 && b.fault == "a batch does its last row only" {
+			results[i].Result.Changed = true
+			continue
+		}
+		results[i].Result, results[i].Err = b.Update(ctx, txn, r)
+	}
+	switch b.fault {
+	case "a batch has few outcomes":
+		results = results[1:]
+	case "a batch fails as a whole":
+		for i := range results {
+			results[i].Err = errors.New("batch")
+		}
+	case "a batch says that nothing changed":
+		for i := range results {
+			results[i].Result.Changed = false
+		}
+	case "a batch is refused for one row":
+		for _, r := range results {
+			if r.Err != nil && ctx.Err() == nil {
+				results[0].Err = r.Err
+			}
+		}
+	}
+	return results
+}
+
+func (b batching) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []row) (errs []error) {
+	for _, r := range rows {
+		_, there := b.get(r.name)
+		err := b.Delete(ctx, txn, r)
+		if !there && b.fault == "a batch of deletes fails for what is absent" {
+			err = errors.New("absent")
+		}
+		errs = append(errs, err)
+	}
+	return errs
+}
