@@ -29,7 +29,9 @@ var ByKey = statedb.NewIndex("key", Address.Key)
 
 // Schema declares the table "addresses".
 func Schema() statedb.Schema[Address] {
-	return reconciler.Reconciled(statedb.Schema[Address]{Name: "addresses", Primary: ByKey})
+	return reconciler.Reconciled(statedb.Schema[Address]{
+		Name: "addresses", Primary: ByKey, Secondary: []statedb.Indexer[Address]{ByHost, ByNetwork},
+	})
 }
 
 // Default returns what the missing fields of a document mean.

@@ -35,7 +35,9 @@ var ByKey = statedb.NewIndex("key", Link.Key)
 
 // Schema declares the table "links".
 func Schema() statedb.Schema[Link] {
-	return reconciler.Reconciled(statedb.Schema[Link]{Name: "links", Primary: ByKey})
+	return reconciler.Reconciled(statedb.Schema[Link]{
+		Name: "links", Primary: ByKey, Secondary: []statedb.Indexer[Link]{ByEnd},
+	})
 }
 
 // Default returns what the missing fields of a document mean: links are up.

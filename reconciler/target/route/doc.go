@@ -7,6 +7,8 @@
 // The key of a route is its destination (with the family), table and metric.
 // IPv6 routes have metric 1024 when a row gives none, as in the kernel.
 //
+// [DependsOn] says which other rows a route needs.
+//
 // A [Target] is safe for concurrent use on different rows. Its errors name the
 // route and match the kernel's error numbers; a device that does not exist
 // matches syscall.ENODEV, a route that others hold ErrForeign.

@@ -40,6 +40,9 @@ func cells(around *surroundings) []cell.Cell {
 		kind("sysctl", "kernel parameters", "name", sysctl.Schema(), sysctl.Default, sysctl.Sysctl.Normalized,
 			func(owned *ownership.Store) (reconciler.Target[sysctl.Sysctl], error) {
 				return sysctl.New(sysctl.Config{Owned: owned, Allow: around.allowSysctl})
+			},
+			func(links statedb.Table[link.Link]) reconcilercell.Relations[sysctl.Sysctl] {
+				return dependent(link.DependsOn(links, sysctl.Sysctl.Device))
 			}),
 		kind("link", "network links", "name", link.Schema(), link.Default, link.Link.Normalized,
 			func(owned *ownership.Store, l cell.Lifecycle) (reconciler.Target[link.Link], error) {
@@ -50,11 +53,17 @@ func cells(around *surroundings) []cell.Cell {
 			func(owned *ownership.Store, l cell.Lifecycle) (reconciler.Target[address.Address], error) {
 				t, err := address.New(address.Config{Owned: owned})
 				return t, closeAtStop(l, t, err)
+			},
+			func(links statedb.Table[link.Link]) reconcilercell.Relations[address.Address] {
+				return dependent(link.DependsOn(links, func(a address.Address) string { return a.Device }))
 			}),
 		kind("route", "routes", "destination", route.Schema(), route.Default, route.Route.Normalized,
 			func(l cell.Lifecycle) (reconciler.Target[route.Route], error) {
 				t, err := route.New()
 				return t, closeAtStop(l, t, err)
+			},
+			func(links statedb.Table[link.Link], addresses statedb.Table[address.Address]) reconcilercell.Relations[route.Route] {
+				return dependent(route.DependsOn(links, addresses)...)
 			}),
 	}
 }
@@ -67,16 +76,21 @@ func closeAtStop(l cell.Lifecycle, target io.Closer, err error) error {
 	return err
 }
 
-// kind is the module of a kind of document: its table, the target that newTarget
-// makes, a reconciler between them, and the kind itself for the source. keyField
-// is what to point at when two documents have one key.
+func dependent[Obj any](on ...reconciler.Dependency[Obj]) reconcilercell.Relations[Obj] {
+	return reconcilercell.Relations[Obj]{DependsOn: on}
+}
+
+// kind is the module of a kind of document: its table, what constructors make,
+// which is a target and perhaps relations, a reconciler between them, and the kind
+// itself for the source. keyField is what to point at when two documents have one
+// key.
 func kind[Obj reconciler.Reconcilable[Obj]](
 	name, title, keyField string, schema statedb.Schema[Obj],
-	defaults func() Obj, normalized func(Obj) (Obj, error), newTarget any,
+	defaults func() Obj, normalized func(Obj) (Obj, error), constructors ...any,
 ) cell.Cell {
 	return cell.Module(name, title,
 		dbcell.Protected(schema),
-		cell.ProvidePrivate(newTarget),
+		cell.ProvidePrivate(constructors...),
 		reconcilercell.Register[Obj](),
 		cell.Provide(func(table statedb.RWTable[Obj]) (filecell.KindOut, error) {
 			return filecell.NewKind(file.KindConfig[Obj]{

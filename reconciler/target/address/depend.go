@@ -1,0 +1,42 @@
+package address
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// Network is a network that a device is in by one of its addresses.
+type Network struct {
+	Device string // empty: any
+	Prefix netip.Prefix
+}
+
+// ByHost finds rows by the address without the length of its prefix.
+var ByHost = statedb.NewIndex("host", func(a Address) netip.Addr { return a.Address.Addr() })
+
+// ByNetwork finds rows by their network, with their device and with none.
+var ByNetwork = statedb.NewMultiIndex("network", func(a Address) iter.Seq[Network] {
+	prefix := a.Address.Masked()
+	return slices.Values([]Network{{a.Device, prefix}, {"", prefix}})
+})
+
+// Containing yields queries for the rows in whose networks an address is, those of
+// a device or, if that is empty, of any. It leaves out lengths of prefixes that
+// networks of hosts do not have: in IPv4 those below 8, in IPv6 those below 32 and,
+// up to 120, those that are no multiple of 4.
+func Containing(device string, addr netip.Addr) iter.Seq[statedb.Query[Address]] {
+	return func(yield func(statedb.Query[Address]) bool) {
+		for bits := 8; bits <= addr.BitLen(); bits++ {
+			if addr.Is6() && (bits < 32 || bits < 120 && bits%4 != 0) {
+				continue
+			}
+			prefix, _ := addr.Prefix(bits) // bits are in range
+			if !yield(ByNetwork.Query(Network{device, prefix})) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package link
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// ByEnd finds the rows that bring a device about: that of its own name, and that
+// of a veth whose other end it is.
+var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
+	if l.Peer == "" {
+		return slices.Values([]Key{Key(l.Name)})
+	}
+	return slices.Values([]Key{Key(l.Name), Key(l.Peer)})
+})
+
+// DependsOn has rows wait for the links of the devices that they need: device
+// returns the name of one, or nothing. A device that is in no row is not waited
+// for, because others have made it.
+func DependsOn[Obj any](links statedb.Table[Link], device func(Obj) string) reconciler.Dependency[Obj] {
+	return reconciler.DependsOn(links, Link.GetStatus, func(obj Obj) iter.Seq[statedb.Query[Link]] {
+		name := device(obj)
+		if name == "" {
+			return nil
+		}
+		return slices.Values([]statedb.Query[Link]{ByEnd.Query(Key(name))})
+	})
+}

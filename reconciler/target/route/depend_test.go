@@ -1,0 +1,86 @@
+package route
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/reconciler/target/address"
+	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/statedb"
+)
+
+func tableOf[Obj any](t *testing.T, db *statedb.DB, schema statedb.Schema[Obj], rows ...Obj) statedb.Table[Obj] {
+	t.Helper()
+	table, err := statedb.NewTable(db, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		for _, row := range rows {
+			if _, _, err := table.Insert(txn, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
+	db := statedb.New()
+	on := func(device, prefix string) address.Address {
+		return address.Address{Device: device, Address: netip.MustParsePrefix(prefix)}
+	}
+	addresses := tableOf(t, db, address.Schema(),
+		on("a", "10.0.0.2/24"), on("a", "10.0.0.3/16"), on("b", "10.0.0.4/24"), on("a", "10.0.1.2/24"),
+		on("a", "10.9.0.1/32"), on("a", "2001:db8::2/64"), on("b", "2001:db8::3/127"), on("b", "2001:db8:0:1::2/64"))
+	for _, c := range []struct {
+		row  Route
+		want []string
+	}{
+		{Route{Device: "a"}, nil},
+		{Route{Gateway: ip("10.0.0.1")}, []string{"a 10.0.0.2/24", "a 10.0.0.3/16", "b 10.0.0.4/24"}},
+		{Route{Gateway: ip("10.0.0.1"), Device: "b"}, []string{"b 10.0.0.4/24"}},
+		{Route{Gateway: ip("10.0.0.1"), Device: "c"}, nil},
+		{Route{Device: "b", Source: ip("10.0.1.2")}, []string{"a 10.0.1.2/24"}},
+		{Route{Gateway: ip("10.9.0.1")}, []string{"a 10.9.0.1/32"}},
+		{Route{Gateway: ip("2001:db8::1"), Source: ip("2001:db8:0:1::2")}, []string{"a 2001:db8::2/64", "b 2001:db8:0:1::2/64"}},
+		{Route{Gateway: ip("2001:db8::2")}, []string{"a 2001:db8::2/64", "b 2001:db8::3/127"}},
+		{Route{Gateway: ip("192.0.2.1")}, nil},
+	} {
+		found := map[string]bool{}
+		for query := range neededAddresses(c.row) {
+			for row := range addresses.List(db.ReadTxn(), query) {
+				found[row.Key().String()] = true
+			}
+		}
+		want := map[string]bool{}
+		for _, key := range c.want {
+			want[key] = true
+		}
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("via %s dev %s src %s (-want +got):\n%s", c.row.Gateway, c.row.Device, c.row.Source, diff)
+		}
+	}
+}
+
+func ip(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func TestADeviceIsBroughtAboutByItsLinkAndByTheVethWhoseOtherEndItIs(t *testing.T) {
+	db := statedb.New()
+	links := tableOf(t, db, link.Schema(), link.Link{Name: "v0", Type: link.Veth, Peer: "v1"}, link.Link{Name: "v1"}, link.Link{Name: "br0"})
+	for device, want := range map[string][]string{"v0": {"v0"}, "v1": {"v0", "v1"}, "br0": {"br0"}, "lo": nil} {
+		var found []string
+		for row := range links.List(db.ReadTxn(), link.ByEnd.Query(link.Key(device))) {
+			found = append(found, row.Name)
+		}
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", device, diff)
+		}
+	}
+}
