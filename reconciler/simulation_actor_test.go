@@ -216,8 +216,8 @@ const (
 
 // watch sees whether rows wait although hands are free.
 func (a *actor) watch() {
-	if a.prunes || a.config.Debounce > 0 || a.config.Limits.Limiter != nil || a.limited() || a.s.pauses {
-		return // reasons to wait
+	if a.prunes || a.batches || a.config.Debounce > 0 || a.config.Limits.Limiter != nil || a.limited() || a.s.pauses {
+		return // reasons to wait: a row of a batch waits for the rest of it
 	}
 	waits := map[string]time.Time{}
 	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
