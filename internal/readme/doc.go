@@ -1,3 +1,3 @@
-// Package readme holds no code: its test reads the README as a newcomer does, and
-// types what it says.
+// Package readme holds no code: its tests read the README and the guide to the hive
+// as a newcomer does, and type what they say.
 package readme

@@ -23,13 +23,13 @@ const patience = 30 * time.Second
 
 // step is a command of a console block and what is printed below it.
 type step struct {
-	line     int
+	place    string // the document and the line
 	command  string
 	expected []string
 }
 
 // steps reads the console blocks of a document: "$ " begins a command.
-func steps(document string) (all []step) {
+func steps(name, document string) (all []step) {
 	inside := false
 	for i, line := range strings.Split(document, "\n") {
 		command, isCommand := strings.CutPrefix(line, "$ ")
@@ -39,7 +39,7 @@ func steps(document string) (all []step) {
 		case line == "```":
 			inside = false
 		case isCommand:
-			all = append(all, step{line: i + 1, command: command})
+			all = append(all, step{place: fmt.Sprintf("%s:%d", name, i+1), command: command})
 		case len(all) > 0:
 			last := &all[len(all)-1]
 			last.expected = append(last.expected, line)
@@ -106,7 +106,7 @@ func TestTheTourShowsWhatTheReadmeSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tour := steps(string(readme))
+	tour := steps("README.md", string(readme))
 	if len(tour) < 10 {
 		t.Fatalf("README.md has only %d commands in console blocks", len(tour))
 	}
@@ -235,7 +235,7 @@ func (term *terminal) run(ctx context.Context, command string) (output string, e
 func (term *terminal) do(t *testing.T, s step) {
 	t.Helper()
 	if output, err := term.run(t.Context(), s.command); err != nil || output != "" {
-		t.Errorf("README.md:%d: $ %s\nprinted %q, error %v", s.line, s.command, output, err)
+		t.Errorf("%s: $ %s\nprinted %q, error %v", s.place, s.command, output, err)
 	}
 }
 
@@ -258,5 +258,5 @@ func (term *terminal) await(t *testing.T, s step) {
 		case <-ctx.Done():
 		}
 	}
-	t.Errorf("README.md:%d: $ %s\nwanted:\n%s\n\ngot (error: %v):\n%s", s.line, s.command, strings.Join(s.expected, "\n"), err, output)
+	t.Errorf("%s: $ %s\nwanted:\n%s\n\ngot (error: %v):\n%s", s.place, s.command, strings.Join(s.expected, "\n"), err, output)
 }

@@ -26,6 +26,6 @@ func create[Obj any](schema statedb.Schema[Obj]) func(*statedb.DB) (statedb.RWTa
 func readable[Obj any]() cell.Cell {
 	return cell.Group(
 		cell.Provide(func(t statedb.RWTable[Obj]) statedb.Table[Obj] { return t }),
-		cell.Invoke(func(statedb.RWTable[Obj]) {}),
+		cell.Invoke(func(statedb.Table[Obj]) {}), // also for those who only look at it by name
 	)
 }

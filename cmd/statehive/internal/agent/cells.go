@@ -27,6 +27,7 @@ import (
 func cells(around *surroundings) []cell.Cell {
 	return []cell.Cell{
 		cell.Config(options{}),
+		cell.Invoke(func(options) {}), // they are read before the start
 		cell.Provide(pidCommand),
 		listenersCell(around),
 		inspect.Cell(),
