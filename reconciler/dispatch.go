@@ -238,6 +238,9 @@ func (l *loop[Obj]) collect(w *worker[Obj], now time.Time) {
 	ended := b.ended()
 	for i := range ended {
 		out := &ended[i]
+		if out.givenBack {
+			continue
+		}
 		if out.newer != nil {
 			out.operation, out.newer = out.renewed(), nil
 			l.startsAfresh(out)

@@ -28,9 +28,11 @@ type operation[Obj any] struct {
 	was  StatusKind // of obj
 	full bool       // belongs to the full pass, not to a change
 	open bool       // counts as open in the round
-	item *item[Obj] // nil for opObserve and opPrune, and for a row of a round
-	obj  Obj
-	rev  statedb.Revision // of obj
+	// givenBack says that it was skipped and settled before its batch ended.
+	givenBack bool
+	item      *item[Obj] // nil for opObserve and opPrune, and for a row of a round
+	obj       Obj
+	rev       statedb.Revision // of obj
 }
 
 // outcome is an operation and what came of it. While the operation runs its worker

@@ -273,6 +273,41 @@ func TestEveryRowOfAStuckBatchIsReported(t *testing.T) {
 	})
 }
 
+func TestARowThatIsSkippedDoesNotWaitForItsStuckBatch(t *testing.T) {
+	together(t, func(w *world, b *batching) {
+		free := make(chan struct{})
+		w.put(numbered(10, 1)...)
+		b.busy(w, 100*time.Millisecond)
+		w.write(numbered(5, 2)...)
+		w.erase("10005", "10006", "10007")
+		b.mu.Lock()
+		b.before = func(_ context.Context, rows []row) []reconciler.BatchResult {
+			switch rows[0].ID {
+			case "10005": // deletes come first
+				take(100 * time.Millisecond)
+			case "10000":
+				<-free
+			}
+			return nil
+		}
+		b.mu.Unlock()
+		w.pass(100 * time.Millisecond)
+		w.erase("10001") // before its update begins
+		w.pass(20 * time.Second)
+		w.equal("not done", []string{"10000", "10002", "10003", "10004"}, keysOf(w.notDoneRows()))
+		close(free)
+		w.pass(time.Minute)
+		w.wantConverged()
+	})
+}
+
+func keysOf(rows []reconciler.NotDone) (keys []string) {
+	for _, r := range rows {
+		keys = append(keys, r.Key)
+	}
+	return keys
+}
+
 func TestAChangeDuringABatchIsNotLost(t *testing.T) {
 	together(t, func(w *world, b *batching) {
 		b.before = func(context.Context, []row) []reconciler.BatchResult {

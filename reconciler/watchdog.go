@@ -94,7 +94,15 @@ func (l *loop[Obj]) replace(w *worker[Obj], stamp int64, now time.Time) {
 	l.staff = slices.Concat(l.crew, l.stuck)
 	inHand := w.batch.inHand()
 	for i := range inHand {
-		l.reportStuck(&inHand[i], &StuckError{After: took, Stack: stack}, now)
+		if !inHand[i].skipped {
+			l.reportStuck(&inHand[i], &StuckError{After: took, Stack: stack}, now)
+		}
+	}
+	for i := range inHand {
+		if out := &inHand[i]; out.skipped { // beside the others, but not in the target's hands
+			l.skipped(out, now)
+			out.givenBack = true
+		}
 	}
 }
 
@@ -150,6 +158,9 @@ func (l *loop[Obj]) abandoned(now time.Time) error {
 			stuck := &StuckError{After: now.Sub(w.beganAt(stamp)), Stack: w.stack()}
 			inHand := w.batch.inHand()
 			for i := range inHand {
+				if inHand[i].skipped {
+					continue
+				}
 				errs = append(errs, fmt.Errorf("%v %s: %w", inHand[i].kind, l.nameOf(&inHand[i]), stuck))
 			}
 		}
