@@ -10,7 +10,7 @@ import (
 // check finds what is missing, and cycles, in what the functions need. The container would find them one at a time, and
 // would not find a cycle that leads through the private values of two modules.
 func check(functions []*function) error {
-	c := checker{done: make(map[*function]bool)}
+	c := checker{done: make(map[*function]bool), onPath: make(map[*function]bool)}
 	for _, f := range functions {
 		c.visit(f)
 	}
@@ -18,23 +18,25 @@ func check(functions []*function) error {
 }
 
 type checker struct {
-	done map[*function]bool
-	path []*function // from the function that is invoked
-	errs []error
+	done   map[*function]bool
+	path   []*function // from the function that is invoked
+	onPath map[*function]bool
+	errs   []error
 }
 
 func (c *checker) visit(f *function) {
-	if i := slices.Index(c.path, f); i >= 0 {
-		c.errs = append(c.errs, f.errorf("needs itself: %s", describe(append(c.path[i:], f))))
+	if c.onPath[f] {
+		cycle := c.path[slices.Index(c.path, f):]
+		c.errs = append(c.errs, f.errorf("needs itself: %s", describe(append(cycle, f))))
 		return
 	}
 	if c.done[f] {
 		return
 	}
 	c.done[f] = true
-	c.path = append(c.path, f)
+	c.path, c.onPath[f] = append(c.path, f), true
 	for _, n := range f.needs {
-		makers := f.scope.find(n.key)
+		makers := f.scope.calledFor(n)
 		if len(makers) == 0 && !n.optional && n.group == "" {
 			c.missing(f, n.key)
 		}
@@ -45,7 +47,7 @@ func (c *checker) visit(f *function) {
 			c.visit(d.function)
 		}
 	}
-	c.path = c.path[:len(c.path)-1]
+	c.path, c.onPath[f] = c.path[:len(c.path)-1], false
 }
 
 func (c *checker) missing(f *function, k key) {

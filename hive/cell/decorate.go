@@ -33,12 +33,7 @@ type decorator struct {
 }
 
 // decoration is the one call of a decorator for the values as they are seen in a scope.
-type decoration struct {
-	function *function
-	called   bool
-	err      error
-	results  map[key]reflect.Value
-}
+type decoration struct{ function *function }
 
 func (s *scope) decorateWith(fn any, at position) error {
 	f, err := newFunction("decorate", fn, s, at)
@@ -79,6 +74,7 @@ func (d *decorator) in(s *scope) *decoration {
 	if d.at[s] == nil {
 		f := *d.function
 		f.scope = s
+		s.functions = append(s.functions, &f)
 		d.at[s] = &decoration{function: &f}
 	}
 	return d.at[s]
@@ -171,14 +167,20 @@ func upTo(all []*decorator, end *decorator) []*decorator {
 	return all
 }
 
-// decorated returns the arguments of a call as the decorators have them.
-func (f *function) decorated(args []reflect.Value) ([]reflect.Value, error) {
+// adjusted returns the arguments of a call as the decorators have them, and soft groups with what there is of them.
+func (f *function) adjusted(args []reflect.Value) ([]reflect.Value, error) {
 	for _, n := range f.needs {
 		d := f.scope.decoration(n.key, f.decorator)
-		if d == nil {
+		var v reflect.Value
+		var err error
+		switch {
+		case d != nil:
+			v, err = d.value(n.key)
+		case n.soft:
+			v = f.scope.gathered(n.key)
+		default:
 			continue
 		}
-		v, err := d.value(n.key)
 		if err != nil {
 			return nil, err
 		}
@@ -200,23 +202,15 @@ func with(outer reflect.Value, fields place, v reflect.Value) reflect.Value {
 
 // value calls the decorator, once, and returns one of its results.
 func (d *decoration) value(k key) (reflect.Value, error) {
-	if !d.called {
-		d.called = true
-		d.results = make(map[key]reflect.Value)
-		d.err = d.function.invokeAs(d.function.guard(d.call))
-	}
-	return d.results[k], d.err
-}
-
-func (d *decoration) call(args []reflect.Value) ([]reflect.Value, error) {
-	results, err := d.function.call(args)
-	if err != nil {
-		return nil, err
+	if err := d.function.build(); err != nil {
+		return reflect.Value{}, err
 	}
 	for _, m := range d.function.makes {
-		d.results[m.key] = fieldOf(results[m.at[0]], m.at[1:])
+		if m.key == k {
+			return fieldOf(d.function.results[m.at[0]], m.at[1:]), nil
+		}
 	}
-	return results, nil
+	return reflect.Value{}, d.function.errorf("it does not make %v", k)
 }
 
 func fieldOf(v reflect.Value, fields place) reflect.Value {

@@ -83,7 +83,7 @@ func (g *Graph) used() map[*function]bool {
 		}
 		used[f] = true
 		for _, n := range f.needs {
-			for _, maker := range f.scope.find(n.key) {
+			for _, maker := range f.scope.calledFor(n) {
 				visit(maker)
 			}
 			if d := f.scope.decoration(n.key, f.decorator); d != nil {

@@ -40,12 +40,14 @@ type need struct {
 	key
 	at       place
 	optional bool
+	soft     bool // of a group: only what others need anyway
 }
 
 // made is a result.
 type made struct {
 	key
-	at place
+	at   place
+	flat bool // of a group: a slice of values
 }
 
 // function is a constructor, an invoked function or a decorator of a cell.
@@ -60,6 +62,8 @@ type function struct {
 	makes     []made
 	decorator *decorator // whose function it is, if it is one
 	own       bool       // it belongs to the hive itself
+	built     bool
+	results   []reflect.Value // other than errors, when it is built
 	took      time.Duration
 }
 
@@ -69,6 +73,7 @@ func newFunction(verb string, fn any, s *scope, cell position) (*function, error
 		return nil, s.errorf("%s at %v: expected a function, got %T", verb, cell, fn)
 	}
 	f := &function{verb: verb, scope: s, value: v, cell: cell, own: s.graph.applyingOwn}
+	s.functions = append(s.functions, f)
 	f.name, f.at = identify(v)
 	for i := range fixedParams(v.Type()) {
 		f.needs = append(f.needs, needsOf(v.Type().In(i), place{i})...)
@@ -118,7 +123,7 @@ func needsOfField(f reflect.StructField, at place) []need {
 	case f.Type == reflect.TypeFor[In]() || !f.IsExported():
 		return nil
 	case group != "" && f.Type.Kind() == reflect.Slice:
-		return []need{{key: key{typ: f.Type.Elem(), group: group}, at: at}}
+		return []need{{key: key{typ: f.Type.Elem(), group: group}, at: at, soft: strings.HasSuffix(f.Tag.Get("group"), ",soft")}}
 	case dig.IsIn(f.Type):
 		return needsOf(f.Type, at)
 	}
@@ -142,7 +147,7 @@ func makesOfField(f reflect.StructField, at place) []made {
 	case f.Type == reflect.TypeFor[Out]() || !f.IsExported():
 		return nil
 	case group != "" && strings.HasSuffix(f.Tag.Get("group"), ",flatten") && f.Type.Kind() == reflect.Slice:
-		return []made{{key: key{typ: f.Type.Elem(), group: group}, at: at}}
+		return []made{{key: key{typ: f.Type.Elem(), group: group}, at: at, flat: true}}
 	case group != "":
 		return []made{{key: key{typ: f.Type, group: group}, at: at}}
 	case dig.IsOut(f.Type):
@@ -167,34 +172,9 @@ func (f *function) errorf(format string, args ...any) error {
 	return &GraphError{Module: f.scope.full, Where: f.scope.String(), Function: f.String(), Problem: fmt.Sprintf(format, args...)}
 }
 
-// guarded is the function for dig: its parameters are decorated, and its error, which it always has, or its panic says where
-// it comes from.
-func (f *function) guarded() any { return f.guard(f.call) }
-
-// guard makes a function for dig with what call returns.
-func (f *function) guard(call func(args []reflect.Value) ([]reflect.Value, error)) any {
-	t := f.value.Type()
-	in := make([]reflect.Type, fixedParams(t))
-	for i := range in {
-		in[i] = t.In(i)
-	}
-	out := []reflect.Type{}
-	for i := range t.NumOut() {
-		if t.Out(i) != errorType {
-			out = append(out, t.Out(i))
-		}
-	}
-	out = append(out, errorType)
-	typ := reflect.FuncOf(in, out, false)
-	return reflect.MakeFunc(typ, func(args []reflect.Value) []reflect.Value {
-		results, err := call(args)
-		return complete(typ, results, err)
-	}).Interface()
-}
-
 // call returns the results other than errors.
 func (f *function) call(args []reflect.Value) (results []reflect.Value, err error) {
-	if args, err = f.decorated(args); err != nil {
+	if args, err = f.adjusted(args); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -219,7 +199,7 @@ func (f *function) failed(err error) error {
 	return &BuildError{Module: f.scope.full, Where: f.scope.String(), Function: f.String(), Err: err}
 }
 
-// complete makes the results of a guarded function: zero values with an error.
+// complete makes the results of a function for the container: zero values with an error.
 func complete(typ reflect.Type, results []reflect.Value, err error) []reflect.Value {
 	last := typ.NumOut() - 1
 	if err == nil {

@@ -3,8 +3,7 @@ package cell
 import (
 	"errors"
 	"log/slog"
-
-	"go.uber.org/dig"
+	"reflect"
 )
 
 // GraphOptions are the settings of a Graph.
@@ -34,13 +33,13 @@ type Graph struct {
 	// outside are the functions that were invoked from outside of the graph.
 	outside     []*function
 	applyingOwn bool
+	vetted      map[reflect.Type]bool // types of constructors that the container accepts
 }
 
 // NewGraph puts cells together. It calls no constructor. It returns all faults that it finds.
 func NewGraph(o GraphOptions, contents ...Cell) (*Graph, error) {
-	g := &Graph{options: o, modules: make(map[FullModuleID]*scope)}
+	g := &Graph{options: o, modules: make(map[FullModuleID]*scope), vetted: make(map[reflect.Type]bool)}
 	g.root = newScope(g, nil, ModuleID(o.Name), FullModuleID(o.Name))
-	g.root.dig = dig.New(dig.DeferAcyclicVerification())
 	g.scopes = []*scope{g.root}
 	if err := errors.Join(g.root.provideOwn(), g.applyOwn(), group(contents).apply(g.root), g.checkDecorators()); err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func (g *Graph) Construct() error {
 		return err
 	}
 	for _, f := range g.invokes {
-		if err := f.invoke(); err != nil {
+		if err := f.build(); err != nil {
 			return err
 		}
 	}
@@ -85,21 +84,5 @@ func (g *Graph) Invoke(fn any) error {
 		return err
 	}
 	g.outside = append(g.outside, f)
-	return f.invoke()
-}
-
-// invoke calls the function; the graph has been checked.
-func (f *function) invoke() error { return f.invokeAs(f.guarded()) }
-
-// invokeAs calls fn, which stands for the function.
-func (f *function) invokeAs(fn any) error {
-	err := f.scope.dig.Invoke(fn)
-	if err == nil {
-		return nil
-	}
-	var build *BuildError
-	if errors.As(err, &build) {
-		return build
-	}
-	return f.errorf("%v", err)
+	return f.build()
 }

@@ -278,6 +278,74 @@ func TestGroupsOptionalsAndNames(t *testing.T) {
 	}
 }
 
+func TestSoftGroupHasOnlyWhatOthersNeedAnyway(t *testing.T) {
+	type in struct {
+		cell.In
+		Words []string `group:"words,soft"`
+	}
+	type out struct {
+		cell.Out
+		Apple *apple
+		Word  string `group:"words"`
+	}
+	var got []string
+	err := construct(t,
+		cell.Provide(func() out { return out{Apple: &apple{}, Word: "apple"} }, func() out2 { return out2{Word: "pie"} }),
+		cell.Invoke(func(*apple, in) {}, func(_ *apple, i in) { got = i.Words }),
+	)
+	wantCalls(t, err, got, "apple")
+}
+
+func TestWhatFailsForWantOfConfigurationIsMadeOnceThereIsOne(t *testing.T) {
+	type settings struct {
+		Word string `flag:"word"`
+	}
+	g, err := newGraph(t,
+		cell.Config(settings{Word: "red"}),
+		cell.Provide(func(s settings) *apple { return &apple{from: s.Word} }),
+		cell.Decorate(func(a *apple, _ settings) *apple { return &apple{from: "sweet " + a.from} }),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Invoke(func(*apple) {}); !errors.Is(err, cell.ErrNotConfigured) {
+		t.Errorf("before: got %v", err)
+	}
+	var got []string
+	err = errors.Join(g.Configure(sources(nil)), g.Invoke(func(a *apple) { got = append(got, a.from) }))
+	wantCalls(t, err, got, "sweet red")
+}
+
+func TestWhatTheContainerDoesNotAcceptIsAnErrorOfTheGraph(t *testing.T) {
+	type closed struct {
+		cell.In
+		_ string
+	}
+	type twice struct {
+		cell.Out
+		Word string `name:"a" group:"b"`
+	}
+	type pointer struct {
+		*cell.In
+		Word string
+	}
+	for name, constructor := range map[string]any{
+		"unexported field":        func(closed) *apple { return nil },
+		"name and group":          func() twice { return twice{} },
+		"pointer to parameters":   func(*struct{ cell.In }) *apple { return nil },
+		"embedded pointer to In":  func(pointer) *apple { return nil },
+		"results as a parameter":  func(twice) *apple { return nil },
+		"parameters as a result":  func() struct{ cell.In } { return struct{ cell.In }{} },
+		"pointer to many results": func() *twice { return nil },
+	} {
+		_, err := newGraph(t, cell.Module("m", "", cell.Provide(constructor)))
+		var fault *cell.GraphError
+		if !errors.As(err, &fault) || fault.Module != "m" {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
 type out2 struct {
 	cell.Out
 	Word string `group:"words"`

@@ -6,18 +6,9 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
-
-	"go.uber.org/dig"
 )
 
 var moduleID = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-
-// digScope is what dig's Container and Scope have in common.
-type digScope interface {
-	Provide(constructor any, opts ...dig.ProvideOption) error
-	Invoke(function any, opts ...dig.InvokeOption) error
-	Scope(name string, opts ...dig.ScopeOption) *dig.Scope
-}
 
 // scope is a module in a graph, or the space outside of all modules.
 type scope struct {
@@ -27,9 +18,11 @@ type scope struct {
 	full   FullModuleID
 	at     position
 	title  string
-	depth  int // 0 outside of all modules
-	dig    digScope
+	depth  int                 // 0 outside of all modules
 	offers map[key][]*function // constructors that are looked up here
+	// functions are those that see what this scope sees: of its cells and, from outside of all modules, of Graph.Invoke.
+	functions []*function
+	view      *view // nil until something is called
 	// decorators are those of the cells of this module, in their order.
 	decorators map[key][]*decorator
 }
@@ -72,7 +65,6 @@ func (s *scope) nested(m *module) (*scope, error) {
 	if other := s.graph.modules[full]; other != nil {
 		return nil, n.errorf("its id is also that of %v", other)
 	}
-	n.dig = s.dig.Scope(m.id)
 	s.graph.scopes = append(s.graph.scopes, n)
 	s.graph.modules[full] = n
 	return n, n.provideOwn()
@@ -116,12 +108,13 @@ func (s *scope) provide(f *function, v visibility) error {
 			return f.errorf("makes %v, which is already made by %v: %v", k, others[0].scope, others[0])
 		}
 	}
-	err := s.dig.Provide(f.guarded(), dig.Export(v == public), dig.LocationForPC(f.value.Pointer()))
-	if err != nil {
-		return f.errorf("%v", dig.RootCause(err))
+	if err := f.vet(); err != nil {
+		return err
 	}
 	for _, m := range f.makes {
-		in.offers[m.key] = append(in.offers[m.key], f)
+		if all := in.offers[m.key]; !slices.Contains(all[max(0, len(all)-1):], f) { // it may make several of a group
+			in.offers[m.key] = append(all, f)
+		}
 	}
 	s.graph.provided = append(s.graph.provided, f)
 	return nil
@@ -137,4 +130,12 @@ func (s *scope) find(k key) []*function {
 		}
 	}
 	return found
+}
+
+// calledFor are the constructors that a need has called.
+func (s *scope) calledFor(n need) []*function {
+	if n.soft {
+		return nil
+	}
+	return s.find(n.key)
 }

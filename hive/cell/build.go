@@ -1,0 +1,195 @@
+package cell
+
+import (
+	"errors"
+	"reflect"
+
+	"go.uber.org/dig"
+)
+
+// view is what a scope sees, as a container of its own: for everything that a function of the scope needs there is a constructor,
+// which has it made where it is offered.
+//
+// The container has scopes too. A new one copies all that is known around it, and what is then made public is told to each: the
+// cost of many modules would grow with their square.
+type view struct {
+	container *dig.Container
+	seen      map[key]bool
+	functions int // how many of the scope's functions have what they need
+}
+
+// vet has the container look at a constructor, if there is more to it than plain types.
+func (f *function) vet() error {
+	typ, vetted := f.value.Type(), f.scope.graph.vetted
+	if vetted[typ] || !f.isMarked() {
+		return nil
+	}
+	fn := reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value { return nil })
+	if err := dig.New(dig.DeferAcyclicVerification()).Provide(fn.Interface()); err != nil {
+		return f.errorf("%v", dig.RootCause(err))
+	}
+	vetted[typ] = true
+	return nil
+}
+
+// isMarked says whether a parameter or a result has to do with In or Out.
+func (f *function) isMarked() bool {
+	for t := range f.value.Type().Ins() {
+		if isMarked(t) {
+			return true
+		}
+	}
+	for t := range f.value.Type().Outs() {
+		if isMarked(t) {
+			return true
+		}
+	}
+	return false
+}
+
+func isMarked(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if dig.IsIn(t) || dig.IsOut(t) {
+		return true
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && (f.Type == reflect.TypeFor[*In]() || f.Type == reflect.TypeFor[*Out]()) {
+			return true
+		}
+	}
+	return false
+}
+
+// build calls the function, once unless it fails; the graph has been checked.
+func (f *function) build() error {
+	if f.built {
+		return nil
+	}
+	v, err := f.scope.opened()
+	if err != nil {
+		return err
+	}
+	return f.explain(v.container.Invoke(f.guarded()))
+}
+
+// explain turns an error of the container into the one that says where it comes from.
+func (f *function) explain(err error) error {
+	var build *BuildError
+	var graph *GraphError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &build):
+		return build
+	case errors.As(err, &graph):
+		return graph
+	}
+	return f.errorf("%v", dig.RootCause(err))
+}
+
+// guarded is the function for the container: its results are kept, and its error or its panic says where it comes from.
+func (f *function) guarded() any {
+	in := make([]reflect.Type, fixedParams(f.value.Type()))
+	for i := range in {
+		in[i] = f.value.Type().In(i)
+	}
+	typ := reflect.FuncOf(in, []reflect.Type{errorType}, false)
+	return reflect.MakeFunc(typ, func(args []reflect.Value) []reflect.Value {
+		results, err := f.call(args)
+		if err == nil {
+			f.results, f.built = results, true
+		}
+		return complete(typ, nil, err)
+	}).Interface()
+}
+
+// opened returns the view with all that the scope's functions need.
+func (s *scope) opened() (*view, error) {
+	if s.view == nil {
+		s.view = &view{container: dig.New(dig.DeferAcyclicVerification()), seen: make(map[key]bool)}
+	}
+	for ; s.view.functions < len(s.functions); s.view.functions++ {
+		for _, n := range s.functions[s.view.functions].needs {
+			if err := s.view.add(s, n.key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s.view, nil
+}
+
+// add has the container know a value, if there is one. It is as it is made: decorators come later.
+func (v *view) add(s *scope, k key) error {
+	if v.seen[k] || k.group == "" && s.source(k) == nil {
+		return nil
+	}
+	v.seen[k] = true
+	var options []dig.ProvideOption
+	out := k.typ
+	switch {
+	case k.group != "":
+		out = reflect.SliceOf(k.typ)
+		options = append(options, dig.Group(k.group+",flatten"))
+	case k.name != "":
+		options = append(options, dig.Name(k.name))
+	}
+	typ := reflect.FuncOf(nil, []reflect.Type{out, errorType}, false)
+	constructor := reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value {
+		made, err := s.make(k)
+		return complete(typ, []reflect.Value{made}, err)
+	})
+	if err := v.container.Provide(constructor.Interface(), options...); err != nil {
+		return s.errorf("%v: %v", k, dig.RootCause(err))
+	}
+	return nil
+}
+
+// make has a value made where it is offered; of a group, all values.
+func (s *scope) make(k key) (reflect.Value, error) {
+	makers := s.find(k)
+	for _, f := range makers {
+		if err := f.build(); err != nil {
+			return reflect.Value{}, err
+		}
+	}
+	if k.group != "" {
+		return s.gathered(k), nil
+	}
+	return makers[0].made(k)[0], nil
+}
+
+// gathered is what there is of a group by now.
+func (s *scope) gathered(k key) reflect.Value {
+	all := reflect.MakeSlice(reflect.SliceOf(k.typ), 0, 0)
+	for _, f := range s.find(k) {
+		if f.built {
+			all = reflect.Append(all, f.made(k)...)
+		}
+	}
+	return all
+}
+
+// made are the values of a key that the function has made: one, or any number of a group.
+func (f *function) made(k key) []reflect.Value {
+	var all []reflect.Value
+	for _, m := range f.makes {
+		if m.key != k {
+			continue
+		}
+		v := fieldOf(f.results[m.at[0]], m.at[1:])
+		if !m.flat {
+			all = append(all, v)
+			continue
+		}
+		for i := range v.Len() {
+			all = append(all, v.Index(i))
+		}
+	}
+	return all
+}
