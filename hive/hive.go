@@ -54,6 +54,9 @@ type Options struct {
 	Logger *slog.Logger
 	// LookupEnv reads an environment variable. Nil: os.LookupEnv.
 	LookupEnv func(string) (string, bool)
+	// Environ lists the environment as os.Environ does, so that a mistyped variable is an error. Nil: os.Environ, or nothing if
+	// there is a LookupEnv.
+	Environ func() []string
 	// StartTimeout and StopTimeout bound starting and stopping. Not positive: a minute, and 30 seconds.
 	StartTimeout, StopTimeout time.Duration
 	// Signals ask Run to stop, the second one at once. Nil: SIGINT and SIGTERM of the process, while Run runs.
@@ -69,6 +72,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv
+		if o.Environ == nil {
+			o.Environ = os.Environ
+		}
 	}
 	if o.StartTimeout <= 0 {
 		o.StartTimeout = DefaultStartTimeout
@@ -147,7 +153,8 @@ func (h *Hive) Settings() ([]cell.Setting, error) {
 	if !h.configured {
 		h.configured = true
 		h.misconfigured = h.graph.Configure(cell.Sources{
-			EnvPrefix: h.options.EnvPrefix, LookupEnv: h.options.LookupEnv, FileFlag: configFlag, ReadFile: settings.ReadFile,
+			EnvPrefix: h.options.EnvPrefix, LookupEnv: h.options.LookupEnv, Environ: h.options.Environ,
+			FileFlag: configFlag, ReadFile: settings.ReadFile,
 		})
 	}
 	return h.graph.Settings(), h.misconfigured

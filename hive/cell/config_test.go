@@ -400,3 +400,20 @@ func TestEffectiveSettingsSayWhereEachValueIsFrom(t *testing.T) {
 		t.Errorf("%v %s", err, diff)
 	}
 }
+
+func TestMistypedVariableOfTheEnvironmentIsRefused(t *testing.T) {
+	g, err := newGraph(t, cell.Config(defaults()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := sources(map[string]string{"TEST_DIR": "/etc"})
+	from.Environ = func() []string {
+		return []string{"TEST_DIR=/etc", "TEST_WORKER=secret", "TEST_PORT=tcp://192.0.2.1:80", "TEST_SERVICE_HOST=x", "TESTWORKER=1", "WORKER=1"}
+	}
+	err = g.Configure(from)
+	wantError(t, err, `environment: unknown key "TEST_WORKER": there is TEST_WORKERS`)
+	var unknown *cell.UnknownKeyError
+	if !errors.As(err, &unknown) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -16,6 +16,8 @@ type Sources struct {
 	EnvPrefix string
 	// LookupEnv reads an environment variable. Needed.
 	LookupEnv func(string) (string, bool)
+	// Environ lists all variables as NAME=value, so that mistyped ones are found. Nil: none.
+	Environ func() []string
 	// FileFlag is the setting that names the file of settings; empty for no file.
 	FileFlag string
 	// ReadFile reads that file, if the setting is not empty.
@@ -51,6 +53,7 @@ const (
 // them are returned.
 func (g *Graph) Configure(from Sources) error {
 	entries, errs := g.settings.fromFile(from)
+	errs = append(errs, g.settings.mistyped(from)...)
 	for _, s := range g.settings.all {
 		errs = append(errs, s.configure(from, entries))
 	}
@@ -125,6 +128,29 @@ func (ss *settings) admit(e FileEntry, fileFlag string, before map[string]FileEn
 		return &UnknownKeyError{Place: e.Place, Key: e.Key, Known: meant(e.Key, known)}
 	}
 	return nil
+}
+
+// mistyped refuses variables that are almost those of settings. Others with the prefix may be someone else's: Kubernetes, for one,
+// makes some for every service, with the name of the service before them.
+func (ss *settings) mistyped(from Sources) (errs []error) {
+	if from.Environ == nil {
+		return nil
+	}
+	known := make([]string, len(ss.all))
+	for i, s := range ss.all {
+		known[i] = EnvName(from.EnvPrefix, s.flag)
+	}
+	for _, variable := range from.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		suffix, ours := strings.CutPrefix(name, from.EnvPrefix+"_")
+		if !ours || slices.Contains(known, name) {
+			continue
+		}
+		if best, ok := nearest(name, known, min(2, len(suffix)/4)); ok {
+			errs = append(errs, &UnknownKeyError{Place: "environment", Key: name, Known: []string{best}})
+		}
+	}
+	return errs
 }
 
 // configure sets the setting from the first source that has it.

@@ -50,9 +50,9 @@ func (e *ConfigError) Error() string {
 // Unwrap returns what was expected.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// UnknownKeyError is a key in a file of settings that no setting has.
+// UnknownKeyError is a key in a file of settings that no setting has, or a mistyped environment variable.
 type UnknownKeyError struct {
-	Place string   // the file and the line
+	Place string   // the file and the line, or "environment"
 	Key   string   // as it was given
 	Known []string // what there is instead: the key that was meant, or all
 }

@@ -77,13 +77,20 @@ func (s *scope) seen(like func(key) bool) []string {
 
 // meant is the one of all that is most like a mistyped name, or else all.
 func meant(name string, all []string) []string {
-	best, least := all, 1+min(3, len(name)/2)
+	if best, ok := nearest(name, all, min(3, len(name)/2)); ok {
+		return []string{best}
+	}
+	return all
+}
+
+// nearest is the one of all that is most like a name and not further from it than a limit.
+func nearest(name string, all []string, limit int) (best string, ok bool) {
 	for _, candidate := range all {
-		if d := distance(name, candidate); d < least {
-			best, least = []string{candidate}, d
+		if d := distance(name, candidate); d <= limit {
+			best, ok, limit = candidate, true, d-1
 		}
 	}
-	return best
+	return best, ok
 }
 
 // distance is how many bytes have to be inserted, removed or replaced to make b of a.

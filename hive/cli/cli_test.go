@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,6 +66,22 @@ func execute(t *testing.T, h *hive.Hive, args ...string) (code int, out, errs st
 func printSocket(cmd *cobra.Command, env *cli.Env) error {
 	_, err := fmt.Fprint(cmd.OutOrStdout(), env.Socket())
 	return err
+}
+
+func TestSocketIsFoundInTheFileOfSettingsWhateverElseIsWrong(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(file, []byte("socket: /file\nnonsense: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]string{"TEST_APP_CONFIG": file}
+	cells := []cell.Cell{inspect.Cell(), command("where", printSocket)}
+	if code, out, errs := execute(t, newHive(t, vars, cells...), "where"); code != 0 || out != "/file" {
+		t.Errorf("got %d %q %q", code, out, errs)
+	}
+	vars["TEST_APP_SOCKET"] = "/environment"
+	if _, out, _ := execute(t, newHive(t, vars, cells...), "where"); out != "/environment" {
+		t.Errorf("got %q", out)
+	}
 }
 
 func TestSocketIsThatOfTheFlagElseOfTheEnvironmentElseTheDefault(t *testing.T) {

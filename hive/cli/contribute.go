@@ -58,14 +58,26 @@ type Env struct {
 	flag *pflag.Flag // --socket
 }
 
-// Socket returns the socket that was chosen: --socket, else the environment. If that is empty, or neither is given, it is the
-// default of the hive's name, as it is for the hive itself.
+// Socket returns the socket that was chosen: --socket, else the environment, else the file of settings that the environment names.
+// If none of them says so, or what it says is empty, it is the default of the hive's name, as it is for the hive itself.
 func (e *Env) Socket() string {
 	socket := e.flag.Value.String()
 	if !e.flag.Changed {
-		_, socket, _ = e.hive.Env(socketFlag)
+		socket = e.setting()
 	}
 	return cmp.Or(socket, inspect.DefaultSocket(e.hive.Info().Name))
+}
+
+// setting is the socket in the settings. What is wrong with other settings does not matter to those who only ask the hive.
+func (e *Env) setting() string {
+	all, _ := e.hive.Settings()
+	for _, s := range all {
+		if s.Name == socketFlag {
+			return s.Value
+		}
+	}
+	_, socket, _ := e.hive.Env(socketFlag)
+	return socket
 }
 
 // Client returns a client for the socket that was chosen.

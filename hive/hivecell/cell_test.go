@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
@@ -20,6 +24,8 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "write the golden files anew")
 
 type (
 	engine  struct{}
@@ -42,7 +48,11 @@ func newAntique(*car) *antique { return &antique{} }
 func newHive(t *testing.T) *hive.Hive {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "x.sock")
-	vars := map[string]string{"TEST_SOCKET": socket, "TEST_CARD": "hunter2", "TEST_OCTANE": "98"}
+	return newHiveIn(t, map[string]string{"TEST_SOCKET": socket, "TEST_CARD": "hunter2", "TEST_OCTANE": "98"})
+}
+
+func newHiveIn(t *testing.T, vars map[string]string) *hive.Hive {
+	t.Helper()
 	h, err := hive.New(hive.Options{
 		Name:      "test",
 		Logger:    slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -138,6 +148,31 @@ func TestGraphIsWrittenForGraphviz(t *testing.T) {
 		}
 		if args[len(args)-1] == "--offline" {
 			start(t, h)
+		}
+	}
+}
+
+func TestOutputForPeopleAndToolsIsAsItWas(t *testing.T) {
+	line, took := regexp.MustCompile(`\.go:\d+`), regexp.MustCompile(`, [0-9.]+(ns|µs|ms|s)\b`)
+	for name, args := range map[string][]string{
+		"hive": {"hive", "--offline"}, "dot": {"hive", "dot", "--offline"},
+		"check": {"hive", "check", "--offline"}, "config": {"hive", "config", "--offline"},
+	} {
+		vars := map[string]string{"TEST_SOCKET": "/run/test.sock", "TEST_CARD": "hunter2"}
+		_, out := run(t, newHiveIn(t, vars), args...)
+		out = took.ReplaceAllString(line.ReplaceAllString(out, ".go:N"), ", TIME")
+		file := filepath.Join("testdata", name+".golden")
+		if *update {
+			if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(golden), out); diff != "" {
+			t.Errorf("%s (-want +got), to be written anew by -update:\n%s", name, diff)
 		}
 	}
 }

@@ -7,6 +7,8 @@ package hivetest
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/statehive/statehive/hive"
@@ -26,6 +28,7 @@ func New(t testing.TB, vars map[string]string, cells ...cell.Cell) *hive.Hive {
 	h, err := hive.New(hive.Options{
 		Name: "test", Logger: Logger(t),
 		LookupEnv: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+		Environ:   func() []string { return slices.Collect(maps.Keys(vars)) },
 	}, cells...)
 	if err != nil {
 		t.Fatal(err)
