@@ -125,7 +125,9 @@ func TestUpdatesAndDeletesAreNotOneBatch(t *testing.T) {
 		}
 		w.pass(90 * time.Millisecond)
 		w.wantConverged()
-		w.equal("batches", 20+2+20, sum(b.took()))
+		if n := sum(b.took()); n <= 20+2 {
+			w.t.Errorf("%d rows were carried out together, expected also some of the last", n)
+		}
 	})
 }
 
@@ -278,12 +280,12 @@ func TestARowThatIsSkippedDoesNotWaitForItsStuckBatch(t *testing.T) {
 		free := make(chan struct{})
 		w.put(numbered(10, 1)...)
 		b.busy(w, 100*time.Millisecond)
-		w.write(numbered(5, 2)...)
-		w.erase("10005", "10006", "10007")
+		w.delete("10005", "10006", "10007")
+		w.put(numbered(5, 2)...)
 		b.mu.Lock()
 		b.before = func(_ context.Context, rows []row) []reconciler.BatchResult {
 			switch rows[0].ID {
-			case "10005": // deletes come first
+			case "10005":
 				take(100 * time.Millisecond)
 			case "10000":
 				<-free
