@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// initTarget repeats Init until it succeeds. False: ctx ended; the error then is
-// of an Init that did not return nevertheless.
+// initTarget repeats Init until it succeeds. False: ctx ended, and the error is of
+// an Init that did not return nevertheless; or the table was dropped.
 func (r *Reconciler[Obj]) initTarget(ctx context.Context) (ready bool, err error) {
 	for attempts := 1; ; attempts++ {
 		returned, err := r.callInit(ctx)
@@ -23,6 +23,9 @@ func (r *Reconciler[Obj]) initTarget(ctx context.Context) (ready bool, err error
 		case <-ctx.Done():
 			return false, nil
 		case <-time.After(r.p.Config.backoff(attempts, r.random)):
+		}
+		if r.sources(r.p.DB.ReadTxn()).dropped {
+			return false, r.errDropped()
 		}
 	}
 }

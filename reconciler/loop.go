@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -33,6 +34,7 @@ type loop[Obj any] struct {
 	abort    context.CancelCauseFunc // ends the contexts of running operations
 
 	ready     bool      // the table is initialized
+	dropped   bool      // the table was dropped: nothing more can be done
 	held      bool      // a source is incomplete: nothing surplus is removed
 	lookAt    time.Time // when sources are not waited for any longer; zero: never
 	exclusive bool      // nothing else may run
@@ -89,7 +91,9 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 		now := time.Now()
 		// Before anything is read, so that no change falls in between.
 		changes := l.watch()
-		l.look(now)
+		if l.look(now); l.dropped {
+			break
+		}
 		l.watchOver(now)
 		if l.ready {
 			l.decide(now)
@@ -120,6 +124,9 @@ func (l *loop[Obj]) run(ctx context.Context) error {
 			l.collectAll(time.Now())
 		}
 	}
+	if l.dropped {
+		return errors.Join(l.r.errDropped(), l.finish())
+	}
 	return l.finish()
 }
 
@@ -135,7 +142,8 @@ func (l *loop[Obj]) watch() <-chan struct{} {
 // look sees whether the sources let operations run.
 func (l *loop[Obj]) look(now time.Time) {
 	all, until := l.r.lookAtSources(now)
-	l.ready, l.held, l.lookAt = len(all.waitingFor) == 0, len(all.incomplete) > 0, until
+	l.ready, l.held, l.lookAt = all.ready(), len(all.incomplete) > 0, until
+	l.dropped = all.dropped
 	l.health.sources = all
 	l.r.member.setActive(l.ready)
 }

@@ -92,15 +92,18 @@ func (r *Reconciler[Obj]) FullPass() {
 // Run reconciles until ctx ends. Operations that are running then may go on for
 // Config.StopTimeout; their outcomes are still written. Then their contexts end,
 // and those that go on nevertheless are left behind and named by the error, which
-// is nil otherwise. ErrStarted when Run was called before.
+// is nil otherwise. ErrStarted when Run was called before. When the table is
+// dropped Run ends with an error that matches [statedb.ErrDropped], and nothing is
+// removed because of that.
 func (r *Reconciler[Obj]) Run(ctx context.Context) (err error) {
 	if r.started.Swap(true) {
 		return ErrStarted
 	}
 	defer close(r.ended)
 	defer func() { r.p.Health.Stopped(stoppedMessage(err)) }()
-	if !r.waitForSources(ctx) {
-		return nil
+	defer r.member.leave()
+	if ready, err := r.waitForSources(ctx); !ready {
+		return err
 	}
 	if ready, err := r.initTarget(ctx); !ready {
 		return err

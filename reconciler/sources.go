@@ -14,12 +14,18 @@ import (
 type sources struct {
 	waitingFor []string          // they have not delivered their first listing
 	incomplete map[string]string // why rows may be missing, by name
+	dropped    bool              // there is no table any more, which says nothing of its rows
 }
 
 // sources says how it stands with the sources in a snapshot. Those that are not
 // waited for any longer count as incomplete.
 func (r *Reconciler[Obj]) sources(txn statedb.ReadTxn) (all sources) {
-	for _, s := range r.p.Table.Sources(txn) {
+	states := r.p.Table.Sources(txn)
+	if len(states) == 0 {
+		known, _ := r.p.Table.Initialized(txn)
+		all.dropped = !known
+	}
+	for _, s := range states {
 		late := !s.Initialized && slices.Contains(*r.late.Load(), s.Name)
 		switch {
 		case late:
@@ -42,7 +48,16 @@ func (s *sources) addIncomplete(name, why string) {
 }
 
 // removalHeld says whether a row that is missing may be wanted nevertheless.
-func (s sources) removalHeld() bool { return len(s.waitingFor)+len(s.incomplete) > 0 }
+func (s sources) removalHeld() bool { return !s.ready() || len(s.incomplete) > 0 }
+
+// ready says that there is a table and that it is initialized, as far as that is
+// waited for.
+func (s sources) ready() bool { return !s.dropped && len(s.waitingFor) == 0 }
+
+// errDropped is the end of a run whose table was dropped.
+func (r *Reconciler[Obj]) errDropped() error {
+	return fmt.Errorf("reconciler %s stopped: %w", r.p.Name, &statedb.TableError{Table: r.p.Table.Name(), Err: statedb.ErrDropped})
+}
 
 // patience is since when a source is waited for, by name. It belongs to the
 // goroutine of Run.
@@ -93,15 +108,18 @@ func (r *Reconciler[Obj]) giveUpSources(late []string) {
 }
 
 // waitForSources returns when the table is initialized, or what is missing is not
-// waited for. False: ctx ended.
-func (r *Reconciler[Obj]) waitForSources(ctx context.Context) bool {
+// waited for. False: ctx ended, or there is an error.
+func (r *Reconciler[Obj]) waitForSources(ctx context.Context) (ready bool, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for reported := ""; ; {
 		changed, now := r.tableChanged(), time.Now()
 		all, until := r.lookAtSources(now)
-		if len(all.waitingFor) == 0 {
-			return true
+		switch {
+		case all.dropped:
+			return false, r.errDropped()
+		case all.ready():
+			return true, nil
 		}
 		if message := waitingMessage(all.waitingFor); message != reported {
 			reported = message
@@ -110,7 +128,7 @@ func (r *Reconciler[Obj]) waitForSources(ctx context.Context) bool {
 		setTimer(timer, now, until)
 		select {
 		case <-ctx.Done():
-			return false
+			return false, nil
 		case <-changed:
 		case <-timer.C:
 		}

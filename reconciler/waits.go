@@ -161,6 +161,9 @@ func (l *loop[Obj]) waitOn(w *waiter[Obj]) {
 
 // answerRow answers those who wait for a row and need not any longer.
 func (l *loop[Obj]) answerRow(key string) {
+	if len(l.waits.rows[key]) == 0 || l.tableGone() {
+		return
+	}
 	var wait []*waiter[Obj]
 	for _, w := range l.waits.rows[key] {
 		if known, err := l.verdict(w, l.queue.items[key]); known {
@@ -173,6 +176,9 @@ func (l *loop[Obj]) answerRow(key string) {
 		delete(l.waits.rows, key)
 	}
 }
+
+// tableGone says that the table was dropped: that no row is there means nothing then.
+func (l *loop[Obj]) tableGone() bool { return l.r.sources(l.r.p.DB.ReadTxn()).dropped }
 
 // verdict says how it stands with a row, of which there may be no item.
 func (l *loop[Obj]) verdict(w *waiter[Obj], it *item[Obj]) (known bool, err error) {
@@ -200,7 +206,7 @@ func (l *loop[Obj]) unswept() error {
 // answerTables answers those who wait for all rows and need not any longer.
 func (l *loop[Obj]) answerTables() {
 	ws, surplus := &l.waits, l.unswept()
-	if ws.tables.Len() == 0 || l.hindered() || !ws.swept && surplus == nil {
+	if ws.tables.Len() == 0 || l.hindered() || !ws.swept && surplus == nil || l.tableGone() {
 		return
 	}
 	failed, busy := l.failedItems()

@@ -206,7 +206,7 @@ func (w *worker[Obj]) current(b *batch[Obj], txn statedb.ReadTxn, out *outcome[O
 	all := w.r.sources(txn)
 	obj, rev, found := t.Get(txn, t.KeyQuery(out.obj))
 	switch {
-	case len(all.waitingFor) > 0:
+	case !all.ready():
 		return false
 	case out.kind == opDelete:
 		surplus := out.full
