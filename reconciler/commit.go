@@ -13,6 +13,10 @@ import (
 // commitDelay is how long the first outcome waits for others to be written with it.
 const commitDelay = 10 * time.Millisecond
 
+// lockPatience is how long the deciding goroutine waits for the lock of a table
+// before it has somebody look after the deadlines of operations.
+const lockPatience = 100 * time.Millisecond
+
 // statusCommit collects outcomes, so that their statuses are written together.
 type statusCommit[Obj any] struct {
 	outcomes []*outcome[Obj]
@@ -85,18 +89,36 @@ func (l *loop[Obj]) writeStatuses(outcomes []*outcome[Obj], now time.Time) {
 		return
 	}
 	tables := []statedb.TableMeta{l.r.p.Table}
-	if l.r.p.NotDone != nil && slices.ContainsFunc(outcomes, (*outcome[Obj]).notable) {
+	if l.r.p.NotDone != nil && !now.Before(l.ledger.notNow) && slices.ContainsFunc(outcomes, (*outcome[Obj]).notable) {
 		tables = append(tables, l.r.p.NotDone)
 	}
+	err := l.commitStatuses(outcomes, now, tables)
+	if err != nil && len(tables) > 1 && l.ledger.failedIn(err) {
+		l.ledgerFailed(now, err)
+		err = l.commitStatuses(outcomes, now, tables[:1])
+	}
+	if err == nil {
+		return
+	}
+	for _, out := range outcomes {
+		if isUpdate(out) {
+			l.statusFailed(out, err)
+		}
+	}
+}
+
+// commitStatuses writes statuses into the first of the tables, and what is not done
+// into the second one if there is one.
+func (l *loop[Obj]) commitStatuses(outcomes []*outcome[Obj], now time.Time, tables []statedb.TableMeta) error {
 	var noted []NotDone
-	err := l.r.p.DB.Update(context.Background(), func(txn *statedb.WriteTxn) error {
+	err := l.update(func(txn *statedb.WriteTxn) error {
 		var result error
 		status := l.r.status
 		amend := func(current Obj) Obj {
 			return status.Set(current, status.Get(current).outcome(result, now))
 		}
 		for _, out := range outcomes {
-			if isUpdate(out) {
+			if out.kind == opUpdate {
 				result = out.err
 				l.writeStatus(txn, out, amend)
 			}
@@ -110,13 +132,19 @@ func (l *loop[Obj]) writeStatuses(outcomes []*outcome[Obj], now time.Time) {
 		for _, row := range noted {
 			l.ledger.wrote(row, now)
 		}
-		return
 	}
-	for _, out := range outcomes {
-		if isUpdate(out) {
-			l.statusFailed(out, err)
-		}
-	}
+	return err
+}
+
+// update is a transaction of the deciding goroutine. While that waits for somebody
+// who holds a table, perhaps an operation of its own target, the deadlines of
+// operations hold nevertheless.
+func (l *loop[Obj]) update(fn func(*statedb.WriteTxn) error, tables ...statedb.TableMeta) error {
+	staff, done := l.staff, make(chan struct{})
+	defer close(done)
+	patience := time.AfterFunc(lockPatience, func() { l.r.endOverdueUntil(done, staff) })
+	defer patience.Stop()
+	return l.r.p.DB.Update(context.Background(), fn, tables...)
 }
 
 func (l *loop[Obj]) writeStatus(txn *statedb.WriteTxn, out *outcome[Obj], amend func(Obj) Obj) {
@@ -197,10 +225,16 @@ func (l *loop[Obj]) writeLedger(now time.Time) {
 	if len(l.ledger.touched) == 0 {
 		return
 	}
-	err := l.r.p.DB.Update(context.Background(), l.ledger.write, l.r.p.NotDone)
-	if err != nil {
-		l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "error", err)
+	if err := l.update(l.ledger.write, l.r.p.NotDone); err != nil {
+		l.ledgerFailed(now, err)
+		return
 	}
+	l.health.concern(ledgerTrouble, nil)
+	l.ledger.succeeded(now)
+}
+
+func (l *loop[Obj]) ledgerFailed(now time.Time, err error) {
+	l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "error", err)
 	l.health.concern(ledgerTrouble, err)
-	l.ledger.attempted(now, err)
+	l.ledger.failed(now)
 }

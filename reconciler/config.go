@@ -36,7 +36,8 @@ type Config struct {
 	// though no longer than MaxDebounce after the first change. Defaults: not at
 	// all, and ten times Debounce.
 	Debounce, MaxDebounce time.Duration
-	// Workers is how many operations run at once, on different rows. Default 1.
+	// Workers is how many operations run at once, on different rows. Default 1;
+	// at most 65,536.
 	Workers int
 	// DeleteLimit holds deletes when they are too many at once, surplus included,
 	// unless the target cannot observe: what Prune removes is not counted.
@@ -49,6 +50,9 @@ type Config struct {
 	// tells of them.
 	Drift Drift
 }
+
+// maxWorkers bounds Config.Workers.
+const maxWorkers = 1 << 16
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.FullInterval, 30*time.Minute)
@@ -97,8 +101,8 @@ func (c Config) check() error {
 		return fmt.Errorf("Config.MaxBackoff %v is less than Config.MinBackoff %v", c.MaxBackoff, c.MinBackoff)
 	case c.MaxDebounce != 0 && c.MaxDebounce < c.Debounce:
 		return fmt.Errorf("Config.MaxDebounce %v is less than Config.Debounce %v", c.MaxDebounce, c.Debounce)
-	case c.Workers < 0:
-		return fmt.Errorf("Config.Workers is %d: it must be positive, or 0 for the default", c.Workers)
+	case c.Workers < 0 || c.Workers > maxWorkers:
+		return fmt.Errorf("Config.Workers is %d: it must be positive and at most %d, or 0 for the default", c.Workers, maxWorkers)
 	}
 	return errors.Join(c.Limits.check(), c.DeleteLimit.check("Config.DeleteLimit"), c.UpdateLimit.check("Config.UpdateLimit"), c.Drift.check())
 }

@@ -23,7 +23,9 @@ type Dependency[Obj any] struct{ on dependency[Obj] }
 //
 // on is called from several goroutines, also of rows that are deleted. It says
 // the same of the same row each time, and returns soon. Of a row for which it
-// panics nobody knows what it waits for: it waits.
+// panics, or asks for an index that the table has not, nobody knows what it waits
+// for: it waits, and so it does once the table is dropped. status may be called
+// from several goroutines too.
 func DependsOn[Obj, Dep any](
 	table statedb.Table[Dep], status func(Dep) Status, on func(Obj) iter.Seq[statedb.Query[Dep]],
 ) Dependency[Obj] {
@@ -85,23 +87,55 @@ func (d *dependsOn[Obj, Dep]) queries(obj Obj) (queries []statedb.Query[Dep], er
 	return queries, err
 }
 
+// known returns an error if a query is not of the table: it would find nothing.
+func (d *dependsOn[Obj, Dep]) known(txn statedb.ReadTxn, queries []statedb.Query[Dep]) error {
+	for _, q := range queries {
+		if _, err := d.of.LenOf(txn, q.Index()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (d *dependsOn[Obj, Dep]) blocker(txn statedb.ReadTxn, obj Obj) (blocker, bool) {
 	queries, err := d.queries(obj)
+	if err == nil {
+		err = d.known(txn, queries)
+	}
 	if err != nil {
 		return blocker{text: fmt.Sprintf("rows of table %s that are not known: %v", d.of.Name(), err)}, true
 	}
 	if initialized, _ := d.of.Initialized(txn); !initialized && len(queries) > 0 {
-		return blocker{text: fmt.Sprintf("table %s, which is not initialized", d.of.Name())}, true
+		return blocker{text: fmt.Sprintf("table %s, which %s", d.of.Name(), d.lacks(txn))}, true
 	}
 	for _, q := range queries {
 		for dep := range d.of.List(txn, q) {
-			if s := d.status(dep); s.Kind() != Done {
-				text := fmt.Sprintf("%s %s, which is %s", d.of.Name(), d.of.Key(dep), describe(s))
-				return blocker{d.of.KeyQuery(dep).Encoded(), text}, true
+			if state := d.undone(dep); state != "" {
+				return blocker{d.of.KeyQuery(dep).Encoded(), fmt.Sprintf("%s %s, which is %s", d.of.Name(), d.of.Key(dep), state)}, true
 			}
 		}
 	}
 	return blocker{}, false
+}
+
+// lacks says why the table is not initialized.
+func (d *dependsOn[Obj, Dep]) lacks(txn statedb.ReadTxn) string {
+	if len(d.of.Sources(txn)) == 0 {
+		return "was dropped"
+	}
+	return "is not initialized"
+}
+
+// undone says how it stands with a row that is not done, and nothing of one that is.
+func (d *dependsOn[Obj, Dep]) undone(dep Dep) string {
+	var s Status
+	if panicked := guard(func() { s = d.status(dep) }); panicked != nil {
+		return "not known to be done: " + panicked.Error()
+	}
+	if s.Kind() == Done {
+		return ""
+	}
+	return describe(s)
 }
 
 func describe(s Status) string {
@@ -112,7 +146,7 @@ func describe(s Status) string {
 }
 
 func (d *dependsOn[Obj, Dep]) named(obj Obj) (rows []namedRow) {
-	queries, _ := d.queries(obj) // a panic is known from the row itself
+	queries, _ := d.queries(obj) // what is wrong is known from the row itself
 	for _, q := range queries {
 		rows = append(rows, namedRow{rowsKey{d.of, q.Index(), q.Encoded()}, func(row any) bool {
 			dep, ok := row.(Dep)
@@ -130,7 +164,7 @@ func (d *dependsOn[Obj, Dep]) begin(r *Reconciler[Obj], waits *dependencyWaits) 
 			select {
 			case <-ctx.Done():
 				return
-			case <-cursor.Watch():
+			case <-cursor.Watch(): // nil once the table was dropped
 				r.free(d.freed(cursor, r.p.DB.ReadTxn(), waits))
 			}
 		}
@@ -146,6 +180,9 @@ func (d *dependsOn[Obj, Dep]) freed(cursor *statedb.Cursor[Dep], txn statedb.Rea
 		} else {
 			keys = append(keys, waits.take(d.of.KeyQuery(change.Object).Encoded())...)
 		}
+	}
+	if cursor.Err() != nil { // the table was dropped: what is said of it changes
+		return waits.takeAll()
 	}
 	if initialized, _ := d.of.Initialized(txn); initialized {
 		keys = append(keys, waits.take("")...)

@@ -3,6 +3,8 @@ package reconciler_test
 import (
 	"context"
 	"errors"
+	"iter"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +104,93 @@ func TestDroppedTableRemovesNothing(t *testing.T) {
 						t.Errorf("whoever waits is not answered")
 					}
 				}
+			})
+		})
+	}
+}
+
+// What cannot be told in the not-done table must not keep statuses from being written.
+func TestStatusesAreWrittenWithoutTheNotDoneTable(t *testing.T) {
+	running(t, func(_ *testing.T, w *world) {
+		w.drop(w.notDone)
+		w.target.will(failing("bad"))
+		w.target.log()
+		w.put(row{ID: "a", Want: 1}, row{ID: "bad", Want: 1})
+		w.wantStatus("a", "done")
+		w.wantStatus("bad", "error: boom")
+		w.pass(10 * time.Second)
+		w.equal("updates of a", 1, count(w.target.took(), call{op: "update", id: "a", want: 1}))
+		w.equal("health", "degraded: rows in error: 1, what is not done cannot be written: "+
+			"update bad: boom; table not-done: table was dropped", w.health.last())
+	})
+}
+
+// parent is a row of a table that rows depend on.
+type parent struct {
+	ID     string
+	Status reconciler.Status
+}
+
+var parentByID = statedb.NewIndex("id", func(p parent) string { return p.ID })
+
+// family is a world whose rows depend on the parents that on names.
+func family(t *testing.T, on func(row) iter.Seq[statedb.Query[parent]], status func(parent) reconciler.Status,
+	test func(w *world, parents statedb.RWTable[parent]),
+) {
+	t.Helper()
+	var parents statedb.RWTable[parent]
+	prepared(t, func(w *world) {
+		parents = must(statedb.NewTable(w.db, statedb.Schema[parent]{Name: "parents", Primary: parentByID}))
+		w.check(w.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			_, _, err := parents.Insert(txn, parent{ID: "p"})
+			return err
+		}, parents))
+		w.params = func(p *reconciler.Params[row]) {
+			p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(parents, status, on)}
+		}
+	}, func(_ *testing.T, w *world) {
+		w.target.log()
+		test(w, parents)
+	})
+}
+
+func parentStatus(p parent) reconciler.Status { return p.Status }
+
+func onP(row) iter.Seq[statedb.Query[parent]] {
+	return slices.Values([]statedb.Query[parent]{parentByID.Query("p")})
+}
+
+func TestRowsWaitForADroppedTableAndSaySo(t *testing.T) {
+	family(t, onP, parentStatus, func(w *world, parents statedb.RWTable[parent]) {
+		w.put(row{ID: "a", Want: 1})
+		w.equal("waits for", "dependency: parents p, which is pending", w.notDoneRows()[0].WaitsFor)
+		w.drop(parents)
+		w.pass(time.Minute)
+		w.equal("waits for", "dependency: table parents, which was dropped", w.notDoneRows()[0].WaitsFor)
+		w.wantLog()
+	})
+}
+
+func TestRowsWhoseDependenciesAreNotKnownWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		on     func(row) iter.Seq[statedb.Query[parent]]
+		status func(parent) reconciler.Status
+		want   string
+	}{
+		"no index": {
+			func(row) iter.Seq[statedb.Query[parent]] { return slices.Values(make([]statedb.Query[parent], 1)) }, parentStatus,
+			`dependency: rows of table parents that are not known: table parents: no such index ""; there are: id`,
+		},
+		"status panics": {
+			onP, func(parent) reconciler.Status { panic("broken") },
+			"dependency: parents p, which is not known to be done: panic: broken",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			family(t, test.on, test.status, func(w *world, _ statedb.RWTable[parent]) {
+				w.put(row{ID: "a", Want: 1})
+				w.wantLog()
+				w.equal("waits for", test.want, w.notDoneRows()[0].WaitsFor)
 			})
 		})
 	}

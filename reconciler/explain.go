@@ -95,10 +95,13 @@ func (r *Reconciler[Obj]) Explain(ctx context.Context, key string) (Explanation,
 	var e Explanation
 	var result error
 	err := r.call(ctx, func(l *loop[Obj]) { e, result = l.explain(key) })
-	if errors.Is(err, ErrNotRunning) {
+	switch {
+	case errors.Is(err, ErrNotRunning):
 		return r.explainIdle(key)
+	case err != nil:
+		return Explanation{}, err
 	}
-	return e, errors.Join(err, result)
+	return e, result
 }
 
 // explainIdle is Explain while nothing runs.
@@ -169,7 +172,9 @@ func (r *Reconciler[Obj]) explainRow(txn statedb.ReadTxn, key string) (e Explana
 		e.LastError = failure.Error()
 	}
 	if r.p.Origin != nil {
-		e.Origin = r.p.Origin(e.Table, e.Key)
+		if panicked := guard(func() { e.Origin = r.p.Origin(e.Table, e.Key) }); panicked != nil {
+			e.Origin = "not known: " + panicked.Error()
+		}
 	}
 	return e, query, true, nil
 }

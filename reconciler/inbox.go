@@ -61,8 +61,12 @@ func (b *inbox[Obj]) trigger(queries []statedb.Query[Obj], in lane, why reason) 
 	return nil
 }
 
-// call has the deciding goroutine run fn, and returns when it has.
+// call has the deciding goroutine run fn, and returns when it has. If ctx ends first
+// that goroutine may still be at it: what fn works on is not the caller's then.
 func (r *Reconciler[Obj]) call(ctx context.Context, fn func(*loop[Obj])) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	done := make(chan struct{})
 	if err := r.inbox.post(func(l *loop[Obj]) { fn(l); close(done) }); err != nil {
 		return err

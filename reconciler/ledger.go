@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"errors"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -139,13 +140,18 @@ func (l *ledger[Obj]) put(txn *statedb.WriteTxn, row NotDone) (err error) {
 	return err
 }
 
-// attempted says that a transaction with write has ended at now. If it failed,
-// what it should have written stays to be written.
-func (l *ledger[Obj]) attempted(now time.Time, err error) {
-	if err != nil {
-		l.notNow = now.Add(notDonePeriod)
-		return
-	}
+// failedIn says that an error is about the table, such as that it was dropped.
+func (l *ledger[Obj]) failedIn(err error) bool {
+	var of *statedb.TableError
+	return errors.As(err, &of) && of.Table == l.p.NotDone.Name()
+}
+
+// failed says that a transaction with write has failed: what it should have written
+// stays to be written.
+func (l *ledger[Obj]) failed(now time.Time) { l.notNow = now.Add(notDonePeriod) }
+
+// succeeded says that a transaction with write has succeeded.
+func (l *ledger[Obj]) succeeded(now time.Time) {
 	l.notNow = time.Time{}
 	for _, row := range l.touched {
 		l.wrote(row, now)

@@ -112,8 +112,11 @@ func (o *observed[Obj, Seen]) check() error {
 }
 
 func (o *observed[Obj, Seen]) reliable(txn statedb.ReadTxn) bool {
+	if initialized, _ := o.of.Initialized(txn); !initialized {
+		return false // nor if it was dropped
+	}
 	for _, s := range o.of.Sources(txn) {
-		if !s.Initialized || s.Incomplete != "" {
+		if s.Incomplete != "" {
 			return false
 		}
 	}

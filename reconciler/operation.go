@@ -122,8 +122,26 @@ func (c opContext) Err() error {
 	return c.Context.Err()
 }
 
+// readable returns err, or what comes of reading it if that is a panic, as of a nil
+// pointer that was returned as an error.
+func readable(err error) error {
+	if err == nil {
+		return nil
+	}
+	panicked := guard(func() {
+		_ = err.Error()
+		_, _ = retryDelay(err)
+		_ = isTerminal(err)
+	})
+	if panicked != nil {
+		return fmt.Errorf("the target returned an error of type %T that cannot be read: %w", err, panicked)
+	}
+	return err
+}
+
 // explained says of an error that came of the end of its context why that ended.
 func (r *Reconciler[Obj]) explained(ctx context.Context, err error) error {
+	err = readable(err)
 	switch cause := context.Cause(ctx); {
 	case err == nil || cause == nil:
 		return err
@@ -156,6 +174,7 @@ func (r *Reconciler[Obj]) observe(ctx context.Context) (observed []Obj, err erro
 		if err != nil {
 			return observed, err
 		}
+		_ = r.p.Table.KeyQuery(obj) // a panic, as of a nil pointer, is the target's
 		observed = append(observed, obj)
 	}
 	return observed, nil

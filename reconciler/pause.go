@@ -12,14 +12,21 @@ import (
 // Selector says which rows of a table are meant: those with one of the keys, or
 // that match. The zero value means all rows.
 type Selector[Obj any] struct {
-	Keys  []string // primary keys as text, as [statedb.Table.Key] returns them
+	Keys []string // primary keys as text, as [statedb.Table.Key] returns them
+	// Match is called from several goroutines, also of rows that are deleted. It
+	// returns soon and does not use the reconciler. It matches a row for which it
+	// panics.
 	Match func(Obj) bool
 }
 
 func (s *Selector[Obj]) all() bool { return s.Match == nil && len(s.Keys) == 0 }
 
 func (s *Selector[Obj]) selects(key string, obj Obj) bool {
-	return s.all() || slices.Contains(s.Keys, key) || s.Match != nil && s.Match(obj)
+	return s.all() || slices.Contains(s.Keys, key) || s.Match != nil && s.matches(obj)
+}
+
+func (s *Selector[Obj]) matches(obj Obj) (matches bool) {
+	return guard(func() { matches = s.Match(obj) }) != nil || matches
 }
 
 // Trigger has the selected rows applied now, whatever their status, and failed
@@ -44,7 +51,10 @@ func (r *Reconciler[Obj]) Trigger(ctx context.Context, which Selector[Obj]) (int
 	if err == nil {
 		err = r.inbox.trigger(slices.Collect(maps.Values(queries)), laneManual, reasonManual)
 	}
-	return len(queries), err
+	if err != nil {
+		return 0, err
+	}
+	return len(queries), nil
 }
 
 // pause is a selection of rows that are not to be run.
@@ -73,13 +83,16 @@ func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until 
 }
 
 // Resume ends the pauses of the selected rows: with the zero Selector all
-// pauses, with keys those keys, also out of pauses of more keys. A key that is
-// in a pause of all rows or by Match stays paused.
+// pauses, with keys those keys, also out of pauses of more keys, and with Match
+// the rows that match, also later, out of the pauses by Match. A key that is in a
+// pause of all rows or by Match stays paused, and so does a row that matches and
+// is in a pause of all rows or by its key.
 func (r *Reconciler[Obj]) Resume(ctx context.Context, which Selector[Obj]) error {
 	return r.call(ctx, func(l *loop[Obj]) {
 		var left []pause[Obj]
 		for _, p := range l.pauses {
 			if !which.all() && p.without(which.Keys) {
+				p.spare(which)
 				left = append(left, p)
 			}
 		}
@@ -93,6 +106,15 @@ func (p *pause[Obj]) without(keys []string) bool {
 	had := len(p.which.Keys)
 	p.which.Keys = slices.DeleteFunc(p.which.Keys, func(k string) bool { return slices.Contains(keys, k) })
 	return len(p.which.Keys) > 0 || had == 0 || p.which.Match != nil
+}
+
+// spare takes the rows that a selector matches out of a pause by Match.
+func (p *pause[Obj]) spare(which Selector[Obj]) {
+	if p.which.Match == nil || which.Match == nil {
+		return
+	}
+	before := p.which
+	p.which.Match = func(obj Obj) bool { return before.matches(obj) && !which.matches(obj) }
 }
 
 // paused says whether a row may not run, and until when if that is known.

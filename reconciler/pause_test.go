@@ -1,6 +1,8 @@
 package reconciler_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,5 +120,70 @@ func TestRetriesTriggersAndFullPassesRespectPauses(t *testing.T) {
 		w.resume(keys("a"))
 		w.wantLog("update a=1")
 		w.wantConverged()
+	})
+}
+
+func TestResumeBySelectorIsOfWhatItMatches(t *testing.T) {
+	running(t, func(_ *testing.T, w *world) {
+		many := reconciler.Selector[row]{Match: func(r row) bool { return r.Want > 9 }}
+		w.pause(many, time.Time{})
+		w.pause(keys("k"), time.Time{})
+		w.put(row{ID: "a", Want: 10}, row{ID: "b", Want: 20}, row{ID: "k", Want: 20})
+		w.target.log()
+		w.resume(reconciler.Selector[row]{Match: func(r row) bool { return r.Want > 19 }})
+		w.wantLog("update b=20") // k is in a pause by its key
+		w.put(row{ID: "c", Want: 21}, row{ID: "d", Want: 11})
+		w.wantLog("update c=21")
+		w.resume(many)
+		w.wantLog("update a=10", "update d=11")
+		w.resume(keys("k"))
+		w.pass(2 * time.Second)
+		w.wantConverged()
+	})
+}
+
+// What a user's function does must not end the process.
+func TestSelectorThatPanicsMatches(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		broken := reconciler.Selector[row]{Match: func(row) bool { panic("broken") }}
+		w.put(row{ID: "a", Want: 1})
+		w.target.will(failing("a"))
+		w.delete("a")
+		w.target.will(nil)
+		w.target.log()
+		n, err := w.r.Trigger(t.Context(), broken)
+		w.check(err)
+		synctest.Wait()
+		w.equal("triggered", 1, n)
+		w.wantLog("delete a")
+		w.pause(broken, time.Time{})
+		w.put(row{ID: "b", Want: 1})
+		w.wantLog()
+		w.resume(reconciler.Selector[row]{})
+		w.pass(2 * time.Second)
+		w.wantConverged()
+	})
+}
+
+func TestCallsWithAnEndedContextDoNothing(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		w.target.log()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		all := reconciler.Selector[row]{}
+		_, explained := w.r.Explain(ctx, "a")
+		_, planned := w.r.Plan(ctx)
+		n, triggered := w.r.Trigger(ctx, all)
+		w.equal("triggered", 0, n)
+		for what, err := range map[string]error{
+			"Pause": w.r.Pause(ctx, all, time.Time{}), "Resume": w.r.Resume(ctx, all), "Forget": w.r.Forget(ctx, "a"),
+			"Approve": w.r.Approve(ctx, "1"), "Explain": explained, "Plan": planned, "Trigger": triggered,
+		} {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		w.put(row{ID: "a", Want: 1})
+		w.wantLog("update a=1") // it is not paused
 	})
 }

@@ -18,8 +18,8 @@ import (
 //
 // The functions that name rows are called from one goroutine each while the
 // reconciler runs. They read from the snapshot that they are given, and return
-// soon. One that panics is reported to log and health, and what it had not
-// named is left to the next full pass.
+// soon. One that panics, or asks for an index that the table has not, is reported
+// to log and health, and what it had not named is left to the next full pass.
 type Related[Obj any] struct{ source relatedSource[Obj] }
 
 // relatedSource is where changes come from that make rows run.
@@ -170,13 +170,22 @@ func (y *relay[Obj]) flush() {
 // named calls a function of the user that names rows on behalf of a key. What
 // was named before a panic counts.
 func (y *relay[Obj]) named(key string, fn func() iter.Seq[statedb.Query[Obj]]) (queries []statedb.Query[Obj]) {
+	var unknown error
+	txn := y.r.p.DB.ReadTxn()
 	err := guard(func() {
 		if seq := fn(); seq != nil {
 			for q := range seq {
+				if _, err := y.r.p.Table.LenOf(txn, q.Index()); err != nil {
+					unknown = err
+					continue
+				}
 				queries = append(queries, q)
 			}
 		}
 	})
+	if err == nil {
+		err = unknown
+	}
 	y.trouble(key, err)
 	return queries
 }

@@ -229,6 +229,7 @@ func TestWrongParamsAreNamed(t *testing.T) {
 		"Params.DB: table rows: table belongs to another database":                   {DB: other, Table: table, Target: target},
 		"Params.DB: table not-done: table belongs to another database":               {DB: db, Table: table, NotDone: foreign, Target: target},
 		"Config.Workers is -1":            {DB: db, Table: table, Target: target, Config: reconciler.Config{Workers: -1}},
+		"Config.Workers is 65537":         {DB: db, Table: table, Target: target, Config: reconciler.Config{Workers: 1<<16 + 1}},
 		"Limits.RoundSize is -1":          {DB: db, Table: table, Target: target, Config: reconciler.Config{Limits: reconciler.Limits{RoundSize: -1}}},
 		"Config.MinBackoff is -1ns":       {DB: db, Table: table, Target: target, Config: reconciler.Config{MinBackoff: -1}},
 		"Config.MaxBackoff is -1ns":       {DB: db, Table: table, Target: target, Config: reconciler.Config{MaxBackoff: -1}},

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,15 +115,34 @@ func (s *Status) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	*s = Status{kind: text.Kind}
-	if text.Since != nil && !text.Since.IsZero() {
-		s.since = text.Since.UnixNano()
+	since := time.Time{}
+	if text.Since != nil {
+		since = *text.Since
 	}
-	if text.Error != "" {
-		err := errors.New(text.Error)
-		s.err = &err
+	read, err := readStatus(text.Kind, since, text.Error)
+	if err == nil {
+		*s = read
 	}
-	return nil
+	return err
+}
+
+// readStatus makes a status of what was written of one.
+func readStatus(kind StatusKind, since time.Time, text string) (s Status, err error) {
+	s.kind = kind
+	switch {
+	case kind != Error && text != "":
+		return s, fmt.Errorf("status has kind %v and error %q, which only kind error has", kind, text)
+	case kind == Error:
+		failure := errors.New(cmp.Or(text, "of an unknown error"))
+		s.err = &failure
+	}
+	if kind == Pending || since.IsZero() {
+		return s, nil
+	}
+	if s.since = since.UnixNano(); !time.Unix(0, s.since).Equal(since) {
+		return s, fmt.Errorf("status is since %v, expected a time from 1678 to 2262", since)
+	}
+	return s, nil
 }
 
 // outcome returns the status after an attempt that began with status s and ended
@@ -150,7 +170,8 @@ type Reconcilable[Obj any] interface {
 }
 
 // StatusField is where a row keeps the status of one reconciler. Both functions
-// leave the row they get alone.
+// leave the row they get alone. Two reconcilers must not share a status: each would
+// take what the other has done for its own.
 type StatusField[Obj any] struct {
 	Get func(Obj) Status
 	Set func(Obj, Status) Obj

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unsafe"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
 )
@@ -208,4 +210,34 @@ func TestPointerRowsAreReconciled(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What contradicts itself is refused, in JSON as in YAML, whose form is the same.
+func TestStatusesThatAreNoneAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"kind":"done","error":"x"}`:                     `status has kind done and error "x", which only kind error has`,
+		`{"error":"x"}`:                                   `status has kind pending and error "x", which only kind error has`,
+		`{"kind":"done","since":"3000-01-01T00:00:00Z"}`:  "status is since 3000-01-01 00:00:00 +0000 UTC, expected a time from 1678 to 2262",
+		`{"kind":"error","since":"1600-01-01T00:00:00Z"}`: "status is since 1600-01-01 00:00:00 +0000 UTC, expected a time from 1678 to 2262",
+		`{"kind":"gone"}`:                                 `status kind "gone" is unknown, expected pending, done or error`,
+	} {
+		before := reconciler.Status{}
+		for form, err := range map[string]error{
+			"JSON": json.Unmarshal([]byte(text), &before), "YAML": yaml.Unmarshal([]byte(text), &before),
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) || before != (reconciler.Status{}) {
+				t.Errorf("%s in %s: %v, %v", text, form, before, err)
+			}
+		}
+	}
+}
+
+func TestStatusOfKindErrorHasAnError(t *testing.T) {
+	var s reconciler.Status
+	if err := json.Unmarshal([]byte(`{"kind":"error"}`), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Err() == nil || s.String() != "error: of an unknown error" {
+		t.Errorf("%v", s)
+	}
 }

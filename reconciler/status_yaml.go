@@ -1,7 +1,6 @@
 package reconciler
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,15 +36,11 @@ func (s *Status) UnmarshalYAML(unmarshal func(any) error) error {
 	if err := unmarshal(&text); err != nil {
 		return err
 	}
-	*s = Status{kind: text.Kind}
-	if !text.Since.IsZero() {
-		s.since = text.Since.UnixNano()
+	read, err := readStatus(text.Kind, text.Since, text.Error)
+	if err == nil {
+		*s = read
 	}
-	if text.Error != "" {
-		err := errors.New(text.Error)
-		s.err = &err
-	}
-	return nil
+	return err
 }
 
 // MarshalYAML returns what a YAML library is to write instead: a mapping with a

@@ -25,10 +25,27 @@ func (l *loop[Obj]) watchOver(now time.Time) {
 	}
 }
 
-func (l *loop[Obj]) endOverdue(now time.Time) {
-	for _, w := range l.crew {
-		if stamp := w.began.Load(); stamp > 0 && now.Sub(w.beganAt(stamp)) >= l.r.p.Config.OperationTimeout {
+func (l *loop[Obj]) endOverdue(now time.Time) { l.r.endOverdue(l.crew, now) }
+
+// endOverdue ends the contexts of operations that take too long.
+func (r *Reconciler[Obj]) endOverdue(workers []*worker[Obj], now time.Time) {
+	for _, w := range workers {
+		if stamp := w.began.Load(); stamp > 0 && now.Sub(w.beganAt(stamp)) >= r.p.Config.OperationTimeout {
 			w.overdue(stamp)
+		}
+	}
+}
+
+// endOverdueUntil calls endOverdue again and again.
+func (r *Reconciler[Obj]) endOverdueUntil(done <-chan struct{}, workers []*worker[Obj]) {
+	ticker := time.NewTicker(lockPatience)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case now := <-ticker.C:
+			r.endOverdue(workers, now)
 		}
 	}
 }

@@ -130,6 +130,7 @@ func TestTriggerAppliesTheRowsThatAreMeant(t *testing.T) {
 func TestPauseHoldsRowsUntilTheyAreResumed(t *testing.T) {
 	r := start(t, "")
 	r.insert(t, "a")
+	r.eventually(t, "explain things a", "nothing: it is done")
 	r.says(t, "pause things --all", "things: paused\n")
 	r.insert(t, "b")
 	r.eventually(t, "explain things b", "waits for:    paused: until it is resumed\n")
