@@ -9,8 +9,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// ErrNotRunning is returned by what needs a running reconciler: Run was not
-// called yet, or has returned.
+// ErrNotRunning is returned by what needs a running reconciler: it does not run yet
+// (Run was not called, sources have to deliver or the target is not ready), or not
+// any more.
 var ErrNotRunning = errors.New("reconciler is not running")
 
 // inbox is how other goroutines reach the deciding one. A key that is asked for

@@ -66,8 +66,8 @@ func (e *FailedError) Unwrap() []error {
 //     its next try, for a change, or is stuck. That may be so from the beginning:
 //     [Reconciler.Trigger] has rows tried first. What is held or paused has not
 //     failed and is waited for, and so are sources that have still to deliver;
-//   - [ErrNotRunning] at once when the reconciler stops, or when Run has not been
-//     called;
+//   - [ErrNotRunning] at once when the reconciler stops. One that was not started
+//     yet is waited for, so that Run may be called in another goroutine just now;
 //   - the error of ctx when that ends first.
 func (r *Reconciler[Obj]) WaitRow(ctx context.Context, obj Obj) error {
 	q := r.p.Table.KeyQuery(obj)
@@ -99,9 +99,6 @@ type waiter[Obj any] struct {
 }
 
 func (r *Reconciler[Obj]) wait(ctx context.Context, w *waiter[Obj]) error {
-	if !r.started.Load() {
-		return ErrNotRunning
-	}
 	select {
 	case <-r.opened:
 	case <-r.ended:

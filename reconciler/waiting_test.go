@@ -229,14 +229,24 @@ func TestWaitingForWhatIsPausedGoesOnUntilItsContextEnds(t *testing.T) {
 	})
 }
 
-func TestWaitingIsOfNoUseWithoutARunningReconciler(t *testing.T) {
+func TestWaitingIsForAReconcilerThatRunsOrWill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(row{ID: "a", Want: 1})
 		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}))
-		if err := r.WaitTable(t.Context()); !errors.Is(err, reconciler.ErrNotRunning) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.WaitTable(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("before Run: %v", err)
 		}
+		soon := ask(w, r.WaitTable)
+		w.wantAsked("waiting", soon)
+		running, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(running) }()
+		w.wantAsked("<nil>", soon)
+		stop()
+		w.check(<-ended)
 		files := w.source("files")
 		w.start()
 		early := w.askTable() // the sources are waited for
