@@ -26,7 +26,7 @@ func Cell() cell.Cell {
 		cell.Config(Config{FullInterval: 30 * time.Minute}),
 		dbcell.Open(reconciler.NotDoneSchema()),
 		cell.ProvidePrivate(newAPI),
-		cell.Provide(newRegistry, section),
+		cell.Provide(newRegistry, section, readyCondition),
 		cell.Invoke(registerMetrics),
 		cell.Provide(listEndpoint, explainEndpoint, triggerEndpoint, pauseEndpoint, resumeEndpoint, fullEndpoint, limitsEndpoint, forgetEndpoint,
 			planEndpoint, approveEndpoint),
