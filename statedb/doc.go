@@ -44,6 +44,11 @@
 //
 // # Errors
 //
-// Nothing panics on input. Errors are sentinels (ErrConflict, …) wrapped in
-// types that name the table and the key; use errors.Is and errors.As.
+// Nothing panics on input: rows, keys, queries, texts and transactions that have
+// ended. Databases, tables, transactions and functions that are nil, or were not made
+// by this package, are mistakes in the program and do. A panic in a function of the
+// caller's goes to the caller; [DB.Update] rolls back before.
+//
+// Errors are sentinels (ErrConflict, …) wrapped in types that name the table and the
+// key; use errors.Is and errors.As.
 package statedb
