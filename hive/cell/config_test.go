@@ -406,9 +406,9 @@ func TestMistypedVariableOfTheEnvironmentIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := sources(map[string]string{"TEST_DIR": "/etc"})
+	from := sources(map[string]string{"TEST_CONFIG_DIR": "/etc"})
 	from.Environ = func() []string {
-		return []string{"TEST_DIR=/etc", "TEST_WORKER=secret", "TEST_PORT=tcp://192.0.2.1:80", "TEST_SERVICE_HOST=x", "TESTWORKER=1", "WORKER=1"}
+		return []string{"TEST_CONFIG_DIR=/etc", "TEST_WORKER=secret", "TEST_PORT=tcp://192.0.2.1:80", "TEST_SERVICE_HOST=x", "TESTWORKER=1", "WORKER=1"}
 	}
 	err = g.Configure(from)
 	wantError(t, err, `environment: unknown key "TEST_WORKER": there is TEST_WORKERS`)

@@ -291,6 +291,7 @@ func TestSoftGroupHasOnlyWhatOthersNeedAnyway(t *testing.T) {
 	var got []string
 	err := construct(t,
 		cell.Provide(func() out { return out{Apple: &apple{}, Word: "apple"} }, func() out2 { return out2{Word: "pie"} }),
+		cell.Module("m", "", cell.Provide(func(*cherry) out2 { return out2{} })), // there is no cherry, and nobody needs one
 		cell.Invoke(func(*apple, in) {}, func(_ *apple, i in) { got = i.Words }),
 	)
 	wantCalls(t, err, got, "apple")
