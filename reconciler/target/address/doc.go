@@ -13,6 +13,9 @@
 // An IPv6 address counts as there while the kernel still looks for duplicates of
 // it; if it found one, that is an error.
 //
+// A [Mirror] keeps a table of the addresses that there are, so that what others change is
+// repaired at once: see [Observed].
+//
 // A [Target] is safe for concurrent use on different rows. Its errors name the
 // address and match the kernel's error numbers; a device that does not exist
 // matches syscall.ENODEV.

@@ -14,6 +14,9 @@
 // never deleted. When it was made again under its old name, the old record claims
 // nothing.
 //
+// A [Mirror] keeps a table of the links that there are, so that what others change is
+// repaired at once: see [Observed].
+//
 // A [Target] is safe for concurrent use on different rows. Its errors name the
 // link and match the kernel's error numbers; a link that does not exist matches
 // syscall.ENODEV, one that others made ErrForeign.

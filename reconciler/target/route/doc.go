@@ -9,6 +9,9 @@
 //
 // [DependsOn] says which other rows a route needs.
 //
+// A [Mirror] keeps a table of the routes that there are, so that what others change is
+// repaired at once: see [Observed].
+//
 // A [Target] is safe for concurrent use on different rows. Its errors name the
 // route and match the kernel's error numbers; a device that does not exist
 // matches syscall.ENODEV, a route that others hold ErrForeign.

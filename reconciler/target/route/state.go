@@ -91,7 +91,8 @@ func (w wanted) fields() fields {
 	}
 }
 
-func (t *Target) fieldsOf(r netlink.Route) fields {
+// fieldsOf returns the fields of a listed route; nameOf is that of a device.
+func fieldsOf(r netlink.Route, nameOf func(int) string) fields {
 	f := fields{
 		destination: To(prefixOf(r)).String(),
 		gateway:     addrText(addrOf(r.Gw)),
@@ -101,7 +102,7 @@ func (t *Target) fieldsOf(r netlink.Route) fields {
 		f.gateway = r.Via.String() // of the other family
 	}
 	if r.LinkIndex > 0 {
-		f.device = t.conn.LinkName(r.LinkIndex)
+		f.device = nameOf(r.LinkIndex)
 	}
 	switch {
 	case len(r.MultiPath) > 0:

@@ -75,10 +75,16 @@ func (t *Target) steps(w wanted, s state) []steps.Step {
 	do := func() error { return t.change(w, s) }
 	is := fields{}
 	if len(s.ours) > 0 {
-		is = t.fieldsOf(s.ours[0])
+		is = fieldsOf(s.ours[0], t.conn.LinkName)
 	} else {
 		do = func() error { return t.add(w) }
 	}
+	return w.differences(is, do)
+}
+
+// differences returns a step for each field in which a route differs, of which
+// the first does it all.
+func (w wanted) differences(is fields, do func() error) []steps.Step {
 	want := w.fields()
 	if w.row.Device == "" { // whichever device leads to the gateway
 		want.device = is.device

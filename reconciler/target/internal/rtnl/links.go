@@ -33,9 +33,15 @@ func (c *Conn) link(name string, find func() (netlink.Link, error)) (netlink.Lin
 // LinkName returns the name of a link for messages and listings; one that is
 // gone has its number.
 func (c *Conn) LinkName(index int) string {
+	name, _ := c.LinkNames(index)
+	return name
+}
+
+// LinkNames is LinkName with the other names by which [Conn.LinkByName] finds it.
+func (c *Conn) LinkNames(index int) (name string, others []string) {
 	link, err := c.LinkByIndex(index)
 	if err != nil {
-		return fmt.Sprintf("#%d", index)
+		return fmt.Sprintf("#%d", index), nil
 	}
-	return link.Attrs().Name
+	return link.Attrs().Name, link.Attrs().AltNames
 }

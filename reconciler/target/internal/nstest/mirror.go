@@ -1,0 +1,70 @@
+package nstest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Mirror runs what keeps a table of what the kernel has, which must be well, until
+// the end of the test.
+func Mirror(t *testing.T, run func(ctx context.Context, health reconciler.Health) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, healthy{t}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type healthy struct{ t *testing.T }
+
+func (healthy) OK(string)                            {}
+func (h healthy) Degraded(message string, err error) { h.t.Errorf("%s: %v", message, err) }
+func (healthy) Stopped(string)                       {}
+
+// WaitForRows waits until those rows of a table that which lets through are these.
+func WaitForRows[Row any](t *testing.T, db *statedb.DB, table statedb.Table[Row], which func(Row) bool, want ...Row) {
+	t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		txn := db.ReadTxn()
+		var rows []Row
+		all, changed := table.AllWatch(txn)
+		for row := range all {
+			if which(row) {
+				rows = append(rows, row)
+			}
+		}
+		initialized, delivered := table.Initialized(txn)
+		is, wanted := texts(rows), texts(want)
+		if initialized && slices.Equal(is, wanted) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-delivered:
+		case <-deadline:
+			t.Fatalf("table %s (-want +got):\n%s", table.Name(), cmp.Diff(wanted, is))
+		}
+	}
+}
+
+func texts[Row any](rows []Row) []string {
+	texts := make([]string, len(rows))
+	for i, row := range rows {
+		texts[i] = fmt.Sprintf("%+v", row)
+	}
+	slices.Sort(texts)
+	return texts
+}

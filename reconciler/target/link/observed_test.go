@@ -1,0 +1,78 @@
+package link
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
+)
+
+func TestTheMirrorShowsAllLinks(t *testing.T) {
+	nstest.IP(t, "link", "add", "br7", "index", "700", "mtu", "1400", "type", "bridge")
+	db := statedb.New()
+	seen, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newTarget(t, t.TempDir()).NewMirror(db, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nstest.Mirror(t, m.Run)
+	want := func(want ...Seen) {
+		t.Helper()
+		nstest.WaitForRows(t, db, seen, func(s Seen) bool { return s.Index == 700 }, want...)
+	}
+	is := Seen{Name: "br7", Index: 700, Type: Bridge, MTU: 1400}
+	want(is)
+	nstest.IP(t, "link", "set", "br7", "up")
+	is.Up = true
+	want(is)
+	nstest.IP(t, "link", "set", "br7", "mtu", "1300")
+	is.MTU = 1300
+	want(is)
+	nstest.IP(t, "link", "property", "add", "dev", "br7", "altname", "lan")
+	is.OtherNames = "lan"
+	want(is)
+	nstest.IP(t, "link", "del", "br7")
+	want()
+}
+
+func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		row    Link
+		fields []string
+	}{
+		"as it was seen":          {Link{Name: "br7", Type: Bridge, Up: true, MTU: 1400}, nil},
+		"of whatever MTU":         {Link{Name: "br7", Type: Bridge, Up: true}, nil},
+		"that others have made":   {Link{Name: "br7", Up: true}, nil},
+		"by another of its names": {Link{Name: "lan", Up: true}, nil},
+		"not seen":                {Link{Name: "br8", Up: true}, []string{"name"}},
+		"of another type":         {Link{Name: "br7", Type: Veth, Peer: "v1", Up: true}, []string{"type"}},
+		"down, with another MTU":  {Link{Name: "br7", Type: Bridge, MTU: 1500}, []string{"up", "mtu"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := statedb.New()
+			table, err := statedb.NewTable(db, SeenSchema())
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+				_, _, err := table.Insert(txn, Seen{Name: "br7", OtherNames: "lan", Index: 7, Type: Bridge, Up: true, MTU: 1400})
+				return err
+			}, table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var fields []string
+			for _, change := range differences(db.ReadTxn(), table, c.row) {
+				fields = append(fields, change.Field)
+			}
+			if diff := cmp.Diff(c.fields, fields); diff != "" {
+				t.Errorf("fields that differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

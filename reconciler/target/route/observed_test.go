@@ -1,0 +1,127 @@
+package route
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
+)
+
+// mirrored runs a mirror until the end of the test.
+func mirrored(t *testing.T) (*statedb.DB, statedb.RWTable[Seen]) {
+	t.Helper()
+	db := statedb.New()
+	seen, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newTarget(t).NewMirror(db, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nstest.Mirror(t, m.Run)
+	return db, seen
+}
+
+func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
+	network(t)
+	nstest.IP(t, "route", "add", "10.1.0.0/16", "via", "192.0.2.99", "proto", "79")
+	nstest.IP(t, "route", "add", "10.2.0.0/16", "via", "192.0.2.99", "proto", "static")
+	db, seen := mirrored(t)
+	wantSeen := func(want ...Seen) {
+		t.Helper()
+		nstest.WaitForRows(t, db, seen, func(Seen) bool { return true }, want...)
+	}
+	first := Seen{Key: Route{Destination: to("10.1.0.0/16")}.Key(), Gateway: "192.0.2.99", Device: "e0"}
+	wantSeen(first)
+
+	nstest.IP(t, "-6", "route", "add", "2001:db8:1::/48", "via", "2001:db8::99", "src", "2001:db8::7", "proto", "79")
+	second := Seen{
+		Key: Route{Destination: to("2001:db8:1::/48")}.Key(), Gateway: "2001:db8::99", Device: "e0", Source: "2001:db8::7",
+	}
+	wantSeen(first, second)
+	nstest.IP(t, "route", "change", "10.1.0.0/16", "via", "192.0.2.98", "proto", "79")
+	first.Gateway = "192.0.2.98"
+	wantSeen(first, second)
+	nstest.IP(t, "route", "del", "10.1.0.0/16")
+	wantSeen(second)
+
+	nstest.IP(t, "route", "add", "blackhole", "10.1.0.0/16", "proto", "79")
+	hole := Seen{Key: first.Key, Kind: "blackhole"}
+	wantSeen(hole, second)
+	nstest.IP(t, "route", "replace", "10.1.0.0/16", "via", "192.0.2.99", "proto", "static") // others'
+	wantSeen(second)
+
+	// The kernel says nothing of the routes that go with a link, or have another name of it.
+	nstest.IP(t, "route", "add", "10.3.0.0/16", "dev", "e0", "proto", "79")
+	third := Seen{Key: Route{Destination: to("10.3.0.0/16")}.Key(), Device: "e0"}
+	wantSeen(second, third)
+	nstest.IP(t, "link", "property", "add", "dev", "e0", "altname", "uplink")
+	second.OtherNames, third.OtherNames = "uplink", "uplink"
+	wantSeen(second, third)
+	nstest.IP(t, "link", "set", "e0", "down")
+	wantSeen()
+}
+
+func TestARouteIsComparedWithWhatWasSeen(t *testing.T) {
+	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	seen := Seen{Key: row.Key(), Gateway: "192.0.2.99", Device: "e0", OtherNames: "uplink wan"}
+	for name, c := range map[string]struct {
+		change func(row *Route, seen *Seen)
+		fields []string
+	}{
+		"as it was seen":           {func(*Route, *Seen) {}, nil},
+		"by its device":            {func(r *Route, _ *Seen) { r.Device = "e0" }, nil},
+		"by another of its names":  {func(r *Route, _ *Seen) { r.Device = "wan" }, nil},
+		"not seen":                 {func(_ *Route, s *Seen) { s.Key.Metric = 5 }, []string{"destination", "gateway"}},
+		"of another device":        {func(r *Route, _ *Seen) { r.Device = "e1" }, []string{"device"}},
+		"by another gateway":       {func(_ *Route, s *Seen) { s.Gateway = "192.0.2.1" }, []string{"gateway"}},
+		"from another source":      {func(_ *Route, s *Seen) { s.Source = "192.0.2.7" }, []string{"source"}},
+		"of another kind":          {func(_ *Route, s *Seen) { s.Kind = "blackhole" }, []string{"type"}},
+		"that nobody can say what": {func(r *Route, _ *Seen) { r.Destination = Destination{} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row, seen := row, seen
+			c.change(&row, &seen)
+			db := statedb.New()
+			table := tableOf(t, db, SeenSchema(), seen)
+			var fields []string
+			for _, change := range differences(db.ReadTxn(), table, row) {
+				fields = append(fields, change.Field)
+			}
+			if diff := cmp.Diff(c.fields, fields); diff != "" {
+				t.Errorf("fields that differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOthersRoutesAreNotListenedTo(t *testing.T) {
+	message := func(kind, flags uint16, protocol byte) syscall.NetlinkMessage {
+		data := make([]byte, unix.SizeofRtMsg)
+		data[5] = protocol // the sixth field of struct rtmsg, bytes all of them
+		return syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: kind, Flags: flags}, Data: data}
+	}
+	for name, c := range map[string]struct {
+		message syscall.NetlinkMessage
+		want    bool
+	}{
+		"ours":                 {message(unix.RTM_NEWROUTE, 0, Protocol), true},
+		"ours that went":       {message(unix.RTM_DELROUTE, 0, Protocol), true},
+		"others'":              {message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), false},
+		"others' that went":    {message(unix.RTM_DELROUTE, 0, unix.RTPROT_BGP), false},
+		"others' in place":     {message(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE, unix.RTPROT_STATIC), true},
+		"an address":           {message(unix.RTM_NEWADDR, 0, 0), false},
+		"an address that went": {message(unix.RTM_DELADDR, 0, 0), true},
+		"a link":               {message(unix.RTM_NEWLINK, 0, 0), true},
+		"cut short":            {syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWROUTE}}, true},
+	} {
+		if got := tells(c.message); got != c.want {
+			t.Errorf("%s: %v, expected %v", name, got, c.want)
+		}
+	}
+}
