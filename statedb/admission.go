@@ -15,8 +15,8 @@ type Proposal[Obj any] struct {
 // view is a write transaction for functions that are to read only.
 type view WriteTxn
 
-func (v *view) snapshot() *root              { return (*WriteTxn)(v).snapshot() }
-func (v *view) pending(t TableMeta) tableTxn { return (*WriteTxn)(v).pending(t) }
+func (v *view) snapshot() *root               { return (*WriteTxn)(v).snapshot() }
+func (v *view) pending(l *tableLock) tableTxn { return (*WriteTxn)(v).pending(l) }
 
 // propose is admit for a row that is to be written, as the defaulters complete it.
 func (t *table[Obj]) propose(txn *WriteTxn, obj Obj) (w *writer[Obj], key []byte, old *entry[Obj], completed Obj, err error) {

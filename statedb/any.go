@@ -83,7 +83,7 @@ func (a anyTable[Obj]) Revision(txn ReadTxn) Revision     { return a.t.Revision(
 func (a anyTable[Obj]) Sources(txn ReadTxn) []SourceState { return a.t.Sources(txn) }
 func (a anyTable[Obj]) Columns() []string                 { return slices.Clone(a.t.columns.names) }
 func (a anyTable[Obj]) Watch(txn ReadTxn) <-chan struct{} {
-	return a.t.watch(txn, true, func(v *version[Obj]) <-chan struct{} { return v.watch })
+	return a.t.watch(txn, true, func(v *version[Obj]) <-chan struct{} { return v.watch.channel() })
 }
 
 func (a anyTable[Obj]) Indexes() []string {

@@ -77,7 +77,7 @@ func (t *table[Obj]) Changes(after Revision) *Cursor[Obj] {
 	}
 	switch {
 	case after == v.rev:
-		c.drained = v.watch
+		c.drained = v.watch.channel()
 	case after == 0:
 		c.start = true
 	case after > v.rev: // not a revision of this table
@@ -127,7 +127,7 @@ func (c *Cursor[Obj]) Next(txn ReadTxn) iter.Seq[Change[Obj]] {
 			}
 		}
 		if c.yieldRecords(v, v.rev, proceed) {
-			c.drained = v.watch
+			c.drained = v.watch.channel()
 		}
 	}
 }

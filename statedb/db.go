@@ -7,11 +7,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // DB holds tables. Its methods are safe for concurrent use.
 type DB struct {
 	current atomic.Pointer[root]
+	opened  time.Time // what times of locks count from
 
 	logger    *slog.Logger
 	reference bool // see WithReferenceEngine
@@ -35,7 +37,7 @@ func WithLogger(logger *slog.Logger) Option {
 
 // New returns an empty database.
 func New(options ...Option) *DB {
-	db := &DB{logger: slog.New(slog.DiscardHandler)}
+	db := &DB{logger: slog.New(slog.DiscardHandler), opened: time.Now()}
 	for _, option := range options {
 		option(db)
 	}
@@ -70,28 +72,34 @@ type ReadTxn interface {
 	// snapshot returns the committed state that the transaction reads, or began from.
 	snapshot() *root
 	// pending returns the table's part of an open write transaction, or nil.
-	pending(t TableMeta) tableTxn
+	pending(l *tableLock) tableTxn
 }
 
-func (r *root) snapshot() *root            { return r }
-func (r *root) pending(TableMeta) tableTxn { return nil }
+func (r *root) snapshot() *root             { return r }
+func (r *root) pending(*tableLock) tableTxn { return nil }
 
 // ReadTxn returns the newest committed state.
 func (db *DB) ReadTxn() ReadTxn { return db.current.Load() }
 
-// publish makes the result of change the current state and returns it. change
-// gets a copy of the versions before, to be replaced or added to.
-func (db *DB) publish(change func(versions []tableVersion) ([]tableVersion, error)) (*root, error) {
+// publish makes the result of change the current state. change gets a copy of
+// the versions before, to be replaced or added to.
+func (db *DB) publish(change func(versions []tableVersion) ([]tableVersion, error)) error {
 	db.publishMu.Lock()
 	defer db.publishMu.Unlock()
-	current := db.current.Load()
-	versions, err := change(slices.Clone(current.versions))
+	next := db.nextLocked()
+	versions, err := change(next.versions)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	next := &root{db: db, commit: db.nextCommitLocked(), versions: versions}
+	next.versions = versions
 	db.current.Store(next)
-	return next, nil
+	return nil
+}
+
+// nextLocked returns a copy of the current state that can become the next one.
+// publishMu is held.
+func (db *DB) nextLocked() *root {
+	return &root{db: db, commit: db.nextCommitLocked(), versions: slices.Clone(db.current.Load().versions)}
 }
 
 // nextCommitLocked is the number of the next commit. publishMu is held.
@@ -105,7 +113,7 @@ func NewTable[Obj any](db *DB, schema Schema[Obj]) (RWTable[Obj], error) {
 	}
 	t := newTable(db, schema)
 	t.lock.name = schema.Name
-	_, err := db.publish(func(versions []tableVersion) ([]tableVersion, error) {
+	err := db.publish(func(versions []tableVersion) ([]tableVersion, error) {
 		t.lock.order = db.nextCommitLocked()
 		return t.lock.place(versions, t.empty())
 	})

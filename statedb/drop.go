@@ -18,14 +18,14 @@ import (
 // Cursors end: see [Cursor.Err]. The memory of the rows goes with the last
 // snapshot that has them.
 func (db *DB) Drop(ctx context.Context, table TableMeta) error {
-	txn, err := db.begin(ctx, []TableMeta{table})
+	txn, err := db.begin(ctx, []TableMeta{table}, callers())
 	if err != nil {
 		return err
 	}
 	defer txn.Abort()
-	wake := txn.tables[table].drop()
 	lock := table.lockable()
-	_, err = db.publish(func(versions []tableVersion) ([]tableVersion, error) {
+	wake := txn.pending(lock).drop()
+	err = db.publish(func(versions []tableVersion) ([]tableVersion, error) {
 		lock.dropped.Store(db.nextCommitLocked())
 		versions[lock.slot] = nil
 		return versions, nil
@@ -44,24 +44,24 @@ func (l *tableLock) droppedIn(r *root) bool {
 }
 
 func (w *writer[Obj]) drop() (wake func()) {
-	notify := make([]func(), len(w.base.trees))
+	ended := make([]engine.Txn[*entry[Obj]], len(w.base.trees))
 	for i, tree := range w.base.trees {
-		notify[i] = closeAll(tree)
+		ended[i] = withoutAll(tree)
 	}
 	return func() {
-		for _, n := range notify {
-			n()
+		for _, txn := range ended {
+			txn.Notify()
 		}
-		close(w.base.watch)
+		w.base.watch.close()
 		if !w.base.sources.initialized() {
 			close(w.base.sources.ready)
 		}
 	}
 }
 
-// closeAll returns what closes every watch of a tree: the notification of a
-// commit in which no node of it is left.
-func closeAll[V any](tree engine.Tree[V]) (notify func()) {
+// withoutAll returns a transaction whose notification closes every watch of a
+// tree: it was committed and has left no node of it.
+func withoutAll[V any](tree engine.Tree[V]) engine.Txn[V] {
 	txn := tree.Txn()
 	if tree.Len() == 0 {
 		txn.Insert([]byte{}, *new(V))
@@ -69,6 +69,6 @@ func closeAll[V any](tree engine.Tree[V]) (notify func()) {
 	for key := range tree.Prefix(nil) {
 		txn.Delete(key)
 	}
-	_, notify = txn.Commit()
-	return notify
+	txn.Commit()
+	return txn
 }

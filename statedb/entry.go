@@ -1,6 +1,7 @@
 package statedb
 
 import (
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -70,7 +71,7 @@ func keyRoom(length int) int {
 	return 0
 }
 
-// newEntry makes an entry with a key, which it keeps when it is long.
+// newEntry makes an entry with a copy of a key.
 func newEntry[Obj any](key []byte) *entry[Obj] {
 	var e *entry[Obj]
 	switch keyRoom(len(key)) {
@@ -89,7 +90,7 @@ func newEntry[Obj any](key []byte) *entry[Obj] {
 	case 96:
 		e = &new(entry96[Obj]).entry
 	default:
-		lent := &entryLent[Obj]{key: unsafe.SliceData(key)}
+		lent := &entryLent[Obj]{key: unsafe.SliceData(slices.Clone(key))}
 		lent.LendKey(unsafe.Sizeof(lent.entry), uintptr(len(key)))
 		return &lent.entry
 	}

@@ -65,7 +65,7 @@ func (w *writer[Obj]) violation(next *version[Obj]) error {
 		return fmt.Errorf("%d changes lead from revision %d", len(w.log.records), w.base.rev)
 	case after-before != written-len(replaced):
 		return fmt.Errorf("%d rows, from %d, of which %d were replaced and %d written", after, before, len(replaced), written)
-	case isClosed(w.base.watch):
+	case w.base.watch.closed():
 		return fmt.Errorf("the version of revision %d was announced to have passed already", w.base.rev)
 	}
 	return next.sourcesViolation()

@@ -79,7 +79,7 @@ func (v *version[Obj]) row(key string) *entry[Obj] {
 func (v *version[Obj]) edit(ix int, change func(txn engine.Txn[*entry[Obj]])) {
 	txn := v.trees[ix].Txn()
 	change(txn)
-	v.trees[ix], _ = txn.Commit()
+	v.trees[ix] = txn.Commit()
 }
 
 // lastKey is the last key of an index and where it leads.
@@ -195,7 +195,7 @@ var wrongSteps = map[string]func(w *writer[checked], next *version[checked]){
 		next.edit(0, func(txn engine.Txn[*entry[checked]]) { txn.Insert([]byte("z"), next.row("b")) })
 	},
 	"index group: the key":       func(w *writer[checked], next *version[checked]) { next.trees[1] = w.base.trees[1] },
-	"to have passed already":     func(w *writer[checked], _ *version[checked]) { w.base.watch = closedWatch },
+	"to have passed already":     func(w *writer[checked], _ *version[checked]) { w.base.watch.close() },
 	"the sources are not sorted": func(_ *writer[checked], next *version[checked]) { slices.Reverse(next.sources.states) },
 }
 
@@ -211,7 +211,7 @@ func TestTheCheckOfInvariantsFindsAWrongCommit(t *testing.T) {
 			for ix, txn := range w.trees {
 				tree := base.trees[ix]
 				if txn != nil {
-					tree, _ = txn.Commit()
+					tree = txn.Commit()
 				}
 				next.trees = append(next.trees, tree)
 			}

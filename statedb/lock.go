@@ -1,10 +1,11 @@
 package statedb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -32,17 +33,37 @@ func newTableLock(db *DB) tableLock { return tableLock{db: db, held: make(chan s
 
 // hold is one lock in the hands of a transaction.
 type hold struct {
+	of    TableMeta
 	by    *claim
-	since time.Time
+	since time.Duration // see now; set with the lock
 }
+
+func (h *hold) order() uint64 { return h.of.lockable().order }
 
 // claim is what those who wait for a transaction can learn of it.
 type claim struct {
-	tables   []TableMeta
-	began    [3]uintptr                // its callers, the innermost first
+	holds    []hold // in the order in which the locks are taken
+	began    place
 	waitsFor atomic.Pointer[tableLock] // or nil
 	reported atomic.Bool
 }
+
+// find returns the place of a lock among the holds.
+func (c *claim) find(l *tableLock) (i int, ok bool) {
+	const few = 8
+	if len(c.holds) > few {
+		return slices.BinarySearchFunc(c.holds, l, func(h hold, l *tableLock) int { return cmp.Compare(h.order(), l.order) })
+	}
+	for i := range c.holds {
+		if c.holds[i].of.lockable() == l {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// now is a time that costs half of what the time of day does.
+func (l *tableLock) now() time.Duration { return time.Since(l.db.opened) }
 
 // acquire takes the lock for a transaction. The error is that of ctx, or
 // ErrDropped.
@@ -58,7 +79,7 @@ func (l *tableLock) acquire(ctx context.Context, h *hold) error {
 			return err
 		}
 	}
-	h.since = time.Now()
+	h.since = l.now()
 	l.holder.Store(h)
 	if l.dropped.Load() != 0 {
 		l.release()
@@ -87,7 +108,7 @@ func (l *tableLock) wait(ctx context.Context, by *claim) error {
 }
 
 func (l *tableLock) release() {
-	l.holds.observe(time.Since(l.holder.Swap(nil).since))
+	l.holds.observe(l.now() - l.holder.Swap(nil).since)
 	<-l.held
 }
 
@@ -98,7 +119,7 @@ func (l *tableLock) reportLongHold(ctx context.Context) time.Duration {
 	if h == nil {
 		return longHold
 	}
-	held := time.Since(h.since)
+	held := l.now() - h.since
 	if held < longHold {
 		return longHold - held
 	}
@@ -110,32 +131,13 @@ func (l *tableLock) reportLongHold(ctx context.Context) time.Duration {
 }
 
 func (c *claim) attrs() []slog.Attr {
-	names := make([]string, len(c.tables))
-	for i, t := range c.tables {
-		names[i] = t.Name()
+	names := make([]string, len(c.holds))
+	for i := range c.holds {
+		names[i] = c.holds[i].of.Name()
 	}
-	attrs := []slog.Attr{slog.Any("tables", names), slog.Any("began", c.callers())}
+	attrs := []slog.Attr{slog.Any("tables", names), slog.Any("began", c.began.lines())}
 	if l := c.waitsFor.Load(); l != nil {
 		attrs = append(attrs, slog.String("waits_for", l.name))
 	}
 	return attrs
-}
-
-// callers says where the transaction began, and who called that.
-func (c *claim) callers() (callers []string) {
-	n := 0
-	for n < len(c.began) && c.began[n] != 0 {
-		n++
-	}
-	if n == 0 {
-		return nil
-	}
-	frames := runtime.CallersFrames(c.began[:n])
-	for {
-		f, more := frames.Next()
-		callers = append(callers, fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Function))
-		if !more {
-			return callers
-		}
-	}
 }

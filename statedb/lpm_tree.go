@@ -47,7 +47,7 @@ type prefixLengths struct {
 // family returns the counts of the family that a key belongs to, or nil.
 func (l *prefixLengths) family(key []byte) []prefixLength {
 	switch {
-	case len(key) == 0: // no network: see closeAll
+	case len(key) == 0: // no network: see withoutAll
 		return nil
 	case key[0] == 4:
 		return l.ipv4[:]
@@ -106,7 +106,4 @@ func (t *prefixTxn[V]) Delete(key []byte) (V, bool) {
 	return old, deleted
 }
 
-func (t *prefixTxn[V]) Commit() (engine.Tree[V], func()) {
-	tree, notify := t.Txn.Commit()
-	return prefixTree[V]{tree, t.lengths}, notify
-}
+func (t *prefixTxn[V]) Commit() engine.Tree[V] { return prefixTree[V]{t.Txn.Commit(), t.lengths} }

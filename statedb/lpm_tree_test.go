@@ -19,7 +19,7 @@ func TestLengthsInUseAreCountedExactly(t *testing.T) {
 		txn.Insert(key(text), i)
 	}
 	txn.Insert([]byte{0}, 9) // an invalid prefix has no length
-	tree, _ := txn.Commit()
+	tree := txn.Commit()
 	wantLengths(t, tree, 2, 1, 1)
 
 	aborted := tree.Txn()
@@ -31,7 +31,7 @@ func TestLengthsInUseAreCountedExactly(t *testing.T) {
 		txn.Delete(key(text))
 	}
 	txn.Delete([]byte{0})
-	smaller, _ := txn.Commit()
+	smaller := txn.Commit()
 	wantLengths(t, smaller, 1, 1, 0)
 	wantLengths(t, tree, 2, 1, 1)
 	wantLengths(t, empty, 0, 0, 0)

@@ -27,6 +27,19 @@ func (l *changeLog[Obj]) deleted(old *entry[Obj]) {
 	l.replaced = append(l.replaced, old)
 }
 
+// maxSpareLog is for how many changes a table keeps memory between transactions.
+const maxSpareLog = 1 << 9
+
+// emptied returns the memory of the log for the next one, if that is not much.
+func (l *changeLog[Obj]) emptied() changeLog[Obj] {
+	if max(cap(l.records), cap(l.replaced)) > maxSpareLog {
+		return changeLog[Obj]{}
+	}
+	clear(l.records)
+	clear(l.replaced)
+	return changeLog[Obj]{l.records[:0], l.replaced[:0]}
+}
+
 // minWindow is how many dead rows, and how many deletes, are kept for slow
 // cursors of a small table; for those of a large one it is a quarter of its rows.
 const minWindow = 1 << 14
@@ -82,6 +95,8 @@ func (t *table[Obj]) forget() {
 	}
 	forgetful, next := *v, *current
 	forgetful.changes = v.changes.Skip(nil)
+	forgetful.makeTrees(len(v.trees)) // or else it would keep all of v
+	copy(forgetful.trees, v.trees)
 	next.versions = slices.Clone(current.versions)
 	next.versions[t.lock.slot] = &forgetful
 	db.current.Store(&next)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 )
 
@@ -14,8 +13,10 @@ type tableTxn interface {
 	changed() bool
 	// check returns why the changes cannot be committed.
 	check() error
-	// commit returns the table's next version, and what must run once it is published.
-	commit() (next tableVersion, published func())
+	// commit returns the table's next version.
+	commit() tableVersion
+	// published wakes who waits for what commit has changed, now that it can be read.
+	published()
 	// drop prepares the end of the table, and returns what must run once it is published.
 	drop() (published func())
 	// abort gives up the changes.
@@ -30,19 +31,29 @@ type tableTxn interface {
 // began from.
 type WriteTxn struct {
 	base   *root
-	tables map[TableMeta]tableTxn
 	claim  claim
-	holds  []hold // for each of the claim's tables
+	parts  []tableTxn // for each of the claim's holds; nil until it is asked for
 	closed bool
+
+	// What most transactions need, which then costs no allocations.
+	oneHold [1]hold
+	onePart [1]tableTxn
 }
 
 func (txn *WriteTxn) snapshot() *root { return txn.base }
 
-func (txn *WriteTxn) pending(t TableMeta) tableTxn {
+func (txn *WriteTxn) pending(l *tableLock) tableTxn {
 	if txn.closed {
 		return nil
 	}
-	return txn.tables[t]
+	i, ok := txn.claim.find(l)
+	if !ok {
+		return nil
+	}
+	if txn.parts[i] == nil {
+		txn.parts[i] = txn.claim.holds[i].of.begin(txn.base)
+	}
+	return txn.parts[i]
 }
 
 // WriteTxn waits for the locks of the tables, in a fixed order, and opens a
@@ -51,60 +62,62 @@ func (txn *WriteTxn) pending(t TableMeta) tableTxn {
 // ctx ends first, [ErrForeignTable] and [ErrDropped]. A goroutine that waits for a lock which
 // it holds itself waits until ctx ends.
 func (db *DB) WriteTxn(ctx context.Context, tables ...TableMeta) (*WriteTxn, error) {
-	return db.begin(ctx, tables)
+	return db.begin(ctx, tables, callers())
 }
 
-// begin opens a transaction for the caller of its caller, whose place in the
-// code is noted.
-func (db *DB) begin(ctx context.Context, tables []TableMeta) (*WriteTxn, error) {
-	ordered, err := db.inLockOrder(tables)
-	if err != nil {
-		return nil, err
-	}
-	txn := &WriteTxn{tables: make(map[TableMeta]tableTxn, len(ordered))}
-	const skipped = 3 // runtime.Callers, begin, and WriteTxn or Update
-	runtime.Callers(skipped, txn.claim.began[:])
-	if err := txn.lock(ctx, ordered); err != nil {
+// begin opens a transaction that began in this place.
+func (db *DB) begin(ctx context.Context, tables []TableMeta, at place) (*WriteTxn, error) {
+	txn := &WriteTxn{}
+	txn.claim.began = at
+	if err := txn.lock(ctx, db, tables); err != nil {
 		return nil, err
 	}
 	txn.base = db.current.Load()
-	for _, t := range ordered {
-		txn.tables[t] = t.begin(txn.base)
-	}
 	return txn, nil
 }
 
 // lock takes the locks of the tables, all or none.
-func (txn *WriteTxn) lock(ctx context.Context, ordered []TableMeta) error {
-	txn.claim.tables = ordered
-	txn.holds = make([]hold, len(ordered))
-	for i, t := range ordered {
-		txn.holds[i].by = &txn.claim
-		if err := t.lockable().acquire(ctx, &txn.holds[i]); err != nil {
-			release(ordered[:i])
-			return &TableError{Table: t.Name(), Err: err}
+func (txn *WriteTxn) lock(ctx context.Context, db *DB, tables []TableMeta) error {
+	if err := txn.name(db, tables); err != nil {
+		return err
+	}
+	holds := txn.claim.holds
+	for i := range holds {
+		l := holds[i].of.lockable()
+		if err := l.acquire(ctx, &holds[i]); err != nil {
+			release(holds[:i])
+			return &TableError{Table: l.name, Err: err}
 		}
 	}
 	return nil
 }
 
-func (db *DB) inLockOrder(tables []TableMeta) ([]TableMeta, error) {
+// name notes the tables in the order in which they are locked, each once.
+func (txn *WriteTxn) name(db *DB, tables []TableMeta) error {
+	holds, parts := txn.oneHold[:0], txn.onePart[:]
+	if len(tables) > 1 {
+		holds, parts = make([]hold, 0, len(tables)), make([]tableTxn, len(tables))
+	}
 	for i, t := range tables {
 		switch {
 		case t == nil:
-			return nil, fmt.Errorf("%w: argument %d is nil", ErrForeignTable, i+1)
+			return fmt.Errorf("%w: argument %d is nil", ErrForeignTable, i+1)
 		case t.lockable().db != db:
-			return nil, &TableError{Table: t.Name(), Err: ErrForeignTable}
+			return &TableError{Table: t.Name(), Err: ErrForeignTable}
 		}
+		holds = append(holds, hold{by: &txn.claim, of: t})
 	}
-	ordered := slices.Clone(tables)
-	slices.SortFunc(ordered, func(a, b TableMeta) int { return cmp.Compare(a.lockable().order, b.lockable().order) })
-	return slices.Compact(ordered), nil
+	if len(holds) > 1 {
+		slices.SortFunc(holds, func(a, b hold) int { return cmp.Compare(a.order(), b.order()) })
+		holds = slices.CompactFunc(holds, func(a, b hold) bool { return a.order() == b.order() })
+	}
+	txn.claim.holds, txn.parts = holds, parts[:len(holds)]
+	return nil
 }
 
-func release(tables []TableMeta) {
-	for _, t := range tables {
-		t.lockable().release()
+func release(holds []hold) {
+	for _, h := range holds {
+		h.of.lockable().release()
 	}
 }
 
@@ -112,7 +125,7 @@ func release(tables []TableMeta) {
 // nil, rolled back when it returns an error or panics. It returns fn's error,
 // or that of [DB.WriteTxn] or [WriteTxn.Commit]. fn must not end the transaction itself.
 func (db *DB) Update(ctx context.Context, fn func(txn *WriteTxn) error, tables ...TableMeta) error {
-	txn, err := db.begin(ctx, tables)
+	txn, err := db.begin(ctx, tables, entryOf(fn))
 	if err != nil {
 		return err
 	}
@@ -136,46 +149,59 @@ func (txn *WriteTxn) Commit() (ReadTxn, error) {
 		txn.Abort()
 		return nil, err
 	}
-	published, err := txn.publish()
-	if err != nil {
-		return nil, err
-	}
+	txn.publish()
 	txn.end()
-	for _, notify := range published {
-		notify()
-	}
+	txn.announce()
 	return txn.base, nil
 }
 
-// publish makes the changed tables current and returns what must run after that.
-func (txn *WriteTxn) publish() (published []func(), err error) {
-	changed := txn.changedTables()
-	if len(changed) == 0 {
-		return nil, nil
-	}
-	next, err := txn.base.db.publish(func(versions []tableVersion) ([]tableVersion, error) {
-		for _, t := range changed {
-			version, notify := txn.tables[t].commit()
-			versions[t.lockable().slot] = version
-			published = append(published, notify)
+// check looks at the tables in one order, so that the same writes give the same error.
+func (txn *WriteTxn) check() error {
+	for _, part := range txn.parts {
+		if part == nil {
+			continue
 		}
-		return versions, nil
-	})
-	if err != nil {
-		return nil, err
+		if err := part.check(); err != nil {
+			return err
+		}
 	}
-	txn.base = next
-	return published, nil
+	return nil
 }
 
-func (txn *WriteTxn) changedTables() []TableMeta {
-	var changed []TableMeta
-	for t, part := range txn.tables {
-		if part.changed() {
-			changed = append(changed, t)
+// publish makes the changed tables current and forgets the others.
+func (txn *WriteTxn) publish() {
+	changed := false
+	for i, part := range txn.parts {
+		if part != nil && part.changed() {
+			changed = true
+		} else {
+			txn.parts[i] = nil
 		}
 	}
-	return changed
+	if !changed {
+		return
+	}
+	db := txn.base.db
+	db.publishMu.Lock()
+	defer db.publishMu.Unlock()
+	next := db.nextLocked()
+	for i, part := range txn.parts {
+		if part != nil {
+			next.versions[txn.claim.holds[i].of.lockable().slot] = part.commit()
+		}
+	}
+	db.current.Store(next)
+	txn.base = next
+}
+
+// announce wakes who watches what was published.
+func (txn *WriteTxn) announce() {
+	for _, part := range txn.parts {
+		if part != nil {
+			part.published()
+		}
+	}
+	txn.parts, txn.onePart[0] = nil, nil
 }
 
 // Abort gives up the writes. It does nothing when the transaction has ended, so
@@ -184,15 +210,17 @@ func (txn *WriteTxn) Abort() {
 	if txn.closed {
 		return
 	}
-	for _, part := range txn.tables {
-		part.abort()
+	for _, part := range txn.parts {
+		if part != nil {
+			part.abort()
+		}
 	}
 	txn.end()
+	txn.parts, txn.onePart[0] = nil, nil
 }
 
-// end releases the tables and what the transaction knew of them.
+// end releases the tables.
 func (txn *WriteTxn) end() {
 	txn.closed = true
-	release(txn.claim.tables)
-	txn.tables = nil
+	release(txn.claim.holds)
 }

@@ -51,13 +51,3 @@ func (t *table[Obj]) clash(shared indexKey, a, b *entry[Obj]) error {
 	})
 	return &UniqueError{Table: t.Name(), Index: ix.Name(), Key: key, Rows: [2]string{t.Key(a.obj), t.Key(b.obj)}}
 }
-
-// check looks at the tables in one order, so that the same writes give the same error.
-func (txn *WriteTxn) check() error {
-	for _, t := range txn.claim.tables {
-		if err := txn.tables[t].check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}

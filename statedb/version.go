@@ -2,6 +2,7 @@ package statedb
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/statehive/statehive/statedb/internal/engine"
 	"github.com/statehive/statehive/statedb/internal/window"
@@ -22,6 +23,7 @@ type table[Obj any] struct {
 	lock    tableLock
 
 	minWindow int
+	spareLog  changeLog[Obj] // for the next writer; of whoever holds the lock
 
 	followMu  sync.Mutex
 	followers map[*Cursor[Obj]]struct{}
@@ -34,11 +36,44 @@ type version[Obj any] struct {
 	rev     Revision
 	changes window.Window[entry[Obj]]
 	sources sources
-	// watch closes when the next version is published.
-	watch chan struct{}
+	watch   *versionWatch
+
+	fewTrees [fewIndexes]engine.Tree[*entry[Obj]] // where trees is, if it is not longer
+}
+
+// makeTrees makes room for the trees of so many indexes.
+func (v *version[Obj]) makeTrees(n int) {
+	if n > fewIndexes {
+		v.trees = make([]engine.Tree[*entry[Obj]], n)
+	} else {
+		v.trees = v.fewTrees[:n]
+	}
 }
 
 func (v *version[Obj]) table() TableMeta { return v.of }
+
+// versionWatch closes when the next version is published. It is made when
+// somebody asks for it; who asks too late gets a closed one.
+type versionWatch struct{ ch atomic.Pointer[chan struct{}] }
+
+func (w *versionWatch) channel() <-chan struct{} {
+	if ch := w.ch.Load(); ch != nil {
+		return *ch
+	}
+	fresh := make(chan struct{})
+	if w.ch.CompareAndSwap(nil, &fresh) {
+		return fresh
+	}
+	return *w.ch.Load()
+}
+
+func (w *versionWatch) close() {
+	if ch := w.ch.Swap(&closedWatch); ch != nil {
+		close(*ch)
+	}
+}
+
+func (w *versionWatch) closed() bool { return w.ch.Load() == &closedWatch }
 
 func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 	t := &table[Obj]{
@@ -61,13 +96,13 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 }
 
 func (t *table[Obj]) empty() *version[Obj] {
-	v := &version[Obj]{of: t, watch: make(chan struct{}), sources: noSources()}
+	v := &version[Obj]{of: t, watch: &versionWatch{}, sources: noSources()}
+	v.makeTrees(len(t.indexes))
 	for i, ix := range t.indexes {
-		tree := emptyTree[Obj](t.lock.db, i)
+		v.trees[i] = emptyTree[Obj](t.lock.db, i)
 		if ix.ofNetworks() {
-			tree = newPrefixTree(tree)
+			v.trees[i] = newPrefixTree(v.trees[i])
 		}
-		v.trees = append(v.trees, tree)
 	}
 	return v
 }
@@ -88,7 +123,7 @@ func (t *table[Obj]) committed(txn ReadTxn) *version[Obj] {
 
 // writing returns the table's part of an open write transaction, or nil.
 func (t *table[Obj]) writing(txn ReadTxn) *writer[Obj] {
-	w, _ := txn.pending(t).(*writer[Obj])
+	w, _ := txn.pending(&t.lock).(*writer[Obj])
 	return w
 }
 

@@ -21,9 +21,16 @@ type writer[Obj any] struct {
 	sources sources
 	waiting chan struct{} // see setSources
 	keys    []indexKey    // scratch
-	lookup  []byte        // scratch
+	lookup  []byte        // scratch for a primary key; see lend
 	claims  []indexKey    // the keys of unique indexes that rows were given
+
+	// What small transactions need, which then costs no allocations.
+	fewTrees [fewIndexes]engine.Txn[*entry[Obj]]
+	shortKey [32]byte
 }
+
+// fewIndexes is how many most tables have at most.
+const fewIndexes = 2
 
 // indexKey is where an entry stands in a secondary index.
 type indexKey struct {
@@ -33,13 +40,23 @@ type indexKey struct {
 
 func (t *table[Obj]) begin(base *root) tableTxn {
 	v, _ := base.version(&t.lock).(*version[Obj])
-	return &writer[Obj]{
-		table:   t,
-		base:    v,
-		trees:   make([]engine.Txn[*entry[Obj]], len(t.indexes)),
-		rev:     v.rev,
-		sources: v.sources,
+	w := &writer[Obj]{table: t, base: v, rev: v.rev, sources: v.sources, log: t.spareLog}
+	t.spareLog = changeLog[Obj]{}
+	w.lookup, w.trees = w.shortKey[:0], w.fewTrees[:]
+	if len(t.indexes) > fewIndexes {
+		w.trees = make([]engine.Txn[*entry[Obj]], len(t.indexes))
 	}
+	w.trees = w.trees[:len(t.indexes)]
+	return w
+}
+
+// lend returns memory for a primary key. Whoever has it gives it back when
+// nothing refers to the key any more: functions of the user that run in between
+// may write, too.
+func (w *writer[Obj]) lend() []byte {
+	buf := w.lookup[:0]
+	w.lookup = nil
+	return buf
 }
 
 func (w *writer[Obj]) reader(ix int) engine.Reader[*entry[Obj]] {
@@ -60,37 +77,47 @@ func (w *writer[Obj]) changed() bool {
 	return w.rev != w.base.rev || !slices.Equal(w.sources.states, w.base.sources.states)
 }
 
-func (w *writer[Obj]) abort() { w.abandonWaiting() }
+func (w *writer[Obj]) abort() {
+	w.returnLog()
+	w.abandonWaiting()
+}
 
-func (w *writer[Obj]) commit() (tableVersion, func()) {
+func (w *writer[Obj]) commit() tableVersion {
 	next := &version[Obj]{
 		of:      w.table,
-		trees:   make([]engine.Tree[*entry[Obj]], len(w.trees)),
 		rev:     w.rev,
 		sources: w.sources,
 		changes: w.table.recordLocked(&w.log, w.rev),
-		watch:   make(chan struct{}),
+		watch:   &versionWatch{},
 	}
-	notify := make([]func(), 0, len(w.trees))
+	next.makeTrees(len(w.trees))
 	for i, txn := range w.trees {
 		if txn == nil {
 			next.trees[i] = w.base.trees[i]
-			continue
+		} else {
+			next.trees[i] = txn.Commit()
 		}
-		tree, n := txn.Commit()
-		next.trees[i] = tree
-		notify = append(notify, n)
 	}
 	if invariant.Enabled {
 		w.mustHold(next)
 	}
-	return next, func() {
-		for _, n := range notify {
-			n()
+	w.returnLog()
+	return next
+}
+
+// returnLog gives the memory of the log to the next writer. The table is locked.
+func (w *writer[Obj]) returnLog() {
+	w.table.spareLog, w.log = w.log.emptied(), changeLog[Obj]{}
+}
+
+func (w *writer[Obj]) published() {
+	for _, txn := range w.trees {
+		if txn != nil {
+			txn.Notify()
 		}
-		close(w.base.watch)
-		w.announceSources()
 	}
+	w.base.watch.close()
+	w.announceSources()
 }
 
 // open returns the table's part of txn for a write.
@@ -121,7 +148,7 @@ func (t *table[Obj]) admit(txn *WriteTxn, obj Obj) (w *writer[Obj], key []byte, 
 	if t.isNil(obj) {
 		return nil, nil, nil, &TableError{Table: t.Name(), Err: ErrNilRow}
 	}
-	key = t.primaryKey(obj)
+	key = t.schema.Primary.appendKey(w.lend(), obj)
 	old, _ = w.reader(0).Get(key)
 	return w, key, old, nil
 }
@@ -135,8 +162,9 @@ func (t *table[Obj]) stored(txn *WriteTxn, obj Obj) (w *writer[Obj], old *entry[
 	case t.isNil(obj):
 		return nil, nil, &TableError{Table: t.Name(), Err: ErrNilRow}
 	}
-	w.lookup = t.schema.Primary.appendKey(w.lookup[:0], obj)
-	old, _ = w.reader(0).Get(w.lookup)
+	key := t.schema.Primary.appendKey(w.lend(), obj)
+	old, _ = w.reader(0).Get(key)
+	w.lookup = key
 	return w, old, nil
 }
 
@@ -148,7 +176,9 @@ func (t *table[Obj]) Insert(txn *WriteTxn, obj Obj) (Obj, bool, error) {
 	if err != nil {
 		return *new(Obj), false, err
 	}
-	return w.write(txn, key, old, obj)
+	before, replaced, err := w.write(txn, key, old, obj)
+	w.lookup = key
+	return before, replaced, err
 }
 
 func (t *table[Obj]) InsertIfAbsent(txn *WriteTxn, obj Obj) (Obj, bool, error) {
@@ -163,6 +193,7 @@ func (t *table[Obj]) InsertIfAbsent(txn *WriteTxn, obj Obj) (Obj, bool, error) {
 		return existing.obj, false, nil
 	}
 	_, _, err = w.write(txn, key, nil, obj)
+	w.lookup = key
 	return *new(Obj), err == nil, err
 }
 
@@ -202,6 +233,7 @@ func (t *table[Obj]) CompareAndSwap(txn *WriteTxn, revision Revision, obj Obj) (
 		return *new(Obj), err
 	}
 	_, _, err = w.write(txn, key, old, obj)
+	w.lookup = key
 	return old.obj, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 
 	"github.com/statehive/statehive/benchmarks/tables"
 )
@@ -17,23 +18,31 @@ import (
 func main() {
 	runs := flag.Int("runs", 5, "how often each store does everything")
 	large := flag.Int("large", 100_000, "how many rows a large table has; a multiple of 5000")
-	rows := flag.Int("heap", 1_000_000, "how many rows to measure the heap with")
+	rows := flag.Int("heap", 1_000_000, "how many rows to measure the heap with; 0: not at all")
+	work := flag.String("work", "", "a regular expression: only work with such a name")
 	flag.Parse()
-	if err := compare(*runs, *large, *rows); err != nil {
+	if err := compare(*work, *runs, *large, *rows); err != nil {
 		fmt.Fprintln(os.Stderr, "comparetables:", err)
 		os.Exit(1)
 	}
 }
 
-func compare(runs, large, rows int) error {
-	if runs <= 0 || rows <= 0 || large < 5_000 {
+func compare(work string, runs, large, rows int) error {
+	if runs <= 0 || rows < 0 || large < 5_000 {
 		return fmt.Errorf("%d runs, %d rows and large tables of %d: too few", runs, rows, large)
+	}
+	wanted, err := regexp.Compile(work)
+	if err != nil {
+		return fmt.Errorf("-work: %w", err)
 	}
 	makers := tables.Makers()
 	if err := writeHeader(os.Stdout, makers, runs); err != nil {
 		return err
 	}
 	for _, w := range tables.Workloads(large) {
+		if !wanted.MatchString(w.Name) {
+			continue
+		}
 		l, err := medians(makers, w, runs)
 		if err == nil {
 			err = l.write(os.Stdout)
@@ -41,6 +50,9 @@ func compare(runs, large, rows int) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
+	}
+	if rows == 0 {
+		return nil
 	}
 	return compareHeap(os.Stdout, makers, rows)
 }

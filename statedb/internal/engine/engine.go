@@ -8,7 +8,7 @@
 //
 // Watches are channels that close. One that was taken from a version closes
 // when a later version in which the watched result differs is committed, at
-// the moment the notify function of that commit runs: the caller publishes the
+// the moment Notify is called after that commit: the caller publishes the
 // new version in between, so whoever wakes up can read it. A watch may close
 // without need; it never fails to close.
 package engine
@@ -55,6 +55,7 @@ type Txn[V any] interface {
 	// Delete removes a key and returns its value.
 	Delete(key []byte) (old V, deleted bool)
 	// Commit ends the transaction. The caller publishes the tree and then calls
-	// notify, once.
-	Commit() (tree Tree[V], notify func())
+	// Notify, once.
+	Commit() Tree[V]
+	Notify()
 }

@@ -150,7 +150,7 @@ func load(newTree func() engine.Tree[int], m model) engine.Tree[int] {
 	for key, value := range m {
 		txn.Insert([]byte(key), value)
 	}
-	tree, notify := txn.Commit()
-	notify()
+	tree := txn.Commit()
+	txn.Notify()
 	return tree
 }

@@ -42,8 +42,8 @@ func testModel(t *testing.T, newTree func() engine.Tree[int]) {
 			probes := rapid.SliceOfN(keys(), 0, 5).Draw(t, "probes")
 			must(t, "inside the transaction", want.check(txn, probes...))
 			if rapid.Bool().Draw(t, "commit") {
-				tree, notify := txn.Commit()
-				notify()
+				tree := txn.Commit()
+				txn.Notify()
 				h.versions = append(h.versions, version{tree, want})
 			}
 			must(t, "newest version", h.newest().want.check(h.newest().tree, probes...))
@@ -106,8 +106,8 @@ func testLongKeys(t *testing.T, newTree func() engine.Tree[int]) {
 		txn.Delete([]byte(key))
 		delete(m, key)
 	}
-	after, notify := txn.Commit()
-	notify()
+	after := txn.Commit()
+	txn.Notify()
 	must(t, "after deleting", m.check(after, long, long[:65_536], "x"))
 }
 
@@ -125,8 +125,8 @@ func testFanOut(t *testing.T, newTree func() engine.Tree[int]) {
 			must(t, fmt.Sprintf("with %d children", i+1), m.check(txn))
 		}
 	}
-	tree, notify := txn.Commit()
-	notify()
+	tree := txn.Commit()
+	txn.Notify()
 	must(t, "with all children", m.check(tree))
 	txn = tree.Txn()
 	for i, b := range random.Perm(256) {
@@ -177,15 +177,15 @@ func testForks(t *testing.T, newTree func() engine.Tree[int]) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{versions: []version{{newTree(), model{}}}}
 		base, baseWant := h.write(t, 20)
-		tree, notify := base.Commit()
-		notify()
+		tree := base.Commit()
+		base.Notify()
 		h.versions = append(h.versions, version{tree, baseWant})
 
 		first, firstWant := h.write(t, 15)
 		second, secondWant := h.write(t, 15)
 		must(t, "first fork", firstWant.check(first))
-		committed, notify := second.Commit()
-		notify()
+		committed := second.Commit()
+		second.Notify()
 		first.Insert([]byte("a"), -1) // the fork that will be dropped goes on
 		must(t, "base", baseWant.check(tree))
 		must(t, "committed fork", secondWant.check(committed))
@@ -208,9 +208,9 @@ func testParallelReaders(t *testing.T, newTree func() engine.Tree[int]) {
 		txn := newest.Txn()
 		txn.Insert(fmt.Appendf(nil, "key-%d", i*13), -i)
 		txn.Delete(fmt.Appendf(nil, "key-%d", i*7))
-		next, notify := txn.Commit()
+		next := txn.Commit()
 		newest = next
-		notify()
+		txn.Notify()
 	}
 	readers.Wait()
 	for range 4 {

@@ -71,8 +71,8 @@ func testKeptSequences(t *testing.T, newTree func() engine.Tree[int]) {
 				kept = append(kept, keep(t, txn, want))
 			}
 			if rapid.Bool().Draw(t, "commit") {
-				tree, notify := txn.Commit()
-				notify()
+				tree := txn.Commit()
+				txn.Notify()
 				h.versions = append(h.versions, version{tree, want})
 			}
 			for i, k := range kept {
@@ -100,7 +100,7 @@ func testWatchesOfEveryMoment(t *testing.T, newTree func() engine.Tree[int]) {
 			watch(base, "inside")
 			h.continues(t, txn, want, rapid.IntRange(0, 5).Draw(t, "more writes"))
 			watch(base, "before the commit")
-			tree, notify := txn.Commit()
+			tree := txn.Commit()
 			next := version{tree, want}
 			watch(base, "before the notification")
 			watch(next, "of the new version")
@@ -109,7 +109,7 @@ func testWatchesOfEveryMoment(t *testing.T, newTree func() engine.Tree[int]) {
 					t.Fatalf("%v closed before notify", w)
 				}
 			}
-			notify()
+			txn.Notify()
 			must(t, "notified", ws.settle(want))
 			watch(base, "late")
 			must(t, "late", ws.settle(want))
@@ -198,10 +198,10 @@ func testWatchesTakenDuringCommits(t *testing.T, newTree func() engine.Tree[int]
 			txn.Insert([]byte(key), i+1)
 			want[key] = i + 1
 		}
-		tree, notify := txn.Commit()
+		tree := txn.Commit()
 		runtime.Gosched() // whoever was woken too early looks now
 		current.Store(&version{tree, want})
-		notify()
+		txn.Notify()
 	}
 	last.Store(true)
 	readers.Wait()

@@ -73,13 +73,13 @@ type watchers struct {
 // commit commits txn, whose content is want, and checks that the watches close
 // with notify, not before it, and all those that must.
 func (ws *watchers) commit(txn engine.Txn[int], want model) (version, error) {
-	tree, notify := txn.Commit()
+	tree := txn.Commit()
 	for _, w := range ws.open {
 		if w.closed() {
 			return version{}, fmt.Errorf("%v closed before notify", w)
 		}
 	}
-	notify()
+	txn.Notify()
 	var open []*watcher
 	for _, w := range ws.open {
 		switch {
@@ -246,8 +246,8 @@ func testDropped(t *testing.T, newTree func() engine.Tree[int]) {
 	}
 	txn := v.tree.Txn() // a later one goes its way
 	txn.Delete([]byte("key-1"))
-	_, notify := txn.Commit()
-	notify()
+	txn.Commit()
+	txn.Notify()
 	if !watched[0].closed() || !watched[1].closed() {
 		t.Error("watches did not close after the transactions were dropped")
 	}

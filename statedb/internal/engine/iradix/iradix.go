@@ -90,10 +90,9 @@ func (t *txn[V]) Delete(key []byte) (V, bool) {
 	return old, deleted
 }
 
-func (t *txn[V]) Commit() (engine.Tree[V], func()) {
-	committed := t.inner.CommitOnly()
-	return tree[V]{committed}, t.inner.Notify
-}
+func (t *txn[V]) Commit() engine.Tree[V] { return tree[V]{t.inner.CommitOnly()} }
+
+func (t *txn[V]) Notify() { t.inner.Notify() }
 
 func seekPrefix[V any](root *iradix.Node[V], prefix []byte) iter.Seq2[[]byte, V] {
 	return func(yield func([]byte, V) bool) {

@@ -84,8 +84,8 @@ func inserted(tree engine.Tree[*value], keys [][]byte, v *value) engine.Tree[*va
 	for _, key := range keys {
 		txn.Insert(key, v)
 	}
-	tree, notify := txn.Commit()
-	notify()
+	tree = txn.Commit()
+	txn.Notify()
 	return tree
 }
 

@@ -46,8 +46,8 @@
 //
 // Each node and leaf has an atomic pointer: empty, until somebody asks for its
 // watch and puts a channel there with compare-and-swap. A transaction keeps a
-// list of the nodes and leaves that it replaced. The notify function of its
-// commit swaps a mark into each, and closes the channel that it finds; who comes
+// list of the nodes and leaves that it replaced. Notify, after its
+// commit, swaps a mark into each, and closes the channel that it finds; who comes
 // later, with an old version, finds the mark, whose channel is closed already.
 //
 // The watch of a key is that of its leaf. The absence of a key is watched where
@@ -58,8 +58,8 @@
 //
 // So what lies below an edge has to give notice when the edge is divided,
 // although nothing below has changed. A node is replaced by a copy for this. A
-// leaf stays: it has more channels, for parts of its edge, and the notify
-// function takes out and closes those which are no longer its own. Who asks for
+// leaf stays: it has more channels, for parts of its edge, and Notify
+// takes out and closes those which are no longer its own. Who asks for
 // one with an old version, too late, finds the mark in the node above.
 //
 // # Sources

@@ -107,10 +107,7 @@ func (t holdingTxn) Insert(key []byte, value int) (int, bool) {
 
 func (t holdingTxn) Delete(key []byte) (int, bool) { return number(t.Txn.Delete(key)) }
 
-func (t holdingTxn) Commit() (engine.Tree[int], func()) {
-	tree, notify := t.Txn.Commit()
-	return holding{tree}, notify
-}
+func (t holdingTxn) Commit() engine.Tree[int] { return holding{t.Txn.Commit()} }
 
 func TestConformanceOfValuesThatAreLeaves(t *testing.T) {
 	enginetest.Run(t, func() engine.Tree[int] { return holding{trie.NewHolding[held]()} })

@@ -86,8 +86,8 @@ func TestStructureHoldsAfterEveryWrite(t *testing.T) {
 				mustHold(t, w.root)
 			}
 			if rapid.Bool().Draw(t, "commit") {
-				next, notify := w.Commit()
-				notify()
+				next := w.Commit()
+				w.Notify()
 				newest = next.(*tree[int])
 			}
 			mustHold(t, ref(newest.root))
@@ -121,20 +121,20 @@ func TestAHugeTransactionLeavesNoBookkeeping(t *testing.T) {
 	for range 50_000 {
 		txn.Insert(fmt.Append(nil, random.Uint64()), 1)
 	}
-	tree, notify := txn.Commit()
-	notify()
+	tree := txn.Commit()
+	txn.Notify()
 	for range 3 { // replaces everything, so that all bookkeeping is in use
 		txn = tree.Txn()
 		for key := range tree.Prefix(nil) {
 			txn.Insert(key, 2)
 		}
-		tree, notify = txn.Commit()
-		notify()
+		tree = txn.Commit()
+		txn.Notify()
 	}
 	with := heapInUse()
 	own, _ := tree.Size()
 	runtime.KeepAlive(tree)
-	runtime.KeepAlive(notify)
+	runtime.KeepAlive(txn)
 	without := heapInUse()
 	if freed := with - without; freed > own*11/10 || freed < own*9/10 {
 		t.Errorf("the tree and what came with it occupied %d bytes, expected about %d", freed, own)
@@ -175,7 +175,7 @@ func TestReadsAndSequencesAllocateNextToNothing(t *testing.T) {
 	for i := range 10_000 {
 		w.Insert(fmt.Append(nil, i*7919), i)
 	}
-	tree, _ := w.Commit()
+	tree := w.Commit()
 	key := []byte("7919")
 	if n := testing.AllocsPerRun(100, func() { tree.Get(key) }); n != 0 {
 		t.Errorf("Get allocates %v times", n)
@@ -207,15 +207,15 @@ func TestAKeyBesideALeafWakesOnlyWhoWaitsForIt(t *testing.T) {
 	w := New[int]().Txn()
 	w.Insert([]byte("ab"), 1)
 	w.Insert([]byte("x"), 2)
-	before, notify := w.Commit()
-	notify()
+	before := w.Commit()
+	w.Notify()
 	row, rows, absent := before.Watch([]byte("ab")), before.WatchPrefix([]byte("ab")), before.Watch([]byte("abc"))
 	other := before.Watch([]byte("xy"))
 
 	w = before.Txn()
 	w.Insert([]byte("abc"), 3)
-	after, notify := w.Commit()
-	notify()
+	after := w.Commit()
+	w.Notify()
 	if closed(row) || closed(other) || !closed(rows) || !closed(absent) {
 		t.Errorf("woken: the row %t, another's neighbor %t, the prefix %t, the absent key %t", closed(row), closed(other), closed(rows), closed(absent))
 	}

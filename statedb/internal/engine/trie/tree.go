@@ -90,16 +90,16 @@ func (t *txn[V]) Insert(key []byte, value V) (V, bool) {
 
 func (t *txn[V]) Delete(key []byte) (V, bool) { return valueIf[V](t.remove(key)) }
 
-func (t *txn[V]) Commit() (engine.Tree[V], func()) {
+func (t *txn[V]) Commit() engine.Tree[V] {
 	if base := t.base; base != nil && t.root == ref(base.root) {
-		return base, func() {}
+		return base
 	}
 	t.freeze()
-	t.base, t.spare = nil, nil // notify leads to t and may be kept
-	return &tree[V]{root: (*node)(t.root), size: t.size, ids: t.ids, holding: t.holding}, t.notify
+	t.base, t.spare = nil, nil // whoever notifies may keep t for a while
+	return &tree[V]{root: (*node)(t.root), size: t.size, ids: t.ids, holding: t.holding}
 }
 
-func (t *txn[V]) notify() { t.old.closeAll((*node)(t.root)) }
+func (t *txn[V]) Notify() { t.old.closeAll((*node)(t.root)) }
 
 func get[V any](root *node, key []byte) (V, bool) { return valueIf[V](find(root, key)) }
 
