@@ -1,6 +1,8 @@
 package statedb
 
 import (
+	"slices"
+
 	"github.com/statehive/statehive/statedb/internal/engine"
 	"github.com/statehive/statehive/statedb/internal/engine/iradix"
 	"github.com/statehive/statehive/statedb/internal/engine/trie"
@@ -14,13 +16,16 @@ func WithReferenceEngine() Option {
 	return func(db *DB) { db.reference = true }
 }
 
-// emptyTree returns the first version of an index: the primary one, 0, or another.
-func emptyTree[Obj any](db *DB, ix int) engine.Tree[*entry[Obj]] {
+// emptyTree returns the first version of an index.
+func (t *table[Obj]) emptyTree(ix int) engine.Tree[*entry[Obj]] {
+	head := slices.Index(t.shared, ix)
 	switch {
-	case db.reference || referenceByDefault:
+	case t.lock.db.reference || referenceByDefault:
 		return iradix.New[*entry[Obj]]()
 	case ix == 0:
 		return trie.NewHolding[entry[Obj]]()
+	case head >= 0:
+		return trie.NewFurther[entry[Obj]](headDistance[Obj](head))
 	}
 	return trie.New[*entry[Obj]]()
 }

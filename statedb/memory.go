@@ -9,9 +9,10 @@ import (
 // TableMemory is an estimate of the heap memory of a table, in bytes. What
 // several rows share counts once.
 type TableMemory struct {
-	// Rows is the rows with all that they lead to, and their primary keys.
+	// Rows is the rows with all that they lead to, and their keys in indexes with
+	// one key for each row.
 	Rows int
-	// Indexes is the trees with their watches, and the keys of secondary indexes.
+	// Indexes is the trees with their watches, and the keys of other indexes.
 	Indexes int
 	// Changes is what is kept for cursors, deleted and replaced rows included.
 	Changes int
@@ -25,7 +26,7 @@ func (a anyTable[Obj]) Memory(txn ReadTxn) TableMemory {
 	meter := memsize.New()
 	var m TableMemory
 	for _, e := range v.trees[0].Prefix(nil) {
-		m.Rows += e.size(meter)
+		m.Rows += e.size(meter, len(v.of.shared))
 	}
 	for i, tree := range v.trees {
 		own, keys := tree.Size()
@@ -38,8 +39,8 @@ func (a anyTable[Obj]) Memory(txn ReadTxn) TableMemory {
 	return m
 }
 
-func (e *entry[Obj]) size(meter *memsize.Meter) int {
-	return e.allocated() + meter.Behind(reflect.ValueOf(&e.obj).Elem())
+func (e *entry[Obj]) size(meter *memsize.Meter, heads int) int {
+	return e.allocated(heads) + meter.Behind(reflect.ValueOf(&e.obj).Elem())
 }
 
 // changesSize is the records of the window, and the rows that only it still has.
@@ -49,7 +50,7 @@ func (v *version[Obj]) changesSize(meter *memsize.Meter) (size int) {
 	size = int(w.Head()-w.Base())*record + w.DeleteCount()*deleted
 	for _, r := range w.Records(max(w.Base(), w.LostDeletes()), w.Head()) {
 		if current, _ := v.trees[0].Get(r.Row.Key()); r.Deleted || current != r.Row {
-			size += r.Row.size(meter)
+			size += r.Row.size(meter, len(v.of.shared))
 		}
 	}
 	return size

@@ -1,6 +1,7 @@
 package statedb
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,6 +14,8 @@ type table[Obj any] struct {
 	schema  Schema[Obj]
 	indexes []Indexer[Obj] // the primary one first
 	byName  map[string]int
+	shared  []int // secondary indexes of which entries are their own leaves
+	apart   []int // the other secondary ones
 
 	equal       func(a, b Obj) bool // the same spec, status being the same; or nil
 	identical   func(a, b Obj) bool // nothing at all differs; or nil
@@ -91,15 +94,24 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 	}
 	for i, ix := range t.indexes {
 		t.byName[ix.Name()] = i
+		switch {
+		case i == 0:
+		case ix.isMulti() || len(t.shared) == mostShared[Obj]():
+			t.apart = append(t.apart, i)
+		default:
+			t.shared = append(t.shared, i)
+		}
 	}
 	return t
 }
+
+func (t *table[Obj]) secondaries() []int { return slices.Concat(t.shared, t.apart) }
 
 func (t *table[Obj]) empty() *version[Obj] {
 	v := &version[Obj]{of: t, watch: &versionWatch{}, sources: noSources()}
 	v.makeTrees(len(t.indexes))
 	for i, ix := range t.indexes {
-		v.trees[i] = emptyTree[Obj](t.lock.db, i)
+		v.trees[i] = t.emptyTree(i)
 		if ix.ofNetworks() {
 			v.trees[i] = newPrefixTree(v.trees[i])
 		}

@@ -3,7 +3,6 @@ package statedb
 import (
 	"bytes"
 	"fmt"
-	"iter"
 	"reflect"
 	"slices"
 
@@ -22,27 +21,23 @@ type writer[Obj any] struct {
 	waiting chan struct{} // see setSources
 	keys    []indexKey    // scratch
 	lookup  []byte        // scratch for a primary key; see lend
+	encoded []byte        // scratch for secondary keys, in the same way
 	claims  []indexKey    // the keys of unique indexes that rows were given
 
 	// What small transactions need, which then costs no allocations.
 	fewTrees [fewIndexes]engine.Txn[*entry[Obj]]
 	shortKey [32]byte
+	fewKeys  [64]byte
 }
 
 // fewIndexes is how many most tables have at most.
 const fewIndexes = 2
 
-// indexKey is where an entry stands in a secondary index.
-type indexKey struct {
-	ix  int
-	key []byte
-}
-
 func (t *table[Obj]) begin(base *root) tableTxn {
 	v, _ := base.version(&t.lock).(*version[Obj])
 	w := &writer[Obj]{table: t, base: v, rev: v.rev, sources: v.sources, log: t.spareLog}
 	t.spareLog = changeLog[Obj]{}
-	w.lookup, w.trees = w.shortKey[:0], w.fewTrees[:]
+	w.lookup, w.encoded, w.trees = w.shortKey[:0], w.fewKeys[:0], w.fewTrees[:]
 	if len(t.indexes) > fewIndexes {
 		w.trees = make([]engine.Txn[*entry[Obj]], len(t.indexes))
 	}
@@ -371,101 +366,6 @@ func (t *table[Obj]) reset(obj Obj) Obj {
 		return t.schema.Amend.Reset(obj)
 	}
 	return obj
-}
-
-// put makes obj the row at key, in place of old, in every index. All of the
-// user's functions run before anything changes.
-func (w *writer[Obj]) put(key []byte, old *entry[Obj], obj Obj, spec Revision) {
-	e := newEntry[Obj](key)
-	e.obj, e.rev, e.spec = obj, w.rev+1, spec
-	w.keys = w.table.appendKeys(w.keys[:0], e)
-	added := len(w.keys)
-	if old != nil {
-		w.keys = w.table.appendKeys(w.keys, old)
-	}
-	w.rev++
-	w.tree(0).Insert(e.Key(), e)
-	for _, k := range w.keys[:added] {
-		if _, had := w.tree(k.ix).Insert(k.key, e); !had {
-			w.claim(k, e)
-		}
-	}
-	w.unindex(w.keys[added:], w.keys[:added], old)
-	w.log.wrote(e, old)
-}
-
-func (w *writer[Obj]) remove(old *entry[Obj]) {
-	w.keys = w.table.appendKeys(w.keys[:0], old)
-	w.rev++
-	w.tree(0).Delete(old.Key())
-	w.unindex(w.keys, nil, old)
-	w.log.deleted(old)
-}
-
-// removeAll removes rows, some of which may come twice.
-func (w *writer[Obj]) removeAll(entries iter.Seq2[[]byte, *entry[Obj]]) (removed int) {
-	for _, e := range entries {
-		if current, _ := w.reader(0).Get(e.Key()); current == e {
-			w.remove(e)
-			removed++
-		}
-	}
-	return removed
-}
-
-// unindex removes what still leads to old: not the keys that its successor has
-// taken over, nor those that old has twice.
-func (w *writer[Obj]) unindex(keys, taken []indexKey, old *entry[Obj]) {
-	for _, k := range keys {
-		if w.leads(k, taken, old) {
-			w.tree(k.ix).Delete(k.key)
-		}
-	}
-}
-
-// leads says whether a key of old still leads to it. Only an index with many keys
-// for a row has to be asked.
-func (w *writer[Obj]) leads(k indexKey, taken []indexKey, old *entry[Obj]) bool {
-	if w.table.indexes[k.ix].isMulti() {
-		e, exists := w.reader(k.ix).Get(k.key)
-		return exists && e == old
-	}
-	return !isTaken(taken, k)
-}
-
-func isTaken(taken []indexKey, k indexKey) bool {
-	for _, other := range taken {
-		if other.ix == k.ix && bytes.Equal(other.key, k.key) {
-			return true
-		}
-	}
-	return false
-}
-
-// appendKeys appends the keys of an entry in all secondary indexes.
-func (t *table[Obj]) appendKeys(keys []indexKey, e *entry[Obj]) []indexKey {
-	for ix := 1; ix < len(t.indexes); ix++ {
-		if !t.indexes[ix].isMulti() {
-			k := t.indexes[ix].appendKey(t.keyBuffer(ix, e), e.obj)
-			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.Key())})
-			continue
-		}
-		t.indexes[ix].encode(nil, e.obj, func(k []byte) bool {
-			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.Key())})
-			return true
-		})
-	}
-	return keys
-}
-
-// keyBuffer has room for a key of a secondary tree where that is appended to,
-// unless it is long.
-func (t *table[Obj]) keyBuffer(ix int, e *entry[Obj]) []byte {
-	const room = 24
-	if !t.indexes[ix].prefixFree() {
-		return nil
-	}
-	return make([]byte, 0, room+len(e.Key()))
 }
 
 // nilTest returns what tells a nil pointer from a row.

@@ -74,6 +74,9 @@ func AppendTerminated(buf, encoded []byte) []byte {
 	return terminate(AppendEscaped(buf, encoded))
 }
 
+// Terminate does so to the encoded key that buf ends with, from begin on.
+func Terminate(buf []byte, begin int) []byte { return terminate(escape(buf, begin)) }
+
 // AppendEscaped appends what the terminated forms of all keys that start with
 // encoded have in common: what a prefix search looks for.
 func AppendEscaped(buf, encoded []byte) []byte {

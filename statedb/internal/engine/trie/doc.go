@@ -26,8 +26,18 @@
 // nodes come in eight sizes, which are those of the allocator. A leaf is one
 // allocation too: a word with the key's length, the watch, the value and the
 // bytes of the key (of a long one only a pointer to them). One bit of the first
-// word tells leaf from node. A value may also be its own leaf, see [NewHolding]:
-// then there is one allocation for both, and a search ends at the value.
+// word tells leaf from node.
+//
+// A value may also be its own leaf, see [NewHolding]: then there is one allocation
+// for both, and a search ends at the value. It may be its own leaf in several trees
+// ([NewFurther]), under another key in each. Then it has a [Head] for each further
+// tree, of one word, which says where the key is and how far before the head the
+// value begins. This is a row with a primary and a secondary key:
+//
+//	the first tree    a further tree
+//	 |                     |
+//	 v                     v
+//	[ Leaf: head, watch | value | Head | keys ]      one allocation
 //
 // A search follows the chunks of its key and compares the whole key once, at the
 // leaf. An insertion does this first, to learn at which chunk the new key parts
@@ -61,6 +71,9 @@
 // leaf stays: it has more channels, for parts of its edge, and Notify
 // takes out and closes those which are no longer its own. Who asks for
 // one with an old version, too late, finds the mark in the node above.
+//
+// The leaves of one value share its watch, because they are replaced together; a
+// part of an edge belongs to one of them.
 //
 // # Sources
 //

@@ -14,13 +14,37 @@ import (
 // key, and is not put into it again once it was replaced or removed.
 type Leaf struct{ leafHead }
 
+// Head makes a value its own leaf in one more tree, under another key: it lies in
+// the same allocation as the value, which it shares the watch with. Who puts the
+// value into a tree or replaces it does so in all of its trees.
+type Head struct{ head uint64 }
+
+// MaxDistance is what the distance of a head from the beginning of its value has
+// to be smaller than, in bytes.
+const MaxDistance = (distanceMask + 1) * wordSize
+
+// SetKey says how far the head lies behind the beginning of its value, and how
+// far behind the head its key, in bytes. The former is a multiple of 8.
+func (h *Head) SetKey(distance, key, length uintptr) {
+	h.head = uint64(length)<<lengthShift | further | held | uint64(distance)/wordSize<<distanceShift | uint64(key)
+}
+
+// LendKey says that a pointer to the key lies there, in place of the key.
+func (h *Head) LendKey(distance, pointer, length uintptr) {
+	h.SetKey(distance, pointer, length)
+	h.head |= lent
+}
+
+// Key returns the key, which must not be changed.
+func (h *Head) Key() []byte { return keyOf(ref(h), h.head) }
+
 // MaxHolder is what a holder without its key has to be smaller than, in bytes.
 const MaxHolder = held
 
 // SetKey says where the key lies, before the holder is put into a tree: its bytes
 // are at the end of a holder of so many bytes, in the same allocation.
 func (l *Leaf) SetKey(holder, length uintptr) {
-	l.head = uint64(length)<<offsetShift | held | uint64(holder)
+	l.head = uint64(length)<<lengthShift | held | uint64(holder)
 }
 
 // LendKey says that at the end of a holder of so many bytes lies a pointer to a
@@ -46,13 +70,24 @@ func NewHolding[T any, P Holder[T]]() engine.Tree[P] {
 	if ref(value.Held()) != ref(value) {
 		panic(fmt.Sprintf("%T does not begin with its leaf", value))
 	}
-	return &tree[P]{root: allocate(minSlots), ids: &atomic.Uint64{}, holding: true}
+	return &tree[P]{root: allocate(minSlots), ids: &atomic.Uint64{}, held: 1}
 }
 
-// leafFor returns the leaf for a key and its value.
-func leafFor[V any](holding bool, key []byte, value V) ref {
-	if holding {
-		return *(*ref)(unsafe.Pointer(&value))
+// NewFurther returns an empty tree of values that have a [Head] for it, so many
+// bytes behind their beginning.
+func NewFurther[T any, P Holder[T]](distance uintptr) engine.Tree[P] {
+	return &tree[P]{root: allocate(minSlots), ids: &atomic.Uint64{}, held: 1 + distance}
+}
+
+// leafFor returns the leaf for a key and its value. held is 0 when it has to be
+// made; otherwise, less one, its distance from the value.
+func leafFor[V any](held uintptr, key []byte, value V) ref {
+	if held == 0 {
+		return ref(newLeaf(key, value))
 	}
-	return ref(newLeaf(key, value))
+	holder := *(*ref)(unsafe.Pointer(&value))
+	if holder == nil {
+		return nil
+	}
+	return unsafe.Add(holder, held-1)
 }

@@ -112,3 +112,92 @@ func (t holdingTxn) Commit() engine.Tree[int] { return holding{t.Txn.Commit()} }
 func TestConformanceOfValuesThatAreLeaves(t *testing.T) {
 	enginetest.Run(t, func() engine.Tree[int] { return holding{trie.NewHolding[held]()} })
 }
+
+// further is a value that is its own leaf in two more trees, under keys with a
+// mark before the first key.
+type further struct {
+	held
+	heads [2]trie.Head
+	room  [3 * (keyRoom + 1)]byte
+}
+
+func newFurther(key []byte, value int) *further {
+	f := &further{held: held{value: value}}
+	f.SetKey(unsafe.Offsetof(f.room), uintptr(len(key)))
+	copy(f.Key(), key)
+	for i := range f.heads {
+		head, at := f.headAt(i), unsafe.Offsetof(f.room)+uintptr(i+1)*(keyRoom+1)
+		f.heads[i].SetKey(head, at-head, uintptr(len(key)+1))
+		copy(f.heads[i].Key(), append([]byte{byte(i)}, key...))
+	}
+	return f
+}
+
+func (f *further) headAt(i int) uintptr {
+	return unsafe.Offsetof(f.heads) + uintptr(i)*unsafe.Sizeof(f.heads[0])
+}
+
+// Leaves of one value share its watch, but not what belongs to the way to them in
+// their trees.
+func TestLeavesOfAValueWakeOnlyWhoWatchesTheirTree(t *testing.T) {
+	first, second := newFurther([]byte("ab"), 1), newFurther([]byte("x"), 2)
+	trees := []engine.Tree[*further]{
+		trie.NewHolding[further](),
+		trie.NewFurther[further](first.headAt(0)),
+		trie.NewFurther[further](first.headAt(1)),
+	}
+	commit := func(i int, write func(txn engine.Txn[*further])) {
+		txn := trees[i].Txn()
+		write(txn)
+		trees[i] = txn.Commit()
+		txn.Notify()
+	}
+	key := func(i int, f *further) []byte {
+		if i == 0 {
+			return f.Key()
+		}
+		return f.heads[i-1].Key()
+	}
+	insert := func(f *further) {
+		for i := range trees {
+			commit(i, func(txn engine.Txn[*further]) { txn.Insert(key(i, f), f) })
+		}
+	}
+	insert(first)
+	insert(second)
+	var beside, row []<-chan struct{}
+	for i := range trees {
+		if got, ok := trees[i].Get(key(i, first)); !ok || got != first {
+			t.Fatalf("tree %d yields %v", i, got)
+		}
+		beside = append(beside, trees[i].WatchPrefix(key(i, first)))
+		row = append(row, trees[i].Watch(key(i, first)))
+	}
+	neighbor := newFurther([]byte("abc"), 3)
+	for i := range trees {
+		commit(i, func(txn engine.Txn[*further]) { txn.Insert(key(i, neighbor), neighbor) })
+		for j := range trees {
+			if got := isClosed(beside[j]); got != (j <= i) {
+				t.Errorf("with a neighbor in tree %d, the watch of what is beside the row in tree %d is closed: %t", i, j, got)
+			}
+			if isClosed(row[j]) {
+				t.Errorf("a neighbor in tree %d has woken who watches the row", i)
+			}
+		}
+	}
+	commit(2, func(txn engine.Txn[*further]) { txn.Delete(key(2, first)) })
+	for i, ch := range row {
+		if !isClosed(ch) || !isClosed(trees[i].Watch(key(i, first))) && i < 2 {
+			t.Errorf("the row was replaced, and its watch in tree %d is open", i)
+		}
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}

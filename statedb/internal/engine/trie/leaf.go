@@ -81,7 +81,7 @@ func newLeaf[V any](key []byte, value V) *leaf[V] {
 	default:
 		return newLentLeaf(key, value)
 	}
-	l.head = uint64(len(key))<<offsetShift | uint64(unsafe.Sizeof(*l))
+	l.head = uint64(len(key))<<lengthShift | uint64(unsafe.Sizeof(*l))
 	l.value = value
 	copy(keyOf(ref(l), l.head), key)
 	return l
@@ -89,18 +89,22 @@ func newLeaf[V any](key []byte, value V) *leaf[V] {
 
 func newLentLeaf[V any](key []byte, value V) *leaf[V] {
 	l := &leafLent[V]{key: unsafe.SliceData(key)}
-	l.head = uint64(len(key))<<offsetShift | lent | uint64(unsafe.Sizeof(l.leaf))
+	l.head = uint64(len(key))<<lengthShift | lent | uint64(unsafe.Sizeof(l.leaf))
 	l.value = value
 	return &l.leaf
 }
 
 // keyOf returns the key of a leaf with this head.
 func keyOf(p ref, head uint64) []byte {
-	begin := unsafe.Add(p, head&(held-1))
+	offset := head & (held - 1)
+	if head&further != 0 {
+		offset &= 1<<distanceShift - 1
+	}
+	begin := unsafe.Add(p, offset)
 	if head&lent != 0 {
 		begin = *(*ref)(begin)
 	}
-	n := int(head >> offsetShift)
+	n := int(head >> lengthShift)
 	return unsafe.Slice((*byte)(begin), n)[:n:n]
 }
 
@@ -108,7 +112,25 @@ func leafKey(p ref) []byte { return keyOf(p, headOf(p)) }
 
 func valueOf[V any](p ref, head uint64) V {
 	if head&held != 0 {
-		return *(*V)(unsafe.Pointer(&p))
+		value := holderOf(p, head)
+		return *(*V)(unsafe.Pointer(&value))
 	}
 	return (*leaf[V])(p).value
 }
+
+// distance is how far a leaf is from the beginning of what it is part of: also
+// what tells the leaves of one value apart.
+func distance(head uint64) uint64 {
+	if head&further == 0 {
+		return 0
+	}
+	return head >> distanceShift & distanceMask * wordSize
+}
+
+const wordSize = 8
+
+// holderOf returns the beginning of what the leaf is part of.
+func holderOf(leaf ref, head uint64) ref { return unsafe.Add(leaf, -int(distance(head))) }
+
+// watchOf returns the watch of a leaf, which those of one value share.
+func watchOf(leaf ref) *watch { return &(*leafHead)(holderOf(leaf, headOf(leaf))).watch }

@@ -8,7 +8,8 @@ import (
 // The first word of a node and of a leaf, from its low end:
 //
 //	node: symbols of its children 17 | - 1 | slots 5 | branch 1 | offset 40
-//	leaf: where its key begins 21 | held 1    | lent 1 | branch 1 | length of its key 40
+//	leaf: where its key begins 21 | held 1    | lent 1 | branch 1 | further 1 | length of its key 39
+//	head: where its key begins 13, words from its value 8 | held … further and so on, as a leaf
 const (
 	symbolMask  = 1<<symbols - 1
 	slotShift   = 18
@@ -17,7 +18,12 @@ const (
 	lent        = 1 << 22
 	branch      = 1 << 23
 	offsetShift = 24
-	offsetBits  = 64 - offsetShift
+
+	further       = 1 << 24
+	lengthShift   = 25
+	distanceShift = 13
+	distanceMask  = 1<<8 - 1
+	offsetBits    = 64 - offsetShift
 )
 
 // ref is a pointer to a node or to a leaf: isNode tells which.

@@ -51,11 +51,11 @@ func (r *replaced) closeAll(root *node) {
 }
 
 func divide(root *node, leaf ref) {
-	w := &(*leafHead)(leaf).watch
+	w := watchOf(leaf)
 	if _, s := w.load(); len(s.edges) == 0 {
 		return
 	}
 	if n := above(root, leaf); n != nil { // else it was replaced as well
-		w.divide(n.offset())
+		w.divide(distance(headOf(leaf)), n.offset())
 	}
 }

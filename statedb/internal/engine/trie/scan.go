@@ -9,9 +9,23 @@ func walk[V any](p ref, yield func([]byte, V) bool) bool {
 	return walkAll((*node)(p).children(), yield)
 }
 
+// walkAll reads the head of the next child before it yields this one, so that the
+// next row is on its way from memory meanwhile.
 func walkAll[V any](children []ref, yield func([]byte, V) bool) bool {
-	for _, p := range children {
-		if !walk(p, yield) {
+	if len(children) == 0 {
+		return true
+	}
+	head := headOf(children[0])
+	for i, p := range children {
+		this := head
+		if i+1 < len(children) {
+			head = headOf(children[i+1])
+		}
+		if isNode(this) {
+			if !walkAll((*node)(p).children(), yield) {
+				return false
+			}
+		} else if !yield(keyOf(p, this), valueOf[V](p, this)) {
 			return false
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // What watches are made of.
 const (
 	signalSize  = 32
-	edgeSize    = 16
+	edgeSize    = 24
 	channelSize = 96
 )
 
@@ -41,7 +41,10 @@ func sizeOf(p ref, leafSize int) (own, lentKeys int) {
 }
 
 func sizeOfLeaf(p ref, head uint64, leafSize int) (own, lentKeys int) {
-	watch, length := (*leafHead)(p).watch.size(), int(head>>offsetShift)
+	if head&further != 0 {
+		return 0, 0 // the watch counts in the first tree
+	}
+	watch, length := watchOf(p).size(), int(head>>lengthShift)
 	if head&held != 0 {
 		return watch, 0
 	}

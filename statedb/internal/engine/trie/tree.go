@@ -18,7 +18,7 @@ type tree[V any] struct {
 	size int
 	ids  *atomic.Uint64
 
-	holding bool // the values are their own leaves
+	held uintptr // see leafFor
 }
 
 func (t *tree[V]) Len() int { return t.size }
@@ -46,13 +46,13 @@ func (t *tree[V]) Size() (own, keys int) {
 }
 
 func (t *tree[V]) Txn() engine.Txn[V] {
-	return &txn[V]{writer: writer{root: ref(t.root), size: t.size, ids: t.ids}, base: t, holding: t.holding}
+	return &txn[V]{writer: writer{root: ref(t.root), size: t.size, ids: t.ids}, base: t, held: t.held}
 }
 
 type txn[V any] struct {
 	writer
-	base    *tree[V]
-	holding bool
+	base *tree[V]
+	held uintptr
 }
 
 func (t *txn[V]) Len() int { return t.size }
@@ -85,7 +85,7 @@ func (t *txn[V]) BelowReverse(key []byte) iter.Seq2[[]byte, V] {
 }
 
 func (t *txn[V]) Insert(key []byte, value V) (V, bool) {
-	return valueIf[V](t.insert(key, leafFor(t.holding, key, value)))
+	return valueIf[V](t.insert(key, leafFor(t.held, key, value)))
 }
 
 func (t *txn[V]) Delete(key []byte) (V, bool) { return valueIf[V](t.remove(key)) }
@@ -96,7 +96,7 @@ func (t *txn[V]) Commit() engine.Tree[V] {
 	}
 	t.freeze()
 	t.base, t.spare = nil, nil // whoever notifies may keep t for a while
-	return &tree[V]{root: (*node)(t.root), size: t.size, ids: t.ids, holding: t.holding}
+	return &tree[V]{root: (*node)(t.root), size: t.size, ids: t.ids, held: t.held}
 }
 
 func (t *txn[V]) Notify() { t.old.closeAll((*node)(t.root)) }

@@ -13,10 +13,11 @@ type signal struct {
 }
 
 // edge is, for a leaf, a part of the way to it from the node above, from a chunk
-// on: keys that part from the leaf's there would divide it.
+// on: keys that part from the leaf's there would divide it. Of the leaves that
+// share a watch, it is about the one at this distance from their value.
 type edge struct {
-	at uint64
-	ch chan struct{}
+	distance, at uint64
+	ch           chan struct{}
 }
 
 // replacedMark is what late readers of old versions find.
@@ -50,26 +51,26 @@ func (w *watch) channel() <-chan struct{} {
 // edgeChannel is for a leaf. The leaf stays when its edge is divided, but the
 // node above is replaced, and marked before divide looks for channels: so if
 // divide has missed a channel, its maker finds the mark.
-func (w *watch) edgeChannel(at uint64, above *node) <-chan struct{} {
-	ch := w.edge(at)
+func edgeChannel(leaf ref, at uint64, above *node) <-chan struct{} {
+	ch := watchOf(leaf).edge(distance(headOf(leaf)), at)
 	if above.watch.signal.Load() == replacedMark {
 		return replacedMark.ch
 	}
 	return ch
 }
 
-func (w *watch) edge(at uint64) <-chan struct{} {
+func (w *watch) edge(distance, at uint64) <-chan struct{} {
 	for {
 		seen, s := w.load()
 		if seen == replacedMark {
 			return seen.ch
 		}
 		for _, e := range s.edges {
-			if e.at == at {
+			if e.at == at && e.distance == distance {
 				return e.ch
 			}
 		}
-		fresh := edge{at, make(chan struct{})}
+		fresh := edge{distance, at, make(chan struct{})}
 		s.edges = append(s.edges[:len(s.edges):len(s.edges)], fresh)
 		if w.signal.CompareAndSwap(seen, &s) {
 			return fresh.ch
@@ -91,12 +92,12 @@ func (w *watch) replace() {
 
 // divide closes the channels of those parts of a leaf's edge that are above the
 // leaf's node now, which branches at offset.
-func (w *watch) divide(offset uint64) {
+func (w *watch) divide(distance, offset uint64) {
 	for {
 		seen, s := w.load()
 		var above, below []edge
 		for _, e := range s.edges {
-			if e.at <= offset {
+			if e.at <= offset && e.distance == distance {
 				above = append(above, e)
 			} else {
 				below = append(below, e)
@@ -127,7 +128,7 @@ func watchKey(root *node, key []byte) <-chan struct{} {
 	}
 	d := difference(key, leafKey(near))
 	if d == never {
-		return (*leafHead)(near).watch.channel()
+		return watchOf(near).channel()
 	}
 	return watchAbsent(root, key, d)
 }
@@ -140,7 +141,7 @@ func watchAbsent(root *node, key []byte, d uint64) <-chan struct{} {
 	for n.offset() < d {
 		next := n.child(rank(n.head, symbol(key, n.offset())))
 		if !isNode(headOf(next)) {
-			return (*leafHead)(next).watch.edgeChannel(d, n)
+			return edgeChannel(next, d, n)
 		}
 		n = (*node)(next)
 	}

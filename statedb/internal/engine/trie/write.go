@@ -93,7 +93,7 @@ func (w *writer) insert(key []byte, fresh ref) (old ref) {
 	switch {
 	case !isNode(head) && d == never:
 		old = *at
-		w.old.add(&(*leafHead)(old).watch)
+		w.old.add(watchOf(old))
 		*at = fresh
 		return old
 	case isNode(head) && head>>offsetShift == d:
@@ -150,7 +150,7 @@ func (w *writer) remove(key []byte) (old ref) {
 		return nil
 	}
 	w.begin()
-	w.old.add(&(*leafHead)(old).watch)
+	w.old.add(watchOf(old))
 	w.size--
 	at := &w.root
 	for {
