@@ -51,6 +51,11 @@ func compare(work string, runs, large, rows int) error {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
 	}
+	if wanted.MatchString(propagation) {
+		if err := comparePropagation(os.Stdout, makers, runs); err != nil {
+			return err
+		}
+	}
 	if rows == 0 {
 		return nil
 	}

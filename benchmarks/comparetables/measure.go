@@ -14,7 +14,7 @@ type sample struct{ nanoseconds, bytes, mallocs float64 }
 
 // medians lets the stores work in turn. A store that cannot do it has no samples.
 func medians(makers []tables.Maker, w tables.Workload, runs int) (line, error) {
-	l := line{name: w.Name, unit: w.Unit, goal: w.Goal, of: make([]*sample, len(makers))}
+	l := line{name: w.Name, unit: w.Unit, goal: w.Goal, atMost: w.AtMost, of: make([]*sample, len(makers))}
 	samples := make([][]sample, len(makers))
 	for range runs {
 		for i, m := range makers {

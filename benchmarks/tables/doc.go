@@ -10,6 +10,8 @@ package tables
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"time"
 )
 
 // Row is a row of every store, of the size of a small object. Ours holds it by
@@ -46,6 +48,9 @@ type Store interface {
 	Write(rows []Row) error
 	// Modify reads each row, changes it and writes it back, in one transaction.
 	Modify(rows []Row) error
+	// Swap does the same by reading each row first, and writing it only if nobody
+	// else has changed it since.
+	Swap(rows []Row) error
 	// Get says whether there is a row with this id.
 	Get(id string) bool
 	// List counts the rows of a group, reading each.
@@ -63,6 +68,25 @@ type Follower interface {
 	Delete(rows []Row) error
 	// Observe counts the changes since it was last called.
 	Observe() int
+}
+
+// Router is a store that can also hold networks and find those that addresses
+// are in.
+type Router interface {
+	Store
+	// Announce inserts networks in one transaction.
+	Announce(networks []netip.Prefix) error
+	// Route says whether a network contains the address.
+	Route(addr netip.Addr) bool
+}
+
+// Deriver is a store that can fill a table from another one as that changes.
+type Deriver interface {
+	Store
+	// Propagate writes a row so many times, and returns how long it took each time
+	// until a goroutine had read it and written it to another table, and who waits
+	// there was awake.
+	Propagate(times int) ([]time.Duration, error)
 }
 
 // Maker makes empty stores.

@@ -68,6 +68,10 @@ func (m *memDB) Modify(rows []Row) error {
 	return nil
 }
 
+// Swap is Modify: there is no compare-and-swap, and who holds the lock for writing
+// needs none.
+func (m *memDB) Swap(rows []Row) error { return m.Modify(rows) }
+
 func (m *memDB) Get(id string) bool {
 	row, err := m.db.Txn(false).First(m.table, "id", id)
 	return err == nil && row != nil

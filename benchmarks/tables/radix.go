@@ -67,6 +67,9 @@ func (r *radix) Modify(rows []Row) error {
 	return r.write(rows, func(old, next *Row) { *next = *old; next.Version++ })
 }
 
+// Swap is Modify: there is nobody else.
+func (r *radix) Swap(rows []Row) error { return r.Modify(rows) }
+
 func (r *radix) Get(id string) bool {
 	_, ok := r.trees[0].Get([]byte(id))
 	return ok

@@ -19,6 +19,7 @@ type statehive struct {
 	db     *statedb.DB
 	table  statedb.RWTable[Row]
 	cursor *statedb.Cursor[Row]
+	routes statedb.RWTable[route] // nil before the first
 }
 
 func newStatehive(secondaries, tables int) (Store, error) {
@@ -64,6 +65,15 @@ func (s *statehive) Write(rows []Row) error {
 func (s *statehive) Modify(rows []Row) error {
 	return s.update(rows, func(txn *statedb.WriteTxn, row Row) error {
 		_, err := s.table.Modify(txn, byID.Query(row.ID), func(row Row) Row { row.Version++; return row })
+		return err
+	})
+}
+
+func (s *statehive) Swap(rows []Row) error {
+	return s.update(rows, func(txn *statedb.WriteTxn, row Row) error {
+		old, revision, _ := s.table.Get(txn, byID.Query(row.ID))
+		old.Version++
+		_, err := s.table.CompareAndSwap(txn, revision, old)
 		return err
 	})
 }

@@ -30,13 +30,22 @@ func TestModifiedRowsStayInTheirIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := Rows(100, 20)
-		for _, write := range []func([]Row) error{s.Write, s.Modify, s.Write} {
+		for _, write := range []func([]Row) error{s.Write, s.Modify, s.Swap, s.Write} {
 			if err := write(rows); err != nil {
 				t.Fatal(err)
 			}
 			if s.All() != 100 || s.List("group-1") != 20 || !s.Get(rows[0].ID) || s.Get("nothing") {
 				t.Errorf("%s: %d rows, %d in a group", m.Name, s.All(), s.List("group-1"))
 			}
+		}
+	}
+}
+
+func TestRowsArriveInAnotherTable(t *testing.T) {
+	for _, m := range Makers() {
+		p50, p99, ok, err := Propagation(m, 100)
+		if err != nil || ok && (p50 <= 0 || p99 < p50) {
+			t.Errorf("%s: %v and %v, %v", m.Name, p50, p99, err)
 		}
 	}
 }
