@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"testing"
@@ -144,5 +145,32 @@ func TestGroupForgetsReconcilersThatNeverBegan(t *testing.T) {
 		if _, err := reconciler.New(reconciler.Params[row]{DB: db, Table: b, Target: newFake(), Group: group, DependsOn: dependsOn(a)}); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A full pass must not make an item of every row at once: they take memory, and
+// changes wait until that is done.
+func TestFullPassMakesASliceOfRowsReadyAtATime(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		rows := make([]row, 0, 1000)
+		for i := range 1000 {
+			rows = append(rows, row{ID: fmt.Sprintf("%04d", i), Want: 1})
+		}
+		w.put(rows...)
+		most := 0
+		w.target.will(func(context.Context, call) (reconciler.Result, error) {
+			take(time.Millisecond)
+			return reconciler.Result{}, nil
+		})
+		w.r.FullPass()
+		for range 100 {
+			w.pass(10 * time.Millisecond)
+			most = max(most, len(w.r.Items()))
+		}
+		w.pass(time.Minute)
+		if most == 0 || most > 128 {
+			t.Errorf("%d rows were ready at a time, want a slice and what of the one before waits for its commit", most)
+		}
+		w.wantConverged()
 	})
 }
