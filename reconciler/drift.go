@@ -97,10 +97,11 @@ func (l *loop[Obj]) settledAt(op operation[Obj], now time.Time) time.Time {
 }
 
 // mustSettle says that a row is to be compared once it can be seen what an update
-// has done: it had drifted, or it was done and something was to be changed anyway.
+// has done: it had drifted, or was suspected to have, or it was done and something
+// was to be changed anyway.
 func (l *loop[Obj]) mustSettle(out *outcome[Obj]) bool {
 	return l.r.p.Observed.of != nil && out.kind == opUpdate && out.err == nil &&
-		(out.item.drifted || out.was == Done && out.result.Changed)
+		(out.item.drifted || out.item.ran&reasonDrift != 0 || out.was == Done && out.result.Changed)
 }
 
 func (l *loop[Obj]) settleUntil(it *item[Obj], due time.Time) {

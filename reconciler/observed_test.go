@@ -361,6 +361,25 @@ func TestDriftDoesNotTakeAwayWhatATargetAskedFor(t *testing.T) {
 	})
 }
 
+// What is observed may be behind when a row that its target wants again is run for
+// that, and then be right by accident, without a change to tell of it.
+func TestARowIsComparedUntilItAgrees(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.target.will(func(context.Context, call) (reconciler.Result, error) {
+			return reconciler.Result{Again: 1100 * time.Millisecond}, nil
+		})
+		o.put(row{ID: "a", Want: 2})
+		o.target.will(nil)
+		o.pass(1050 * time.Millisecond) // the row is compared, with 1, and run again
+		o.wantLog("update a=2", "update a=2")
+		o.target.corrupt("a", 1)
+		o.pass(time.Minute)
+		o.see(sighting{"a", 2})
+		o.equal("repaired", 2, o.target.state()["a"])
+		o.wantStatus("a", "done")
+	})
+}
+
 func TestRowsThatDriftAgainAndAgainAreSlowedAndReported(t *testing.T) {
 	watching(t, nil, func(t *testing.T, o *watchful) {
 		// Someone undoes every repair, and it is seen at once.
