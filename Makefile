@@ -39,7 +39,7 @@ run: build ## Run the agent on examples/node in a sandbox, for trying it; stop w
 
 .PHONY: test
 test: ## Run all tests, those in network namespaces included
-	go test -timeout 280s ./...
+	go test -timeout 9m ./...
 
 .PHONY: race
 race: export CGO_ENABLED = 1

@@ -78,7 +78,8 @@ func (s *Settings) Wait(ctx context.Context, name, value string) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for setting %s to be %q, it is %q: %w", name, value, row.Value, ctx.Err())
+			is, _ := s.Get(name) // it may have changed the same moment
+			return fmt.Errorf("waiting for setting %s to be %q, it is %q: %w", name, value, is, ctx.Err())
 		}
 	}
 }
