@@ -2,7 +2,6 @@ package reconciler
 
 import (
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -19,38 +18,7 @@ func (w *worker[Obj]) carryTogether(b *batch[Obj], tasks []outcome[Obj], began t
 		}
 	}
 	if len(objs) > 0 {
-		w.doTogether(b, txn, tasks, objs, began)
-	}
-}
-
-// doTogether is do for several operations. What goes wrong with the whole is the
-// error of each.
-func (w *worker[Obj]) doTogether(b *batch[Obj], txn statedb.ReadTxn, tasks []outcome[Obj], objs []Obj, began time.Time) {
-	stamp := int64(began.Sub(w.epoch))
-	w.began.Store(stamp)
-	returned := false
-	defer func() {
-		switch v := recover(); {
-		case v != nil:
-			w.failTogether(tasks, &PanicError{Value: v, Stack: debug.Stack()})
-		case !returned:
-			w.failTogether(tasks, errGoexit)
-			for i := range tasks {
-				tasks[i].took = time.Since(began)
-			}
-			defer b.done.Add(int32(len(tasks)))
-		}
-		w.returned(stamp)
-	}()
-	w.performTogether(txn, tasks, objs)
-	returned = true
-}
-
-func (w *worker[Obj]) failTogether(tasks []outcome[Obj], err error) {
-	for i := range tasks {
-		if !tasks[i].skipped {
-			tasks[i].err = err
-		}
+		w.do(b, tasks, began, func() { w.performTogether(txn, tasks, objs) })
 	}
 }
 
@@ -65,7 +33,7 @@ func (w *worker[Obj]) performTogether(txn statedb.ReadTxn, tasks []outcome[Obj],
 		}
 	}
 	if len(results) != len(objs) {
-		w.failTogether(tasks, fmt.Errorf("%w: %d for %d rows", ErrBatchResults, len(results), len(objs)))
+		fail(tasks, fmt.Errorf("%w: %d for %d rows", ErrBatchResults, len(results), len(objs)))
 		return
 	}
 	for i := range tasks {

@@ -154,7 +154,7 @@ func (w *worker[Obj]) carryOut(b *batch[Obj]) {
 	for first, last := b.claim(together); first < last; {
 		tasks, began := b.tasks[first:last], now
 		if len(tasks) == 1 {
-			w.carryOne(b, &tasks[0], began)
+			w.carryOne(b, tasks, began)
 		} else {
 			w.carryTogether(b, tasks, began)
 		}
@@ -172,11 +172,15 @@ func (w *worker[Obj]) carryOut(b *batch[Obj]) {
 	}
 }
 
-func (w *worker[Obj]) carryOne(b *batch[Obj], out *outcome[Obj], began time.Time) {
-	txn := w.snapshot(b, began)
-	if out.skipped = !w.current(b, txn, out); !out.skipped {
-		w.do(b, txn, out, began)
+// carryOne runs the only one of tasks.
+func (w *worker[Obj]) carryOne(b *batch[Obj], tasks []outcome[Obj], began time.Time) {
+	txn, out := w.snapshot(b, began), &tasks[0]
+	if out.skipped = !w.current(b, txn, out); out.skipped {
+		return
 	}
+	w.do(b, tasks, began, func() {
+		out.err = w.r.explained(w.ctx, w.r.perform(w.ctx, txn, out, &b.answer))
+	})
 }
 
 // snapshot returns the one to use for an operation that begins now: the newest, if
@@ -227,24 +231,36 @@ func (w *worker[Obj]) current(b *batch[Obj], txn statedb.ReadTxn, out *outcome[O
 	return true
 }
 
-// do runs an operation, under the eyes of the watchdog, and makes an error of a
-// panic.
-func (w *worker[Obj]) do(b *batch[Obj], txn statedb.ReadTxn, out *outcome[Obj], began time.Time) {
+// do lets op carry tasks out, under the eyes of the watchdog. A panic is the error
+// of each of them.
+func (w *worker[Obj]) do(b *batch[Obj], tasks []outcome[Obj], began time.Time, op func()) {
 	stamp := int64(began.Sub(w.epoch))
 	w.began.Store(stamp)
 	returned := false
 	defer func() {
 		switch v := recover(); {
 		case v != nil:
-			out.err = &PanicError{Value: v, Stack: debug.Stack()}
+			fail(tasks, &PanicError{Value: v, Stack: debug.Stack()})
 		case !returned:
-			out.err, out.took = errGoexit, time.Since(began)
-			defer b.done.Add(1)
+			fail(tasks, errGoexit)
+			for i := range tasks {
+				tasks[i].took = time.Since(began)
+			}
+			defer b.done.Add(int32(len(tasks)))
 		}
 		w.returned(stamp)
 	}()
-	out.err = w.r.explained(w.ctx, w.r.perform(w.ctx, txn, out, &b.answer))
+	op()
 	returned = true
+}
+
+// fail gives each operation that was not skipped an error.
+func fail[Obj any](tasks []outcome[Obj], err error) {
+	for i := range tasks {
+		if !tasks[i].skipped {
+			tasks[i].err = err
+		}
+	}
 }
 
 // returned is the end of what began at the time in stamp, whose context the
