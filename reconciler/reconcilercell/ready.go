@@ -8,8 +8,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// readyCondition keeps the hive from being ready until every reconciler has ended a full pass: what was desired at the start has
-// been tried then, whether it succeeded or not.
+// readyCondition keeps the hive from being ready until every reconciler has ended
+// a full pass: what was desired at the start has been tried then, whether it
+// succeeded or not.
 func readyCondition(db *statedb.DB, all *registry) hive.ConditionOut {
 	return hive.NewCondition("reconciler", func() (waits []string) {
 		txn := db.ReadTxn()

@@ -61,11 +61,7 @@ func New[Row comparable](cfg Config[Row]) (*Mirror[Row], error) {
 
 // Run keeps the table until ctx ends. It does not give up: faults are told to health.
 func (m *Mirror[Row]) Run(ctx context.Context, health reconciler.Health) error {
-	for {
-		fault := m.follow(ctx, health)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was told to end
-		}
+	for fault := m.follow(ctx, health); ctx.Err() == nil; fault = m.follow(ctx, health) {
 		health.Degraded("not up to date", fault)
 		if err := m.DB.Update(context.WithoutCancel(ctx), func(txn *statedb.WriteTxn) error {
 			return m.source.Incomplete(txn, fault.Error())
@@ -73,9 +69,10 @@ func (m *Mirror[Row]) Run(ctx context.Context, health reconciler.Health) error {
 			return err
 		}
 		if !pause(ctx, again) {
-			return nil
+			break
 		}
 	}
+	return nil
 }
 
 // follow keeps the table until ctx ends or something fails.
