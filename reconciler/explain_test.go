@@ -176,7 +176,7 @@ func TestExplainSaysAllThatIsKnownOfARow(t *testing.T) {
 	}, func(t *testing.T, w *world) {
 		w.target.will(failing("a"))
 		w.put(row{ID: "a", Want: 1})
-		w.pass(250 * time.Millisecond)
+		w.pass(200 * time.Millisecond) // the first retry is after 80 to 120 ms, the second 160 to 240 ms later
 		e := w.explain("a")
 		if len(e.LastAttempts) != 2 || e.Attempts != 2 || e.LastAttempts[1].Reasons != "retry" || e.LastAttempts[0].Error != "boom" {
 			t.Errorf("attempts: %+v", e)

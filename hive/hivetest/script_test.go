@@ -80,17 +80,18 @@ func runScript(t *testing.T, text string, flags ...string) (output, after string
 }
 
 func TestFailingScriptSaysWhatItWaitedForAndShowsTheLog(t *testing.T) {
+	const start = "agent start\nwithin 30s shows greeter test health\n"
 	for script, want := range map[string][]string{
-		"agent start\nwithin 50ms shows nonsense test health\n": {"not within 50ms: nonsense", "greeter", "the log of the hive:", "Serving the API"},
-		"agent start\nwithin 50ms hides greeter test health\n":  {"not within 50ms: greeter"},
-		"agent start\nwithin 50ms fails test health\n":          {"not within 50ms: it succeeds"},
-		"within 50ms succeeds test health\n":                    {"not within 50ms: exit code 1", "cannot reach the agent"},
-		"agent start\n! test health\n":                          {"unexpected success"},
-		"test health\n":                                         {"exit code 1", "cannot reach the agent"},
-		"agent dance\n":                                         {"usage: agent start"},
-		"within 1s sings test health\n":                         {`unknown expectation "sings"`},
-		"within 1s shows ( test health\n":                       {"error parsing regexp"},
-		"within 1s succeeds exec true\n":                        {`expected one that begins with test, got ["exec" "true"]`},
+		start + "within 50ms shows nonsense test health\n": {"not within 50ms: nonsense", "greeter", "the log of the hive:", "Serving the API"},
+		start + "within 50ms hides greeter test health\n":  {"not within 50ms: greeter"},
+		start + "within 50ms fails test health\n":          {"not within 50ms: it succeeds"},
+		"within 50ms succeeds test health\n":               {"not within 50ms: exit code 1", "cannot reach the agent"},
+		start + "! test health\n":                          {"unexpected success"},
+		"test health\n":                                    {"exit code 1", "cannot reach the agent"},
+		"agent dance\n":                                    {"usage: agent start"},
+		"within 1s sings test health\n":                    {`unknown expectation "sings"`},
+		"within 1s shows ( test health\n":                  {"error parsing regexp"},
+		"within 1s succeeds exec true\n":                   {`expected one that begins with test, got ["exec" "true"]`},
 	} {
 		out, _, err := runScript(t, script)
 		if err == nil {
