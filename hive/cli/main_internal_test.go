@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/spf13/cobra"
 
@@ -56,17 +57,20 @@ func TestAgentThatFailsToStartIsExitCode1(t *testing.T) {
 }
 
 func TestAbortedAgentHasTheExitCodeOfASignal(t *testing.T) {
-	signals, release := make(chan os.Signal, 2), make(chan struct{})
-	h := application(t, signals, func(context.Context) error {
-		signals <- syscall.SIGTERM
-		signals <- syscall.SIGINT
-		<-release
-		return nil
+	// The bubble lasts until what the abort has left running, and logs to the test, has ended.
+	synctest.Test(t, func(t *testing.T) {
+		signals, release := make(chan os.Signal, 2), make(chan struct{})
+		h := application(t, signals, func(context.Context) error {
+			signals <- syscall.SIGTERM
+			signals <- syscall.SIGINT
+			<-release
+			return nil
+		})
+		if code := run(t.Context(), h, "", []string{"agent", "--word=please"}); code != 128+int(syscall.SIGINT) {
+			t.Errorf("got %d", code)
+		}
+		close(release)
 	})
-	if code := run(t.Context(), h, "", []string{"agent", "--word=please"}); code != 128+int(syscall.SIGINT) {
-		t.Errorf("got %d", code)
-	}
-	close(release) // what the abort has left running ends
 }
 
 func TestSecondCommandNamedAgentIsRefused(t *testing.T) {
