@@ -216,17 +216,18 @@ func TestRunStopsAtASignal(t *testing.T) {
 }
 
 func TestRunStopsWhenItsContextEnds(t *testing.T) {
-	var calls []string
-	ctx, cancel := context.WithCancel(t.Context())
-	h := newHive(t, hive.Options{}, hook(&calls, "a", nil), cell.Invoke(func(l cell.Lifecycle) {
-		l.Append(cell.Hook{OnStart: func(context.Context) error { time.AfterFunc(time.Millisecond, cancel); return nil }})
-	}))
-	if err := h.Run(ctx); err != nil {
-		t.Error(err)
-	}
-	if !slices.Contains(calls, "stop a") {
-		t.Errorf("got %q", calls)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		ctx, cancel := context.WithCancel(t.Context())
+		h := newHive(t, hive.Options{Signals: make(chan os.Signal)}, hook(&calls, "a", nil))
+		time.AfterFunc(time.Second, cancel) // after the start, which takes no time
+		if err := h.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"start a", "stop a"}; !slices.Equal(calls, want) {
+			t.Errorf("got %q", calls)
+		}
+	})
 }
 
 func TestSecondSignalAborts(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -134,9 +135,12 @@ func newTerminal(t *testing.T) *terminal {
 	return term
 }
 
+// freeAddress returns one that stays free while the agent is built: others take ports
+// of 127.0.0.1, not of some other address of this machine.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	n := rand.Uint32()
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+n%254, n>>8%256, 1+n>>16%254))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,11 +93,12 @@ func (w *world) start(ctx context.Context, more ...string) error {
 	if err := w.launch(more...); err != nil {
 		return err
 	}
-	err := until(ctx, 5*time.Second, func(ctx context.Context) error {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	err := until(ctx, patience, func(ctx context.Context) error {
 		if err := w.agent.running(); err != nil {
-			ctx, cancel := context.WithCancelCause(ctx)
-			cancel(err)
-			return context.Cause(ctx)
+			giveUp(err)
+			return err
 		}
 		return w.statehive(ctx, "pid").failure()
 	})

@@ -60,6 +60,7 @@ func runScripts(t *testing.T, dir string, who user, prepare func(context.Context
 			"all-done":    plainCommand("all-done"),
 			"inside":      plainCommand("inside"),
 			"metrics":     plainCommand("metrics"),
+			"log":         plainCommand("log"),
 		},
 	})
 }
@@ -116,8 +117,11 @@ func (w *world) perform(ctx context.Context, args []string) result {
 		return w.allDone(ctx)
 	case "metrics":
 		return w.scrape(ctx, "/metrics").lines(strings.Join(append([]string{"^[^#]"}, args[1:]...), ".*"))
+	case "log":
+		text, err := os.ReadFile(w.log())
+		return result{stdout: string(text), err: err}
 	}
-	return result{err: fmt.Errorf("unknown command %q: expected statehive, inside, all-done or metrics", args[0])}
+	return result{err: fmt.Errorf("unknown command %q: expected statehive, inside, all-done, metrics or log", args[0])}
 }
 
 // lines returns the result with only those lines of the output that match.

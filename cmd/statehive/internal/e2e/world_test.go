@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -35,8 +36,8 @@ func newWorld(dir string, who user) (*world, error) {
 			return nil, err
 		}
 	}
-	port, err := freePort()
-	w.metrics = fmt.Sprintf("127.0.0.1:%d", port)
+	var err error
+	w.metrics, err = freeAddress()
 	return w, errors.Join(err, who.own(dirs...))
 }
 
@@ -48,13 +49,15 @@ func (w *world) state() string { return w.path("state") }
 
 func (w *world) log() string { return w.path("agent.log") }
 
-// freePort returns a port that was free a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// freeAddress returns one that is free, and stays so until it is listened on: others
+// take ports of 127.0.0.1, not of some other address of this machine.
+func freeAddress() (string, error) {
+	n := rand.Uint32()
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+n%254, n>>8%256, 1+n>>16%254))
 	if err != nil {
-		return 0, err
+		return "", err
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return l.Addr().String(), l.Close()
 }
 
 // close ends what runs. A crashed or racing agent makes it fail.
@@ -157,19 +160,25 @@ func (w *world) scrape(ctx context.Context, path string) result {
 	return w.run(ctx, "curl", "--silent", "--show-error", "--fail", "http://"+w.metrics+path)
 }
 
-// until repeats what fails until it does not, or the time is over.
+// aTry is what a try takes at most where the machine has time for the tests.
+const aTry = 100 * time.Millisecond
+
+// until repeats what fails until it does not, or the time is over. Where the machine
+// is busy with something else the agent is as slow as the tries are: time is over only
+// after as many tries as fit in it elsewhere, unless they take for ever.
 func until(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	began := time.Now()
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
-	for {
+	for tries := 1; ; tries++ {
 		err := try(ctx)
 		if err == nil {
 			return nil
 		}
 		// What was tried at the very end may have begun before it.
-		if time.Since(began) > limit {
-			return fmt.Errorf("not within %v: %w", limit, err)
+		took := time.Since(began)
+		if took > limit && (tries >= int(limit/aTry) || took > limit+patience) {
+			return fmt.Errorf("not within %v, in %d tries: %w", limit, tries, err)
 		}
 		select {
 		case <-poll.C:
