@@ -191,9 +191,14 @@ func TestIncrementalTotalRisesByTheNumberOfChanges(t *testing.T) {
 		# TYPE statehive_reconciler_incremental_total counter
 		statehive_reconciler_incremental_total{module_id="things",reconciler="things"} 3
 	`
-	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(expected), "statehive_reconciler_incremental_total"); err != nil {
-		t.Fatal(err)
+	// What is counted is made known just after the rows have their statuses.
+	var err error
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+		if err = testutil.GatherAndCompare(r.registry, strings.NewReader(expected), "statehive_reconciler_incremental_total"); err == nil {
+			return
+		}
 	}
+	t.Fatal(err)
 }
 
 func TestTheEndpointSumsUpEachReconciler(t *testing.T) {
