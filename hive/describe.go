@@ -1,10 +1,12 @@
 package hive
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
 
 // Description is what a hive consists of, and how it started.
@@ -18,9 +20,10 @@ type Description struct {
 type HookDescription struct {
 	Name   string            `json:"name"`
 	Module cell.FullModuleID `json:"module"`
-	Place  string            `json:"place"` // where it was appended
-	State  string            `json:"state"` // "waiting", "running" or "ran"
-	Start  time.Duration     `json:"start"` // how long its start took, in nanoseconds
+	Place  string            `json:"place"`          // where it was appended
+	State  string            `json:"state"`          // "waiting", "running", "ran", "stopping" or "stopped"
+	Start  time.Duration     `json:"start"`          // how long its start took, in nanoseconds
+	Stop   time.Duration     `json:"stop,omitempty"` // the same of its stop
 	Error  string            `json:"error,omitempty"`
 }
 
@@ -35,15 +38,22 @@ type Inspector interface {
 func (h *Hive) Describe() Description {
 	d := Description{Name: h.options.Name, Cells: h.graph.Describe(), Hooks: []HookDescription{}}
 	for _, r := range h.lifecycle.Reports() {
-		state := "waiting"
-		if r.Start.State != "" {
-			state = string(r.Start.State)
-		}
 		d.Hooks = append(d.Hooks, HookDescription{
-			Name: r.Name, Module: r.Module, Place: r.Place, State: state, Start: r.Start.Took, Error: r.Start.Error,
+			Name: r.Name, Module: r.Module, Place: r.Place, State: stateOf(r),
+			Start: r.Start.Took, Stop: r.Stop.Took, Error: cmp.Or(r.Start.Error, r.Stop.Error),
 		})
 	}
 	return d
+}
+
+func stateOf(r lifecycle.Report) string {
+	switch r.Stop.State {
+	case lifecycle.Running:
+		return "stopping"
+	case lifecycle.Ran:
+		return "stopped"
+	}
+	return cmp.Or(string(r.Start.State), "waiting")
 }
 
 type inspector struct {

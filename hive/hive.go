@@ -163,6 +163,12 @@ func (h *Hive) Settings() ([]cell.Setting, error) {
 // RegisterFlags adds the flags of all cells and --config. It fails if fs has a flag of the same name. Parse fs before the start.
 func (h *Hive) RegisterFlags(fs *pflag.FlagSet) error { return h.graph.RegisterFlags(fs) }
 
+// RegisterConfigFlag adds --config alone: for commands that only need to know how the hive is configured. It fails if fs has such a
+// flag. Parse fs before Settings.
+func (h *Hive) RegisterConfigFlag(fs *pflag.FlagSet) error {
+	return h.graph.RegisterFlag(fs, configFlag)
+}
+
 // Invoke calls fn, from outside of any module, with parameters from the graph and returns its error. It constructs what fn
 // needs, without starting anything; before the start, what fn needs must not need configuration.
 func (h *Hive) Invoke(fn any) error { return h.graph.Invoke(fn) }

@@ -218,8 +218,23 @@ func (g *Graph) RegisterFlags(fs *pflag.FlagSet) error {
 		return errors.Join(errs...)
 	}
 	for _, s := range g.settings.all {
-		flag := fs.VarPF(s.value, s.flag, "", s.usage)
-		flag.NoOptDefVal = s.value.implied
+		s.register(fs)
 	}
 	return nil
+}
+
+// RegisterFlag adds the flag of one setting to fs, also if it is in another set already: both set the same. It fails if there
+// is no such setting, or if fs has a flag of that name.
+func (g *Graph) RegisterFlag(fs *pflag.FlagSet, name string) error {
+	s := g.settings.byFlag[name]
+	if s == nil || fs.Lookup(name) != nil {
+		return g.root.errorf("cannot add a flag --%s: expected a setting of that name, and no such flag", name)
+	}
+	s.register(fs)
+	return nil
+}
+
+func (s *setting) register(fs *pflag.FlagSet) {
+	flag := fs.VarPF(s.value, s.flag, "", s.usage)
+	flag.NoOptDefVal = s.value.implied
 }

@@ -84,6 +84,32 @@ func TestSocketIsFoundInTheFileOfSettingsWhateverElseIsWrong(t *testing.T) {
 	}
 }
 
+func TestSocketIsFoundInTheFileOfSettingsThatAFlagNames(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(file, []byte("socket: /file\nnonsense: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]string{"TEST_APP_CONFIG": "/none.yaml"}
+	for _, args := range [][]string{{"where", "--config=" + file}, {"--config", file, "where"}} {
+		if code, out, errs := execute(t, newHive(t, vars, inspect.Cell(), command("where", printSocket)), args...); code != 0 || out != "/file" {
+			t.Errorf("%v: got %d %q %q", args, code, out, errs)
+		}
+	}
+}
+
+func TestFileOfSettingsThatCannotBeReadDoesNotLeadToAnotherAgent(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(file, []byte("socket: [/file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{file: file + ": ", file + "x": "no such file"} {
+		code, out, errs := execute(t, newHive(t, nil, inspect.Cell(), command("where", printSocket)), "where", "--config="+path)
+		if code != 1 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: got %d %q %q", path, code, out, errs)
+		}
+	}
+}
+
 func TestSocketIsThatOfTheFlagElseOfTheEnvironmentElseTheDefault(t *testing.T) {
 	vars := map[string]string{"TEST_APP_SOCKET": "/env"}
 	for _, tt := range []struct {
@@ -177,7 +203,7 @@ func TestAgentThatIsNotThereIsSaidWithWhatToDo(t *testing.T) {
 	}))
 	code, _, errs := execute(t, h, "ask", "--socket", socket)
 	want := "test-app: cannot reach the agent at " + socket +
-		": there is no such socket; start it, or name its socket with --socket or TEST_APP_SOCKET\n"
+		": there is no such socket; start it, or name its socket with --socket or TEST_APP_SOCKET, or its settings with --config\n"
 	if code != 1 || errs != want {
 		t.Errorf("got %d %q", code, errs)
 	}

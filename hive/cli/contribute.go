@@ -58,8 +58,8 @@ type Env struct {
 	flag *pflag.Flag // --socket
 }
 
-// Socket returns the socket that was chosen: --socket, else the environment, else the file of settings that the environment names.
-// If none of them says so, or what it says is empty, it is the default of the hive's name, as it is for the hive itself.
+// Socket returns the socket that was chosen: --socket, else the environment, else the file of settings that --config or the
+// environment names. If none of them says so, or what it says is empty, it is the default of the hive's name, as it is for the hive itself.
 func (e *Env) Socket() string {
 	socket := e.flag.Value.String()
 	if !e.flag.Changed {
@@ -83,7 +83,7 @@ func (e *Env) setting() string {
 // Client returns a client for the socket that was chosen.
 func (e *Env) Client() *inspect.Client {
 	variable, _, _ := e.hive.Env(socketFlag)
-	hint := fmt.Sprintf("%s, or name its socket with --%s or %s", e.howToStart(), socketFlag, variable)
+	hint := fmt.Sprintf("%s, or name its socket with --%s or %s, or its settings with --%s", e.howToStart(), socketFlag, variable, configFlag)
 	return inspect.NewClient(e.Socket()).WithHint(hint)
 }
 

@@ -17,6 +17,17 @@ type Change struct {
 	Error   string    `json:"error,omitempty"`
 }
 
+// String is one line for people.
+func (c Change) String() string {
+	text := c.Level.String() + " since " + c.Since.UTC().Format(time.RFC3339)
+	for _, more := range []string{c.Message, c.Error} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	return text
+}
+
 // changed returns the changes that are kept with one more, the newest first. What is kept already stays as it is.
 func changed(before *[]Change, last Status) *[]Change {
 	all := []Change{{Level: last.Level, Since: last.Since, Message: last.Message, Error: last.Error}}

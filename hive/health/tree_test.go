@@ -4,11 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/statehive/statehive/hive/health"
 )
+
+func TestChangeIsALineForPeople(t *testing.T) {
+	since := time.Date(2020, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+	for want, c := range map[string]health.Change{
+		"OK since 2020-01-02T02:04:05Z: fine":            {Level: health.OK, Since: since, Message: "fine"},
+		"Degraded since 2020-01-02T02:04:05Z: bad: worn": {Level: health.Degraded, Since: since, Message: "bad", Error: "worn"},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
 
 func TestHealthOfAModuleIsTheWorstOfItsParts(t *testing.T) {
 	root := health.Aggregate([]health.Status{

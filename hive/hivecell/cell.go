@@ -6,6 +6,7 @@ package hivecell
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -49,8 +50,7 @@ func (a *asker) description(cmd *cobra.Command) (hive.Description, error) {
 		return a.env.Hive().Describe(), nil
 	}
 	var d hive.Description
-	err := a.env.Client().Get(cmd.Context(), hivePath, nil, &d)
-	return d, err
+	return d, a.ask(cmd, hivePath, &d)
 }
 
 func (a *asker) settings(cmd *cobra.Command) ([]cell.Setting, error) {
@@ -58,8 +58,17 @@ func (a *asker) settings(cmd *cobra.Command) ([]cell.Setting, error) {
 		return a.env.Hive().Settings()
 	}
 	var all []cell.Setting
-	err := a.env.Client().Get(cmd.Context(), settingsPath, nil, &all)
-	return all, err
+	return all, a.ask(cmd, settingsPath, &all)
+}
+
+// ask asks the agent. Who has none may not know that it can do without.
+func (a *asker) ask(cmd *cobra.Command, path string, into any) error {
+	err := a.env.Client().Get(cmd.Context(), path, nil, into)
+	var unreachable *inspect.UnreachableError
+	if errors.As(err, &unreachable) {
+		return fmt.Errorf("%w; with --offline this binary tells of itself", err)
+	}
+	return err
 }
 
 func command() cli.CommandOut {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"log/slog"
 	"os"
@@ -51,7 +52,7 @@ func newHive(t *testing.T) *hive.Hive {
 	return newHiveIn(t, map[string]string{"TEST_SOCKET": socket, "TEST_CARD": "hunter2", "TEST_OCTANE": "98"})
 }
 
-func newHiveIn(t *testing.T, vars map[string]string) *hive.Hive {
+func newHiveIn(t *testing.T, vars map[string]string, more ...cell.Cell) *hive.Hive {
 	t.Helper()
 	h, err := hive.New(hive.Options{
 		Name:      "test",
@@ -66,6 +67,7 @@ func newHiveIn(t *testing.T, vars map[string]string) *hive.Hive {
 				l.Append(cell.Hook{Name: "doors", OnStart: func(context.Context) error { return nil }})
 			}),
 		),
+		cell.Group(more...),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +126,59 @@ func TestRunningHiveShowsWhatStartedInWhichOrderAndHowLongItTook(t *testing.T) {
 	want(t, out, "provide hivecell_test.newCar (hivecell/cell_test.go:", "\nstart order\n  1. ", "doors of garage (hivecell/cell_test.go:", "): ran, ")
 	if code != 0 || strings.Index(out, "API socket of inspect") > strings.Index(out, "doors of garage") {
 		t.Errorf("got %d\n%s", code, out)
+	}
+}
+
+func TestHiveThatStopsShowsHowFarItIs(t *testing.T) {
+	var h *hive.Hive
+	out := ""
+	h = newHiveIn(t, map[string]string{"TEST_SOCKET": filepath.Join(t.TempDir(), "x.sock")}, cell.Invoke(func(l cell.Lifecycle) {
+		l.Append(cell.Hook{Name: "gate", OnStop: func(context.Context) error { _, out = run(t, h, "hive"); return nil }})
+		none := func(context.Context) error { return nil }
+		l.Append(cell.Hook{Name: "bell", OnStart: none, OnStop: none})
+		l.Append(cell.Hook{Name: "lamp", OnStop: func(context.Context) error { return errors.New("out of reach") }})
+	}))
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Stop(t.Context()); err == nil {
+		t.Error("the failing hook was not reported")
+	}
+	for _, line := range []string{
+		`doors of garage \(.*\): ran, `, `gate of test \(.*\): stopping\n`, `bell of test \(.*\): stopped, \S+ to start, \S+ to stop\n`,
+		`lamp of test \(.*\): stopped, \S+ to stop: out of reach\n`,
+	} {
+		if !regexp.MustCompile(line).MatchString(out) {
+			t.Errorf("no line like %s in:\n%s", line, out)
+		}
+	}
+}
+
+func TestWhoHasNoAgentIsToldOfTheBinary(t *testing.T) {
+	h := newHive(t)
+	root := &cobra.Command{Use: "test"}
+	if err := cli.Mount(root, h); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	root.SetErr(&stderr)
+	root.SetArgs([]string{"hive", "dot"})
+	if code := cli.Execute(t.Context(), root); code != 1 {
+		t.Errorf("got %d", code)
+	}
+	want(t, stderr.String(), "cannot reach the agent", "; with --offline this binary tells of itself\n")
+}
+
+func TestSettingsOfTheBinaryAreThoseOfTheFileThatIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(file, []byte("octane: 102\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out := run(t, newHiveIn(t, nil), "hive", "config", "--offline", "--config", file)
+	lines := strings.Join(strings.Fields(out), " ")
+	want(t, lines, "octane 102 "+file+":1 garage", "config "+file+" flag test")
+	if code != 0 {
+		t.Errorf("got %d", code)
 	}
 }
 

@@ -33,7 +33,11 @@ func writeModules(w io.Writer, d hive.Description) error {
 		text.WriteString("\nstart order\n")
 	}
 	for i, h := range d.Hooks {
-		fmt.Fprintf(&text, "  %d. %s of %s (%s): %s%s\n", i+1, h.Name, h.Module, h.Place, h.State, took(h.Start))
+		fmt.Fprintf(&text, "  %d. %s of %s (%s): %s%s", i+1, h.Name, h.Module, h.Place, h.State, times(h))
+		if h.Error != "" {
+			text.WriteString(": " + h.Error)
+		}
+		text.WriteString("\n")
 	}
 	_, err := io.WriteString(w, cli.Printable(text.String()))
 	return err
@@ -44,6 +48,18 @@ func took(d time.Duration) string {
 		return ""
 	}
 	return ", " + d.Round(time.Microsecond).String()
+}
+
+// times says how long the start of a hook took, and its stop.
+func times(h hive.HookDescription) string {
+	if h.Stop == 0 {
+		return took(h.Start)
+	}
+	start := ""
+	if h.Start > 0 {
+		start = took(h.Start) + " to start"
+	}
+	return start + took(h.Stop) + " to stop"
 }
 
 func list(text *strings.Builder, what string, all []string) {
