@@ -27,6 +27,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience is for what comes soon, but on a slow and busy machine not at once.
+const patience = 30 * time.Second
+
 type thing struct {
 	ID     string
 	Status reconciler.Status
@@ -162,7 +165,7 @@ func (r running) delete(t *testing.T, id string) {
 // allDone waits until every row is done.
 func (r running) allDone(t *testing.T) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for {
 		rows, changed := r.table.AllWatch(r.db.ReadTxn())
 		pending := 0
@@ -193,7 +196,7 @@ func TestIncrementalTotalRisesByTheNumberOfChanges(t *testing.T) {
 	`
 	// What is counted is made known just after the rows have their statuses.
 	var err error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(time.Millisecond) {
 		if err = testutil.GatherAndCompare(r.registry, strings.NewReader(expected), "statehive_reconciler_incremental_total"); err == nil {
 			return
 		}

@@ -60,7 +60,7 @@ func (r running) fails(t *testing.T, line, part string) {
 func (r running) eventually(t *testing.T, line, part string) {
 	t.Helper()
 	var out string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
 		if _, out, _ = r.run(t, strings.Fields(line)...); strings.Contains(out, part) {
 			return
 		}

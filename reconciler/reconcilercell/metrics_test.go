@@ -55,7 +55,7 @@ func scrapeAll(t *testing.T, r *prometheus.Registry) string {
 func eventuallyScraped(t *testing.T, r *prometheus.Registry, lines ...string) string {
 	t.Helper()
 	var text string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
 		text = scrape(t, r)
 		if !slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(text, line+"\n") }) {
 			return text

@@ -37,7 +37,7 @@ func TestHiveIsReadyOnceTheFirstFullPassHasTriedAllRows(t *testing.T) {
 	}
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for !ready { // although a row is in error
 		select {
 		case <-look.C:

@@ -142,7 +142,7 @@ func (r relatives) wantCalls(t *testing.T, want ...string) {
 			if got != want[i] {
 				t.Fatalf("call %d is %q, expected %q of %q", i+1, got, want[i], want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("call %d does not come, expected %q of %q", i+1, want[i], want)
 		}
 	}
@@ -179,7 +179,7 @@ func TestARowIsRunWhenOneChangesThatItsModuleSaysItIsRelatedTo(t *testing.T) {
 	})
 	r.wantCalls(t, "update a1")
 	r.insert(t, "a")
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(patience); ; {
 		select {
 		case got := <-r.log:
 			if got == "update a1" {

@@ -39,7 +39,7 @@ func (r running) wantStatus(t *testing.T, code int, lines ...string) {
 	t.Helper()
 	var got int
 	var out string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
 		got, out = r.status(t)
 		var printed []string
 		for line := range strings.Lines(out) {

@@ -37,7 +37,7 @@ func (healthy) Stopped(string)                       {}
 // WaitForRows waits until those rows of a table that which lets through are these.
 func WaitForRows[Row any](t *testing.T, db *statedb.DB, table statedb.Table[Row], which func(Row) bool, want ...Row) {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(30 * time.Second); ; {
 		txn := db.ReadTxn()
 		var rows []Row
 		all, changed := table.AllWatch(txn)
@@ -48,8 +48,11 @@ func WaitForRows[Row any](t *testing.T, db *statedb.DB, table statedb.Table[Row]
 		}
 		initialized, delivered := table.Initialized(txn)
 		is, wanted := texts(rows), texts(want)
-		if initialized && slices.Equal(is, wanted) {
+		switch {
+		case initialized && slices.Equal(is, wanted):
 			return
+		case initialized:
+			delivered = nil // it is closed, and there is more to wait for
 		}
 		select {
 		case <-changed:
