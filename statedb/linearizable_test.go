@@ -261,18 +261,25 @@ func (f *fixture) record(callers [][]string, calls int) []porcupine.Operation {
 func checkLinearizable(t *testing.T, callers [][]string) {
 	t.Helper()
 	const histories, calls, patience = 50, 50, time.Minute
+	undecided := 0
 	for range histories {
 		history := newLeanFixture(t).record(callers, calls)
 		if t.Failed() {
 			return
 		}
 		result := porcupine.CheckOperationsTimeout(registersModel(), history, patience)
-		if result != porcupine.Ok {
+		if result == porcupine.Unknown { // there are too many orders to try where callers are often held up
+			undecided++
+		}
+		if result == porcupine.Illegal {
 			for _, o := range history {
 				t.Logf("%d–%d client %d %+v: %+v", o.Call, o.Return, o.ClientId, o.Input, o.Output)
 			}
-			t.Fatalf("no order of these %d calls explains their answers: %s", len(history), result)
+			t.Fatalf("no order of these %d calls explains their answers", len(history))
 		}
+	}
+	if undecided > histories/2 {
+		t.Errorf("%d of %d histories could not be decided upon in %v each", undecided, histories, patience)
 	}
 }
 

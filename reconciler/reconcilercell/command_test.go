@@ -85,6 +85,7 @@ func TestExplainPrintsHowItStandsWithARow(t *testing.T) {
 func TestCommandsSayWhatThereIsInsteadOfAMistake(t *testing.T) {
 	r := start(t, "")
 	r.insert(t, "eth0", "eth1")
+	r.allDone(t) // so the reconciler runs, which it does a little after its hive has started
 	for line, want := range map[string]string{
 		"explain thing eth0":                  `no reconciler is named "thing", or the only one of such a table; there are: things`,
 		"explain ../x eth0":                   `there are: things`,
