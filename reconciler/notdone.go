@@ -48,6 +48,9 @@ func (n NotDone) equal(other NotDone) bool {
 // gone says that n stands for the removal of the row.
 func (n NotDone) gone() bool { return n.Operation == "" }
 
+// notDoneError is the State of a row whose Update has failed.
+const notDoneError = "error"
+
 var holdStates = map[hold]string{holdPaused: "paused", holdLimit: "held", holdDependency: "waiting", holdOrder: "waiting"}
 
 // notDoneState is the State of an item's row.
@@ -62,7 +65,7 @@ func notDoneState[Obj any](it *item[Obj]) string {
 	case it.deleting:
 		return "deleting"
 	case it.err != nil:
-		return "error"
+		return notDoneError
 	default:
 		return stageAgain
 	}

@@ -37,6 +37,7 @@ type Reconciler[Obj any] struct {
 	patience patience                 // with sources
 	late     atomic.Pointer[[]string] // sources that are not waited for
 
+	listed      atomic.Uint64 // revision of the table when its sources had delivered, or 0
 	deleting    atomic.Int64
 	lastSuccess atomic.Int64 // Unix nanoseconds, or 0
 }
@@ -105,6 +106,7 @@ func (r *Reconciler[Obj]) Run(ctx context.Context) (err error) {
 	if ready, err := r.waitForSources(ctx); !ready {
 		return err
 	}
+	r.listed.Store(uint64(r.p.Table.Revision(r.p.DB.ReadTxn())))
 	if ready, err := r.initTarget(ctx); !ready {
 		return err
 	}

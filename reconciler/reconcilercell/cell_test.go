@@ -32,6 +32,7 @@ const patience = 30 * time.Second
 
 type thing struct {
 	ID     string
+	Note   string `json:",omitempty"`
 	Status reconciler.Status
 }
 

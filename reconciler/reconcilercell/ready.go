@@ -8,16 +8,21 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
+// maxBlocking is how many rows of a reconciler are named that keep the hive from
+// being ready.
+const maxBlocking = 10
+
 // readyCondition keeps the hive from being ready until every reconciler has ended
-// a full pass: what was desired at the start has been tried then, whether it
-// succeeded or not.
-func readyCondition(db *statedb.DB, all *registry) hive.ConditionOut {
+// a full pass and what was desired at the start has been tried: with success, or
+// as often as configured.
+func readyCondition(db *statedb.DB, all *registry, config Config) hive.ConditionOut {
 	return hive.NewCondition("reconciler", func() (waits []string) {
 		txn := db.ReadTxn()
 		for _, i := range all.instances() {
 			if i.Stats().Full.Count == 0 {
 				waits = append(waits, i.firstPass(txn))
 			}
+			waits = append(waits, i.blocking(txn, max(1, config.ReadyTries))...)
 		}
 		return waits
 	})
@@ -30,4 +35,15 @@ func (i instance) firstPass(txn statedb.ReadTxn) string {
 		return fmt.Sprintf("%s: the first listing of %s", s.Name, strings.Join(s.WaitingFor, ", "))
 	}
 	return fmt.Sprintf("%s: the end of its first full pass, %d of %d rows are pending", s.Name, s.Pending, s.Rows)
+}
+
+// blocking names rows that were not tried often enough.
+func (i instance) blocking(txn statedb.ReadTxn, tries int) (waits []string) {
+	for key, missing := range i.NotTried(txn, tries) {
+		if len(waits) == maxBlocking {
+			return append(waits, i.Name()+": more rows")
+		}
+		waits = append(waits, fmt.Sprintf("%s: row %s: %s", i.Name(), key, missing))
+	}
+	return waits
 }
