@@ -2,6 +2,7 @@ package reconciler_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -71,6 +72,8 @@ func TestDebounceIsOfChangesOnly(t *testing.T) {
 		w.target.log()
 		_, err := w.r.Trigger(t.Context(), keys("a"))
 		w.check(err)
+		synctest.Wait()
+		w.wantLog("update a=1")
 		w.fullPass()
 		w.wantLog("update a=1", "update b=1", "observe")
 	})
