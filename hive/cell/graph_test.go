@@ -297,6 +297,33 @@ func TestSoftGroupHasOnlyWhatOthersNeedAnyway(t *testing.T) {
 	wantCalls(t, err, got, "apple")
 }
 
+func TestWhatOnlyASoftGroupWouldTakeIsUnused(t *testing.T) {
+	type in struct {
+		cell.In
+		Words []string `group:"words,soft"`
+	}
+	newWord := func() out2 { return out2{Word: "pie"} }
+	g, err := newGraph(t, cell.Module("m", "", cell.Provide(newWord)), cell.Invoke(func(in) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unused := g.Describe().Unused(); len(unused["m"]) != 1 || len(unused) != 1 {
+		t.Errorf("got %v", unused)
+	}
+	g, err = newGraph(t, cell.Module("m", "", cell.Provide(newWord)),
+		cell.Invoke(func(in) {}, func(struct {
+			cell.In
+			Words []string `group:"words"`
+		}) {
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unused := g.Describe().Unused(); len(unused) != 0 {
+		t.Errorf("with one that needs them: got %v", unused)
+	}
+}
+
 func TestWhatFailsForWantOfConfigurationIsMadeOnceThereIsOne(t *testing.T) {
 	type settings struct {
 		Word string `flag:"word"`

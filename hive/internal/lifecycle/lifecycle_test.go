@@ -202,7 +202,7 @@ func TestOverdueStartHookIsNamedAndLeftBehind(t *testing.T) {
 		if took := time.Since(began); took > time.Minute+2*time.Second {
 			t.Errorf("took %v", took)
 		}
-		if !strings.Contains(r.logged(), "Still waiting for a hook") || !strings.Contains(r.logged(), "stuck of module") {
+		if !strings.Contains(r.logged(), `msg="Still waiting for a hook" hook="stuck of module \"agent.route\"`) {
 			t.Errorf("it is not named in the log while it hangs: %s", r.logged())
 		}
 		if err := r.Stop(t.Context()); err != nil {
