@@ -45,7 +45,7 @@ func oneModule(n int) []cell.Cell {
 	cells := make([]cell.Cell, 0, n)
 	for i := range n {
 		private := reflect.ArrayOf(i, reflect.TypeFor[struct{}]())
-		make := reflect.MakeFunc(reflect.FuncOf([]reflect.Type{reflect.TypeFor[cell.ModuleID]()}, []reflect.Type{private}, false),
+		build := reflect.MakeFunc(reflect.FuncOf([]reflect.Type{reflect.TypeFor[cell.ModuleID]()}, []reflect.Type{private}, false),
 			func([]reflect.Value) []reflect.Value { return []reflect.Value{reflect.Zero(private)} })
 		plug := reflect.MakeFunc(reflect.FuncOf([]reflect.Type{private}, []reflect.Type{reflect.TypeFor[pluginOut]()}, false),
 			func([]reflect.Value) []reflect.Value { return []reflect.Value{reflect.ValueOf(pluginOut{Plugin: i})} })
@@ -53,7 +53,7 @@ func oneModule(n int) []cell.Cell {
 			args[1].Interface().(cell.Lifecycle).Append(cell.Hook{OnStart: none, OnStop: none})
 			return nil
 		})
-		cells = append(cells, cell.ProvidePrivate(make.Interface()), cell.Provide(plug.Interface()), cell.Invoke(use.Interface()))
+		cells = append(cells, cell.ProvidePrivate(build.Interface()), cell.Provide(plug.Interface()), cell.Invoke(use.Interface()))
 	}
 	return []cell.Cell{cell.Module("all", "", cells...), allPlugins(n)}
 }
