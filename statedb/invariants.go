@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/statehive/statehive/statedb/internal/engine"
 	"github.com/statehive/statehive/statedb/internal/invariant"
 )
 
@@ -167,7 +166,7 @@ func (v *version[Obj]) entryViolation(key []byte, e *entry[Obj]) error {
 // were found.
 func (v *version[Obj]) indexViolation(ix int) error {
 	unique := ix > 0 && v.of.indexes[ix].isUnique()
-	n, lengths := 0, prefixLengths{}
+	n := 0
 	var last, lastOwn []byte
 	for key, e := range v.trees[ix].Prefix(nil) {
 		if n > 0 && bytes.Compare(last, key) >= 0 {
@@ -181,27 +180,11 @@ func (v *version[Obj]) indexViolation(ix int) error {
 			}
 			lastOwn = own
 		}
-		if v.of.indexes[ix].ofNetworks() {
-			lengths.count(key)
-		}
 		last = key
 		n++
 	}
 	if n != v.trees[ix].Len() {
 		return fmt.Errorf("it yields %d keys, and counts %d", n, v.trees[ix].Len())
-	}
-	return lengthsViolation(v.trees[ix], lengths)
-}
-
-func (l *prefixLengths) count(key []byte) {
-	if n := l.of(key); n != nil {
-		*n++
-	}
-}
-
-func lengthsViolation[V any](tree engine.Tree[V], found prefixLengths) error {
-	if networks, ok := tree.(prefixTree[V]); ok && *networks.lengths != found {
-		return fmt.Errorf("the lengths in use are %v, it counts %v", found, *networks.lengths)
 	}
 	return nil
 }

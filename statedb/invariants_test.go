@@ -120,7 +120,6 @@ var corruptions = map[string]func(v *corruptible){
 			txn.Insert(v.keyIn(3, e), e)
 		})
 	},
-	"the lengths in use":           func(v *corruptible) { v.trees[4].(prefixTree[*entry[checked]]).lengths.ipv4[9]++ },
 	"its newest change is 6":       func(v *corruptible) { v.rev++ },
 	"counts 5 dead rows, it has 4": func(v *corruptible) { v.changes = v.changes.Bury(uint64(v.row("a").rev)) },
 	"counts 4 dead rows, it has 3": func(v *corruptible) { v.replaced().dead.Store(0) },

@@ -22,8 +22,9 @@ import (
 //
 // The order is that of addresses, a network before those inside it.
 //
-// A search by containment probes the lengths in use, so its cost grows with
-// their number and not with that of the rows. The watches of the searches may
+// A search by containment looks for the nearest network before what is searched,
+// and as often again as that one turned out to be a neighbor and no container: seldom more
+// than twice. The watches of the searches may
 // close without need: they cover the network that was found (all of the family
 // when none was, and for Containing), widened to whole bytes.
 type PrefixIndex[Obj any] struct{ Index[Obj, netip.Prefix] }
@@ -66,7 +67,8 @@ func (i PrefixIndex[Obj]) LookupWatch(txn ReadTxn, table Table[Obj], addr netip.
 // LookupPrefix returns the row with the longest prefix that contains prefix,
 // which may be prefix itself.
 func (i PrefixIndex[Obj]) LookupPrefix(txn ReadTxn, table Table[Obj], prefix netip.Prefix) (Obj, Revision, bool) {
-	e, _ := i.search(txn, table, prefix).longest()
+	s := i.search(txn, table, prefix)
+	e, _ := s.longest()
 	if e == nil {
 		return *new(Obj), 0, false
 	}
@@ -88,19 +90,22 @@ func (i PrefixIndex[Obj]) LookupPrefixWatch(txn ReadTxn, table Table[Obj], prefi
 // from the shortest prefix to the longest.
 func (i PrefixIndex[Obj]) Containing(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	o := merged(opts)
-	return rows(i.search(txn, table, prefix).containing(o), o)
+	s := i.search(txn, table, prefix)
+	return rows(s.containing(o), o)
 }
 
 // ContainingWatch is Containing with a watch.
 func (i PrefixIndex[Obj]) ContainingWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
-	return i.Containing(txn, table, prefix, opts...), i.search(txn, table, prefix).watch(0)
+	s := i.search(txn, table, prefix)
+	return i.Containing(txn, table, prefix, opts...), s.watch(0)
 }
 
 // Within yields the rows with prefixes that are inside prefix, itself included,
 // in the order of the index.
 func (i PrefixIndex[Obj]) Within(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	o := merged(opts)
-	return rows(i.search(txn, table, prefix).within(o), o)
+	s := i.search(txn, table, prefix)
+	return rows(s.within(o), o)
 }
 
 // WithinWatch is Within with a watch.
@@ -116,57 +121,64 @@ func hostPrefix(addr netip.Addr) netip.Prefix {
 
 // prefixSearch is a search for a prefix in what a transaction sees of an index.
 type prefixSearch[Obj any] struct {
-	table   *table[Obj]
-	txn     ReadTxn
-	ix      int
-	reader  engine.Reader[*entry[Obj]]
-	key     []byte
-	length  int            // of the prefix
-	lengths []prefixLength // of its family; empty when there is nothing to find
-	valid   bool           // the prefix, and its index
+	table  *table[Obj]
+	txn    ReadTxn
+	ix     int
+	reader engine.Reader[*entry[Obj]] // nil when there is nothing to find
+	key    []byte
+	length int  // of the prefix
+	valid  bool // the prefix, and its index
 }
 
-func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Prefix) *prefixSearch[Obj] {
+func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Prefix) prefixSearch[Obj] {
 	t := table.erased().(anyTable[Obj]).t
-	ix, key, ok := t.indexKey(i.Query(prefix))
+	key := i.codec.Append(make([]byte, 0, maxPrefixKey), prefix)
+	ix, ok := t.byName[i.name]
 	if !ok || !t.indexes[ix].ofNetworks() || key[0] == 0 {
-		return &prefixSearch[Obj]{table: t, txn: txn, key: []byte{0}}
+		return prefixSearch[Obj]{table: t, txn: txn, key: key}
 	}
-	s := &prefixSearch[Obj]{table: t, txn: txn, ix: ix, key: key, length: int(key[len(key)-1]), valid: true}
-	s.reader = t.reader(txn, ix)
-	if r, known := s.reader.(interface{ inUse() *prefixLengths }); known {
-		s.lengths = r.inUse().family(key)[:s.length+1]
-	}
-	return s
+	return prefixSearch[Obj]{table: t, txn: txn, ix: ix, reader: t.reader(txn, ix), key: key, length: int(key[len(key)-1]), valid: true}
 }
 
 // longest returns the first row with the longest prefix that contains the one
-// that is searched for, and its length; nil and 0 if there is none.
+// that is searched for, and its length; nil and 0 if there is none. The key becomes that of
+// this prefix.
 func (s *prefixSearch[Obj]) longest() (*entry[Obj], int) {
-	var probe [maxPrefixKey]byte
-	key := probe[:copy(probe[:], s.key)]
-	for length, rows := range slices.Backward(s.lengths) {
-		if rows == 0 {
-			continue
+	length, ok := s.widen(s.length)
+	if !ok {
+		return nil, 0
+	}
+	return s.table.first(s.reader, s.ix, s.key), length
+}
+
+// widen makes the key that of the longest prefix in the index which contains the
+// present one and is of at most this length. The largest key that is not greater than the
+// present one is such a prefix, or else has at least those bits in common with it that all
+// such prefixes have.
+func (s *prefixSearch[Obj]) widen(length int) (found int, ok bool) {
+	end := len(s.key) - 1
+	for s.reader != nil && length >= 0 {
+		shorten(s.key, length)
+		s.key[end]++
+		key, _, ok := s.reader.Below(s.key)
+		if !ok || key[0] != s.key[0] {
+			return 0, false
 		}
-		shorten(key, length)
-		if e := s.table.first(s.reader, s.ix, key); e != nil {
-			return e, length
+		length = min(length, commonBits(key[1:end], s.key[1:end]))
+		if found := int(key[end]); found <= length {
+			shorten(s.key, found)
+			return found, true
 		}
 	}
-	return nil, 0
+	return 0, false
 }
 
 func (s *prefixSearch[Obj]) containing(o ReadOption) iter.Seq2[[]byte, *entry[Obj]] {
 	var parts []iter.Seq2[[]byte, *entry[Obj]]
-	for length, rows := range s.lengths {
-		if rows > 0 {
-			key := slices.Clone(s.key)
-			shorten(key, length)
-			parts = append(parts, prefixed(s.reader, key, o))
-		}
+	for length, ok := s.widen(s.length); ok; length, ok = s.widen(length - 1) {
+		parts = append(parts, prefixed(s.reader, slices.Clone(s.key), o))
 	}
-	if o.reverse {
+	if !o.reverse {
 		slices.Reverse(parts)
 	}
 	return func(yield func([]byte, *entry[Obj]) bool) {
@@ -181,7 +193,7 @@ func (s *prefixSearch[Obj]) containing(o ReadOption) iter.Seq2[[]byte, *entry[Ob
 }
 
 func (s *prefixSearch[Obj]) within(o ReadOption) iter.Seq2[[]byte, *entry[Obj]] {
-	if len(s.lengths) == 0 {
+	if s.reader == nil {
 		return func(func([]byte, *entry[Obj]) bool) {}
 	}
 	return between(s.reader, s.key, lastWithin(s.key, s.length), o)

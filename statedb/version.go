@@ -110,11 +110,8 @@ func (t *table[Obj]) secondaries() []int { return slices.Concat(t.shared, t.apar
 func (t *table[Obj]) empty() *version[Obj] {
 	v := &version[Obj]{of: t, watch: &versionWatch{}, sources: noSources()}
 	v.makeTrees(len(t.indexes))
-	for i, ix := range t.indexes {
+	for i := range t.indexes {
 		v.trees[i] = t.emptyTree(i)
-		if ix.ofNetworks() {
-			v.trees[i] = newPrefixTree(v.trees[i])
-		}
 	}
 	return v
 }

@@ -31,6 +31,8 @@ type Reader[V any] interface {
 	PrefixReverse(prefix []byte) iter.Seq2[[]byte, V]
 	// BelowReverse yields all keys that are less than key, the largest first.
 	BelowReverse(key []byte) iter.Seq2[[]byte, V]
+	// Below returns the first of them.
+	Below(key []byte) (below []byte, value V, ok bool)
 }
 
 // Tree is one immutable version.

@@ -134,7 +134,20 @@ func (m model) checkReverse(r engine.Reader[int], sorted sortedKeys, key string)
 	if err := m.differs(r.BelowReverse([]byte(key)), sorted.belowReverse(key)); err != nil {
 		return fmt.Errorf("BelowReverse(%s) %w", brief(key), err)
 	}
+	largest := sorted.belowReverse(key)
+	if err := m.differs(one(r.Below([]byte(key))), largest[:min(1, len(largest))]); err != nil {
+		return fmt.Errorf("Below(%s) %w", brief(key), err)
+	}
 	return nil
+}
+
+// one is the sequence of what was found, if it was.
+func one(key []byte, value int, ok bool) iter.Seq2[[]byte, int] {
+	return func(yield func([]byte, int) bool) {
+		if ok {
+			yield(key, value)
+		}
+	}
 }
 
 func brief(key string) string {

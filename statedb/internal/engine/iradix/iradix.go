@@ -33,6 +33,8 @@ func (t tree[V]) BelowReverse(key []byte) iter.Seq2[[]byte, V] {
 	return seekBelowReverse(t.Root(), key)
 }
 
+func (t tree[V]) Below(key []byte) ([]byte, V, bool) { return first(t.BelowReverse(key)) }
+
 func (t tree[V]) Watch(key []byte) <-chan struct{} {
 	ch, _, _ := t.Root().GetWatch(key)
 	return ch
@@ -73,6 +75,8 @@ func (t *txn[V]) PrefixReverse(prefix []byte) iter.Seq2[[]byte, V] {
 func (t *txn[V]) BelowReverse(key []byte) iter.Seq2[[]byte, V] {
 	return seekBelowReverse(t.inner.Clone().Root(), key)
 }
+
+func (t *txn[V]) Below(key []byte) ([]byte, V, bool) { return first(t.BelowReverse(key)) }
 
 func (t *txn[V]) Insert(key []byte, value V) (V, bool) {
 	old, replaced := t.inner.Insert(key, value)
@@ -141,4 +145,11 @@ func drainReverse[V any](it *iradix.ReverseIterator[V], yield func([]byte, V) bo
 			return
 		}
 	}
+}
+
+func first[V any](sequence iter.Seq2[[]byte, V]) (key []byte, value V, ok bool) {
+	for key, value := range sequence {
+		return key, value, true
+	}
+	return nil, value, false
 }

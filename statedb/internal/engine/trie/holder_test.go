@@ -56,6 +56,11 @@ func number(h *held, ok bool) (int, bool) {
 	return h.value, true
 }
 
+func numbered(key []byte, h *held, ok bool) ([]byte, int, bool) {
+	value, ok := number(h, ok)
+	return key, value, ok
+}
+
 func numbers(seq iter.Seq2[[]byte, *held]) iter.Seq2[[]byte, int] {
 	return func(yield func([]byte, int) bool) {
 		for key, h := range seq {
@@ -82,6 +87,8 @@ func (t holding) BelowReverse(key []byte) iter.Seq2[[]byte, int] {
 	return numbers(t.Tree.BelowReverse(key))
 }
 
+func (t holding) Below(key []byte) ([]byte, int, bool) { return numbered(t.Tree.Below(key)) }
+
 func (t holding) Txn() engine.Txn[int] { return holdingTxn{t.Tree.Txn()} }
 
 func (t holdingTxn) Get(key []byte) (int, bool) { return number(t.Txn.Get(key)) }
@@ -99,6 +106,8 @@ func (t holdingTxn) PrefixReverse(key []byte) iter.Seq2[[]byte, int] {
 func (t holdingTxn) BelowReverse(key []byte) iter.Seq2[[]byte, int] {
 	return numbers(t.Txn.BelowReverse(key))
 }
+
+func (t holdingTxn) Below(key []byte) ([]byte, int, bool) { return numbered(t.Txn.Below(key)) }
 
 func (t holdingTxn) Insert(key []byte, value int) (int, bool) {
 	h := newHeld(key, value)

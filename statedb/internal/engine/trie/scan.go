@@ -100,3 +100,38 @@ func walkBelow[V any](p ref, b *bound, yield func([]byte, V) bool) bool {
 	}
 	return walkBelow(children[i], b, yield) && walkAllReverse(children[:i], yield)
 }
+
+// lastBelow returns the leaf with the largest key that is less than key, or nil:
+// the first one that walkBelow yields.
+func lastBelow(root *node, key []byte) ref {
+	b := boundIn(root, key)
+	var before ref // the nearest child before the way to key
+	p := ref(root)
+	for {
+		head := headOf(p)
+		offset := head >> offsetShift
+		if !isNode(head) || offset > b.d {
+			if !b.less {
+				before = p
+			}
+			return last(before)
+		}
+		i := rank(head, symbol(key, offset))
+		if i > 0 {
+			before = (*node)(p).child(i - 1)
+		}
+		if offset == b.d {
+			return last(before)
+		}
+		p = (*node)(p).child(i)
+	}
+}
+
+// last returns the leaf with the largest key below p, which may be nil.
+func last(p ref) ref {
+	for p != nil && isNode(headOf(p)) {
+		n := (*node)(p)
+		p = n.child(n.count() - 1)
+	}
+	return p
+}

@@ -35,6 +35,8 @@ func (t *tree[V]) PrefixReverse(prefix []byte) iter.Seq2[[]byte, V] {
 
 func (t *tree[V]) BelowReverse(key []byte) iter.Seq2[[]byte, V] { return belowReverse[V](t.root, key) }
 
+func (t *tree[V]) Below(key []byte) ([]byte, V, bool) { return largestBelow[V](t.root, key) }
+
 func (t *tree[V]) Watch(key []byte) <-chan struct{} { return watchKey(t.root, key) }
 
 func (t *tree[V]) WatchPrefix(prefix []byte) <-chan struct{} {
@@ -83,6 +85,8 @@ func (t *txn[V]) BelowReverse(key []byte) iter.Seq2[[]byte, V] {
 	t.freeze()
 	return belowReverse[V]((*node)(t.root), key)
 }
+
+func (t *txn[V]) Below(key []byte) ([]byte, V, bool) { return largestBelow[V]((*node)(t.root), key) }
 
 func (t *txn[V]) Insert(key []byte, value V) (V, bool) {
 	return valueIf[V](t.insert(key, leafFor(t.held, key, value)))
@@ -138,4 +142,13 @@ func belowReverse[V any](root *node, key []byte) iter.Seq2[[]byte, V] {
 		b := boundIn(root, key)
 		walkBelow(ref(root), &b, yield)
 	}
+}
+
+func largestBelow[V any](root *node, key []byte) (below []byte, value V, ok bool) {
+	p := lastBelow(root, key)
+	if p == nil {
+		return nil, value, false
+	}
+	head := headOf(p)
+	return keyOf(p, head), valueOf[V](p, head), true
 }
