@@ -167,7 +167,7 @@ func TestValidatorsSeeWhatIsReplaced(t *testing.T) {
 
 // A row of the table "parts" names a row of "wholes" in its group.
 func TestReferencesBetweenTables(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	wholes := newTable(t, db, itemSchema("wholes"))
 	schema := itemSchema("parts")
 	schema.Validators = validators{func(txn statedb.ReadTxn, p statedb.Proposal[item]) error {
@@ -235,7 +235,7 @@ func TestAdmissionCannotWriteBehindTheWritersBack(t *testing.T) {
 
 func TestPointerRowsAndDefaulters(t *testing.T) {
 	calls := 0
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[*item]{
 		Name: "pointers", Primary: statedb.NewIndex("id", func(i *item) string { return i.ID }),
 		Defaulters: []func(statedb.ReadTxn, *item) (*item, error){func(_ statedb.ReadTxn, i *item) (*item, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestTablesAreFoundByName(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	_, err := db.Table(db.ReadTxn(), "items")
 	wantError(t, err, statedb.ErrUnknownTable)
 	if got := err.Error(); got != `no such table "items"; there are none` {
@@ -89,7 +89,7 @@ func keys(rows iter.Seq[statedb.AnyRow]) []string {
 }
 
 func TestWrongNamesAndKeysSayWhatIsExpected(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	byAddr := statedb.NewIndex("address", func(h host) netip.Addr { return h.Addr })
 	byPort := statedb.NewIndex("port", func(h host) uint16 { return h.Port })
 	newTable(t, db, statedb.Schema[host]{Name: "hosts", Primary: byAddr, Secondary: []statedb.Indexer[host]{byPort}})
@@ -140,7 +140,7 @@ type row struct {
 }
 
 func TestCellsShowFieldsAsText(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[row]{Name: "rows", Primary: statedb.NewIndex("id", func(r row) int { return r.ID })})
 	since := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	check(t, "insert", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
@@ -192,7 +192,7 @@ func TestDeclaredColumnsReplaceTheFields(t *testing.T) {
 }
 
 func TestRowsThatAreNoStructsHaveOneColumn(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[string]{Name: "names", Primary: statedb.NewIndex("name", func(s string) string { return s })})
 	check(t, "insert", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 		_, _, err := table.Insert(txn, "eth0")
@@ -341,7 +341,7 @@ func TestAMomentThatNeverWasIsAnEmptyCell(t *testing.T) {
 		ID int
 		At time.Time
 	}
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[moment]{Name: "moments", Primary: statedb.NewIndex("id", func(m moment) int { return m.ID })})
 	check(t, "insert", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 		_, _, err := table.Insert(txn, moment{ID: 1})

@@ -221,7 +221,7 @@ func TestWritesByNameNeedTheirTransaction(t *testing.T) {
 
 func TestAKeyThatIsNoneDeletesNothing(t *testing.T) {
 	byNumber := statedb.NewIndex("number", func(i item) int { return i.Number })
-	db := statedb.New()
+	db := newDB()
 	numbers := newTable(t, db, statedb.Schema[item]{Name: "items", Primary: byNumber, WritableByName: true})
 	table, err := db.Table(db.ReadTxn(), "items")
 	check(t, "table", err)

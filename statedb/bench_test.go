@@ -12,7 +12,7 @@ const benchRows = 10_000
 // newBench returns a table with rows and a secondary index.
 func newBench(b *testing.B) (*statedb.DB, statedb.RWTable[item], []item) {
 	b.Helper()
-	db := statedb.New()
+	db := newDB()
 	table := newTable(b, db, statedb.Schema[item]{
 		Name: "items", Primary: byID, Secondary: []statedb.Indexer[item]{byGroup}, Amend: itemStatus,
 	})

@@ -51,7 +51,7 @@ func (l *feedLoop) violation(change statedb.Change[item]) error {
 // shrinks and grows, and deletes are forgotten.
 func TestNoLoopTellsARowTwiceOrAnOldOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		db := statedb.New()
+		db := newDB()
 		table := newTable(t, db, itemSchema("items"))
 		statedb.SetMinWindow(table, 0)
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))

@@ -123,7 +123,7 @@ var steps = []string{"commit", "commit", "burst", "burst", "follow", "drain", "d
 
 func TestFoldOfTheFeedIsTheTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		db := statedb.New()
+		db := newDB()
 		r := &run{t: t, table: newTable(t, db, itemSchema("items")), want: model{rows: map[string]modelRow{}}}
 		statedb.SetMinWindow(r.table, rapid.SampledFrom([]int{0, 300, 1 << 16}).Draw(t, "window"))
 		var followers []*follower
@@ -201,7 +201,7 @@ func (r *run) burst(db *statedb.DB) {
 // the table at that revision, gives the table.
 func TestFeedResumesAtARevision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		db := statedb.New()
+		db := newDB()
 		r := &run{t: t, table: newTable(t, db, itemSchema("items")), want: model{rows: map[string]modelRow{}}}
 		statedb.SetMinWindow(r.table, rapid.SampledFrom([]int{0, 1 << 16}).Draw(t, "window"))
 		if rapid.Bool().Draw(t, "recorded") {

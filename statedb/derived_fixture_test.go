@@ -42,7 +42,7 @@ type derivation struct {
 
 func newDerivation(t *testing.T, schema ...func(*statedb.Schema[joined])) *derivation {
 	t.Helper()
-	db := statedb.New()
+	db := newDB()
 	out := statedb.Schema[joined]{Name: "joined", Primary: joinedByID}
 	for _, change := range schema {
 		change(&out)

@@ -101,7 +101,7 @@ func TestADropThatIsGivenUpChangesNothing(t *testing.T) {
 		}
 		f.insert(item{ID: "a"})
 		wantError(t, f.db.Drop(t.Context(), nil), statedb.ErrForeignTable)
-		wantError(t, statedb.New().Drop(t.Context(), f.items), statedb.ErrForeignTable)
+		wantError(t, newDB().Drop(t.Context(), f.items), statedb.ErrForeignTable)
 	})
 }
 
@@ -226,7 +226,7 @@ type heavy struct {
 
 func TestTheMemoryOfADroppedTableGoesWithItsSnapshots(t *testing.T) {
 	const count = 50
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[*heavy]{
 		Name: "heavy", Primary: statedb.NewIndex("id", func(h *heavy) string { return h.id }),
 	})
@@ -273,7 +273,7 @@ func dropUnderASnapshot(t *testing.T, db *statedb.DB, table statedb.RWTable[*hea
 // and made again all the time.
 func TestTablesComeAndGoUnderLoad(t *testing.T) {
 	const names, generations = 4, 60
-	db := statedb.New()
+	db := newDB()
 	steady := newTable(t, db, itemSchema("steady"))
 	var slots [names]atomic.Pointer[statedb.RWTable[item]]
 	for i := range names {

@@ -20,7 +20,7 @@ func WithReferenceEngine() Option {
 func (t *table[Obj]) emptyTree(ix int) engine.Tree[*entry[Obj]] {
 	head := slices.Index(t.shared, ix)
 	switch {
-	case t.lock.db.reference || referenceByDefault:
+	case t.lock.db.reference:
 		return iradix.New[*entry[Obj]]()
 	case ix == 0:
 		return trie.NewHolding[entry[Obj]]()

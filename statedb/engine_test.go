@@ -1,6 +1,7 @@
 package statedb_test
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,8 +11,17 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// engines are those that the tests of models run on. All others do so with the
-// build tag reference_engine.
+// All tests run on one engine, those of models on all of them.
+var reference = flag.Bool("reference", false, "run the tests on the reference engine")
+
+// newDB returns a database with the engine that is to be tested.
+func newDB(options ...statedb.Option) *statedb.DB {
+	if *reference {
+		options = append([]statedb.Option{statedb.WithReferenceEngine()}, options...)
+	}
+	return statedb.New(options...)
+}
+
 var engines = []statedb.Option{func(*statedb.DB) {}, statedb.WithReferenceEngine()}
 
 func drawEngine(t *rapid.T) statedb.Option {
@@ -20,7 +30,7 @@ func drawEngine(t *rapid.T) statedb.Option {
 
 func TestATableIsTheSameOnEitherEngine(t *testing.T) {
 	contents := func(engine statedb.Option) (all, some []string) {
-		db := statedb.New(engine)
+		db := newDB(engine)
 		f := &fixture{t, db, newTable(t, db, itemSchema("items"))}
 		for i := range 200 {
 			f.insert(item{ID: fmt.Sprint("item-", i*7919%200), Group: fmt.Sprint(i % 5), Number: i, Tags: "a b"})

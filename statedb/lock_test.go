@@ -39,7 +39,7 @@ func (l *logged) lines() []string {
 func newLogged(t *testing.T) (db *statedb.DB, a, b statedb.RWTable[item], log *logged) {
 	t.Helper()
 	log = &logged{}
-	db = statedb.New(statedb.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	db = newDB(statedb.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	return db, newTable(t, db, itemSchema("a")), newTable(t, db, itemSchema("b")), log
 }
 
@@ -152,7 +152,7 @@ func TestManyShortHoldersAreNotReported(t *testing.T) {
 // time limit.
 func TestManyWritersOfManyTablesDoNotDeadlock(t *testing.T) {
 	const tableCount, writers, rounds = 100, 12, 60
-	db := statedb.New()
+	db := newDB()
 	var tables []statedb.RWTable[item]
 	for i := range tableCount {
 		tables = append(tables, newTable(t, db, statedb.Schema[item]{Name: fmt.Sprint("t", i), Primary: byID}))

@@ -35,7 +35,7 @@ type networks struct {
 }
 
 func newNetworks(t fatal, options ...statedb.Option) *networks {
-	db := statedb.New(options...)
+	db := newDB(options...)
 	return &networks{
 		db:        db,
 		primary:   newTable(t, db, statedb.Schema[network]{Name: "primary", Primary: byPrefix}),

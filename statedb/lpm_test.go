@@ -131,7 +131,7 @@ func TestOtherIndexesFindNothingByContainment(t *testing.T) {
 		"an index of another kind with the same name": found(byPrefix.Lookup(n.db.ReadTxn(), other, addr)),
 		"an index that the table does not have":       found(statedb.NewPrefixIndex("none", network.prefix).Lookup(txn, n.primary, addr)),
 		"the zero index":                              found(none.Lookup(txn, n.primary, addr)),
-		"a snapshot of another database":              found(byPrefix.Lookup(statedb.New().ReadTxn(), n.primary, addr)),
+		"a snapshot of another database":              found(byPrefix.Lookup(newDB().ReadTxn(), n.primary, addr)),
 	} {
 		if ok {
 			t.Errorf("%s finds something", what)
@@ -214,7 +214,7 @@ func (n node) prefixes() iter.Seq[netip.Prefix] {
 }
 
 func TestARowMayHaveManyPrefixesOrNone(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	byNode := statedb.NewMultiPrefixIndex("prefix", node.prefixes)
 	nodes := newTable(t, db, statedb.Schema[node]{
 		Name:      "nodes",
@@ -264,7 +264,7 @@ func TestAUniqueIndexOfNetworksCanStillBeSearched(t *testing.T) {
 		ID     int
 		Prefix netip.Prefix
 	}
-	db := statedb.New()
+	db := newDB()
 	byPrefix := statedb.NewPrefixIndex("prefix", func(n network) netip.Prefix { return n.Prefix }).Unique()
 	table := newTable(t, db, statedb.Schema[network]{
 		Name:      "networks",

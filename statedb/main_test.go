@@ -90,7 +90,7 @@ func newLeanFixture(t *testing.T, rows ...item) *fixture {
 
 func fixtureOf(t *testing.T, schema statedb.Schema[item], rows []item) *fixture {
 	t.Helper()
-	db := statedb.New()
+	db := newDB()
 	f := &fixture{t, db, newTable(t, db, schema)}
 	if len(rows) > 0 {
 		f.insert(rows...)

@@ -37,7 +37,7 @@ func wantNear(t *testing.T, what string, estimate, measured int) {
 // checkMemory compares the estimates for rows of a shape with the heap.
 func checkMemory[Obj any](t *testing.T, schema statedb.Schema[Obj], row func(i int) Obj) {
 	const count = 5_000
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, schema)
 	write := func(fn func(txn *statedb.WriteTxn, i int) error) {
 		err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {

@@ -47,7 +47,7 @@ type document struct {
 
 func documents(t *testing.T) (*statedb.DB, statedb.AnyTable) {
 	t.Helper()
-	db := statedb.New()
+	db := newDB()
 	newTable(t, db, statedb.Schema[document]{
 		Name:           "docs",
 		Primary:        statedb.NewIndex("name", func(d document) string { return d.Name }),
@@ -150,7 +150,7 @@ func TestBadRowsSayWhichFieldAndWhatIsExpected(t *testing.T) {
 }
 
 func TestOtherRowTypesAreDecodedToo(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	newTable(t, db, statedb.Schema[*item]{
 		Name: "pointers", Primary: statedb.NewIndex("id", func(i *item) string { return i.ID }), WritableByName: true,
 	})
@@ -188,7 +188,7 @@ type (
 // A field that two embedded structs have is no field of the row: encoding/json
 // passes over it.
 func TestAnAmbiguousFieldIsRefused(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	newTable(t, db, statedb.Schema[sale]{
 		Name: "sales", Primary: statedb.NewIndex("id", func(s sale) string { return s.ID }), WritableByName: true,
 	})

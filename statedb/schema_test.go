@@ -52,7 +52,7 @@ func TestWrongSchemasAreRefusedWithTheReason(t *testing.T) {
 		`index "struct": struct { A float32 } (field A) cann`: valid(secondary(statedb.NewIndex("struct", func(item) struct{ A float32 } { return struct{ A float32 }{} }))),
 	} {
 		t.Run(reason, func(t *testing.T) {
-			db := statedb.New()
+			db := newDB()
 			newTable(t, db, itemSchema("taken"))
 			table, err := statedb.NewTable(db, schema)
 			wantError(t, err, statedb.ErrSchema)
@@ -70,7 +70,7 @@ func idCell(i item) string { return i.ID }
 
 func TestInterfacesCannotBeWrittenByName(t *testing.T) {
 	byText := statedb.NewIndex("text", func(s fmt.Stringer) string { return s.String() })
-	_, err := statedb.NewTable(statedb.New(), statedb.Schema[fmt.Stringer]{Name: "texts", Primary: byText, WritableByName: true})
+	_, err := statedb.NewTable(newDB(), statedb.Schema[fmt.Stringer]{Name: "texts", Primary: byText, WritableByName: true})
 	wantError(t, err, statedb.ErrSchema)
 	if !strings.Contains(err.Error(), "fmt.Stringer is an interface") {
 		t.Errorf("error %q", err)
@@ -86,7 +86,7 @@ func TestAnIndexOfNoTableHarmsNobody(t *testing.T) {
 }
 
 func TestAMultiIndexMayReturnNoSequence(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	none := statedb.NewMultiIndex("none", func(item) iter.Seq[string] { return nil })
 	table := newTable(t, db, statedb.Schema[item]{Name: "items", Primary: byID, Secondary: []statedb.Indexer[item]{none}})
 	check(t, "insert", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
@@ -130,7 +130,7 @@ func (w withMethod) Equal(other withMethod) bool { return gocmp.Equal(w.List, ot
 // wantWrites inserts a row twice and counts the revisions.
 func wantWrites[Obj any](t *testing.T, row Obj, id func(Obj) string, want statedb.Revision) {
 	t.Helper()
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[Obj]{Name: "rows", Primary: statedb.NewIndex("id", id)})
 	for range 2 {
 		check(t, "insert", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
@@ -145,7 +145,7 @@ func wantWrites[Obj any](t *testing.T, row Obj, id func(Obj) string, want stated
 
 func TestInterfaceRows(t *testing.T) {
 	type row interface{ Name() string }
-	db := statedb.New()
+	db := newDB()
 	byName := statedb.NewIndex("name", func(r row) string { return r.Name() })
 	table := newTable(t, db, statedb.Schema[row]{Name: "rows", Primary: byName})
 	one := &named{"a"}

@@ -165,7 +165,7 @@ func TestChannelsOfInitializedAreNeverLost(t *testing.T) {
 		}
 	})
 	t.Run("a snapshot from before the table", func(t *testing.T) {
-		db := statedb.New()
+		db := newDB()
 		old := db.ReadTxn()
 		f := &fixture{t, db, newTable(t, db, itemSchema("items"))}
 		source := f.register("source")

@@ -86,7 +86,7 @@ func TestRule3WithoutEqualityEveryWriteIsAChange(t *testing.T) {
 		ID   string
 		List []string
 	}
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[unequal]{Name: "rows", Primary: statedb.NewIndex("id", func(u unequal) string { return u.ID })})
 	for range 3 {
 		err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
@@ -123,7 +123,7 @@ func pointerSchema() statedb.Schema[*pointer] {
 }
 
 func TestPointerRows(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, pointerSchema())
 	try := func(fn func(txn *statedb.WriteTxn) error) error { return db.Update(t.Context(), fn, table) }
 	stored := func() *pointer {
@@ -225,7 +225,7 @@ func TestTheSpecOfARowIsOlderThanItsStatus(t *testing.T) {
 }
 
 func TestRule4NeedsATableWithAStatus(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[item]{Name: "items", Primary: byID})
 	err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 		_, err := table.Amend(txn, item{ID: "a"}, 1, func(i item) item { return i })
@@ -308,7 +308,7 @@ func TestSpecAndStatusWritersLoseNothing(t *testing.T) {
 		Status statuses
 	}
 	byRow := statedb.NewIndex("id", func(r row) int { return r.ID })
-	db := statedb.New()
+	db := newDB()
 	table := newTable(t, db, statedb.Schema[row]{
 		Name: "rows", Primary: byRow,
 		Amend: statedb.Amend[row]{
@@ -394,7 +394,7 @@ func TestSpecAndStatusWritersLoseNothing(t *testing.T) {
 // TestReconcilersSettleUnderAnyInterleaving steps them one by one.
 func TestReconcilersSettleUnderAnyInterleaving(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		db := statedb.New()
+		db := newDB()
 		r := &run{t: t, table: newTable(t, db, itemSchema("items")), want: model{rows: map[string]modelRow{}}}
 		statedb.SetMinWindow(r.table, rapid.SampledFrom([]int{0, 1 << 16}).Draw(t, "window"))
 		cursor := r.table.Changes(0)

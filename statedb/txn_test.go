@@ -57,7 +57,7 @@ func TestUpdateRollsBackAndUnlocksOnPanic(t *testing.T) {
 }
 
 func TestPanicOfAKeyFunctionChangesNothing(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	fragile := statedb.NewIndex("fragile", func(i item) int { return 1 / i.Number })
 	table := newTable(t, db, statedb.Schema[item]{Name: "items", Primary: byID, Secondary: []statedb.Indexer[item]{byGroup, fragile}})
 	txn, err := db.WriteTxn(t.Context(), table)
@@ -132,7 +132,7 @@ func TestEndedContextGetsNoTransaction(t *testing.T) {
 }
 
 func TestOppositeTableOrdersDoNotDeadlock(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	a, b := newTable(t, db, itemSchema("a")), newTable(t, db, itemSchema("b"))
 	both := func(tables ...statedb.TableMeta) {
 		for i := range 500 {
@@ -278,7 +278,7 @@ func TestATableCreatedWhileATransactionIsOpenIsNotLost(t *testing.T) {
 }
 
 func TestATransactionOverSeveralTablesIsSeenWhole(t *testing.T) {
-	db := statedb.New()
+	db := newDB()
 	a, b := newTable(t, db, itemSchema("a")), newTable(t, db, itemSchema("b"))
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -435,7 +435,7 @@ func TestAnEndedTransactionKeepsNothingOfItsWork(t *testing.T) {
 		"abort":  (*statedb.WriteTxn).Abort,
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := statedb.New()
+			db := newDB()
 			table := newTable(t, db, statedb.Schema[*item]{
 				Name:      "pointers",
 				Primary:   statedb.NewIndex("id", func(i *item) string { return i.ID }),

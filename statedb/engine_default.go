@@ -1,5 +1,0 @@
-//go:build !reference_engine
-
-package statedb
-
-const referenceByDefault = false
