@@ -71,7 +71,7 @@ func (w *writer[Obj]) undisturbed(txn *WriteTxn, key []byte, old *entry[Obj], ob
 	if _, err := w.table.open(txn); err != nil {
 		return err
 	}
-	if current, _ := w.reader(0).Get(key); current != old {
+	if w.row(key) != old {
 		return w.table.rowError(obj, ErrConflict)
 	}
 	return nil

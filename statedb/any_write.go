@@ -56,7 +56,7 @@ func (a anyTable[Obj]) write(txn *WriteTxn, row []byte, allowed func(obj Obj, ol
 	if err != nil {
 		return AnyRow{}, err
 	}
-	written, _ := w.reader(0).Get(key)
+	written := w.row(key)
 	return a.row(written.obj, written.rev), nil
 }
 
@@ -93,6 +93,6 @@ func (a anyTable[Obj]) existing(txn *WriteTxn, key string) (*writer[Obj], *entry
 	if err != nil {
 		return nil, nil, err
 	}
-	old, _ := w.reader(0).Get(q.key)
+	old := w.row(q.key)
 	return w, old, nil
 }

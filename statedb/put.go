@@ -82,7 +82,7 @@ func (w *writer[Obj]) remove(old *entry[Obj]) {
 // removeAll removes rows, some of which may come twice.
 func (w *writer[Obj]) removeAll(entries iter.Seq2[[]byte, *entry[Obj]]) (removed int) {
 	for _, e := range entries {
-		if current, _ := w.reader(0).Get(e.Key()); current == e {
+		if w.row(e.Key()) == e {
 			w.remove(e)
 			removed++
 		}

@@ -68,6 +68,16 @@ func (w *writer[Obj]) tree(ix int) engine.Txn[*entry[Obj]] {
 	return w.trees[ix]
 }
 
+// row returns the row with a primary key, or nil.
+func (w *writer[Obj]) row(key []byte) (e *entry[Obj]) {
+	if txn := w.trees[0]; txn != nil {
+		e, _ = txn.Get(key)
+	} else {
+		e, _ = w.base.trees[0].Get(key)
+	}
+	return e
+}
+
 func (w *writer[Obj]) changed() bool {
 	return w.rev != w.base.rev || !slices.Equal(w.sources.states, w.base.sources.states)
 }
@@ -144,7 +154,7 @@ func (t *table[Obj]) admit(txn *WriteTxn, obj Obj) (w *writer[Obj], key []byte, 
 		return nil, nil, nil, &TableError{Table: t.Name(), Err: ErrNilRow}
 	}
 	key = t.schema.Primary.appendKey(w.lend(), obj)
-	old, _ = w.reader(0).Get(key)
+	old = w.row(key)
 	return w, key, old, nil
 }
 
@@ -158,7 +168,7 @@ func (t *table[Obj]) stored(txn *WriteTxn, obj Obj) (w *writer[Obj], old *entry[
 		return nil, nil, &TableError{Table: t.Name(), Err: ErrNilRow}
 	}
 	key := t.schema.Primary.appendKey(w.lend(), obj)
-	old, _ = w.reader(0).Get(key)
+	old = w.row(key)
 	w.lookup = key
 	return w, old, nil
 }
@@ -312,7 +322,7 @@ func (w *writer[Obj]) apply(txn *WriteTxn, old *entry[Obj], fn func(Obj) Obj) (O
 		return obj, err
 	}
 	if w.rev != before {
-		if current, _ := w.reader(0).Get(old.Key()); current != old {
+		if w.row(old.Key()) != old {
 			return obj, t.rowError(old.obj, ErrConflict) // fn wrote it itself
 		}
 	}

@@ -42,6 +42,14 @@ type rowChunk[T any] struct {
 	dead  int
 }
 
+// at is the milliseconds from the first commit of the chunk until this one.
+func (c *rowChunk[T]) at(commit time.Time) uint32 {
+	if c.since.IsZero() {
+		c.since = commit
+	}
+	return uint32(min(max(commit.Sub(c.since).Milliseconds(), 0), math.MaxUint32))
+}
+
 type deleteChunk[T any] struct {
 	records [chunkSize]deleteRecord[T]
 	// committed is the end of the deletes after the commit of the last record.
@@ -124,12 +132,14 @@ func (w *Window[T]) deleteAt(position uint64) deleteRecord[T] {
 // Append adds the records of the revisions after Head, which one commit made at a time.
 func (w Window[T]) Append(records []Record[T], at time.Time) Window[T] {
 	before := w.deletes.end
+	var last *rowChunk[T]
+	var after uint32
 	for _, r := range records {
 		c, i := w.rows.grow()
-		if c.since.IsZero() {
-			c.since = at
+		if c != last {
+			last, after = c, c.at(at)
 		}
-		c.after[i] = uint32(min(max(at.Sub(c.since).Milliseconds(), 0), math.MaxUint32))
+		c.after[i] = after
 		if !r.Deleted {
 			c.rows[i] = r.Row
 			continue
