@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// patience is how long a command of the tour may need until it prints what the
-// README shows: one full pass and a slow machine.
+// patience is how long a command of the tour may need on a slow machine until it
+// prints what the README shows. It is not enough for a full pass: what comes back
+// with one is not counted as what is repaired because it was observed.
 const patience = 30 * time.Second
 
 // step is a command of a console block and what is printed below it.

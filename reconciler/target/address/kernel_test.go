@@ -347,7 +347,7 @@ func TestAnAddressThatAnotherHostHasIsAnError(t *testing.T) {
 	row := row("e0", "2001:db8::1/64")
 	mustUpdate(t, target, row, true)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
