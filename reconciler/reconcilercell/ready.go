@@ -39,11 +39,11 @@ func (i instance) firstPass(txn statedb.ReadTxn) string {
 
 // blocking names rows that were not tried often enough.
 func (i instance) blocking(txn statedb.ReadTxn, tries int) (waits []string) {
-	for key, missing := range i.NotTried(txn, tries) {
+	for key, state := range i.NotTried(txn, tries) {
 		if len(waits) == maxBlocking {
 			return append(waits, i.Name()+": more rows")
 		}
-		waits = append(waits, fmt.Sprintf("%s: row %s: %s", i.Name(), key, missing))
+		waits = append(waits, fmt.Sprintf("%s: row %s: %s", i.Name(), key, state))
 	}
 	return waits
 }

@@ -1,5 +1,5 @@
-// Package healthcell shows the table of health: the endpoint GET /v1/health, the command `health` and the last section of
-// `status`.
+// Package healthcell shows the table of health: the endpoint GET /v1/health, the command `health` and the last sections of
+// `status`, which name the parts that are degraded, and what keeps the hive from being ready.
 package healthcell
 
 import (
@@ -21,7 +21,7 @@ const path = "/v1/health"
 
 // Cell contributes the endpoint, the command and the section.
 func Cell() cell.Cell {
-	return cell.Provide(endpoint, command, section)
+	return cell.Provide(endpoint, command, section, readiness)
 }
 
 // endpoint answers with all statuses, ordered by id.

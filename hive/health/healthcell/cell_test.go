@@ -27,12 +27,13 @@ type fixture struct {
 	t     *testing.T
 	hive  *hive.Hive
 	route health.Health
+	waits func() []string // what it is not ready for
 }
 
 // start runs a hive with a module whose health the test decides.
 func start(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t}
+	f := &fixture{t: t, waits: func() []string { return nil }}
 	socket := filepath.Join(t.TempDir(), "x.sock")
 	var err error
 	f.hive, err = hive.New(hive.Options{
@@ -41,6 +42,7 @@ func start(t *testing.T) *fixture {
 		LookupEnv: func(name string) (string, bool) { return socket, name == "TEST_SOCKET" },
 	},
 		inspect.Cell(), healthcell.Cell(),
+		cell.Provide(func() hive.ConditionOut { return hive.NewCondition("tables", func() []string { return f.waits() }) }),
 		cell.Module("route", "", cell.Invoke(func(h health.Health) { f.route = h })),
 	)
 	if err != nil {
@@ -114,6 +116,18 @@ func TestStatusEndsWithTheDegradedParts(t *testing.T) {
 	}
 	f.route.Degraded("1 row failed", nil)
 	if code, out := f.command("status"); code != 1 || !strings.Contains(out, "health: degraded, 1 of 2 parts\n  route, for ") {
+		t.Errorf("got %d\n%s", code, out)
+	}
+}
+
+func TestStatusSaysWhatTheHiveIsNotReadyFor(t *testing.T) {
+	f := start(t)
+	f.waits = func() []string { return []string{"rows", "columns"} }
+	if code, out := f.command("status"); code != 0 || !strings.HasSuffix(out, "\nnot ready, waiting for:\n  tables: rows\n  tables: columns\n") {
+		t.Errorf("got %d\n%s", code, out)
+	}
+	f.waits = func() []string { return nil }
+	if code, out := f.command("status"); code != 0 || strings.Contains(out, "ready") {
 		t.Errorf("got %d\n%s", code, out)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/statehive/statehive/hive/cli"
@@ -11,9 +12,23 @@ import (
 	"github.com/statehive/statehive/hive/inspect"
 )
 
-// section is the last part of `status`: the parts that are degraded.
+// section is the part of `status` about health: the parts that are degraded.
 func section() cli.StatusSectionOut {
 	return cli.NewStatusSection(cli.StatusSection{Name: "health", Order: 90, Show: showDegraded})
+}
+
+// readiness is a section of those who are not ready. They may be so soon, so nothing is wrong with that.
+func readiness() cli.StatusSectionOut {
+	return cli.NewStatusSection(cli.StatusSection{Name: "readiness", Order: 95, Show: showWaits})
+}
+
+func showWaits(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, err error) {
+	var agent inspect.Agent
+	if err := c.Get(ctx, "/v1/agent", nil, &agent); err != nil || agent.Ready {
+		return err == nil, err
+	}
+	_, err = fmt.Fprintf(w, "not ready, waiting for:\n  %s\n", strings.Join(agent.Waits, "\n  "))
+	return err == nil, err
 }
 
 func showDegraded(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, err error) {
