@@ -57,7 +57,12 @@ func (c Codec[K]) Append(buf []byte, key K) []byte {
 }
 
 // unescaped hides from the compiler that a function which it does not know gets
-// the pointer: none of ours keeps it, so that keys need not lie in the heap.
+// the pointer: none of ours keeps it, so that keys need not lie in the heap. While it
+// is no pointer the stack must not move: nothing may be called, and with the race
+// detector the compiler would call checks of pointers.
+//
+//go:nosplit
+//go:nocheckptr
 func unescaped(p unsafe.Pointer) unsafe.Pointer {
 	address := uintptr(p)
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
