@@ -6,7 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTheDirectoryFollowsTheTable(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "notes")

@@ -24,6 +24,7 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 		"main functions are thin":                  checkThinMains,
 		"no init functions":                        checkNoInit,
 		"tests do not sleep":                       checkNoSleep,
+		"tests look for goroutines left behind":    checkLeaks,
 		"nothing is put off":                       checkNothingPutOff,
 		"nothing names a machine":                  checkNoMachine,
 		"capabilities name the tests that show it": checkCapabilities,

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,7 +21,8 @@ import (
 const inside = "STATEHIVE_TEST_INSIDE_NAMESPACES"
 
 // Main is for TestMain. It runs the test binary again inside the namespaces and
-// exits as that does; there it runs the tests, with the loopback device up.
+// exits as that does; there it runs the tests, with the loopback device up, and
+// looks for goroutines that they leave behind.
 // Where the kernel forbids the namespaces, the tests fail.
 func Main(m *testing.M) {
 	if os.Getenv(inside) != "" {
@@ -28,7 +30,7 @@ func Main(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "nstest:", err)
 			os.Exit(1)
 		}
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m) // exits
 	}
 	os.Exit(rerun())
 }
