@@ -35,7 +35,7 @@ build: ## Build bin/statehive
 
 .PHONY: run
 run: build ## Run the agent on examples/node in a sandbox, for trying it; stop with Ctrl-C
-	@exec bin/statehive agent --sandbox --full-interval 1m --config-dir examples/node
+	@exec bin/statehive agent --sandbox --config-dir examples/node
 
 .PHONY: test
 test: ## Run all tests, those in network namespaces included

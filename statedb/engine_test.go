@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// All tests run on one engine, those of models on all of them.
+// Tests run on one engine, those that draw or name theirs on all of them.
 var reference = flag.Bool("reference", false, "run the tests on the reference engine")
 
 // newDB returns a database with the engine that is to be tested.
@@ -30,7 +30,7 @@ func drawEngine(t *rapid.T) statedb.Option {
 
 func TestATableIsTheSameOnEitherEngine(t *testing.T) {
 	contents := func(engine statedb.Option) (all, some []string) {
-		db := newDB(engine)
+		db := statedb.New(engine)
 		f := &fixture{t, db, newTable(t, db, itemSchema("items"))}
 		for i := range 200 {
 			f.insert(item{ID: fmt.Sprint("item-", i*7919%200), Group: fmt.Sprint(i % 5), Number: i, Tags: "a b"})

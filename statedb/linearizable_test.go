@@ -260,7 +260,7 @@ func (f *fixture) record(callers [][]string, calls int) []porcupine.Operation {
 
 func checkLinearizable(t *testing.T, callers [][]string) {
 	t.Helper()
-	const histories, calls, patience = 50, 50, time.Minute
+	const histories, calls, patience = 50, 50, 5 * time.Second
 	undecided := 0
 	for range histories {
 		history := newLeanFixture(t).record(callers, calls)

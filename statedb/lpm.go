@@ -22,9 +22,10 @@ import (
 //
 // The order is that of addresses, a network before those inside it.
 //
-// A search by containment looks for the nearest network before what is searched,
-// and as often again as that one turned out to be a neighbor and no container: seldom more
-// than twice. The watches of the searches may
+// A search by containment looks for the nearest network before what is searched, and
+// again for what both have in common when that one is a neighbor that does not contain it:
+// once or twice where networks lie apart, and in the worst case, among neighboring hosts,
+// for each bit of the address. Its cost does not grow with the rows otherwise. The watches of the searches may
 // close without need: they cover the network that was found (all of the family
 // when none was, and for Containing), widened to whole bytes.
 type PrefixIndex[Obj any] struct{ Index[Obj, netip.Prefix] }

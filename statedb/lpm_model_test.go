@@ -34,8 +34,9 @@ type networks struct {
 	primary, secondary statedb.RWTable[network]
 }
 
-func newNetworks(t fatal, options ...statedb.Option) *networks {
-	db := newDB(options...)
+func newNetworks(t fatal) *networks { return networksIn(t, newDB()) }
+
+func networksIn(t fatal, db *statedb.DB) *networks {
 	return &networks{
 		db:        db,
 		primary:   newTable(t, db, statedb.Schema[network]{Name: "primary", Primary: byPrefix}),
@@ -141,7 +142,7 @@ func (n *networks) change(t *rapid.T, txn *statedb.WriteTxn, m *networkModel) {
 
 func TestContainmentAgreesWithBart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, m := newNetworks(t, drawEngine(t)), newNetworkModel()
+		n, m := networksIn(t, statedb.New(drawEngine(t))), newNetworkModel()
 		type kept struct {
 			txn statedb.ReadTxn
 			m   *networkModel

@@ -373,7 +373,7 @@ func (m model) check(table statedb.Table[item], txn statedb.ReadTxn, p probes) e
 
 func TestTableReadsLikeAPlainMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		db := newDB(drawEngine(t))
+		db := statedb.New(drawEngine(t))
 		unique := drawUniqueness(t)
 		schema, strict := unique.schema(), rapid.Bool().Draw(t, "strict")
 		if strict {

@@ -86,7 +86,7 @@ type logRun struct {
 }
 
 func runLog(t *testing.T, log *logReader, engine statedb.Option) {
-	r := &logRun{T: t, logReader: log, db: newDB(engine)}
+	r := &logRun{T: t, logReader: log, db: statedb.New(engine)}
 	r.add(itemSchema("first"), "", false)
 	r.add(strictly(uniqueness("place").schema()), "place", true)
 	r.keep()

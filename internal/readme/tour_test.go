@@ -19,8 +19,7 @@ import (
 )
 
 // patience is how long a command of the tour may need on a slow machine until it
-// prints what the README shows. It is not enough for a full pass: what comes back
-// with one is not counted as what is repaired because it was observed.
+// prints what the README shows.
 const patience = 30 * time.Second
 
 // step is a command of a console block and what is printed below it.
@@ -136,8 +135,8 @@ func newTerminal(t *testing.T) *terminal {
 	return term
 }
 
-// freeAddress returns one that stays free while the agent is built: others take ports
-// of 127.0.0.1, not of some other address of this machine.
+// freeAddress returns one that will hardly be taken while the agent is built: others take
+// ports of 127.0.0.1 or of all addresses, not of just some other one of this machine.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	n := rand.Uint32()

@@ -49,8 +49,8 @@ func (w *world) state() string { return w.path("state") }
 
 func (w *world) log() string { return w.path("agent.log") }
 
-// freeAddress returns one that is free, and stays so until it is listened on: others
-// take ports of 127.0.0.1, not of some other address of this machine.
+// freeAddress returns one that is free, and will hardly be taken until it is listened on:
+// others take ports of 127.0.0.1 or of all addresses, not of just some other one of this machine.
 func freeAddress() (string, error) {
 	n := rand.Uint32()
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+n%254, n>>8%256, 1+n>>16%254))
