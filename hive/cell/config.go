@@ -64,6 +64,7 @@ type setting struct {
 	value       *value
 	byDefault   string // what it is if nothing is given
 	origin      string // empty: the default
+	fault       error  // what is wrong with what was given
 }
 
 // constructor is a func() (C, error).

@@ -417,3 +417,29 @@ func TestMistypedVariableOfTheEnvironmentIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestSettingSaysWhatIsWrongWithIt(t *testing.T) {
+	type config struct {
+		File  string `flag:"file"`
+		Name  string `flag:"name"`
+		Other string `flag:"other"`
+	}
+	g, err := newGraph(t, cell.Config(config{File: "f"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := sources(nil, cell.FileEntry{Key: "name", Place: "f:1", Value: []string{"x"}}, cell.FileEntry{Key: "unknown", Place: "f:2"},
+		cell.FileEntry{Key: "unknown", Place: "f:3"}, cell.FileEntry{Key: "name", Place: "f:4", Value: []string{"y"}})
+	err = g.Configure(from)
+	wantError(t, err, `f:3: the key "unknown" is already at f:2`)
+	for _, s := range g.Settings() {
+		if s.Name != "name" {
+			if s.Err != nil {
+				t.Errorf("%s: got %v", s.Name, s.Err)
+			}
+			continue
+		}
+		wantError(t, s.Err, `f:4: the key "name" is already at f:1`)
+		wantError(t, s.Err, `f:4: name="…": expected one string`)
+	}
+}

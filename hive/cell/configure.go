@@ -20,7 +20,8 @@ type Sources struct {
 	Environ func() []string
 	// FileFlag is the setting that names the file of settings; empty for no file.
 	FileFlag string
-	// ReadFile reads that file, if the setting is not empty.
+	// ReadFile reads that file once, if the setting is not empty. What it returns with an error counts; an error without any
+	// entry means that the file cannot be read at all.
 	ReadFile func(path string) ([]FileEntry, error)
 }
 
@@ -28,7 +29,7 @@ type Sources struct {
 type FileEntry struct {
 	Key   string
 	Place string // the file and the line
-	Value any    // string, []string or map[string]string
+	Value any    // string, []string or map[string]string; nil, which no setting takes, if it is none of them
 }
 
 // Setting is one value of the configuration and where it comes from.
@@ -40,6 +41,7 @@ type Setting struct {
 	Origin  string       `json:"origin"`           // "default", "flag", "environment variable NAME" or the file and the line
 	Usage   string       `json:"usage,omitempty"`  // what it is for
 	Secret  bool         `json:"secret,omitempty"` // it is not shown
+	Err     error        `json:"-"`                // why what was given cannot be used, or the file that it names cannot be read
 }
 
 // OriginDefault and OriginFlag are origins of a Setting.
@@ -55,7 +57,7 @@ func (g *Graph) Configure(from Sources) error {
 	entries, errs := g.settings.fromFile(from)
 	errs = append(errs, g.settings.mistyped(from)...)
 	for _, s := range g.settings.all {
-		errs = append(errs, s.configure(from, entries))
+		errs = append(errs, s.blame(s.configure(from, entries)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -73,7 +75,7 @@ func (g *Graph) Settings() []Setting {
 	for _, s := range g.settings.all {
 		shown := Setting{
 			Name: s.flag, Module: s.block.scope.full, Usage: s.usage, Secret: s.value.secret,
-			Value: s.value.String(), Default: s.byDefault, Origin: s.origin,
+			Value: s.value.String(), Default: s.byDefault, Origin: s.origin, Err: s.fault,
 		}
 		if s.value.given {
 			shown.Origin = OriginFlag
@@ -107,7 +109,11 @@ func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs [
 	}
 	list, err := from.ReadFile(path)
 	if err != nil {
-		errs = append(errs, &ConfigError{Module: which.block.scope.full, Origin: which.whence(), Value: path, Err: err})
+		err = &ConfigError{Module: which.block.scope.full, Origin: which.whence(), Value: path, Err: err}
+		errs = append(errs, err)
+		if len(list) == 0 {
+			which.fault = err
+		}
 	}
 	entries = make(map[string]FileEntry)
 	for _, e := range list {
@@ -120,7 +126,7 @@ func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs [
 // admit refuses keys that are not known, twice there or cannot be in a file.
 func (ss *settings) admit(e FileEntry, fileFlag string, before map[string]FileEntry) error {
 	if first, twice := before[e.Key]; twice {
-		return fmt.Errorf("%s: the key %q is already at %s", e.Place, e.Key, first.Place)
+		return ss.byFlag[e.Key].blame(fmt.Errorf("%s: the key %q is already at %s", e.Place, e.Key, first.Place))
 	}
 	if ss.byFlag[e.Key] == nil || e.Key == fileFlag {
 		known := slices.Sorted(maps.Keys(ss.byFlag))
@@ -185,6 +191,14 @@ func (s *setting) assign(origin, key string, given any) error {
 		shown = "…"
 	}
 	return &ConfigError{Module: s.block.scope.full, Origin: origin + key, Value: shown, Err: err}
+}
+
+// blame notes what is wrong with what was given, and returns it. A key that no setting has is no setting's fault.
+func (s *setting) blame(err error) error {
+	if s != nil {
+		s.fault = errors.Join(s.fault, err)
+	}
+	return err
 }
 
 // whence says where the value comes from.

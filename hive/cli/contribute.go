@@ -60,31 +60,43 @@ type Env struct {
 
 // Socket returns the socket that was chosen: --socket, else the environment, else the file of settings that --config or the
 // environment names. If none of them says so, or what it says is empty, it is the default of the hive's name, as it is for the hive itself.
-func (e *Env) Socket() string {
+// So that no other agent is asked than the one that is meant, it fails, without --socket, if that file cannot be read or the socket
+// in the settings cannot be used.
+func (e *Env) Socket() (string, error) {
 	socket := e.flag.Value.String()
 	if !e.flag.Changed {
-		socket = e.setting()
-	}
-	return cmp.Or(socket, inspect.DefaultSocket(e.hive.Info().Name))
-}
-
-// setting is the socket in the settings. What is wrong with other settings does not matter to those who only ask the hive.
-func (e *Env) setting() string {
-	all, _ := e.hive.Settings()
-	for _, s := range all {
-		if s.Name == socketFlag {
-			return s.Value
+		var err error
+		if socket, err = e.setting(); err != nil {
+			return "", fmt.Errorf("cannot tell, without --%s, which agent to ask: %w", socketFlag, err)
 		}
 	}
-	_, socket, _ := e.hive.Env(socketFlag)
-	return socket
+	return cmp.Or(socket, inspect.DefaultSocket(e.hive.Info().Name)), nil
 }
 
-// Client returns a client for the socket that was chosen.
+// setting is the socket in the settings.
+func (e *Env) setting() (string, error) {
+	_, socket, _ := e.hive.Env(socketFlag)
+	all, _ := e.hive.Settings() // what is wrong with other settings does not matter to those who only ask the hive
+	for _, s := range all {
+		if s.Err != nil && (s.Name == configFlag || s.Name == socketFlag) {
+			return "", s.Err
+		}
+		if s.Name == socketFlag {
+			socket = s.Value
+		}
+	}
+	return socket, nil
+}
+
+// Client returns a client for the socket that was chosen. If Socket fails, so do the client's requests, with the same error.
 func (e *Env) Client() *inspect.Client {
+	socket, err := e.Socket()
+	if err != nil {
+		return inspect.NewBrokenClient(err)
+	}
 	variable, _, _ := e.hive.Env(socketFlag)
 	hint := fmt.Sprintf("%s, or name its socket with --%s or %s, or its settings with --%s", e.howToStart(), socketFlag, variable, configFlag)
-	return inspect.NewClient(e.Socket()).WithHint(hint)
+	return inspect.NewClient(socket).WithHint(hint)
 }
 
 // Hive returns the hive whose commands they are, which has not been started.
@@ -93,7 +105,7 @@ func (e *Env) Hive() *hive.Hive { return e.hive }
 // howToStart names the command `agent`, if the binary has one.
 func (e *Env) howToStart() string {
 	for _, c := range e.root.Commands() {
-		if c.Name() == "agent" {
+		if c.Name() == agentCommand {
 			return fmt.Sprintf("start it with '%s'", c.CommandPath())
 		}
 	}

@@ -21,7 +21,7 @@ func Main(ctx context.Context, h *hive.Hive, short string) int {
 func run(ctx context.Context, h *hive.Hive, short string, args []string) int {
 	root := &cobra.Command{Use: h.Info().Name, Short: short}
 	agent := &cobra.Command{
-		Use:   "agent",
+		Use:   agentCommand,
 		Short: "Run until a signal comes",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return aborted(h.Run(cmd.Context())) },

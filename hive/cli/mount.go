@@ -10,12 +10,13 @@ import (
 
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
-	"github.com/statehive/statehive/hive/internal/settings"
 )
 
 const (
 	socketFlag = "socket"
 	configFlag = "config"
+
+	agentCommand = "agent" // the command that runs the hive
 )
 
 type contributions struct {
@@ -26,7 +27,7 @@ type contributions struct {
 }
 
 // Mount adds the commands of the hive, `status` if there is a section, and the flags --socket and --config, to root. It does not
-// start the hive. It fails if a name is taken.
+// start the hive. It fails if a name is taken: of a command, or of a flag, by root or by a command of the hive other than `agent`.
 func Mount(root *cobra.Command, h *hive.Hive) error {
 	socket, err := addFlags(root, h)
 	if err != nil {
@@ -34,9 +35,9 @@ func Mount(root *cobra.Command, h *hive.Hive) error {
 	}
 	env := &Env{root: root, hive: h, flag: socket}
 	return h.Invoke(func(c contributions) error {
-		commands := make([]*cobra.Command, 0, len(c.Commands)+1)
-		for _, contributed := range c.Commands {
-			commands = append(commands, contributed.New(env))
+		commands, err := contributed(env, c.Commands)
+		if err != nil {
+			return err
 		}
 		if len(c.Sections) > 0 {
 			commands = append(commands, statusCommand(env, c.Sections))
@@ -49,35 +50,55 @@ func Mount(root *cobra.Command, h *hive.Hive) error {
 // addFlags adds what says where the agent is, and returns the flag of its socket.
 func addFlags(root *cobra.Command, h *hive.Hive) (socket *pflag.Flag, err error) {
 	flags := root.PersistentFlags()
-	for _, name := range []string{socketFlag, configFlag} {
-		if flags.Lookup(name) != nil {
-			return nil, fmt.Errorf("command %q has a flag --%s already", root.Name(), name)
-		}
+	if name := taken(root); name != "" {
+		return nil, fmt.Errorf("command %q has a flag --%s already", root.Name(), name)
 	}
 	if err := h.RegisterConfigFlag(flags); err != nil {
 		return nil, err
 	}
 	variable, _, _ := h.Env(configFlag)
-	config := flags.Lookup(configFlag)
-	config.Value = settingsFile{config.Value}
-	config.Usage = fmt.Sprintf("YAML file of settings that the agent was started with (or %s)", variable)
+	flags.Lookup(configFlag).Usage = fmt.Sprintf("YAML file of settings that the agent was started with (or %s)", variable)
 	variable, _, _ = h.Env(socketFlag)
 	flags.String(socketFlag, "", fmt.Sprintf("unix socket of the agent (or %s)", variable))
 	return flags.Lookup(socketFlag), nil
 }
 
-// settingsFile is --config of those who only ask the agent. They look no further into the file than for its socket; so that a file
-// which cannot be read at all does not lead them to another agent, it is refused.
-type settingsFile struct{ pflag.Value }
+func contributed(env *Env, from []Command) ([]*cobra.Command, error) {
+	var commands []*cobra.Command
+	for _, f := range from {
+		c := f.New(env)
+		if c.Name() != agentCommand {
+			if err := refuseFlags(c); err != nil {
+				return nil, err
+			}
+		}
+		commands = append(commands, c)
+	}
+	return commands, nil
+}
 
-// Set implements pflag.Value.
-func (f settingsFile) Set(path string) error {
-	if path != "" {
-		if entries, err := settings.ReadFile(path); err != nil && entries == nil {
+// refuseFlags fails if a contributed command, or one below it, has a flag of its own by which it would not be told where the agent
+// is. The agent has the same flags for itself.
+func refuseFlags(c *cobra.Command) error {
+	if name := taken(c); name != "" {
+		return fmt.Errorf("command %q has a flag --%s of its own: that name says for all commands where the agent is", c.CommandPath(), name)
+	}
+	for _, below := range c.Commands() {
+		if err := refuseFlags(below); err != nil {
 			return err
 		}
 	}
-	return f.Value.Set(path)
+	return nil
+}
+
+// taken is the first name of what addFlags adds that c has a flag of, for itself or for those below it.
+func taken(c *cobra.Command) string {
+	for _, name := range []string{socketFlag, configFlag} {
+		if c.Flags().Lookup(name) != nil || c.PersistentFlags().Lookup(name) != nil {
+			return name
+		}
+	}
+	return ""
 }
 
 func add(root *cobra.Command, commands []*cobra.Command) error {

@@ -23,6 +23,9 @@ func statusCommand(env *Env, sections []StatusSection) *cobra.Command {
 		Short: "Say whether all is as it should be; exit code 1 if not",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := env.Socket(); err != nil {
+				return err // once, and not for each section
+			}
 			return showStatus(cmd.Context(), env.Client(), cmd.OutOrStdout(), sections)
 		},
 	}

@@ -67,7 +67,12 @@ type Client struct {
 	socket string
 	hint   string
 	http   http.Client
+	broken error // what every request fails with; nil if there is a socket
 }
+
+// NewBrokenClient returns a client that asks nobody: each of its requests fails with err. It is for those who cannot tell the
+// socket, so that they reach no other one.
+func NewBrokenClient(err error) *Client { return &Client{broken: err} }
 
 // NewClient returns a client for a unix socket.
 func NewClient(socket string) *Client {
@@ -84,9 +89,9 @@ func NewClient(socket string) *Client {
 
 // WithHint returns a client whose UnreachableErrors say what to do in other words.
 func (c *Client) WithHint(hint string) *Client {
-	other := NewClient(c.socket)
+	other := *c
 	other.hint = hint
-	return other
+	return &other
 }
 
 // Get reads path and decodes the answer into what into points to. Its errors are *APIError, *UnreachableError, that of ctx, and
@@ -134,6 +139,9 @@ func (c *Client) Follow(ctx context.Context, path string, query url.Values) iter
 
 // do returns an answer that is no error.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
+	if c.broken != nil {
+		return nil, c.broken
+	}
 	u := url.URL{Scheme: "http", Host: "agent", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
@@ -152,7 +160,7 @@ func (c *Client) failure(ctx context.Context, path string, err error) error {
 	var refused *APIError
 	var request *url.Error
 	switch {
-	case err == nil, errors.As(err, &refused):
+	case err == nil, c.broken != nil, errors.As(err, &refused):
 		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

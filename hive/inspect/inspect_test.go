@@ -184,6 +184,19 @@ func TestClientSaysWhyItCannotReachTheAgentAndWhatToDo(t *testing.T) {
 	}
 }
 
+func TestBrokenClientAsksNobody(t *testing.T) {
+	broken := errors.New("which agent?")
+	c := inspect.NewBrokenClient(broken).WithHint("start it")
+	if err := c.Get(t.Context(), "/v1/agent", nil, new(any)); !errors.Is(err, broken) || err.Error() != "which agent?" {
+		t.Errorf("got %v", err)
+	}
+	for _, err := range c.Follow(t.Context(), "/v1/agent", nil) {
+		if !errors.Is(err, broken) {
+			t.Errorf("followed: got %v", err)
+		}
+	}
+}
+
 func TestClientReturnsTheErrorOfItsContext(t *testing.T) {
 	blocked := make(chan struct{})
 	defer close(blocked)

@@ -15,7 +15,8 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// ReadFile returns the keys of a file in their order, with duplicates; it returns all errors and the keys that are good.
+// ReadFile returns the keys of a file in their order, with duplicates, and all errors. A value that cannot be used is nil. It returns
+// an error and no keys if the file cannot be read or is no such map.
 func ReadFile(path string) ([]cell.FileEntry, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -56,7 +57,7 @@ func parse(path string, data []byte) ([]cell.FileEntry, error) {
 	return entries, errors.Join(errs...)
 }
 
-// valueOf is a string, []string or map[string]string.
+// valueOf is a string, []string or map[string]string, or nil with an error.
 func valueOf(n *yaml.Node) (any, error) {
 	n = target(n)
 	switch n.Kind {
@@ -73,7 +74,11 @@ func valueOf(n *yaml.Node) (any, error) {
 	case yaml.MappingNode:
 		return pairsOf(n)
 	}
-	return textOf(n)
+	text, err := textOf(n)
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
 }
 
 func pairsOf(n *yaml.Node) (any, error) {
