@@ -46,7 +46,7 @@ func (l *loop[Obj]) explain(key string) (Explanation, error) {
 
 // pauseOf says that a row is paused that has nothing to be done.
 func (l *loop[Obj]) pauseOf(obj Obj) []Wait {
-	until, paused := l.paused(obj)
+	until, paused := l.r.paused(obj)
 	if !paused {
 		return nil
 	}

@@ -20,7 +20,6 @@ type loop[Obj any] struct {
 	commit statusCommit[Obj]
 	full   fullPass[Obj]
 	plan   fullPlan
-	pauses []pause[Obj]
 	orders map[string]orderWait // deletes that wait for others, by encoded key
 	waits  waits[Obj]
 
@@ -234,7 +233,7 @@ func (l *loop[Obj]) changed(change statedb.Change[Obj], now time.Time) {
 
 // simple says that a changed row needs nothing but to be applied at once.
 func (l *loop[Obj]) simple(obj Obj) bool {
-	if len(l.pauses) > 0 || len(l.r.p.DependsOn) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
+	if len(l.pauses()) > 0 || len(l.r.p.DependsOn) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
 		return false
 	}
 	return len(l.queue.items) == 0 || l.queue.items[l.r.p.Table.KeyQuery(obj).Encoded()] == nil

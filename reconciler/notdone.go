@@ -48,6 +48,10 @@ func (n NotDone) equal(other NotDone) bool {
 // gone says that n stands for the removal of the row.
 func (n NotDone) gone() bool { return n.Operation == "" }
 
+// terminal says that n stands for a row that was tried and will not be tried again.
+// No NextDue alone does not say so: one that is to be run at once has none either.
+func (n NotDone) terminal() bool { return n.State == notDoneError && n.WaitsFor == terminalWait }
+
 // notDoneError is the State of a row whose Update has failed.
 const notDoneError = "error"
 

@@ -73,7 +73,7 @@ func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until 
 	return r.call(ctx, func(l *loop[Obj]) {
 		now := time.Now()
 		l.giveUpRound(now)
-		l.pauses = append(l.pauses, pause[Obj]{which, until})
+		l.setPauses(append(slices.Clip(l.pauses()), pause[Obj]{which, until}))
 		for _, w := range l.crew {
 			if w.batch != nil {
 				l.takeBack(w.batch)
@@ -90,13 +90,13 @@ func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until 
 func (r *Reconciler[Obj]) Resume(ctx context.Context, which Selector[Obj]) error {
 	return r.call(ctx, func(l *loop[Obj]) {
 		var left []pause[Obj]
-		for _, p := range l.pauses {
+		for _, p := range l.pauses() {
 			if !which.all() && p.without(which.Keys) {
 				p.spare(which)
 				left = append(left, p)
 			}
 		}
-		l.pauses = left
+		l.setPauses(left)
 		l.release(holdPaused, time.Now())
 	})
 }
@@ -104,7 +104,7 @@ func (r *Reconciler[Obj]) Resume(ctx context.Context, which Selector[Obj]) error
 // without takes keys out of a pause, and says whether something is left of it.
 func (p *pause[Obj]) without(keys []string) bool {
 	had := len(p.which.Keys)
-	p.which.Keys = slices.DeleteFunc(p.which.Keys, func(k string) bool { return slices.Contains(keys, k) })
+	p.which.Keys = slices.DeleteFunc(slices.Clone(p.which.Keys), func(k string) bool { return slices.Contains(keys, k) })
 	return len(p.which.Keys) > 0 || had == 0 || p.which.Match != nil
 }
 
@@ -117,13 +117,20 @@ func (p *pause[Obj]) spare(which Selector[Obj]) {
 	p.which.Match = func(obj Obj) bool { return before.matches(obj) && !which.matches(obj) }
 }
 
+func (l *loop[Obj]) pauses() []pause[Obj] { return *l.r.pauses.Load() }
+
+// setPauses makes known what is paused. Nothing of it is changed afterwards:
+// others than the deciding goroutine read it.
+func (l *loop[Obj]) setPauses(pauses []pause[Obj]) { l.r.pauses.Store(&pauses) }
+
 // paused says whether a row may not run, and until when if that is known.
-func (l *loop[Obj]) paused(obj Obj) (until time.Time, paused bool) {
-	if len(l.pauses) == 0 {
+func (r *Reconciler[Obj]) paused(obj Obj) (until time.Time, paused bool) {
+	pauses := *r.pauses.Load()
+	if len(pauses) == 0 {
 		return time.Time{}, false
 	}
-	key := l.r.p.Table.Key(obj)
-	for _, p := range l.pauses {
+	key := r.p.Table.Key(obj)
+	for _, p := range pauses {
 		if p.which.selects(key, obj) {
 			return p.until, true
 		}
@@ -132,16 +139,16 @@ func (l *loop[Obj]) paused(obj Obj) (until time.Time, paused bool) {
 }
 
 func (l *loop[Obj]) expirePauses(now time.Time) {
-	before := len(l.pauses)
-	l.pauses = slices.DeleteFunc(l.pauses, func(p pause[Obj]) bool { return !p.until.IsZero() && !now.Before(p.until) })
-	if len(l.pauses) < before {
+	over := func(p pause[Obj]) bool { return !p.until.IsZero() && !now.Before(p.until) }
+	if slices.ContainsFunc(l.pauses(), over) {
+		l.setPauses(slices.DeleteFunc(slices.Clone(l.pauses()), over))
 		l.release(holdPaused, now)
 	}
 }
 
 // pausesEnd returns when the next pause ends by itself, or zero.
 func (l *loop[Obj]) pausesEnd() (end time.Time) {
-	for _, p := range l.pauses {
+	for _, p := range l.pauses() {
 		end = earliest(end, p.until)
 	}
 	return end
@@ -149,7 +156,7 @@ func (l *loop[Obj]) pausesEnd() (end time.Time) {
 
 // gate puts an operation aside that may not run now, and says whether it did.
 func (l *loop[Obj]) gate(op operation[Obj], txn statedb.ReadTxn, now time.Time) bool {
-	if until, paused := l.paused(op.obj); paused {
+	if until, paused := l.r.paused(op.obj); paused {
 		waitsFor := "until it is resumed"
 		if !until.IsZero() {
 			waitsFor = "until " + until.Format(time.RFC3339)

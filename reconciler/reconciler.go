@@ -30,6 +30,7 @@ type Reconciler[Obj any] struct {
 	waits    []dependencyWaits    // for each of Params.DependsOn
 	member   *member              // of Params.Group, or nil
 	drifted  keySet               // the rows that differ from what is observed
+	pauses   atomic.Pointer[[]pause[Obj]]
 
 	board      board[Obj]    // what Stats says
 	fullWanted chan struct{} // holds one token while a full pass is asked for
@@ -69,6 +70,7 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	r.batcher, _ = p.Target.(BatchTarget[Obj])
 	r.limits.Store(&p.Config.Limits)
 	r.late.Store(new([]string))
+	r.pauses.Store(new([]pause[Obj]))
 	if err := r.join(); err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}

@@ -31,6 +31,9 @@ const (
 	waitStopped = "stopped" // the reconciler does not run
 )
 
+// terminalWait is what a row waits for after a terminal error.
+const terminalWait = "terminal error: a new spec or a full pass"
+
 const timeFormat = time.RFC3339
 
 // waitOf says what an item waits for that is put aside.
@@ -44,7 +47,7 @@ func waitOf[Obj any](it *item[Obj]) Wait {
 	case stageUnread:
 		return Wait{Cause: waitTurn, Text: "its turn: a change has not been read yet"}
 	case stageTerminal:
-		return Wait{Cause: stage, Text: "terminal error: a new spec or a full pass"}
+		return Wait{Cause: stage, Text: terminalWait}
 	case stageBackoff:
 		return Wait{stage, "backoff: until " + until, it.due}
 	case stageAgain:
