@@ -50,7 +50,7 @@ func (w *world) wantTriedOnceTheBudgetIsSpent(tried int) {
 			w.t.Errorf("tried %d of %d times: %q is waited for", tried, budget, rows)
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		w.pass(100 * time.Millisecond)
 	}
 	w.t.Errorf("tried %d times only", tried)
 }
