@@ -110,7 +110,7 @@ func (a anyTable[Obj]) primaryQuery(key string) (Query[Obj], error) {
 }
 
 func (a anyTable[Obj]) query(index, key string) (Query[Obj], error) {
-	ix, ok := a.t.byName[index]
+	ix, ok := a.t.indexOf(index)
 	if !ok {
 		return Query[Obj]{}, a.t.unknownIndex(index)
 	}

@@ -11,6 +11,9 @@ import (
 // Index is a typed index of a table: how keys of type Key are taken from rows.
 // The key's type decides the order (see package index). It is immutable and
 // safe for concurrent use.
+//
+// Its key function is called whenever the table needs the keys of a row, also of one
+// that was replaced long ago. It depends on nothing but the row, and uses no table.
 type Index[Obj, Key any] struct {
 	unique bool // no two rows of a committed table share a key
 
@@ -66,7 +69,7 @@ func (i Index[Obj, Key]) Unique() Index[Obj, Key] {
 
 // Query asks a table for the rows that have key in this index.
 func (i Index[Obj, Key]) Query(key Key) Query[Obj] {
-	return Query[Obj]{index: i.name, key: i.codec.Append(nil, key)}
+	return Query[Obj]{index: i.name, key: i.codec.Encode(key)}
 }
 
 // Name returns the name of the index.
@@ -88,8 +91,7 @@ type Indexer[Obj any] interface {
 	isUnique() bool
 	ofNetworks() bool
 	prefixFree() bool
-	// encode calls yield with each key of the row, encoded behind what is in buf.
-	encode(buf []byte, obj Obj, yield func([]byte) bool)
+	encoder() keyEncoder[Obj]
 	// appendKey appends the key of the row, of an index with one for each row.
 	appendKey(buf []byte, obj Obj) []byte
 	format(obj Obj) string
@@ -118,8 +120,48 @@ func (i Index[Obj, Key]) ofNetworks() bool { return i.networks }
 
 func (i Index[Obj, Key]) prefixFree() bool { return i.codec.PrefixFree() }
 
-func (i Index[Obj, Key]) encode(buf []byte, obj Obj, yield func([]byte) bool) {
-	i.keys(obj, func(key Key) bool { return yield(i.codec.Append(buf, key)) })
+// keyEncoder puts all keys of a row in an index into keys, in place of what was
+// there. It belongs to one goroutine at a time.
+type keyEncoder[Obj any] func(obj Obj, keys *rowKeys)
+
+// rowKeys is encoded keys, one behind another.
+type rowKeys struct {
+	bytes []byte
+	ends  []int
+}
+
+func (k *rowKeys) all() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		begin := 0
+		for _, end := range k.ends {
+			if !yield(k.bytes[begin:end]) {
+				return
+			}
+			begin = end
+		}
+	}
+}
+
+// shrink gives up much memory.
+func (k *rowKeys) shrink() {
+	const much = 1 << 12
+	if cap(k.bytes) > much || cap(k.ends) > much {
+		*k = rowKeys{}
+	}
+}
+
+func (i Index[Obj, Key]) encoder() keyEncoder[Obj] {
+	var into *rowKeys
+	add := func(key Key) bool { // made once, and not for each row
+		into.bytes = i.codec.Append(into.bytes, key)
+		into.ends = append(into.ends, len(into.bytes))
+		return true
+	}
+	return func(obj Obj, keys *rowKeys) {
+		keys.bytes, keys.ends = keys.bytes[:0], keys.ends[:0]
+		into = keys
+		i.keys(obj, add)
+	}
 }
 
 func (i Index[Obj, Key]) appendKey(buf []byte, obj Obj) []byte {
@@ -132,7 +174,7 @@ func (i Index[Obj, Key]) format(obj Obj) string {
 
 func (i Index[Obj, Key]) formatKey(obj Obj, matches func([]byte) bool) (text string) {
 	i.keys(obj, func(key Key) bool {
-		if !matches(i.codec.Append(nil, key)) {
+		if !matches(i.codec.Encode(key)) {
 			return true
 		}
 		text = i.codec.Format(key)

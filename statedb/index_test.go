@@ -2,6 +2,7 @@ package statedb_test
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -156,5 +157,41 @@ func TestMatchesSaysOfAnyRowWhatAListingWouldSayOfItsOwn(t *testing.T) {
 		if got := f.items.Matches(c.query, gone); got != c.want || c.query.Index() != c.index {
 			t.Errorf("%s %q matches: %t, expected %t", c.query.Index(), c.query.Encoded(), got, c.want)
 		}
+	}
+}
+
+func TestAGetByATextAllocatesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.insert(item{ID: "a-key-of-some-length-that-is-not-short", Number: 1})
+	txn, id := f.db.ReadTxn(), "a-key-of-some-length-that-is-not-short"
+	if n := testing.AllocsPerRun(100, func() {
+		if row, _, ok := f.items.Get(txn, byID.Query(id)); !ok || row.Number != 1 {
+			t.Error("the row is not there")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A row that has no key in an index costs what it costs without the index.
+func TestAnIndexWithoutKeysCostsNothing(t *testing.T) {
+	none := func(item) iter.Seq[string] { return nil }
+	allocations := func(indexes ...statedb.Indexer[item]) float64 {
+		db := statedb.New()
+		table := newTable(t, db, statedb.Schema[item]{Name: "items", Primary: byID, Secondary: indexes})
+		row := item{ID: "a"}
+		return testing.AllocsPerRun(100, func() {
+			row.Number++
+			if err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+				_, _, err := table.Insert(txn, row)
+				return err
+			}, table); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	without, with := allocations(), allocations(statedb.NewMultiIndex("none", none))
+	if with > without {
+		t.Errorf("%v allocations with the index, %v without", with, without)
 	}
 }

@@ -75,7 +75,7 @@ func (v *version[Obj]) leads(e *entry[Obj], toIt bool) error {
 	if got, _ := v.trees[0].Get(e.Key()); (got == e) != toIt {
 		return fmt.Errorf("%v is current: %t", e, !toIt)
 	}
-	for _, k := range v.of.appendKeys(nil, v.of.secondaries(), e) {
+	for _, k := range v.of.newKeyMaker().append(nil, v.of.secondaries(), e) {
 		if got, _ := v.trees[k.ix].Get(k.key); (got == e) != toIt {
 			return fmt.Errorf("index %s: the key %q leads to %v, and not to %v", v.of.indexes[k.ix].Name(), k.key, got, e)
 		}
@@ -107,7 +107,7 @@ func (v *version[Obj]) rowsViolation() (recent int, err error) {
 	revisions := make(map[Revision]bool, v.trees[0].Len())
 	keys := make([]int, len(v.trees))
 	var scratch []indexKey
-	secondaries := v.of.secondaries()
+	maker, secondaries := v.of.newKeyMaker(), v.of.secondaries()
 	for key, e := range v.trees[0].Prefix(nil) {
 		if err := v.entryViolation(key, e); err != nil {
 			return 0, err
@@ -123,7 +123,7 @@ func (v *version[Obj]) rowsViolation() (recent int, err error) {
 			return 0, err
 		}
 		keys[0]++
-		scratch = distinct(v.of.appendKeys(scratch[:0], secondaries, e))
+		scratch = distinct(maker.append(scratch[:0], secondaries, e))
 		for _, k := range scratch {
 			keys[k.ix]++
 		}

@@ -134,7 +134,7 @@ var corruptions = map[string]func(v *corruptible){
 }
 
 func (v *version[Obj]) keyIn(ix int, e *entry[Obj]) []byte {
-	for _, k := range v.of.appendKeys(nil, v.of.secondaries(), e) {
+	for _, k := range v.of.newKeyMaker().append(nil, v.of.secondaries(), e) {
 		if k.ix == ix {
 			return k.key
 		}

@@ -134,7 +134,7 @@ type prefixSearch[Obj any] struct {
 func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Prefix) prefixSearch[Obj] {
 	t := table.erased().(anyTable[Obj]).t
 	key := i.codec.Append(make([]byte, 0, maxPrefixKey), prefix)
-	ix, ok := t.byName[i.name]
+	ix, ok := t.indexOf(i.name)
 	if !ok || !t.indexes[ix].ofNetworks() || key[0] == 0 {
 		return prefixSearch[Obj]{table: t, txn: txn, key: key}
 	}
@@ -145,38 +145,40 @@ func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Pre
 // that is searched for, and its length; nil and 0 if there is none. The key becomes that of
 // this prefix.
 func (s *prefixSearch[Obj]) longest() (*entry[Obj], int) {
-	length, ok := s.widen(s.length)
-	if !ok {
-		return nil, 0
+	last, length := s.widen(s.length)
+	if last == nil || s.ix == 0 {
+		return last, length
 	}
-	return s.table.first(s.reader, s.ix, s.key), length
+	return first(s.reader, s.key), length
 }
 
 // widen makes the key that of the longest prefix in the index which contains the
 // present one and is of at most this length. The largest key that is not greater than the
 // present one is such a prefix, or else has at least those bits in common with it that all
 // such prefixes have.
-func (s *prefixSearch[Obj]) widen(length int) (found int, ok bool) {
+//
+// It returns the last row with this prefix, and the prefix's length; nil if there is none.
+func (s *prefixSearch[Obj]) widen(length int) (last *entry[Obj], found int) {
 	end := len(s.key) - 1
 	for s.reader != nil && length >= 0 {
 		shorten(s.key, length)
 		s.key[end]++
-		key, _, ok := s.reader.Below(s.key)
+		key, e, ok := s.reader.Below(s.key)
 		if !ok || key[0] != s.key[0] {
-			return 0, false
+			return nil, 0
 		}
 		length = min(length, commonBits(key[1:end], s.key[1:end]))
-		if found := int(key[end]); found <= length {
+		if found = int(key[end]); found <= length {
 			shorten(s.key, found)
-			return found, true
+			return e, found
 		}
 	}
-	return 0, false
+	return nil, 0
 }
 
 func (s *prefixSearch[Obj]) containing(o ReadOption) iter.Seq2[[]byte, *entry[Obj]] {
 	var parts []iter.Seq2[[]byte, *entry[Obj]]
-	for length, ok := s.widen(s.length); ok; length, ok = s.widen(length - 1) {
+	for e, length := s.widen(s.length); e != nil; e, length = s.widen(length - 1) {
 		parts = append(parts, prefixed(s.reader, slices.Clone(s.key), o))
 	}
 	if !o.reverse {

@@ -18,10 +18,10 @@ type indexKey struct {
 func (w *writer[Obj]) put(key []byte, old *entry[Obj], obj Obj, spec Revision) {
 	e := w.newEntry(key, obj)
 	e.obj, e.rev, e.spec = obj, w.rev+1, spec
-	w.keys = w.table.appendKeys(w.keys[:0], w.table.apart, e)
+	w.keys = w.table.keys.append(w.keys[:0], w.table.apart, e)
 	added := len(w.keys)
 	if old != nil {
-		w.keys = w.table.appendKeys(w.keys, w.table.apart, old)
+		w.keys = w.table.keys.append(w.keys, w.table.apart, old)
 	}
 	w.rev++
 	w.tree(0).Insert(e.Key(), e)
@@ -42,7 +42,6 @@ func (w *writer[Obj]) newEntry(key []byte, obj Obj) *entry[Obj] {
 		return newEntry[Obj](&keys)
 	}
 	keys.bytes = w.encoded[:0]
-	w.encoded = nil // functions of the user may write, too
 	for i, ix := range w.table.shared {
 		keys.bytes = append(w.table.appendOwnKey(keys.bytes, ix, obj), key...)
 		keys.ends[i] = len(keys.bytes)
@@ -69,7 +68,7 @@ func (w *writer[Obj]) putShared(e, old *entry[Obj]) {
 }
 
 func (w *writer[Obj]) remove(old *entry[Obj]) {
-	w.keys = w.table.appendKeys(w.keys[:0], w.table.apart, old)
+	w.keys = w.table.keys.append(w.keys[:0], w.table.apart, old)
 	w.rev++
 	w.tree(0).Delete(old.Key())
 	for i, ix := range w.table.shared {
@@ -119,18 +118,31 @@ func isTaken(taken []indexKey, k indexKey) bool {
 	return false
 }
 
-// appendKeys appends the keys of an entry in some secondary indexes.
-func (t *table[Obj]) appendKeys(keys []indexKey, indexes []int, e *entry[Obj]) []indexKey {
-	for _, ix := range indexes {
-		if !t.indexes[ix].isMulti() {
-			keys = append(keys, indexKey{ix, append(t.appendOwnKey(nil, ix, e.obj), e.Key()...)})
-			continue
-		}
-		t.indexes[ix].encode(nil, e.obj, func(k []byte) bool {
-			keys = append(keys, indexKey{ix, t.secondaryKey(ix, k, e.Key())})
-			return true
-		})
+// keyMaker makes the keys of entries in secondary indexes. It belongs to one
+// goroutine at a time.
+type keyMaker[Obj any] struct {
+	table    *table[Obj]
+	encoders []keyEncoder[Obj] // of all indexes
+	scratch  rowKeys
+}
+
+func (t *table[Obj]) newKeyMaker() *keyMaker[Obj] {
+	m := &keyMaker[Obj]{table: t}
+	for _, ix := range t.indexes {
+		m.encoders = append(m.encoders, ix.encoder())
 	}
+	return m
+}
+
+// append appends the keys of an entry in some indexes.
+func (m *keyMaker[Obj]) append(keys []indexKey, indexes []int, e *entry[Obj]) []indexKey {
+	for _, ix := range indexes {
+		m.encoders[ix](e.obj, &m.scratch)
+		for key := range m.scratch.all() {
+			keys = append(keys, indexKey{ix, m.table.secondaryKey(ix, key, e.Key())})
+		}
+	}
+	m.scratch.shrink()
 	return keys
 }
 

@@ -29,7 +29,7 @@ func (t *table[Obj]) reader(txn ReadTxn, ix int) engine.Reader[*entry[Obj]] {
 // indexKey returns the index of a query and the bytes that stand for its key
 // there: a whole key of the primary tree, the first part of one elsewhere.
 func (t *table[Obj]) indexKey(q Query[Obj]) (ix int, key []byte, ok bool) {
-	ix, ok = t.byName[q.index]
+	ix, ok = t.indexOf(q.index)
 	if !ok || ix == 0 || t.indexes[ix].prefixFree() {
 		return ix, q.key, ok
 	}
@@ -38,7 +38,7 @@ func (t *table[Obj]) indexKey(q Query[Obj]) (ix int, key []byte, ok bool) {
 
 // prefixKey is indexKey for everything that starts with the query's key.
 func (t *table[Obj]) prefixKey(q Query[Obj]) (ix int, key []byte, ok bool) {
-	ix, ok = t.byName[q.index]
+	ix, ok = t.indexOf(q.index)
 	if !ok || ix == 0 || t.indexes[ix].prefixFree() {
 		return ix, q.key, ok
 	}
@@ -47,11 +47,13 @@ func (t *table[Obj]) prefixKey(q Query[Obj]) (ix int, key []byte, ok bool) {
 
 // secondaryKey is the key of a row's entry in a secondary tree.
 func (t *table[Obj]) secondaryKey(ix int, key, primary []byte) []byte {
-	if t.indexes[ix].prefixFree() {
-		return append(key, primary...)
-	}
 	full := make([]byte, 0, len(key)+len(primary)+2)
-	return append(index.AppendTerminated(full, key), primary...)
+	if t.indexes[ix].prefixFree() {
+		full = append(full, key...)
+	} else {
+		full = index.AppendTerminated(full, key)
+	}
+	return append(full, primary...)
 }
 
 func (t *table[Obj]) Get(txn ReadTxn, q Query[Obj]) (Obj, Revision, bool) {
@@ -73,16 +75,27 @@ func (t *table[Obj]) find(txn ReadTxn, q Query[Obj]) *entry[Obj] {
 	if !ok {
 		return nil
 	}
-	return t.first(t.reader(txn, ix), ix, key)
+	if ix == 0 {
+		return t.row(txn, key)
+	}
+	return first(t.reader(txn, ix), key)
 }
 
-func (t *table[Obj]) first(r engine.Reader[*entry[Obj]], ix int, key []byte) *entry[Obj] {
-	switch {
-	case r == nil:
+// row returns the row with a primary key in what txn sees, or nil.
+func (t *table[Obj]) row(txn ReadTxn, key []byte) (e *entry[Obj]) {
+	if w := t.writing(txn); w != nil {
+		return w.row(key)
+	}
+	if v := t.committed(txn); v != nil {
+		e, _ = v.trees[0].Get(key)
+	}
+	return e
+}
+
+// first returns the first entry whose key in an index starts with this one.
+func first[Obj any](r engine.Reader[*entry[Obj]], key []byte) *entry[Obj] {
+	if r == nil {
 		return nil
-	case ix == 0:
-		e, _ := r.Get(key)
-		return e
 	}
 	for _, e := range r.Prefix(key) {
 		return e
@@ -196,7 +209,7 @@ func (t *table[Obj]) Len(txn ReadTxn) int {
 }
 
 func (t *table[Obj]) LenOf(txn ReadTxn, index string) (int, error) {
-	ix, ok := t.byName[index]
+	ix, ok := t.indexOf(index)
 	if !ok {
 		return 0, t.unknownIndex(index)
 	}
@@ -220,16 +233,19 @@ func (t *table[Obj]) KeyQuery(obj Obj) Query[Obj] {
 	return Query[Obj]{index: t.schema.Primary.Name(), key: t.primaryKey(obj)}
 }
 
-func (t *table[Obj]) Matches(q Query[Obj], obj Obj) (matches bool) {
-	ix, ok := t.byName[q.index]
+func (t *table[Obj]) Matches(q Query[Obj], obj Obj) bool {
+	ix, ok := t.indexOf(q.index)
 	if !ok {
 		return false
 	}
-	t.indexes[ix].encode(nil, obj, func(key []byte) bool {
-		matches = bytes.Equal(key, q.key)
-		return !matches
-	})
-	return matches
+	var keys rowKeys
+	t.indexes[ix].encoder()(obj, &keys)
+	for key := range keys.all() {
+		if bytes.Equal(key, q.key) {
+			return true
+		}
+	}
+	return false
 }
 
 // The watches come from the committed state, also inside a write transaction:

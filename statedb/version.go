@@ -13,9 +13,10 @@ import (
 type table[Obj any] struct {
 	schema  Schema[Obj]
 	indexes []Indexer[Obj] // the primary one first
-	byName  map[string]int
-	shared  []int // secondary indexes of which entries are their own leaves
-	apart   []int // the other secondary ones
+	names   []string       // of the indexes
+	keys    *keyMaker[Obj] // of whoever holds the lock
+	shared  []int          // secondary indexes of which entries are their own leaves
+	apart   []int          // the other secondary ones
 
 	equal       func(a, b Obj) bool // the same spec, status being the same; or nil
 	identical   func(a, b Obj) bool // nothing at all differs; or nil
@@ -82,7 +83,6 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 	t := &table[Obj]{
 		schema:      schema,
 		indexes:     append([]Indexer[Obj]{schema.Primary}, schema.Secondary...),
-		byName:      map[string]int{},
 		equal:       schema.equality(),
 		identical:   identity[Obj](),
 		isNil:       nilTest[Obj](),
@@ -92,8 +92,9 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 		minWindow:   minWindow,
 		followers:   map[*Cursor[Obj]]struct{}{},
 	}
+	t.keys = t.newKeyMaker()
 	for i, ix := range t.indexes {
-		t.byName[ix.Name()] = i
+		t.names = append(t.names, ix.Name())
 		switch {
 		case i == 0:
 		case ix.isMulti() || len(t.shared) == mostShared[Obj]():
@@ -103,6 +104,13 @@ func newTable[Obj any](db *DB, schema Schema[Obj]) *table[Obj] {
 		}
 	}
 	return t
+}
+
+// indexOf returns the place of an index by its name. There are few, so looking at
+// each is faster than a map.
+func (t *table[Obj]) indexOf(name string) (ix int, ok bool) {
+	ix = slices.Index(t.names, name)
+	return max(ix, 0), ix >= 0
 }
 
 func (t *table[Obj]) secondaries() []int { return slices.Concat(t.shared, t.apart) }

@@ -21,7 +21,7 @@ type writer[Obj any] struct {
 	waiting chan struct{} // see setSources
 	keys    []indexKey    // scratch
 	lookup  []byte        // scratch for a primary key; see lend
-	encoded []byte        // scratch for secondary keys, in the same way
+	encoded []byte        // scratch for secondary keys
 	claims  []indexKey    // the keys of unique indexes that rows were given
 
 	// What small transactions need, which then costs no allocations.
@@ -207,11 +207,10 @@ func (t *table[Obj]) Modify(txn *WriteTxn, q Query[Obj], fn func(Obj) Obj) (Obj,
 	if err != nil {
 		return *new(Obj), err
 	}
-	ix, queryKey, ok := t.indexKey(q)
-	if !ok {
+	if _, ok := t.indexOf(q.index); !ok {
 		return *new(Obj), t.unknownIndex(q.index)
 	}
-	old := t.first(w.reader(ix), ix, queryKey)
+	old := t.find(txn, q)
 	if old == nil {
 		return *new(Obj), &TableError{Table: t.Name(), Err: fmt.Errorf("%w with %s %q", ErrNotFound, q.index, q.key)}
 	}
@@ -220,7 +219,7 @@ func (t *table[Obj]) Modify(txn *WriteTxn, q Query[Obj], fn func(Obj) Obj) (Obj,
 		obj, err = t.complete(txn, obj)
 	}
 	if err == nil {
-		err = t.sameKey(old, obj)
+		err = w.sameKey(old, obj)
 	}
 	if err != nil {
 		return *new(Obj), err
@@ -335,9 +334,11 @@ func (w *writer[Obj]) apply(txn *WriteTxn, old *entry[Obj], fn func(Obj) Obj) (O
 	return obj, nil
 }
 
-func (t *table[Obj]) sameKey(old *entry[Obj], obj Obj) error {
-	if !bytes.Equal(t.primaryKey(obj), old.Key()) {
-		return t.rowError(old.obj, fmt.Errorf("%w, to %q", ErrKeyChanged, t.Key(obj)))
+func (w *writer[Obj]) sameKey(old *entry[Obj], obj Obj) error {
+	key := w.table.schema.Primary.appendKey(w.lend(), obj)
+	w.lookup = key
+	if !bytes.Equal(key, old.Key()) {
+		return w.table.rowError(old.obj, fmt.Errorf("%w, to %q", ErrKeyChanged, w.table.Key(obj)))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 type Codec[K any] struct {
 	append     appendFunc
 	prefixFree bool
+	isString   bool
 	text       textCodec
 }
 
@@ -44,7 +45,7 @@ func For[K any]() (Codec[K], error) {
 		err.Type = t
 		return Codec[K]{}, err
 	}
-	return Codec[K]{append: enc.append, prefixFree: enc.prefixFree, text: textOf(t)}, nil
+	return Codec[K]{append: enc.append, prefixFree: enc.prefixFree, isString: t.Kind() == reflect.String, text: textOf(t)}, nil
 }
 
 // Append appends the encoding of key to buf. Encodings compare, by
@@ -54,6 +55,16 @@ func (c Codec[K]) Append(buf []byte, key K) []byte {
 		return buf
 	}
 	return c.append(buf, unescaped(unsafe.Pointer(&key)))
+}
+
+// Encode returns the encoding of key, which must not be changed: that of a string
+// is the string itself.
+func (c Codec[K]) Encode(key K) []byte {
+	if c.isString {
+		s := *(*string)(unsafe.Pointer(&key)) // not unescaped: the result refers to it
+		return unsafe.Slice(unsafe.StringData(s), len(s))
+	}
+	return c.Append(make([]byte, 0, unsafe.Sizeof(key)), key)
 }
 
 // unescaped hides from the compiler that a function which it does not know gets

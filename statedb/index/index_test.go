@@ -175,6 +175,9 @@ func order[K any](t *testing.T, keys *rapid.Generator[K], compare func(a, b K) i
 			}
 			want := compare(a, b)
 			encodedA, encodedB := codec.Append(nil, a), codec.Append(nil, b)
+			if encoded := codec.Encode(a); !bytes.Equal(encoded, encodedA) {
+				t.Fatalf("%#v is encoded as %x and appended as %x", a, encoded, encodedA)
+			}
 			if got := bytes.Compare(encodedA, encodedB); got != want {
 				t.Fatalf("%#v and %#v compare as %d, encoded as %x and %x %d", a, b, want, encodedA, encodedB, got)
 			}
@@ -222,6 +225,31 @@ func TestEncodingDoesNotShareMemoryWithTheKey(t *testing.T) {
 	if string(encoded) != "abc" {
 		t.Errorf("the encoding became %q when the key was changed", encoded)
 	}
+}
+
+// A string that is made in the call lies on the stack, unless the compiler knows
+// that the encoding refers to it.
+func TestAnEncodedStringStaysAsItIs(t *testing.T) {
+	codec, _ := index.For[string]()
+	encoded := encodeMade(codec, "ab")
+	if overwriteStack(100); string(encoded) != "abc" {
+		t.Errorf("the encoding became %q", encoded)
+	}
+}
+
+//go:noinline
+func encodeMade(codec index.Codec[string], s string) []byte { return codec.Encode(s + "c") }
+
+//go:noinline
+func overwriteStack(frames int) (sum byte) {
+	var frame [64]byte
+	for i := range frame {
+		frame[i] = 'x' + byte(frames)
+	}
+	if frames > 0 {
+		sum = overwriteStack(frames - 1)
+	}
+	return sum + frame[frames%len(frame)]
 }
 
 func TestTerminatedKeysOrderAndAreNeverPrefixes(t *testing.T) {
