@@ -28,7 +28,7 @@ func (l *changeLog[Obj]) deleted(old *entry[Obj]) {
 }
 
 // maxSpareLog is for how many changes a table keeps memory between transactions.
-const maxSpareLog = 1 << 9
+const maxSpareLog = 1 << 11
 
 // emptied returns the memory of the log for the next one, if that is not much.
 func (l *changeLog[Obj]) emptied() changeLog[Obj] {
