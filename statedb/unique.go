@@ -33,13 +33,20 @@ func (w *writer[Obj]) claim(k indexKey, e *entry[Obj]) {
 
 func (w *writer[Obj]) check() error {
 	for _, c := range w.claims {
-		var first *entry[Obj]
-		for _, e := range w.reader(c.ix).Prefix(c.key) {
-			if first != nil {
-				return w.table.clash(c, first, e)
-			}
-			first = e
+		if err := w.checkClaim(c); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (w *writer[Obj]) checkClaim(c indexKey) error {
+	var first *entry[Obj]
+	for _, e := range w.reader(c.ix).Prefix(c.key) {
+		if first != nil {
+			return w.table.clash(c, first, e)
+		}
+		first = e
 	}
 	return nil
 }
