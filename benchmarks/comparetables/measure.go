@@ -12,13 +12,16 @@ import (
 // sample is what one row or operation took.
 type sample struct{ nanoseconds, bytes, mallocs float64 }
 
-// medians lets the stores work in turn. A store that cannot do it has no samples.
+// medians lets the stores work in turn, each run beginning with another one: what
+// one leaves behind in memory is not always met by the same. A store that cannot do
+// it has no samples.
 func medians(makers []tables.Maker, w tables.Workload, runs int) (line, error) {
 	l := line{name: w.Name, unit: w.Unit, goal: w.Goal, atMost: w.AtMost, of: make([]*sample, len(makers))}
 	samples := make([][]sample, len(makers))
-	for range runs {
-		for i, m := range makers {
-			s, ok, err := measure(m, w)
+	for run := range runs {
+		for turn := range makers {
+			i := (run + turn) % len(makers)
+			s, ok, err := measure(makers[i], w)
 			if err != nil {
 				return line{}, err
 			}

@@ -78,7 +78,7 @@ func again(name string, write func(Store, []Row) error) Workload {
 	return Workload{
 		Name: name, Goal: 6, Tables: 1, Unit: "row",
 		Prepare: func(s Store) (func() error, int, error) {
-			const times = 20
+			const times = 100
 			rows := Rows(1_000, 20)
 			err := s.Write(rows)
 			return func() error {
@@ -113,7 +113,7 @@ func (l scale) replace(batch, secondaries int) Workload {
 
 func (l scale) reads() []Workload {
 	large := int(l)
-	gets := large / 2
+	gets := 5 * large
 	get := func(size int) Workload {
 		return reading(fmt.Sprintf("get by primary key, of %d", size), size, 0, "get", func(s Store, rows []Row) (func() error, int) {
 			return each(gets, func(i int) bool { return s.Get(rows[i*7%size].ID) }), gets
@@ -122,14 +122,14 @@ func (l scale) reads() []Workload {
 	return []Workload{
 		get(1_000), get(large),
 		reading(fmt.Sprintf("get by secondary key, of %d", large), large, 1, "get", func(s Store, rows []Row) (func() error, int) {
-			return each(gets, func(i int) bool { return s.List(rows[i*7%large].Group) >= 20 }), gets * 20
+			return each(large, func(i int) bool { return s.List(rows[i*7%large].Group) >= 20 }), large * 20
 		}),
 		readingGroups("list 1,000 by secondary key", large/5, 1_000, 1, "row", func(s Store, _ []Row) (func() error, int) {
-			const times = 200
+			const times = 1_000
 			return each(times, func(i int) bool { return s.List(fmt.Sprintf("group-%d", i%(large/5_000))) == 1_000 }), times * 1_000
 		}),
 		reading(fmt.Sprintf("all of %d", large), large, 0, "row", func(s Store, _ []Row) (func() error, int) {
-			const times = 3
+			const times = 20
 			return each(times, func(int) bool { return s.All() == large }), times * large
 		}),
 	}
@@ -168,7 +168,7 @@ func empty(tables int, atMost float64) Workload {
 	return Workload{
 		Name: fmt.Sprintf("empty commit, database of %d tables", tables), AtMost: atMost, Tables: tables, Unit: "commit",
 		Prepare: func(s Store) (func() error, int, error) {
-			const times = 20_000
+			const times = 100_000
 			return func() error {
 				for range times {
 					if err := s.Empty(); err != nil {
@@ -190,7 +190,7 @@ func cycle() Workload {
 			if !ok {
 				return nil, 0, nil
 			}
-			const times = 20
+			const times = 100
 			rows := Rows(1_000, 20)
 			return func() error {
 				for range times {
