@@ -172,9 +172,12 @@ func (txn *WriteTxn) check() error {
 func (txn *WriteTxn) publish() {
 	changed := false
 	for i, part := range txn.parts {
-		if part != nil && part.changed() {
+		switch {
+		case part == nil:
+		case part.changed():
 			changed = true
-		} else {
+		default:
+			part.abort()
 			txn.parts[i] = nil
 		}
 	}
