@@ -26,7 +26,7 @@
 // nodes come in eight sizes, which are those of the allocator. A leaf is one
 // allocation too: a word with the key's length, the watch, the value and the
 // bytes of the key (of a long one only a pointer to them). One bit of the first
-// word tells leaf from node.
+// word tells leaf from node; where each bit is says node.go.
 //
 // A value may also be its own leaf, see [NewHolding]: then there is one allocation
 // for both, and a search ends at the value. It may be its own leaf in several trees
@@ -34,9 +34,9 @@
 // tree, of one word, which says where the key is and how far before the head the
 // value begins. This is a row with a primary and a secondary key:
 //
-//	the first tree    a further tree
-//	 |                     |
-//	 v                     v
+//	the first tree           a further tree
+//	  |                            |
+//	  v                            v
 //	[ Leaf: head, watch | value | Head | keys ]      one allocation
 //
 // A search follows the chunks of its key and compares the whole key once, at the
@@ -50,13 +50,14 @@
 // writes it into the nodes that it makes: these it changes in place. All others
 // it copies, from the root down. When it hands out a sequence it forgets its id
 // and takes a new one for the next write, so what the sequence stands on remains
-// as it is. Aborted transactions need no clean-up.
+// as it is. A node that becomes too small before anybody else can have seen it is
+// used again for another. Aborted transactions need no clean-up.
 //
 // # Watches
 //
 // Each node and leaf has an atomic pointer: empty, until somebody asks for its
 // watch and puts a channel there with compare-and-swap. A transaction keeps a
-// list of the nodes and leaves that it replaced. Notify, after its
+// list of the nodes and leaves of its base that it replaced. Notify, after its
 // commit, swaps a mark into each, and closes the channel that it finds; who comes
 // later, with an old version, finds the mark, whose channel is closed already.
 //
@@ -81,6 +82,7 @@
 // tries (Ideal Hash Trees, 2001). Skipping what is shared and comparing the key
 // at the leaf, with bitmaps, are Tony Finch's qp-tries (dotat.at/prog/qp).
 // Nodes of several sizes are from the adaptive radix tree (Leis, Kemper and
-// Neumann, The Adaptive Radix Tree, 2013). What is ours is the ids of owners
-// together with watches that are made when they are asked for.
+// Neumann, The Adaptive Radix Tree, 2013). The ids of owners do what the edit marks of
+// Clojure's transient collections do. What is ours is these together with watches
+// that are made when they are asked for, and leaves that are values.
 package trie

@@ -11,7 +11,8 @@ import (
 // Leaf is the first field of a value that is its own leaf: what a key leads to
 // is then one allocation, with the bytes of the key at its end, and an entry in
 // the tree needs no other. Such a value can be in one tree at a time, under one
-// key, and is not put into it again once it was replaced or removed.
+// key, and in one more for each [Head], and is not put into them again once it was
+// replaced or removed.
 type Leaf struct{ leafHead }
 
 // Head makes a value its own leaf in one more tree, under another key: it lies in
@@ -80,7 +81,8 @@ func NewFurther[T any, P Holder[T]](distance uintptr) engine.Tree[P] {
 }
 
 // leafFor returns the leaf for a key and its value. held is 0 when it has to be
-// made; otherwise, less one, its distance from the value.
+// made; otherwise, less one, its distance from the value. Of no value there is no leaf:
+// a transaction that was given one can be committed and notified about, and nothing else.
 func leafFor[V any](held uintptr, key []byte, value V) ref {
 	if held == 0 {
 		return ref(newLeaf(key, value))

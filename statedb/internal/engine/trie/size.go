@@ -10,7 +10,7 @@ import (
 const (
 	signalSize  = 32
 	edgeSize    = 24
-	channelSize = 96
+	channelSize = 112
 )
 
 func (w *watch) size() int {
