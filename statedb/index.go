@@ -1,6 +1,7 @@
 package statedb
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -76,7 +77,8 @@ func (i Index[Obj, Key]) Query(key Key) Query[Obj] {
 func (i Index[Obj, Key]) Name() string { return i.name }
 
 // Query is a key of one index, made by [Index.Query]. What the table does with
-// it depends on the method: equality, prefix or lower bound.
+// it depends on the method: equality, prefix or lower bound. It refers to the memory of a
+// text: clone one that is a small part of something large, if the query stays.
 type Query[Obj any] struct {
 	index string
 	key   []byte
@@ -94,6 +96,8 @@ type Indexer[Obj any] interface {
 	encoder() keyEncoder[Obj]
 	// appendKey appends the key of the row, of an index with one for each row.
 	appendKey(buf []byte, obj Obj) []byte
+	// has says whether a key of the row has this encoding.
+	has(obj Obj, encoded []byte) bool
 	format(obj Obj) string
 	// formatKey returns the text of the first key whose encoding matches.
 	formatKey(obj Obj, matches func([]byte) bool) string
@@ -144,8 +148,8 @@ func (k *rowKeys) all() iter.Seq[[]byte] {
 
 // shrink gives up much memory.
 func (k *rowKeys) shrink() {
-	const much = 1 << 12
-	if cap(k.bytes) > much || cap(k.ends) > much {
+	const muchBytes, manyKeys = 1 << 12, 1 << 9
+	if cap(k.bytes) > muchBytes || cap(k.ends) > manyKeys {
 		*k = rowKeys{}
 	}
 }
@@ -166,6 +170,14 @@ func (i Index[Obj, Key]) encoder() keyEncoder[Obj] {
 
 func (i Index[Obj, Key]) appendKey(buf []byte, obj Obj) []byte {
 	return i.codec.Append(buf, i.key(obj))
+}
+
+func (i Index[Obj, Key]) has(obj Obj, encoded []byte) (has bool) {
+	i.keys(obj, func(key Key) bool {
+		has = bytes.Equal(i.codec.Encode(key), encoded)
+		return !has
+	})
+	return has
 }
 
 func (i Index[Obj, Key]) format(obj Obj) string {

@@ -149,7 +149,7 @@ func (s *prefixSearch[Obj]) longest() (*entry[Obj], int) {
 	if last == nil || s.ix == 0 {
 		return last, length
 	}
-	return first(s.reader, s.key), length
+	return firstEntry(s.reader, s.key), length
 }
 
 // widen makes the key that of the longest prefix in the index which contains the

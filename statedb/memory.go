@@ -14,7 +14,8 @@ type TableMemory struct {
 	Rows int
 	// Indexes is the trees with their watches, and the keys of other indexes.
 	Indexes int
-	// Changes is what is kept for cursors, deleted and replaced rows included.
+	// Changes is what is kept for cursors, deleted and replaced rows included, but
+	// not the scratch memory for the next transaction, of at most 64 kB.
 	Changes int
 }
 

@@ -1,7 +1,6 @@
 package statedb
 
 import (
-	"bytes"
 	"iter"
 
 	"github.com/statehive/statehive/statedb/index"
@@ -78,7 +77,7 @@ func (t *table[Obj]) find(txn ReadTxn, q Query[Obj]) *entry[Obj] {
 	if ix == 0 {
 		return t.row(txn, key)
 	}
-	return first(t.reader(txn, ix), key)
+	return firstEntry(t.reader(txn, ix), key)
 }
 
 // row returns the row with a primary key in what txn sees, or nil.
@@ -92,8 +91,8 @@ func (t *table[Obj]) row(txn ReadTxn, key []byte) (e *entry[Obj]) {
 	return e
 }
 
-// first returns the first entry whose key in an index starts with this one.
-func first[Obj any](r engine.Reader[*entry[Obj]], key []byte) *entry[Obj] {
+// firstEntry returns the first entry whose key in an index starts with this one.
+func firstEntry[Obj any](r engine.Reader[*entry[Obj]], key []byte) *entry[Obj] {
 	if r == nil {
 		return nil
 	}
@@ -235,17 +234,7 @@ func (t *table[Obj]) KeyQuery(obj Obj) Query[Obj] {
 
 func (t *table[Obj]) Matches(q Query[Obj], obj Obj) bool {
 	ix, ok := t.indexOf(q.index)
-	if !ok {
-		return false
-	}
-	var keys rowKeys
-	t.indexes[ix].encoder()(obj, &keys)
-	for key := range keys.all() {
-		if bytes.Equal(key, q.key) {
-			return true
-		}
-	}
-	return false
+	return ok && t.indexes[ix].has(obj, q.key)
 }
 
 // The watches come from the committed state, also inside a write transaction:

@@ -2,6 +2,7 @@ package index
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"unsafe"
 )
@@ -12,6 +13,7 @@ type Codec[K any] struct {
 	append     appendFunc
 	prefixFree bool
 	isString   bool
+	room       int // for most encodings
 	text       textCodec
 }
 
@@ -45,7 +47,18 @@ func For[K any]() (Codec[K], error) {
 		err.Type = t
 		return Codec[K]{}, err
 	}
-	return Codec[K]{append: enc.append, prefixFree: enc.prefixFree, isString: t.Kind() == reflect.String, text: textOf(t)}, nil
+	return Codec[K]{append: enc.append, prefixFree: enc.prefixFree, isString: t.Kind() == reflect.String, room: roomFor(t), text: textOf(t)}, nil
+}
+
+// roomFor is the bytes that most keys of a type need.
+func roomFor(t reflect.Type) int {
+	switch {
+	case t == reflect.TypeFor[netip.Prefix]():
+		return maxPrefix
+	case t.Kind() == reflect.Slice:
+		return 0 // to grow by as many as there are
+	}
+	return int(t.Size())
 }
 
 // Append appends the encoding of key to buf. Encodings compare, by
@@ -64,7 +77,7 @@ func (c Codec[K]) Encode(key K) []byte {
 		s := *(*string)(unsafe.Pointer(&key)) // not unescaped: the result refers to it
 		return unsafe.Slice(unsafe.StringData(s), len(s))
 	}
-	return c.Append(make([]byte, 0, unsafe.Sizeof(key)), key)
+	return c.Append(make([]byte, 0, c.room), key)
 }
 
 // unescaped hides from the compiler that a function which it does not know gets

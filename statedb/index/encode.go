@@ -143,6 +143,9 @@ func addr(buf []byte, a netip.Addr) []byte {
 	return buf
 }
 
+// maxPrefix is the length of the longest encoding of a network.
+const maxPrefix = 1 + 16 + 1 + 16
+
 func appendPrefix(buf []byte, p unsafe.Pointer) []byte {
 	prefix := *(*netip.Prefix)(p)
 	a := prefix.Addr()
