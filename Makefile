@@ -90,7 +90,7 @@ fuzz: ## Try new inputs on every fuzz target, five minutes in all; FUZZTIME=30s 
 	while read -r package target; do \
 		number=$$((number + 1)); \
 		echo "fuzz: $$number of $$count: $$target in $$package, for $$each"; \
-		go test -tags invariants -run '^$$' -fuzz "^$$target\$$" -fuzztime "$$each" "$$package" < /dev/null; \
+		go test -tags invariants -run '^$$' -fuzz "^$$target\$$" -fuzztime "$$each" -fuzzminimizetime 20x "$$package" < /dev/null; \
 	done <<< "$$targets"
 
 .PHONY: simulate
