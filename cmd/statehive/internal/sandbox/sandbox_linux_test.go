@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -122,6 +123,10 @@ func TestKillingTheParentKillsTheChild(t *testing.T) {
 }
 
 func TestEachSignalArrivesOnce(t *testing.T) {
+	// What whoever runs the tests ignores, as nohup does, the parent would inherit; not what is caught.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	forEachIdentity(t, func(t *testing.T, who identity) {
 		p := startParent(t, who, "serve")
 		p.facts()
