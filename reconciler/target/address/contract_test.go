@@ -29,6 +29,20 @@ func row(device, address string) Address {
 func keyText(row Address) string { return row.Key().String() }
 
 func TestTargetKeepsTheContract(t *testing.T) {
+	keepsTheContract(t, newTarget)
+}
+
+func TestTargetWithAMirrorKeepsTheContract(t *testing.T) {
+	keepsTheContract(t, func(t *testing.T, dir string) *Target {
+		t.Helper()
+		target := newTarget(t, dir)
+		runMirror(t, target)
+		return target
+	})
+}
+
+func keepsTheContract(t *testing.T, open func(*testing.T, string) *Target) {
+	t.Helper()
 	nstest.Veth(t, "e0", "e1")
 	dir := t.TempDir()
 	holds := func(t *testing.T, row Address) bool {
@@ -36,7 +50,7 @@ func TestTargetKeepsTheContract(t *testing.T) {
 		return strings.Contains(nstest.IP(t, "-o", "address", "show", "dev", row.Device), " "+row.Address.String()+" ")
 	}
 	targettest.Run(t, targettest.Contract[Address]{
-		Open: func(t *testing.T) reconciler.Target[Address] { return newTarget(t, dir) },
+		Open: func(t *testing.T) reconciler.Target[Address] { return open(t, dir) },
 		Key:  keyText,
 		Rows: []Address{
 			row("e0", "192.0.2.1/24"),

@@ -1,13 +1,13 @@
 package address
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
@@ -16,7 +16,8 @@ import (
 // ErrDuplicate is matched by the error for an address that another host has.
 var ErrDuplicate = errors.New("another host has the address")
 
-// DuplicateError says which address another host has. It matches ErrDuplicate.
+// DuplicateError is the error for an address that another host has. It matches
+// ErrDuplicate.
 type DuplicateError struct{ Key Key }
 
 // Error implements error.
@@ -27,84 +28,89 @@ func (e *DuplicateError) Error() string {
 // Unwrap returns ErrDuplicate.
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
-func isDuplicate(addr netlink.Addr) bool { return addr.Flags&unix.IFA_F_DADFAILED != 0 }
-
-// place is a device, by its index, and an address on it.
-type place struct {
-	index   int
-	address netip.Prefix
+// kernelAddress is an address as the kernel tells of it.
+type kernelAddress struct {
+	SeenKey
+	flags   uint32
+	hasPeer bool
+	data    []byte // the message, only when it was listed for bringing it back
 }
 
-// all returns all addresses of the network namespace.
-func (t *Target) all() (map[place]bool, error) {
-	addrs, err := t.list(netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, err
-	}
-	present := make(map[place]bool, len(addrs))
-	for _, addr := range addrs {
-		present[place{addr.LinkIndex, prefixOf(addr)}] = true
-	}
-	return present, nil
-}
+func (a kernelAddress) isDuplicate() bool { return a.flags&unix.IFA_F_DADFAILED != 0 }
 
-// find looks for an address on a device.
-func (t *Target) find(index int, address netip.Prefix) (netlink.Addr, bool, error) {
-	addrs, err := t.on(index, address.Addr())
-	for _, addr := range addrs {
-		if prefixOf(addr) == address {
-			return addr, true, nil
+// decodeAddress reads a notification or an answer about an address. Of one with a
+// peer, which rows cannot have, the host's own counts.
+func decodeAddress(m syscall.NetlinkMessage) (a kernelAddress, ok bool) {
+	if len(m.Data) < unix.SizeofIfAddrmsg {
+		return a, false
+	}
+	a.flags, a.Index = uint32(m.Data[2]), int(rtnl.Uint32(m.Data[4:]))
+	var local, address netip.Addr
+	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofIfAddrmsg:]) {
+		switch kind {
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(value)
+		case unix.IFA_ADDRESS:
+			address, _ = netip.AddrFromSlice(value)
+		case unix.IFA_FLAGS:
+			a.flags = rtnl.Uint32(value)
 		}
 	}
-	return netlink.Addr{}, false, err
-}
-
-// on returns the addresses of a device that are of the family of another.
-func (t *Target) on(index int, like netip.Addr) ([]netlink.Addr, error) {
-	family := netlink.FAMILY_V6
-	if like.Is4() {
-		family = netlink.FAMILY_V4
+	if !local.IsValid() {
+		local = address
 	}
-	addrs, err := t.list(family)
-	return slices.DeleteFunc(addrs, func(addr netlink.Addr) bool { return addr.LinkIndex != index }), err
+	a.hasPeer = local != address
+	a.Address = netip.PrefixFrom(local, int(m.Data[1]))
+	return a, a.Address.IsValid()
 }
 
-func (t *Target) list(family int) ([]netlink.Addr, error) {
-	addrs, err := rtnl.List(t.conn, func(handle *netlink.Handle) ([]netlink.Addr, error) {
-		return handle.AddrList(nil, family)
+func familyOf(addr netip.Addr) byte {
+	if addr.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// request is about an address on a device.
+func (k SeenKey) request(messageType, flags uint16) rtnl.Request {
+	r := rtnl.Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofIfAddrmsg, 64)}
+	r.Data[0], r.Data[1] = familyOf(k.Address.Addr()), byte(k.Address.Bits())
+	r.PutUint32(4, uint32(k.Index))
+	r.Add(unix.IFA_LOCAL, k.Address.Addr().AsSlice())
+	r.Add(unix.IFA_ADDRESS, k.Address.Addr().AsSlice())
+	if messageType == unix.RTM_NEWADDR && k.Address.Addr().Is4() {
+		if broadcast, ok := broadcastOf(k.Address); ok {
+			r.Add(unix.IFA_BROADCAST, broadcast.AsSlice())
+		}
+	}
+	return r
+}
+
+// broadcastOf returns the last address of an IPv4 network, if it has one for that.
+func broadcastOf(address netip.Prefix) (netip.Addr, bool) {
+	if address.Bits() > 30 {
+		return netip.Addr{}, false
+	}
+	b := address.Addr().As4()
+	for bit := address.Bits(); bit < 32; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
+	}
+	return netip.AddrFrom4(b), true
+}
+
+// list returns the addresses of a family; 0: of all.
+func (t *Target) list(ctx context.Context, family byte, keepData bool) ([]kernelAddress, error) {
+	request := rtnl.Request{Type: unix.RTM_GETADDR, Data: make([]byte, unix.SizeofIfAddrmsg)}
+	request.Data[0] = family
+	addresses, err := rtnl.Dump(ctx, t.conn, request, func(m syscall.NetlinkMessage) (kernelAddress, bool) {
+		a, ok := decodeAddress(m)
+		if keepData {
+			a.data = slices.Clone(m.Data)
+		}
+		return a, ok
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	return addrs, nil
-}
-
-// prefixOf returns an address as rows have it; of one with a peer, which rows
-// cannot have, the host's alone.
-func prefixOf(addr netlink.Addr) netip.Prefix {
-	if addr.IPNet == nil {
-		return netip.Prefix{}
-	}
-	ip, _ := netip.AddrFromSlice(addr.IP)
-	ones, _ := addr.Mask.Size()
-	return netip.PrefixFrom(ip, ones)
-}
-
-func requestAdd(index int, address netip.Prefix) func(*netlink.Handle) error {
-	return func(handle *netlink.Handle) error { return handle.AddrAdd(device(index), kernelAddr(address)) }
-}
-
-func requestDelete(index int, address netip.Prefix) func(*netlink.Handle) error {
-	return func(handle *netlink.Handle) error { return handle.AddrDel(device(index), kernelAddr(address)) }
-}
-
-func device(index int) netlink.Link {
-	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
-}
-
-func kernelAddr(address netip.Prefix) *netlink.Addr {
-	return &netlink.Addr{IPNet: &net.IPNet{
-		IP:   address.Addr().AsSlice(),
-		Mask: net.CIDRMask(address.Bits(), address.Addr().BitLen()),
-	}}
+	return addresses, nil
 }

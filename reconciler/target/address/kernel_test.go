@@ -86,15 +86,12 @@ func TestAnAddressThatCameBetweenLookAndRequestStays(t *testing.T) {
 	for _, address := range []string{"192.0.2.1/24", "2001:db8::1/64"} {
 		target := newTarget(t, t.TempDir())
 		row := row("e0", address)
-		s, err := target.look(t.Context(), row)
-		if err == nil {
-			err = target.claim(s)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := target.newUpdates(t.Context(), []Address{row})
+		u.look([]Address{row})
+		u.claim()
 		nstest.IP(t, "address", "add", address, "dev", "e0")
-		if err := target.add(s); err != nil {
+		u.add()
+		if err := u.results[0].Err; err != nil {
 			t.Fatal(err)
 		}
 		mustDelete(t, target, row)
@@ -187,12 +184,10 @@ func TestACrashBetweenRecordAndAddress(t *testing.T) {
 	row := row("e0", "192.0.2.1/24")
 	crash := func() {
 		target := newTarget(t, dir)
-		s, err := target.look(t.Context(), row)
-		if err == nil {
-			err = target.claim(s)
-		}
-		if err != nil {
-			t.Fatal(err)
+		u := target.newUpdates(t.Context(), []Address{row})
+		u.look([]Address{row})
+		if u.claim(); u.results[0].Err != nil {
+			t.Fatal(u.results[0].Err)
 		}
 	}
 	crash()

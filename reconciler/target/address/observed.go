@@ -2,17 +2,18 @@ package address
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/mirror"
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 	"github.com/statehive/statehive/reconciler/target/internal/steps"
 	"github.com/statehive/statehive/statedb"
 )
@@ -22,12 +23,20 @@ type Seen struct {
 	Device string `json:"device"`
 	// OtherNames are those that the device has besides, with spaces between them.
 	OtherNames string       `json:"otherNames,omitempty"`
+	Index      int          `json:"index"` // of the device
 	Address    netip.Prefix `json:"address"`
 	Duplicate  bool         `json:"duplicate,omitempty"` // another host has it
 }
 
+// SeenKey identifies an address by the index of its device: names move from one
+// device to another. Its text is "#7 10.0.0.5/24".
+type SeenKey struct {
+	Index   int
+	Address netip.Prefix
+}
+
 // SeenByKey is the primary index.
-var SeenByKey = statedb.NewIndex("key", func(s Seen) Key { return Key{s.Device, s.Address} })
+var SeenByKey = statedb.NewIndex("key", func(s Seen) SeenKey { return SeenKey{s.Index, s.Address} })
 
 // SeenByName finds addresses by any of the names of their devices.
 var SeenByName = statedb.NewMultiIndex("name", func(s Seen) iter.Seq[Key] { return slices.Values(s.keys()) })
@@ -48,44 +57,72 @@ func SeenSchema() statedb.Schema[Seen] {
 	}
 }
 
-// Mirror keeps a table of [Seen] as the kernel is.
-type Mirror struct{ *mirror.Mirror[Seen] }
+// String returns the text form.
+func (k SeenKey) String() string { return fmt.Sprintf("#%d %s", k.Index, k.Address) }
 
-// NewMirror returns a mirror, to be run before t is closed. Nobody else writes its
-// table.
+// MarshalText implements encoding.TextMarshaler.
+func (k SeenKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *SeenKey) UnmarshalText(text []byte) error {
+	device, address, _ := strings.Cut(string(text), " ")
+	number, isNumber := strings.CutPrefix(device, "#")
+	index, err := strconv.Atoi(number)
+	prefix, prefixErr := netip.ParsePrefix(address)
+	if !isNumber || err != nil || prefixErr != nil {
+		return fmt.Errorf("%q is not the key of an observed address, expected the index of its device and itself, as \"#7 10.0.0.5/24\"", text)
+	}
+	*k = SeenKey{index, prefix}
+	return nil
+}
+
+// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
+// there is.
+type Mirror struct{ *mirror.Mirror[Seen, event] }
+
+// NewMirror returns a mirror, to be run before the target is used and until t is
+// closed. Nobody else writes its table.
 func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, error) {
-	m, err := mirror.New(mirror.Config[Seen]{
-		DB: db, Table: seen, List: t.seen,
+	k := &keeper{target: t, table: seen}
+	m, err := mirror.New(mirror.Config[Seen, event]{
+		DB: db, Table: seen, Decode: decode, List: k.list, Apply: k.apply,
 		// Addresses go with links, and links get other names.
-		Subscribe: mirror.Rtnetlink(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR),
-		Tells:     func(syscall.NetlinkMessage) bool { return true },
+		Subscribe: func() (mirror.Subscription, error) {
+			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+		},
 	})
+	t.mirror.Store(m)
 	return Mirror{m}, err
 }
 
-// seen lists all addresses.
-func (t *Target) seen(ctx context.Context) ([]Seen, error) {
-	addrs, err := t.list(netlink.FAMILY_ALL)
+// presence tells which addresses there are.
+type presence func(SeenKey) (duplicate, present bool)
+
+// present returns what tells which addresses there are, with all that the kernel
+// has done before the call.
+func (t *Target) present(ctx context.Context) (presence, error) {
+	if view := t.mirror.Load().View(ctx); view.Reliable() {
+		return presentIn(view), nil
+	}
+	addresses, err := t.list(ctx, unix.AF_UNSPEC, false)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Seen, 0, len(addrs))
-	known := map[place]bool{}
-	devices := map[int]Seen{} // without addresses
-	for _, addr := range addrs {
-		s, ok := devices[addr.LinkIndex]
-		if !ok {
-			name, others := t.conn.LinkNames(addr.LinkIndex)
-			s = Seen{Device: name, OtherNames: strings.Join(others, " ")}
-			devices[addr.LinkIndex] = s
-		}
-		s.Address, s.Duplicate = prefixOf(addr), isDuplicate(addr)
-		if at := (place{addr.LinkIndex, s.Address}); !known[at] {
-			known[at] = true
-			all = append(all, s)
-		}
+	duplicates := make(map[SeenKey]bool, len(addresses))
+	for _, a := range addresses {
+		duplicates[a.SeenKey] = a.isDuplicate()
 	}
-	return all, ctx.Err()
+	return func(k SeenKey) (duplicate, present bool) {
+		duplicate, present = duplicates[k]
+		return duplicate, present
+	}, nil
+}
+
+func presentIn(view mirror.View[Seen]) presence {
+	return func(k SeenKey) (duplicate, present bool) {
+		s, found := view.Get(SeenByKey.Query(k))
+		return s.Duplicate, found
+	}
 }
 
 // Observed compares addresses with what a mirror has seen.
@@ -106,9 +143,10 @@ func Observed(seen statedb.Table[Seen]) reconciler.Observation[Address] {
 func differences(txn statedb.ReadTxn, seen statedb.Table[Seen], want Address) []reconciler.Change {
 	is := ""
 	for s := range seen.List(txn, SeenByName.Query(want.Key())) {
-		if is = s.Address.String(); s.Duplicate {
-			is += ", a duplicate"
+		if !s.Duplicate {
+			return nil
 		}
+		is = s.Address.String() + ", a duplicate"
 	}
 	return steps.Changes(steps.Field("address", is, want.Address.String(), nil))
 }

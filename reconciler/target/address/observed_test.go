@@ -1,6 +1,7 @@
 package address
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 
@@ -8,29 +9,40 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-func TestTheMirrorShowsAllAddresses(t *testing.T) {
-	nstest.Veth(t, "e0", "e1")
-	nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "e0")
+// runMirror runs a mirror for a target until the end of the test.
+func runMirror(t *testing.T, target *Target) (*statedb.DB, statedb.RWTable[Seen]) {
+	t.Helper()
 	db := statedb.New()
 	seen, err := statedb.NewTable(db, SeenSchema())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newTarget(t, t.TempDir()).NewMirror(db, seen)
+	m, err := target.NewMirror(db, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	nstest.Mirror(t, m.Run)
+	return db, seen
+}
+
+func TestTheMirrorShowsAllAddresses(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "e0")
+	db, seen := runMirror(t, newTarget(t, t.TempDir()))
 	want := func(want ...Seen) {
 		t.Helper()
 		nstest.WaitForRows(t, db, seen, func(s Seen) bool {
 			return s.Device[0] == 'e' && !s.Address.Addr().IsLinkLocalUnicast()
 		}, want...)
 	}
-	first := Seen{Device: "e0", Address: netip.MustParsePrefix("192.0.2.1/24")}
+	e0, err := net.InterfaceByName("e0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := Seen{Device: "e0", Index: e0.Index, Address: netip.MustParsePrefix("192.0.2.1/24")}
 	want(first)
 	nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e0")
-	second := Seen{Device: "e0", Address: netip.MustParsePrefix("2001:db8::1/64")}
+	second := Seen{Device: "e0", Index: e0.Index, Address: netip.MustParsePrefix("2001:db8::1/64")}
 	want(first, second)
 	nstest.IP(t, "address", "del", "192.0.2.1/24", "dev", "e0")
 	want(second)

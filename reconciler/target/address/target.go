@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/mirror"
 	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 	"github.com/statehive/statehive/reconciler/target/internal/steps"
 	"github.com/statehive/statehive/reconciler/target/ownership"
@@ -25,6 +29,8 @@ type Config struct {
 type Target struct {
 	conn    *rtnl.Conn
 	records *ownership.Records[record]
+	// mirror knows what there is; nil: the kernel is asked each time.
+	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 
 	// writing is held while addresses are added and removed: with one the kernel
 	// may remove others, which are then brought back, and those must not be what
@@ -39,10 +45,12 @@ type record struct {
 	Existed bool `json:"existed"` // before us, so that it stays
 }
 
+func (r record) seenKey() SeenKey { return SeenKey{r.Index, r.Key.Address} }
+
 var (
-	_ reconciler.Target[Address]   = (*Target)(nil)
-	_ reconciler.Observer[Address] = (*Target)(nil)
-	_ reconciler.Differ[Address]   = (*Target)(nil)
+	_ reconciler.BatchTarget[Address] = (*Target)(nil)
+	_ reconciler.Observer[Address]    = (*Target)(nil)
+	_ reconciler.Differ[Address]      = (*Target)(nil)
 )
 
 // New returns a target. Close it after use.
@@ -58,7 +66,7 @@ func New(cfg Config) (*Target, error) {
 	return &Target{conn: conn, records: records}, nil
 }
 
-// Close releases the target's socket.
+// Close releases the target's sockets.
 func (t *Target) Close() error {
 	t.conn.Close()
 	return nil
@@ -67,9 +75,12 @@ func (t *Target) Close() error {
 // Init implements reconciler.Target. It drops the records of addresses that are
 // gone: they cannot be told from others' that come later.
 func (t *Target) Init(ctx context.Context) error {
+	present, err := t.present(ctx)
+	if err != nil {
+		return err
+	}
 	for name, rec := range t.records.All() {
-		_, found, err := t.find(rec.Index, rec.Key.Address)
-		if err == nil && !found {
+		if _, found := present(rec.seenKey()); !found {
 			err = t.records.Remove(name)
 		}
 		if err := errors.Join(err, ctx.Err()); err != nil {
@@ -80,24 +91,40 @@ func (t *Target) Init(ctx context.Context) error {
 }
 
 // Update implements reconciler.Target.
-func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Address) (reconciler.Result, error) {
-	s, err := t.look(ctx, row)
-	if err != nil {
-		return reconciler.Result{}, err
-	}
-	if err := t.claim(s); err != nil {
-		return reconciler.Result{}, err
-	}
-	return steps.Take(ctx, t.steps(s))
+func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Address) (reconciler.Result, error) {
+	result := t.UpdateBatch(ctx, txn, []Address{row})[0]
+	return result.Result, result.Err
+}
+
+// UpdateBatch implements reconciler.BatchTarget.
+func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Address) []reconciler.BatchResult {
+	u := t.newUpdates(ctx, rows)
+	u.look(rows)
+	u.claim()
+	u.add()
+	return u.results
 }
 
 // Diff implements reconciler.Differ.
 func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Address) ([]reconciler.Change, error) {
-	s, err := t.look(ctx, row)
-	if err != nil {
+	u := t.newUpdates(ctx, []Address{row})
+	u.look([]Address{row})
+	if err := u.results[0].Err; err != nil {
 		return nil, err
 	}
-	return steps.Changes(t.steps(s)), nil
+	is := ""
+	if u.states[0].present {
+		is = row.Address.String()
+	}
+	return steps.Changes(steps.Field("address", is, row.Address.String(), nil)), nil
+}
+
+// updates are rows that are brought about together.
+type updates struct {
+	target  *Target
+	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
+	states  []state
+	results []reconciler.BatchResult
 }
 
 // state is what there is for a row.
@@ -107,118 +134,128 @@ type state struct {
 	present bool
 }
 
-func (t *Target) look(ctx context.Context, row Address) (state, error) {
-	row, err := row.Normalized()
-	if err != nil {
-		return state{}, reconciler.Terminal(err)
-	}
-	if err := ctx.Err(); err != nil {
-		return state{}, err
-	}
-	link, err := t.conn.LinkByName(row.Device)
-	if err != nil {
-		return state{}, err
-	}
-	index := link.Attrs().Index
-	addr, found, err := t.find(index, row.Address)
-	if err != nil {
-		return state{}, err
-	}
-	if found && isDuplicate(addr) {
-		return state{}, &DuplicateError{Key: row.Key()}
-	}
-	return state{key: row.Key(), index: index, present: found}, nil
+func (s state) seenKey() SeenKey { return SeenKey{s.index, s.key.Address} }
+
+func (t *Target) newUpdates(ctx context.Context, rows []Address) *updates {
+	return &updates{target: t, ctx: ctx, states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows))}
 }
 
-// steps says what is to be done for a row.
-func (t *Target) steps(s state) []steps.Step {
-	is := ""
-	if s.present {
-		is = s.key.Address.String()
-	}
-	return steps.Field("address", is, s.key.Address.String(), func() error { return t.add(s) })
-}
-
-// claim records the address before anything is done with it. A record that is
-// of another device, one that had this name before, is brought to its end.
-func (t *Target) claim(s state) error {
-	old, known := t.records.Get(s.key.String())
-	if known && old.Index == s.index {
-		return nil
-	}
-	if known {
-		if err := t.release(old); err != nil {
-			return err
+// look finds out what there is for rows.
+func (u *updates) look(rows []Address) {
+	present, err := u.target.present(u.ctx)
+	indexes := &rtnl.Indexes{Conn: u.target.conn}
+	for i, row := range rows {
+		if u.results[i].Err = errors.Join(err, u.ctx.Err()); u.results[i].Err == nil {
+			u.states[i], u.results[i].Err = u.lookAt(row, present, indexes)
 		}
 	}
-	return t.records.Put(s.key.String(), record{Key: s.key, Index: s.index, Existed: s.present})
 }
 
-// add adds the address. If it has come to be there since we looked, it is
-// somebody else's.
-func (t *Target) add(s state) error {
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	err := t.conn.Do(requestAdd(s.index, s.key.Address), syscall.EEXIST)
-	if errors.Is(err, syscall.EEXIST) {
-		return t.whoseIsIt(s)
+func (u *updates) lookAt(row Address, present presence, indexes *rtnl.Indexes) (s state, err error) {
+	if row, err = row.Normalized(); err != nil {
+		return s, reconciler.Terminal(err)
 	}
-	if err != nil {
-		return fmt.Errorf("add address %s to %s: %w", s.key.Address, s.key.Device, err)
+	s.key = row.Key()
+	if s.index, err = indexes.Of(u.ctx, row.Device); err != nil {
+		return s, err
 	}
-	return nil
+	duplicate, found := present(s.seenKey())
+	if duplicate {
+		return s, &DuplicateError{Key: s.key}
+	}
+	s.present = found
+	return s, nil
 }
 
-// whoseIsIt explains why an address could not be added.
-func (t *Target) whoseIsIt(s state) error {
-	_, found, err := t.find(s.index, s.key.Address)
+// claim records addresses before anything is done with them. Records that are of
+// other devices, those that had their names before, are brought to their end.
+func (u *updates) claim() {
+	t := u.target
+	for i, s := range u.states {
+		if u.results[i].Err != nil {
+			continue
+		}
+		old, known := t.records.Get(s.key.String())
+		if known && old.Index == s.index {
+			continue
+		}
+		var err error
+		if known {
+			err = t.release(u.ctx, []record{old})[0]
+		}
+		if err == nil {
+			err = t.records.Put(s.key.String(), record{Key: s.key, Index: s.index, Existed: s.present})
+		}
+		u.results[i].Err = err
+	}
+}
+
+// add adds what is absent.
+func (u *updates) add() {
+	var at []int
+	var requests []rtnl.Request
+	for i, s := range u.states {
+		if u.results[i].Err == nil && !s.present {
+			at = append(at, i)
+			requests = append(requests, s.seenKey().request(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL))
+		}
+	}
+	if len(at) == 0 {
+		return
+	}
+	u.target.writing.Lock()
+	defer u.target.writing.Unlock()
+	for n, err := range u.target.conn.Execute(u.ctx, requests) {
+		i := at[n]
+		switch key := u.states[i].key; {
+		case err == nil:
+			u.results[i].Result.Changed = true
+		case errors.Is(err, syscall.EEXIST):
+			u.results[i].Err = u.target.explainExists(u.ctx, u.states[i])
+		default:
+			u.results[i].Err = fmt.Errorf("add address %s to %s: %w", key.Address, key.Device, err)
+		}
+	}
+}
+
+// explainExists is for an address that could not be added. If it has come to be
+// there since we looked, it is somebody else's.
+func (t *Target) explainExists(ctx context.Context, s state) error {
+	present, err := t.present(ctx)
 	if err != nil {
 		return err
 	}
-	if found {
+	if _, found := present(s.seenKey()); found {
 		return t.records.Put(s.key.String(), record{Key: s.key, Index: s.index, Existed: true})
 	}
 	return fmt.Errorf("add address %s to %s: it is there already with another prefix length: %w", s.key.Address, s.key.Device, syscall.EEXIST)
 }
 
 // Delete implements reconciler.Target. An address that was there before us stays.
-func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Address) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	name := row.Key().String()
-	rec, known := t.records.Get(name)
-	if !known {
-		return nil
-	}
-	if err := t.release(rec); err != nil {
-		return err
-	}
-	return t.records.Remove(name)
+func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Address) error {
+	return t.DeleteBatch(ctx, txn, []Address{row})[0]
 }
 
-// release removes the address of a record, if it is ours. The device is found by
-// its index: it may have another name by now.
-func (t *Target) release(rec record) error {
-	if rec.Existed {
-		return nil
+// DeleteBatch implements reconciler.BatchTarget.
+func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Address) []error {
+	outcomes := make([]error, len(rows))
+	var at []int
+	var recs []record
+	for i, row := range rows {
+		if outcomes[i] = ctx.Err(); outcomes[i] != nil {
+			continue
+		}
+		if rec, known := t.records.Get(row.Key().String()); known {
+			at, recs = append(at, i), append(recs, rec)
+		}
 	}
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	before, err := t.on(rec.Index, rec.Key.Address.Addr())
-	if err != nil {
-		return err
+	for n, err := range t.release(ctx, recs) {
+		if err == nil {
+			err = t.records.Remove(rows[at[n]].Key().String())
+		}
+		outcomes[at[n]] = err
 	}
-	err = t.sparing(rec, before, func() error {
-		return t.conn.Do(requestDelete(rec.Index, rec.Key.Address), syscall.EADDRNOTAVAIL, syscall.ENODEV)
-	})
-	switch {
-	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.ENODEV):
-		return nil
-	case err != nil:
-		return fmt.Errorf("remove address %s from %s: %w", rec.Key.Address, rec.Key.Device, err)
-	}
-	return t.bringBack(rec, before)
+	return outcomes
 }
 
 // Observe implements reconciler.Observer: it yields what is recorded and there,
@@ -226,17 +263,14 @@ func (t *Target) release(rec record) error {
 // devices: those of rows that nobody declares any more have nobody else to do it.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 	return func(yield func(Address, error) bool) {
-		present, err := t.all()
-		if err == nil {
-			err = ctx.Err()
-		}
+		present, err := t.listed(ctx)
 		if err != nil {
 			yield(Address{}, err)
 			return
 		}
 		for name, rec := range t.records.All() {
-			if !present[place{rec.Index, rec.Key.Address}] {
-				err = t.dropWithoutDevice(name, rec)
+			if _, found := present(rec.seenKey()); !found {
+				err = t.dropWithoutDevice(ctx, name, rec)
 				if err == nil {
 					continue
 				}
@@ -248,10 +282,23 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 	}
 }
 
+// listed is present, of what is listed for this call.
+func (t *Target) listed(ctx context.Context) (presence, error) {
+	m := t.mirror.Load()
+	if m == nil {
+		return t.present(ctx)
+	}
+	view, err := m.Listed(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	return presentIn(view), nil
+}
+
 // dropWithoutDevice drops a record if its device is gone. The kernel does not
-// give an index again, so it has nothing to say any more, whoever is at work.
-func (t *Target) dropWithoutDevice(name string, rec record) error {
-	_, err := t.conn.LinkByIndex(rec.Index)
+// give an index again, so the record has nothing to say any more.
+func (t *Target) dropWithoutDevice(ctx context.Context, name string, rec record) error {
+	_, err := t.conn.LinkByIndex(ctx, rec.Index)
 	if errors.Is(err, syscall.ENODEV) {
 		return t.records.Remove(name)
 	}

@@ -1,17 +1,19 @@
 package link
 
-import (
-	"github.com/statehive/statehive/reconciler/target/internal/steps"
-)
-
-// attributes returns the steps that are due to what a link can be told while it
+// attributes returns the changes that are due to what a link can be told while it
 // exists.
-func (t *Target) attributes(s state, row Link) []steps.Step {
-	var due []steps.Step
-	if mtu := s.wantedMTU(row); mtu != 0 {
-		due = steps.Field("mtu", s.mtu(), mtu, func() error { return t.setMTU(s.name, s.index(), mtu) })
+func (s state) attributes(row Link) []change {
+	var due []change
+	if mtu := s.wantedMTU(row); mtu != 0 && mtu != s.link.MTU {
+		due = append(due, setMTU(s.name, s.link.Index, s.link.MTU, mtu))
 	}
-	return append(due, steps.Field("up", s.up(), row.Up, func() error { return t.setUp(s.name, s.index(), row.Up) })...)
+	if s.link.Up != row.Up {
+		due = append(due, setUp(s.name, s.link.Index, s.link.Up, row.Up))
+	}
+	if s.created() && s.link.Alias != alias {
+		due = append(due, setAlias(s.name, s.link.Index, s.link.Alias))
+	}
+	return due
 }
 
 // wantedMTU is the row's; when that leaves it alone again, what it was before we
@@ -25,12 +27,12 @@ func (s state) wantedMTU(row Link) uint32 {
 
 // adopt records what an existing link was, before anything of it is changed.
 func (t *Target) adopt(s state, row Link) (state, error) {
-	next := adopted{Index: s.index(), Up: s.up()}
+	next := adopted{Index: s.link.Index, Up: s.link.Up}
 	if s.adopted() {
 		next = *s.rec.Adopted
 	}
 	if row.MTU != 0 && next.MTU == 0 {
-		next.MTU = s.mtu()
+		next.MTU = s.link.MTU
 	}
 	return t.keep(s, next)
 }
@@ -59,16 +61,16 @@ func (t *Target) keep(s state, next adopted) (state, error) {
 	return s, nil
 }
 
-// restore gives an existing link the attributes it had before us.
-func (t *Target) restore(s state) error {
+// restoration returns the changes that give an existing link the attributes it
+// had before us.
+func (s state) restoration() []change {
+	var due []change
 	before := s.rec.Adopted
-	if before.MTU != 0 && before.MTU != s.mtu() {
-		if err := t.setMTU(s.name, s.index(), before.MTU); err != nil {
-			return err
-		}
+	if before.MTU != 0 && before.MTU != s.link.MTU {
+		due = append(due, setMTU(s.name, s.link.Index, s.link.MTU, before.MTU))
 	}
-	if before.Up != s.up() {
-		return t.setUp(s.name, s.index(), before.Up)
+	if before.Up != s.link.Up {
+		due = append(due, setUp(s.name, s.link.Index, s.link.Up, before.Up))
 	}
-	return nil
+	return due
 }

@@ -76,10 +76,25 @@ func invalid() []Link {
 	}
 }
 
-func TestCreatedLinksKeepTheContract(t *testing.T) {
+// withMirror opens a target whose mirror runs.
+func withMirror(t *testing.T, dir string) *Target {
+	t.Helper()
+	target := newTarget(t, dir)
+	runMirror(t, target)
+	return target
+}
+
+func TestCreatedLinksKeepTheContract(t *testing.T) { createdLinksKeepTheContract(t, newTarget) }
+
+func TestCreatedLinksWithAMirrorKeepTheContract(t *testing.T) {
+	createdLinksKeepTheContract(t, withMirror)
+}
+
+func createdLinksKeepTheContract(t *testing.T, open func(*testing.T, string) *Target) {
+	t.Helper()
 	dir := t.TempDir()
 	targettest.Run(t, targettest.Contract[Link]{
-		Open: func(t *testing.T) reconciler.Target[Link] { return newTarget(t, dir) },
+		Open: func(t *testing.T) reconciler.Target[Link] { return open(t, dir) },
 		Key:  keyText,
 		Rows: []Link{
 			{Name: "br0", Type: Bridge, Up: true},
@@ -99,13 +114,20 @@ func TestCreatedLinksKeepTheContract(t *testing.T) {
 	})
 }
 
-func TestExistingLinksKeepTheContract(t *testing.T) {
+func TestExistingLinksKeepTheContract(t *testing.T) { existingLinksKeepTheContract(t, newTarget) }
+
+func TestExistingLinksWithAMirrorKeepTheContract(t *testing.T) {
+	existingLinksKeepTheContract(t, withMirror)
+}
+
+func existingLinksKeepTheContract(t *testing.T, open func(*testing.T, string) *Target) {
+	t.Helper()
 	nstest.Veth(t, "b0", "b1")
 	nstest.IP(t, "link", "set", "b0", "down")
 	nstest.IP(t, "link", "set", "b1", "down")
 	dir := t.TempDir()
 	targettest.Run(t, targettest.Contract[Link]{
-		Open:     func(t *testing.T) reconciler.Target[Link] { return newTarget(t, dir) },
+		Open:     func(t *testing.T) reconciler.Target[Link] { return open(t, dir) },
 		Key:      keyText,
 		Rows:     []Link{{Name: "b0", Up: true}, {Name: "b1", Up: true, MTU: 1300}},
 		Variants: []Link{{Name: "b0", MTU: 1200}, {Name: "b0", Up: true, MTU: 1100}, {Name: "b1", Up: true}},

@@ -2,32 +2,59 @@ package link
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
-	"syscall"
 
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
-	"github.com/statehive/statehive/reconciler/target/internal/steps"
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 )
 
-// creation returns the steps of a link that is not there: the first makes it,
-// the others are done with it.
-func (t *Target) creation(row Link) []steps.Step {
-	due := []steps.Step{{Change: reconciler.Change{Field: "type", Want: row.Type}, Do: func() error { return t.create(row) }}}
-	for _, field := range []reconciler.Change{
-		{Field: "peer", Want: row.Peer},
-		{Field: "mtu", Want: number(row.MTU)},
-		{Field: "up", Want: strconv.FormatBool(row.Up)},
-	} {
-		if field.Want != "" {
-			due = append(due, steps.Step{Change: field})
-		}
+// change is what is due to a link that exists, and the request that does it.
+type change struct {
+	reconciler.Change
+	request rtnl.Request
+	does    string // as "set link a0 up"
+}
+
+func flag(up bool) uint32 {
+	if up {
+		return unix.IFF_UP
 	}
-	return due
+	return 0
+}
+
+func setUp(name string, index int, is, up bool) change {
+	word := "down"
+	if up {
+		word = "up"
+	}
+	return change{
+		reconciler.Change{Field: "up", Is: strconv.FormatBool(is), Want: strconv.FormatBool(up)},
+		rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, flag(up), unix.IFF_UP),
+		fmt.Sprintf("set link %s %s", name, word),
+	}
+}
+
+func setMTU(name string, index int, is, mtu uint32) change {
+	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
+	request.AddUint32(unix.IFLA_MTU, mtu)
+	return change{
+		reconciler.Change{Field: "mtu", Is: number(is), Want: number(mtu)},
+		request, fmt.Sprintf("set the MTU of link %s to %d", name, mtu),
+	}
+}
+
+func setAlias(name string, index int, is string) change {
+	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
+	request.Add(unix.IFLA_IFALIAS, []byte(alias))
+	return change{
+		reconciler.Change{Field: "alias", Is: is, Want: alias},
+		request, "set the alias of link " + name,
+	}
 }
 
 func number(n uint32) string {
@@ -37,61 +64,67 @@ func number(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// recreation returns the steps of a link of ours that is not what it shall be
-// and cannot be made so.
-func (t *Target) recreation(s state, row Link) []steps.Step {
-	due := append(steps.Field("type", s.link.Type(), row.Type, nil), steps.Field("peer", s.peer, row.Peer, nil)...)
-	due[0].Do = func() error {
-		if err := t.remove(s); err != nil {
-			return err
+// creation is the request that makes a link, which has its hardware address from
+// the first moment.
+func creation(row Link, mac net.HardwareAddr) rtnl.Request {
+	r := rtnl.LinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, flag(row.Up), unix.IFF_UP)
+	r.AddString(unix.IFLA_IFNAME, row.Name)
+	r.Add(unix.IFLA_ADDRESS, mac)
+	if row.MTU != 0 {
+		r.AddUint32(unix.IFLA_MTU, row.MTU)
+	}
+	r.Nest(unix.IFLA_LINKINFO, func() {
+		r.AddString(unix.IFLA_INFO_KIND, row.Type)
+		if row.Type != Veth {
+			return
 		}
-		return t.create(row)
-	}
-	return due
+		r.Nest(unix.IFLA_INFO_DATA, func() {
+			r.Nest(nl.VETH_INFO_PEER, func() {
+				r.Data = append(r.Data, make([]byte, unix.SizeofIfInfomsg)...)
+				r.AddString(unix.IFLA_IFNAME, row.Peer)
+				if row.MTU != 0 {
+					r.AddUint32(unix.IFLA_MTU, row.MTU)
+				}
+			})
+		})
+	})
+	return r
 }
 
-// create makes a link. The order lets others find out at any moment whose it is.
-func (t *Target) create(row Link) error {
-	mac, err := randomMAC()
-	if err != nil {
-		return err
-	}
-	if err := t.records.Put(row.Name, record{Created: &created{Type: row.Type, MAC: mac.String()}}); err != nil {
-		return err
-	}
-	err = t.conn.Do(func(handle *netlink.Handle) error { return handle.LinkAdd(newLink(row, mac)) }, syscall.EEXIST)
-	if errors.Is(err, syscall.EEXIST) {
-		return t.explainExists(row, err)
-	}
-	if err != nil {
-		return fmt.Errorf("create %s %s: %w", row.Type, row.Name, err)
-	}
-	link, err := t.conn.LinkByName(row.Name)
-	if err != nil {
-		return err
-	}
-	if err := t.setAlias(link.Attrs().Index); err != nil {
-		return err
-	}
-	return t.setUp(row.Name, link.Attrs().Index, row.Up)
+// deletion is the request that removes the very link that was looked at.
+func (s state) deletion() rtnl.Request {
+	return rtnl.LinkRequest(unix.RTM_DELLINK, 0, s.link.Index, 0, 0)
 }
 
-// explainExists says which name is taken: the link's or its peer's.
-func (t *Target) explainExists(row Link, cause error) error {
-	name := row.Name
-	if _, err := t.conn.LinkByName(name); err != nil && row.Peer != "" {
-		name = row.Peer
+// creationChanges are what a creation changes.
+func creationChanges(row Link) []reconciler.Change {
+	var changes []reconciler.Change
+	for _, field := range []reconciler.Change{
+		{Field: "type", Want: row.Type},
+		{Field: "peer", Want: row.Peer},
+		{Field: "mtu", Want: number(row.MTU)},
+		{Field: "up", Want: strconv.FormatBool(row.Up)},
+	} {
+		if field.Want != "" {
+			changes = append(changes, field)
+		}
 	}
-	return fmt.Errorf("create %s %s: there is a link %s already: %w", row.Type, row.Name, name, cause)
+	return changes
 }
 
-func newLink(row Link, mac net.HardwareAddr) netlink.Link {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr, attrs.MTU = row.Name, mac, int(row.MTU)
-	if row.Type == Bridge {
-		return &netlink.Bridge{LinkAttrs: attrs}
+// recreationChanges are what differs in a link of ours that cannot be made what
+// it shall be.
+func recreationChanges(s state, row Link) []reconciler.Change {
+	var changes []reconciler.Change
+	for _, field := range []reconciler.Change{
+		{Field: "type", Is: s.link.Type, Want: row.Type},
+		{Field: "peer", Is: s.peer, Want: row.Peer},
+	} {
+		if field.Is != field.Want {
+			changes = append(changes, field)
+		}
 	}
-	return &netlink.Veth{LinkAttrs: attrs, PeerName: row.Peer}
+	return changes
 }
 
 // randomMAC returns a locally administered unicast address.
@@ -102,44 +135,4 @@ func randomMAC() (net.HardwareAddr, error) {
 	}
 	mac[0] = mac[0]&^1 | 2
 	return mac, nil
-}
-
-// remove deletes the link by its index, so that it is the one we looked at.
-func (t *Target) remove(s state) error {
-	err := t.conn.Do(func(handle *netlink.Handle) error { return handle.LinkDel(device(s.index())) }, syscall.ENODEV)
-	if err != nil && !errors.Is(err, syscall.ENODEV) {
-		return fmt.Errorf("delete link %s: %w", s.name, err)
-	}
-	return nil
-}
-
-func (t *Target) setAlias(index int) error {
-	err := t.conn.Do(func(handle *netlink.Handle) error { return handle.LinkSetAlias(device(index), alias) })
-	if err != nil {
-		return fmt.Errorf("set the alias of link %s: %w", t.conn.LinkName(index), err)
-	}
-	return nil
-}
-
-func (t *Target) setUp(name string, index int, up bool) error {
-	word, set := "down", (*netlink.Handle).LinkSetDown
-	if up {
-		word, set = "up", (*netlink.Handle).LinkSetUp
-	}
-	if err := t.conn.Do(func(handle *netlink.Handle) error { return set(handle, device(index)) }); err != nil {
-		return fmt.Errorf("set link %s %s: %w", name, word, err)
-	}
-	return nil
-}
-
-func (t *Target) setMTU(name string, index int, mtu uint32) error {
-	err := t.conn.Do(func(handle *netlink.Handle) error { return handle.LinkSetMTU(device(index), int(mtu)) })
-	if err != nil {
-		return fmt.Errorf("set the MTU of link %s to %d: %w", name, mtu, err)
-	}
-	return nil
-}
-
-func device(index int) netlink.Link {
-	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
 }

@@ -2,14 +2,11 @@ package link
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"net"
 	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
@@ -28,6 +25,11 @@ type Seen struct {
 	Type       string `json:"type"`
 	Up         bool   `json:"up"`
 	MTU        uint32 `json:"mtu"`
+	MAC        string `json:"mac,omitempty"`
+	Alias      string `json:"alias,omitempty"`
+	// Peer is the index of the other end of a veth; 0 if that is in another
+	// network namespace.
+	Peer int `json:"peer,omitempty"`
 }
 
 // SeenByIndex is the primary index: names move from one link to another.
@@ -45,38 +47,59 @@ func SeenSchema() statedb.Schema[Seen] {
 	}
 }
 
-// Mirror keeps a table of [Seen] as the kernel is.
-type Mirror struct{ *mirror.Mirror[Seen] }
+func seenOf(l rtnl.Link) Seen {
+	return Seen{l.Name, l.Others, l.Index, l.Type, l.Up, l.MTU, l.MAC, l.Alias, l.Peer}
+}
 
-// NewMirror returns a mirror, to be run before t is closed. Nobody else writes its
-// table.
+// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
+// there is.
+type Mirror struct{ *mirror.Mirror[Seen, event] }
+
+// event is what a notification says: a link has changed or is gone.
+type event struct {
+	link Seen
+	gone bool
+}
+
+// NewMirror returns a mirror, to be run before the target is used and until t is
+// closed. Nobody else writes its table.
 func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, error) {
-	m, err := mirror.New(mirror.Config[Seen]{
-		DB: db, Table: seen, List: t.seen,
-		Subscribe: mirror.Rtnetlink(unix.RTNLGRP_LINK),
-		Tells:     func(syscall.NetlinkMessage) bool { return true },
+	m, err := mirror.New(mirror.Config[Seen, event]{
+		DB: db, Table: seen, Decode: decode,
+		Subscribe: func() (mirror.Subscription, error) { return rtnl.Subscribe(unix.RTNLGRP_LINK) },
+		List:      t.list,
+		Apply: func(txn *statedb.WriteTxn, e event) (doubt string, err error) {
+			if e.gone {
+				_, _, err = seen.Delete(txn, e.link)
+			} else {
+				_, _, err = seen.Insert(txn, e.link)
+			}
+			return "", err
+		},
 	})
+	t.mirror.Store(m)
 	return Mirror{m}, err
 }
 
-// seen lists all links.
-func (t *Target) seen(ctx context.Context) ([]Seen, error) {
-	links, err := rtnl.List(t.conn, (*netlink.Handle).LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
-	}
-	all := make([]Seen, 0, len(links))
-	for _, link := range links {
-		a := link.Attrs()
-		all = append(all, Seen{
-			a.Name, strings.Join(a.AltNames, " "), a.Index, link.Type(), a.Flags&net.FlagUp != 0, uint32(a.MTU),
-		})
-	}
-	return all, ctx.Err()
+func decode(m syscall.NetlinkMessage) (event, bool) {
+	l, ok := rtnl.DecodeLink(m)
+	isLink := m.Header.Type == unix.RTM_NEWLINK || m.Header.Type == unix.RTM_DELLINK
+	return event{seenOf(l), m.Header.Type == unix.RTM_DELLINK}, ok && isLink
 }
 
-// Observed compares links with what a mirror has seen.
-func Observed(seen statedb.Table[Seen]) reconciler.Observation[Link] {
+// list returns all links.
+func (t *Target) list(ctx context.Context) ([]Seen, error) {
+	links, err := t.conn.Links(ctx)
+	all := make([]Seen, len(links))
+	for i, l := range links {
+		all[i] = seenOf(l)
+	}
+	return all, err
+}
+
+// Observed compares links with what a mirror has seen. A link that others have
+// made in the place of one of ours differs too.
+func (t *Target) Observed(seen statedb.Table[Seen]) reconciler.Observation[Link] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 			return func(yield func(statedb.Query[Link]) bool) {
@@ -87,12 +110,20 @@ func Observed(seen statedb.Table[Seen]) reconciler.Observation[Link] {
 				}
 			}
 		},
-		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return differences(txn, seen, want) })
+		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-func differences(txn statedb.ReadTxn, seen statedb.Table[Seen], want Link) []reconciler.Change {
+func (t *Target) differences(txn statedb.ReadTxn, seen statedb.Table[Seen], want Link) []reconciler.Change {
 	for is := range seen.List(txn, SeenByName.Query(want.Name)) {
-		return steps.Changes(want.differences(is))
+		due := want.differences(is)
+		rec, _ := t.records.Get(want.Name)
+		if s := (state{link: &is, rec: rec}); want.Type != "" && !s.created() {
+			due = append(due, steps.Field("made by", "others", alias, nil)...)
+		}
+		if peer, _, found := seen.Get(txn, SeenByIndex.Query(is.Peer)); found && want.Type == Veth {
+			due = append(due, steps.Field("peer", peer.Name, want.Peer, nil)...)
+		}
+		return steps.Changes(due)
 	}
 	return steps.Changes(steps.Field("name", "", want.Name, nil))
 }

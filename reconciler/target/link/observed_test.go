@@ -1,6 +1,7 @@
 package link
 
 import (
+	"net"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,23 +10,34 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-func TestTheMirrorShowsAllLinks(t *testing.T) {
-	nstest.IP(t, "link", "add", "br7", "index", "700", "mtu", "1400", "type", "bridge")
+// runMirror runs a mirror for a target until the end of the test.
+func runMirror(t *testing.T, target *Target) (*statedb.DB, statedb.RWTable[Seen]) {
+	t.Helper()
 	db := statedb.New()
 	seen, err := statedb.NewTable(db, SeenSchema())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newTarget(t, t.TempDir()).NewMirror(db, seen)
+	m, err := target.NewMirror(db, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	nstest.Mirror(t, m.Run)
+	return db, seen
+}
+
+func TestTheMirrorShowsAllLinks(t *testing.T) {
+	nstest.IP(t, "link", "add", "br7", "index", "700", "mtu", "1400", "type", "bridge")
+	db, seen := runMirror(t, newTarget(t, t.TempDir()))
 	want := func(want ...Seen) {
 		t.Helper()
 		nstest.WaitForRows(t, db, seen, func(s Seen) bool { return s.Index == 700 }, want...)
 	}
-	is := Seen{Name: "br7", Index: 700, Type: Bridge, MTU: 1400}
+	br7, err := net.InterfaceByName("br7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := Seen{Name: "br7", Index: 700, Type: Bridge, MTU: 1400, MAC: br7.HardwareAddr.String()}
 	want(is)
 	nstest.IP(t, "link", "set", "br7", "up")
 	is.Up = true
@@ -51,6 +63,7 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 		"by another of its names": {Link{Name: "lan", Up: true}, nil},
 		"not seen":                {Link{Name: "br8", Up: true}, []string{"name"}},
 		"of another type":         {Link{Name: "br7", Type: Veth, Peer: "v1", Up: true}, []string{"type"}},
+		"that others made again":  {Link{Name: "lan", Type: Bridge, Up: true}, []string{"made by"}},
 		"down, with another MTU":  {Link{Name: "br7", Type: Bridge, MTU: 1500}, []string{"up", "mtu"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,14 +73,20 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
-				_, _, err := table.Insert(txn, Seen{Name: "br7", OtherNames: "lan", Index: 7, Type: Bridge, Up: true, MTU: 1400})
+				_, _, err := table.Insert(txn, Seen{Name: "br7", OtherNames: "lan", Index: 7, Type: Bridge, Up: true, MTU: 1400, MAC: "02:00:00:00:00:01"})
 				return err
 			}, table)
 			if err != nil {
 				t.Fatal(err)
 			}
+			target := newTarget(t, t.TempDir())
+			for name, mac := range map[string]string{"br7": "02:00:00:00:00:01", "lan": "02:00:00:00:00:02"} {
+				if err := target.records.Put(name, record{Created: &created{Type: Bridge, MAC: mac}}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			var fields []string
-			for _, change := range differences(db.ReadTxn(), table, c.row) {
+			for _, change := range target.differences(db.ReadTxn(), table, c.row) {
 				fields = append(fields, change.Field)
 			}
 			if diff := cmp.Diff(c.fields, fields); diff != "" {

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/mirror"
 	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
-	"github.com/statehive/statehive/reconciler/target/internal/steps"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/statedb"
 )
@@ -23,12 +24,14 @@ type Config struct {
 type Target struct {
 	conn    *rtnl.Conn
 	records *ownership.Records[record]
+	// mirror knows what there is; nil: the kernel is asked each time.
+	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
 var (
-	_ reconciler.Target[Link]   = (*Target)(nil)
-	_ reconciler.Observer[Link] = (*Target)(nil)
-	_ reconciler.Differ[Link]   = (*Target)(nil)
+	_ reconciler.BatchTarget[Link] = (*Target)(nil)
+	_ reconciler.Observer[Link]    = (*Target)(nil)
+	_ reconciler.Differ[Link]      = (*Target)(nil)
 )
 
 // New returns a target. Close it after use.
@@ -44,7 +47,7 @@ func New(cfg Config) (*Target, error) {
 	return &Target{conn: conn, records: records}, nil
 }
 
-// Close releases the target's socket.
+// Close releases the target's sockets.
 func (t *Target) Close() error {
 	t.conn.Close()
 	return nil
@@ -52,8 +55,9 @@ func (t *Target) Close() error {
 
 // Init implements reconciler.Target. It drops the records of links that are gone.
 func (t *Target) Init(ctx context.Context) error {
+	l := t.looker(ctx)
 	for name := range t.records.All() {
-		s, err := t.look(ctx, name)
+		s, err := l.look(name)
 		if err == nil && !s.created() && !s.adopted() {
 			err = t.records.Remove(name)
 		}
@@ -65,72 +69,49 @@ func (t *Target) Init(ctx context.Context) error {
 }
 
 // Update implements reconciler.Target.
-func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Link) (reconciler.Result, error) {
-	s, err := t.lookFor(ctx, row)
-	if err != nil {
-		return reconciler.Result{}, err
-	}
-	if !s.mine(row) {
-		if s, err = t.adopt(s, row); err != nil {
-			return reconciler.Result{}, err
-		}
-	}
-	result, err := steps.Take(ctx, t.steps(s, row))
-	if err == nil {
-		err = t.forgetMTU(s, row)
-	}
-	return result, err
+func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Link) (reconciler.Result, error) {
+	result := t.UpdateBatch(ctx, txn, []Link{row})[0]
+	return result.Result, result.Err
+}
+
+// Delete implements reconciler.Target.
+func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Link) error {
+	return t.DeleteBatch(ctx, txn, []Link{row})[0]
 }
 
 // Diff implements reconciler.Differ.
 func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Link) ([]reconciler.Change, error) {
-	s, err := t.lookFor(ctx, row)
-	if err != nil {
+	s, err := t.looker(ctx).lookFor(row)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	return steps.Changes(t.steps(s, row)), nil
-}
-
-// steps says what is to be done for a row.
-func (t *Target) steps(s state, row Link) []steps.Step {
-	switch {
 	case s.link == nil:
-		return t.creation(row)
-	case s.created() && row.Type != "" && !s.isLike(row):
-		return t.recreation(s, row)
+		return creationChanges(row), nil
+	case row.Type != "" && !s.isLike(row):
+		return recreationChanges(s, row), nil
 	}
-	due := t.attributes(s, row)
-	if s.created() {
-		due = append(due, steps.Field("alias", s.link.Attrs().Alias, alias, func() error { return t.setAlias(s.index()) })...)
+	var changes []reconciler.Change
+	for _, c := range s.attributes(row) {
+		changes = append(changes, c.Change)
 	}
-	return due
-}
-
-// Delete implements reconciler.Target: it deletes a link that we created, and
-// restores one that existed.
-func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Link) error {
-	s, err := t.look(ctx, row.Name)
-	if err != nil {
-		return err
-	}
-	switch {
-	case s.created():
-		err = t.remove(s)
-	case s.adopted():
-		err = t.restore(s)
-	}
-	if err != nil {
-		return err
-	}
-	return t.records.Remove(row.Name)
+	return changes, nil
 }
 
 // Observe implements reconciler.Observer: it yields the links that we created
 // and those whose attributes we set.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Link, error] {
 	return func(yield func(Link, error) bool) {
+		l := looker{target: t, ctx: ctx}
+		if m := t.mirror.Load(); m != nil {
+			view, err := m.Listed(ctx)
+			if err != nil {
+				yield(Link{}, fmt.Errorf("list links: %w", err))
+				return
+			}
+			l.view = view
+		}
 		for name := range t.records.All() {
-			s, err := t.look(ctx, name)
+			s, err := l.look(name)
 			if err == nil && !s.created() && !s.adopted() {
 				continue
 			}

@@ -43,13 +43,27 @@ var (
 )
 
 func TestTargetKeepsTheContract(t *testing.T) {
+	keepsTheContract(t, newTarget)
+}
+
+func TestTargetWithAMirrorKeepsTheContract(t *testing.T) {
+	keepsTheContract(t, func(t *testing.T) *Target {
+		t.Helper()
+		target := newTarget(t)
+		runMirror(t, target)
+		return target
+	})
+}
+
+func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
+	t.Helper()
 	network(t)
 	anywhere, err := ParseDestination("default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	targettest.Run(t, targettest.Contract[Route]{
-		Open: func(t *testing.T) reconciler.Target[Route] { return newTarget(t) },
+		Open: func(t *testing.T) reconciler.Target[Route] { return open(t) },
 		Key:  keyText,
 		Rows: []Route{
 			{Destination: to("10.1.0.0/16"), Gateway: gateway4},

@@ -1,22 +1,89 @@
 package route
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 )
 
-const unicast = unix.RTN_UNICAST
+// kernelRoute is a route as the kernel tells of it. Of its device the index alone
+// is known.
+type kernelRoute struct {
+	Seen
+	protocol, scope, tos, kind byte
+	multipath                  bool
+}
 
-func typeName(kind int) string {
+// decodeRoute reads a notification or an answer about a route. It returns false
+// for what is no route of a table.
+func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
+	if len(m.Data) < unix.SizeofRtMsg {
+		return r, false
+	}
+	family, bits, sourceBits := m.Data[0], int(m.Data[1]), m.Data[2]
+	r.tos, r.protocol, r.scope, r.kind = m.Data[3], m.Data[5], m.Data[6], m.Data[7]
+	r.Key.Table = Table(m.Data[4])
+	if flags := rtnl.Uint32(m.Data[8:]); flags&unix.RTM_F_CLONED != 0 {
+		return r, false
+	}
+	everything := netip.IPv4Unspecified()
+	if family == unix.AF_INET6 {
+		everything = netip.IPv6Unspecified()
+	}
+	r.Key.Destination = netip.PrefixFrom(everything, bits)
+	via := netip.Addr{}
+	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofRtMsg:]) {
+		switch kind {
+		case unix.RTA_DST:
+			r.Key.Destination = netip.PrefixFrom(addrOf(value), bits)
+		case unix.RTA_TABLE:
+			r.Key.Table = Table(rtnl.Uint32(value))
+		case unix.RTA_PRIORITY:
+			r.Key.Metric = rtnl.Uint32(value)
+		case unix.RTA_GATEWAY:
+			r.Gateway = addrOf(value)
+		case unix.RTA_PREFSRC:
+			r.Source = addrOf(value)
+		case unix.RTA_OIF:
+			r.Index = int(rtnl.Uint32(value))
+		case unix.RTA_MULTIPATH:
+			r.multipath = true
+		case unix.RTA_VIA:
+			via = addrOf(value[min(2, len(value)):]) // behind its family
+		}
+	}
+	if r.multipath {
+		r.Gateway, r.Index = netip.Addr{}, 0
+	}
+	r.Kind = r.special(sourceBits, via)
+	return r, true
+}
+
+// special returns what sets a route apart from those that rows make.
+func (r kernelRoute) special(sourceBits byte, via netip.Addr) string {
+	switch {
+	case r.multipath:
+		return "multipath"
+	case r.kind != unix.RTN_UNICAST:
+		return typeName(r.kind)
+	case r.tos != 0:
+		return fmt.Sprintf("tos %#02x", r.tos)
+	case via.IsValid():
+		return "via " + via.String() // of the other family
+	case sourceBits != 0:
+		return "for some sources"
+	}
+	return ""
+}
+
+func typeName(kind byte) string {
 	switch kind {
 	case unix.RTN_BLACKHOLE:
 		return "blackhole"
@@ -25,21 +92,122 @@ func typeName(kind int) string {
 	case unix.RTN_PROHIBIT:
 		return "prohibit"
 	}
-	return strconv.Itoa(kind)
+	return strconv.Itoa(int(kind))
 }
 
-// list returns the routes of a family with the table (0: all) and the protocol
-// (0: all) of filter.
-func (t *Target) list(family Family, filter netlink.Route) ([]netlink.Route, error) {
-	number, mask := netlink.FAMILY_V4, netlink.RT_FILTER_TABLE
-	if family == Inet6 {
-		number = netlink.FAMILY_V6
+// protocolName returns the name of the protocol that marks a route, or its number.
+func protocolName(protocol byte) string {
+	names := map[byte]string{
+		unix.RTPROT_REDIRECT: "redirect", unix.RTPROT_KERNEL: "kernel", unix.RTPROT_BOOT: "boot",
+		unix.RTPROT_STATIC: "static", unix.RTPROT_RA: "ra", unix.RTPROT_DHCP: "dhcp", unix.RTPROT_BIRD: "bird",
+		unix.RTPROT_ZEBRA: "zebra", unix.RTPROT_BGP: "bgp", unix.RTPROT_OSPF: "ospf", unix.RTPROT_ISIS: "isis",
+		unix.RTPROT_RIP: "rip", unix.RTPROT_EIGRP: "eigrp", unix.RTPROT_BABEL: "babel",
 	}
-	if filter.Protocol != 0 {
-		mask |= netlink.RT_FILTER_PROTOCOL
+	if name, ok := names[protocol]; ok {
+		return name
 	}
-	routes, err := rtnl.List(t.conn, func(handle *netlink.Handle) ([]netlink.Route, error) {
-		return handle.RouteListFiltered(number, &filter, mask)
+	return strconv.Itoa(int(protocol))
+}
+
+func addrOf(b []byte) netip.Addr {
+	addr, _ := netip.AddrFromSlice(b)
+	return addr
+}
+
+// fixed is the part of a message about a route before its attributes.
+type fixed struct {
+	family                       Family
+	bits                         int
+	tos, protocol, scope, typeOf byte
+	flags                        uint32
+}
+
+func (f fixed) request(messageType, flags uint16) rtnl.Request {
+	family := byte(unix.AF_INET)
+	if f.family == Inet6 {
+		family = unix.AF_INET6
+	}
+	r := rtnl.Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofRtMsg, 96)}
+	copy(r.Data, []byte{family, byte(f.bits), 0, f.tos, 0, f.protocol, f.scope, f.typeOf})
+	r.PutUint32(8, f.flags)
+	return r
+}
+
+// requestFor begins a message about the route with a key.
+func requestFor(messageType, flags uint16, key Key, f fixed) rtnl.Request {
+	f.family, f.bits = key.family(), key.Destination.Bits()
+	r := f.request(messageType, flags)
+	if f.bits > 0 {
+		r.Add(unix.RTA_DST, key.Destination.Addr().AsSlice())
+	}
+	r.AddUint32(unix.RTA_TABLE, uint32(key.Table))
+	if key.Metric != 0 {
+		r.AddUint32(unix.RTA_PRIORITY, key.Metric)
+	}
+	return r
+}
+
+// addition is the request that makes the route of a row.
+func (w wanted) addition(flags uint16) rtnl.Request {
+	f := fixed{protocol: Protocol, typeOf: unix.RTN_UNICAST}
+	if !w.row.Gateway.IsValid() && w.row.Family == Inet {
+		f.scope = unix.RT_SCOPE_LINK
+	}
+	return addition(w.row.Key(), f, flags, w.row.Gateway, w.row.Source, w.index)
+}
+
+func addition(key Key, f fixed, flags uint16, gateway, source netip.Addr, index int) rtnl.Request {
+	r := requestFor(unix.RTM_NEWROUTE, flags|unix.NLM_F_CREATE, key, f)
+	if gateway.IsValid() {
+		r.Add(unix.RTA_GATEWAY, gateway.AsSlice())
+	}
+	if source.IsValid() {
+		r.Add(unix.RTA_PREFSRC, source.AsSlice())
+	}
+	if index > 0 {
+		r.AddUint32(unix.RTA_OIF, uint32(index))
+	}
+	return r
+}
+
+// deletion is the request that removes the first route of ours with a key that
+// has no service. It never removes that of others.
+func deletion(key Key) rtnl.Request {
+	return requestFor(unix.RTM_DELROUTE, 0, key, fixed{protocol: Protocol, scope: unix.RT_SCOPE_NOWHERE})
+}
+
+// deletionOf is the request that removes a route and no other one with its key. A
+// route with several next hops goes as a whole.
+func (s Seen) deletion() rtnl.Request {
+	r := deletion(s.Key)
+	if s.Gateway.IsValid() {
+		r.Add(unix.RTA_GATEWAY, s.Gateway.AsSlice())
+	}
+	if s.Source.IsValid() && s.Key.family() == Inet {
+		r.Add(unix.RTA_PREFSRC, s.Source.AsSlice())
+	}
+	if s.Index > 0 {
+		r.AddUint32(unix.RTA_OIF, uint32(s.Index))
+	}
+	return r
+}
+
+// deletion is that of a listed route, told as closely as the kernel can.
+func (r kernelRoute) deletion() rtnl.Request {
+	request := r.Seen.deletion()
+	request.Data[3], request.Data[6], request.Data[7] = r.tos, r.scope, r.kind
+	return request
+}
+
+// list returns the routes of a family with a table (0: all) and a protocol (0: all).
+func (t *Target) list(ctx context.Context, family Family, table Table, protocol byte) ([]kernelRoute, error) {
+	request := fixed{family: family, protocol: protocol}.request(unix.RTM_GETROUTE, 0)
+	if table != 0 {
+		request.AddUint32(unix.RTA_TABLE, uint32(table))
+	}
+	routes, err := rtnl.Dump(ctx, t.conn, request, func(m syscall.NetlinkMessage) (kernelRoute, bool) {
+		r, ok := decodeRoute(m)
+		return r, ok && m.Header.Type == unix.RTM_NEWROUTE
 	})
 	if errors.Is(err, syscall.ENOENT) {
 		return nil, nil // the kernel makes a table with its first route
@@ -50,162 +218,19 @@ func (t *Target) list(family Family, filter netlink.Route) ([]netlink.Route, err
 	return routes, nil
 }
 
-// isInSync asks the kernel for the route that it would take to the destination.
-// In most cases that is the very route of the row, and no listing is needed.
-func (t *Target) isInSync(w wanted) bool {
-	destination := w.row.Destination.Prefix().Addr()
-	if destination.IsUnspecified() {
-		return false // the kernel would look for itself
+// chosen returns the route that the kernel takes to the destination of a row, if
+// it has the key of the row. In most cases that spares a listing.
+func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok bool) {
+	key := w.row.Key()
+	if key.Destination.Addr().IsUnspecified() {
+		return r, false // the kernel would look for itself
 	}
-	var found []netlink.Route
-	err := t.conn.Do(func(handle *netlink.Handle) (err error) {
-		found, err = handle.RouteGetWithOptions(destination.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
-		return err
-	}, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EINVAL, syscall.EACCES)
-	if err != nil || len(found) != 1 {
-		return false
+	f := fixed{family: w.row.Family, bits: key.Destination.Addr().BitLen(), flags: unix.RTM_F_FIB_MATCH}
+	if w.row.Family == Inet { // IPv6 names the table anyway
+		f.flags |= unix.RTM_F_LOOKUP_TABLE
 	}
-	r := found[0]
-	return r.Protocol == Protocol && keyOf(r) == w.row.Key() && w.matches(r)
-}
-
-// add adds a route where we saw none of ours. If there is one by now, it is
-// somebody else's: we look again to say whose.
-func (t *Target) add(w wanted) error {
-	err := t.request("add", w, (*netlink.Handle).RouteAdd, syscall.EEXIST)
-	if !errors.Is(err, syscall.EEXIST) {
-		return err
-	}
-	s, lookErr := t.look(w)
-	if lookErr != nil {
-		return lookErr
-	}
-	if w.isMetBy(s) {
-		return nil
-	}
-	return err
-}
-
-// change makes a route of ours be what the row wants. Nobody else holds its key.
-func (t *Target) change(w wanted, s state) error {
-	if len(s.ours) == 1 {
-		if err := t.request("replace", w, (*netlink.Handle).RouteReplace); err != nil {
-			return err
-		}
-		// In IPv6 a replacement can become a further next hop instead, as it
-		// depends on the kernel's version and on what was there.
-		var err error
-		if s, err = t.look(w); err != nil {
-			return err
-		}
-		if w.isMetBy(s) {
-			return nil
-		}
-	}
-	if err := t.remove(s.ours); err != nil {
-		return err
-	}
-	return t.add(w)
-}
-
-func (t *Target) request(verb string, w wanted, do func(*netlink.Handle, *netlink.Route) error, expected ...syscall.Errno) error {
-	err := t.conn.Do(func(handle *netlink.Handle) error { return do(handle, w.kernelRoute()) }, expected...)
-	if err != nil {
-		return fmt.Errorf("%s route %s: %w", verb, describe(w.row), err)
-	}
-	return nil
-}
-
-// remove deletes routes of ours, each told as closely as the kernel can.
-func (t *Target) remove(routes []netlink.Route) error {
-	for _, r := range routes {
-		err := t.conn.Do(func(handle *netlink.Handle) error { return handle.RouteDel(deletionOf(r)) }, syscall.ESRCH)
-		if err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("remove route %s: %w", keyOf(r), err)
-		}
-	}
-	return nil
-}
-
-// deletionOf returns what names a listed route to the kernel. A route with
-// several next hops has none of its own here, and goes as a whole.
-func deletionOf(r netlink.Route) *netlink.Route {
-	return &netlink.Route{
-		Dst: kernelPrefix(prefixOf(r)), Gw: r.Gw, LinkIndex: r.LinkIndex,
-		Table: r.Table, Priority: r.Priority, Protocol: r.Protocol, Type: r.Type, Scope: r.Scope, Tos: r.Tos,
-	}
-}
-
-func (w wanted) kernelRoute() *netlink.Route {
-	r := &netlink.Route{
-		Dst:       kernelPrefix(w.row.Destination.Prefix()),
-		LinkIndex: w.index,
-		Table:     int(w.row.Table),
-		Priority:  int(w.row.Metric),
-		Protocol:  Protocol,
-		Type:      unicast,
-	}
-	if w.row.Gateway.IsValid() {
-		r.Gw = w.row.Gateway.AsSlice()
-	} else if w.row.Family == Inet {
-		r.Scope = netlink.SCOPE_LINK
-	}
-	if w.row.Source.IsValid() {
-		r.Src = w.row.Source.AsSlice()
-	}
-	return r
-}
-
-// rowOf returns a listed route as a row. devices are the names known so far.
-func (t *Target) rowOf(r netlink.Route, devices map[int]string) Route {
-	row := Route{
-		Destination: To(prefixOf(r)),
-		Gateway:     addrOf(r.Gw),
-		Source:      addrOf(r.Src),
-		Metric:      uint32(r.Priority),
-		Table:       Table(r.Table),
-	}
-	if r.LinkIndex > 0 && len(r.MultiPath) == 0 {
-		name, known := devices[r.LinkIndex]
-		if !known {
-			name = t.conn.LinkName(r.LinkIndex)
-			devices[r.LinkIndex] = name
-		}
-		row.Device = name
-	}
-	return row.completed()
-}
-
-func keyOf(r netlink.Route) Key {
-	return Key{prefixOf(r), Table(r.Table), uint32(r.Priority)}
-}
-
-// prefixOf returns the destination of a listed route. The library gives that of
-// a default route in several forms.
-func prefixOf(r netlink.Route) netip.Prefix {
-	ones := 0
-	if r.Dst != nil {
-		ones, _ = r.Dst.Mask.Size()
-	}
-	switch {
-	case ones > 0:
-		return netip.PrefixFrom(addrOf(r.Dst.IP), ones)
-	case r.Family == netlink.FAMILY_V6:
-		return Inet6.everything()
-	}
-	return Inet.everything()
-}
-
-// addrOf returns a listed address; the zero value if there is none. The kernel
-// gives IPv4 addresses four bytes.
-func addrOf(ip net.IP) netip.Addr {
-	addr, _ := netip.AddrFromSlice(ip)
-	return addr
-}
-
-func kernelPrefix(prefix netip.Prefix) *net.IPNet {
-	return &net.IPNet{
-		IP:   prefix.Addr().AsSlice(),
-		Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen()),
-	}
+	request := f.request(unix.RTM_GETROUTE, 0)
+	request.Add(unix.RTA_DST, key.Destination.Addr().AsSlice())
+	err := t.conn.Get(ctx, request, func(m syscall.NetlinkMessage) { r, ok = decodeRoute(m) })
+	return r, ok && err == nil && r.Key == key
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -120,13 +121,14 @@ func TestARouteThatOthersMadeIsLeftAlone(t *testing.T) {
 			if _, err := target.Diff(t.Context(), txn(), c.row); !errors.Is(err, ErrForeign) {
 				t.Errorf("Diff: %v", err)
 			}
-			// It comes between our look and our request.
-			w, err := target.resolve(t.Context(), c.row)
-			if err != nil {
-				t.Fatal(err)
+			// It comes between the mirror's look and our request.
+			mirrored := newTarget(t)
+			runMirror(t, mirrored)
+			if _, err := mirrored.Update(t.Context(), txn(), c.row); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), c.holder) {
+				t.Errorf("Update with a mirror: %v, expected %q", err, c.holder)
 			}
-			if err := target.add(w); !errors.Is(err, ErrForeign) {
-				t.Errorf("add: %v", err)
+			if err := mirrored.Delete(t.Context(), txn(), c.row); err != nil {
+				t.Error(err)
 			}
 			wantObserved(t, target)
 			mustDelete(t, target, c.row)
@@ -369,12 +371,15 @@ func TestMostRoutesInSyncNeedNoListing(t *testing.T) {
 		{Destination: to("2001:db8:1::/48"), Gateway: gateway6},
 	} {
 		mustUpdate(t, target, row, true)
-		w, err := target.resolve(t.Context(), row)
-		if err != nil || !target.isInSync(w) {
-			t.Errorf("route %s is not found to be in sync, %v", describe(row), err)
+		w, err := target.resolve(t.Context(), row, &rtnl.Indexes{Conn: target.conn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := target.chosen(t.Context(), w); !ok || r.protocol != Protocol || !w.matches(r.Seen) {
+			t.Errorf("route %s is not found to be in sync", describe(row))
 		}
 		w.row.Gateway = netip.MustParseAddr("192.0.2.98")
-		if target.isInSync(w) {
+		if r, _ := target.chosen(t.Context(), w); w.matches(r.Seen) {
 			t.Errorf("route %s is found to be in sync with another gateway", describe(row))
 		}
 	}

@@ -1,31 +1,30 @@
 package route
 
 import (
-	"context"
 	"iter"
+	"net/netip"
 	"slices"
 	"strings"
-	"syscall"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/mirror"
-	"github.com/statehive/statehive/reconciler/target/internal/steps"
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
 // Seen is a route of ours that the kernel has.
 type Seen struct {
-	Key     Key    `json:"key"`
-	Gateway string `json:"gateway,omitempty"`
-	Device  string `json:"device,omitempty"`
+	Key     Key        `json:"key"`
+	Gateway netip.Addr `json:"gateway,omitzero"`
+	Device  string     `json:"device,omitempty"`
 	// OtherNames are those that the device has besides, with spaces between them.
-	OtherNames string `json:"otherNames,omitempty"`
-	Source     string `json:"source,omitempty"`
-	// Kind says what else is special about it: nothing about one that a row makes.
+	OtherNames string     `json:"otherNames,omitempty"`
+	Index      int        `json:"index,omitempty"` // of the device
+	Source     netip.Addr `json:"source,omitzero"`
+	// Kind is what sets it apart from the routes that rows make, if anything does:
+	// "blackhole", "multipath" or, when there is more than one with the key, "several".
 	Kind string `json:"kind,omitempty"`
 }
 
@@ -37,76 +36,31 @@ func SeenSchema() statedb.Schema[Seen] {
 	return statedb.Schema[Seen]{Name: "observed-routes", Primary: SeenByKey}
 }
 
-// Mirror keeps a table of [Seen] as the kernel is.
-type Mirror struct{ *mirror.Mirror[Seen] }
+// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
+// there is.
+type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror, to be run before t is closed. Nobody else writes its
-// table.
+// NewMirror returns a mirror, to be run before the target is used and until t is
+// closed. Nobody else writes its table.
 func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, error) {
-	m, err := mirror.New(mirror.Config[Seen]{
-		DB: db, Table: seen, Tells: tells, List: t.seen,
+	k := &keeper{target: t, table: seen}
+	m, err := mirror.New(mirror.Config[Seen, event]{
+		DB: db, Table: seen, Decode: decode, List: k.list, Apply: k.apply,
 		// Routes go with links and addresses, and not every one of them is told.
-		Subscribe: mirror.Rtnetlink(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
-			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE),
+		Subscribe: func() (mirror.Subscription, error) {
+			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+				unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+		},
 	})
+	t.mirror.Store(m)
 	return Mirror{m}, err
-}
-
-// tells says whether a message may be about a route of ours. Others' routes may
-// be many; they matter when they replace one.
-func tells(m syscall.NetlinkMessage) bool {
-	switch m.Header.Type {
-	case unix.RTM_NEWADDR:
-		return false
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		return len(m.Data) < unix.SizeofRtMsg || m.Header.Flags&unix.NLM_F_REPLACE != 0 ||
-			nl.DeserializeRtMsg(m.Data).Protocol == Protocol
-	}
-	return true
-}
-
-// seen lists the routes of ours: of several with one key the first, which counts.
-func (t *Target) seen(ctx context.Context) ([]Seen, error) {
-	var all []Seen
-	known := map[Key]bool{}
-	devices := map[int]device{}
-	for _, family := range []Family{Inet, Inet6} {
-		routes, err := t.list(family, netlink.Route{Protocol: Protocol})
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range routes {
-			if key := keyOf(r); !known[key] {
-				known[key] = true
-				all = append(all, t.seenOf(r, devices))
-			}
-		}
-	}
-	return all, nil
-}
-
-// device is what a device is called.
-type device struct{ name, others string }
-
-func (t *Target) seenOf(r netlink.Route, devices map[int]device) Seen {
-	d, known := devices[r.LinkIndex]
-	if !known && r.LinkIndex > 0 {
-		name, others := t.conn.LinkNames(r.LinkIndex)
-		d = device{name, strings.Join(others, " ")}
-		devices[r.LinkIndex] = d
-	}
-	f := fieldsOf(r, func(int) string { return d.name })
-	return Seen{keyOf(r), f.gateway, f.device, d.others, f.source, f.kind}
 }
 
 // Observed compares routes with what a mirror has seen.
 func Observed(seen statedb.Table[Seen]) reconciler.Observation[Route] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Route]] {
-			return slices.Values([]statedb.Query[Route]{ByKey.Query(s.Key)})
+			return func(yield func(statedb.Query[Route]) bool) { yield(ByKey.Query(s.Key)) }
 		},
 		func(txn statedb.ReadTxn, want Route) []reconciler.Change { return differences(txn, seen, want) })
 }
@@ -117,16 +71,11 @@ func differences(txn statedb.ReadTxn, seen statedb.Table[Seen], want Route) []re
 		return nil // which is for Update to say
 	}
 	is, _, found := seen.Get(txn, SeenByKey.Query(row.Key()))
-	if slices.Contains(strings.Fields(is.OtherNames), row.Device) {
+	if is.OtherNames != "" && slices.Contains(strings.Fields(is.OtherNames), row.Device) {
 		is.Device = row.Device
 	}
-	return steps.Changes(wanted{row: row}.differences(is.fields(found), nil))
-}
-
-// fields are the fields of what was seen, or of nothing.
-func (s Seen) fields(found bool) fields {
-	if !found {
-		return fields{}
+	if found && (row.Device == "" || row.Device == is.Device) && (wanted{row: row}).matches(is) {
+		return nil
 	}
-	return fields{To(s.Key.Destination).String(), s.Gateway, s.Device, s.Source, s.Kind}
+	return wanted{row: row}.differences(is, found)
 }

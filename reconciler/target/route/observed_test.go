@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net"
 	"syscall"
 	"testing"
 
@@ -8,18 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
-// mirrored runs a mirror until the end of the test.
-func mirrored(t *testing.T) (*statedb.DB, statedb.RWTable[Seen]) {
+// runMirror runs a mirror for a target until the end of the test.
+func runMirror(t *testing.T, target *Target) (*statedb.DB, statedb.RWTable[Seen]) {
 	t.Helper()
 	db := statedb.New()
 	seen, err := statedb.NewTable(db, SeenSchema())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newTarget(t).NewMirror(db, seen)
+	m, err := target.NewMirror(db, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,21 +33,25 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 	network(t)
 	nstest.IP(t, "route", "add", "10.1.0.0/16", "via", "192.0.2.99", "proto", "79")
 	nstest.IP(t, "route", "add", "10.2.0.0/16", "via", "192.0.2.99", "proto", "static")
-	db, seen := mirrored(t)
+	db, seen := runMirror(t, newTarget(t))
 	wantSeen := func(want ...Seen) {
 		t.Helper()
 		nstest.WaitForRows(t, db, seen, func(Seen) bool { return true }, want...)
 	}
-	first := Seen{Key: Route{Destination: to("10.1.0.0/16")}.Key(), Gateway: "192.0.2.99", Device: "e0"}
+	e0, err := net.InterfaceByName("e0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := Seen{Key: Route{Destination: to("10.1.0.0/16")}.Key(), Gateway: gateway4, Device: "e0", Index: e0.Index}
 	wantSeen(first)
 
 	nstest.IP(t, "-6", "route", "add", "2001:db8:1::/48", "via", "2001:db8::99", "src", "2001:db8::7", "proto", "79")
 	second := Seen{
-		Key: Route{Destination: to("2001:db8:1::/48")}.Key(), Gateway: "2001:db8::99", Device: "e0", Source: "2001:db8::7",
+		Key: Route{Destination: to("2001:db8:1::/48")}.Key(), Gateway: gateway6, Device: "e0", Index: e0.Index, Source: ip("2001:db8::7"),
 	}
 	wantSeen(first, second)
 	nstest.IP(t, "route", "change", "10.1.0.0/16", "via", "192.0.2.98", "proto", "79")
-	first.Gateway = "192.0.2.98"
+	first.Gateway = ip("192.0.2.98")
 	wantSeen(first, second)
 	nstest.IP(t, "route", "del", "10.1.0.0/16")
 	wantSeen(second)
@@ -58,7 +64,7 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 
 	// The kernel says nothing of the routes that go with a link, or have another name of it.
 	nstest.IP(t, "route", "add", "10.3.0.0/16", "dev", "e0", "proto", "79")
-	third := Seen{Key: Route{Destination: to("10.3.0.0/16")}.Key(), Device: "e0"}
+	third := Seen{Key: Route{Destination: to("10.3.0.0/16")}.Key(), Device: "e0", Index: e0.Index}
 	wantSeen(second, third)
 	nstest.IP(t, "link", "property", "add", "dev", "e0", "altname", "uplink")
 	second.OtherNames, third.OtherNames = "uplink", "uplink"
@@ -69,7 +75,7 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 
 func TestARouteIsComparedWithWhatWasSeen(t *testing.T) {
 	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
-	seen := Seen{Key: row.Key(), Gateway: "192.0.2.99", Device: "e0", OtherNames: "uplink wan"}
+	seen := Seen{Key: row.Key(), Gateway: gateway4, Device: "e0", OtherNames: "uplink wan"}
 	for name, c := range map[string]struct {
 		change func(row *Route, seen *Seen)
 		fields []string
@@ -79,8 +85,8 @@ func TestARouteIsComparedWithWhatWasSeen(t *testing.T) {
 		"by another of its names":  {func(r *Route, _ *Seen) { r.Device = "wan" }, nil},
 		"not seen":                 {func(_ *Route, s *Seen) { s.Key.Metric = 5 }, []string{"destination", "gateway"}},
 		"of another device":        {func(r *Route, _ *Seen) { r.Device = "e1" }, []string{"device"}},
-		"by another gateway":       {func(_ *Route, s *Seen) { s.Gateway = "192.0.2.1" }, []string{"gateway"}},
-		"from another source":      {func(_ *Route, s *Seen) { s.Source = "192.0.2.7" }, []string{"source"}},
+		"by another gateway":       {func(_ *Route, s *Seen) { s.Gateway = ip("192.0.2.1") }, []string{"gateway"}},
+		"from another source":      {func(_ *Route, s *Seen) { s.Source = ip("192.0.2.7") }, []string{"source"}},
 		"of another kind":          {func(_ *Route, s *Seen) { s.Kind = "blackhole" }, []string{"type"}},
 		"that nobody can say what": {func(r *Route, _ *Seen) { r.Destination = Destination{} }, nil},
 	} {
@@ -101,26 +107,33 @@ func TestARouteIsComparedWithWhatWasSeen(t *testing.T) {
 }
 
 func TestOthersRoutesAreNotListenedTo(t *testing.T) {
-	message := func(kind, flags uint16, protocol byte) syscall.NetlinkMessage {
-		data := make([]byte, unix.SizeofRtMsg)
-		data[5] = protocol // the sixth field of struct rtmsg, bytes all of them
+	message := func(kind, flags uint16, data ...byte) syscall.NetlinkMessage {
 		return syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: kind, Flags: flags}, Data: data}
 	}
+	route := func(kind, flags uint16, protocol byte) syscall.NetlinkMessage {
+		data := make([]byte, unix.SizeofRtMsg)
+		data[5] = protocol // the sixth field of struct rtmsg, bytes all of them
+		return message(kind, flags, data...)
+	}
+	link := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, 7, 0, 0)
+	link.AddString(unix.IFLA_IFNAME, "e0")
+	link.AddUint32(unix.IFLA_MTU, 1500)
 	for name, c := range map[string]struct {
 		message syscall.NetlinkMessage
 		want    bool
 	}{
-		"ours":                 {message(unix.RTM_NEWROUTE, 0, Protocol), true},
-		"ours that went":       {message(unix.RTM_DELROUTE, 0, Protocol), true},
-		"others'":              {message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), false},
-		"others' that went":    {message(unix.RTM_DELROUTE, 0, unix.RTPROT_BGP), false},
-		"others' in place":     {message(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE, unix.RTPROT_STATIC), true},
-		"an address":           {message(unix.RTM_NEWADDR, 0, 0), false},
-		"an address that went": {message(unix.RTM_DELADDR, 0, 0), true},
-		"a link":               {message(unix.RTM_NEWLINK, 0, 0), true},
-		"cut short":            {syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWROUTE}}, true},
+		"ours":                 {route(unix.RTM_NEWROUTE, 0, Protocol), true},
+		"ours that went":       {route(unix.RTM_DELROUTE, 0, Protocol), true},
+		"others'":              {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), false},
+		"others' that went":    {route(unix.RTM_DELROUTE, 0, unix.RTPROT_BGP), false},
+		"others' in place":     {route(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE, unix.RTPROT_STATIC), true},
+		"an address":           {message(unix.RTM_NEWADDR, 0, make([]byte, unix.SizeofIfAddrmsg)...), false},
+		"an address that went": {message(unix.RTM_DELADDR, 0, make([]byte, unix.SizeofIfAddrmsg)...), true},
+		"a link":               {message(unix.RTM_NEWLINK, 0, link.Data...), true},
+		"a link that went":     {message(unix.RTM_DELLINK, 0, link.Data...), true},
+		"cut short":            {message(unix.RTM_NEWROUTE, 0), false},
 	} {
-		if got := tells(c.message); got != c.want {
+		if _, got := decode(c.message); got != c.want {
 			t.Errorf("%s: %v, expected %v", name, got, c.want)
 		}
 	}

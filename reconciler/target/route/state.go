@@ -7,9 +7,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 )
 
 // wanted is a row with its device found.
@@ -18,101 +17,88 @@ type wanted struct {
 	index int // of the device; 0 if the row leaves it open
 }
 
-func (t *Target) resolve(ctx context.Context, row Route) (wanted, error) {
-	row, err := row.Normalized()
-	if err != nil {
-		return wanted{}, reconciler.Terminal(err)
+// resolve checks a row and finds its device.
+func (t *Target) resolve(ctx context.Context, row Route, indexes *rtnl.Indexes) (w wanted, err error) {
+	if row, err = row.Normalized(); err != nil {
+		return w, reconciler.Terminal(err)
 	}
-	if err := ctx.Err(); err != nil || row.Device == "" {
-		return wanted{row: row}, err
+	w.row = row
+	if row.Device == "" {
+		return w, nil
 	}
-	link, err := t.conn.LinkByName(row.Device)
-	if err != nil {
-		return wanted{}, fmt.Errorf("route %s: %w", describe(row), err)
+	if w.index, err = indexes.Of(ctx, row.Device); err != nil {
+		return w, fmt.Errorf("route %s: %w", describe(row), err)
 	}
-	return wanted{row, link.Attrs().Index}, nil
+	return w, nil
 }
 
 // state is what the kernel has under the key of a row.
 type state struct {
-	ours    []netlink.Route
-	foreign []netlink.Route
+	ours    []kernelRoute
+	foreign []kernelRoute
 }
 
 // look looks up what there is for a row, and refuses if others hold its key.
-func (t *Target) look(w wanted) (state, error) {
-	s, err := t.lookUp(w.row.Key())
+func (t *Target) look(ctx context.Context, w wanted) (state, error) {
+	s, err := t.lookUp(ctx, w.row.Key())
 	if err != nil {
 		return state{}, err
 	}
 	if len(s.foreign) > 0 && !w.isMetBy(s) {
-		return state{}, t.foreignError(w.row, s.foreign[0])
+		return state{}, t.foreignError(ctx, w.row, s.foreign[0])
 	}
 	return s, nil
 }
 
-func (w wanted) isMetBy(s state) bool { return len(s.ours) == 1 && w.matches(s.ours[0]) }
+func (w wanted) isMetBy(s state) bool { return len(s.ours) == 1 && w.matches(s.ours[0].Seen) }
 
-// lookUp finds the routes that have a key.
-func (t *Target) lookUp(key Key) (state, error) {
-	routes, err := t.list(key.family(), netlink.Route{Table: int(key.Table)})
+// lookUp lists the routes that have a key.
+func (t *Target) lookUp(ctx context.Context, key Key) (state, error) {
+	routes, err := t.list(ctx, key.family(), key.Table, 0)
 	if err != nil {
 		return state{}, err
 	}
 	var s state
 	for _, r := range routes {
 		switch {
-		case keyOf(r) != key:
-		case r.Protocol == Protocol:
+		case r.Key != key:
+		case r.protocol == Protocol:
 			s.ours = append(s.ours, r)
-		case r.Tos == 0: // with one, it is beside a route of ours and not in its place
+		case r.tos == 0: // with one, it is beside a route of ours and not in its place
 			s.foreign = append(s.foreign, r)
 		}
 	}
 	return s, nil
 }
 
-// matches says whether a route of ours is as the row wants it.
-func (w wanted) matches(r netlink.Route) bool {
-	return len(r.MultiPath) == 0 && r.Via == nil && r.Type == unicast && r.Tos == 0 &&
-		addrOf(r.Gw) == w.row.Gateway && addrOf(r.Src) == w.row.Source &&
-		(w.index == 0 || r.LinkIndex == w.index)
+// matches reports whether a route of ours is as the row wants it.
+func (w wanted) matches(s Seen) bool {
+	return s.Kind == "" && s.Gateway == w.row.Gateway && s.Source == w.row.Source && (w.index == 0 || s.Index == w.index)
 }
 
-// fields are what a route says besides its table and metric, as text.
-type fields struct{ destination, gateway, device, source, kind string }
-
-func (w wanted) fields() fields {
-	return fields{
-		destination: w.row.Destination.String(),
-		gateway:     addrText(w.row.Gateway),
-		device:      w.row.Device,
-		source:      addrText(w.row.Source),
+// differences returns what a route, or none, differs in from the row. The
+// device is told by its name.
+func (w wanted) differences(is Seen, found bool) []reconciler.Change {
+	destination, device := "", w.row.Device
+	if found {
+		destination = To(is.Key.Destination).String()
 	}
-}
-
-// fieldsOf returns the fields of a listed route; nameOf is that of a device.
-func fieldsOf(r netlink.Route, nameOf func(int) string) fields {
-	f := fields{
-		destination: To(prefixOf(r)).String(),
-		gateway:     addrText(addrOf(r.Gw)),
-		source:      addrText(addrOf(r.Src)),
+	if device == "" { // whichever device leads to the gateway
+		device = is.Device
 	}
-	if r.Via != nil {
-		f.gateway = r.Via.String() // of the other family
+	var changes []reconciler.Change
+	for _, field := range []reconciler.Change{
+		{Field: "destination", Is: destination, Want: w.row.Destination.String()},
+		{Field: "gateway", Is: addrText(is.Gateway), Want: addrText(w.row.Gateway)},
+		{Field: "device", Is: is.Device, Want: device},
+		{Field: "source", Is: addrText(is.Source), Want: addrText(w.row.Source)},
+		{Field: "type", Is: is.Kind},
+	} {
+		if field.Is != field.Want {
+			changes = append(changes, field)
+		}
 	}
-	if r.LinkIndex > 0 {
-		f.device = nameOf(r.LinkIndex)
-	}
-	switch {
-	case len(r.MultiPath) > 0:
-		f.kind = "multipath"
-	case r.Type != unicast:
-		f.kind = typeName(r.Type)
-	case r.Tos != 0:
-		f.kind = fmt.Sprintf("tos %#02x", r.Tos)
-	}
-	return f
+	return changes
 }
 
 func addrText(addr netip.Addr) string {
@@ -145,7 +131,7 @@ func describe(r Route) string {
 // ErrForeign is matched by the error for a key whose route others made.
 var ErrForeign = errors.New("somebody else's route is there")
 
-// ForeignError says who holds the key of a row. It matches ErrForeign.
+// ForeignError is the error for a row whose key others hold. It matches ErrForeign.
 type ForeignError struct {
 	Key      Key
 	Protocol string // its name, or its number
@@ -168,10 +154,10 @@ func (e *ForeignError) Error() string {
 // Unwrap returns ErrForeign.
 func (e *ForeignError) Unwrap() error { return ErrForeign }
 
-func (t *Target) foreignError(row Route, holder netlink.Route) error {
-	err := &ForeignError{Key: row.Key(), Protocol: holder.Protocol.String(), Gateway: addrOf(holder.Gw)}
-	if holder.LinkIndex > 0 {
-		err.Device = t.conn.LinkName(holder.LinkIndex)
+func (t *Target) foreignError(ctx context.Context, row Route, holder kernelRoute) error {
+	err := &ForeignError{Key: row.Key(), Protocol: protocolName(holder.protocol), Gateway: holder.Gateway}
+	if holder.Index > 0 {
+		err.Device = t.conn.LinkName(ctx, holder.Index)
 	}
 	return err
 }

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-
-	"github.com/vishvananda/netlink"
+	"sync/atomic"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/mirror"
 	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
-	"github.com/statehive/statehive/reconciler/target/internal/steps"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -18,12 +17,16 @@ import (
 const Protocol = 79
 
 // Target makes routes in the network namespace that it was made in.
-type Target struct{ conn *rtnl.Conn }
+type Target struct {
+	conn *rtnl.Conn
+	// mirror knows what there is; nil: the kernel is asked each time.
+	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
+}
 
 var (
-	_ reconciler.Target[Route]   = (*Target)(nil)
-	_ reconciler.Observer[Route] = (*Target)(nil)
-	_ reconciler.Differ[Route]   = (*Target)(nil)
+	_ reconciler.BatchTarget[Route] = (*Target)(nil)
+	_ reconciler.Observer[Route]    = (*Target)(nil)
+	_ reconciler.Differ[Route]      = (*Target)(nil)
 )
 
 // New returns a target. Close it after use.
@@ -32,10 +35,10 @@ func New() (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{conn}, nil
+	return &Target{conn: conn}, nil
 }
 
-// Close releases the target's socket.
+// Close releases the target's sockets.
 func (t *Target) Close() error {
 	t.conn.Close()
 	return nil
@@ -45,103 +48,101 @@ func (t *Target) Close() error {
 func (t *Target) Init(ctx context.Context) error { return ctx.Err() }
 
 // Update implements reconciler.Target.
-func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Route) (reconciler.Result, error) {
-	w, err := t.resolve(ctx, row)
-	if err != nil || t.isInSync(w) {
-		return reconciler.Result{}, err
-	}
-	s, err := t.look(w)
-	if err != nil {
-		return reconciler.Result{}, err
-	}
-	return steps.Take(ctx, t.steps(w, s))
-}
-
-// Diff implements reconciler.Differ.
-func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Route) ([]reconciler.Change, error) {
-	w, err := t.resolve(ctx, row)
-	if err != nil || t.isInSync(w) {
-		return nil, err
-	}
-	s, err := t.look(w)
-	if err != nil {
-		return nil, err
-	}
-	return steps.Changes(t.steps(w, s)), nil
-}
-
-// steps says what is to be done. Whatever differs, one request does it.
-func (t *Target) steps(w wanted, s state) []steps.Step {
-	do := func() error { return t.change(w, s) }
-	is := fields{}
-	if len(s.ours) > 0 {
-		is = fieldsOf(s.ours[0], t.conn.LinkName)
-	} else {
-		do = func() error { return t.add(w) }
-	}
-	return w.differences(is, do)
-}
-
-// differences returns a step for each field in which a route differs, of which
-// the first does it all.
-func (w wanted) differences(is fields, do func() error) []steps.Step {
-	want := w.fields()
-	if w.row.Device == "" { // whichever device leads to the gateway
-		want.device = is.device
-	}
-	due := steps.Field("destination", is.destination, want.destination, do)
-	due = append(due, steps.Field("gateway", is.gateway, want.gateway, do)...)
-	due = append(due, steps.Field("device", is.device, want.device, do)...)
-	due = append(due, steps.Field("source", is.source, want.source, do)...)
-	due = append(due, steps.Field("type", is.kind, want.kind, do)...)
-	for i := range due {
-		if i > 0 {
-			due[i].Do = nil
-		}
-	}
-	return due
+func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Route) (reconciler.Result, error) {
+	result := t.UpdateBatch(ctx, txn, []Route{row})[0]
+	return result.Result, result.Err
 }
 
 // Delete implements reconciler.Target. It removes what has the key of the row
 // and is ours.
-func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Route) error {
+func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Route) error {
+	return t.DeleteBatch(ctx, txn, []Route{row})[0]
+}
+
+// Diff implements reconciler.Differ.
+func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Route) ([]reconciler.Change, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
-	s, err := t.lookUp(row.Key())
+	w, err := t.resolve(ctx, row, &rtnl.Indexes{Conn: t.conn})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return t.remove(s.ours)
+	known := t.mirror.Load().View(ctx)
+	if is, found := known.Get(SeenByKey.Query(w.row.Key())); found {
+		return w.differences(is, true), nil
+	}
+	chosen, found := t.chosen(ctx, w)
+	switch {
+	case found && chosen.protocol == Protocol && w.matches(chosen.Seen):
+		return nil, nil
+	case found && chosen.protocol != Protocol && known.Reliable():
+		return nil, t.foreignError(ctx, w.row, chosen)
+	case known.Reliable():
+		return w.differences(Seen{}, false), nil
+	}
+	s, err := t.look(ctx, w)
+	if err != nil || w.isMetBy(s) {
+		return nil, err
+	}
+	if len(s.ours) == 0 {
+		return w.differences(Seen{}, false), nil
+	}
+	is := s.ours[0].Seen
+	if is.Index > 0 {
+		is.Device = t.conn.LinkName(ctx, is.Index)
+	}
+	return w.differences(is, true), nil
 }
 
 // Observe implements reconciler.Observer: it yields all routes of our protocol.
 // Of one with several next hops, which rows do not make, it yields the key.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Route, error] {
 	return func(yield func(Route, error) bool) {
-		devices := map[int]string{}
-		seen := map[Key]bool{}
-		for _, family := range []Family{Inet, Inet6} {
-			routes, err := t.list(family, netlink.Route{Protocol: Protocol})
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				yield(Route{}, err)
+		seen, err := t.all(ctx)
+		if err != nil {
+			yield(Route{}, err)
+			return
+		}
+		for s := range seen {
+			if !yield(s.row(), nil) {
 				return
-			}
-			for _, r := range routes {
-				row := t.rowOf(r, devices)
-				if seen[row.Key()] {
-					continue
-				}
-				seen[row.Key()] = true
-				if !yield(row, nil) {
-					return
-				}
 			}
 		}
 	}
+}
+
+// all returns the routes of ours, each key once.
+func (t *Target) all(ctx context.Context) (iter.Seq2[Seen, statedb.Revision], error) {
+	if m := t.mirror.Load(); m != nil {
+		view, err := m.Listed(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		return view.Table.All(view.Txn), nil
+	}
+	k := keeper{target: t}
+	rows, err := k.list(ctx)
+	return func(yield func(Seen, statedb.Revision) bool) {
+		for _, row := range rows {
+			if !yield(row, 0) {
+				return
+			}
+		}
+	}, err
+}
+
+// row returns what was seen as a row.
+func (s Seen) row() Route {
+	row := Route{
+		Destination: To(s.Key.Destination),
+		Gateway:     s.Gateway,
+		Device:      s.Device,
+		Source:      s.Source,
+		Metric:      s.Key.Metric,
+		Table:       s.Key.Table,
+	}
+	return row.completed()
 }
 
 // Prune implements reconciler.Target. It is never called, since the target can

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/vishvananda/netlink/nl"
 
 	"github.com/statehive/statehive/cmd/statehive/internal/sandbox"
 	"github.com/statehive/statehive/hive"
@@ -22,9 +21,6 @@ const name = "statehive"
 
 // Main runs the command line of the process and returns its exit code.
 func Main(ctx context.Context) int {
-	// The kernel's own texts are the useful ones. The switch is the library's,
-	// for the whole process, so it is thrown here and not by the targets.
-	nl.EnableErrorMessageReporting = true
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	root, err := newRoot(logger, os.Args[1:])
 	if err != nil {

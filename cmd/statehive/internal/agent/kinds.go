@@ -43,8 +43,8 @@ func links() cell.Cell {
 			},
 			func(t *link.Target) reconciler.Target[link.Link] { return t },
 			(*link.Target).NewMirror,
-			func(seen statedb.Table[link.Seen]) reconcilercell.Relations[link.Link] {
-				return reconcilercell.Relations[link.Link]{Observed: link.Observed(seen)}
+			func(t *link.Target, seen statedb.Table[link.Seen]) reconcilercell.Relations[link.Link] {
+				return reconcilercell.Relations[link.Link]{Observed: t.Observed(seen)}
 			}),
 		observed[link.Mirror](link.SeenSchema()),
 	)

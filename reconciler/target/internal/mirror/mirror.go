@@ -1,13 +1,14 @@
 // Package mirror keeps tables as the kernel is, for what only the kernel knows.
 //
-// A [Mirror] subscribes to messages of the kernel, but takes from them only that
-// something may have changed: then it lists anew. So it does not matter that the
-// kernel tells some changes to nobody, such as the routes that go with a link, and
-// drops messages when they are too many. A listing comes at once, but not before
-// ten times have gone by of what the one before took, or half a second.
+// A [Mirror] lists what there is once and then follows the kernel's
+// notifications. It lists again where these are not enough: when some were lost,
+// and when one tells of a change that the kernel does not tell in full, such as
+// of a link that goes down with its routes. Such listings do not follow each
+// other closer than ten times what one takes, or half a second.
 //
-// While nothing can be heard the source of the table is incomplete, so that nobody
-// concludes anything from it; then comes a new subscription and a listing.
+// From the moment that something is in doubt until the next listing, and while
+// nothing can be received, the source of the table is incomplete, so that nobody
+// concludes anything from what the table lacks.
 package mirror
 
 import (
@@ -26,49 +27,76 @@ const (
 	// shortest and longest bound the time between two listings.
 	shortest = 20 * time.Millisecond
 	longest  = 500 * time.Millisecond
-	// again is how long a new subscription waits after a fault.
-	again = time.Second
+	// retryDelay is how long a new subscription waits after a fault.
+	retryDelay = time.Second
 )
 
-// Config is what a mirror is made of. All is required.
-type Config[Row comparable] struct {
+// Subscription receives notifications. Close ends a Wait; the other methods are
+// called by one goroutine at a time.
+type Subscription interface {
+	// Wait returns when there is something to receive.
+	Wait() error
+	// Drain calls each with what there is, without waiting. ENOBUFS: some were lost.
+	Drain(each func(syscall.NetlinkMessage)) error
+	Close()
+}
+
+// Config is what a mirror is made of. All is required. List and Apply are called
+// by one goroutine.
+type Config[Row comparable, Event any] struct {
 	DB *statedb.DB
 	// Table belongs to the mirror: nobody else writes it.
 	Table statedb.RWTable[Row]
-	// Subscribe hears of changes from now on.
+	// Subscribe begins to receive notifications.
 	Subscribe func() (Subscription, error)
-	// Tells says whether a message may be about a row.
-	Tells func(message syscall.NetlinkMessage) bool
+	// Decode returns what a notification says, or false if that is nothing about
+	// the table. The message is valid until Decode returns.
+	Decode func(message syscall.NetlinkMessage) (Event, bool)
 	// List returns all rows that there are, each key once.
 	List func(ctx context.Context) ([]Row, error)
+	// Apply writes what an event says into the table, which may know it already
+	// from a listing. It returns why the table is in doubt, if it is.
+	Apply func(txn *statedb.WriteTxn, event Event) (doubt string, err error)
 }
 
-// Mirror keeps a table as the kernel is while it runs.
-type Mirror[Row comparable] struct {
-	Config[Row]
+// Mirror keeps a table as the kernel is while it runs. Run belongs to one
+// goroutine; the other methods are safe for concurrent use.
+type Mirror[Row comparable, Event any] struct {
+	config Config[Row, Event]
 	source *statedb.Source[Row]
+	wanted chan struct{} // a token: somebody waits for a listing
+
+	mu      sync.Mutex
+	stream  *stream[Event] // nil while nothing is received
+	fault   error          // why
+	begun   int            // listings
+	ended   int            // those that have succeeded, the last one's number
+	used    bool           // the first one was, by Listed
+	changed chan struct{}  // closed and replaced when anything above changes
 }
 
 // New returns a mirror, whose table is not initialized before its first listing.
-func New[Row comparable](cfg Config[Row]) (*Mirror[Row], error) {
-	m := &Mirror[Row]{Config: cfg}
-	err := m.DB.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
-		m.source, err = m.Table.RegisterSource(txn, "kernel")
+func New[Row comparable, Event any](config Config[Row, Event]) (*Mirror[Row, Event], error) {
+	m := &Mirror[Row, Event]{config: config, wanted: make(chan struct{}, 1), changed: make(chan struct{})}
+	err := config.DB.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
+		m.source, err = config.Table.RegisterSource(txn, "kernel")
 		return err
-	}, m.Table)
+	}, config.Table)
 	return m, err
 }
 
-// Run keeps the table until ctx ends. It does not give up: faults are told to health.
-func (m *Mirror[Row]) Run(ctx context.Context, health reconciler.Health) error {
+// Run keeps the table until ctx ends. It does not give up: faults are reported to
+// health.
+func (m *Mirror[Row, Event]) Run(ctx context.Context, health reconciler.Health) error {
 	for fault := m.follow(ctx, health); ctx.Err() == nil; fault = m.follow(ctx, health) {
 		health.Degraded("not up to date", fault)
-		if err := m.DB.Update(context.WithoutCancel(ctx), func(txn *statedb.WriteTxn) error {
+		if err := m.config.DB.Update(context.WithoutCancel(ctx), func(txn *statedb.WriteTxn) error {
 			return m.source.Incomplete(txn, fault.Error())
-		}, m.Table); err != nil {
+		}, m.config.Table); err != nil {
 			return err
 		}
-		if !pause(ctx, again) {
+		m.update(func() { m.fault = fault })
+		if !pause(ctx, retryDelay) {
 			break
 		}
 	}
@@ -76,98 +104,164 @@ func (m *Mirror[Row]) Run(ctx context.Context, health reconciler.Health) error {
 }
 
 // follow keeps the table until ctx ends or something fails.
-func (m *Mirror[Row]) follow(ctx context.Context, health reconciler.Health) error {
-	s, err := m.Subscribe()
+func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Health) error {
+	subscription, err := m.config.Subscribe()
 	if err != nil {
 		return fmt.Errorf("subscribe to changes: %w", err)
 	}
-	changed, failed := make(chan struct{}, 1), make(chan error, 1)
-	var hearing sync.WaitGroup
-	hearing.Go(func() { failed <- m.hear(s, changed) })
-	defer hearing.Wait()
-	defer s.Close()
+	s := newStream(subscription, m.config.Decode)
+	failed := make(chan error, 1)
+	var receiving sync.WaitGroup
+	receiving.Go(func() { failed <- s.run() })
+	defer receiving.Wait()
+	defer subscription.Close()
+	m.update(func() { m.stream = s })
+	defer m.update(func() { m.stream = nil })
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	notBefore, doubtful := time.Now(), true
 	for {
-		began := time.Now()
-		if err := m.refresh(ctx); err != nil {
-			return err
-		}
-		health.OK("up to date")
-		if !pause(ctx, min(max(10*time.Since(began), shortest), longest)) {
-			return nil
+		var due <-chan time.Time
+		if doubtful {
+			timer.Reset(time.Until(notBefore))
+			due = timer.C
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
-			return err
-		case <-changed:
-		}
-	}
-}
-
-// hear puts a token into changed when something may have changed, until the
-// subscription fails.
-func (m *Mirror[Row]) hear(s Subscription, changed chan<- struct{}) error {
-	for {
-		messages, err := s.Receive()
-		tells := errors.Is(err, syscall.ENOBUFS) // there were more than we were told
-		if err != nil && !tells {
-			return fmt.Errorf("hear of changes: %w", err)
-		}
-		for _, message := range messages {
-			tells = tells || m.Tells(message)
-		}
-		if tells {
-			select {
-			case changed <- struct{}{}:
-			default:
+			return fmt.Errorf("receive notifications: %w", err)
+		case <-m.wanted:
+			notBefore, doubtful = time.Now(), true
+		case <-due:
+			if notBefore, err = m.list(ctx); err != nil {
+				return err
 			}
+			health.OK("up to date")
+			doubtful = false
+		case <-s.signal:
+			doubt, err := m.apply(ctx, s)
+			if err != nil {
+				return err
+			}
+			doubtful = doubtful || doubt
 		}
 	}
 }
 
-// refresh makes the table what there is.
-func (m *Mirror[Row]) refresh(ctx context.Context) error {
-	rows, err := m.List(ctx)
-	if err != nil {
-		return err
+// list makes the table what there is, and returns when to do so again at the
+// earliest.
+func (m *Mirror[Row, Event]) list(ctx context.Context) (notBefore time.Time, err error) {
+	began := time.Now()
+	var number int
+	m.update(func() {
+		m.begun++
+		number = m.begun
+	})
+	rows, err := m.config.List(ctx)
+	if err == nil {
+		err = m.replace(ctx, rows)
 	}
-	txn := m.DB.ReadTxn()
-	is := make(map[string]Row, len(rows))
+	if err != nil {
+		return began, err
+	}
+	m.update(func() { m.ended, m.fault = number, nil })
+	now := time.Now()
+	return now.Add(min(max(10*now.Sub(began), shortest), longest)), nil
+}
+
+// replace makes the table have rows and no others.
+func (m *Mirror[Row, Event]) replace(ctx context.Context, rows []Row) error {
+	table, txn := m.config.Table, m.config.DB.ReadTxn()
+	there := make(map[string]struct{}, len(rows))
 	var put []Row
 	for _, row := range rows {
-		is[m.Table.KeyQuery(row).Encoded()] = row
-		if old, _, found := m.Table.Get(txn, m.Table.KeyQuery(row)); !found || old != row {
+		query := table.KeyQuery(row)
+		there[query.Encoded()] = struct{}{}
+		if old, _, found := table.Get(txn, query); !found || old != row {
 			put = append(put, row)
 		}
 	}
 	var gone []Row
-	for row := range m.Table.All(txn) {
-		if _, there := is[m.Table.KeyQuery(row).Encoded()]; !there {
+	for row := range table.All(txn) {
+		if _, ok := there[table.KeyQuery(row).Encoded()]; !ok {
 			gone = append(gone, row)
 		}
 	}
-	if state := m.Table.Sources(txn)[0]; len(put)+len(gone) == 0 && state.Initialized && state.Incomplete == "" {
+	if len(put)+len(gone) == 0 && m.complete(txn) {
 		return nil
 	}
-	return m.DB.Update(ctx, func(txn *statedb.WriteTxn) error { return m.write(txn, put, gone) }, m.Table)
+	return m.config.DB.Update(ctx, func(txn *statedb.WriteTxn) error {
+		if err := m.write(txn, put, gone); err != nil {
+			return err
+		}
+		return errors.Join(m.source.Initialized(txn), m.source.Complete(txn))
+	}, table)
 }
 
-func (m *Mirror[Row]) write(txn *statedb.WriteTxn, put, gone []Row) error {
+func (m *Mirror[Row, Event]) write(txn *statedb.WriteTxn, put, gone []Row) error {
 	for _, row := range gone {
-		if _, _, err := m.Table.Delete(txn, row); err != nil {
+		if _, _, err := m.config.Table.Delete(txn, row); err != nil {
 			return err
 		}
 	}
 	for _, row := range put {
-		if _, _, err := m.Table.Insert(txn, row); err != nil {
+		if _, _, err := m.config.Table.Insert(txn, row); err != nil {
 			return err
 		}
 	}
-	return errors.Join(m.source.Initialized(txn), m.source.Complete(txn))
+	return nil
 }
 
-// pause says whether ctx has not ended meanwhile.
+// apply writes what was received, and reports whether the table is in doubt.
+func (m *Mirror[Row, Event]) apply(ctx context.Context, s *stream[Event]) (doubtful bool, err error) {
+	events, lost, position := s.take()
+	doubt := ""
+	if lost {
+		doubt = "notifications of the kernel were lost"
+	}
+	if len(events) > 0 || lost {
+		err = m.config.DB.Update(ctx, func(txn *statedb.WriteTxn) error {
+			for _, event := range events {
+				reason, err := m.config.Apply(txn, event)
+				if err != nil {
+					return err
+				}
+				if doubt == "" {
+					doubt = reason
+				}
+			}
+			if doubt == "" {
+				return nil
+			}
+			return m.source.Incomplete(txn, "it is about to be listed again: "+doubt)
+		}, m.config.Table)
+	}
+	s.applied(events, position)
+	return doubt != "", err
+}
+
+// complete reports whether what is not in the table is not there.
+func (m *Mirror[Row, Event]) complete(txn statedb.ReadTxn) bool {
+	for _, source := range m.config.Table.Sources(txn) {
+		if !source.Initialized || source.Incomplete != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// update changes what is guarded, and wakes those who wait for that.
+func (m *Mirror[Row, Event]) update(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// pause waits, and reports whether ctx has not ended meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -1,9 +1,7 @@
 package rtnl
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 )
 
@@ -27,20 +25,7 @@ func (e *Error) Error() string {
 // Unwrap returns the error number.
 func (e *Error) Unwrap() error { return e.Errno }
 
-// kernelError turns the library's error, "number: text", into ours.
-func kernelError(err error) error {
-	var errno syscall.Errno
-	if !errors.As(err, &errno) {
-		return err
-	}
-	text, found := strings.CutPrefix(err.Error(), errno.Error()+": ")
-	if !found {
-		text = ""
-	}
-	return &Error{Errno: errno, Text: strings.TrimRight(text, ". \n")}
-}
-
-// NoLinkError says that there is no link of a name. It matches syscall.ENODEV.
+// NoLinkError is the error for a link that does not exist. It matches syscall.ENODEV.
 type NoLinkError struct{ Name string }
 
 // Error implements error.

@@ -1,47 +1,175 @@
 package rtnl
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
-// LinkByName finds a link. The error matches syscall.ENODEV if there is none.
-func (c *Conn) LinkByName(name string) (netlink.Link, error) {
-	return c.link(name, func() (netlink.Link, error) { return c.handle.LinkByName(name) })
+// Link is a link as the kernel tells of it.
+type Link struct {
+	Index  int
+	Name   string
+	Others string // its other names, with spaces between them
+	Type   string // as "bridge"; "device" if the kernel gives none
+	Up     bool
+	MTU    uint32
+	MAC    string
+	Alias  string
+	Master int // the index of the link that this one is a port of; 0: none
+	// Peer is the index of the other end of a veth; 0 if there is none, or if it is
+	// in another network namespace.
+	Peer int
+}
+
+// DecodeLink reads a notification or an answer about a link. It returns false for
+// one that is not about the link itself, such as about its being a port.
+func DecodeLink(m syscall.NetlinkMessage) (Link, bool) {
+	if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] != unix.AF_UNSPEC {
+		return Link{}, false
+	}
+	l := Link{Index: int(int32(Uint32(m.Data[4:]))), Type: "device", Up: Uint32(m.Data[8:])&unix.IFF_UP != 0}
+	whole, elsewhere := false, false
+	for kind, value := range Attributes(m.Data[unix.SizeofIfInfomsg:]) {
+		switch kind {
+		case unix.IFLA_IFNAME:
+			l.Name = String(value)
+		case unix.IFLA_PROP_LIST:
+			l.Others = namesIn(value)
+		case unix.IFLA_LINKINFO:
+			l.Type = typeIn(value)
+		case unix.IFLA_MTU:
+			l.MTU, whole = Uint32(value), true
+		case unix.IFLA_ADDRESS:
+			l.MAC = net.HardwareAddr(value).String()
+		case unix.IFLA_IFALIAS:
+			l.Alias = String(value)
+		case unix.IFLA_MASTER:
+			l.Master = int(Uint32(value))
+		case unix.IFLA_LINK:
+			l.Peer = int(Uint32(value))
+		case unix.IFLA_LINK_NETNSID:
+			elsewhere = true
+		}
+	}
+	if elsewhere || l.Type != "veth" {
+		l.Peer = 0
+	}
+	return l, whole && l.Name != ""
+}
+
+func namesIn(properties []byte) string {
+	var names []string
+	for kind, value := range Attributes(properties) {
+		if kind == unix.IFLA_ALT_IFNAME {
+			names = append(names, String(value))
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func typeIn(info []byte) string {
+	for kind, value := range Attributes(info) {
+		if kind == unix.IFLA_INFO_KIND {
+			return String(value)
+		}
+	}
+	return "device"
+}
+
+// LinkRequest begins a request about the link with an index; 0: a new one, or
+// one that attributes name. Flags such as unix.IFF_UP are set as in up, where
+// change has them.
+func LinkRequest(messageType, flags uint16, index int, up, change uint32) Request {
+	r := Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofIfInfomsg, 96)}
+	r.PutUint32(4, uint32(index))
+	r.PutUint32(8, up)
+	r.PutUint32(12, change)
+	return r
+}
+
+func (r *Request) withoutStatistics() {
+	const skip = 1 << 3 // RTEXT_FILTER_SKIP_STATS
+	r.AddUint32(unix.IFLA_EXT_MASK, skip)
+}
+
+// Links lists all links.
+func (c *Conn) Links(ctx context.Context) ([]Link, error) {
+	request := LinkRequest(unix.RTM_GETLINK, 0, 0, 0, 0)
+	request.withoutStatistics()
+	links, err := Dump(ctx, c, request, DecodeLink)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	return links, nil
+}
+
+// LinkByName finds a link by any of its names. The error matches syscall.ENODEV if
+// there is none.
+func (c *Conn) LinkByName(ctx context.Context, name string) (Link, error) {
+	request := LinkRequest(unix.RTM_GETLINK, 0, 0, 0, 0)
+	attribute := uint16(unix.IFLA_IFNAME)
+	if len(name) >= unix.IFNAMSIZ {
+		attribute = unix.IFLA_ALT_IFNAME
+	}
+	request.AddString(attribute, name)
+	return c.link(ctx, name, request)
 }
 
 // LinkByIndex finds a link. The error matches syscall.ENODEV if there is none.
-func (c *Conn) LinkByIndex(index int) (netlink.Link, error) {
-	return c.link(fmt.Sprintf("#%d", index), func() (netlink.Link, error) { return c.handle.LinkByIndex(index) })
+func (c *Conn) LinkByIndex(ctx context.Context, index int) (Link, error) {
+	return c.link(ctx, fmt.Sprintf("#%d", index), LinkRequest(unix.RTM_GETLINK, 0, index, 0, 0))
 }
 
-func (c *Conn) link(name string, find func() (netlink.Link, error)) (netlink.Link, error) {
-	link, err := find()
-	var notFound netlink.LinkNotFoundError
+func (c *Conn) link(ctx context.Context, name string, request Request) (link Link, err error) {
+	request.withoutStatistics()
+	err = c.Get(ctx, request, func(m syscall.NetlinkMessage) { link, _ = DecodeLink(m) })
 	switch {
-	case err == nil:
-		return link, nil
-	case errors.As(err, &notFound), errors.Is(err, syscall.ENODEV):
-		return nil, &NoLinkError{name}
+	case errors.Is(err, syscall.ENODEV), err == nil && link.Index == 0:
+		return Link{}, &NoLinkError{name}
+	case err != nil:
+		return Link{}, fmt.Errorf("look up device %s: %w", name, err)
 	}
-	return nil, fmt.Errorf("look up device %s: %w", name, kernelError(err))
+	return link, nil
 }
 
-// LinkName returns the name of a link for messages and listings; one that is
-// gone has its number.
-func (c *Conn) LinkName(index int) string {
-	name, _ := c.LinkNames(index)
-	return name
-}
-
-// LinkNames is LinkName with the other names by which [Conn.LinkByName] finds it.
-func (c *Conn) LinkNames(index int) (name string, others []string) {
-	link, err := c.LinkByIndex(index)
+// LinkName returns the name of a link for messages; one that is gone has its
+// number.
+func (c *Conn) LinkName(ctx context.Context, index int) string {
+	link, err := c.LinkByIndex(ctx, index)
 	if err != nil {
-		return fmt.Sprintf("#%d", index), nil
+		return fmt.Sprintf("#%d", index)
 	}
-	return link.Attrs().Name, link.Attrs().AltNames
+	return link.Name
+}
+
+// Indexes finds the indexes of devices, each once.
+type Indexes struct {
+	Conn  *Conn
+	known map[string]foundIndex
+}
+
+type foundIndex struct {
+	index int
+	err   error
+}
+
+// Of returns the index of the device with a name. The error matches
+// syscall.ENODEV if there is none.
+func (i *Indexes) Of(ctx context.Context, name string) (int, error) {
+	found, ok := i.known[name]
+	if !ok {
+		link, err := i.Conn.LinkByName(ctx, name)
+		found = foundIndex{link.Index, err}
+		if i.known == nil {
+			i.known = map[string]foundIndex{}
+		}
+		i.known[name] = found
+	}
+	return found.index, found.err
 }

@@ -1,0 +1,126 @@
+package address
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/statedb"
+)
+
+// event is what a notification says.
+type event struct {
+	kind    uint16 // of the message, as unix.RTM_NEWADDR
+	address kernelAddress
+	link    rtnl.Link
+}
+
+func decode(m syscall.NetlinkMessage) (e event, ok bool) {
+	e.kind = m.Header.Type
+	switch e.kind {
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		e.address, ok = decodeAddress(m)
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		e.link, ok = rtnl.DecodeLink(m)
+	}
+	return e, ok
+}
+
+// keeper keeps the table of a mirror. It belongs to one goroutine.
+type keeper struct {
+	target *Target
+	table  statedb.RWTable[Seen]
+	links  map[int]rtnl.Link
+}
+
+// list returns all addresses.
+func (k *keeper) list(ctx context.Context) ([]Seen, error) {
+	links, err := k.target.conn.Links(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k.links = make(map[int]rtnl.Link, len(links))
+	for _, link := range links {
+		k.links[link.Index] = link
+	}
+	addresses, err := k.target.list(ctx, unix.AF_UNSPEC, false)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Seen, 0, len(addresses))
+	known := make(map[SeenKey]bool, len(addresses))
+	for _, a := range addresses {
+		if !known[a.SeenKey] {
+			known[a.SeenKey] = true
+			all = append(all, k.seen(a))
+		}
+	}
+	return all, ctx.Err()
+}
+
+func (k *keeper) seen(a kernelAddress) Seen {
+	return k.named(Seen{Index: a.Index, Address: a.Address, Duplicate: a.isDuplicate()})
+}
+
+// named returns an address with the names of its device.
+func (k *keeper) named(s Seen) Seen {
+	if link, known := k.links[s.Index]; known {
+		s.Device, s.OtherNames = link.Name, link.Others
+	} else {
+		s.Device = fmt.Sprintf("#%d", s.Index)
+	}
+	return s
+}
+
+// apply writes what an event says. It returns why the table is in doubt.
+func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
+	switch e.kind {
+	case unix.RTM_NEWADDR:
+		_, _, err = k.table.Insert(txn, k.seen(e.address))
+	case unix.RTM_DELADDR:
+		_, _, err = k.table.Delete(txn, k.seen(e.address))
+		if e.address.hasPeer {
+			doubt = "an address with a peer is gone, and there may be one with another peer"
+		}
+	case unix.RTM_NEWLINK:
+		return k.linkChanged(txn, e.link)
+	case unix.RTM_DELLINK:
+		delete(k.links, e.link.Index)
+		for s := range onDevice(txn, k.table, e.link.Index) {
+			if _, _, err := k.table.Delete(txn, s); err != nil {
+				return "", err
+			}
+		}
+	}
+	return doubt, err
+}
+
+// onDevice yields the addresses of a device.
+func onDevice(txn statedb.ReadTxn, table statedb.Table[Seen], index int) iter.Seq2[Seen, statedb.Revision] {
+	return table.Range(txn, SeenByKey.Query(SeenKey{Index: index}), SeenByKey.Query(SeenKey{Index: index + 1}))
+}
+
+// linkChanged notes what is new about a link. The kernel removes the IPv6
+// addresses of one that goes down.
+func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
+	before, known := k.links[link.Index]
+	k.links[link.Index] = link
+	renamed := !known || before.Name != link.Name || before.Others != link.Others
+	down := known && before.Up && !link.Up
+	if !renamed && !down {
+		return "", nil
+	}
+	for s := range onDevice(txn, k.table, link.Index) {
+		if down && s.Address.Addr().Is6() {
+			doubt = "a link with IPv6 addresses went down"
+		}
+		if _, _, err := k.table.Insert(txn, k.named(s)); err != nil {
+			return "", err
+		}
+	}
+	return doubt, nil
+}

@@ -1,0 +1,200 @@
+package address
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+)
+
+// release removes the addresses of records, those that are ours. Devices are
+// found by their indexes: they may have other names by now.
+//
+// With the first IPv4 address of a network the kernel removes all others of that
+// network, and with the last one of a device all its routes, unless it is told to
+// promote an address. It is told so for a moment; where that cannot be, the others
+// are added again.
+func (t *Target) release(ctx context.Context, recs []record) []error {
+	outcomes := make([]error, len(recs))
+	var at []int
+	var requests []rtnl.Request
+	for i, rec := range recs {
+		if !rec.Existed {
+			at = append(at, i)
+			requests = append(requests, rec.seenKey().request(unix.RTM_DELADDR, 0))
+		}
+	}
+	if len(at) == 0 {
+		return outcomes
+	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	shared, err := t.sharedNetworks(ctx, recs)
+	if err != nil {
+		return fail(outcomes, at, err)
+	}
+	p := &promotion{}
+	var before []kernelAddress
+	if !p.begin(ctx, t.conn, shared) {
+		if before, err = t.list(ctx, unix.AF_INET, true); err != nil {
+			return fail(outcomes, at, errors.Join(err, p.end()))
+		}
+	}
+	for n, err := range t.conn.Execute(ctx, requests) {
+		key := recs[at[n]].Key
+		if err != nil && !errors.Is(err, syscall.EADDRNOTAVAIL) && !errors.Is(err, syscall.ENODEV) {
+			outcomes[at[n]] = fmt.Errorf("remove address %s from %s: %w", key.Address, key.Device, err)
+		}
+	}
+	if err := errors.Join(p.end(), t.bringBack(ctx, recs, before)); err != nil {
+		return fail(outcomes, at, err)
+	}
+	return outcomes
+}
+
+// fail adds an error to outcomes.
+func fail(outcomes []error, at []int, err error) []error {
+	for _, i := range at {
+		outcomes[i] = errors.Join(outcomes[i], err)
+	}
+	return outcomes
+}
+
+// sharedNetworks returns the indexes of the devices which have several addresses
+// in an IPv4 network that one of records is in.
+func (t *Target) sharedNetworks(ctx context.Context, recs []record) (devices map[int]bool, err error) {
+	ours := map[SeenKey]bool{} // networks
+	for _, rec := range recs {
+		if rec.Key.Address.Addr().Is4() && !rec.Existed {
+			ours[networkOf(rec.seenKey())] = true
+		}
+	}
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	devices = map[int]bool{}
+	known := map[SeenKey]bool{}
+	count := func(key SeenKey) {
+		network := networkOf(key)
+		devices[key.Index] = devices[key.Index] || ours[network] && known[network]
+		known[network] = true
+	}
+	if view := t.mirror.Load().View(ctx); view.Reliable() {
+		counted := map[int]bool{}
+		for network := range ours {
+			if counted[network.Index] {
+				continue
+			}
+			counted[network.Index] = true
+			for s := range onDevice(view.Txn, view.Table, network.Index) {
+				count(SeenKey{s.Index, s.Address})
+			}
+		}
+		return devices, nil
+	}
+	addresses, err := t.list(ctx, unix.AF_INET, false)
+	for _, a := range addresses {
+		count(a.SeenKey)
+	}
+	return devices, err
+}
+
+// networkOf returns the network that an address is in, as the kernel tells them
+// apart.
+func networkOf(key SeenKey) SeenKey { return SeenKey{key.Index, key.Address.Masked()} }
+
+// promotion has the kernel promote addresses of devices, for a moment.
+type promotion struct{ files map[string][]byte } // what they said before
+
+// begin reports whether the kernel promotes addresses of all devices now.
+func (p *promotion) begin(ctx context.Context, conn *rtnl.Conn, devices map[int]bool) bool {
+	p.files = map[string][]byte{}
+	ok := true
+	for index, shared := range devices {
+		if !shared {
+			continue
+		}
+		link, err := conn.LinkByIndex(ctx, index)
+		if errors.Is(err, syscall.ENODEV) {
+			continue // the addresses are gone with it
+		}
+		ok = err == nil && p.set("/proc/sys/net/ipv4/conf/"+link.Name+"/promote_secondaries") && ok
+	}
+	return ok
+}
+
+func (p *promotion) set(file string) bool {
+	was, err := os.ReadFile(file)
+	if err != nil || strings.TrimSpace(string(was)) != "0" {
+		return err == nil
+	}
+	if os.WriteFile(file, []byte("1"), 0) != nil {
+		return false
+	}
+	p.files[file] = was
+	return true
+}
+
+// end lets the kernel do as before.
+func (p *promotion) end() error {
+	var errs []error
+	for file, was := range p.files {
+		if err := os.WriteFile(file, was, 0); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bringBack adds the addresses again that the kernel removed together with those
+// of records, whoever made them.
+func (t *Target) bringBack(ctx context.Context, recs []record, before []kernelAddress) error {
+	if len(before) == 0 {
+		return nil
+	}
+	after, err := t.list(ctx, unix.AF_INET, false)
+	if err != nil {
+		return err
+	}
+	there, networks := map[SeenKey]bool{}, map[SeenKey]bool{}
+	for _, a := range after {
+		there[a.SeenKey] = true
+	}
+	for _, rec := range recs {
+		if !rec.Existed {
+			there[rec.seenKey()] = true // as it shall not come back
+			networks[networkOf(rec.seenKey())] = true
+		}
+	}
+	var errs []error
+	for _, a := range before {
+		if there[a.SeenKey] || !networks[networkOf(a.SeenKey)] {
+			continue
+		}
+		err := t.conn.Execute(ctx, []rtnl.Request{a.again()})[0]
+		if err != nil && !errors.Is(err, syscall.EEXIST) {
+			errs = append(errs, fmt.Errorf("add address %s to %s again, which went with another one: %w", a.Address, t.conn.LinkName(ctx, a.Index), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// again is the request that makes a listed address once more.
+func (a kernelAddress) again() rtnl.Request {
+	r := rtnl.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Data: a.data[:unix.SizeofIfAddrmsg:unix.SizeofIfAddrmsg]}
+	r.Data[2] = 0
+	const kernels = unix.IFA_F_SECONDARY | unix.IFA_F_PERMANENT // not to be asked for
+	for kind, value := range rtnl.Attributes(a.data[unix.SizeofIfAddrmsg:]) {
+		if kind != unix.IFA_FLAGS {
+			r.Add(kind, value)
+		}
+	}
+	r.AddUint32(unix.IFA_FLAGS, a.flags&^kernels)
+	return r
+}

@@ -1,0 +1,139 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"syscall"
+)
+
+// maxPending bounds the events that wait to be applied. More are dropped, as the
+// kernel does: the table is listed again.
+const maxPending = 1 << 18
+
+// stream is what a subscription has received and what has been applied of it.
+// Whoever wants to know how far the kernel is may receive what there is: all
+// events are in their order.
+type stream[Event any] struct {
+	subscription Subscription
+	decode       func(syscall.NetlinkMessage) (Event, bool)
+	signal       chan struct{} // a token: there is something to take
+
+	mu       sync.Mutex
+	pending  []Event
+	spare    []Event // memory for the next pending
+	lost     bool
+	received uint64        // events, those included that were dropped
+	done     uint64        // those of them that were applied
+	advanced chan struct{} // closed and replaced when done grows
+	ended    bool
+}
+
+func newStream[Event any](s Subscription, decode func(syscall.NetlinkMessage) (Event, bool)) *stream[Event] {
+	return &stream[Event]{subscription: s, decode: decode, signal: make(chan struct{}, 1), advanced: make(chan struct{})}
+}
+
+// run receives until the subscription fails.
+func (s *stream[Event]) run() error {
+	for {
+		err := s.subscription.Wait()
+		if err == nil {
+			_, err = s.drain()
+		}
+		if err != nil {
+			s.end()
+			return err
+		}
+	}
+}
+
+// drain receives what there is, and returns how far that is.
+func (s *stream[Event]) drain() (position uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.received
+	for {
+		err = s.subscription.Drain(s.receive)
+		if !errors.Is(err, syscall.ENOBUFS) {
+			break
+		}
+		s.lose()
+	}
+	if s.received > before {
+		select {
+		case s.signal <- struct{}{}:
+		default:
+		}
+	}
+	return s.received, err
+}
+
+func (s *stream[Event]) receive(message syscall.NetlinkMessage) {
+	event, ok := s.decode(message)
+	switch {
+	case !ok:
+	case len(s.pending) >= maxPending:
+		s.lose()
+	default:
+		s.pending = append(s.pending, event)
+		s.received++
+	}
+}
+
+// lose drops what is pending: a listing will tell.
+func (s *stream[Event]) lose() {
+	s.pending, s.lost = s.pending[:0], true
+	s.received++
+}
+
+// take returns what was received and not taken yet, and how far that is.
+func (s *stream[Event]) take() (events []Event, lost bool, position uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events, lost = s.pending, s.lost
+	s.pending, s.spare, s.lost = s.spare[:0], nil, false
+	return events, lost, s.received
+}
+
+// applied gives back what take returned, once it has been applied.
+func (s *stream[Event]) applied(events []Event, position uint64) {
+	clear(events)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const kept = 1 << 12 // so that one burst does not keep its memory for ever
+	if cap(events) <= kept {
+		s.spare = events[:0]
+	}
+	s.done = position
+	close(s.advanced)
+	s.advanced = make(chan struct{})
+}
+
+// end wakes those who wait for what is never going to be applied.
+func (s *stream[Event]) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	close(s.advanced)
+	s.advanced = make(chan struct{})
+}
+
+// sync waits until everything is applied that there was to receive when it was
+// called, and reports whether it is.
+func (s *stream[Event]) sync(ctx context.Context) bool {
+	position, err := s.drain()
+	for err == nil {
+		s.mu.Lock()
+		done, ended, advanced := s.done >= position, s.ended, s.advanced
+		s.mu.Unlock()
+		if done || ended {
+			return done
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-advanced:
+		}
+	}
+	return false
+}

@@ -1,0 +1,98 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// View is a snapshot of a mirror's table that can be relied on: what it lacks is
+// not there. The zero value knows nothing.
+type View[Row any] struct {
+	Txn   statedb.ReadTxn
+	Table statedb.Table[Row]
+}
+
+// Reliable reports whether what Get does not find is not there.
+func (v View[Row]) Reliable() bool { return v.Table != nil }
+
+// Get returns the row that a query finds.
+func (v View[Row]) Get(query statedb.Query[Row]) (row Row, found bool) {
+	if v.Table == nil {
+		return row, false
+	}
+	row, _, found = v.Table.Get(v.Txn, query)
+	return row, found
+}
+
+// View returns a snapshot that has everything which the kernel has done before the
+// call. It is the zero value if the table is in doubt or nothing can be received,
+// and of a mirror that is nil. View waits for the first listing, so Run must have
+// been called or be about to be.
+func (m *Mirror[Row, Event]) View(ctx context.Context) View[Row] {
+	if m == nil {
+		return View[Row]{}
+	}
+	err := m.await(ctx, func() bool { return m.ended > 0 || m.fault != nil })
+	m.mu.Lock()
+	s := m.stream
+	m.mu.Unlock()
+	if err != nil || s == nil || !s.sync(ctx) {
+		return View[Row]{}
+	}
+	txn := m.config.DB.ReadTxn()
+	if !m.complete(txn) {
+		return View[Row]{}
+	}
+	return View[Row]{txn, m.config.Table}
+}
+
+// Listed is View of a table that is listed for this call: what the kernel did
+// without a notification shows in it too. The first listing serves the first
+// call. While the table is in doubt Listed waits for the next listing.
+func (m *Mirror[Row, Event]) Listed(ctx context.Context) (View[Row], error) {
+	for number := m.listing(); ; number++ {
+		if err := m.await(ctx, func() bool { return m.ended >= number }); err != nil {
+			return View[Row]{}, fmt.Errorf("table %s is not complete: %w", m.config.Table.Name(), err)
+		}
+		if v := m.View(ctx); v.Reliable() {
+			return v, nil
+		}
+	}
+}
+
+// listing returns the number of a listing that begins after the call, which it
+// asks for, or that of the first one.
+func (m *Mirror[Row, Event]) listing() (number int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	number = m.begun + 1
+	if !m.used {
+		m.used, number = true, 1
+	}
+	if number > m.begun {
+		select {
+		case m.wanted <- struct{}{}:
+		default:
+		}
+	}
+	return number
+}
+
+// await waits until something that is guarded holds.
+func (m *Mirror[Row, Event]) await(ctx context.Context, holds func() bool) error {
+	for {
+		m.mu.Lock()
+		ok, changed := holds(), m.changed
+		m.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package rtnl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDumps bounds how often an interrupted dump is begun again.
+const maxDumps = 10
+
+// errInterrupted: something changed during a dump, so that it is not whole.
+var errInterrupted = errors.New("a dump was interrupted by changes, again and again")
+
+// Dump asks for everything of a kind and returns what decode makes of each
+// message that is not to be left out. One that is interrupted by a change is made
+// again. The data of a message are valid until decode returns.
+func Dump[T any](ctx context.Context, c *Conn, request Request, decode func(syscall.NetlinkMessage) (T, bool)) (items []T, err error) {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	for range maxDumps {
+		items = items[:0]
+		err = c.ask(ctx, request, unix.NLM_F_DUMP, func(m syscall.NetlinkMessage) {
+			if item, ok := decode(m); ok {
+				items = append(items, item)
+			}
+		})
+		if !errors.Is(err, errInterrupted) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+// Get asks for one thing and calls use with the answer, whose data are valid until
+// it returns.
+func (c *Conn) Get(ctx context.Context, request Request, use func(syscall.NetlinkMessage)) error {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	return c.ask(ctx, request, 0, use)
+}
+
+// ask sends a request and calls each with the messages of the answer.
+func (c *Conn) ask(ctx context.Context, request Request, flags uint16, each func(syscall.NetlinkMessage)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.asked++
+	if err := c.questions.send(request.appendTo(nil, c.asked, flags)); err != nil {
+		return fmt.Errorf("send to the kernel: %w", err)
+	}
+	interrupted := false
+	for {
+		b, err := c.questions.receive()
+		if err != nil {
+			return fmt.Errorf("receive from the kernel: %w", err)
+		}
+		for m := range messages(b) {
+			if m.Header.Seq != c.asked {
+				continue // of a dump that was given up
+			}
+			interrupted = interrupted || m.Header.Flags&unix.NLM_F_DUMP_INTR != 0
+			switch {
+			case m.Header.Type == unix.NLMSG_ERROR, m.Header.Type == unix.NLMSG_DONE:
+				err := outcomeOf(m)
+				if err == nil && interrupted {
+					err = errInterrupted
+				}
+				return err
+			case m.Header.Flags&unix.NLM_F_MULTI == 0:
+				each(m)
+				return nil
+			default:
+				each(m)
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}

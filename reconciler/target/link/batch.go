@@ -1,0 +1,219 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/statedb"
+)
+
+// updates are rows that are brought about together, in steps that each take few
+// requests for all of them.
+type updates struct {
+	target  *Target
+	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
+	rows    []Link
+	states  []state
+	results []reconciler.BatchResult
+
+	// requests are those of the step under way, each of the row at the same place
+	// in at, and with what it does in words.
+	requests []rtnl.Request
+	at       []int
+	does     []string
+}
+
+// UpdateBatch implements reconciler.BatchTarget. Links that are created come
+// first: others may be their other ends.
+func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []reconciler.BatchResult {
+	u := &updates{
+		target: t, ctx: ctx, rows: rows,
+		states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows)),
+	}
+	u.create(u.look(func(row Link) bool { return row.Type != "" }))
+	u.change(u.look(func(row Link) bool { return row.Type == "" }))
+	return u.results
+}
+
+// look finds out what there is for some rows, and returns the places of those
+// that can be brought about.
+func (u *updates) look(which func(Link) bool) (at []int) {
+	l := u.target.looker(u.ctx)
+	for i, row := range u.rows {
+		if !which(row) {
+			continue
+		}
+		if u.states[i], u.results[i].Err = l.lookFor(row); u.results[i].Err == nil {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// request adds a request to the step.
+func (u *updates) request(i int, r rtnl.Request, does string) {
+	u.requests, u.at, u.does = append(u.requests, r), append(u.at, i), append(u.does, does)
+}
+
+// execute makes the requests of the step. explain returns the error of a row, or
+// nil if there is none.
+func (u *updates) execute(explain func(i int, err error) error) {
+	requests, at, does := u.requests, u.at, u.does
+	u.requests, u.at, u.does = nil, nil, nil
+	for n, err := range u.target.conn.Execute(u.ctx, requests) {
+		i := at[n]
+		if err != nil {
+			err = explain(i, fmt.Errorf("%s: %w", does[n], err))
+		}
+		if err != nil {
+			u.results[i].Err = errors.Join(u.results[i].Err, err)
+		} else {
+			u.results[i].Result.Changed = true
+		}
+	}
+}
+
+func asItIs(_ int, err error) error { return err }
+
+// create makes links that are not there, and those again that are not what they
+// shall be and cannot be made so. The others are changed.
+func (u *updates) create(at []int) {
+	var absent, there []int
+	for _, i := range at {
+		s := u.states[i]
+		switch {
+		case s.link == nil:
+			absent = append(absent, i)
+		case !s.isLike(u.rows[i]):
+			u.request(i, s.deletion(), "delete link "+s.name)
+			absent = append(absent, i)
+		default:
+			there = append(there, i)
+		}
+	}
+	u.execute(func(_ int, err error) error { return unless(err, syscall.ENODEV) })
+	u.make(absent)
+	u.change(there)
+}
+
+// unless returns err unless it is an error number.
+func unless(err error, errno syscall.Errno) error {
+	if errors.Is(err, errno) {
+		return nil
+	}
+	return err
+}
+
+// make creates links, each with a record that says how to know it.
+func (u *updates) make(at []int) {
+	var made []int
+	for _, i := range at {
+		row := u.rows[i]
+		if u.results[i].Err != nil {
+			continue
+		}
+		mac, err := randomMAC()
+		if err == nil {
+			u.states[i].rec = record{Created: &created{Type: row.Type, MAC: mac.String()}}
+			err = u.target.records.Put(row.Name, u.states[i].rec)
+		}
+		if err != nil {
+			u.results[i].Err = err
+			continue
+		}
+		u.request(i, creation(row, mac), fmt.Sprintf("create %s %s", row.Type, row.Name))
+		made = append(made, i)
+	}
+	u.execute(u.explainExists)
+	u.giveAliases(made)
+}
+
+// explainExists names the name that is taken: the link's or its peer's.
+func (u *updates) explainExists(i int, err error) error {
+	if !errors.Is(err, syscall.EEXIST) {
+		return err
+	}
+	row := u.rows[i]
+	name := row.Name
+	if _, lookErr := u.target.conn.LinkByName(u.ctx, name); lookErr != nil && row.Peer != "" {
+		name = row.Peer
+	}
+	return fmt.Errorf("create %s %s: there is a link %s already: %w", row.Type, row.Name, name, errors.Unwrap(err))
+}
+
+// giveAliases marks links that were created, for people to see.
+func (u *updates) giveAliases(at []int) {
+	l := u.target.looker(u.ctx)
+	for _, i := range at {
+		if u.results[i].Err != nil {
+			continue
+		}
+		s, err := l.look(u.rows[i].Name)
+		switch {
+		case err != nil:
+			u.results[i].Err = err
+		case s.created():
+			c := setAlias(s.name, s.link.Index, s.link.Alias)
+			u.request(i, c.request, c.does)
+		default: // it is gone again
+			u.results[i].Err = &rtnl.NoLinkError{Name: s.name}
+		}
+	}
+	u.execute(asItIs)
+}
+
+// change makes links that are there what they shall be.
+func (u *updates) change(at []int) {
+	for _, i := range at {
+		row, s := u.rows[i], u.states[i]
+		if !s.mine(row) {
+			var err error
+			if s, err = u.target.adopt(s, row); err != nil {
+				u.results[i].Err = err
+				continue
+			}
+			u.states[i] = s
+		}
+		for _, c := range s.attributes(row) {
+			u.request(i, c.request, c.does)
+		}
+	}
+	u.execute(asItIs)
+	for _, i := range at {
+		if u.results[i].Err == nil {
+			u.results[i].Err = u.target.forgetMTU(u.states[i], u.rows[i])
+		}
+	}
+}
+
+// DeleteBatch implements reconciler.BatchTarget: it deletes links that we
+// created, and restores those that existed.
+func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []error {
+	u := &updates{target: t, ctx: ctx, rows: rows, results: make([]reconciler.BatchResult, len(rows))}
+	l := t.looker(ctx)
+	for i, row := range rows {
+		s, err := l.look(row.Name)
+		switch {
+		case err != nil:
+			u.results[i].Err = err
+		case s.created():
+			u.request(i, s.deletion(), "delete link "+s.name)
+		case s.adopted():
+			for _, c := range s.restoration() {
+				u.request(i, c.request, c.does)
+			}
+		}
+	}
+	u.execute(func(_ int, err error) error { return unless(err, syscall.ENODEV) })
+	outcomes := make([]error, len(rows))
+	for i, row := range rows {
+		if outcomes[i] = u.results[i].Err; outcomes[i] == nil {
+			outcomes[i] = t.records.Remove(row.Name)
+		}
+	}
+	return outcomes
+}

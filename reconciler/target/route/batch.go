@@ -1,0 +1,241 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/mirror"
+	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/statedb"
+)
+
+// updates are rows that are brought about together, in steps that each take few
+// requests for all of them: what is absent is added, what that finds to be there
+// is looked at, and what is there and differs is replaced.
+type updates struct {
+	target  *Target
+	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
+	wants   []wanted
+	results []reconciler.BatchResult
+
+	add     []int // rows, by their place in wants
+	look    []int
+	replace []replacement
+}
+
+// replacement is a row and the routes of ours that it takes the place of.
+type replacement struct {
+	at  int
+	old []kernelRoute
+}
+
+// UpdateBatch implements reconciler.BatchTarget.
+func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route) []reconciler.BatchResult {
+	u := &updates{target: t, ctx: ctx, wants: make([]wanted, len(rows)), results: make([]reconciler.BatchResult, len(rows))}
+	if err := ctx.Err(); err != nil {
+		for i := range rows {
+			u.results[i].Err = err
+		}
+		return u.results
+	}
+	known := t.mirror.Load().View(ctx)
+	indexes := &rtnl.Indexes{Conn: t.conn}
+	for i, row := range rows {
+		w, err := t.resolve(ctx, row, indexes)
+		if err != nil {
+			u.results[i].Err = err
+			continue
+		}
+		u.wants[i] = w
+		is, found := known.Get(SeenByKey.Query(w.row.Key()))
+		switch {
+		case !found:
+			u.add = append(u.add, i)
+		case w.matches(is):
+		case is.Kind == "":
+			u.replace = append(u.replace, replacement{i, []kernelRoute{{Seen: is, kind: unix.RTN_UNICAST, scope: unix.RT_SCOPE_NOWHERE}}})
+		default:
+			u.look = append(u.look, i)
+		}
+	}
+	u.addAbsent()
+	u.lookCloser(known)
+	u.replaceOld()
+	return u.results
+}
+
+// execute makes requests, if there are any.
+func (u *updates) execute(requests []rtnl.Request) []error {
+	if len(requests) == 0 {
+		return nil
+	}
+	return u.target.conn.Execute(u.ctx, requests)
+}
+
+// fail is the outcome of a row that could not be brought about.
+func (u *updates) fail(at int, verb string, err error) {
+	u.results[at].Err = fmt.Errorf("%s route %s: %w", verb, describe(u.wants[at].row), err)
+}
+
+// addAbsent adds routes, unless their keys are taken.
+func (u *updates) addAbsent() {
+	requests := make([]rtnl.Request, len(u.add))
+	for n, at := range u.add {
+		requests[n] = u.wants[at].addition(unix.NLM_F_EXCL)
+	}
+	for n, err := range u.execute(requests) {
+		switch at := u.add[n]; {
+		case err == nil:
+			u.results[at].Result.Changed = true
+		case errors.Is(err, syscall.EEXIST):
+			u.look = append(u.look, at)
+		default:
+			u.fail(at, "add", err)
+		}
+	}
+}
+
+// lookCloser finds out what there is in the place of rows.
+func (u *updates) lookCloser(known mirror.View[Seen]) {
+	for _, at := range u.look {
+		w := u.wants[at]
+		if _, several := known.Get(SeenByKey.Query(w.row.Key())); !several {
+			chosen, ok := u.target.chosen(u.ctx, w)
+			if ok && chosen.protocol == Protocol && w.matches(chosen.Seen) {
+				continue
+			}
+			if ok && chosen.protocol != Protocol && known.Reliable() {
+				u.results[at].Err = u.target.foreignError(u.ctx, w.row, chosen)
+				continue
+			}
+		}
+		s, err := u.target.look(u.ctx, w)
+		switch {
+		case err != nil:
+			u.results[at].Err = err
+		case w.isMetBy(s):
+		default:
+			u.replace = append(u.replace, replacement{at, s.ours})
+		}
+	}
+}
+
+// replaceOld lets the routes of rows take the place of old ones. The kernel's own
+// replacement is not used: it may take that of others' routes with the same key.
+func (u *updates) replaceOld() {
+	var appended, inTurn []replacement
+	for _, r := range u.replace {
+		if len(r.old) == 1 && r.old[0].Kind == "" && u.wants[r.at].row.Family == Inet {
+			appended = append(appended, r)
+		} else {
+			inTurn = append(inTurn, r)
+		}
+	}
+	u.appendThenRemove(appended)
+	u.removeThenAdd(inTurn)
+}
+
+// appendThenRemove adds routes behind the old ones, which are removed after that:
+// there is a route all the time. IPv6 would make one route of both.
+func (u *updates) appendThenRemove(replacements []replacement) {
+	requests := make([]rtnl.Request, len(replacements))
+	for n, r := range replacements {
+		requests[n] = u.wants[r.at].addition(unix.NLM_F_APPEND)
+	}
+	var added []replacement
+	requests2 := requests[:0:0]
+	for n, err := range u.execute(requests) {
+		r := replacements[n]
+		if err != nil && !errors.Is(err, syscall.EEXIST) {
+			u.fail(r.at, "replace", err)
+			continue
+		}
+		added = append(added, r)
+		requests2 = append(requests2, r.old[0].deletion())
+	}
+	for n, err := range u.execute(requests2) {
+		u.replaced(added[n].at, err)
+	}
+}
+
+// removeThenAdd removes old routes and adds others in the same breath. Where the
+// kernel refuses one, the old route is added again.
+func (u *updates) removeThenAdd(replacements []replacement) {
+	var requests []rtnl.Request
+	for _, r := range replacements {
+		for _, old := range r.old {
+			requests = append(requests, old.deletion())
+		}
+		requests = append(requests, u.wants[r.at].addition(unix.NLM_F_EXCL))
+	}
+	outcomes := u.execute(requests)
+	var restore []rtnl.Request
+	for _, r := range replacements {
+		u.replaced(r.at, outcomes[len(r.old)])
+		if u.results[r.at].Err != nil && len(r.old) == 1 && r.old[0].Kind == "" {
+			old := r.old[0]
+			restore = append(restore, addition(old.Key, fixed{protocol: Protocol, typeOf: unix.RTN_UNICAST}, unix.NLM_F_EXCL, old.Gateway, old.Source, old.Index))
+		}
+		outcomes = outcomes[len(r.old)+1:]
+	}
+	u.execute(restore) // where that fails too, the row's own error says why
+}
+
+// replaced notes what came of the last request of a replacement.
+func (u *updates) replaced(at int, err error) {
+	if err != nil && !errors.Is(err, syscall.ESRCH) {
+		u.fail(at, "replace", err)
+		return
+	}
+	u.results[at].Result.Changed = true
+}
+
+// DeleteBatch implements reconciler.BatchTarget.
+func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route) []error {
+	outcomes := make([]error, len(rows))
+	known := t.mirror.Load().View(ctx)
+	var at []int // the place in rows of each request
+	var requests []rtnl.Request
+	for i, row := range rows {
+		key := row.Key()
+		deletions, err := t.deletions(ctx, known, key)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			outcomes[i] = fmt.Errorf("remove route %s: %w", key, err)
+			continue
+		}
+		for _, request := range deletions {
+			at, requests = append(at, i), append(requests, request)
+		}
+	}
+	for n, err := range t.conn.Execute(ctx, requests) {
+		if err != nil && !errors.Is(err, syscall.ESRCH) {
+			outcomes[at[n]] = fmt.Errorf("remove route %s: %w", rows[at[n]].Key(), err)
+		}
+	}
+	return outcomes
+}
+
+// deletions are the requests that remove what has a key and is ours.
+func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key) ([]rtnl.Request, error) {
+	is, found := known.Get(SeenByKey.Query(key))
+	switch {
+	case !key.Destination.IsValid(), known.Reliable() && !found:
+		return nil, nil
+	case found && is.Kind == "":
+		return []rtnl.Request{deletion(key)}, nil
+	case !found && t.mirror.Load() != nil:
+		// A second one of ours would be found by the next full pass.
+		return []rtnl.Request{deletion(key)}, nil
+	}
+	s, err := t.lookUp(ctx, key)
+	var requests []rtnl.Request
+	for _, r := range s.ours {
+		requests = append(requests, r.deletion())
+	}
+	return requests, err
+}
