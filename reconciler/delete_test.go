@@ -24,7 +24,7 @@ func (w *world) wantNotDone(want ...reconciler.NotDone) {
 	}
 }
 
-func (w *world) deleting() int { return w.r.Summary(w.db.ReadTxn()).Deleting }
+func (w *world) deleting() int { return w.latest().Summary(w.db.ReadTxn()).Deleting }
 
 func TestFailingDeleteIsVisibleAndRetried(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {

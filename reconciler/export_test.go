@@ -17,9 +17,12 @@ func (r *Reconciler[Obj]) OnMove(fn func(from, to string)) { r.onMove = fn }
 func (r *Reconciler[Obj]) Items() (items []string) {
 	_ = r.call(context.Background(), func(l *loop[Obj]) {
 		for _, key := range sortedKeys(l.queue.items) {
-			it := l.queue.items[key]
+			it, name := l.queue.items[key], "a key that had no row"
+			if it.known {
+				name = r.p.Table.Key(it.last)
+			}
 			items = append(items, fmt.Sprintf("%s state=%d lane=%v hold=%v deleting=%t surplus=%t full=%t force=%t dirty=%t reasons=%v due=%v err=%v",
-				r.p.Table.Key(it.last), it.state, it.lane, it.hold, it.deleting, it.surplus, it.full, it.force, it.dirty, it.reasons, it.due, it.err))
+				name, it.state, it.lane, it.hold, it.deleting, it.surplus, it.full, it.force, it.dirty, it.reasons, it.due, it.err))
 		}
 	})
 	return items

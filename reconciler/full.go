@@ -180,7 +180,8 @@ func (l *loop[Obj]) enqueueFull(query statedb.Query[Obj], obj Obj, now time.Time
 		return
 	}
 	if it.state != running {
-		it.last, it.force = obj, true
+		it.saw(obj)
+		it.force = true
 		l.enqueue(it, laneRefresh, reasonRefresh, now)
 	}
 	l.joinFull(it)
@@ -320,7 +321,8 @@ func (l *loop[Obj]) foundSurplus(query statedb.Query[Obj], obj Obj) {
 		return // something is being done about it
 	}
 	if !it.deleting {
-		it.last, it.surplus = obj, true
+		it.saw(obj)
+		it.surplus = true
 		l.setDeleting(it, true)
 	}
 	l.waits.oweNow(it)

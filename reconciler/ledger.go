@@ -48,11 +48,15 @@ func newLedger[Obj any](p *Params[Obj]) *ledger[Obj] {
 	return l
 }
 
-// note records how it stands with an item.
+// note records how it stands with an item. There is nothing to be said of one
+// whose row was never seen: nothing has been done about it.
 func (l *ledger[Obj]) note(it *item[Obj]) {
+	if l.p.NotDone == nil || !it.known {
+		return
+	}
 	notable := it.err != nil || !it.quiet() || it.hold != holdNone
 	nothing := !notable && !it.noted && len(l.written)+len(l.touched)+len(l.later) == 0
-	if l.p.NotDone == nil || nothing {
+	if nothing {
 		return
 	}
 	it.noted = notable

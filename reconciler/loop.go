@@ -241,7 +241,7 @@ func (l *loop[Obj]) simple(obj Obj) bool {
 
 func (l *loop[Obj]) changedItem(change statedb.Change[Obj], deleted bool, now time.Time) {
 	it := l.queue.get(l.r.p.Table.KeyQuery(change.Object))
-	it.last = change.Object
+	it.saw(change.Object)
 	it.fed = !deleted
 	l.waits.owe(it)
 	if deleted {
@@ -311,7 +311,8 @@ func (l *loop[Obj]) operationFor(it *item[Obj], txn statedb.ReadTxn) (operation[
 	}
 	// The row is there again: a delete of what it was before must not run.
 	l.setDeleting(it, false)
-	it.last, it.surplus = obj, false
+	it.saw(obj)
+	it.surplus = false
 	op.was = l.r.status.Get(obj).Kind()
 	op.full = it.full && op.was != Pending
 	if op.was == Pending && !isStatusError(it.err) {

@@ -22,11 +22,12 @@ const (
 type item[Obj any] struct {
 	key   string // encoded primary key
 	query statedb.Query[Obj]
-	last  Obj // the newest row that was seen: what a delete is given
+	last  Obj // the newest row that was seen: what a delete is given; only if known
 
 	state      itemState
 	lane       lane // when queued
 	hold       hold // when waiting
+	known      bool // a row was seen: an item that somebody asked for by its key may never have had one
 	deleting   bool // the row is gone from the table; Delete has not succeeded yet
 	force      bool // run although the row's status says that it is done
 	full       bool // the full pass under way waits for it
@@ -89,6 +90,9 @@ func (q *queue[Obj]) get(query statedb.Query[Obj]) *item[Obj] {
 	}
 	return it
 }
+
+// saw notes the newest row of an item.
+func (it *item[Obj]) saw(obj Obj) { it.last, it.known = obj, true }
 
 // enqueue makes an item ready, whatever it waits for: the earliest reason wins.
 // One that is running or committing is marked as dirty instead. One that is

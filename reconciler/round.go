@@ -93,7 +93,8 @@ func (l *loop[Obj]) closeRow(out *outcome[Obj]) {
 // adopt makes an item of a row of the round.
 func (l *loop[Obj]) adopt(out *outcome[Obj], state itemState) *item[Obj] {
 	it := l.queue.get(l.r.p.Table.KeyQuery(out.obj))
-	it.state, it.last, it.ran = state, out.obj, reasonChange
+	it.saw(out.obj)
+	it.state, it.ran = state, reasonChange
 	out.item = it
 	it.fed, it.at = true, stageRound
 	if state != waiting {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
 )
 
 // actor is a reconciler of a simulation, its target, and those who meddle with
@@ -21,7 +23,8 @@ import (
 type actor struct {
 	*world
 	s           *simulation
-	live        atomic.Pointer[reconciler.Reconciler[row]]
+	live        atomic.Pointer[runner]
+	events      chan string
 	initialized atomic.Bool // Init has succeeded
 	restarts    atomic.Int32
 
@@ -30,22 +33,32 @@ type actor struct {
 }
 
 func newActor(s *simulation, w *world) *actor {
-	a := &actor{world: w, s: s, attempts: map[string]int{}}
+	a := &actor{world: w, s: s, attempts: map[string]int{}, events: make(chan string, 64)}
+	w.params = func(p *reconciler.Params[row]) { p.Related = relatedRows(a, rowsByValue()) }
 	w.target.will(a.act)
 	return a
 }
 
 func (a *actor) begin() {
-	a.launch()
-	a.live.Store(a.r)
+	if a.s.pointers {
+		a.launchByPointer()
+	} else {
+		a.launch()
+	}
+	r := a.latest()
+	a.live.Store(&r)
 	a.restarts.Add(1)
 }
+
+// now is the reconciler that runs.
+func (a *actor) now() runner { return *a.live.Load() }
 
 // begins sets loose those who meddle.
 func (a *actor) begins(others *sync.WaitGroup) {
 	others.Go(a.meddle)
 	others.Go(a.approver)
 	others.Go(a.watch)
+	others.Go(a.sendEvents)
 	if a.s.lenient {
 		others.Go(a.vandal)
 	}
@@ -57,7 +70,7 @@ func (a *actor) random(name string) *rand.Rand { return a.s.random(a.name + name
 func (a *actor) wantRest() {
 	a.t.Helper()
 	a.wantConverged()
-	queued := slices.DeleteFunc(a.r.Items(), func(item string) bool { // a full pass may be under way
+	queued := slices.DeleteFunc(a.now().Items(), func(item string) bool { // a full pass may be under way
 		return a.config.FullInterval > 0 && strings.Contains(item, "full=true")
 	})
 	a.equal("queued", 0, len(queued))
@@ -74,10 +87,10 @@ func (a *actor) approver() {
 	random := a.random("approver")
 	for end := time.Now().Add(4 * time.Second); a.limited() && time.Now().Before(end); {
 		take(some(random, 500*time.Millisecond))
-		plan, err := a.live.Load().Plan(a.t.Context())
+		plan, err := a.now().Plan(a.t.Context())
 		take(some(random, 100*time.Millisecond))
 		if err == nil && plan.ID != "" {
-			_ = a.live.Load().Approve(a.t.Context(), plan.ID) // it may be another run
+			_ = a.now().Approve(a.t.Context(), plan.ID) // it may be another run
 		}
 	}
 }
@@ -87,8 +100,8 @@ func (a *actor) limited() bool { return !a.config.DeleteLimit.Off || !a.config.U
 
 // approveAll approves what is held until nothing is.
 func (a *actor) approveAll() {
-	for plan := must(a.r.Plan(a.t.Context())); plan.ID != ""; plan = must(a.r.Plan(a.t.Context())) {
-		if err := a.r.Approve(a.t.Context(), plan.ID); err != nil {
+	for plan := must(a.now().Plan(a.t.Context())); plan.ID != ""; plan = must(a.now().Plan(a.t.Context())) {
+		if err := a.now().Approve(a.t.Context(), plan.ID); err != nil {
 			a.t.Error(err)
 			return
 		}
@@ -107,7 +120,7 @@ func (a *actor) vandal() {
 		case 1:
 			a.target.corrupt(someKey(random), 9)
 		default:
-			a.live.Load().FullPass()
+			a.now().FullPass()
 		}
 	}
 }
@@ -117,13 +130,13 @@ func (a *actor) meddle() {
 	random := a.random("meddler")
 	for range random.IntN(12) {
 		take(some(random, 500*time.Millisecond))
-		if err := a.meddleOnce(random, a.live.Load()); err != nil && !errors.Is(err, reconciler.ErrNotRunning) {
+		if err := a.meddleOnce(random, a.now()); err != nil && !errors.Is(err, reconciler.ErrNotRunning) {
 			a.t.Error(err)
 		}
 	}
 }
 
-func (a *actor) meddleOnce(random *rand.Rand, r *reconciler.Reconciler[row]) error {
+func (a *actor) meddleOnce(random *rand.Rand, r runner) error {
 	which, ctx := someSelector(random), context.Background()
 	if random.IntN(4) == 0 {
 		limits := r.Limits()
@@ -140,6 +153,41 @@ func (a *actor) meddleOnce(random *rand.Rand, r *reconciler.Reconciler[row]) err
 	default:
 		_, err := r.Trigger(ctx, which)
 		return err
+	}
+}
+
+// sendEvents has rows run, some of which are gone, or will be soon.
+func (a *actor) sendEvents() {
+	random := a.random("events")
+	for range random.IntN(15) {
+		take(some(random, 500*time.Millisecond))
+		select {
+		case a.events <- someKey(random) + " " + someKey(random):
+		default: // nobody has listened for long
+		}
+	}
+}
+
+// relatedRows are what has rows run besides their own changes. Who names them takes
+// a while, so that they may be gone meanwhile.
+func relatedRows[Obj any](a *actor, kind rowKind[Obj]) []reconciler.Related[Obj] {
+	slowly := func(name string) func(keys string) iter.Seq[statedb.Query[Obj]] {
+		random := a.random(name + strconv.Itoa(int(a.restarts.Load())))
+		return func(keys string) iter.Seq[statedb.Query[Obj]] {
+			take(some(random, 50*time.Millisecond))
+			return func(yield func(statedb.Query[Obj]) bool) {
+				for key := range strings.FieldsSeq(keys) {
+					if !yield(kind.byID.Query(key)) {
+						return
+					}
+				}
+			}
+		}
+	}
+	named, owners := slowly("named"), slowly("owners")
+	return []reconciler.Related[Obj]{
+		reconciler.Events(a.events, func(_ statedb.ReadTxn, keys string) iter.Seq[statedb.Query[Obj]] { return named(keys) }),
+		reconciler.Watches(a.s.children, func(_ statedb.ReadTxn, c child) iter.Seq[statedb.Query[Obj]] { return owners(c.Owners) }),
 	}
 }
 

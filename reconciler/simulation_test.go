@@ -39,6 +39,9 @@ type simulation struct {
 	stubborn bool
 	// pauses: somebody pauses rows.
 	pauses bool
+	// pointers: the rows are by pointer.
+	pointers bool
+	children statedb.RWTable[child] // that have rows run
 }
 
 // TestSimulation lets writers, faults and restarts loose on reconcilers, then
@@ -98,6 +101,10 @@ func newSimulation(t *testing.T, seed uint64, most int) *simulation {
 	random := s.random("config")
 	s.lenient, s.stubborn, s.pauses = random.IntN(2) == 0, random.IntN(2) == 0, random.IntN(2) == 0
 	s.prunes = random.IntN(3) == 0
+	if s.pointers = s.random("rows").IntN(3) == 0; s.pointers {
+		s.table = newPointerTable(s.db)
+	}
+	s.children = must(statedb.NewTable(s.db, statedb.Schema[child]{Name: "children", Primary: childByID}))
 	worlds := []*world{s.world}
 	switch random.IntN(3) {
 	case 0:
@@ -143,7 +150,7 @@ func (s *simulation) randomConfig(random *rand.Rand) reconciler.Config {
 // the reconcilers to come to rest.
 func (s *simulation) run() {
 	random := s.random("life")
-	sources := []*statedb.Source[row]{s.source("source"), s.source("tap")}
+	sources := []feed{s.feed("source"), s.feed("tap")}
 	for _, a := range s.actors {
 		a.begin()
 	}
@@ -151,6 +158,7 @@ func (s *simulation) run() {
 	for i := range 3 {
 		others.Go(func() { s.writer("writer" + strconv.Itoa(i)) })
 	}
+	others.Go(s.parent)
 	for i, source := range sources {
 		others.Go(func() { s.flicker("source"+strconv.Itoa(i), source) })
 	}
@@ -173,7 +181,7 @@ func (s *simulation) run() {
 }
 
 // calm ends all faults and waits for as long as anything may take then.
-func (s *simulation) calm(sources []*statedb.Source[row]) {
+func (s *simulation) calm(sources []feed) {
 	for _, source := range sources {
 		s.update(source.Complete)
 	}
@@ -182,13 +190,13 @@ func (s *simulation) calm(sources []*statedb.Source[row]) {
 		a.resume()
 		synctest.Wait()
 		if s.lenient {
-			a.r.FullPass()
+			a.now().FullPass()
 		}
 	}
 	s.pass(10 * time.Second)
 	for _, a := range s.actors {
 		a.approveAll()
-		a.r.FullPass() // finds nothing
+		a.now().FullPass() // finds nothing
 		before := a.metrics().outOfSync
 		s.pass(time.Second)
 		if !s.lenient {
@@ -255,8 +263,22 @@ func (s *simulation) writeSomething(random *rand.Rand, txn *statedb.WriteTxn) er
 	return err
 }
 
+// parent writes and deletes children, which have rows run that may be gone.
+func (s *simulation) parent() {
+	random := s.random("parent")
+	for range random.IntN(15) {
+		take(some(random, 500*time.Millisecond))
+		c := child{ID: strconv.Itoa(random.IntN(3)), Owners: someKey(random) + " " + someKey(random), Number: random.IntN(9)}
+		if random.IntN(3) == 0 {
+			remove(s.t, s.db, s.children, c)
+		} else {
+			insert(s.t, s.db, s.children, c)
+		}
+	}
+}
+
 // flicker is a source that delivers late, and is incomplete at times.
-func (s *simulation) flicker(name string, source *statedb.Source[row]) {
+func (s *simulation) flicker(name string, source feed) {
 	random := s.random(name)
 	take(some(random, 200*time.Millisecond))
 	s.update(source.Initialized)
@@ -316,7 +338,7 @@ func (a *actor) leave() {
 }
 
 func (a *actor) resume() {
-	if err := a.r.Resume(context.Background(), reconciler.Selector[row]{}); err != nil && !errors.Is(err, reconciler.ErrNotRunning) {
+	if err := a.now().Resume(context.Background(), reconciler.Selector[row]{}); err != nil && !errors.Is(err, reconciler.ErrNotRunning) {
 		a.t.Error(err)
 	}
 }

@@ -33,7 +33,7 @@ func (w *world) wantLane(name string, depth int, oldest time.Duration) {
 // wantIdle checks that nothing is queued, held or running.
 func (w *world) wantIdle() {
 	w.t.Helper()
-	s := w.r.Stats()
+	s := w.latest().Stats()
 	for _, l := range s.Queue {
 		if l.Depth != 0 || l.Oldest != 0 {
 			w.t.Errorf("idle, but %+v", l)

@@ -37,9 +37,9 @@ type world struct {
 	params  func(*reconciler.Params[row]) // changes them before the start
 	health  *healthLog
 	moves   *moves
-	others  *world                        // around a table of the same database, if a test needs one
-	after   bool                          // rows depend on those of the world that this one is one of the others of
-	made    []*reconciler.Reconciler[row] // the last one is r
+	others  *world   // around a table of the same database, if a test needs one
+	after   bool     // rows depend on those of the world that this one is one of the others of
+	made    []runner // the last one is that of r, if rows are by value
 	r       *reconciler.Reconciler[row]
 	cancel  context.CancelFunc
 	ended   chan error
@@ -106,6 +106,9 @@ func (w *world) statusOf(r row) reconciler.Status {
 	return r.Status
 }
 
+// latest is the reconciler that was started last.
+func (w *world) latest() runner { return w.made[len(w.made)-1] }
+
 // start makes a new reconciler and lets it do what there is to do.
 func (w *world) start() {
 	w.t.Helper()
@@ -116,14 +119,8 @@ func (w *world) start() {
 func (w *world) launch() {
 	w.t.Helper()
 	p := reconciler.Params[row]{
-		Name: w.name, DB: w.db, Table: w.table, Target: observing{w.target}, NotDone: w.notDone,
+		Name: w.name, DB: w.db, Table: w.table, Target: w.kindOfTarget(), NotDone: w.notDone,
 		Config: w.config, Health: w.health, Origin: w.origin,
-	}
-	switch {
-	case w.prunes:
-		p.Target = w.target
-	case w.batches:
-		p.Target = &batching{observing: observing{w.target}}
 	}
 	if w.params != nil {
 		w.params(&p)
@@ -135,13 +132,30 @@ func (w *world) launch() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.r = r
+	w.run(r)
+}
+
+func (w *world) kindOfTarget() reconciler.Target[row] {
+	switch {
+	case w.prunes:
+		return w.target
+	case w.batches:
+		return &batching{observing: observing{w.target}}
+	default:
+		return observing{w.target}
+	}
+}
+
+// run lets a reconciler run until stop is called.
+func (w *world) run(r runner) {
 	if w.seed != 0 {
 		r.Seed(w.seed)
 	}
 	r.OnMove(w.moves.add)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	w.made, w.r, w.cancel, w.ended = append(w.made, r), r, cancel, ended
+	w.made, w.cancel, w.ended = append(w.made, r), cancel, ended
 	w.t.Cleanup(cancel)
 	go func() { ended <- r.Run(ctx) }()
 }
@@ -237,6 +251,28 @@ func (w *world) source(name string) *statedb.Source[row] {
 	var source *statedb.Source[row]
 	w.update(func(txn *statedb.WriteTxn) (err error) {
 		source, err = w.table.RegisterSource(txn, name)
+		return err
+	})
+	return source
+}
+
+// feed is a source, whatever the rows of its table.
+type feed interface {
+	Initialized(txn *statedb.WriteTxn) error
+	Incomplete(txn *statedb.WriteTxn, reason string) error
+	Complete(txn *statedb.WriteTxn) error
+}
+
+// feed registers a source.
+func (w *world) feed(name string) feed {
+	w.t.Helper()
+	pointers, ok := w.table.(pointerTable)
+	if !ok {
+		return w.source(name)
+	}
+	var source feed
+	w.update(func(txn *statedb.WriteTxn) (err error) {
+		source, err = pointers.of.RegisterSource(txn, name)
 		return err
 	})
 	return source
