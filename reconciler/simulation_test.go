@@ -182,11 +182,14 @@ func (s *simulation) run() {
 
 // calm ends all faults and waits for as long as anything may take then.
 func (s *simulation) calm(sources []feed) {
+	for _, a := range s.actors {
+		a.target.will(nil) // before anything that has operations run at this instant
+	}
 	for _, source := range sources {
 		s.update(source.Complete)
 	}
+	s.pass(5 * time.Second) // all have begun, so that the rest is the same in each run
 	for _, a := range s.actors {
-		a.target.will(nil)
 		a.resume()
 		synctest.Wait()
 		if s.lenient {
