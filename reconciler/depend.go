@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,6 +22,13 @@ type Dependency[Obj any] struct{ on dependency[Obj] }
 // meanwhile and says for what. It is not updated again when they change later:
 // for that there is [Watches]. Deletes do not wait; see [Group] for their order.
 //
+// A status is old news: what a row stands for may have been removed or replaced
+// since it was done. With observed, which is the [Observation] of the other
+// table's own reconciler, a row that differs from what is observed satisfies nobody,
+// until it agrees again. Nothing is concluded from observed rows that are not known
+// to be all: while their table is not initialized or a source of it is incomplete,
+// the status alone decides. A row whose comparison panics is waited for.
+//
 // on is called from several goroutines, also of rows that are deleted. It says
 // the same of the same row each time, and returns soon. Of a row for which it
 // panics, or asks for an index that the table has not, nobody knows what it waits
@@ -28,14 +36,23 @@ type Dependency[Obj any] struct{ on dependency[Obj] }
 // from several goroutines too.
 func DependsOn[Obj, Dep any](
 	table statedb.Table[Dep], status func(Dep) Status, on func(Obj) iter.Seq[statedb.Query[Dep]],
+	observed ...Observation[Dep],
 ) Dependency[Obj] {
-	return Dependency[Obj]{&dependsOn[Obj, Dep]{table, status, on}}
+	d := &dependsOn[Obj, Dep]{of: table, status: status, on: on}
+	for _, o := range observed {
+		if o.of != nil { // the zero value compares with nothing
+			d.observed = append(d.observed, o.of)
+		}
+	}
+	return Dependency[Obj]{d}
 }
 
 // dependency is a [Dependency] with the row type of the other table out of sight.
 type dependency[Obj any] interface {
 	check() error
 	table() statedb.TableMeta
+	// tables are all that it reads.
+	tables() []statedb.TableMeta
 	// blocker returns a row that obj has to wait for, if there is one.
 	blocker(txn statedb.ReadTxn, obj Obj) (blocker, bool)
 	named(obj Obj) []namedRow
@@ -47,7 +64,12 @@ type dependency[Obj any] interface {
 type blocker struct {
 	key  string // encoded; empty: the table itself
 	text string
+	// again is the text in another snapshot, if that depends on what is observed.
+	again func(txn statedb.ReadTxn) string
 }
+
+// is reports whether two rows wait for the same.
+func (b blocker) is(other blocker) bool { return b.key == other.key && b.text == other.text }
 
 // namedRow is a row, or several, that a row depends on.
 type namedRow struct {
@@ -56,9 +78,10 @@ type namedRow struct {
 }
 
 type dependsOn[Obj, Dep any] struct {
-	of     statedb.Table[Dep]
-	status func(Dep) Status
-	on     func(Obj) iter.Seq[statedb.Query[Dep]]
+	of       statedb.Table[Dep]
+	status   func(Dep) Status
+	on       func(Obj) iter.Seq[statedb.Query[Dep]]
+	observed []observation[Dep]
 }
 
 func (d *dependsOn[Obj, Dep]) check() error {
@@ -70,10 +93,23 @@ func (d *dependsOn[Obj, Dep]) check() error {
 	case d.on == nil:
 		return errors.New("the function that names rows is not set")
 	}
+	for _, o := range d.observed {
+		if err := o.check(); err != nil {
+			return fmt.Errorf("the observation: %w", err)
+		}
+	}
 	return nil
 }
 
 func (d *dependsOn[Obj, Dep]) table() statedb.TableMeta { return d.of }
+
+func (d *dependsOn[Obj, Dep]) tables() []statedb.TableMeta {
+	tables := []statedb.TableMeta{d.of}
+	for _, o := range d.observed {
+		tables = append(tables, o.table())
+	}
+	return tables
+}
 
 // queries are what on names of a row, also if it panics then.
 func (d *dependsOn[Obj, Dep]) queries(obj Obj) (queries []statedb.Query[Dep], err error) {
@@ -110,12 +146,53 @@ func (d *dependsOn[Obj, Dep]) blocker(txn statedb.ReadTxn, obj Obj) (blocker, bo
 	}
 	for _, q := range queries {
 		for dep := range d.of.List(txn, q) {
-			if state := d.undone(dep); state != "" {
-				return blocker{d.of.KeyQuery(dep).Encoded(), fmt.Sprintf("%s %s, which is %s", d.of.Name(), d.of.Key(dep), state)}, true
+			if b, blocked := d.blocks(txn, dep); blocked {
+				return b, true
 			}
 		}
 	}
 	return blocker{}, false
+}
+
+// blocks reports whether rows have to wait for dep.
+func (d *dependsOn[Obj, Dep]) blocks(txn statedb.ReadTxn, dep Dep) (blocker, bool) {
+	state, observed := d.undone(dep), false
+	if state == "" {
+		state = d.contradicted(txn, dep)
+		observed = state != ""
+	}
+	if state == "" {
+		return blocker{}, false
+	}
+	query := d.of.KeyQuery(dep)
+	b := blocker{key: query.Encoded(), text: fmt.Sprintf("%s %s, which %s", d.of.Name(), d.of.Key(dep), state)}
+	if observed {
+		b.again = func(txn statedb.ReadTxn) string {
+			newest, _, found := d.of.Get(txn, query)
+			if !found {
+				return ""
+			}
+			b, _ := d.blocks(txn, newest)
+			return b.text
+		}
+	}
+	return b, true
+}
+
+// contradicted says how a row that is done differs from what is observed.
+func (d *dependsOn[Obj, Dep]) contradicted(txn statedb.ReadTxn, dep Dep) string {
+	for _, o := range d.observed {
+		if !o.reliable(txn) {
+			continue
+		}
+		switch changes, err := o.differs(txn, dep); {
+		case err != nil:
+			return "is not known to agree with what is observed: " + err.Error()
+		case len(changes) > 0:
+			return "differs from what is observed: " + driftText(changes[:1])
+		}
+	}
+	return ""
 }
 
 // lacks says why the table is not initialized.
@@ -130,7 +207,7 @@ func (d *dependsOn[Obj, Dep]) lacks(txn statedb.ReadTxn) string {
 func (d *dependsOn[Obj, Dep]) undone(dep Dep) string {
 	var s Status
 	if panicked := guard(func() { s = d.status(dep) }); panicked != nil {
-		return "not known to be done: " + panicked.Error()
+		return "is not known to be done: " + panicked.Error()
 	}
 	if s.Kind() == Done {
 		return ""
@@ -140,9 +217,9 @@ func (d *dependsOn[Obj, Dep]) undone(dep Dep) string {
 
 func describe(s Status) string {
 	if s.Kind() == Error {
-		return "in " + s.String()
+		return "is in " + s.String()
 	}
-	return s.String()
+	return "is " + s.String()
 }
 
 func (d *dependsOn[Obj, Dep]) named(obj Obj) (rows []namedRow) {
@@ -158,8 +235,17 @@ func (d *dependsOn[Obj, Dep]) named(obj Obj) (rows []namedRow) {
 
 func (d *dependsOn[Obj, Dep]) begin(r *Reconciler[Obj], waits *dependencyWaits) func(context.Context) {
 	cursor := d.of.Changes(d.of.Revision(r.p.DB.ReadTxn()))
+	var observed []func(context.Context)
+	for _, o := range d.observed {
+		observed = append(observed, o.onChange(r.p.DB, func(txn statedb.ReadTxn) { r.free(waits.takeOther(txn)) }))
+	}
 	return func(ctx context.Context) {
 		defer cursor.Close()
+		var following sync.WaitGroup
+		defer following.Wait()
+		for _, follow := range observed {
+			following.Go(func() { follow(ctx) })
+		}
 		for {
 			select {
 			case <-ctx.Done():
@@ -190,23 +276,29 @@ func (d *dependsOn[Obj, Dep]) freed(cursor *statedb.Cursor[Dep], txn statedb.Rea
 	return keys
 }
 
-// dependencyWaits are the rows that wait for rows of a table: encoded keys by
-// encoded keys.
+// dependencyWaits are the rows that wait for rows of a table: what is said of each,
+// by its encoded key, by the encoded key of what it waits for.
 type dependencyWaits struct {
 	mu   sync.Mutex
-	rows map[string]map[string]bool
+	rows map[string]map[string]string
+	// again is [blocker].again of those that what is observed blocks.
+	again map[string]func(statedb.ReadTxn) string
 }
 
-func (w *dependencyWaits) add(on, key string) {
+func (w *dependencyWaits) add(b blocker, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.rows == nil {
-		w.rows = map[string]map[string]bool{}
+		w.rows = map[string]map[string]string{}
+		w.again = map[string]func(statedb.ReadTxn) string{}
 	}
-	if w.rows[on] == nil {
-		w.rows[on] = map[string]bool{}
+	if w.rows[b.key] == nil {
+		w.rows[b.key] = map[string]string{}
 	}
-	w.rows[on][key] = true
+	w.rows[b.key][key] = b.text
+	if b.again != nil {
+		w.again[b.key] = b.again
+	}
 }
 
 func (w *dependencyWaits) take(on string) []string {
@@ -214,6 +306,7 @@ func (w *dependencyWaits) take(on string) []string {
 	defer w.mu.Unlock()
 	keys := sortedKeys(w.rows[on])
 	delete(w.rows, on)
+	delete(w.again, on)
 	return keys
 }
 
@@ -224,6 +317,31 @@ func (w *dependencyWaits) takeAll() (keys []string) {
 		keys = append(keys, sortedKeys(rows)...)
 	}
 	clear(w.rows)
+	clear(w.again)
+	return keys
+}
+
+// takeOther takes the rows of which something else is to be said because of what is
+// observed now.
+func (w *dependencyWaits) takeOther(txn statedb.ReadTxn) (keys []string) {
+	w.mu.Lock()
+	again := maps.Clone(w.again)
+	w.mu.Unlock()
+	for _, on := range sortedKeys(again) {
+		text := again[on](txn)
+		w.mu.Lock()
+		for _, key := range sortedKeys(w.rows[on]) {
+			if w.rows[on][key] != text {
+				keys = append(keys, key)
+				delete(w.rows[on], key)
+			}
+		}
+		if len(w.rows[on]) == 0 {
+			delete(w.rows, on)
+			delete(w.again, on)
+		}
+		w.mu.Unlock()
+	}
 	return keys
 }
 
@@ -275,10 +393,10 @@ func (l *loop[Obj]) dependent(op operation[Obj], txn statedb.ReadTxn, now time.T
 		if !blocked {
 			continue
 		}
-		l.r.waits[i].add(b.key, op.item.key)
+		l.r.waits[i].add(b, op.item.key)
 		l.park(op.item, holdDependency, b.text)
 		// What happened before the wait was known has woken nobody.
-		if newest, still := d.on.blocker(l.r.p.DB.ReadTxn(), op.obj); !still || newest != b {
+		if newest, still := d.on.blocker(l.r.p.DB.ReadTxn(), op.obj); !still || !newest.is(b) {
 			l.r.free([]string{op.item.key})
 		}
 		return true

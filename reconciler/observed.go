@@ -97,6 +97,9 @@ type observation[Obj any] interface {
 	differs(txn statedb.ReadTxn, obj Obj) ([]Change, error)
 	// begin returns a function that follows the table from its beginning.
 	begin(r *Reconciler[Obj]) (follow func(context.Context))
+	// onChange returns a function that calls fn for each change of the table, and of
+	// what is known of its sources, from now on.
+	onChange(db *statedb.DB, fn func(statedb.ReadTxn)) (follow func(context.Context))
 }
 
 type observed[Obj, Seen any] struct {
@@ -126,6 +129,24 @@ func (o *observed[Obj, Seen]) reliable(txn statedb.ReadTxn) bool {
 func (o *observed[Obj, Seen]) differs(txn statedb.ReadTxn, obj Obj) (changes []Change, err error) {
 	err = guard(func() { changes = o.compare(txn, obj) })
 	return changes, err
+}
+
+func (o *observed[Obj, Seen]) onChange(db *statedb.DB, fn func(statedb.ReadTxn)) func(context.Context) {
+	cursor := o.of.Changes(o.of.Revision(db.ReadTxn()))
+	return func(ctx context.Context) {
+		defer cursor.Close()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-cursor.Watch(): // nil once the table was dropped
+				txn := db.ReadTxn()
+				for range cursor.Next(txn) { // fn looks at what there is
+				}
+				fn(txn)
+			}
+		}
+	}
 }
 
 func (o *observed[Obj, Seen]) begin(r *Reconciler[Obj]) func(context.Context) {

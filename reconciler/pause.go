@@ -164,7 +164,8 @@ func (l *loop[Obj]) gate(op operation[Obj], txn statedb.ReadTxn, now time.Time) 
 		l.park(op.item, holdPaused, waitsFor)
 		return true
 	}
-	return l.dependent(op, txn, now) || l.overLimit(op, txn, now) || l.drifting(op, txn, now)
+	// What agrees with what is observed is not to be repaired, and waits for nobody.
+	return l.drifting(op, txn, now) || l.dependent(op, txn, now) || l.overLimit(op, txn, now)
 }
 
 func (l *loop[Obj]) park(it *item[Obj], why hold, waitsFor string) {

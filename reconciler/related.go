@@ -74,7 +74,7 @@ func (p Params[Obj]) relatedTables() (tables []statedb.TableMeta) {
 		}
 	}
 	for _, d := range p.DependsOn {
-		tables = append(tables, d.on.table())
+		tables = append(tables, d.on.tables()...)
 	}
 	if p.Observed.of != nil {
 		tables = append(tables, p.Observed.of.table())
