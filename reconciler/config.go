@@ -132,7 +132,9 @@ type Params[Obj any] struct {
 	// Origin, if set, says who wrote a row, given its table and its key as text:
 	// empty when it does not know. Calls may come from several goroutines at once.
 	Origin func(table, key string) string
-	// Logger and Health may be nil.
+	// Logger and Health may be nil. Of the warnings and errors with the same message
+	// at most 100 in a minute are logged; the others are counted, and a line at the end
+	// of the minute says how many they were and what the last of them was about.
 	Logger *slog.Logger
 	Health Health
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/loglimit"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -16,6 +18,7 @@ import (
 // any time.
 type Reconciler[Obj any] struct {
 	p        Params[Obj]
+	log      *loglimit.Handler // of p.Logger
 	status   StatusField[Obj]
 	observer Observer[Obj]    // nil when the target cannot observe
 	batcher  BatchTarget[Obj] // nil when it takes rows one by one only
@@ -62,8 +65,10 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	if err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
+	log := loglimit.New(p.Logger.Handler())
+	p.Logger = slog.New(log)
 	r := &Reconciler[Obj]{
-		p: p, status: field, random: rand.Float64, inbox: newInbox[Obj](),
+		p: p, log: log, status: field, random: rand.Float64, inbox: newInbox[Obj](),
 		opened: make(chan struct{}), ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
 	}
 	r.observer, _ = p.Target.(Observer[Obj])
@@ -103,6 +108,7 @@ func (r *Reconciler[Obj]) Run(ctx context.Context) (err error) {
 		return ErrStarted
 	}
 	defer close(r.ended)
+	defer r.log.Close()
 	defer func() { r.p.Health.Stopped(stoppedMessage(err)) }()
 	defer r.member.leave()
 	if ready, err := r.waitForSources(ctx); !ready {

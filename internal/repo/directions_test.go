@@ -30,7 +30,7 @@ func layers() []layer {
 		{packages: "statedb/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "statedb/internal/..."}},
 		{packages: "reconciler/targettest/...", imports: []string{"statedb", "statedb/index", "reconciler"}},
 		{packages: "reconciler/target/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/target/..."}, tests: []string{"reconciler/targettest"}},
-		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/source/..."}},
+		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/internal/loglimit", "reconciler/source/..."}},
 		{packages: "reconciler/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/internal/..."}, tests: []string{"reconciler/targettest"}},
 
 		// The hive: tables are its means, reconcilers are unknown to it. The API and the command line know neither.
