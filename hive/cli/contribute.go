@@ -18,6 +18,9 @@ import (
 type Command struct {
 	// New makes the command. It must not ask the hive yet: the Env is complete when the command runs.
 	New func(*Env) *cobra.Command
+	// Below is the name of the contributed command that this one is a part of. If there is none of that name, one is made that
+	// only has such parts. Empty: none.
+	Below string
 }
 
 // CommandOut contributes a command. Its constructor must need nothing that is configured or costly: it is called for every
@@ -32,13 +35,19 @@ func NewCommand(newCommand func(*Env) *cobra.Command) CommandOut {
 	return CommandOut{Command: Command{New: newCommand}}
 }
 
+// NewCommandBelow makes the contribution of a command that is a part of another one, so that `approve documents` and
+// `approve TABLE PLAN` can come from packages that do not know each other. The words of a part win over arguments.
+func NewCommandBelow(parent string, newCommand func(*Env) *cobra.Command) CommandOut {
+	return CommandOut{Command: Command{New: newCommand, Below: parent}}
+}
+
 // StatusSection is a part of what `status` prints.
 type StatusSection struct {
 	// Name says in errors which section it is.
 	Name string
 	// Order is the place among the sections, ascending.
 	Order int
-	// Show writes the section and says whether all is well. A section that writes nothing is not seen.
+	// Show writes the section and reports whether all is well. A section that writes nothing is not seen.
 	Show func(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, err error)
 }
 

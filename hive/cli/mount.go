@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -65,14 +66,34 @@ func addFlags(root *cobra.Command, h *hive.Hive) (socket *pflag.Flag, err error)
 
 func contributed(env *Env, from []Command) ([]*cobra.Command, error) {
 	var commands []*cobra.Command
+	parts := map[string][]*cobra.Command{}
 	for _, f := range from {
 		c := f.New(env)
-		if c.Name() != agentCommand {
+		if f.Below != "" || c.Name() != agentCommand {
 			if err := refuseFlags(c); err != nil {
 				return nil, err
 			}
 		}
-		commands = append(commands, c)
+		if f.Below != "" {
+			parts[f.Below] = append(parts[f.Below], c)
+		} else {
+			commands = append(commands, c)
+		}
+	}
+	return addParts(commands, parts)
+}
+
+// addParts adds parts to the commands that they are below, by name.
+func addParts(commands []*cobra.Command, parts map[string][]*cobra.Command) ([]*cobra.Command, error) {
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		i := slices.IndexFunc(commands, func(c *cobra.Command) bool { return c.Name() == name })
+		if i < 0 {
+			i = len(commands)
+			commands = append(commands, &cobra.Command{Use: name, Short: fmt.Sprintf("See '%s --help' for what it is followed by", name)})
+		}
+		if err := add(commands[i], parts[name]); err != nil {
+			return nil, err
+		}
 	}
 	return commands, nil
 }

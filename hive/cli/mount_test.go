@@ -108,6 +108,36 @@ func TestMountingStartsNothingAndRefusesNamesThatAreTaken(t *testing.T) {
 	}
 }
 
+func below(parent, use, out string) cell.Cell {
+	return cell.Provide(func() cli.CommandOut {
+		return cli.NewCommandBelow(parent, func(*cli.Env) *cobra.Command {
+			return &cobra.Command{Use: use, RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := io.WriteString(cmd.OutOrStdout(), out)
+				return err
+			}}
+		})
+	})
+}
+
+func TestCommandsBelowOneOfAnotherModule(t *testing.T) {
+	prints := func(text string) func(*cobra.Command, *cli.Env) error {
+		return func(cmd *cobra.Command, _ *cli.Env) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), text)
+			return err
+		}
+	}
+	for line, want := range map[string]string{"approve": "parent", "approve documents": "part", "open door": "part of none"} {
+		h := newHive(t, nil, below("approve", "documents", "part"), command("approve", prints("parent")), below("open", "door", "part of none"))
+		if code, out, errs := execute(t, h, strings.Fields(line)...); code != 0 || out != want {
+			t.Errorf("%s: got %d %q %q, want %q", line, code, out, errs, want)
+		}
+	}
+	h := newHive(t, nil, below("open", "door", ""), below("open", "door", ""))
+	if err := cli.Mount(&cobra.Command{Use: "root"}, h); err == nil || !strings.Contains(err.Error(), `command "open" has two commands named "door"`) {
+		t.Errorf("two of one name: %v", err)
+	}
+}
+
 func TestCommandWhoseOwnFlagWouldHideWhereTheAgentIsIsRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		flag func(c, below *cobra.Command)
