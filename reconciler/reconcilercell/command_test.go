@@ -180,6 +180,7 @@ func TestAHeldPlanIsShownAndApproved(t *testing.T) {
 	r.allDone(t)
 	r.says(t, "plan things", "nothing is held\n")
 	r.fails(t, "approve things x", `plan "x" cannot be approved: nothing is held`)
+	r.fails(t, "approve things", "expected a TABLE and the PLAN of it that is to be let through, as 'plan TABLE' shows it")
 	r.update(t, func(txn *statedb.WriteTxn) error {
 		_, err := r.table.DeleteAll(txn)
 		return err

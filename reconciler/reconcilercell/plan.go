@@ -2,6 +2,7 @@ package reconcilercell
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -109,7 +110,7 @@ func approveCommand() cli.CommandOut {
 			Long: `Let through the changes of the plan with this id, as 'plan' shows it. An id that is out of date is refused: something was
 held since then that nobody has seen.` + tableHelp,
 			Example: "  approve routes mi8dzvk0-1",
-			Args:    cobra.ExactArgs(2),
+			Args:    tableAndPlan,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				acted, err := send(cmd.Context(), env.Client(), args[0], "approve", url.Values{paramPlan: {args[1]}})
 				if err != nil {
@@ -121,4 +122,16 @@ held since then that nobody has seen.` + tableHelp,
 		format.AddFlag(cmd.Flags())
 		return cmd
 	})
+}
+
+// tableAndPlan says what is missing. Other modules may have added commands below approve.
+func tableAndPlan(cmd *cobra.Command, args []string) error {
+	if len(args) == 2 {
+		return nil
+	}
+	text := "expected a TABLE and the PLAN of it that is to be let through, as 'plan TABLE' shows it"
+	for _, below := range cmd.Commands() {
+		text += fmt.Sprintf("; or '%s %s': %s", cmd.Name(), below.Name(), below.Short)
+	}
+	return errors.New(text)
 }

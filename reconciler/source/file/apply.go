@@ -11,70 +11,76 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// state is what the tables and the log say on behalf of a source: immutable.
+// state is what a source has published, in the tables and in the log: immutable.
 type state struct {
 	held        map[id]*document // whose rows are in the tables
 	shown       map[string]shown // by path
 	incomplete  string
+	unconfirmed bool // rows are in force that only an approval, or documents, can end
 	initialized bool
 }
 
 // apply makes the tables say what follows from a listing, in one transaction.
-func (s *Source) apply(ctx context.Context, l listing) error {
+func (s *Source) apply(ctx context.Context, l *listing) error {
 	next, kept := s.next(l)
-	if !next.equal(s.told) {
+	if len(next.held) > 0 {
+		s.remember(true)
+	}
+	if !next.equal(s.published) {
 		update := func(txn *statedb.WriteTxn) error { return s.write(txn, next) }
 		if err := s.config.DB.Update(ctx, update, s.tables...); err != nil {
 			return err
 		}
 	}
-	for f, version := range kept {
-		f.kept = version
-	}
+	s.accept(l, kept)
 	s.log(next)
-	s.told = next
+	s.published = next
 	s.origins.Store(&next.held)
+	if l.confirmed && len(next.held) == 0 {
+		s.remember(false)
+	}
 	return nil
 }
 
-// next returns what to say after a listing, and what is then in force of each file.
-func (s *Source) next(l listing) (state, map[*fileState]*content) {
-	if l.err != nil {
-		return s.withoutDirectory(l), nil
+// accept notes what is in force now, and on which device; kept is nil if nothing has changed.
+func (s *Source) accept(l *listing, kept map[*fileState]*content) {
+	if kept == nil {
+		return
 	}
-	files := s.sorted()
-	r := resolve(files, s.told.held)
+	s.device = l.device
+	for f, version := range kept {
+		f.kept = version
+	}
+	maps.DeleteFunc(s.files, func(_ string, f *fileState) bool { return f.gone })
+}
+
+// next returns what to publish after a listing, and what is then in force of each
+// file, nil if everything stays as it is.
+func (s *Source) next(l *listing) (state, map[*fileState]*content) {
+	if l.err != nil {
+		return s.withoutDirectory(l)
+	}
+	files := s.present()
+	r := resolve(files, s.published.held)
 	next := state{held: r.wanted, shown: map[string]shown{}, initialized: true}
 	var missing []problem
 	for _, f := range files {
 		if f.now == nil {
 			continue // its first version is in doubt
 		}
-		next.shown[f.path] = s.told.shown[f.path].unlessSame(r.show(f), l.at)
+		next.shown[f.path] = s.published.shown[f.path].unlessSame(r.show(f), l.at)
 		if r.kept[f] == nil {
 			missing = append(missing, next.shown[f.path].problems[0])
 		}
 	}
 	next.incomplete = reason(missing)
+	if s.vanished(l, next) {
+		return s.withoutDocuments(l, r), nil
+	}
 	return next, r.kept
 }
 
-// withoutDirectory leaves everything in force.
-func (s *Source) withoutDirectory(l listing) state {
-	dir := s.config.Dir
-	p := problem{at: place{file: dir}, message: fmt.Sprintf("the directory cannot be listed: %v", withoutPath(l.err))}
-	next := s.told
-	next.incomplete = p.String()
-	next.shown = maps.Clone(s.told.shown)
-	if next.shown == nil {
-		next.shown = map[string]shown{}
-	}
-	row := shown{row: Document{File: dir, State: Error}, problems: []problem{p}}
-	next.shown[dir] = s.told.shown[dir].unlessSame(row, l.at)
-	return next
-}
-
-// reason says why rows may be missing: the first of the problems, and how many files have some.
+// reason tells why rows may be missing: the first of the problems, and how many files have some.
 func reason(missing []problem) string {
 	switch len(missing) {
 	case 0:
@@ -86,20 +92,20 @@ func reason(missing []problem) string {
 }
 
 func (a state) equal(b state) bool {
-	return a.initialized == b.initialized && a.incomplete == b.incomplete && maps.Equal(a.held, b.held) &&
+	return a.initialized == b.initialized && a.incomplete == b.incomplete && a.unconfirmed == b.unconfirmed && maps.Equal(a.held, b.held) &&
 		maps.EqualFunc(a.shown, b.shown, func(x, y shown) bool { return x.row == y.row })
 }
 
-// write brings the tables from what they were told to next.
+// write brings the tables from what was published to next.
 func (s *Source) write(txn *statedb.WriteTxn, next state) error {
-	for i, d := range s.told.held {
+	for i, d := range s.published.held {
 		if next.held[i] == nil {
 			if err := d.of.remove(txn, d.row); err != nil {
 				return err
 			}
 		}
 	}
-	for _, d := range next.newDocuments(s.told) {
+	for _, d := range next.newDocuments(s.published) {
 		if err := d.of.insert(txn, d.row); err != nil {
 			return fmt.Errorf("%v: %w", d.at, err)
 		}
@@ -125,7 +131,7 @@ func (a state) newDocuments(before state) []*document {
 }
 
 func (s *Source) writeShown(txn *statedb.WriteTxn, next map[string]shown) error {
-	for path, before := range s.told.shown {
+	for path, before := range s.published.shown {
 		if _, ok := next[path]; ok {
 			continue
 		}
@@ -157,10 +163,10 @@ func (s *Source) writeSource(txn *statedb.WriteTxn, next state) error {
 	return nil
 }
 
-// log tells what is different in next: each problem once, and when there are none any more.
+// log logs what is different in next: each problem once, and when there are none any more.
 func (s *Source) log(next state) {
 	for _, path := range slices.Sorted(maps.Keys(next.shown)) {
-		before, now := s.told.shown[path].problems, next.shown[path].problems
+		before, now := s.published.shown[path].problems, next.shown[path].problems
 		for _, p := range now {
 			if !slices.Contains(before, p) {
 				s.config.Logger.Error("Document refused", p.attributes()...)
@@ -170,12 +176,12 @@ func (s *Source) log(next state) {
 			s.config.Logger.Info("Documents are good again", "file", path)
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(s.told.shown)) {
-		if _, still := next.shown[path]; !still && len(s.told.shown[path].problems) > 0 {
+	for _, path := range slices.Sorted(maps.Keys(s.published.shown)) {
+		if _, still := next.shown[path]; !still && len(s.published.shown[path].problems) > 0 {
 			s.config.Logger.Info("Refused documents are gone", "file", path)
 		}
 	}
-	if !maps.Equal(s.told.held, next.held) || !s.told.initialized && next.initialized {
+	if !maps.Equal(s.published.held, next.held) || !s.published.initialized && next.initialized {
 		s.config.Logger.Info("Documents taken over", "files", len(next.shown), "rows", len(next.held))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// documentFile says whether a file of this name holds documents. Editors and
+// documentFile reports whether a file of this name holds documents. Editors and
 // tools that write beside a file use hidden names or another ending.
 func documentFile(name string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
@@ -21,19 +21,44 @@ func documentFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name))
 }
 
-// list returns the paths of the files in dir that hold documents, sorted.
-func list(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
+// readDir returns the entries of a directory, and which one that was.
+func readDir(dir string) ([]os.DirEntry, os.FileInfo, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = d.Close() }() // nothing was written
+	info, err := d.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err := d.ReadDir(-1)
+	return entries, info, err
+}
+
+// listDir returns the paths of the files in the directory that hold documents, sorted.
+func (s *Source) listDir(l *listing) ([]string, error) {
+	entries, info, err := s.readDir(s.config.Dir)
 	if err != nil {
 		return nil, err
 	}
+	l.device = s.deviceOf(info)
 	var paths []string
 	for _, e := range entries {
 		if documentFile(e.Name()) && !e.IsDir() {
-			paths = append(paths, filepath.Join(dir, e.Name()))
+			paths = append(paths, filepath.Join(s.config.Dir, e.Name()))
 		}
 	}
+	slices.Sort(paths)
 	return paths, nil
+}
+
+// deviceOf returns the device that a file is on; 0 where that is not known.
+func deviceOf(info os.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Dev
+	}
+	return 0
 }
 
 var (

@@ -87,7 +87,7 @@ func TestDuplicateInOneFile(t *testing.T) {
 }
 
 func TestTheRowInForceStaysWhenItsFileGoesAndTwoOthersClaimIt(t *testing.T) {
-	bubble(t, map[string]string{"a.yaml": routeTo(netA, "a")}, func(t *testing.T, h *harness) {
+	bubble(t, map[string]string{"a.yaml": routeTo(netA, "a"), "z.yaml": "kind: set\nname: rest\n"}, func(t *testing.T, h *harness) {
 		h.settle()
 		h.write("b.yaml", routeTo(netA, "b"))
 		h.write("c.yaml", routeTo(netA, "c"))

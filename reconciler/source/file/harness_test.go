@@ -16,11 +16,6 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// deaf hears of nothing: the tests look themselves.
-type deaf struct{}
-
-func (deaf) follow(interest) (bool, error) { return false, nil }
-
 // harness is a source on a directory. It is used in synctest bubbles, where the
 // time to settle passes at once.
 type harness struct {
@@ -70,7 +65,7 @@ func (h *harness) must(err error) {
 // look looks once.
 func (h *harness) look() time.Duration {
 	h.t.Helper()
-	again, err := h.source.reload(context.Background(), deaf{})
+	again, err := h.source.reload(context.Background(), unwatched{})
 	h.must(err)
 	return again
 }

@@ -15,10 +15,12 @@ import (
 // error. It fails only if the tables cannot be written, and may then be called
 // again.
 func (s *Source) Run(ctx context.Context) error {
-	w := &watcher{}
+	w := &watcher{wake: s.approvals.wake}
 	defer func() { _ = w.close() }() // it only reads
+	s.approvals.open()
+	defer s.approvals.close()
 	for {
-		again, err := s.reload(ctx, w)
+		again, err := s.turn(ctx, w)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -32,88 +34,116 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
+// turn looks, and answers who asks for an approval. It returns when to look again at the latest.
+func (s *Source) turn(ctx context.Context, follower follower) (time.Duration, error) {
+	again, err := s.reload(ctx, follower)
+	if err != nil {
+		return 0, err
+	}
+	sooner, err := s.answerApprovals(ctx, follower)
+	return min(again, sooner), err
+}
+
 // listing is what one look at the directory found.
 type listing struct {
-	found map[string]*content // by path
-	err   error               // the directory cannot be listed: nothing was found out
-	at    time.Time
-	again time.Duration // look again after this time at the latest
+	found  map[string]*content // by path
+	device uint64              // that the directory is on
+	err    error               // why the directory was not read
+	at     time.Time
+	again  time.Duration // look again after this time at the latest
+
+	// approved: an operator wants what was found, even if nothing is left of what was
+	// in force. confirmed: it needed that.
+	approved, confirmed bool
 }
 
 // reload looks at the directory once and applies what it finds. It returns when
 // to look again at the latest.
 func (s *Source) reload(ctx context.Context, follower follower) (time.Duration, error) {
-	l := s.list(follower)
-	if l.err == nil {
-		s.doubt = time.Time{}
-		s.take(&l)
-	} else if !s.believable(&l) {
-		return l.again, nil
-	}
-	return l.again, s.apply(ctx, l)
+	var l listing
+	s.list(&l, follower)
+	err := s.process(ctx, &l)
+	return l.again, err
 }
 
-// believable says whether the directory cannot be listed for long enough.
-func (s *Source) believable(l *listing) bool {
+// process takes in what was found and applies it.
+func (s *Source) process(ctx context.Context, l *listing) error {
+	if l.err == nil {
+		s.doubt, s.goneIsFine = time.Time{}, false
+		s.take(l)
+	} else if !s.lasting(l) {
+		return nil
+	}
+	return s.apply(ctx, l)
+}
+
+// lasting reports whether the directory cannot be read for long enough to say so.
+func (s *Source) lasting(l *listing) bool {
 	if s.doubt.IsZero() {
 		s.doubt = l.at
 	}
-	left := s.settle() - l.at.Sub(s.doubt)
+	left := s.lossDelay() - l.at.Sub(s.doubt)
 	if left > 0 {
 		l.again = left
 	}
-	return left <= 0
+	return left <= 0 || l.approved
 }
 
-// settle is how long to doubt a loss: not at all before there is anything to lose.
-func (s *Source) settle() time.Duration {
-	if !s.told.initialized {
+// lossDelay is how long a loss must last: no time at all before there is anything to lose.
+func (s *Source) lossDelay() time.Duration {
+	if !s.published.initialized {
 		return 0
 	}
 	return s.config.Settle
 }
 
-// follower is told what to watch: a *watcher, or nothing in tests.
+// follower watches what is of interest: a *watcher, or unwatched.
 type follower interface {
 	follow(interest) (renewed bool, err error)
 }
 
+// unwatched is a follower that watches nothing.
+type unwatched struct{}
+
+func (unwatched) follow(interest) (bool, error) { return false, nil }
+
 // list finds out what is in the directory. Watches are in place before anything
 // that counts is read.
-func (s *Source) list(follower follower) listing {
-	l := listing{found: map[string]*content{}, at: time.Now(), again: s.config.Rescan}
+func (s *Source) list(l *listing, follower follower) {
+	l.found, l.at, l.again = map[string]*content{}, time.Now(), s.config.Rescan
 	var paths []string
 	for attempt, renewed := 0, true; renewed && attempt < 3; attempt++ {
 		var err error
-		paths, l.err = list(s.config.Dir)
+		paths, l.err = s.listDir(l)
 		renewed, err = follower.follow(interestOf(s.config.Dir, paths))
-		s.heed(err)
+		s.logWatchError(err)
 		if err != nil || renewed && attempt == 2 {
 			l.again = min(l.again, impaired)
 		}
-	}
-	if l.err != nil {
-		l.again = min(l.again, impaired)
-		return l
 	}
 	for _, path := range paths {
 		if c := s.content(path); c != nil {
 			l.found[path] = c
 		}
 	}
-	return l
+	if l.err == nil {
+		l.err = s.checkDevice(l)
+	}
+	if l.err != nil {
+		l.again = min(l.again, impaired)
+	}
 }
 
-// heed logs, once, that changes may not be heard of.
-func (s *Source) heed(err error) {
-	deaf := ""
+// logWatchError logs, once, that changes may go unnoticed.
+func (s *Source) logWatchError(err error) {
+	text := ""
 	if err != nil {
-		deaf = err.Error()
+		text = err.Error()
 	}
-	if deaf != s.deaf && deaf != "" {
-		s.config.Logger.Warn("Cannot watch all documents, looking at them every second", "error", deaf)
+	if text != s.watchError && text != "" {
+		s.config.Logger.Warn("Cannot watch all documents, looking at them every second", "error", text)
 	}
-	s.deaf = deaf
+	s.watchError = text
 }
 
 // content returns what a file says; nil when it is gone. What is known already
@@ -139,15 +169,23 @@ func (s *Source) take(l *listing) {
 			s.files[path] = &fileState{path: path}
 		}
 	}
-	for _, f := range s.sorted() {
-		forget, again := f.look(l.found[f.path], l.at, s.settle())
-		if forget {
-			delete(s.files, f.path)
-		}
-		if again > 0 {
-			l.again = min(l.again, again)
+	files := s.sorted()
+	for _, f := range files {
+		f.suspect(l.found[f.path], l.at)
+	}
+	newest := newestLoss(files)
+	for _, f := range files {
+		if left := f.doubtful(l.at, newest, s.lossDelay()); left > 0 {
+			l.again = min(l.again, left)
+		} else {
+			f.believe(l.found[f.path])
 		}
 	}
+}
+
+// present returns the files that are there, or may be, in the order of their paths.
+func (s *Source) present() []*fileState {
+	return slices.DeleteFunc(s.sorted(), func(f *fileState) bool { return f.gone })
 }
 
 func (s *Source) sorted() []*fileState {

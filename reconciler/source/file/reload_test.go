@@ -107,7 +107,7 @@ func TestStatusesOfUnchangedRowsSurviveARewrite(t *testing.T) {
 }
 
 func TestRowsOfOthersAreLeftAlone(t *testing.T) {
-	bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0")}, func(t *testing.T, h *harness) {
+	bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0"), "z.yaml": "kind: set\nname: rest\n"}, func(t *testing.T, h *harness) {
 		h.must(h.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 			_, _, err := h.routes.Insert(txn, route{Device: "foreign"})
 			return err
@@ -208,7 +208,8 @@ func TestABrokenFileThatIsDeletedMakesTheSourceComplete(t *testing.T) {
 func TestLossesCountOnlyWhenTheyLast(t *testing.T) {
 	for name, half := range map[string]string{"bad": "kind: route\ndesti", "empty": "", "absent": "absent"} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0")}, func(t *testing.T, h *harness) {
+			files := map[string]string{"a.yaml": routeTo(netA, "eth0"), "z.yaml": "kind: set\nname: rest\n"}
+			bubble(t, files, func(t *testing.T, h *harness) {
 				damage := func() {
 					if half == "absent" {
 						h.remove("a.yaml")
@@ -224,11 +225,11 @@ func TestLossesCountOnlyWhenTheyLast(t *testing.T) {
 				if again := h.look(); again <= 0 || again > h.source.config.Settle {
 					t.Errorf("looks again after %v", again)
 				}
-				h.wantDocuments("a.yaml ok 1/1")
+				h.wantDocuments("a.yaml ok 1/1", "z.yaml ok 1/1")
 				h.write("a.yaml", routeTo(netA, "eth1"))
 				h.settle()
 				h.wantChanges("+" + netA)
-				h.wantLog(`level=INFO msg="Documents taken over" files=1 rows=1`)
+				h.wantLog(`level=INFO msg="Documents taken over" files=2 rows=2`)
 
 				damage()
 				h.look()
@@ -284,9 +285,11 @@ func TestDirectoryThatVanishesKeepsItsRows(t *testing.T) {
 		h.wantState(true, "")
 		h.settle()
 		h.wantRoutes(netA + " eth0")
-		h.wantState(true, ".: the directory cannot be listed: no such file or directory")
-		h.wantDocuments(". error 0/0: .: the directory cannot be listed: no such file or directory", "a.yaml ok 1/1")
-		h.wantLog(`level=ERROR msg="Document refused" file=. error="the directory cannot be listed: no such file or directory"`)
+		const why = "the directory cannot be listed: no such file or directory; " +
+			"1 row stays in force until documents are back or this is approved (approve documents)"
+		h.wantState(true, ".: "+why)
+		h.wantDocuments(". error 0/0: .: "+why, "a.yaml ok 1/1")
+		h.wantLog(`level=ERROR msg="Document refused" file=. error="` + why + `"`)
 
 		h.must(os.Rename(h.dir+".away", h.dir))
 		h.settle()

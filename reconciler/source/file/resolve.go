@@ -16,6 +16,9 @@ type fileState struct {
 	doubt time.Time
 	// leaving: what was found is that the file is absent or empty.
 	leaving bool
+	// gone: the file is believed to be absent. It is forgotten when what follows from
+	// that is in force.
+	gone bool
 }
 
 // known returns the content with that sum, if it is one of those in use.
@@ -31,35 +34,60 @@ func (f *fileState) known(sum [sha256.Size]byte) *content {
 	return nil
 }
 
-// look takes in what the file was found to say; nil when it is absent. Losses are
-// believed only when they last for settle. It returns whether the file is to
-// be forgotten and, if not zero, when to look again.
-func (f *fileState) look(found *content, now time.Time, settle time.Duration) (forget bool, again time.Duration) {
-	if f.worse(found) {
-		if f.doubt.IsZero() {
-			f.doubt = now
-		}
-		f.leaving = found == nil || found.good()
-		if left := settle - now.Sub(f.doubt); left > 0 {
-			return false, left
-		}
+// suspect notes whether what the file was found to say, nil when it is absent, is worse
+// than what it said before.
+func (f *fileState) suspect(found *content, now time.Time) {
+	if !f.worse(found) {
+		f.doubt, f.leaving = time.Time{}, false
+		return
 	}
-	f.doubt, f.leaving = time.Time{}, false
+	if f.doubt.IsZero() {
+		f.doubt = now
+	}
+	f.leaving = found == nil || found.good()
+}
+
+// believe takes in what the file was found to say.
+func (f *fileState) believe(found *content) {
+	f.doubt, f.leaving, f.gone = time.Time{}, false, found == nil
 	if found != nil {
 		f.now = found
 	}
-	return found == nil, 0
 }
 
-// worse says whether to take what was found for the middle of a change.
+// newestLoss returns when the last of the files that seem to be leaving was first found so.
+func newestLoss(files []*fileState) (newest time.Time) {
+	for _, f := range files {
+		if f.leaving && f.doubt.After(newest) {
+			newest = f.doubt
+		}
+	}
+	return newest
+}
+
+// doubtful returns for how long a file is still in doubt, at a time. Losses are believed
+// when none has been added for delay, so that files that go one after the other go
+// together; but not later than ten times that.
+func (f *fileState) doubtful(at, newestLoss time.Time, delay time.Duration) time.Duration {
+	switch {
+	case f.doubt.IsZero():
+		return 0
+	case !f.leaving:
+		return delay - at.Sub(f.doubt)
+	}
+	return min(delay-at.Sub(newestLoss), 10*delay-at.Sub(f.doubt))
+}
+
+// worse reports whether what was found may be the middle of a change.
 func (f *fileState) worse(found *content) bool {
 	switch {
 	case found == nil:
-		return f.kept != nil
+		return f.kept != nil && !f.gone
 	case !found.good():
 		return f.now == nil || f.now.good()
 	default:
-		return found.total == 0 && f.kept != nil && f.kept.total > 0
+		emptyAlready := f.now != nil && f.now.good() && f.now.total == 0
+		return found.total == 0 && f.kept != nil && f.kept.total > 0 && !emptyAlready
 	}
 }
 

@@ -43,8 +43,8 @@ func running(t *testing.T, dir string, change func(*Config)) runner {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if h.source.deaf != "" {
-			t.Errorf("it has to look for changes, because it cannot hear of them: %s", h.source.deaf)
+		if h.source.watchError != "" {
+			t.Errorf("it has to look for changes, because it cannot hear of them: %s", h.source.watchError)
 		}
 	})
 	r := runner{h}
@@ -222,7 +222,8 @@ func TestRunSurvivesItsDirectory(t *testing.T) {
 		r.wantRoutes(netA + " " + device)
 		r.must(os.Mkdir(dir, 0o700))
 	}
-	r.become() // an empty directory is one without documents
+	r.told(dir, "the directory holds no documents any more") // and nobody approves it
+	r.become(netA + " eth1")
 	r.write("a.yaml", routeTo(netB, "eth2"))
 	r.become(netB + " eth2")
 }

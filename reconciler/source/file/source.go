@@ -15,7 +15,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Config says what a source reads, and where to. DB, Dir and Kinds are needed;
+// Config is what a source reads, and where to. DB, Dir and Kinds are needed;
 // the zero value of any other field means its default.
 type Config struct {
 	DB *statedb.DB
@@ -25,22 +25,36 @@ type Config struct {
 	Kinds []Kind
 	// Name of the source on the tables. Default: "documents".
 	Name string
-	// Logger hears of each problem once, and of its end. Default: nobody does.
+	// Logger gets each problem once, and its end. Default: nothing is logged.
 	Logger *slog.Logger
-	// Quiet is for how long nothing must happen in the directory before it is looked
-	// at; changes that go on are looked at after ten times that. Default: 50 ms.
+	// Quiet is for how long nothing must happen in the directory before it is read;
+	// while changes go on it is read after ten times that. Default: 50 ms.
 	Quiet time.Duration
 	// Settle is for how long a file must be bad, empty or absent before that counts.
 	// Default: 150 ms.
 	Settle time.Duration
-	// Rescan is how often the directory is looked at when nothing is heard of it.
+	// Rescan is how often the directory is read when no change is reported.
 	// Default: 30 s.
 	Rescan time.Duration
 	// MaxFileSize is how many bytes a file may have. Default: 16 MiB.
 	MaxFileSize int64
+	// Memory remembers across restarts whether rows were in force, so that a directory
+	// that is empty at the start can be told from one that has become empty.
+	// Default: an empty directory at the start is complete.
+	Memory Memory
 }
 
-// impaired is how often to look when changes may not be heard of.
+// Memory is what a source has to know of the run before it. Its methods are called
+// by New and by the goroutine of Run.
+type Memory interface {
+	// InForce reports whether rows were in force when SetInForce was called last.
+	InForce() bool
+	// SetInForce remembers whether rows are in force. It is called with true before the
+	// first of them is in a table, and again later if it fails, which is logged.
+	SetInForce(inForce bool) error
+}
+
+// impaired is how often to look when changes may go unnoticed.
 const impaired = time.Second
 
 func (c Config) withDefaults() Config {
@@ -73,12 +87,22 @@ type Source struct {
 	documents statedb.RWTable[Document]
 	tables    []statedb.TableMeta // all that are written
 	origins   atomic.Pointer[map[id]*document]
+	approvals approvals
+
+	// What the kernel is asked for, which tests replace.
+	readDir  func(string) ([]os.DirEntry, os.FileInfo, error)
+	deviceOf func(os.FileInfo) uint64
 
 	// The rest belongs to Run.
-	files map[string]*fileState // by path
-	doubt time.Time             // since when the directory cannot be listed
-	deaf  string                // why changes may not be heard of
-	told  state
+	files       map[string]*fileState // by path
+	doubt       time.Time             // since when the directory cannot be listed
+	device      uint64                // that the directory was on when its documents were taken over last
+	recalled    bool                  // rows were in force in an earlier run, and that is not over
+	remembered  bool                  // Memory knows that rows are in force
+	memoryError string                // why Memory does not
+	goneIsFine  bool                  // it was approved that the directory does not exist
+	watchError  string                // why changes may go unnoticed
+	published   state
 }
 
 // New makes a source, registers it on the tables of its kinds, which are not
@@ -98,7 +122,8 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("directory of documents %q cannot be read: %w", c.Dir, withoutPath(err))
 	}
 	c.Dir = dir
-	s := &Source{config: c, files: map[string]*fileState{}}
+	s := &Source{config: c, files: map[string]*fileState{}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: readDir, deviceOf: deviceOf}
+	s.recalled = c.Memory != nil && c.Memory.InForce()
 	s.parser.kinds = map[string]Kind{}
 	for _, k := range c.Kinds {
 		s.parser.kinds[k.Name()] = k
@@ -150,7 +175,7 @@ func (s *Source) register(txn *statedb.WriteTxn) error {
 	return nil
 }
 
-// Documents returns the table of files. Its rows say what is wrong with them.
+// Documents returns the table of files, whose rows tell what is wrong with them.
 func (s *Source) Documents() statedb.Table[Document] { return s.documents }
 
 // Dir returns the absolute path of the directory.

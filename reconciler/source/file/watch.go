@@ -53,16 +53,17 @@ func (in interest) directories() map[string]os.FileInfo {
 	return found
 }
 
-// concerns says whether an event on path is of interest.
+// concerns reports whether an event on path is of interest.
 func (in interest) concerns(path string) bool {
 	return in.entries[path] || slices.Contains(in.dirs, path) || slices.Contains(in.dirs, filepath.Dir(path))
 }
 
-// watcher hears of changes to what is of interest. It belongs to one goroutine.
+// watcher is notified of changes to what is of interest. It belongs to one goroutine.
 type watcher struct {
 	in      interest
 	watched map[string]os.FileInfo
 	notify  *fsnotify.Watcher // nil when the kernel gives none
+	wake    <-chan struct{}   // ends a wait at once
 }
 
 func (w *watcher) close() error {
@@ -72,7 +73,7 @@ func (w *watcher) close() error {
 	return w.notify.Close()
 }
 
-// follow changes what is of interest. What happens after it returns is heard of,
+// follow changes what is of interest. What happens after it returns is noticed,
 // unless it returns an error: then some changes may not be. If it is renewed,
 // what happened before may have been missed.
 func (w *watcher) follow(in interest) (renewed bool, err error) {
@@ -100,30 +101,50 @@ func (w *watcher) follow(in interest) (renewed bool, err error) {
 
 // wait returns when something of interest has happened and then nothing for
 // quiet, or things went on happening for ten times that; or when limit has
-// passed; or when ctx is done.
+// passed; or when ctx is done, or something is to be done at once.
 func (w *watcher) wait(ctx context.Context, quiet, limit time.Duration) {
 	latest := time.NewTimer(limit)
 	defer latest.Stop()
-	if !w.next(ctx, latest.C) {
-		return
-	}
-	latest.Reset(min(limit, 10*quiet))
-	for {
-		calm := time.NewTimer(quiet)
-		if !w.nextBefore(ctx, latest.C, calm.C) {
-			calm.Stop()
+	mounts := time.NewTicker(mountCheck)
+	defer mounts.Stop()
+	for what := ticked; what != happened; {
+		what = w.next(ctx, latest.C, mounts.C)
+		if what == ended || what == ticked && w.replaced() {
 			return
 		}
-		calm.Stop()
+	}
+	latest.Reset(min(limit, 10*quiet))
+	calm := time.NewTimer(quiet)
+	defer calm.Stop()
+	for w.next(ctx, latest.C, calm.C) == happened {
+		calm.Reset(quiet)
 	}
 }
 
-// next waits for something of interest. False: it has not happened before ctx or end.
-func (w *watcher) next(ctx context.Context, end <-chan time.Time) bool {
-	return w.nextBefore(ctx, end, nil)
+// mountCheck is how often to look for what the kernel does not notify of: that a watched
+// directory is another one, because something was mounted over it or unmounted.
+const mountCheck = time.Second
+
+// replaced reports whether a watched directory is another one by now.
+func (w *watcher) replaced() bool {
+	for dir, before := range w.watched {
+		if now, err := os.Stat(dir); err != nil || !os.SameFile(before, now) {
+			return true
+		}
+	}
+	return false
 }
 
-func (w *watcher) nextBefore(ctx context.Context, end, calm <-chan time.Time) bool {
+// news is what ends a wait for the next event.
+type news int
+
+const (
+	ended    news = iota // the wait as a whole is over
+	ticked               // time has passed
+	happened             // something of interest, or events were lost
+)
+
+func (w *watcher) next(ctx context.Context, end, tick <-chan time.Time) news {
 	var events chan fsnotify.Event
 	var failures chan error
 	if w.notify != nil {
@@ -132,17 +153,22 @@ func (w *watcher) nextBefore(ctx context.Context, end, calm <-chan time.Time) bo
 	for {
 		select {
 		case <-ctx.Done():
-			return false
+			return ended
 		case <-end:
-			return false
-		case <-calm:
-			return false
+			return ended
+		case <-w.wake:
+			return ended
+		case <-tick:
+			return ticked
 		case e := <-events:
 			if w.in.concerns(e.Name) {
-				return true
+				return happened
 			}
 		case err := <-failures: // events were lost, or cannot be read: look
-			return err != nil
+			if err == nil {
+				return ended
+			}
+			return happened
 		}
 	}
 }

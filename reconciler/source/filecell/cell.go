@@ -13,7 +13,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Config says where documents are.
+// Config is where documents are.
 type Config struct {
 	// ConfigDir is the directory. It must be set, and exist at the start.
 	ConfigDir string `flag:"config-dir" usage:"directory of documents that say what is wanted (*.yaml, *.yml)"`
@@ -43,12 +43,12 @@ func NewKind[Obj any](c file.KindConfig[Obj]) (KindOut, error) {
 func Cell() cell.Cell {
 	return cell.Module("documents", "what is wanted, from files",
 		cell.Config(Config{}),
-		cell.Provide(build, (*file.Source).Documents, origin, endpoint, section),
+		cell.Provide(build, (*file.Source).Documents, origin, endpoint, approveEndpoint, approveCommand, section),
 		cell.Invoke(func(*file.Source) {}),
 	)
 }
 
-// originOut says where rows are from: what explains them asks all of the group.
+// originOut contributes where rows are from: what explains them asks all of the group.
 type originOut struct {
 	cell.Out
 	Origin func(table, key string) string `group:"row-origins"`
@@ -62,12 +62,13 @@ type params struct {
 	Config Config
 	DB     *statedb.DB
 	Kinds  []file.Kind `group:"document-kinds"`
+	Memory file.Memory `optional:"true"`
 	Jobs   job.Group
 	Logger *slog.Logger
 }
 
 func build(p params) (*file.Source, error) {
-	s, err := file.New(file.Config{DB: p.DB, Dir: p.Config.ConfigDir, Kinds: p.Kinds, Logger: p.Logger})
+	s, err := file.New(file.Config{DB: p.DB, Dir: p.Config.ConfigDir, Kinds: p.Kinds, Memory: p.Memory, Logger: p.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,7 @@ func newApp(t *testing.T, dir string) *app {
 		t.Fatal(err)
 	}
 	a.root.SetOut(a.out)
+	a.root.SetErr(a.out)
 	return a
 }
 
@@ -105,10 +106,16 @@ func (a *app) write(name, data string) {
 // status runs the status command. Paths are relative to the directory.
 func (a *app) status() (out string, code int) {
 	a.t.Helper()
+	return a.run("status")
+}
+
+// run runs a command. Paths are relative to the directory.
+func (a *app) run(args ...string) (out string, code int) {
+	a.t.Helper()
 	a.out.Reset()
-	a.root.SetArgs([]string{"status"})
+	a.root.SetArgs(args)
 	code = cli.Execute(a.t.Context(), a.root)
-	return strings.ReplaceAll(a.out.String(), a.dir+"/", ""), code
+	return strings.ReplaceAll(strings.ReplaceAll(a.out.String(), a.dir+"/", ""), a.dir, "."), code
 }
 
 // within waits until the health of the files says so.
@@ -117,7 +124,7 @@ func (a *app) within(level health.Level, message, err string) {
 	late := time.After(deadline)
 	for {
 		s, _, changed, _ := a.health.GetWatch(a.db.ReadTxn(), health.ByID().Query("documents.files"))
-		got := strings.ReplaceAll(s.Error, a.dir+"/", "")
+		got := strings.ReplaceAll(strings.ReplaceAll(s.Error, a.dir+"/", ""), a.dir, ".")
 		if s.Level == level && s.Message == message && got == err {
 			return
 		}
@@ -157,6 +164,35 @@ func TestDocumentsBecomeRowsAndErrorsShowInHealthAndStatus(t *testing.T) {
 	}
 	if want := []string{"deskred", "wall"}; !slices.Equal(got, want) {
 		t.Errorf("rows are %v, want %v", got, want)
+	}
+}
+
+func TestADirectoryWithoutDocumentsIsShownUntilItIsApproved(t *testing.T) {
+	a := started(t)
+	a.within(health.OK, "OK, 1 file with 1 row", "")
+	if out, code := a.run("approve", "documents"); code != 1 || !strings.Contains(out, "nothing waits for approval") {
+		t.Errorf("approve with all well: exit code %d, %q", code, out)
+	}
+	if err := os.Remove(filepath.Join(a.dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	const why = ".: the directory holds no documents any more; 1 row stays in force until documents are back or this is approved (approve documents)"
+	a.within(health.Degraded, "the directory cannot be taken as it is, 1 row in force", why)
+	if out, code := a.status(); code != 1 || out != "documents: the directory cannot be taken as it is, 1 row in force\n  "+why+"\n" {
+		t.Errorf("exit code %d, status is\n%s", code, out)
+	}
+	if n := a.lamps.Len(a.db.ReadTxn()); n != 1 {
+		t.Errorf("%d rows, want 1", n)
+	}
+	if out, code := a.run("approve", "documents"); code != 0 || out != "documents: . approved as it is: 0 rows in force, 1 withdrawn\n" {
+		t.Errorf("approve: exit code %d, %q", code, out)
+	}
+	if n := a.lamps.Len(a.db.ReadTxn()); n != 0 {
+		t.Errorf("%d rows, want none", n)
+	}
+	a.within(health.OK, "OK, 0 files with 0 rows", "")
+	if out, code := a.run("approve", "documents", "-o", "json"); code != 1 || !strings.Contains(out, "nothing waits for approval") {
+		t.Errorf("approve again: exit code %d, %q", code, out)
 	}
 }
 

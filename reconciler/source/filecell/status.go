@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/statehive/statehive/hive/cli"
@@ -27,7 +29,7 @@ func endpoint(db *statedb.DB, table statedb.Table[file.Document]) inspect.Endpoi
 	}))
 }
 
-// section is what the status command says of the files: a line if all is well,
+// section is what the status command shows of the files: a line if all is well,
 // else all that is wrong with them.
 func section() cli.StatusSectionOut {
 	return cli.NewStatusSection(cli.StatusSection{Name: "documents", Order: 20, Show: show})
@@ -58,21 +60,43 @@ func show(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, er
 
 // assess sums up the files. The error, if any, is the first thing that is wrong.
 func assess(files []file.Document) (message string, err error) {
-	rows, refused := 0, 0
+	var n tally
 	for _, d := range files {
-		rows += d.Rows
-		if d.State == file.OK {
-			continue
-		}
-		if refused++; err == nil {
+		n.add(d)
+		if d.State != file.OK && err == nil {
 			first, _, _ := strings.Cut(d.Error, "\n")
 			err = errors.New(first)
 		}
 	}
-	if refused > 0 {
-		return fmt.Sprintf("%d of %s refused", refused, count(len(files), "file")), err
+	return n.String(), err
+}
+
+// tally counts files.
+type tally struct {
+	files, rows, refused int
+	lost                 bool // the directory itself is not taken over
+}
+
+func (n *tally) add(d file.Document) {
+	n.rows += d.Rows
+	if !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(d.File)) {
+		n.lost = true // only the directory has another name
+		return
 	}
-	return fmt.Sprintf("OK, %s with %s", count(len(files), "file"), count(rows, "row")), nil
+	n.files++
+	if d.State != file.OK {
+		n.refused++
+	}
+}
+
+func (n *tally) String() string {
+	switch {
+	case n.lost:
+		return fmt.Sprintf("the directory cannot be taken as it is, %s in force", count(n.rows, "row"))
+	case n.refused > 0:
+		return fmt.Sprintf("%d of %s refused", n.refused, count(n.files, "file"))
+	}
+	return fmt.Sprintf("OK, %s with %s", count(n.files, "file"), count(n.rows, "row"))
 }
 
 func count(n int, noun string) string {

@@ -29,6 +29,7 @@ func stateCell(s *surroundings) cell.Cell {
 			}
 			return openState(dir, l, logger)
 		}),
+		cell.Provide(newMemory),
 	)
 }
 

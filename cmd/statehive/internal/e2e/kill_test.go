@@ -71,6 +71,7 @@ func TestAgentKilledAtAnyMomentLeavesNothingOfItsOwnAndTouchesNothingElse(t *tes
 	must(t, w.start(t.Context()))
 	must(t, until(t.Context(), patience, func(ctx context.Context) error { return w.converged(ctx, plan) }))
 	must(t, w.declare(nil))
+	must(t, until(t.Context(), patience, func(ctx context.Context) error { return w.statehive(ctx, "approve", "documents").failure() }))
 	must(t, until(t.Context(), patience, func(ctx context.Context) error { return w.converged(ctx, nil) }))
 	if diff := cmp.Diff(original, w.settledKernel(t)); diff != "" {
 		t.Errorf("after all documents were removed: %s", diff)

@@ -129,7 +129,7 @@ func (w *world) kill() error {
 	return nil
 }
 
-// namespace is a process that does nothing but hold a user and a network
+// namespace is a process that does nothing but hold a user, a network and a mount
 // namespace.
 type namespace struct {
 	process *process
@@ -151,7 +151,7 @@ func (w *world) isolate(ctx context.Context) error {
 	}
 	cmd := w.command(context.Background(), "cat")
 	cmd.Cancel = nil
-	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS
 	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: uid, Size: 1}}
 	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: gid, Size: 1}}
 	stdin, err := cmd.StdinPipe()

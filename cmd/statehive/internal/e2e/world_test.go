@@ -83,7 +83,7 @@ func (w *world) close() error {
 // command runs where the agent is started, as its user.
 func (w *world) command(ctx context.Context, args ...string) *exec.Cmd {
 	if w.namespace != nil {
-		args = append(enter(w.namespace.pid()), args...)
+		args = append(append(enter(w.namespace.pid()), "-m", "--wdns="+w.dir), args...)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = w.dir

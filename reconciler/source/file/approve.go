@@ -1,0 +1,145 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Errors of [Source.Approve], besides that of its context and of the tables.
+var (
+	// ErrNothingToApprove: no rows are kept in force for want of documents.
+	ErrNothingToApprove = errors.New("nothing waits for approval: what the directory of documents holds is in force")
+	// ErrNotRunning: Run is not called, or has returned.
+	ErrNotRunning = errors.New("the source of documents does not run")
+)
+
+// Approved is what came of an approval.
+type Approved struct {
+	Dir       string `json:"dir"`
+	Rows      int    `json:"rows"`      // that are in force now
+	Withdrawn int    `json:"withdrawn"` // rows that were in force before
+}
+
+// Approve takes the directory for what is wanted exactly as it is now, although it is
+// gone, on another device or without documents, and returns what followed. The rows that
+// go leave their tables; reconcilers limit their deletes as ever. It asks Run and waits
+// for the answer.
+func (s *Source) Approve(ctx context.Context) (Approved, error) {
+	answer, err := s.approvals.ask()
+	if err != nil {
+		return Approved{}, err
+	}
+	select {
+	case a := <-answer:
+		return a.approved, a.err
+	case <-ctx.Done():
+		return Approved{}, ctx.Err()
+	}
+}
+
+// answer is that to a request for approval.
+type answer struct {
+	approved Approved
+	err      error
+}
+
+// approvals are requests that Run has to answer. It is safe for concurrent use.
+type approvals struct {
+	wake chan struct{} // holds a value while there are requests
+
+	mu      sync.Mutex
+	running bool
+	pending []chan<- answer
+}
+
+// ask adds a request. The answer does not block who gives it.
+func (a *approvals) ask() (<-chan answer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.running {
+		return nil, ErrNotRunning
+	}
+	request := make(chan answer, 1)
+	a.pending = append(a.pending, request)
+	select {
+	case a.wake <- struct{}{}:
+	default: // it holds one
+	}
+	return request, nil
+}
+
+func (a *approvals) open() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running = true
+}
+
+// close refuses what has not been answered.
+func (a *approvals) close() {
+	a.mu.Lock()
+	a.running = false
+	a.mu.Unlock()
+	for _, request := range a.take() {
+		request <- answer{err: ErrNotRunning}
+	}
+}
+
+func (a *approvals) take() []chan<- answer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	requests := a.pending
+	a.pending = nil
+	return requests
+}
+
+// answerApprovals answers each request after a look at the directory of its own. It
+// returns when to look again at the latest, and why the tables cannot be written.
+func (s *Source) answerApprovals(ctx context.Context, follower follower) (again time.Duration, failed error) {
+	again = s.config.Rescan
+	for _, request := range s.approvals.take() {
+		l := listing{approved: true}
+		approved, err := s.approveNow(ctx, follower, &l)
+		request <- answer{approved, err}
+		again = min(again, l.again)
+		var applying *applyError
+		if errors.As(err, &applying) {
+			failed = applying.err
+		}
+	}
+	return again, failed
+}
+
+// applyError is that the tables cannot be written.
+type applyError struct{ err error }
+
+func (e *applyError) Error() string { return e.err.Error() }
+func (e *applyError) Unwrap() error { return e.err }
+
+// approveNow approves the directory as it is.
+func (s *Source) approveNow(ctx context.Context, follower follower, l *listing) (Approved, error) {
+	before := s.published
+	s.list(l, follower)
+	switch {
+	case l.err != nil && !absent(l.err):
+		return Approved{}, fmt.Errorf("the directory %s cannot be approved while nobody can list it: %w", s.config.Dir, withoutPath(l.err))
+	case !before.unconfirmed:
+		return Approved{}, ErrNothingToApprove
+	}
+	if err := s.process(ctx, l); err != nil {
+		return Approved{}, &applyError{err}
+	}
+	if !l.confirmed {
+		return Approved{}, ErrNothingToApprove
+	}
+	a := Approved{Dir: s.config.Dir, Rows: len(s.published.held)}
+	for i := range before.held {
+		if s.published.held[i] == nil {
+			a.Withdrawn++
+		}
+	}
+	s.config.Logger.Warn("Approved by hand: the directory of documents is taken as it is", "dir", a.Dir, "rows", a.Rows, "withdrawn", a.Withdrawn)
+	return a, nil
+}

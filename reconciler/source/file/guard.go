@@ -1,0 +1,164 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"syscall"
+)
+
+// A directory of which nothing is left has more often been lost than emptied on
+// purpose. So rows stay in force when it is gone, is on another device, or has no
+// documents any more, until there are documents again or an operator approves.
+
+var errOtherDevice = errors.New("the directory is on another device than before: it was unmounted, or something is mounted over it")
+
+// absent reports whether an error of listing a directory means that it does not exist.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
+
+// checkDevice refuses a directory on another device than the one that rows are in force
+// from, unless all files of those are there as they were: some file systems get another
+// device whenever they are mounted.
+func (s *Source) checkDevice(l *listing) error {
+	if len(s.published.held) == 0 || l.device == s.device || s.sameFiles(l) {
+		return nil
+	}
+	if l.approved {
+		l.confirmed = true
+		return nil
+	}
+	return errOtherDevice
+}
+
+// sameFiles reports whether every version in force is what its file was found to say.
+func (s *Source) sameFiles(l *listing) bool {
+	for path, f := range s.files {
+		if f.kept == nil || len(f.kept.docs) == 0 {
+			continue
+		}
+		if found := l.found[path]; found == nil || found.sum != f.kept.sum {
+			return false
+		}
+	}
+	return true
+}
+
+// vanished reports whether next would leave nothing of what was in force, in this run
+// or in the one before it, and nobody has approved that.
+func (s *Source) vanished(l *listing, next state) bool {
+	lost := len(s.published.held) > 0 || s.recalled && next.incomplete == ""
+	if len(next.held) > 0 || !lost {
+		return false
+	}
+	if l.approved {
+		l.confirmed = true
+	}
+	return !l.approved
+}
+
+// withoutDocuments leaves everything in force although no documents were found.
+func (s *Source) withoutDocuments(l *listing, r resolution) state {
+	next := state{held: s.published.held, shown: map[string]shown{}, unconfirmed: true, initialized: true}
+	for _, f := range s.sorted() {
+		before := s.published.shown[f.path]
+		switch r.kept[f] = f.kept; {
+		case f.gone:
+			next.shown[f.path] = before
+		case f.now != nil:
+			next.shown[f.path] = before.unlessSame(r.show(f), l.at)
+		}
+	}
+	s.explain(&next, l, s.lossMessage())
+	return next
+}
+
+func (s *Source) lossMessage() string {
+	if n := len(s.published.held); n > 0 {
+		return "the directory holds no documents any more; " + staysInForce(n) + untilApproved
+	}
+	return "the directory holds no documents, and in the run before this one rows were in force; nothing of them is removed" + untilApproved
+}
+
+const untilApproved = " until documents are back or this is approved (approve documents)"
+
+func staysInForce(rows int) string {
+	if rows == 1 {
+		return "1 row stays in force"
+	}
+	return fmt.Sprintf("%d rows stay in force", rows)
+}
+
+// explain says of the directory itself why rows may be missing.
+func (s *Source) explain(next *state, l *listing, message string) {
+	dir := s.config.Dir
+	p := problem{at: place{file: dir}, message: message}
+	next.incomplete = p.String()
+	row := shown{row: Document{File: dir, State: Error}, problems: []problem{p}}
+	next.shown[dir] = s.published.shown[dir].unlessSame(row, l.at)
+}
+
+// withoutDirectory leaves everything in force, unless it was approved that the directory does not exist.
+func (s *Source) withoutDirectory(l *listing) (state, map[*fileState]*content) {
+	next := s.published
+	next.shown = maps.Clone(s.published.shown)
+	if next.shown == nil {
+		next.shown = map[string]shown{}
+	}
+	message := s.unreadMessage(&next, l)
+	if l.approved && next.unconfirmed {
+		return s.withdrawn(l), map[*fileState]*content{}
+	}
+	s.explain(&next, l, message)
+	if s.goneIsFine && absent(l.err) {
+		next.incomplete = ""
+	}
+	return next, nil
+}
+
+// unreadMessage tells why the directory was not read, and what becomes of the rows
+// that are in force.
+func (s *Source) unreadMessage(next *state, l *listing) string {
+	message := "the directory cannot be listed: " + withoutPath(l.err).Error()
+	if errors.Is(l.err, errOtherDevice) {
+		message = l.err.Error()
+	}
+	next.unconfirmed = (len(next.held) > 0 || s.recalled) && (absent(l.err) || errors.Is(l.err, errOtherDevice))
+	switch {
+	case len(next.held) == 0:
+		return message
+	case next.unconfirmed:
+		return message + "; " + staysInForce(len(next.held)) + untilApproved
+	}
+	return message + "; " + staysInForce(len(next.held)) + " until it can be"
+}
+
+// withdrawn is what follows from the approval that the directory does not exist.
+func (s *Source) withdrawn(l *listing) state {
+	l.confirmed, s.goneIsFine = true, true
+	for _, f := range s.files {
+		f.gone = true
+	}
+	next := state{held: map[id]*document{}, shown: map[string]shown{}, initialized: true}
+	s.explain(&next, l, "the directory cannot be listed: "+withoutPath(l.err).Error())
+	next.incomplete = ""
+	return next
+}
+
+// remember has Memory know whether rows are in force.
+func (s *Source) remember(inForce bool) {
+	s.recalled = false
+	if s.config.Memory == nil || inForce && s.remembered {
+		return
+	}
+	err := s.config.Memory.SetInForce(inForce)
+	s.remembered = inForce && err == nil
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != s.memoryError && text != "" {
+		s.config.Logger.Warn("Cannot remember that documents are in force: a directory that is empty at the next start will not be noticed", "error", text)
+	}
+	s.memoryError = text
+}

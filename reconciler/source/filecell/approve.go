@@ -1,0 +1,77 @@
+package filecell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/statehive/statehive/hive/cli"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/reconciler/source/file"
+)
+
+const (
+	approvePath = path + "/approve"
+
+	// approveTimeout is how long a request waits for the source.
+	approveTimeout = 10 * time.Second
+)
+
+func approveEndpoint(s *file.Source) inspect.EndpointOut {
+	return inspect.NewEndpoint("POST "+approvePath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), approveTimeout)
+		defer cancel()
+		approved, err := s.Approve(ctx)
+		if err != nil {
+			inspect.WriteError(w, httpStatus(err), err)
+			return
+		}
+		inspect.WriteJSON(w, approved)
+	}))
+}
+
+func httpStatus(err error) int {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusConflict
+}
+
+func approveCommand() cli.CommandOut {
+	return cli.NewCommandBelow("approve", func(env *cli.Env) *cobra.Command {
+		var format cli.Format
+		cmd := &cobra.Command{
+			Use:   "documents",
+			Short: "Take the directory of documents for what is wanted, although it is gone, elsewhere or without documents",
+			Long: `Take the directory of documents for what is wanted, exactly as it is now. That is asked for when the directory does not
+exist any more, is on another device than before, or holds no documents any more while rows of its documents are in
+force: 'status' and 'get documents' show it. Nothing is removed before. The rows that no document declares then leave
+their tables, and are deleted within the limits that hold for all deletes.`,
+			Example: "  approve documents",
+			Args:    cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				var approved file.Approved
+				if err := env.Client().Send(cmd.Context(), http.MethodPost, approvePath, nil, nil, &approved); err != nil {
+					return err
+				}
+				return printApproved(cmd.OutOrStdout(), format, approved)
+			},
+		}
+		format.AddFlag(cmd.Flags())
+		return cmd
+	})
+}
+
+func printApproved(w io.Writer, format cli.Format, a file.Approved) error {
+	if format == cli.FormatJSON {
+		return format.Print(w, a, nil, nil)
+	}
+	text := fmt.Sprintf("documents: %s approved as it is: %s in force, %d withdrawn\n", a.Dir, count(a.Rows, "row"), a.Withdrawn)
+	_, err := io.WriteString(w, cli.Printable(text))
+	return err
+}
