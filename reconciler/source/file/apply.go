@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/statehive/statehive/statedb"
 )
@@ -65,12 +66,12 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 	next := state{held: r.wanted, shown: map[string]shown{}, initialized: true}
 	var missing []problem
 	for _, f := range files {
-		if f.now == nil {
-			continue // its first version is in doubt
+		if !s.isShown(f, l.at) {
+			continue
 		}
-		next.shown[f.path] = s.published.shown[f.path].unlessSame(r.show(f), l.at)
+		next.shown[f.path] = s.published.shown[f.path].unlessSame(r.show(f, l.at), l.at)
 		if r.kept[f] == nil {
-			missing = append(missing, next.shown[f.path].problems[0])
+			missing = append(missing, whyMissing(f, next.shown[f.path]))
 		}
 	}
 	next.incomplete = reason(missing)
@@ -78,6 +79,24 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 		return s.withoutDocuments(l, r), nil
 	}
 	return next, r.kept
+}
+
+// isShown reports whether a file has been read, or has to be shown as one that is being
+// written: at the first listing, and when that lasts.
+func (s *Source) isShown(f *fileState, at time.Time) bool {
+	if f.now != nil || f.writtenLong(at) {
+		return true
+	}
+	_, already := s.published.shown[f.path]
+	return !f.busy.IsZero() && (already || !s.published.initialized)
+}
+
+// whyMissing tells why no version of a file is in force.
+func whyMissing(f *fileState, s shown) problem {
+	if len(s.problems) > 0 {
+		return s.problems[0]
+	}
+	return problem{at: place{file: f.path}, message: "is being written, and has not been read yet"}
 }
 
 // reason tells why rows may be missing: the first of the problems, and how many files have some.

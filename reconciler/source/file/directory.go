@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -67,34 +68,69 @@ var (
 	errDangling = errors.New("a symbolic link to a file that does not exist")
 )
 
-// read returns what a file holds. errNoFile when it has vanished or is a directory.
-func read(path string, limit int64) ([]byte, error) {
+// read returns what a file holds. errNoFile when it has vanished or is a directory, a
+// *busyError while it is being written.
+func (s *Source) read(path string, f *fileState, c circumstances) ([]byte, error) {
+	file, info, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	before := stampOf(info)
+	f.note(before, c)
+	if s.writing(file) {
+		return nil, &busyError{}
+	}
+	if left := f.unquiet(c.at, f.sizeInForce()); left > 0 {
+		return nil, &busyError{min(left, fileQuiet)} // it may grow, and be waited for less
+	}
+	data, err := readAll(file, info.Size(), s.config.MaxFileSize)
+	if s.writing(file) {
+		return nil, &busyError{}
+	}
+	if info, err := file.Stat(); err == nil && stampOf(info) != before {
+		return nil, &busyError{fileQuiet}
+	}
+	return data, err
+}
+
+// readAll reads a file of about that size, up to a limit.
+func readAll(file *os.File, size, limit int64) ([]byte, error) {
+	data := bytes.NewBuffer(make([]byte, 0, min(size, limit)+bytes.MinRead))
+	_, err := data.ReadFrom(io.LimitReader(file, limit+1))
+	if err == nil && int64(data.Len()) > limit {
+		err = fmt.Errorf("it is larger than %d bytes", limit)
+	}
+	return data.Bytes(), withoutPath(err)
+}
+
+// open opens a regular file for reading. errNoFile when it has vanished or is a directory.
+func open(path string) (*os.File, os.FileInfo, error) {
 	// O_NONBLOCK, because opening a pipe would wait for its writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(path); err == nil {
-			return nil, errDangling
+			return nil, nil, errDangling
 		}
-		return nil, errNoFile
+		return nil, nil, errNoFile
 	}
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, nil, withoutPath(err)
 	}
-	defer func() { _ = f.Close() }() // nothing was written
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, withoutPath(err)
+		err = withoutPath(err)
 	case info.IsDir():
-		return nil, errNoFile
+		err = errNoFile
 	case !info.Mode().IsRegular():
-		return nil, errSpecial
+		err = errSpecial
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it is larger than %d bytes", limit)
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, nil, err
 	}
-	return data, withoutPath(err)
+	return f, info, nil
 }
 
 // withoutPath leaves out the path, which is named already.

@@ -9,7 +9,7 @@ import (
 // TableName is the name of the table of files.
 const TableName = "documents"
 
-// State says how a file is.
+// State is how it stands with a file.
 type State string
 
 // The states.
@@ -21,6 +21,9 @@ const (
 	// Duplicate: another file has a document with the same key; the last version
 	// that was alone, if any, is in force.
 	Duplicate State = "duplicate"
+	// Writing: somebody has been writing the file for long, or since before the start; the
+	// last version that was read, if any, is in force.
+	Writing State = "writing"
 )
 
 // Document is a row of the table "documents": a file of documents, or the
@@ -38,7 +41,7 @@ func byFile() statedb.Index[Document, string] {
 	return statedb.NewIndex("file", func(d Document) string { return d.File })
 }
 
-// shown is what is said of a file, in the table and in the log.
+// shown is what is published of a file, in the table and in the log.
 type shown struct {
 	row      Document
 	problems []problem
@@ -55,8 +58,11 @@ func (before shown) unlessSame(next shown, now time.Time) shown {
 	return next
 }
 
-// show says what there is to say of a file.
-func (r resolution) show(f *fileState) shown {
+// show returns what there is to publish of a file. It has been read, or is shown as being written.
+func (r resolution) show(f *fileState, at time.Time) shown {
+	if f.now == nil {
+		return shown{row: Document{File: f.path, State: Writing}}
+	}
 	d := Document{File: f.path, State: OK, Documents: f.now.total}
 	if kept := r.kept[f]; kept != nil {
 		d.Rows = len(kept.docs)
@@ -66,6 +72,8 @@ func (r resolution) show(f *fileState) shown {
 		d.State = Error
 	} else if problems = r.problems[f]; len(problems) > 0 {
 		d.State = Duplicate
+	} else if f.writtenLong(at) {
+		d.State = Writing
 	}
 	return shown{row: d, problems: problems}
 }

@@ -1,9 +1,6 @@
 package file
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
 const (
 	aTaken = `a.yaml:2:14: field "destination": route "10.1.0.0/16" is also declared at b.yaml:2:14; neither is taken over`
@@ -186,9 +183,7 @@ func TestEmptyingTheHolderLetsTheOtherTakeOver(t *testing.T) {
 		h.write("a.yaml", routeTo(netA, "new"))
 		h.settle()
 		h.write("b.yaml", "# empty\n")
-		h.look()
-		<-time.After(h.source.config.Settle)
-		h.look()
+		h.settle()
 		h.wantRoutes(netA + " new")
 		h.wantChanges("+" + netA)
 		h.wantDocuments("a.yaml ok 1/1", "b.yaml ok 0/0")

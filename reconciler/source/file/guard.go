@@ -65,8 +65,8 @@ func (s *Source) withoutDocuments(l *listing, r resolution) state {
 		switch r.kept[f] = f.kept; {
 		case f.gone:
 			next.shown[f.path] = before
-		case f.now != nil:
-			next.shown[f.path] = before.unlessSame(r.show(f), l.at)
+		case s.isShown(f, l.at):
+			next.shown[f.path] = before.unlessSame(r.show(f, l.at), l.at)
 		}
 	}
 	s.explain(&next, l, s.lossMessage())

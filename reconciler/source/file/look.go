@@ -47,6 +47,7 @@ func (s *Source) turn(ctx context.Context, follower follower) (time.Duration, er
 // listing is what one look at the directory found.
 type listing struct {
 	found  map[string]*content // by path
+	busy   map[string]bool     // paths of files that are being written
 	device uint64              // that the directory is on
 	err    error               // why the directory was not read
 	at     time.Time
@@ -74,7 +75,19 @@ func (s *Source) process(ctx context.Context, l *listing) error {
 	} else if !s.lasting(l) {
 		return nil
 	}
+	if s.startsSoon(l) {
+		return nil
+	}
 	return s.apply(ctx, l)
+}
+
+// startsSoon reports whether the first listing waits for files that are being written:
+// not for long, because nothing is initialized before.
+func (s *Source) startsSoon(l *listing) bool {
+	if s.began.IsZero() {
+		s.began = l.at
+	}
+	return !s.published.initialized && len(l.busy) > 0 && l.at.Sub(s.began) < startGrace
 }
 
 // lasting reports whether the directory cannot be read for long enough to say so.
@@ -100,31 +113,35 @@ func (s *Source) lossDelay() time.Duration {
 // follower watches what is of interest: a *watcher, or unwatched.
 type follower interface {
 	follow(interest) (renewed bool, err error)
+	// written returns the paths of files whose writing was reported since it was called last.
+	written() map[string]bool
 }
 
 // unwatched is a follower that watches nothing.
 type unwatched struct{}
 
 func (unwatched) follow(interest) (bool, error) { return false, nil }
+func (unwatched) written() map[string]bool      { return nil }
 
 // list finds out what is in the directory. Watches are in place before anything
 // that counts is read.
 func (s *Source) list(l *listing, follower follower) {
-	l.found, l.at, l.again = map[string]*content{}, time.Now(), s.config.Rescan
+	l.found, l.busy, l.at, l.again = map[string]*content{}, map[string]bool{}, time.Now(), s.config.Rescan
+	written := follower.written()
+	unsure := !s.published.initialized
 	var paths []string
 	for attempt, renewed := 0, true; renewed && attempt < 3; attempt++ {
 		var err error
 		paths, l.err = s.listDir(l)
 		renewed, err = follower.follow(interestOf(s.config.Dir, paths))
 		s.logWatchError(err)
+		unsure = unsure || renewed || err != nil
 		if err != nil || renewed && attempt == 2 {
 			l.again = min(l.again, impaired)
 		}
 	}
 	for _, path := range paths {
-		if c := s.content(path); c != nil {
-			l.found[path] = c
-		}
+		s.examine(l, path, circumstances{at: l.at, written: wasWritten(written, path), unsure: unsure})
 	}
 	if l.err == nil {
 		l.err = s.checkDevice(l)
@@ -146,35 +163,66 @@ func (s *Source) logWatchError(err error) {
 	s.watchError = text
 }
 
-// content returns what a file says; nil when it is gone. What is known already
-// is not parsed again.
-func (s *Source) content(path string) *content {
-	data, err := read(path, s.config.MaxFileSize)
-	if errors.Is(err, errNoFile) {
-		return nil
+// wasWritten reports whether writes to a file were reported, perhaps by another of its names.
+func wasWritten(written map[string]bool, path string) bool {
+	if len(written) == 0 || written[path] {
+		return written[path]
 	}
-	if err != nil {
-		return unreadable(problem{at: place{file: path}, message: fmt.Sprintf("cannot be read: %v", err)})
+	end, _ := trail(path)
+	return written[end]
+}
+
+// examine adds to a listing what a file says; nothing if it is gone.
+func (s *Source) examine(l *listing, path string, c circumstances) {
+	f := s.files[path]
+	if f == nil {
+		f = &fileState{path: path}
+		s.files[path] = f
 	}
-	if c := s.files[path].known(sha256.Sum256(data)); c != nil {
+	data, err := s.read(path, f, c)
+	var busy *busyError
+	if errors.As(err, &busy) {
+		l.busy[path] = true
+		again := f.activity.writing(c.at)
+		if busy.again > 0 && !f.writtenLong(c.at) {
+			again = busy.again
+		}
+		l.again = min(l.again, again)
+		return
+	}
+	f.busy = time.Time{}
+	switch {
+	case errors.Is(err, errNoFile):
+	case err != nil:
+		l.found[path] = unreadable(problem{at: place{file: path}, message: fmt.Sprintf("cannot be read: %v", err)})
+	default:
+		l.found[path] = s.content(f, data)
+	}
+}
+
+// content returns what data says. What is known already is not parsed again.
+func (s *Source) content(f *fileState, data []byte) *content {
+	if c := f.known(sha256.Sum256(data)); c != nil {
 		return c
 	}
-	return s.parser.parse(path, data)
+	return s.parser.parse(f.path, data)
 }
 
 // take updates the files with what was found.
 func (s *Source) take(l *listing) {
-	for path := range l.found {
-		if s.files[path] == nil {
-			s.files[path] = &fileState{path: path}
-		}
-	}
 	files := s.sorted()
 	for _, f := range files {
-		f.suspect(l.found[f.path], l.at)
+		if l.busy[f.path] {
+			f.postpone()
+		} else {
+			f.suspect(l.found[f.path], l.at)
+		}
 	}
-	newest := newestLoss(files)
+	newest := newestLoss(files, l)
 	for _, f := range files {
+		if l.busy[f.path] {
+			continue
+		}
 		if left := f.doubtful(l.at, newest, s.lossDelay()); left > 0 {
 			l.again = min(l.again, left)
 		} else {

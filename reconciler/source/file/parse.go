@@ -33,6 +33,7 @@ func (d *document) taken(by place) problem {
 // content is what a file said at one look at it: immutable.
 type content struct {
 	sum      [sha256.Size]byte
+	size     int // in bytes
 	total    int // documents, good or not
 	docs     []*document
 	problems []problem
@@ -55,7 +56,7 @@ type parser struct {
 }
 
 func (p *parser) parse(file string, data []byte) *content {
-	c := &content{sum: sha256.Sum256(data)}
+	c := &content{sum: sha256.Sum256(data), size: len(data)}
 	if bad, ok := notText(file, data); ok {
 		c.problems = append(c.problems, bad)
 		return c

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
@@ -232,9 +231,7 @@ func TestLossesCountOnlyWhenTheyLast(t *testing.T) {
 				h.wantLog(`level=INFO msg="Documents taken over" files=2 rows=2`)
 
 				damage()
-				h.look()
-				<-time.After(h.source.config.Settle)
-				h.look()
+				h.settle()
 				if half == "kind: route\ndesti" {
 					h.wantRoutes(netA + " eth1")
 				} else {

@@ -7,6 +7,8 @@ import (
 
 // fileState is what is known of one file.
 type fileState struct {
+	activity
+
 	path string
 	// now is what the file says, as far as it is believed; nil before that.
 	now *content
@@ -21,11 +23,16 @@ type fileState struct {
 	gone bool
 }
 
+// sizeInForce is how long the version in force is.
+func (f *fileState) sizeInForce() int64 {
+	if f.kept == nil {
+		return 0
+	}
+	return int64(f.kept.size)
+}
+
 // known returns the content with that sum, if it is one of those in use.
 func (f *fileState) known(sum [sha256.Size]byte) *content {
-	if f == nil {
-		return nil
-	}
 	for _, c := range []*content{f.now, f.kept} {
 		if c != nil && c.sum == sum {
 			return c
@@ -47,6 +54,9 @@ func (f *fileState) suspect(found *content, now time.Time) {
 	f.leaving = found == nil || found.good()
 }
 
+// postpone leaves a file as it was that is in the middle of being written.
+func (f *fileState) postpone() { f.doubt, f.leaving, f.gone = time.Time{}, false, false }
+
 // believe takes in what the file was found to say.
 func (f *fileState) believe(found *content) {
 	f.doubt, f.leaving, f.gone = time.Time{}, false, found == nil
@@ -55,10 +65,14 @@ func (f *fileState) believe(found *content) {
 	}
 }
 
-// newestLoss returns when the last of the files that seem to be leaving was first found so.
-func newestLoss(files []*fileState) (newest time.Time) {
+// newestLoss returns when the last of the files that seem to be leaving was first found
+// so: now, if one that is being written has become shorter.
+func newestLoss(files []*fileState, l *listing) (newest time.Time) {
 	for _, f := range files {
-		if f.leaving && f.doubt.After(newest) {
+		switch {
+		case l.busy[f.path] && f.stamp.size < f.sizeInForce():
+			return l.at
+		case f.leaving && f.doubt.After(newest):
 			newest = f.doubt
 		}
 	}
@@ -190,7 +204,7 @@ func (r resolution) letGo(files []*fileState) {
 		if !f.leaving {
 			continue
 		}
-		rest := &content{total: f.kept.total}
+		rest := &content{total: f.kept.total, size: f.kept.size}
 		for _, d := range f.kept.docs {
 			if r.wanted[d.id] == nil {
 				rest.docs = append(rest.docs, d)

@@ -92,10 +92,12 @@ type Source struct {
 	// What the kernel is asked for, which tests replace.
 	readDir  func(string) ([]os.DirEntry, os.FileInfo, error)
 	deviceOf func(os.FileInfo) uint64
+	writing  func(*os.File) bool // somebody has the file open for writing
 
 	// The rest belongs to Run.
 	files       map[string]*fileState // by path
 	doubt       time.Time             // since when the directory cannot be listed
+	began       time.Time             // the first look
 	device      uint64                // that the directory was on when its documents were taken over last
 	recalled    bool                  // rows were in force in an earlier run, and that is not over
 	remembered  bool                  // Memory knows that rows are in force
@@ -122,7 +124,7 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("directory of documents %q cannot be read: %w", c.Dir, withoutPath(err))
 	}
 	c.Dir = dir
-	s := &Source{config: c, files: map[string]*fileState{}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: readDir, deviceOf: deviceOf}
+	s := &Source{config: c, files: map[string]*fileState{}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: readDir, deviceOf: deviceOf, writing: openForWriting}
 	s.recalled = c.Memory != nil && c.Memory.InForce()
 	s.parser.kinds = map[string]Kind{}
 	for _, k := range c.Kinds {

@@ -64,6 +64,25 @@ type watcher struct {
 	watched map[string]os.FileInfo
 	notify  *fsnotify.Watcher // nil when the kernel gives none
 	wake    <-chan struct{}   // ends a wait at once
+	writes  map[string]bool   // paths of files whose writing was reported
+}
+
+// written returns the paths of files whose writing was reported since it was called last.
+func (w *watcher) written() map[string]bool {
+	writes := w.writes
+	w.writes = nil
+	return writes
+}
+
+// note remembers that a file was written.
+func (w *watcher) note(e fsnotify.Event) {
+	if !e.Has(fsnotify.Write) {
+		return
+	}
+	if w.writes == nil {
+		w.writes = map[string]bool{}
+	}
+	w.writes[e.Name] = true
 }
 
 func (w *watcher) close() error {
@@ -162,6 +181,7 @@ func (w *watcher) next(ctx context.Context, end, tick <-chan time.Time) news {
 			return ticked
 		case e := <-events:
 			if w.in.concerns(e.Name) {
+				w.note(e)
 				return happened
 			}
 		case err := <-failures: // events were lost, or cannot be read: look

@@ -85,15 +85,20 @@ func started(t *testing.T) *app {
 	t.Helper()
 	a := newApp(t, t.TempDir())
 	a.write("a.yaml", "kind: lamp\nname: desk\n")
-	if err := a.hive.Start(t.Context()); err != nil {
-		t.Fatal(err)
+	a.start()
+	return a
+}
+
+func (a *app) start() {
+	a.t.Helper()
+	if err := a.hive.Start(a.t.Context()); err != nil {
+		a.t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := a.hive.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
+	a.t.Cleanup(func() {
+		if err := a.hive.Stop(context.WithoutCancel(a.t.Context())); err != nil {
+			a.t.Error(err)
 		}
 	})
-	return a
 }
 
 func (a *app) write(name, data string) {
@@ -193,6 +198,22 @@ func TestADirectoryWithoutDocumentsIsShownUntilItIsApproved(t *testing.T) {
 	a.within(health.OK, "OK, 0 files with 0 rows", "")
 	if out, code := a.run("approve", "documents", "-o", "json"); code != 1 || !strings.Contains(out, "nothing waits for approval") {
 		t.Errorf("approve again: exit code %d, %q", code, out)
+	}
+}
+
+func TestAFileThatIsBeingWrittenAtTheStartIsShownAndNoError(t *testing.T) {
+	a := newApp(t, t.TempDir())
+	a.write("a.yaml", "kind: lamp\nname: desk\n")
+	f, err := os.Create(filepath.Join(a.dir, "b.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	a.start()
+	a.within(health.OK, "OK, 2 files with 1 row, 1 being written", "")
+	want := "documents: OK, 2 files with 1 row, 1 being written\n  b.yaml: is being written; what it says is read when that is over\n"
+	if out, code := a.status(); code != 0 || out != want {
+		t.Errorf("exit code %d, status is\n%s", code, out)
 	}
 }
 

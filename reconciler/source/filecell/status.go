@@ -40,22 +40,33 @@ func show(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, er
 	if err := c.Get(ctx, path, nil, &files); err != nil {
 		return false, err
 	}
-	message, refused := assess(files)
+	message, wrong := assess(files)
 	var text strings.Builder
 	fmt.Fprintf(&text, "documents: %s\n", message)
 	for _, d := range files {
-		if d.State == file.OK {
-			continue
-		}
+		text.WriteString(details(d))
+	}
+	_, err = io.WriteString(w, text.String())
+	return wrong == nil && err == nil, err
+}
+
+// details are what is not as it should be with a file, a line each.
+func details(d file.Document) string {
+	var text strings.Builder
+	switch d.State {
+	case file.OK:
+		return ""
+	case file.Writing:
+		fmt.Fprintf(&text, "  %s: is being written; what it says is read when that is over\n", d.File)
+	default:
 		for line := range strings.SplitSeq(d.Error, "\n") {
 			fmt.Fprintf(&text, "  %s\n", line)
 		}
-		if d.Rows > 0 {
-			fmt.Fprintf(&text, "  %s: the last good version stays in force, with %s\n", d.File, count(d.Rows, "row"))
-		}
 	}
-	_, err = io.WriteString(w, text.String())
-	return refused == nil && err == nil, err
+	if d.Rows > 0 {
+		fmt.Fprintf(&text, "  %s: the last good version stays in force, with %s\n", d.File, count(d.Rows, "row"))
+	}
+	return text.String()
 }
 
 // assess sums up the files. The error, if any, is the first thing that is wrong.
@@ -63,7 +74,7 @@ func assess(files []file.Document) (message string, err error) {
 	var n tally
 	for _, d := range files {
 		n.add(d)
-		if d.State != file.OK && err == nil {
+		if refused(d) && err == nil {
 			first, _, _ := strings.Cut(d.Error, "\n")
 			err = errors.New(first)
 		}
@@ -73,9 +84,12 @@ func assess(files []file.Document) (message string, err error) {
 
 // tally counts files.
 type tally struct {
-	files, rows, refused int
-	lost                 bool // the directory itself is not taken over
+	files, rows, refused, writing int
+
+	lost bool // the directory itself is not taken over
 }
+
+func refused(d file.Document) bool { return d.State != file.OK && d.State != file.Writing }
 
 func (n *tally) add(d file.Document) {
 	n.rows += d.Rows
@@ -84,8 +98,11 @@ func (n *tally) add(d file.Document) {
 		return
 	}
 	n.files++
-	if d.State != file.OK {
+	if refused(d) {
 		n.refused++
+	}
+	if d.State == file.Writing {
+		n.writing++
 	}
 }
 
@@ -96,7 +113,11 @@ func (n *tally) String() string {
 	case n.refused > 0:
 		return fmt.Sprintf("%d of %s refused", n.refused, count(n.files, "file"))
 	}
-	return fmt.Sprintf("OK, %s with %s", count(n.files, "file"), count(n.rows, "row"))
+	text := fmt.Sprintf("OK, %s with %s", count(n.files, "file"), count(n.rows, "row"))
+	if n.writing > 0 {
+		text += fmt.Sprintf(", %d being written", n.writing)
+	}
+	return text
 }
 
 func count(n int, noun string) string {
