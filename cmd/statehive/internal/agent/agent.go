@@ -81,7 +81,18 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 	} else if err := around.hint(cmd.ErrOrStderr(), os.Args[0]); err != nil {
 		return err
 	}
-	return exitCode(h.Run(cmd.Context()))
+	return runAlone(cmd.Context(), h)
+}
+
+// runAlone runs the hive unless another agent runs in this network namespace. Up to
+// then nothing was opened: not the state directory, nor documents, nor the kernel.
+func runAlone(ctx context.Context, h *hive.Hive) error {
+	lock, err := lockNamespace(lockName)
+	if err != nil {
+		return err
+	}
+	err = exitCode(h.Run(ctx))
+	return errors.Join(err, lock.Close())
 }
 
 // exitCode gives an aborted stop the code that shells use for a signal.

@@ -48,6 +48,7 @@ func runScripts(t *testing.T, dir string, who user, prepare func(context.Context
 				return err
 			}
 			env.Values[worldKey{}] = w
+			env.Setenv("PROGRAM", program())
 			env.Defer(func() { closeAfterScript(env.T(), w) })
 			return prepare(t.Context(), w)
 		},
