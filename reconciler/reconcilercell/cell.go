@@ -2,7 +2,6 @@ package reconcilercell
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
@@ -12,21 +11,12 @@ import (
 	"github.com/statehive/statehive/statedb/dbcell"
 )
 
-// Config is what all reconcilers of a hive have in common.
-type Config struct {
-	// FullInterval is for reconcilers whose own configuration leaves it out.
-	FullInterval time.Duration `flag:"full-interval" usage:"time between full passes, which apply every row again and remove the surplus (negative: only at start)"`
-	// ReadyTries is how often a row that was wanted at the start is tried, if it
-	// fails, before readiness no longer waits for it; less than 1 is 1.
-	ReadyTries int `flag:"ready-tries" usage:"how often a row of the start is tried before /readyz no longer waits for it"`
-}
-
 // Cell provides what [Register] needs, the table of what is not done, the
 // endpoints below /v1/reconcilers, the commands that ask them, and a section of
 // the status command.
 func Cell() cell.Cell {
 	return cell.Module("reconcilers", "what all reconcilers have in common",
-		cell.Config(Config{FullInterval: 30 * time.Minute, ReadyTries: 3}),
+		cell.Config(defaultConfig()),
 		dbcell.Open(reconciler.NotDoneSchema()),
 		cell.ProvidePrivate(newAPI),
 		cell.Provide(newRegistry, section, readyCondition),

@@ -108,12 +108,15 @@ func start(t *testing.T, prefix metrics.Prefix, more ...cell.Cell) running {
 	var r running
 	h := newHive(t,
 		inspect.Cell(), metrics.Cell(prefix), reconcilercell.Cell(), cell.Provide(origin), cell.Group(more...),
-		things(cell.Invoke(func(table statedb.RWTable[thing]) { r.table = table })),
-		cell.Invoke(func(db *statedb.DB, registry *prometheus.Registry) { r.db, r.registry = db, registry }),
+		things(cell.Invoke(r.keep)),
+		cell.Invoke(func(registry *prometheus.Registry) { r.registry = registry }),
 	)
 	r.begin(t, h, "--metrics-address=")
 	return r
 }
+
+// keep is for a module that has the table.
+func (r *running) keep(db *statedb.DB, table statedb.RWTable[thing]) { r.db, r.table = db, table }
 
 // begin starts a hive with an API, until the end of the test.
 func (r *running) begin(t *testing.T, h *hive.Hive, args ...string) {
@@ -156,6 +159,17 @@ func (r running) delete(t *testing.T, id string) {
 	t.Helper()
 	err := r.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 		_, _, err := r.table.Delete(txn, thing{ID: id})
+		return err
+	}, r.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r running) deleteAll(t *testing.T) {
+	t.Helper()
+	err := r.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, err := r.table.DeleteAll(txn)
 		return err
 	}, r.table)
 	if err != nil {

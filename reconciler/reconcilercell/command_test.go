@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/statehive/statehive/hive/cli"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
-	"github.com/statehive/statehive/statedb"
 )
 
 // run runs a command line.
@@ -54,6 +52,18 @@ func (r running) fails(t *testing.T, line, part string) {
 	if code == 0 || !strings.Contains(errs, part) || out != "" {
 		t.Errorf("%s: exit code %d, printed %q and the error %q, which has no %q", line, code, out, errs, part)
 	}
+}
+
+// eventuallyFails runs a command line until its error has the part.
+func (r running) eventuallyFails(t *testing.T, line, part string) {
+	t.Helper()
+	var errs string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+		if _, _, errs = r.run(t, strings.Fields(line)...); strings.Contains(errs, part) {
+			return
+		}
+	}
+	t.Fatalf("%s: printed the error %q, which has no %q", line, errs, part)
 }
 
 // eventually runs a command line until its output has the part.
@@ -172,19 +182,12 @@ func TestForgetGivesUpADeleteThatFails(t *testing.T) {
 
 func TestAHeldPlanIsShownAndApproved(t *testing.T) {
 	r := start(t, "")
-	var ids []string
-	for i := range 20 {
-		ids = append(ids, "n"+strconv.Itoa(10+i))
-	}
-	r.insert(t, ids...)
+	r.insert(t, manyIDs(20)...)
 	r.allDone(t)
 	r.says(t, "plan things", "nothing is held\n")
 	r.fails(t, "approve things x", `plan "x" cannot be approved: nothing is held`)
 	r.fails(t, "approve things", "expected a TABLE and the PLAN of it that is to be let through, as 'plan TABLE' shows it")
-	r.update(t, func(txn *statedb.WriteTxn) error {
-		_, err := r.table.DeleteAll(txn)
-		return err
-	})
+	r.deleteAll(t)
 	r.eventually(t, "plan things", "20 deletes and 0 updates of 20 rows\nKEY  OPERATION  CHANGES\nn10  delete     -\n")
 	_, out, _ := r.run(t, "plan", "things", "-o", "json")
 	var plan reconciler.Plan

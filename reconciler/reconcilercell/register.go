@@ -82,9 +82,6 @@ type params[Obj any] struct {
 
 func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[Obj]) (*reconciler.Reconciler[Obj], error) {
 	return func(p params[Obj]) (*reconciler.Reconciler[Obj], error) {
-		if p.Config.FullInterval == 0 {
-			p.Config.FullInterval = p.Default.FullInterval
-		}
 		h := &reporter{}
 		name := cmp.Or(name, p.Table.Name())
 		if err := p.Registry.free(name); err != nil {
@@ -95,7 +92,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			DB:        p.DB,
 			Table:     p.Table,
 			Target:    p.Target,
-			Config:    p.Config,
+			Config:    p.Default.completed(p.Config),
 			Related:   p.Relations.Related,
 			DependsOn: p.Relations.DependsOn,
 			Observed:  p.Relations.Observed,
