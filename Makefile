@@ -22,6 +22,9 @@ OLD ?=
 ROWS ?= 200000
 RUNS ?= 5
 
+# More flags for `make bench-kernel`, such as '-routes 500 -only ab'; `go -C benchmarks run ./kernel -h` lists them.
+KERNEL ?=
+
 # How long `make fuzz` tries each target, such as 30s; empty divides five minutes evenly.
 FUZZTIME ?=
 
@@ -78,6 +81,13 @@ bench-compare: ## Compare with controller-runtime, and tables with go-memdb, int
 	go -C benchmarks test ./...
 	{ go -C benchmarks run ./compare -rows '$(ROWS)' -runs '$(RUNS)'; echo; \
 		go -C benchmarks run ./comparetables -heap '$(ROWS)' -runs '$(RUNS)'; } | tee bin/bench-compare.md
+
+.PHONY: bench-kernel
+bench-kernel: RUNS := $(if $(filter command line environment,$(origin RUNS)),$(RUNS),3)
+bench-kernel: build ## Measure the agent on a real kernel beside ip -batch, into bin/bench-kernel.md; RUNS=3 KERNEL='-routes 500 -only ab'
+	go -C benchmarks vet ./kernel
+	go -C benchmarks test ./kernel
+	go -C benchmarks run ./kernel -agent '$(CURDIR)/bin/statehive' -runs '$(RUNS)' $(KERNEL) | tee bin/bench-kernel.md
 
 .PHONY: fuzz
 fuzz: ## Try new inputs on every fuzz target, five minutes in all; FUZZTIME=30s for each
