@@ -19,13 +19,17 @@ var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
 
 // DependsOn has rows wait for the links of the devices that they need: device
 // returns the name of one, or nothing. A device that is in no row is not waited
-// for, because others have made it.
-func DependsOn[Obj any](links statedb.Table[Link], device func(Obj) string) reconciler.Dependency[Obj] {
+// for, because others have made it. observed, as [Target.Observed] returns it, is
+// what the rows of links are compared with: one whose link is gone, or has become
+// somebody else's, satisfies nobody.
+func DependsOn[Obj any](
+	links statedb.Table[Link], observed reconciler.Observation[Link], device func(Obj) string,
+) reconciler.Dependency[Obj] {
 	return reconciler.DependsOn(links, Link.GetStatus, func(obj Obj) iter.Seq[statedb.Query[Link]] {
 		name := device(obj)
 		if name == "" {
 			return nil
 		}
 		return slices.Values([]statedb.Query[Link]{ByEnd.Query(Key(name))})
-	})
+	}, observed)
 }

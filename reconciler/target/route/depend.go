@@ -12,11 +12,15 @@ import (
 // DependsOn has routes wait for the rows without which the kernel would refuse
 // them: the link of the device, the addresses in whose network the gateway is (see
 // [address.Containing]), and the source. What others have made is in no row, and
-// not waited for.
-func DependsOn(links statedb.Table[link.Link], addresses statedb.Table[address.Address]) []reconciler.Dependency[Route] {
+// not waited for. seenLinks and seenAddresses are what the rows of links and
+// addresses are compared with.
+func DependsOn(
+	links statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+	addresses statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
+) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
-		link.DependsOn(links, func(r Route) string { return r.Device }),
-		reconciler.DependsOn(addresses, address.Address.GetStatus, neededAddresses),
+		link.DependsOn(links, seenLinks, func(r Route) string { return r.Device }),
+		reconciler.DependsOn(addresses, address.Address.GetStatus, neededAddresses, seenAddresses),
 	}
 }
 

@@ -6,6 +6,9 @@
 // devices with net.ipv6.conf.all.forwarding: a row for such a one that is first
 // seen after the other was set has that for its original.
 //
+// A record of a setting of a device claims nothing once the device was made again
+// under its old name: what is there then is somebody else's.
+//
 // /proc/sys/net follows the network namespace of the calling thread: the whole
 // process must live in one.
 //

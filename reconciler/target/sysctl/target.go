@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"iter"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/steps"
 	"github.com/statehive/statehive/reconciler/target/ownership"
@@ -34,6 +36,31 @@ type Target struct {
 // record is what a parameter was before we wrote it.
 type record struct {
 	Original string `json:"original"`
+	// Device is the index of the device that it is a setting of; 0: of none. When a
+	// device was made again under its old name, the record claims nothing.
+	Device int `json:"device,omitempty"`
+}
+
+// claims reports whether a record is about what there is under its name now.
+func (r record) claims(name string) bool {
+	return r.Device == 0 || r.Device == indexOf(Sysctl{Name: name}.Device())
+}
+
+// indexOf returns the index of a device, or 0 if there is none of that name.
+func indexOf(device string) int {
+	request, err := unix.NewIfreq(device)
+	if device == "" || err != nil {
+		return 0
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written
+	if unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request) != nil {
+		return 0
+	}
+	return int(request.Uint32())
 }
 
 var (
@@ -60,11 +87,11 @@ func New(cfg Config) (*Target, error) {
 // Init implements reconciler.Target. It drops the records of parameters that are
 // gone, as those of a device that was removed.
 func (t *Target) Init(ctx context.Context) error {
-	for name := range t.records.All() {
+	for name, rec := range t.records.All() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if _, err := t.files.read(name); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := t.files.read(name); rec.claims(name) && !errors.Is(err, fs.ErrNotExist) {
 			continue // other errors are for those who need the value
 		}
 		if err := t.records.Remove(name); err != nil {
@@ -80,8 +107,8 @@ func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (rec
 	if err != nil {
 		return reconciler.Result{}, err
 	}
-	if _, known := t.records.Get(row.Name); !known {
-		if err := t.records.Put(row.Name, record{Original: is}); err != nil {
+	if rec, known := t.records.Get(row.Name); !known || !rec.claims(row.Name) {
+		if err := t.records.Put(row.Name, record{Original: is, Device: indexOf(row.Device())}); err != nil {
 			return reconciler.Result{}, err
 		}
 	}
@@ -142,8 +169,10 @@ func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Sysctl) erro
 	if !known {
 		return nil
 	}
-	if err := t.restore(name, before.Original); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if before.claims(name) {
+		if err := t.restore(name, before.Original); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return t.records.Remove(name)
 }
@@ -161,9 +190,9 @@ func (t *Target) restore(name, original string) error {
 // rows that nobody declares any more have nobody else to do it.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Sysctl, error] {
 	return func(yield func(Sysctl, error) bool) {
-		for name := range t.records.All() {
+		for name, rec := range t.records.All() {
 			is, err := t.files.read(name)
-			if errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, fs.ErrNotExist) || !rec.claims(name) {
 				is, err = "", t.records.Remove(name)
 				if err == nil {
 					continue

@@ -230,3 +230,35 @@ func TestNoNameLeadsOutOfTheDirectory(t *testing.T) {
 		t.Errorf("outside is %q, %v", data, err)
 	}
 }
+
+func TestASettingOfADeviceThatWasMadeAgainIsNotRestored(t *testing.T) {
+	const name = "net.ipv4.conf.e0.rp_filter"
+	dir := t.TempDir()
+	open := func() *Target { return newTarget(t, Config{Owned: nstest.Store(t, dir)}) }
+	nstest.Veth(t, "e0", "e1")
+	target := open()
+	mustUpdate(t, target, Sysctl{Name: name, Value: "2"}, true)
+	again := func() {
+		t.Helper()
+		nstest.IP(t, "link", "del", "e0")
+		nstest.Veth(t, "e0", "e1")
+		if err := target.files.write(name, "1"); err != nil { // by the one who made it
+			t.Fatal(err)
+		}
+	}
+	again()
+	for row, err := range open().Observe(t.Context()) {
+		t.Errorf("Observe yields %v, %v", row, err)
+	}
+	target = open()
+	mustUpdate(t, target, Sysctl{Name: name, Value: "2"}, true)
+	again()
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "1")
+
+	mustUpdate(t, target, Sysctl{Name: name, Value: "2"}, true)
+	again()
+	mustUpdate(t, target, Sysctl{Name: name, Value: "2"}, true)
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "1")
+}

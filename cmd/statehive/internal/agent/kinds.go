@@ -26,9 +26,9 @@ func sysctls(around *surroundings) cell.Cell {
 			func(owned *ownership.Store) (reconciler.Target[sysctl.Sysctl], error) {
 				return sysctl.New(sysctl.Config{Owned: owned, Allow: around.allowSysctl})
 			},
-			func(links statedb.Table[link.Link]) reconcilercell.Relations[sysctl.Sysctl] {
+			func(links statedb.Table[link.Link], seen reconciler.Observation[link.Link]) reconcilercell.Relations[sysctl.Sysctl] {
 				return reconcilercell.Relations[sysctl.Sysctl]{
-					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, sysctl.Sysctl.Device)},
+					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, seen, sysctl.Sysctl.Device)},
 				}
 			}),
 	)
@@ -43,9 +43,10 @@ func links() cell.Cell {
 			},
 			func(t *link.Target) reconciler.Target[link.Link] { return t },
 			(*link.Target).NewMirror,
-			func(t *link.Target, seen statedb.Table[link.Seen]) reconcilercell.Relations[link.Link] {
-				return reconcilercell.Relations[link.Link]{Observed: t.Observed(seen)}
+			func(seen reconciler.Observation[link.Link]) reconcilercell.Relations[link.Link] {
+				return reconcilercell.Relations[link.Link]{Observed: seen}
 			}),
+		cell.Provide((*link.Target).Observed),
 		observed[link.Mirror](link.SeenSchema()),
 	)
 }
@@ -59,14 +60,17 @@ func addresses() cell.Cell {
 			},
 			func(t *address.Target) reconciler.Target[address.Address] { return t },
 			(*address.Target).NewMirror,
-			func(links statedb.Table[link.Link], seen statedb.Table[address.Seen]) reconcilercell.Relations[address.Address] {
+			func(
+				links statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link], seen reconciler.Observation[address.Address],
+			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
 					DependsOn: []reconciler.Dependency[address.Address]{
-						link.DependsOn(links, func(a address.Address) string { return a.Device }),
+						link.DependsOn(links, seenLinks, func(a address.Address) string { return a.Device }),
 					},
-					Observed: address.Observed(seen),
+					Observed: seen,
 				}
 			}),
+		cell.Provide(address.Observed),
 		observed[address.Mirror](address.SeenSchema()),
 	)
 }
@@ -81,10 +85,12 @@ func routes() cell.Cell {
 			func(t *route.Target) reconciler.Target[route.Route] { return t },
 			(*route.Target).NewMirror,
 			func(
-				links statedb.Table[link.Link], addresses statedb.Table[address.Address], seen statedb.Table[route.Seen],
+				links statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				addresses statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
+				seen statedb.Table[route.Seen],
 			) reconcilercell.Relations[route.Route] {
 				return reconcilercell.Relations[route.Route]{
-					DependsOn: route.DependsOn(links, addresses),
+					DependsOn: route.DependsOn(links, seenLinks, addresses, seenAddresses),
 					Observed:  route.Observed(seen),
 				}
 			}),
