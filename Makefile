@@ -22,6 +22,10 @@ OLD ?=
 ROWS ?= 200000
 RUNS ?= 5
 
+# How often `make kill-kernel` kills the agent, and among how many objects at most. STATEHIVE_E2E_SEED=N repeats the choices of a run.
+KILLS ?= 50
+OBJECTS ?= -kill-routes 5000 -kill-addresses 500 -kill-links 100
+
 # More flags for `make bench-kernel`, such as '-routes 500 -only ab'; `go -C benchmarks run ./kernel -h` lists them.
 KERNEL ?=
 
@@ -108,6 +112,10 @@ simulate: export CGO_ENABLED = 0
 simulate: COUNT := $(if $(filter command line environment,$(origin COUNT)),$(COUNT),10000)
 simulate: ## Run the reconciler's simulation with the seeds 1 to COUNT=10000; a failure names its seed
 	@go test ./reconciler -count 1 -timeout 0 -v -run '^TestSimulation$$' -simulations '$(COUNT)'
+
+.PHONY: kill-kernel
+kill-kernel: ## Kill the agent KILLS=50 times among OBJECTS='-kill-routes 5000 -kill-addresses 500 -kill-links 100'
+	go test ./cmd/statehive/internal/e2e -count 1 -timeout 0 -v -run '^TestAgentKilledAmongManyObjects' -args -kills '$(KILLS)' $(OBJECTS)
 
 .PHONY: clean
 clean: ## Remove what was built
