@@ -179,7 +179,7 @@ func (u *updates) removeThenAdd(replacements []replacement) {
 		u.replaced(r.at, outcomes[len(r.old)])
 		if u.results[r.at].Err != nil && len(r.old) == 1 && r.old[0].Kind == "" {
 			old := r.old[0]
-			restore = append(restore, addition(old.Key, fixed{protocol: Protocol, typeOf: unix.RTN_UNICAST}, unix.NLM_F_EXCL, old.Gateway, old.Source, old.Index))
+			restore = append(restore, addition(old.Key, fixed{protocol: Protocol, typeOf: unix.RTN_UNICAST}, unix.NLM_F_EXCL, old.Gateway, old.Source, old.index))
 		}
 		outcomes = outcomes[len(r.old)+1:]
 	}

@@ -131,13 +131,13 @@ func severalOf(first Seen) Seen {
 // named returns a route with the names of its device.
 func (k *keeper) named(s Seen) Seen {
 	s.Device, s.OtherNames = "", ""
-	if s.Index == 0 {
+	if s.index == 0 {
 		return s
 	}
-	if link, known := k.links[s.Index]; known {
+	if link, known := k.links[s.index]; known {
 		s.Device, s.OtherNames = link.Name, link.Others
 	} else {
-		s.Device = fmt.Sprintf("#%d", s.Index)
+		s.Device = fmt.Sprintf("#%d", s.index)
 	}
 	return s
 }
@@ -149,7 +149,7 @@ func same(a, b Seen) bool {
 }
 
 func (k *keeper) count(s Seen, delta int) {
-	k.devices[s.Index] += delta
+	k.devices[s.index] += delta
 	if s.Source.IsValid() {
 		if k.sources[s.Source] += delta; k.sources[s.Source] == 0 {
 			delete(k.sources, s.Source)
@@ -282,7 +282,7 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 // rename gives the routes of a device its names.
 func (k *keeper) rename(txn *statedb.WriteTxn, index int) error {
 	for s := range k.table.All(txn) {
-		if s.Index != index {
+		if s.index != index {
 			continue
 		}
 		if _, _, err := k.table.Insert(txn, k.named(s)); err != nil {

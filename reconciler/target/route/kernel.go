@@ -52,7 +52,7 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 		case unix.RTA_PREFSRC:
 			r.Source = addrOf(value)
 		case unix.RTA_OIF:
-			r.Index = int(rtnl.Uint32(value))
+			r.index = int(rtnl.Uint32(value))
 		case unix.RTA_MULTIPATH:
 			r.multipath = true
 		case unix.RTA_VIA:
@@ -60,7 +60,7 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 		}
 	}
 	if r.multipath {
-		r.Gateway, r.Index = netip.Addr{}, 0
+		r.Gateway, r.index = netip.Addr{}, 0
 	}
 	r.Kind = r.special(sourceBits, via)
 	return r, true
@@ -186,8 +186,8 @@ func (s Seen) deletion() rtnl.Request {
 	if s.Source.IsValid() && s.Key.family() == Inet {
 		r.Add(unix.RTA_PREFSRC, s.Source.AsSlice())
 	}
-	if s.Index > 0 {
-		r.AddUint32(unix.RTA_OIF, uint32(s.Index))
+	if s.index > 0 {
+		r.AddUint32(unix.RTA_OIF, uint32(s.index))
 	}
 	return r
 }

@@ -21,7 +21,7 @@ type Seen struct {
 	Device  string     `json:"device,omitempty"`
 	// OtherNames are those that the device has besides, with spaces between them.
 	OtherNames string     `json:"otherNames,omitempty"`
-	Index      int        `json:"index,omitempty"` // of the device
+	index      int        // of the device
 	Source     netip.Addr `json:"source,omitzero"`
 	// Kind is what sets it apart from the routes that rows make, if anything does:
 	// "blackhole", "multipath" or, when there is more than one with the key, "several".

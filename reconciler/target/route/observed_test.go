@@ -42,12 +42,12 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := Seen{Key: Route{Destination: to("10.1.0.0/16")}.Key(), Gateway: gateway4, Device: "e0", Index: e0.Index}
+	first := Seen{Key: Route{Destination: to("10.1.0.0/16")}.Key(), Gateway: gateway4, Device: "e0", index: e0.Index}
 	wantSeen(first)
 
 	nstest.IP(t, "-6", "route", "add", "2001:db8:1::/48", "via", "2001:db8::99", "src", "2001:db8::7", "proto", "79")
 	second := Seen{
-		Key: Route{Destination: to("2001:db8:1::/48")}.Key(), Gateway: gateway6, Device: "e0", Index: e0.Index, Source: ip("2001:db8::7"),
+		Key: Route{Destination: to("2001:db8:1::/48")}.Key(), Gateway: gateway6, Device: "e0", index: e0.Index, Source: ip("2001:db8::7"),
 	}
 	wantSeen(first, second)
 	nstest.IP(t, "route", "change", "10.1.0.0/16", "via", "192.0.2.98", "proto", "79")
@@ -64,7 +64,7 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 
 	// The kernel says nothing of the routes that go with a link, or have another name of it.
 	nstest.IP(t, "route", "add", "10.3.0.0/16", "dev", "e0", "proto", "79")
-	third := Seen{Key: Route{Destination: to("10.3.0.0/16")}.Key(), Device: "e0", Index: e0.Index}
+	third := Seen{Key: Route{Destination: to("10.3.0.0/16")}.Key(), Device: "e0", index: e0.Index}
 	wantSeen(second, third)
 	nstest.IP(t, "link", "property", "add", "dev", "e0", "altname", "uplink")
 	second.OtherNames, third.OtherNames = "uplink", "uplink"

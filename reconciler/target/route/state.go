@@ -73,7 +73,7 @@ func (t *Target) lookUp(ctx context.Context, key Key) (state, error) {
 
 // matches reports whether a route of ours is as the row wants it.
 func (w wanted) matches(s Seen) bool {
-	return s.Kind == "" && s.Gateway == w.row.Gateway && s.Source == w.row.Source && (w.index == 0 || s.Index == w.index)
+	return s.Kind == "" && s.Gateway == w.row.Gateway && s.Source == w.row.Source && (w.index == 0 || s.index == w.index)
 }
 
 // differences returns what a route, or none, differs in from the row. The
@@ -156,8 +156,8 @@ func (e *ForeignError) Unwrap() error { return ErrForeign }
 
 func (t *Target) foreignError(ctx context.Context, row Route, holder kernelRoute) error {
 	err := &ForeignError{Key: row.Key(), Protocol: protocolName(holder.protocol), Gateway: holder.Gateway}
-	if holder.Index > 0 {
-		err.Device = t.conn.LinkName(ctx, holder.Index)
+	if holder.index > 0 {
+		err.Device = t.conn.LinkName(ctx, holder.index)
 	}
 	return err
 }

@@ -89,8 +89,8 @@ func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Route) ([]reco
 		return w.differences(Seen{}, false), nil
 	}
 	is := s.ours[0].Seen
-	if is.Index > 0 {
-		is.Device = t.conn.LinkName(ctx, is.Index)
+	if is.index > 0 {
+		is.Device = t.conn.LinkName(ctx, is.index)
 	}
 	return w.differences(is, true), nil
 }
