@@ -180,5 +180,10 @@ func (s *Source) register(txn *statedb.WriteTxn) error {
 // Documents returns the table of files, whose rows tell what is wrong with them.
 func (s *Source) Documents() statedb.Table[Document] { return s.documents }
 
+// Feeds reports whether documents of one of the kinds become rows of a table.
+func (s *Source) Feeds(table statedb.TableMeta) bool {
+	return slices.ContainsFunc(s.config.Kinds, func(k Kind) bool { return k.table() == table })
+}
+
 // Dir returns the absolute path of the directory.
 func (s *Source) Dir() string { return s.config.Dir }

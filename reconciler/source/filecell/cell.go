@@ -27,19 +27,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// KindOut contributes a kind of document.
-type KindOut struct {
-	cell.Out
-	Kind file.Kind `group:"document-kinds"`
-}
-
-// NewKind makes the contribution of a kind. Its errors are those of file.NewKind.
-func NewKind[Obj any](c file.KindConfig[Obj]) (KindOut, error) {
-	k, err := file.NewKind(c)
-	return KindOut{Kind: k}, err
-}
-
-// Cell reads documents into the tables of the kinds that were contributed.
+// Cell reads documents into the tables of the kinds that were declared.
 func Cell() cell.Cell {
 	return cell.Module("documents", "what is wanted, from files",
 		cell.Config(Config{}),

@@ -62,9 +62,7 @@ func newApp(t *testing.T, dir string) *app {
 		inspect.Cell(), filecell.Cell(),
 		cell.Module("lamp", "lamps",
 			dbcell.Protected(statedb.Schema[lamp]{Name: "lamps", Primary: statedb.NewIndex("name", func(l lamp) string { return l.Name })}),
-			cell.Provide(func(table statedb.RWTable[lamp]) (filecell.KindOut, error) {
-				return filecell.NewKind(file.KindConfig[lamp]{Name: "lamp", Table: table, KeyField: "name"})
-			}),
+			filecell.Kind(file.KindConfig[lamp]{Name: "lamp", KeyField: "name"}),
 		),
 		cell.Invoke(func(db *statedb.DB, lamps statedb.Table[lamp], status statedb.Table[health.Status], _ statedb.Table[file.Document]) {
 			a.db, a.lamps, a.health = db, lamps, status
@@ -214,6 +212,34 @@ func TestAFileThatIsBeingWrittenAtTheStartIsShownAndNoError(t *testing.T) {
 	want := "documents: OK, 2 files with 1 row, 1 being written\n  b.yaml: is being written; what it says is read when that is over\n"
 	if out, code := a.status(); code != 0 || out != want {
 		t.Errorf("exit code %d, status is\n%s", code, out)
+	}
+}
+
+func TestAKindWithoutASourceFailsTheStart(t *testing.T) {
+	lamps := cell.Module("lamp", "lamps",
+		dbcell.Protected(statedb.Schema[lamp]{Name: "lamps", Primary: statedb.NewIndex("name", func(l lamp) string { return l.Name })}),
+		filecell.Kind(file.KindConfig[lamp]{Name: "lamp"}),
+	)
+	hook := cell.Invoke(func(l cell.Lifecycle) {
+		l.Append(cell.Hook{Name: "what would touch the machine", OnStart: func(context.Context) error {
+			t.Error("the hive is started")
+			return nil
+		}})
+	})
+	const want = `kind "lamp": nothing reads its documents into table "lamps": the cell filecell.Cell is missing`
+	other := cell.Provide(func(db *statedb.DB) (*file.Source, error) {
+		return file.New(file.Config{DB: db, Dir: t.TempDir(), Name: "other"})
+	})
+	for name, cells := range map[string][]cell.Cell{"no source": {hook, lamps}, "a source of other kinds": {hook, lamps, other}} {
+		t.Run(name, func(t *testing.T) {
+			h, err := hive.New(hive.Options{Name: "app", Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, cells...)
+			if err == nil {
+				err = h.Start(t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("start: %v, want %s", err, want)
+			}
+		})
 	}
 }
 

@@ -1,8 +1,13 @@
 // Package filecell puts the source of documents into a hive.
 //
 // [Cell] reads the directory that --config-dir names into the tables of the
-// kinds that any module contributes with [NewKind]. It adds the table
-// "documents", the endpoint GET /v1/documents and a section to the status
-// command. Its health is degraded while a file is refused. A directory that is
-// not there fails the start; whatever happens to it later does not end the hive.
+// kinds that any module declares with [Kind], which fails the start of a hive
+// without the cell. It adds the table "documents", the endpoints GET /v1/documents
+// and POST /v1/documents/approve, a section to the status command, and the command
+// "approve documents". Its health is degraded while a file is refused, and while rows
+// are kept in force although their directory is lost. A directory that is not there
+// fails the start; whatever happens to it later does not end the hive.
+//
+// A [file.Memory] in the hive is optional: with it a directory that is empty at the
+// start is not taken for a wish if rows were in force before.
 package filecell

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health/healthcell"
 	"github.com/statehive/statehive/hive/hivecell"
@@ -14,6 +16,10 @@ import (
 // cells are the agent: what every hive has, where desired state comes from, and
 // a module for each kind of document.
 func cells(around *surroundings) []cell.Cell {
+	return slices.Concat(foundation(around), []cell.Cell{filecell.Cell()}, kinds(around))
+}
+
+func foundation(around *surroundings) []cell.Cell {
 	return []cell.Cell{
 		cell.Config(options{}),
 		cell.Invoke(func(options) {}), // they are read before the start
@@ -25,11 +31,10 @@ func cells(around *surroundings) []cell.Cell {
 		hivecell.Cell(),
 		dbcell.Cell(),
 		reconcilercell.Cell(),
-		filecell.Cell(),
 		stateCell(around),
-		sysctls(around),
-		links(),
-		addresses(),
-		routes(),
 	}
+}
+
+func kinds(around *surroundings) []cell.Cell {
+	return []cell.Cell{sysctls(around), links(), addresses(), routes()}
 }

@@ -134,10 +134,6 @@ func kind[Obj reconciler.Reconcilable[Obj]](
 		dbcell.Protected(schema),
 		cell.Group(contents...),
 		reconcilercell.Register[Obj](),
-		cell.Provide(func(table statedb.RWTable[Obj]) (filecell.KindOut, error) {
-			return filecell.NewKind(file.KindConfig[Obj]{
-				Name: name, KeyField: keyField, Table: table, Default: defaults, Normalized: normalized,
-			})
-		}),
+		filecell.Kind(file.KindConfig[Obj]{Name: name, KeyField: keyField, Default: defaults, Normalized: normalized}),
 	)
 }

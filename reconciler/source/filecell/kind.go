@@ -1,0 +1,46 @@
+package filecell
+
+import (
+	"fmt"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler/source/file"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Kind declares a kind of document, in the module that has the writer of its table (see
+// dbcell.Protected), which is taken for c.Table. The table belongs to the documents from
+// then on: a hive in which nothing reads them into it, because [Cell] is missing, does not
+// start. An empty table would be taken for a wish otherwise, and all that earlier runs have
+// made would be removed. The errors of c are those of [file.NewKind].
+func Kind[Obj any](c file.KindConfig[Obj]) cell.Cell {
+	return cell.Group(
+		cell.Provide(func(table statedb.RWTable[Obj]) (kindOut, error) {
+			c.Table = table
+			k, err := file.NewKind(c)
+			return kindOut{Kind: k}, err
+		}),
+		cell.Invoke(func(p fed[Obj]) error { return p.check(c.Name) }),
+	)
+}
+
+// kindOut contributes a kind to what the source reads.
+type kindOut struct {
+	cell.Out
+	Kind file.Kind `group:"document-kinds"`
+}
+
+// fed is what a table and the source of its documents are known by.
+type fed[Obj any] struct {
+	cell.In
+
+	Table  statedb.RWTable[Obj]
+	Source *file.Source `optional:"true"`
+}
+
+func (p fed[Obj]) check(kind string) error {
+	if p.Source != nil && p.Source.Feeds(p.Table) {
+		return nil
+	}
+	return fmt.Errorf("kind %q: nothing reads its documents into table %q: the cell filecell.Cell is missing", kind, p.Table.Name())
+}
