@@ -19,8 +19,15 @@
 // on all tables. While there is a file of which no version was ever in force, or
 // the directory cannot be listed, the source is incomplete and says why.
 //
+// Absence is not a wish. When the directory is gone, is on another device than before,
+// or holds no documents any more, all rows stay in force and the source is incomplete
+// until there are documents again or [Source.Approve] is called. A [Memory] extends that
+// to restarts.
+//
 // Nothing depends on seeing each event of the file system: each look lists the
-// whole directory and compares contents. A file that gets better counts at once;
-// one that becomes bad, empty or absent counts when a second look a moment later
-// finds it so, because it may be in the middle of being written.
+// whole directory and compares contents. A file that somebody has open for writing is
+// not read, nor is one that was changed in place a moment ago: its last version stays in
+// force. The first listing waits for such files for a second, and is incomplete without
+// them. A file that gets better counts at once; one that becomes bad, empty or absent
+// counts when a look a moment later finds it so, too.
 package file

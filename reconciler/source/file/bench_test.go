@@ -1,0 +1,83 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+const manyRoutes = 100_000
+
+// manyDocuments is a file of routes, about 7 MB.
+func manyDocuments() []byte {
+	var b bytes.Buffer
+	for i := range manyRoutes {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		fmt.Fprintf(&b, "kind: route\ndestination: 10.%d.%d.%d/32\ngateway: 192.0.2.1\nmetric: 5\n", i>>16, i>>8&0xff, i&0xff)
+	}
+	return b.Bytes()
+}
+
+// BenchmarkParse100kDocuments reports rows per second, and what is kept of each document.
+func BenchmarkParse100kDocuments(b *testing.B) {
+	p, data := newFixture(b).parser(b), manyDocuments()
+	b.ReportAllocs()
+	for b.Loop() {
+		if c := p.parse("f.yaml", data); len(c.docs) != manyRoutes {
+			b.Fatal(text(c.problems))
+		}
+	}
+	b.ReportMetric(manyRoutes*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+	b.StopTimer()
+	before := heap()
+	c := p.parse("f.yaml", data)
+	b.ReportMetric(float64(heap()-before)/manyRoutes, "kept-B/row")
+	runtime.KeepAlive(c)
+}
+
+// BenchmarkTakeOver100kDocuments is all from the file to the table.
+func BenchmarkTakeOver100kDocuments(b *testing.B) {
+	dir := b.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), manyDocuments(), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	var kept float64
+	for b.Loop() {
+		b.StopTimer()
+		f := newFixture(b)
+		c := f.config(b, dir)
+		c.Logger = nil
+		s, err := New(c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		before := heap()
+		b.StartTimer()
+		for f.routes.Len(f.db.ReadTxn()) != manyRoutes {
+			if _, err := s.reload(context.Background(), unwatched{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StopTimer()
+		kept = float64(heap()-before) / manyRoutes
+		runtime.KeepAlive(s)
+		b.StartTimer()
+	}
+	b.ReportMetric(manyRoutes*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(kept, "kept-B/row")
+}
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
