@@ -23,14 +23,31 @@ type decoder struct {
 	kind     string
 	fields   catalog
 	problems []problem
-	places   map[string]place // of the values, by path of the field
+	places   []valuePlace
 	values   int
 	depth    int
 	gaveUp   bool
 }
 
-func newDecoder(file string, offset int, k Kind) *decoder {
-	return &decoder{file: file, offset: offset, kind: k.Name(), fields: k.catalog(), places: map[string]place{}}
+// valuePlace is where the value of a field is, by its path.
+type valuePlace struct {
+	path string
+	node *yaml.Node
+}
+
+// reset makes a decoder ready for a document.
+func (d *decoder) reset(file string, offset int, k Kind) {
+	*d = decoder{file: file, offset: offset, kind: k.Name(), fields: k.catalog(), problems: d.problems[:0], places: d.places[:0]}
+}
+
+// placeOf returns where the value of a field is, if it is given.
+func (d *decoder) placeOf(path string) (at place, given bool) {
+	for _, p := range d.places {
+		if p.path == path {
+			return d.place(p.node), true
+		}
+	}
+	return place{}, false
 }
 
 func (d *decoder) failed() bool { return len(d.problems) > 0 }
@@ -56,7 +73,7 @@ func (d *decoder) refused(document *yaml.Node, err error) {
 		d.problem(document, "", "%v", err)
 		return
 	}
-	at, given := d.places[wrong.Field]
+	at, given := d.placeOf(wrong.Field)
 	if !given {
 		at = d.place(document)
 	}
@@ -97,7 +114,7 @@ func (d *decoder) value(n *yaml.Node, out reflect.Value, path string) {
 	switch {
 	case n.ShortTag() == "!!null":
 		d.problem(n, path, "no value; expected %s, or the field left out", expected(t))
-	case decodesItself(t):
+	case d.fields.own[t]:
 		d.own(n, out, path)
 	case t.Kind() == reflect.Pointer:
 		fresh := reflect.New(t.Elem())
@@ -124,14 +141,14 @@ func (d *decoder) structure(n *yaml.Node, out reflect.Value, path string) {
 		d.wrongType(n, out, path)
 		return
 	}
-	known := d.fields[out.Type()]
+	known := d.fields.structs[out.Type()]
 	d.pairs(n, path, func(key, value *yaml.Node, at string) {
 		if path == "" && key.Value == kindField {
 			return
 		}
 		for _, f := range known {
 			if f.name == key.Value {
-				d.places[at] = d.place(value)
+				d.places = append(d.places, valuePlace{at, value})
 				d.value(value, out.FieldByIndex(f.index), at)
 				return
 			}
@@ -143,7 +160,7 @@ func (d *decoder) structure(n *yaml.Node, out reflect.Value, path string) {
 // pairs calls fn with each key of a mapping, its value and its path. Keys that
 // are not plain, or given again, are problems.
 func (d *decoder) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node, at string)) {
-	first := make(map[string]*yaml.Node, len(n.Content)/2)
+	var first seenKeys
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode {
@@ -151,13 +168,40 @@ func (d *decoder) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node
 			continue
 		}
 		at := join(path, key.Value)
-		if before := first[key.Value]; before != nil {
+		if before := first.add(key); before != nil {
 			d.problem(key, at, "given twice, first on line %d", before.Line+d.offset)
 			continue
 		}
-		first[key.Value] = key
 		fn(key, n.Content[i+1], at)
 	}
+}
+
+// seenKeys are the keys of a mapping: few of them cost no map.
+type seenKeys struct {
+	few  [8]*yaml.Node
+	n    int
+	many map[string]*yaml.Node
+}
+
+// add adds a key, unless there is one of that name already, which it returns.
+func (s *seenKeys) add(key *yaml.Node) (before *yaml.Node) {
+	for _, k := range s.few[:s.n] {
+		if k.Value == key.Value {
+			return k
+		}
+	}
+	if s.n < len(s.few) {
+		s.few[s.n] = key
+		s.n++
+		return nil
+	}
+	if s.many == nil {
+		s.many = map[string]*yaml.Node{}
+	}
+	if before = s.many[key.Value]; before == nil {
+		s.many[key.Value] = key
+	}
+	return before
 }
 
 func join(path, name string) string {
@@ -175,7 +219,7 @@ func (d *decoder) list(n *yaml.Node, out reflect.Value, path string) {
 	items := reflect.MakeSlice(out.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		d.places[at] = d.place(item)
+		d.places = append(d.places, valuePlace{at, item})
 		d.value(item, items.Index(i), at)
 	}
 	out.Set(items)
@@ -189,7 +233,7 @@ func (d *decoder) dictionary(n *yaml.Node, out reflect.Value, path string) {
 	items := reflect.MakeMapWithSize(out.Type(), len(n.Content)/2)
 	d.pairs(n, path, func(key, value *yaml.Node, at string) {
 		k, v := reflect.New(out.Type().Key()).Elem(), reflect.New(out.Type().Elem()).Elem()
-		d.places[at] = d.place(value)
+		d.places = append(d.places, valuePlace{at, value})
 		before := len(d.problems)
 		d.value(key, k, at)
 		d.value(value, v, at)

@@ -20,15 +20,18 @@ type field struct {
 	index []int
 }
 
-// catalog has the fields of a row type and of the structs in it.
-type catalog map[reflect.Type][]field
+// catalog is what is known of a row type and of the types in it.
+type catalog struct {
+	structs map[reflect.Type][]field
+	own     map[reflect.Type]bool // that decode themselves
+}
 
 var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 	yamlUnmarshaler = reflect.TypeFor[yaml.Unmarshaler]()
 )
 
-// decodesItself says whether a type has an own way of being decoded.
+// decodesItself reports whether a type has an own way of being decoded.
 func decodesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(textUnmarshaler) || p.Implements(yamlUnmarshaler)
@@ -40,15 +43,15 @@ func catalogOf(row reflect.Type) (catalog, error) {
 		row = row.Elem()
 	}
 	if row.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("the row type is %v, expected a struct or a pointer to one", row)
+		return catalog{}, fmt.Errorf("the row type is %v, expected a struct or a pointer to one", row)
 	}
-	c := catalog{}
+	c := catalog{structs: map[reflect.Type][]field{}, own: map[reflect.Type]bool{}}
 	if err := c.add(row, row.Name()); err != nil {
-		return nil, err
+		return catalog{}, err
 	}
-	for _, f := range c[row] {
+	for _, f := range c.structs[row] {
 		if f.name == kindField {
-			return nil, errors.New(`the row type has a field "kind", which is what names the kind in documents`)
+			return catalog{}, errors.New(`the row type has a field "kind", which is what names the kind in documents`)
 		}
 	}
 	return c, nil
@@ -57,6 +60,7 @@ func catalogOf(row reflect.Type) (catalog, error) {
 func (c catalog) add(t reflect.Type, path string) error {
 	switch {
 	case decodesItself(t):
+		c.own[t] = true
 		return nil
 	case t.Kind() == reflect.Struct:
 		return c.addStruct(t, path)
@@ -71,12 +75,12 @@ func (c catalog) add(t reflect.Type, path string) error {
 }
 
 func (c catalog) addStruct(t reflect.Type, path string) error {
-	if _, known := c[t]; known {
+	if _, known := c.structs[t]; known {
 		return nil
 	}
-	c[t] = nil
+	c.structs[t] = nil
 	fields := fieldsOf(t, nil)
-	c[t] = fields
+	c.structs[t] = fields
 	for i, f := range fields {
 		if slices.ContainsFunc(fields[:i], func(g field) bool { return g.name == f.name }) {
 			return fmt.Errorf("%s has two fields %q", path, f.name)

@@ -93,11 +93,12 @@ type failure struct {
 
 // stream reads the documents of data, up to the end or to a failure.
 func (p *parser) stream(c *content, file string, data []byte, offset int) *failure {
+	var d decoder
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	for err == nil {
 		var n yaml.Node
 		if err = loader.Load(&n); err == nil {
-			p.document(c, file, offset, &n)
+			p.document(c, &d, file, offset, &n)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -124,7 +125,7 @@ func (p *parser) stream(c *content, file string, data []byte, offset int) *failu
 }
 
 // document adds one document, or what is wrong with it.
-func (p *parser) document(c *content, file string, offset int, n *yaml.Node) {
+func (p *parser) document(c *content, d *decoder, file string, offset int, n *yaml.Node) {
 	if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
 		n = n.Content[0]
 	}
@@ -142,13 +143,13 @@ func (p *parser) document(c *content, file string, offset int, n *yaml.Node) {
 		c.problems = append(c.problems, bad)
 		return
 	}
-	d := newDecoder(file, offset, k)
+	d.reset(file, offset, k)
 	row, key := k.decode(d, n)
 	if d.failed() {
 		c.problems = append(c.problems, d.problems...)
 		return
 	}
-	if of, given := d.places[k.keyField()]; given {
+	if of, given := d.placeOf(k.keyField()); given {
 		at = of
 	}
 	c.docs = append(c.docs, &document{id: id{k.Name(), key}, of: k, row: row, at: at})
@@ -175,20 +176,17 @@ func (p *parser) kindOf(n *yaml.Node, at place, offset int) (Kind, problem) {
 
 // refuseTwins reports the documents of one file that have the same key.
 func (c *content) refuseTwins() {
-	byID := map[id][]*document{}
+	byID := newClaims(len(c.docs))
 	for _, d := range c.docs {
-		byID[d.id] = append(byID[d.id], d)
+		byID.add(d)
+	}
+	if len(byID.second) == 0 {
+		return
 	}
 	for _, d := range c.docs {
-		twins := byID[d.id]
-		if len(twins) == 1 {
-			continue
+		if other := byID.rivalOf(d); other != nil {
+			c.problems = append(c.problems, d.taken(other.at))
 		}
-		other := twins[0]
-		if other == d {
-			other = twins[1]
-		}
-		c.problems = append(c.problems, d.taken(other.at))
 	}
 }
 

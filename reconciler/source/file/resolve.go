@@ -148,7 +148,7 @@ func (r resolution) refuse(files []*fileState) {
 			}
 			conflict := false
 			for _, d := range version.docs {
-				rival := rivalOf(d, claims[d.id])
+				rival := claims.rivalOf(d)
 				if rival == nil {
 					continue
 				}
@@ -167,25 +167,38 @@ func (r resolution) refuse(files []*fileState) {
 }
 
 // claims returns who declares each key.
-func (r resolution) claims(files []*fileState) map[id][]*document {
-	claims := map[id][]*document{}
+func (r resolution) claims(files []*fileState) claims {
+	all := newClaims(len(r.wanted))
 	for _, f := range files {
 		if version := r.kept[f]; version != nil {
 			for _, d := range version.docs {
-				claims[d.id] = append(claims[d.id], d)
+				all.add(d)
 			}
 		}
 	}
-	return claims
+	return all
 }
 
-func rivalOf(d *document, claims []*document) *document {
-	for _, other := range claims {
-		if other != d {
-			return other
-		}
+// claims are the first two documents of each key.
+type claims struct{ first, second map[id]*document }
+
+func newClaims(n int) claims { return claims{make(map[id]*document, n), map[id]*document{}} }
+
+func (c claims) add(d *document) {
+	switch first := c.first[d.id]; {
+	case first == nil:
+		c.first[d.id] = d
+	case c.second[d.id] == nil:
+		c.second[d.id] = d
 	}
-	return nil
+}
+
+// rivalOf returns the first other document of the same key, if any.
+func (c claims) rivalOf(d *document) *document {
+	if first := c.first[d.id]; first != d {
+		return first
+	}
+	return c.second[d.id]
 }
 
 func (r resolution) want(version *content) {

@@ -20,6 +20,9 @@ func (d *decoder) plain(n *yaml.Node, out reflect.Value, path string) {
 		d.problem(n, path, "found %s, which some take for octal; expected %s without a leading zero", n.Value, expected(out.Type()))
 		return
 	}
+	if simple(n, out) {
+		return
+	}
 	if err := n.Load(out.Addr().Interface()); err == nil {
 		return
 	} else if out.Kind() == reflect.Interface {
@@ -27,6 +30,26 @@ func (d *decoder) plain(n *yaml.Node, out reflect.Value, path string) {
 		return
 	}
 	d.wrongType(n, out, path)
+}
+
+// simple decodes what has only one meaning, without the yaml package's preparations:
+// text that is nothing else, and whole numbers in plain digits.
+func simple(n *yaml.Node, out reflect.Value) bool {
+	if n.Kind != yaml.ScalarNode {
+		return false
+	}
+	switch {
+	case out.Kind() == reflect.String && n.ShortTag() == "!!str":
+		out.SetString(n.Value)
+		return true
+	case out.CanUint() && n.ShortTag() == "!!int":
+		number, err := strconv.ParseUint(n.Value, 10, out.Type().Bits())
+		if err == nil {
+			out.SetUint(number)
+		}
+		return err == nil
+	}
+	return false
 }
 
 var leadingZero = regexp.MustCompile(`^[-+]?0[0-9]`)
