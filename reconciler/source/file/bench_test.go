@@ -2,7 +2,6 @@ package file
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,7 +64,7 @@ func BenchmarkTakeOver100kDocuments(b *testing.B) {
 		before := heap()
 		b.StartTimer()
 		for f.routes.Len(f.db.ReadTxn()) != manyRoutes {
-			if _, err := s.reload(context.Background(), unwatched{}); err != nil {
+			if _, err := s.reload(b.Context(), unwatched{}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -9,7 +9,7 @@ func (s *Source) Origin(table, key string) string {
 	}
 	for _, k := range s.config.Kinds {
 		if k.table().Name() == table {
-			if d := (*held)[id{k.Name(), key}]; d != nil {
+			if d := (*held)[id{k, key}]; d != nil {
 				return d.at.String()
 			}
 		}

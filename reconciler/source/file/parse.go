@@ -13,14 +13,16 @@ import (
 )
 
 // id is what must be unique over all documents: the key of a row of a kind.
-type id struct{ kind, key string }
+type id struct {
+	of  Kind
+	key string
+}
 
-func (i id) String() string { return fmt.Sprintf("%s %q", i.kind, i.key) }
+func (i id) String() string { return fmt.Sprintf("%s %q", i.of.Name(), i.key) }
 
 // document is one row as a file declares it.
 type document struct {
 	id
-	of  Kind
 	row any
 	at  place // of the field that is the key, or of the document
 }
@@ -152,7 +154,7 @@ func (p *parser) document(c *content, d *decoder, file string, offset int, n *ya
 	if of, given := d.placeOf(k.keyField()); given {
 		at = of
 	}
-	c.docs = append(c.docs, &document{id: id{k.Name(), key}, of: k, row: row, at: at})
+	c.docs = append(c.docs, &document{id: id{k, key}, row: row, at: at})
 }
 
 // kindOf finds the kind of a mapping.
