@@ -30,7 +30,8 @@ type Dependency[Obj any] struct{ on dependency[Obj] }
 // the status alone decides. A row whose comparison panics is waited for.
 //
 // on is called from several goroutines, also of rows that are deleted. It says
-// the same of the same row each time, and returns soon. Of a row for which it
+// the same of the same row each time, and returns soon. So does status; what it and
+// the comparison with observed have said holds until one of the tables changes. Of a row for which it
 // panics, or asks for an index that the table has not, nobody knows what it waits
 // for: it waits, and so it does once the table is dropped. status may be called
 // from several goroutines too.
@@ -53,8 +54,8 @@ type dependency[Obj any] interface {
 	table() statedb.TableMeta
 	// tables are all that it reads.
 	tables() []statedb.TableMeta
-	// blocker returns a row that obj has to wait for, if there is one.
-	blocker(txn statedb.ReadTxn, obj Obj) (blocker, bool)
+	// checker returns what tells who has to wait.
+	checker() checker[Obj]
 	named(obj Obj) []namedRow
 	// begin returns a function that follows the table from now on.
 	begin(r *Reconciler[Obj], waits *dependencyWaits) (follow func(context.Context))
@@ -111,9 +112,9 @@ func (d *dependsOn[Obj, Dep]) tables() []statedb.TableMeta {
 	return tables
 }
 
-// queries are what on names of a row, also if it panics then.
-func (d *dependsOn[Obj, Dep]) queries(obj Obj) (queries []statedb.Query[Dep], err error) {
-	err = guard(func() {
+// appendQueries appends what on names of a row, also if it panics then.
+func (d *dependsOn[Obj, Dep]) appendQueries(queries []statedb.Query[Dep], obj Obj) ([]statedb.Query[Dep], error) {
+	err := guard(func() {
 		if seq := d.on(obj); seq != nil {
 			for q := range seq {
 				queries = append(queries, q)
@@ -121,37 +122,6 @@ func (d *dependsOn[Obj, Dep]) queries(obj Obj) (queries []statedb.Query[Dep], er
 		}
 	})
 	return queries, err
-}
-
-// known returns an error if a query is not of the table: it would find nothing.
-func (d *dependsOn[Obj, Dep]) known(txn statedb.ReadTxn, queries []statedb.Query[Dep]) error {
-	for _, q := range queries {
-		if _, err := d.of.LenOf(txn, q.Index()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *dependsOn[Obj, Dep]) blocker(txn statedb.ReadTxn, obj Obj) (blocker, bool) {
-	queries, err := d.queries(obj)
-	if err == nil {
-		err = d.known(txn, queries)
-	}
-	if err != nil {
-		return blocker{text: fmt.Sprintf("rows of table %s that are not known: %v", d.of.Name(), err)}, true
-	}
-	if initialized, _ := d.of.Initialized(txn); !initialized && len(queries) > 0 {
-		return blocker{text: fmt.Sprintf("table %s, which %s", d.of.Name(), d.lacks(txn))}, true
-	}
-	for _, q := range queries {
-		for dep := range d.of.List(txn, q) {
-			if b, blocked := d.blocks(txn, dep); blocked {
-				return b, true
-			}
-		}
-	}
-	return blocker{}, false
 }
 
 // blocks reports whether rows have to wait for dep.
@@ -223,7 +193,7 @@ func describe(s Status) string {
 }
 
 func (d *dependsOn[Obj, Dep]) named(obj Obj) (rows []namedRow) {
-	queries, _ := d.queries(obj) // what is wrong is known from the row itself
+	queries, _ := d.appendQueries(nil, obj) // what is wrong is known from the row itself
 	for _, q := range queries {
 		rows = append(rows, namedRow{rowsKey{d.of, q.Index(), q.Encoded()}, func(row any) bool {
 			dep, ok := row.(Dep)
@@ -371,35 +341,4 @@ func (p Params[Obj]) checkDependencies() error {
 		}
 	}
 	return nil
-}
-
-// blocked says whether a row has to wait for another one.
-func (r *Reconciler[Obj]) blocked(txn statedb.ReadTxn, obj Obj) bool {
-	for _, d := range r.p.DependsOn {
-		if _, blocked := d.on.blocker(txn, obj); blocked {
-			return true
-		}
-	}
-	return false
-}
-
-// dependent puts an operation aside that has to wait for another row.
-func (l *loop[Obj]) dependent(op operation[Obj], txn statedb.ReadTxn, now time.Time) bool {
-	if op.kind == opDelete {
-		return l.outOfOrder(op, txn, now)
-	}
-	for i, d := range l.r.p.DependsOn {
-		b, blocked := d.on.blocker(txn, op.obj)
-		if !blocked {
-			continue
-		}
-		l.r.waits[i].add(b, op.item.key)
-		l.park(op.item, holdDependency, b.text)
-		// What happened before the wait was known has woken nobody.
-		if newest, still := d.on.blocker(l.r.p.DB.ReadTxn(), op.obj); !still || !newest.is(b) {
-			l.r.free([]string{op.item.key})
-		}
-		return true
-	}
-	return false
 }

@@ -215,6 +215,7 @@ func TestObservedRowsThatAreNotAllContradictNothing(t *testing.T) {
 func TestARowWhoseComparisonPanicsIsWaitedFor(t *testing.T) {
 	linking(t, func(_ *testing.T, l *linked) {
 		l.onLink.panics = "eth0"
+		l.onLink.see(sighting{"eth1", 0}) // what was found before holds as long as nothing changes
 		l.put(row{ID: "eth0/1", Want: 2})
 		l.pass(time.Second)
 		l.wantLog()
@@ -242,6 +243,64 @@ func TestARowInTheHandsOfAWorkerWaitsForOneThatIsNotAsItIsObserved(t *testing.T)
 		l.onLink.see(sighting{"eth0", 1})
 		l.wantLog("update eth0/2=2")
 		l.pass(time.Second)
+	})
+}
+
+// Rows that depend on others go the short way too, and are put aside all the same.
+func TestRowsOfARoundWaitForOneThatIsNotAsItIsObserved(t *testing.T) {
+	linking(t, func(_ *testing.T, l *linked) {
+		l.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if c.id == "eth0/0" {
+				take(5 * time.Millisecond)
+			}
+			return reconciler.Result{}, nil
+		})
+		rows := make([]row, 10)
+		for i := range rows {
+			rows[i] = row{ID: fmt.Sprint("eth0/", i), Want: 5}
+		}
+		l.put(rows...)
+		l.equal("rows of the round", 10, l.r.Round())
+		l.pass(time.Millisecond)
+		l.onLink.see(sighting{"eth0", 7})
+		l.pass(100 * time.Millisecond)
+		l.wantLog("update eth0/0=5")
+		l.wantWait("eth0/9", otherLink)
+		l.onLink.see(sighting{"eth0", 1})
+		l.equal("operations", 9, len(l.target.log()))
+	})
+}
+
+// Each of many rows depends on another one, more than are remembered.
+func TestEachOfManyRowsWaitsForItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLinked(t)
+		l.config.Limits.RoundSize = 500
+		l.links.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if strings.HasSuffix(c.id, "7") {
+				return reconciler.Result{}, reconciler.RetryAfter(time.Hour, errBoom)
+			}
+			return reconciler.Result{}, nil
+		})
+		var links, rows []row
+		for i := range 3000 {
+			links = append(links, row{ID: fmt.Sprint(i), Want: 1})
+			rows = append(rows, row{ID: fmt.Sprint(i, "/1"), Want: 1})
+			l.onLink.sight(sighting{fmt.Sprint(i), 1})
+		}
+		l.links.write(links...)
+		l.links.start()
+		l.pass(time.Second)
+		l.write(rows...)
+		l.start()
+		l.pass(time.Second / 2)
+		for r := range l.table.All(l.db.ReadTxn()) {
+			if done := r.Status.Kind() == reconciler.Done; done == strings.HasSuffix(device(r), "7") {
+				t.Fatalf("%s is %v", r.ID, r.Status)
+			}
+		}
+		l.stop()
+		l.links.stop()
 	})
 }
 

@@ -12,7 +12,7 @@ const (
 
 func (l *loop[Obj]) newWorker() *worker[Obj] {
 	w := &worker[Obj]{
-		r: l.r, stopping: l.stopping, left: l.left,
+		r: l.r, stopping: l.stopping, left: l.left, depends: l.r.newCheckers(),
 		batches: make(chan *batch[Obj], 1), returns: l.returns, progress: l.progress,
 		gone: make(chan struct{}), epoch: time.Now().Add(-1), // so that no stamp is 0
 	}
@@ -60,9 +60,9 @@ func (l *loop[Obj]) compose(now time.Time) (b *batch[Obj], dropped bool) {
 		return nil, false
 	}
 	n = max(1, min(n/len(l.crew), batchSize))
-	b = &batch[Obj]{at: now, lane: turn}
+	b = &batch[Obj]{at: now, read: now, lane: turn}
 	if turn == laneChange && l.queue.backlog() == 0 {
-		b.ofRound, b.txn = true, l.round.txn
+		b.ofRound, b.txn, b.read = true, l.round.txn, l.round.at
 		if n = l.tokens(n, now); n > 0 {
 			b.tasks = l.round.take(n)
 		}

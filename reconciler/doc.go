@@ -28,9 +28,10 @@
 //     and puts a record into the table's change feed. The loop pulls the records.
 //     One is only a hint: the status on the newest row says whether there is work.
 //  2. A changed row that nothing stands against is put into the round (round.go):
-//     up to a thousand rows that need nothing but an Update and are in no map. The
-//     next ones are read when each of them has its status, or is an item because it
-//     has failed; after 10 ms what is left of a round becomes items.
+//     up to a thousand rows that need nothing but an Update, because what they depend
+//     on is done, and are in no map. The next ones are read when each of them has its
+//     status, or is an item because it has failed; after 10 ms what is left of a round
+//     becomes items.
 //  3. Every other row with something to be done, or to wait for, is an item of the
 //     queue (queue.go), at most once, with all the reasons for it (reason.go). It is
 //     ready in one of four lanes with guaranteed shares (lane.go), or waits.

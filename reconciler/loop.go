@@ -23,6 +23,8 @@ type loop[Obj any] struct {
 	orders map[string]orderWait // deletes that wait for others, by encoded key
 	waits  waits[Obj]
 
+	depends checkers[Obj]
+
 	crew     []*worker[Obj] // Config.Workers of them
 	stuck    []*worker[Obj] // those that were replaced
 	staff    []*worker[Obj] // both; never changed, but replaced by another slice
@@ -56,6 +58,7 @@ func (r *Reconciler[Obj]) newLoop(ctx context.Context) *loop[Obj] {
 		progress: make(chan struct{}, 1),
 		left:     make(chan struct{}),
 		plan:     fullPlan{owed: true},
+		depends:  r.newCheckers(),
 		blast:    newBlast[Obj](&r.p.Config, time.Now()),
 	}
 	l.stopping, l.abort = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -233,10 +236,13 @@ func (l *loop[Obj]) changed(change statedb.Change[Obj], now time.Time) {
 
 // simple says that a changed row needs nothing but to be applied at once.
 func (l *loop[Obj]) simple(obj Obj) bool {
-	if len(l.pauses()) > 0 || len(l.r.p.DependsOn) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
+	if len(l.pauses()) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
 		return false
 	}
-	return len(l.queue.items) == 0 || l.queue.items[l.r.p.Table.KeyQuery(obj).Encoded()] == nil
+	if len(l.queue.items) > 0 && l.queue.items[l.r.p.Table.KeyQuery(obj).Encoded()] != nil {
+		return false
+	}
+	return !l.depends.blocked(l.round.txn, obj)
 }
 
 func (l *loop[Obj]) changedItem(change statedb.Change[Obj], deleted bool, now time.Time) {

@@ -95,6 +95,8 @@ type observation[Obj any] interface {
 	// reliable says that what is not in the table is not there.
 	reliable(txn statedb.ReadTxn) bool
 	differs(txn statedb.ReadTxn, obj Obj) ([]Change, error)
+	// version is what reliable and differs depend on.
+	version(txn statedb.ReadTxn) tableVersion
 	// begin returns a function that follows the table from its beginning.
 	begin(r *Reconciler[Obj]) (follow func(context.Context))
 	// onChange returns a function that calls fn for each change of the table, and of
@@ -124,6 +126,10 @@ func (o *observed[Obj, Seen]) reliable(txn statedb.ReadTxn) bool {
 		}
 	}
 	return true
+}
+
+func (o *observed[Obj, Seen]) version(txn statedb.ReadTxn) tableVersion {
+	return tableVersion{o.of.Revision(txn), o.reliable(txn)}
 }
 
 func (o *observed[Obj, Seen]) differs(txn statedb.ReadTxn, obj Obj) (changes []Change, err error) {

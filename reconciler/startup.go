@@ -20,13 +20,13 @@ import (
 // may be yielded that much longer. Without that table nobody knows: one failure is enough then.
 func (r *Reconciler[Obj]) NotTried(txn statedb.ReadTxn, tries int) iter.Seq2[string, string] {
 	return func(yield func(key, state string) bool) {
-		listed := statedb.Revision(r.listed.Load())
+		listed, depends := statedb.Revision(r.listed.Load()), r.newCheckers()
 		for obj := range r.p.Table.All(txn) {
 			status := r.status.Get(obj)
 			if status.Kind() == Done || !r.unchangedSince(txn, obj, listed) {
 				continue
 			}
-			state := r.notTried(txn, obj, status, tries)
+			state := r.notTried(txn, obj, status, tries, depends)
 			if state != "" && !yield(r.p.Table.Key(obj), state) {
 				return
 			}
@@ -42,9 +42,9 @@ func (r *Reconciler[Obj]) unchangedSince(txn statedb.ReadTxn, obj Obj, revision 
 
 // notTried says how it stands with a row that is not done and was not tried often
 // enough; nothing of others.
-func (r *Reconciler[Obj]) notTried(txn statedb.ReadTxn, obj Obj, status Status, tries int) string {
+func (r *Reconciler[Obj]) notTried(txn statedb.ReadTxn, obj Obj, status Status, tries int, depends checkers[Obj]) string {
 	switch {
-	case r.resting(txn, obj, status):
+	case r.resting(txn, obj, status, depends):
 		return ""
 	case status.Kind() == Pending:
 		return "it was not tried yet"
@@ -65,11 +65,11 @@ func (r *Reconciler[Obj]) notTried(txn statedb.ReadTxn, obj Obj, status Status, 
 
 // resting says that nothing will try a row soon, which is not because it was tried.
 // The table of what is not done is too late to tell.
-func (r *Reconciler[Obj]) resting(txn statedb.ReadTxn, obj Obj, status Status) bool {
+func (r *Reconciler[Obj]) resting(txn statedb.ReadTxn, obj Obj, status Status, depends checkers[Obj]) bool {
 	until, paused := r.paused(obj)
 	if paused && (until.IsZero() || time.Now().Before(until)) {
 		return true
 	}
 	var stuck *StuckError
-	return errors.As(status.Err(), &stuck) || r.blocked(txn, obj)
+	return errors.As(status.Err(), &stuck) || depends.blocked(txn, obj)
 }

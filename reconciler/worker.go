@@ -17,6 +17,7 @@ import (
 type batch[Obj any] struct {
 	tasks     []outcome[Obj]
 	txn       statedb.ReadTxn
+	read      time.Time // when txn was the newest
 	at        time.Time // when it was handed out
 	lane      lane
 	ofRound   bool
@@ -92,6 +93,7 @@ type worker[Obj any] struct {
 	returns  chan<- *worker[Obj]
 	progress chan<- struct{}
 	left     <-chan struct{} // closed when the reconciler has ended
+	depends  checkers[Obj]
 	// began is when the operation that runs began, as time since epoch; 0 between two
 	// operations, and negative once the watchdog has ended its context.
 	began     atomic.Int64
@@ -184,9 +186,9 @@ func (w *worker[Obj]) carryOne(b *batch[Obj], tasks []outcome[Obj], began time.T
 }
 
 // snapshot returns the one to use for an operation that begins now: the newest, if
-// time has gone by since the batch was handed out.
+// that of the batch is from a while ago.
 func (w *worker[Obj]) snapshot(b *batch[Obj], now time.Time) statedb.ReadTxn {
-	if b.asks() || now.Sub(b.at) < fresh {
+	if b.asks() || now.Sub(b.read) < fresh {
 		return b.txn
 	}
 	return w.r.p.DB.ReadTxn()
@@ -218,7 +220,7 @@ func (w *worker[Obj]) current(b *batch[Obj], txn statedb.ReadTxn, out *outcome[O
 	case !found:
 		return false
 	}
-	if w.r.blocked(txn, obj) {
+	if w.depends.blocked(txn, obj) {
 		return false
 	}
 	if rev != out.rev {
