@@ -157,7 +157,7 @@ func (o *observed[Obj, Seen]) onChange(db *statedb.DB, fn func(statedb.ReadTxn))
 
 func (o *observed[Obj, Seen]) begin(r *Reconciler[Obj]) func(context.Context) {
 	y := newRelay(r, "observed table "+o.of.Name(), reasonDrift)
-	feed := &childFeed[Obj, Seen]{watched: &o.watched, relay: y, cursor: o.of.Changes(0), last: map[string]child[Obj, Seen]{}}
+	feed := &childFeed[Obj, Seen]{watched: &o.watched, relay: y, cursor: o.of.Changes(0), last: map[string][]statedb.Query[Obj]{}}
 	f := &driftFeed[Obj, Seen]{
 		observed: o, r: r, feed: feed, whole: true, own: r.p.Table.Changes(r.p.Table.Revision(r.p.DB.ReadTxn())),
 	}
@@ -282,9 +282,12 @@ func (f *driftFeed[Obj, Seen]) examine(txn statedb.ReadTxn, obj Obj) {
 		return // when it is, it is compared
 	}
 	changes, err := f.differs(txn, obj)
-	f.feed.relay.trouble(f.r.p.Table.Key(obj), err)
+	f.feed.relay.trouble(func() string { return f.r.p.Table.Key(obj) }, err)
+	if err != nil || len(changes) == 0 && f.r.drifted.empty() {
+		return
+	}
 	query := f.r.p.Table.KeyQuery(obj)
-	if err == nil && (len(changes) > 0 || f.r.drifted.has(query.Encoded())) {
+	if len(changes) > 0 || f.r.drifted.has(query.Encoded()) {
 		f.suspects = append(f.suspects, query)
 	}
 }
@@ -304,6 +307,12 @@ func (s *keySet) set(key string, in bool) {
 	if s.keys[key] = true; !in {
 		delete(s.keys, key)
 	}
+}
+
+func (s *keySet) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys) == 0
 }
 
 func (s *keySet) has(key string) bool {

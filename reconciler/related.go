@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/statehive/statehive/statedb"
@@ -118,6 +119,7 @@ type relay[Obj any] struct {
 	rows     map[string]statedb.Query[Obj]
 	gone     map[string]bool // in no table: perhaps to be deleted
 	onlyDone bool            // rows that are not are run anyway
+	index    string          // that the table is known to have; empty: none
 	troubles map[string]error
 }
 
@@ -169,13 +171,12 @@ func (y *relay[Obj]) flush() {
 
 // named calls a function of the user that names rows on behalf of a key. What
 // was named before a panic counts.
-func (y *relay[Obj]) named(key string, fn func() iter.Seq[statedb.Query[Obj]]) (queries []statedb.Query[Obj]) {
+func (y *relay[Obj]) named(key func() string, fn func() iter.Seq[statedb.Query[Obj]]) (queries []statedb.Query[Obj]) {
 	var unknown error
-	txn := y.r.p.DB.ReadTxn()
 	err := guard(func() {
 		if seq := fn(); seq != nil {
 			for q := range seq {
-				if _, err := y.r.p.Table.LenOf(txn, q.Index()); err != nil {
+				if err := y.known(q); err != nil {
 					unknown = err
 					continue
 				}
@@ -190,6 +191,18 @@ func (y *relay[Obj]) named(key string, fn func() iter.Seq[statedb.Query[Obj]]) (
 	return queries
 }
 
+// known returns an error if a query is not of the table: it would find nothing.
+func (y *relay[Obj]) known(q statedb.Query[Obj]) error {
+	if q.Index() != "" && q.Index() == y.index {
+		return nil
+	}
+	_, err := y.r.p.Table.LenOf(y.r.p.DB.ReadTxn(), q.Index())
+	if err == nil {
+		y.index = q.Index()
+	}
+	return err
+}
+
 // guard makes an error of a panic.
 func guard(fn func()) (err error) {
 	defer func() {
@@ -202,7 +215,11 @@ func guard(fn func()) (err error) {
 }
 
 // trouble reports what is wrong with a key, or that nothing is any more.
-func (y *relay[Obj]) trouble(key string, err error) {
+func (y *relay[Obj]) trouble(keyText func() string, err error) {
+	if err == nil && len(y.troubles) == 0 {
+		return // as for nearly all keys, whose text is not needed
+	}
+	key := keyText()
 	if err == nil {
 		if y.troubles[key] == nil {
 			return
@@ -244,17 +261,11 @@ func (w *watched[Obj, Child]) check() error {
 func (w *watched[Obj, Child]) table() statedb.TableMeta { return w.of }
 
 func (w *watched[Obj, Child]) begin(y *relay[Obj]) func(context.Context) {
-	f := &childFeed[Obj, Child]{watched: w, relay: y, cursor: w.of.Changes(0), last: map[string]child[Obj, Child]{}}
+	f := &childFeed[Obj, Child]{watched: w, relay: y, cursor: w.of.Changes(0), last: map[string][]statedb.Query[Obj]{}}
 	y.onlyDone = true
 	f.read(y.r.p.DB.ReadTxn())
 	y.onlyDone = false
 	return f.follow
-}
-
-// child is what is kept of a row of a watched table.
-type child[Obj, Child any] struct {
-	query  statedb.Query[Child]
-	owners []statedb.Query[Obj] // that it named last
 }
 
 // childFeed follows a watched table.
@@ -262,7 +273,7 @@ type childFeed[Obj, Child any] struct {
 	*watched[Obj, Child]
 	relay  *relay[Obj]
 	cursor *statedb.Cursor[Child]
-	last   map[string]child[Obj, Child]
+	last   map[string][]statedb.Query[Obj] // what each row named last, by its encoded key
 }
 
 func (f *childFeed[Obj, Child]) follow(ctx context.Context) {
@@ -299,23 +310,33 @@ func (f *childFeed[Obj, Child]) collect(txn statedb.ReadTxn) {
 }
 
 func (f *childFeed[Obj, Child]) changed(txn statedb.ReadTxn, change statedb.Change[Child]) {
-	query := f.of.KeyQuery(change.Object)
-	key := query.Encoded()
-	owners := f.relay.named(f.of.Key(change.Object), func() iter.Seq[statedb.Query[Obj]] { return f.owners(txn, change.Object) })
-	f.relay.add(txn, f.last[key].owners)
+	key := f.of.KeyQuery(change.Object).Encoded()
+	owners := f.relay.named(func() string { return f.of.Key(change.Object) }, func() iter.Seq[statedb.Query[Obj]] { return f.owners(txn, change.Object) })
+	if last := f.last[key]; !sameQueries(last, owners) {
+		f.relay.add(txn, last)
+		f.last[key] = owners
+	}
 	f.relay.add(txn, owners)
 	if change.Kind == statedb.Delete {
 		delete(f.last, key)
-	} else {
-		f.last[key] = child[Obj, Child]{query, owners}
 	}
+}
+
+func sameQueries[Obj any](a, b []statedb.Query[Obj]) bool {
+	return slices.EqualFunc(a, b, func(a, b statedb.Query[Obj]) bool {
+		return a.Index() == b.Index() && a.Encoded() == b.Encoded()
+	})
 }
 
 // forgetGone hands over the owners of rows whose deletes were lost.
 func (f *childFeed[Obj, Child]) forgetGone(txn statedb.ReadTxn) {
-	for key, last := range f.last {
-		if _, _, found := f.of.Get(txn, last.query); !found {
-			f.relay.add(txn, last.owners)
+	there := map[string]bool{}
+	for child := range f.of.All(txn) {
+		there[f.of.KeyQuery(child).Encoded()] = true
+	}
+	for key, owners := range f.last {
+		if !there[key] {
+			f.relay.add(txn, owners)
 			delete(f.last, key)
 		}
 	}
@@ -364,7 +385,7 @@ func (s *eventSource[Obj, Event]) take(y *relay[Obj], event Event) {
 	defer y.flush()
 	txn := y.r.p.DB.ReadTxn()
 	for range eventBatch {
-		y.add(txn, y.named("event", func() iter.Seq[statedb.Query[Obj]] { return s.rows(txn, event) }))
+		y.add(txn, y.named(func() string { return "event" }, func() iter.Seq[statedb.Query[Obj]] { return s.rows(txn, event) }))
 		select {
 		case next, open := <-s.events:
 			if !open {
