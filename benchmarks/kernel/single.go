@@ -102,7 +102,7 @@ func newInProcess() (in *inProcess, err error) {
 	if in.mirror, err = in.target.NewMirror(in.db, seen); err == nil {
 		in.reconciler, err = reconciler.New(reconciler.Params[route.Route]{
 			DB: in.db, Table: in.table, Target: in.target,
-			DependsOn: route.DependsOn(links, addresses), Observed: route.Observed(seen),
+			DependsOn: route.DependsOn(links, reconciler.Observation[link.Link]{}, addresses, reconciler.Observation[address.Address]{}), Observed: route.Observed(seen),
 		})
 	}
 	if err != nil {
