@@ -56,6 +56,8 @@ type dependency[Obj any] interface {
 	tables() []statedb.TableMeta
 	// checker returns what tells who has to wait.
 	checker() checker[Obj]
+	// appendNames appends what tells rows apart that obj names others of.
+	appendNames(to []byte, obj Obj) []byte
 	named(obj Obj) []namedRow
 	// begin returns a function that follows the table from now on.
 	begin(r *Reconciler[Obj], waits *dependencyWaits) (follow func(context.Context))
@@ -190,6 +192,17 @@ func describe(s Status) string {
 		return "is in " + s.String()
 	}
 	return "is " + s.String()
+}
+
+func (d *dependsOn[Obj, Dep]) appendNames(to []byte, obj Obj) []byte {
+	_ = guard(func() { // what is wrong is known from the row itself
+		if seq := d.on(obj); seq != nil {
+			for q := range seq {
+				to = appendText(appendText(to, q.Index()), q.Encoded())
+			}
+		}
+	})
+	return append(to, 0)
 }
 
 func (d *dependsOn[Obj, Dep]) named(obj Obj) (rows []namedRow) {

@@ -236,6 +236,9 @@ func (l *loop[Obj]) collectAll(now time.Time) {
 func (l *loop[Obj]) collect(w *worker[Obj], now time.Time) {
 	b := w.batch
 	ended := b.ended()
+	if len(ended) > 0 && b.ofRound {
+		l.round.last = now
+	}
 	for i := range ended {
 		out := &ended[i]
 		if out.givenBack {

@@ -41,12 +41,28 @@ type member struct {
 	revision func(statedb.ReadTxn) statedb.Revision // of its table
 	wake     func()                                 // deletes that wait may go on
 
-	active  bool                  // it runs, and its sources are initialized
-	waits   bool                  // some of its deletes wait for others
-	read    statedb.Revision      // its changes up to here are known
-	deletes map[string][]namedRow // what the rows name that it has to delete, by encoded key
-	texts   map[string]string     // the keys of those rows as text
-	naming  map[rowsKey]map[string]namedRow
+	active  bool                 // it runs, and its sources are initialized
+	waits   bool                 // some of its deletes wait for others
+	read    statedb.Revision     // its changes up to here are known
+	deletes map[string]*namedSet // what the rows name that it has to delete, by encoded key
+	sets    map[string]*namedSet
+	naming  map[rowsKey][]*namedSet
+}
+
+// namedSet is what rows that are to be deleted name: many may name the same.
+type namedSet struct {
+	id    string
+	rows  []namedRow
+	texts map[string]func() string // the keys as text of those that are to be deleted, by encoded key
+	order []string                 // their encoded keys as they came, and some that are gone
+}
+
+// first returns the key as text of a row that is to be deleted.
+func (s *namedSet) first() string {
+	for s.texts[s.order[0]] == nil {
+		s.order = s.order[1:]
+	}
+	return s.texts[s.order[0]]()
 }
 
 // rowsKey is a key of an index of a table.
@@ -133,48 +149,64 @@ func (m *member) blocker(row any, primary rowsKey, revisions map[*member]statedb
 
 // namingLocked returns the key, as text, of a row to delete that names a row.
 func (m *member) namingLocked(row any, primary rowsKey) (key string, naming bool) {
-	for _, k := range sortedKeys(m.naming[primary]) {
-		return m.texts[k], true
+	for _, set := range m.naming[primary] {
+		return set.first(), true
 	}
-	for in, rows := range m.naming {
+	for in, sets := range m.naming {
 		if in.table != primary.table || in.index == primary.index {
 			continue
 		}
-		for k, named := range rows {
-			if named.matches(row) {
-				return m.texts[k], true
+		for _, named := range sets[0].rows { // all of the sets ask for the same here
+			if named.rowsKey == in && named.matches(row) {
+				return sets[0].first(), true
 			}
-			break // all of them ask for the same
 		}
 	}
 	return "", false
 }
 
-// setDelete says what a row names that has to be deleted, or nothing of a row
-// that has not.
-func (m *member) setDelete(key, text string, named []namedRow) {
+// setDelete notes a row that has to be deleted and what it names, which id tells
+// from what others do; without an id the row has not to be deleted any more.
+func (m *member) setDelete(key string, id []byte, named func() []namedRow, text func() string) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	before := m.deletes[key]
-	for _, row := range before {
-		delete(m.naming[row.rowsKey], key)
-		if len(m.naming[row.rowsKey]) == 0 {
+	if before != nil {
+		if before.id == string(id) {
+			before.texts[key] = text
+			return
+		}
+		m.forgetDeleteLocked(key, before)
+		if len(before.rows) > 0 {
+			m.wakeLocked()
+		}
+	}
+	if len(id) == 0 {
+		return
+	}
+	set := m.sets[string(id)]
+	if set == nil {
+		set = &namedSet{id: string(id), rows: named(), texts: map[string]func() string{}}
+		m.sets[set.id] = set
+		for _, row := range set.rows {
+			m.naming[row.rowsKey] = append(m.naming[row.rowsKey], set)
+		}
+	}
+	m.deletes[key], set.texts[key] = set, text
+	set.order = append(set.order, key)
+}
+
+func (m *member) forgetDeleteLocked(key string, set *namedSet) {
+	delete(m.deletes, key)
+	if delete(set.texts, key); len(set.texts) > 0 {
+		return
+	}
+	delete(m.sets, set.id)
+	for _, row := range set.rows {
+		others := slices.DeleteFunc(m.naming[row.rowsKey], func(other *namedSet) bool { return other == set })
+		if m.naming[row.rowsKey] = others; len(others) == 0 {
 			delete(m.naming, row.rowsKey)
 		}
-	}
-	delete(m.deletes, key)
-	delete(m.texts, key)
-	if len(named) > 0 {
-		m.deletes[key], m.texts[key] = named, text
-	}
-	for _, row := range named {
-		if m.naming[row.rowsKey] == nil {
-			m.naming[row.rowsKey] = map[string]namedRow{}
-		}
-		m.naming[row.rowsKey][key] = row
-	}
-	if len(before) > 0 {
-		m.wakeLocked()
 	}
 }
 
@@ -229,7 +261,7 @@ func (m *member) wakeLocked() {
 func (r *Reconciler[Obj]) join() error {
 	m := &member{
 		name: r.p.Name, table: r.p.Table, revision: r.p.Table.Revision,
-		deletes: map[string][]namedRow{}, texts: map[string]string{}, naming: map[rowsKey]map[string]namedRow{},
+		deletes: map[string]*namedSet{}, sets: map[string]*namedSet{}, naming: map[rowsKey][]*namedSet{},
 		wake: func() {
 			_ = r.inbox.post(func(l *loop[Obj]) { l.release(holdOrder, time.Now()) })
 		},
@@ -298,11 +330,20 @@ func (l *loop[Obj]) noteDelete(it *item[Obj]) {
 	if len(l.r.p.DependsOn) == 0 {
 		return
 	}
-	var named []namedRow
-	if it.deleting {
-		for _, d := range l.r.p.DependsOn {
-			named = append(named, d.on.named(it.last)...)
-		}
+	if !it.deleting {
+		m.setDelete(it.key, nil, nil, nil)
+		return
 	}
-	m.setDelete(it.key, l.r.p.Table.Key(it.last), named)
+	l.names = l.names[:0]
+	for _, d := range l.r.p.DependsOn {
+		l.names = d.on.appendNames(l.names, it.last)
+	}
+	row := it.last
+	named := func() (rows []namedRow) {
+		for _, d := range l.r.p.DependsOn {
+			rows = append(rows, d.on.named(row)...)
+		}
+		return rows
+	}
+	m.setDelete(it.key, l.names, named, func() string { return l.r.p.Table.Key(row) })
 }

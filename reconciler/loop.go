@@ -21,6 +21,7 @@ type loop[Obj any] struct {
 	full   fullPass[Obj]
 	plan   fullPlan
 	orders map[string]orderWait // deletes that wait for others, by encoded key
+	names  []byte               // memory for what the row of a delete names
 	waits  waits[Obj]
 
 	depends checkers[Obj]
@@ -171,7 +172,7 @@ func (l *loop[Obj]) decide(now time.Time) {
 
 // endRound gives up a round that takes long.
 func (l *loop[Obj]) endRound(now time.Time) {
-	if l.round.open > 0 && now.Sub(l.round.at) >= roundLimit {
+	if l.round.open > 0 && !now.Before(l.round.givenUpAt()) {
 		l.giveUpRound(now)
 	}
 }
@@ -366,7 +367,7 @@ func (l *loop[Obj]) nextDue(now time.Time) time.Time {
 	due = earliest(due, l.drift.expires)
 	due = earliest(due, l.queue.nextDue())
 	if l.round.open > 0 { // the full pass waits for its end
-		return earliest(due, l.round.at.Add(roundLimit))
+		return earliest(due, l.round.givenUpAt())
 	}
 	if l.full.moving() {
 		return now

@@ -6,9 +6,14 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// roundLimit is how long the rows of a round may be under way before they become
-// items of the queue.
-const roundLimit = 10 * time.Millisecond
+const (
+	// roundPatience is how long none of the rows of a round may end before they
+	// become items of the queue.
+	roundPatience = 10 * time.Millisecond
+	// roundLimit is how long the rows of a round may be under way before they do so
+	// in any case.
+	roundLimit = 100 * time.Millisecond
+)
 
 // round is what one look at the feed found to be done: changed rows that need
 // nothing but an Update. Their keys are in no map, which is what makes it fast;
@@ -22,12 +27,13 @@ type round[Obj any] struct {
 	open int              // rows that are not settled
 	txn  statedb.ReadTxn  // the snapshot of the rows
 	at   time.Time
+	last time.Time // when one of the rows ended; at first, at
 }
 
 // begin makes the rows of txn that are added from now on the round.
 func (r *round[Obj]) begin(txn statedb.ReadTxn, now time.Time) {
 	clear(r.rows)
-	*r = round[Obj]{rows: r.rows[:0], left: r.left[:0], txn: txn, at: now}
+	*r = round[Obj]{rows: r.rows[:0], left: r.left[:0], txn: txn, at: now, last: now}
 }
 
 func (r *round[Obj]) add(obj Obj, rev statedb.Revision) {
@@ -58,6 +64,11 @@ func (r *round[Obj]) giveBack(rows []outcome[Obj]) {
 		r.left = append(r.left, rows)
 		r.more += len(rows)
 	}
+}
+
+// givenUpAt is when the round is given up unless one of its rows ends before.
+func (r *round[Obj]) givenUpAt() time.Time {
+	return earliest(r.last.Add(roundPatience), r.at.Add(roundLimit))
 }
 
 // giveUpRound makes items of the rows of the round that are not settled.
