@@ -96,7 +96,7 @@ func newInProcess() (in *inProcess, err error) {
 	if err := errors.Join(linksErr, addressesErr, seenErr); err != nil {
 		return nil, err
 	}
-	if in.target, err = route.New(); err != nil {
+	if in.target, err = route.New(route.Config{}); err != nil {
 		return nil, err
 	}
 	if in.mirror, err = in.target.NewMirror(in.db, seen); err == nil {

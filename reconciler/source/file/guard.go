@@ -61,8 +61,9 @@ func (s *Source) vanished(l *listing, next state) bool {
 func (s *Source) withoutDocuments(l *listing, r resolution) state {
 	next := state{held: s.published.held, shown: map[string]shown{}, unconfirmed: true, initialized: true}
 	for _, f := range s.sorted() {
-		before := s.published.shown[f.path]
+		before, already := s.published.shown[f.path]
 		switch r.kept[f] = f.kept; {
+		case f.gone && !already: // it was being written, and never shown
 		case f.gone:
 			next.shown[f.path] = before
 		case s.isShown(f, l.at):

@@ -7,8 +7,9 @@
 //
 // With the first IPv4 address of a network the kernel removes all others of that
 // network, and routes through them. When one of ours goes, the kernel is told to
-// spare them, for the moment (promote_secondaries); where that cannot be set, the
-// addresses are added again, but not the routes.
+// spare them, for the moment (promote_secondaries), which is recorded too, so that it
+// ends even if the process is killed; where that cannot be set, the addresses are
+// added again, but not the routes.
 //
 // An IPv6 address counts as there while the kernel still looks for duplicates of
 // it; if it found one, that is an error.

@@ -85,7 +85,8 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
-		DB: db, Table: seen, Decode: decode, List: k.list, Apply: k.apply,
+		DB: db, Table: seen, Decode: decode, Apply: k.apply,
+		List: func(ctx context.Context, _ func() error) ([]Seen, error) { return k.list(ctx) },
 		// Addresses go with links, and links get other names.
 		Subscribe: func() (mirror.Subscription, error) {
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)

@@ -39,11 +39,10 @@ func (t *Target) release(ctx context.Context, recs []record) []error {
 	if err != nil {
 		return fail(outcomes, at, err)
 	}
-	p := &promotion{}
 	var before []kernelAddress
-	if !p.begin(ctx, t.conn, shared) {
+	if !t.beginPromotions(ctx, shared) {
 		if before, err = t.list(ctx, unix.AF_INET, true); err != nil {
-			return fail(outcomes, at, errors.Join(err, p.end()))
+			return fail(outcomes, at, errors.Join(err, t.endPromotions(ctx)))
 		}
 	}
 	for n, err := range t.conn.Execute(ctx, requests) {
@@ -52,7 +51,7 @@ func (t *Target) release(ctx context.Context, recs []record) []error {
 			outcomes[at[n]] = fmt.Errorf("remove address %s from %s: %w", key.Address, key.Device, err)
 		}
 	}
-	if err := errors.Join(p.end(), t.bringBack(ctx, recs, before)); err != nil {
+	if err := errors.Join(t.endPromotions(ctx), t.bringBack(ctx, recs, before)); err != nil {
 		return fail(outcomes, at, err)
 	}
 	return outcomes
@@ -109,47 +108,75 @@ func (t *Target) sharedNetworks(ctx context.Context, recs []record) (devices map
 // apart.
 func networkOf(key SeenKey) SeenKey { return SeenKey{key.Index, key.Address.Masked()} }
 
-// promotion has the kernel promote addresses of devices, for a moment.
-type promotion struct{ files map[string][]byte } // what they said before
+// promotion is written before the kernel is told to promote addresses of a device,
+// under its name.
+type promotion struct {
+	Index int    `json:"index"`
+	Was   string `json:"was"` // what the setting said
+}
 
-// begin reports whether the kernel promotes addresses of all devices now.
-func (p *promotion) begin(ctx context.Context, conn *rtnl.Conn, devices map[int]bool) bool {
-	p.files = map[string][]byte{}
+func promotionFile(device string) string {
+	return "/proc/sys/net/ipv4/conf/" + device + "/promote_secondaries"
+}
+
+// beginPromotions has the kernel promote addresses of devices until endPromotions. It
+// reports whether the kernel does so for all of them.
+func (t *Target) beginPromotions(ctx context.Context, devices map[int]bool) bool {
 	ok := true
 	for index, shared := range devices {
 		if !shared {
 			continue
 		}
-		link, err := conn.LinkByIndex(ctx, index)
+		link, err := t.conn.LinkByIndex(ctx, index)
 		if errors.Is(err, syscall.ENODEV) {
 			continue // the addresses are gone with it
 		}
-		ok = err == nil && p.set("/proc/sys/net/ipv4/conf/"+link.Name+"/promote_secondaries") && ok
+		ok = err == nil && t.promote(link) && ok
 	}
 	return ok
 }
 
-func (p *promotion) set(file string) bool {
+func (t *Target) promote(link rtnl.Link) bool {
+	file := promotionFile(link.Name)
 	was, err := os.ReadFile(file)
 	if err != nil || strings.TrimSpace(string(was)) != "0" {
 		return err == nil
 	}
-	if os.WriteFile(file, []byte("1"), 0) != nil {
-		return false
-	}
-	p.files[file] = was
-	return true
+	return t.promotions.Put(link.Name, promotion{link.Index, string(was)}) == nil && os.WriteFile(file, []byte("1"), 0) == nil
 }
 
-// end lets the kernel do as before.
-func (p *promotion) end() error {
+// endPromotions lets the kernel do as before, even if ctx has ended.
+func (t *Target) endPromotions(ctx context.Context) error {
 	var errs []error
-	for file, was := range p.files {
-		if err := os.WriteFile(file, was, 0); !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
+	for name, p := range t.promotions.All() {
+		err := t.endPromotion(context.WithoutCancel(ctx), p)
+		if err == nil {
+			err = t.promotions.Remove(name)
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// endPromotion leaves a setting alone that others have changed meanwhile. The device
+// may have another name by now, and one of its old name is none of ours.
+func (t *Target) endPromotion(ctx context.Context, p promotion) error {
+	link, err := t.conn.LinkByIndex(ctx, p.Index)
+	if errors.Is(err, syscall.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	file := promotionFile(link.Name)
+	is, err := os.ReadFile(file)
+	if err == nil && strings.TrimSpace(string(is)) == "1" {
+		err = os.WriteFile(file, []byte(p.Was), 0)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // bringBack adds the addresses again that the kernel removed together with those

@@ -23,12 +23,18 @@ import (
 type Config struct {
 	// Owned is the state directory. Required.
 	Owned *ownership.Store
+	// Allowed, if not nil, returns an error for a device that must not be given
+	// addresses. It is asked with the index that a row's device was just found to
+	// have: names move from one device to another.
+	Allowed func(ctx context.Context, device string, index int) error
 }
 
 // Target gives addresses to devices of the network namespace that it was made in.
 type Target struct {
-	conn    *rtnl.Conn
-	records *ownership.Records[record]
+	conn       *rtnl.Conn
+	records    *ownership.Records[record]
+	promotions *ownership.Records[promotion]
+	allowed    func(ctx context.Context, device string, index int) error
 	// mirror knows what there is; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 
@@ -59,11 +65,15 @@ func New(cfg Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
+	promotions, err := ownership.NewRecords[promotion](cfg.Owned, "promotion")
+	if err != nil {
+		return nil, err
+	}
 	conn, err := rtnl.Dial()
 	if err != nil {
 		return nil, err
 	}
-	return &Target{conn: conn, records: records}, nil
+	return &Target{conn: conn, records: records, promotions: promotions, allowed: cfg.Allowed}, nil
 }
 
 // Close releases the target's sockets.
@@ -73,8 +83,15 @@ func (t *Target) Close() error {
 }
 
 // Init implements reconciler.Target. It drops the records of addresses that are
-// gone: they cannot be told from others' that come later.
+// gone: they cannot be told from others' that come later. It ends what a process
+// that was killed has left begun.
 func (t *Target) Init(ctx context.Context) error {
+	t.writing.Lock()
+	err := t.endPromotions(ctx)
+	t.writing.Unlock()
+	if err != nil {
+		return err
+	}
 	present, err := t.present(ctx)
 	if err != nil {
 		return err
@@ -125,6 +142,9 @@ type updates struct {
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
 	states  []state
 	results []reconciler.BatchResult
+
+	indexes  rtnl.Indexes
+	refusals map[string]error // by Config.Allowed, of the devices that it was asked about
 }
 
 // state is what there is for a row.
@@ -137,26 +157,29 @@ type state struct {
 func (s state) seenKey() SeenKey { return SeenKey{s.index, s.key.Address} }
 
 func (t *Target) newUpdates(ctx context.Context, rows []Address) *updates {
-	return &updates{target: t, ctx: ctx, states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows))}
+	return &updates{
+		target: t, ctx: ctx,
+		states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows)),
+		indexes: rtnl.Indexes{Conn: t.conn}, refusals: map[string]error{},
+	}
 }
 
 // look finds out what there is for rows.
 func (u *updates) look(rows []Address) {
 	present, err := u.target.present(u.ctx)
-	indexes := &rtnl.Indexes{Conn: u.target.conn}
 	for i, row := range rows {
 		if u.results[i].Err = errors.Join(err, u.ctx.Err()); u.results[i].Err == nil {
-			u.states[i], u.results[i].Err = u.lookAt(row, present, indexes)
+			u.states[i], u.results[i].Err = u.lookAt(row, present)
 		}
 	}
 }
 
-func (u *updates) lookAt(row Address, present presence, indexes *rtnl.Indexes) (s state, err error) {
+func (u *updates) lookAt(row Address, present presence) (s state, err error) {
 	if row, err = row.Normalized(); err != nil {
 		return s, reconciler.Terminal(err)
 	}
 	s.key = row.Key()
-	if s.index, err = indexes.Of(u.ctx, row.Device); err != nil {
+	if s.index, err = u.indexOf(row.Device); err != nil {
 		return s, err
 	}
 	duplicate, found := present(s.seenKey())
@@ -167,27 +190,44 @@ func (u *updates) lookAt(row Address, present presence, indexes *rtnl.Indexes) (
 	return s, nil
 }
 
-// claim records addresses before anything is done with them. Records that are of
-// other devices, those that had their names before, are brought to their end.
-func (u *updates) claim() {
-	t := u.target
-	for i, s := range u.states {
-		if u.results[i].Err != nil {
-			continue
-		}
-		old, known := t.records.Get(s.key.String())
-		if known && old.Index == s.index {
-			continue
-		}
-		var err error
-		if known {
-			err = t.release(u.ctx, []record{old})[0]
-		}
-		if err == nil {
-			err = t.records.Put(s.key.String(), record{Key: s.key, Index: s.index, Existed: s.present})
-		}
-		u.results[i].Err = err
+// indexOf returns the index of a device that may be given addresses.
+func (u *updates) indexOf(device string) (int, error) {
+	index, err := u.indexes.Of(u.ctx, device)
+	if err != nil || u.target.allowed == nil {
+		return index, err
 	}
+	refusal, asked := u.refusals[device]
+	if !asked {
+		refusal = u.target.allowed(u.ctx, device, index)
+		u.refusals[device] = refusal
+	}
+	return index, refusal
+}
+
+// claim records addresses before anything is done with them.
+func (u *updates) claim() {
+	for i, s := range u.states {
+		if u.results[i].Err == nil {
+			u.results[i].Err = u.target.claim(u.ctx, s)
+		}
+	}
+}
+
+// claim records an address. A record that is of another device, which had the name
+// before, is brought to its end. One of an address that is absent says nothing about
+// the one that comes now.
+func (t *Target) claim(ctx context.Context, s state) error {
+	next := record{Key: s.key, Index: s.index, Existed: s.present}
+	old, known := t.records.Get(s.key.String())
+	switch {
+	case known && old.Index == s.index && (s.present || old == next):
+		return nil
+	case known && old.Index != s.index:
+		if err := t.release(ctx, []record{old})[0]; err != nil {
+			return err
+		}
+	}
+	return t.records.Put(s.key.String(), next)
 }
 
 // add adds what is absent.
@@ -207,28 +247,46 @@ func (u *updates) add() {
 	defer u.target.writing.Unlock()
 	for n, err := range u.target.conn.Execute(u.ctx, requests) {
 		i := at[n]
-		switch key := u.states[i].key; {
+		switch {
 		case err == nil:
 			u.results[i].Result.Changed = true
 		case errors.Is(err, syscall.EEXIST):
 			u.results[i].Err = u.target.explainExists(u.ctx, u.states[i])
 		default:
-			u.results[i].Err = fmt.Errorf("add address %s to %s: %w", key.Address, key.Device, err)
+			u.results[i].Err = u.target.notAdded(u.ctx, u.states[i], err)
 		}
 	}
 }
 
-// explainExists is for an address that could not be added. If it has come to be
-// there since we looked, it is somebody else's.
+// explainExists is for an address that could not be added because it is there. If it
+// has come to be there since we looked, it is somebody else's, and recorded so before
+// anything else can go wrong.
 func (t *Target) explainExists(ctx context.Context, s state) error {
+	if err := t.records.Put(s.key.String(), record{Key: s.key, Index: s.index, Existed: true}); err != nil {
+		return err
+	}
 	present, err := t.present(ctx)
 	if err != nil {
 		return err
 	}
 	if _, found := present(s.seenKey()); found {
-		return t.records.Put(s.key.String(), record{Key: s.key, Index: s.index, Existed: true})
+		return nil
 	}
-	return fmt.Errorf("add address %s to %s: it is there already with another prefix length: %w", s.key.Address, s.key.Device, syscall.EEXIST)
+	err = fmt.Errorf("add address %s to %s: it is there already with another prefix length: %w", s.key.Address, s.key.Device, syscall.EEXIST)
+	return errors.Join(err, t.records.Remove(s.key.String()))
+}
+
+// notAdded is for an address that could not be added. Where it is certain that the
+// kernel has not done so, the record goes: it would claim the address for us when
+// somebody else adds it.
+func (t *Target) notAdded(ctx context.Context, s state, err error) error {
+	var refusal *rtnl.Error
+	certain := errors.As(err, &refusal) || ctx.Err() != nil && errors.Is(err, ctx.Err())
+	err = fmt.Errorf("add address %s to %s: %w", s.key.Address, s.key.Device, err)
+	if !certain {
+		return err
+	}
+	return errors.Join(err, t.records.Remove(s.key.String()))
 }
 
 // Delete implements reconciler.Target. An address that was there before us stays.

@@ -67,7 +67,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, 
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode,
 		Subscribe: func() (mirror.Subscription, error) { return rtnl.Subscribe(unix.RTNLGRP_LINK) },
-		List:      t.list,
+		List:      func(ctx context.Context, _ func() error) ([]Seen, error) { return t.list(ctx) },
 		Apply: func(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 			if e.gone {
 				_, _, err = seen.Delete(txn, e.link)
@@ -98,19 +98,22 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 }
 
 // Observed compares links with what a mirror has seen. A link that others have
-// made in the place of one of ours differs too.
+// made in the place of one of ours differs too, and so does a veth whose other end
+// has changed its name.
 func (t *Target) Observed(seen statedb.Table[Seen]) reconciler.Observation[Link] {
-	return reconciler.Observes(seen,
-		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
-			return func(yield func(statedb.Query[Link]) bool) {
-				for _, name := range s.names() {
-					if !yield(ByKey.Query(Key(name))) {
-						return
-					}
-				}
-			}
-		},
+	return reconciler.Observes(seen, rowsOf,
 		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return t.differences(txn, seen, want) })
+}
+
+// rowsOf yields queries for the rows that a link matters to.
+func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
+	return func(yield func(statedb.Query[Link]) bool) {
+		for _, name := range s.names() {
+			if !yield(ByEnd.Query(Key(name))) {
+				return
+			}
+		}
+	}
 }
 
 func (t *Target) differences(txn statedb.ReadTxn, seen statedb.Table[Seen], want Link) []reconciler.Change {

@@ -1,7 +1,10 @@
 package link
 
 import (
+	"errors"
+	"fmt"
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,5 +96,54 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 				t.Errorf("fields that differ (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The kernel does not tell of them.
+func TestOtherNamesOfALinkThatIsDown(t *testing.T) {
+	nstest.IP(t, "link", "add", "br7", "type", "bridge")
+	remove(t, "br7")
+	target := withMirror(t, t.TempDir())
+	row := Link{Name: "lan", MTU: 1400}
+	for range 2 {
+		if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, syscall.ENODEV) {
+			t.Errorf("Update of a link that does not exist: %v", err)
+		}
+		nstest.IP(t, "link", "property", "add", "dev", "br7", "altname", "lan")
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, "link", "set", "br7", "mtu", "1300") // tells of the name
+		mustUpdate(t, target, row, true)
+		mustDelete(t, target, "lan")
+		nstest.IP(t, "link", "property", "del", "dev", "br7", "altname", "lan")
+	}
+}
+
+func TestARenamedEndOfAVethIsNoticed(t *testing.T) {
+	db := statedb.New()
+	links, err := statedb.NewTable(db, Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		for _, row := range []Link{{Name: "a", Type: Veth, Peer: "b"}, {Name: "c", Type: Bridge}} {
+			if _, _, err := links.Insert(txn, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, links)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a": "[a]", "b": "[a]", "c": "[c]", "x": "[]"} {
+		got := []Key{}
+		for query := range rowsOf(db.ReadTxn(), Seen{Name: name, OtherNames: "other"}) {
+			for row := range links.List(db.ReadTxn(), query) {
+				got = append(got, row.Key())
+			}
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s has the rows %v compared, expected %s", name, got, want)
+		}
 	}
 }

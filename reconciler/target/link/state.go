@@ -70,13 +70,16 @@ func (t *Target) looker(ctx context.Context) looker {
 	return looker{t, ctx, t.mirror.Load().View(ctx)}
 }
 
-// byName returns the link with a name, or nil.
+// byName returns the link with a name, or nil. What a view says of names besides the
+// first one is not relied on: the kernel does not tell when those of a link that is
+// down change.
 func (l looker) byName(name string) (*Seen, error) {
 	if l.view.Reliable() {
 		for s := range l.view.Table.List(l.view.Txn, SeenByName.Query(name)) {
-			return &s, nil
+			if s.Name == name {
+				return &s, nil
+			}
 		}
-		return nil, nil
 	}
 	link, err := l.target.conn.LinkByName(l.ctx, name)
 	s := seenOf(link)

@@ -97,6 +97,26 @@ func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Link) ([]recon
 	return changes, nil
 }
 
+// Vouches returns an error that matches ErrForeign if a device has the name of a link
+// that we created but is not that link, as one that others made after ours was
+// removed. index is what the name was found to stand for. Names of which we did not
+// create the link are nothing to object to.
+func (t *Target) Vouches(ctx context.Context, device string, index int) error {
+	if rec, known := t.records.Get(device); !known || rec.Created == nil {
+		return nil
+	}
+	s, err := t.looker(ctx).look(device)
+	switch {
+	case err != nil:
+		return err
+	case s.link == nil, s.link.Index != index:
+		return fmt.Errorf("device %s was another one a moment ago (#%d): %w", device, index, ErrForeign)
+	case !s.created():
+		return &ForeignError{Name: device, Type: s.link.Type}
+	}
+	return nil
+}
+
 // Observe implements reconciler.Observer: it yields the links that we created
 // and those whose attributes we set.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Link, error] {

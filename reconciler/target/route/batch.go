@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ import (
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
+	began   time.Time
 	wants   []wanted
 	results []reconciler.BatchResult
 
@@ -36,7 +38,10 @@ type replacement struct {
 
 // UpdateBatch implements reconciler.BatchTarget.
 func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route) []reconciler.BatchResult {
-	u := &updates{target: t, ctx: ctx, wants: make([]wanted, len(rows)), results: make([]reconciler.BatchResult, len(rows))}
+	u := &updates{
+		target: t, ctx: ctx, began: time.Now(),
+		wants: make([]wanted, len(rows)), results: make([]reconciler.BatchResult, len(rows)),
+	}
 	if err := ctx.Err(); err != nil {
 		for i := range rows {
 			u.results[i].Err = err
@@ -44,7 +49,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 		return u.results
 	}
 	known := t.mirror.Load().View(ctx)
-	indexes := &rtnl.Indexes{Conn: t.conn}
+	indexes := t.indexes()
 	for i, row := range rows {
 		w, err := t.resolve(ctx, row, indexes)
 		if err != nil {
@@ -58,7 +63,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 			u.add = append(u.add, i)
 		case w.matches(is):
 		case is.Kind == "":
-			u.replace = append(u.replace, replacement{i, []kernelRoute{{Seen: is, kind: unix.RTN_UNICAST, scope: unix.RT_SCOPE_NOWHERE}}})
+			u.replaceOne(i, is)
 		default:
 			u.look = append(u.look, i)
 		}
@@ -102,27 +107,57 @@ func (u *updates) addAbsent() {
 
 // lookCloser finds out what there is in the place of rows.
 func (u *updates) lookCloser(known mirror.View[Seen]) {
+	if len(u.look) > 0 && !known.Reliable() {
+		known = u.target.mirror.Load().Settled(u.ctx)
+	}
 	for _, at := range u.look {
 		w := u.wants[at]
-		if _, several := known.Get(SeenByKey.Query(w.row.Key())); !several {
-			chosen, ok := u.target.chosen(u.ctx, w)
-			if ok && chosen.protocol == Protocol && w.matches(chosen.Seen) {
-				continue
-			}
-			if ok && chosen.protocol != Protocol && known.Reliable() {
-				u.results[at].Err = u.target.foreignError(u.ctx, w.row, chosen)
-				continue
-			}
-		}
-		s, err := u.target.look(u.ctx, w)
+		is, found := known.Get(SeenByKey.Query(w.row.Key()))
 		switch {
-		case err != nil:
-			u.results[at].Err = err
-		case w.isMetBy(s):
+		case !found:
+			u.whoHolds(at, known.Reliable())
+		case w.matches(is):
+		case is.Kind == "":
+			u.replaceOne(at, is)
 		default:
-			u.replace = append(u.replace, replacement{at, s.ours})
+			u.lookUp(at, u.began)
 		}
 	}
+}
+
+// whoHolds finds out who has the key of a row, which is taken. reliable: no route
+// of ours was known.
+func (u *updates) whoHolds(at int, reliable bool) {
+	w := u.wants[at]
+	chosen, ok := u.target.chosen(u.ctx, w)
+	switch {
+	case ok && chosen.protocol == Protocol && w.matches(chosen.Seen):
+	case ok && chosen.protocol != Protocol && reliable:
+		u.results[at].Err = u.target.foreignError(u.ctx, w.row, chosen)
+	case reliable:
+		u.lookUp(at, u.target.lately(w.row.Key()))
+	default:
+		u.lookUp(at, u.began)
+	}
+}
+
+// lookUp looks up what there is for a row in a listing that began since then.
+func (u *updates) lookUp(at int, since time.Time) {
+	w := u.wants[at]
+	s, err := u.target.look(u.ctx, w, since)
+	switch {
+	case err != nil:
+		u.results[at].Err = err
+	case w.isMetBy(s):
+	default:
+		u.replace = append(u.replace, replacement{at, s.ours})
+	}
+}
+
+// replaceOne has a row take the place of the only route of ours with its key.
+func (u *updates) replaceOne(at int, is Seen) {
+	old := kernelRoute{Seen: is, kind: unix.RTN_UNICAST, scope: unix.RT_SCOPE_NOWHERE}
+	u.replace = append(u.replace, replacement{at, []kernelRoute{old}})
 }
 
 // replaceOld lets the routes of rows take the place of old ones. The kernel's own
@@ -148,7 +183,7 @@ func (u *updates) appendThenRemove(replacements []replacement) {
 		requests[n] = u.wants[r.at].addition(unix.NLM_F_APPEND)
 	}
 	var added []replacement
-	requests2 := requests[:0:0]
+	var removals []rtnl.Request
 	for n, err := range u.execute(requests) {
 		r := replacements[n]
 		if err != nil && !errors.Is(err, syscall.EEXIST) {
@@ -156,34 +191,44 @@ func (u *updates) appendThenRemove(replacements []replacement) {
 			continue
 		}
 		added = append(added, r)
-		requests2 = append(requests2, r.old[0].deletion())
+		removals = append(removals, r.old[0].Seen.deletion())
 	}
-	for n, err := range u.execute(requests2) {
+	for n, err := range u.execute(removals) {
 		u.replaced(added[n].at, err)
 	}
 }
 
-// removeThenAdd removes old routes and adds others in the same breath. Where the
-// kernel refuses one, the old route is added again.
+// removeThenAdd removes old routes and adds others in the same breath, which the
+// end of the context does not part. Where the kernel refuses one, the old route is
+// added again.
 func (u *updates) removeThenAdd(replacements []replacement) {
-	var requests []rtnl.Request
-	for _, r := range replacements {
-		for _, old := range r.old {
-			requests = append(requests, old.deletion())
+	if len(replacements) == 0 || u.ctx.Err() != nil {
+		for _, r := range replacements {
+			u.fail(r.at, "replace", u.ctx.Err())
 		}
+		return
+	}
+	var requests []rtnl.Request
+	added := make([]int, len(replacements))
+	for n, r := range replacements {
+		for _, old := range r.old {
+			requests = append(requests, old.deletions()...)
+		}
+		added[n] = len(requests)
 		requests = append(requests, u.wants[r.at].addition(unix.NLM_F_EXCL))
 	}
-	outcomes := u.execute(requests)
+	ctx := context.WithoutCancel(u.ctx)
+	outcomes := u.target.conn.Execute(ctx, requests)
 	var restore []rtnl.Request
-	for _, r := range replacements {
-		u.replaced(r.at, outcomes[len(r.old)])
+	for n, r := range replacements {
+		u.replaced(r.at, outcomes[added[n]])
 		if u.results[r.at].Err != nil && len(r.old) == 1 && r.old[0].Kind == "" {
 			old := r.old[0]
-			restore = append(restore, addition(old.Key, fixed{protocol: Protocol, typeOf: unix.RTN_UNICAST}, unix.NLM_F_EXCL, old.Gateway, old.Source, old.index))
+			f := fixed{protocol: Protocol, typeOf: unix.RTN_UNICAST}
+			restore = append(restore, addition(old.Key, f, unix.NLM_F_EXCL, old.Gateway, old.Source, old.index))
 		}
-		outcomes = outcomes[len(r.old)+1:]
 	}
-	u.execute(restore) // where that fails too, the row's own error says why
+	u.target.conn.Execute(ctx, restore) // where that fails too, the row's own error says why
 }
 
 // replaced notes what came of the last request of a replacement.
@@ -198,12 +243,12 @@ func (u *updates) replaced(at int, err error) {
 // DeleteBatch implements reconciler.BatchTarget.
 func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route) []error {
 	outcomes := make([]error, len(rows))
-	known := t.mirror.Load().View(ctx)
+	known, began := t.mirror.Load().Settled(ctx), time.Now()
 	var at []int // the place in rows of each request
 	var requests []rtnl.Request
 	for i, row := range rows {
 		key := row.Key()
-		deletions, err := t.deletions(ctx, known, key)
+		deletions, err := t.deletions(ctx, known, key, began)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			outcomes[i] = fmt.Errorf("remove route %s: %w", key, err)
 			continue
@@ -220,22 +265,21 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 	return outcomes
 }
 
-// deletions are the requests that remove what has a key and is ours.
-func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key) ([]rtnl.Request, error) {
+// deletions are the requests that remove what has a key and is ours. Each names
+// a route that is known to be there: the kernel takes metric 0 for any, and an IPv6
+// route without a gateway for all next hops, whoever made them.
+func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key, since time.Time) ([]rtnl.Request, error) {
 	is, found := known.Get(SeenByKey.Query(key))
 	switch {
 	case !key.Destination.IsValid(), known.Reliable() && !found:
 		return nil, nil
 	case found && is.Kind == "":
-		return []rtnl.Request{deletion(key)}, nil
-	case !found && t.mirror.Load() != nil:
-		// A second one of ours would be found by the next full pass.
-		return []rtnl.Request{deletion(key)}, nil
+		return []rtnl.Request{is.deletion()}, nil
 	}
-	s, err := t.lookUp(ctx, key)
+	s, err := t.lookUp(ctx, key, since)
 	var requests []rtnl.Request
 	for _, r := range s.ours {
-		requests = append(requests, r.deletion())
+		requests = append(requests, r.deletions()...)
 	}
 	return requests, err
 }

@@ -2,6 +2,9 @@ package route
 
 import (
 	"iter"
+	"net/netip"
+	"slices"
+	"sync"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/address"
@@ -20,17 +23,54 @@ func DependsOn(
 ) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
 		link.DependsOn(links, seenLinks, func(r Route) string { return r.Device }),
-		reconciler.DependsOn(addresses, address.Address.GetStatus, neededAddresses, seenAddresses),
+		reconciler.DependsOn(addresses, address.Address.GetStatus, (&needs{}).addresses, seenAddresses),
 	}
 }
 
-func neededAddresses(r Route) iter.Seq[statedb.Query[address.Address]] {
+// maxGateways bounds the gateways whose addresses are remembered. Many routes have
+// the same few.
+const maxGateways = 1024
+
+// needs tells which addresses routes need. It is safe for concurrent use.
+type needs struct {
+	mu       sync.RWMutex
+	gateways map[gateway][]statedb.Query[address.Address]
+}
+
+type gateway struct {
+	device  string
+	address netip.Addr
+}
+
+func (n *needs) addresses(r Route) iter.Seq[statedb.Query[address.Address]] {
 	return func(yield func(statedb.Query[address.Address]) bool) {
 		if r.Source.IsValid() && !yield(address.ByHost.Query(r.Source)) {
 			return
 		}
-		if r.Gateway.IsValid() {
-			address.Containing(r.Device, r.Gateway)(yield)
+		if !r.Gateway.IsValid() {
+			return
+		}
+		for _, query := range n.containing(gateway{r.Device, r.Gateway}) {
+			if !yield(query) {
+				return
+			}
 		}
 	}
+}
+
+func (n *needs) containing(g gateway) []statedb.Query[address.Address] {
+	n.mu.RLock()
+	queries, known := n.gateways[g]
+	n.mu.RUnlock()
+	if known {
+		return queries
+	}
+	queries = slices.Collect(address.Containing(g.device, g.address))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gateways == nil || len(n.gateways) >= maxGateways {
+		n.gateways = map[gateway][]statedb.Query[address.Address]{}
+	}
+	n.gateways[g] = queries
+	return queries
 }

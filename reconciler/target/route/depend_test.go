@@ -39,6 +39,7 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 	addresses := tableOf(t, db, address.Schema(),
 		on("a", "10.0.0.2/24"), on("a", "10.0.0.3/16"), on("b", "10.0.0.4/24"), on("a", "10.0.1.2/24"),
 		on("a", "10.9.0.1/32"), on("a", "2001:db8::2/64"), on("b", "2001:db8::3/127"), on("b", "2001:db8:0:1::2/64"))
+	needed := &needs{}
 	for _, c := range []struct {
 		row  Route
 		want []string
@@ -54,7 +55,7 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 		{Route{Gateway: ip("192.0.2.1")}, nil},
 	} {
 		found := map[string]bool{}
-		for query := range neededAddresses(c.row) {
+		for query := range needed.addresses(c.row) {
 			for row := range addresses.List(db.ReadTxn(), query) {
 				found[row.Key().String()] = true
 			}

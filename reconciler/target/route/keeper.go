@@ -2,9 +2,11 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +35,15 @@ const (
 	addressGone
 )
 
+// decode reads a notification, and counts those of IPv6 routes.
+func (k *keeper) decode(m syscall.NetlinkMessage) (event, bool) {
+	isRoute := m.Header.Type == unix.RTM_NEWROUTE || m.Header.Type == unix.RTM_DELROUTE
+	if isRoute && len(m.Data) > 0 && m.Data[0] == unix.AF_INET6 {
+		k.changes6.Add(1)
+	}
+	return decode(m)
+}
+
 // decode reads a notification. Others' routes, of which there may be many, matter
 // only when they replace one.
 func decode(m syscall.NetlinkMessage) (e event, ok bool) {
@@ -40,7 +51,8 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		r, ok := decodeRoute(m)
 		e.route, e.ours = r.Seen, r.protocol == Protocol
-		e.replaced = m.Header.Flags&unix.NLM_F_REPLACE != 0
+		// With a service, it took the place of one with the same.
+		e.replaced = m.Header.Flags&unix.NLM_F_REPLACE != 0 && r.tos == 0
 		if m.Header.Type == unix.RTM_DELROUTE {
 			e.kind, e.replaced = routeGone, false
 		}
@@ -74,10 +86,11 @@ func decodeAddress(m syscall.NetlinkMessage) (index int, address netip.Addr, ok 
 	return int(rtnl.Uint32(m.Data[4:])), address, true
 }
 
-// keeper keeps the table of a mirror. It belongs to one goroutine.
+// keeper keeps the table of a mirror. It belongs to one goroutine, but for decode.
 type keeper struct {
-	target *Target
-	table  statedb.RWTable[Seen]
+	target   *Target
+	table    statedb.RWTable[Seen]
+	changes6 atomic.Uint64 // notifications of IPv6 routes
 
 	links   map[int]rtnl.Link
 	devices map[int]int        // routes, by the index of their device; 0: of several
@@ -86,7 +99,7 @@ type keeper struct {
 }
 
 // list returns the routes of ours, each key once.
-func (k *keeper) list(ctx context.Context) ([]Seen, error) {
+func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	links, err := k.target.conn.Links(ctx)
 	if err != nil {
 		return nil, err
@@ -95,31 +108,60 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	for _, link := range links {
 		k.links[link.Index] = link
 	}
-	var rows []Seen
-	at := map[Key]int{}
-	for _, family := range []Family{Inet, Inet6} {
-		routes, err := k.target.list(ctx, family, 0, Protocol)
+	routes, err := k.target.list(ctx, Inet, 0, Protocol)
+	if err != nil {
+		return nil, err
+	}
+	routes6, err := k.list6(ctx, drain)
+	if err != nil {
+		return nil, err
+	}
+	return k.rows(append(routes, routes6...)), ctx.Err()
+}
+
+// listTries is how often IPv6 routes are listed while they change.
+const listTries = 5
+
+// errChanging is the fault of a listing that cannot be believed.
+var errChanging = errors.New("IPv6 routes change while they are listed")
+
+// list6 lists the IPv6 routes of ours while none changes: otherwise the kernel
+// leaves some out and repeats others, and does not say so.
+func (k *keeper) list6(ctx context.Context, drain func() error) ([]kernelRoute, error) {
+	for range listTries {
+		err := drain()
+		before := k.changes6.Load()
 		if err != nil {
 			return nil, err
 		}
-		rows = slices.Grow(rows, len(routes))
-		for _, r := range routes {
-			s := k.named(r.Seen)
-			k.count(s, 1)
-			i, known := at[s.Key]
-			if !known {
-				at[s.Key] = len(rows)
-				rows = append(rows, s)
-				continue
-			}
-			if k.several[s.Key] == nil {
-				k.several[s.Key] = []Seen{rows[i]}
-			}
-			k.several[s.Key] = append(k.several[s.Key], s)
-			rows[i] = severalOf(rows[i])
+		routes, err := k.target.list(ctx, Inet6, 0, Protocol)
+		if err = errors.Join(err, drain()); err != nil || k.changes6.Load() == before {
+			return routes, err
 		}
 	}
-	return rows, ctx.Err()
+	return nil, errChanging
+}
+
+// rows returns a row for each key of routes.
+func (k *keeper) rows(routes []kernelRoute) []Seen {
+	rows := make([]Seen, 0, len(routes))
+	at := make(map[Key]int, len(routes))
+	for _, r := range routes {
+		s := k.named(r.Seen)
+		k.count(s, 1)
+		i, known := at[s.Key]
+		if !known {
+			at[s.Key] = len(rows)
+			rows = append(rows, s)
+			continue
+		}
+		if k.several[s.Key] == nil {
+			k.several[s.Key] = []Seen{rows[i]}
+		}
+		k.several[s.Key] = append(k.several[s.Key], s)
+		rows[i] = severalOf(rows[i])
+	}
+	return rows
 }
 
 // severalOf is the row of a key with several routes, the first of which counts.
@@ -270,7 +312,7 @@ func (k *keeper) remove(txn *statedb.WriteTxn, s Seen) error {
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
 	before, known := k.links[link.Index]
 	k.links[link.Index] = link
-	if known && (before.Up && !link.Up || before.Master != link.Master) {
+	if !link.Up || known && before.Master != link.Master {
 		doubt = k.doubtOf(link.Index, "a link of routes went down or became a port")
 	}
 	if k.devices[link.Index] > 0 && (!known || before.Name != link.Name || before.Others != link.Others) {

@@ -2,9 +2,11 @@ package route
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -19,6 +21,19 @@ type kernelRoute struct {
 	Seen
 	protocol, scope, tos, kind byte
 	multipath                  bool
+	hops                       []hop // of an IPv6 route with several
+}
+
+// hop is a next hop of a route with several.
+type hop struct {
+	gateway netip.Addr
+	index   int
+}
+
+// same reports whether two listed routes are one.
+func (r kernelRoute) same(other kernelRoute) bool {
+	return r.Seen == other.Seen && r.protocol == other.protocol && r.tos == other.tos && r.kind == other.kind &&
+		slices.Equal(r.hops, other.hops)
 }
 
 // decodeRoute reads a notification or an answer about a route. It returns false
@@ -55,6 +70,9 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 			r.index = int(rtnl.Uint32(value))
 		case unix.RTA_MULTIPATH:
 			r.multipath = true
+			if family == unix.AF_INET6 {
+				r.hops = decodeHops(value)
+			}
 		case unix.RTA_VIA:
 			via = addrOf(value[min(2, len(value)):]) // behind its family
 		}
@@ -64,6 +82,25 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 	}
 	r.Kind = r.special(sourceBits, via)
 	return r, true
+}
+
+// decodeHops reads the next hops of a route.
+func decodeHops(b []byte) (hops []hop) {
+	for len(b) >= unix.SizeofRtNexthop {
+		size := int(binary.NativeEndian.Uint16(b))
+		if size < unix.SizeofRtNexthop || size > len(b) {
+			break
+		}
+		h := hop{index: int(rtnl.Uint32(b[4:]))}
+		for kind, value := range rtnl.Attributes(b[unix.SizeofRtNexthop:size]) {
+			if kind == unix.RTA_GATEWAY {
+				h.gateway = addrOf(value)
+			}
+		}
+		hops = append(hops, h)
+		b = b[min(len(b), (size+3)&^3):]
+	}
+	return hops
 }
 
 // special returns what sets a route apart from those that rows make.
@@ -170,16 +207,10 @@ func addition(key Key, f fixed, flags uint16, gateway, source netip.Addr, index 
 	return r
 }
 
-// deletion is the request that removes the first route of ours with a key that
-// has no service. It never removes that of others.
-func deletion(key Key) rtnl.Request {
-	return requestFor(unix.RTM_DELROUTE, 0, key, fixed{protocol: Protocol, scope: unix.RT_SCOPE_NOWHERE})
-}
-
-// deletionOf is the request that removes a route and no other one with its key. A
-// route with several next hops goes as a whole.
+// deletion is the request that removes a route of ours, and none of others with
+// its key.
 func (s Seen) deletion() rtnl.Request {
-	r := deletion(s.Key)
+	r := requestFor(unix.RTM_DELROUTE, 0, s.Key, fixed{protocol: Protocol, scope: unix.RT_SCOPE_NOWHERE})
 	if s.Gateway.IsValid() {
 		r.Add(unix.RTA_GATEWAY, s.Gateway.AsSlice())
 	}
@@ -192,11 +223,21 @@ func (s Seen) deletion() rtnl.Request {
 	return r
 }
 
-// deletion is that of a listed route, told as closely as the kernel can.
-func (r kernelRoute) deletion() rtnl.Request {
-	request := r.Seen.deletion()
-	request.Data[3], request.Data[6], request.Data[7] = r.tos, r.scope, r.kind
-	return request
+// deletions remove a listed route, told as closely as the kernel can. Those next
+// hops of an IPv6 route go that are ours: others may have added some.
+func (r kernelRoute) deletions() []rtnl.Request {
+	if len(r.hops) == 0 {
+		request := r.Seen.deletion()
+		request.Data[3], request.Data[6], request.Data[7] = r.tos, r.scope, r.kind
+		return []rtnl.Request{request}
+	}
+	var requests []rtnl.Request
+	for _, h := range r.hops {
+		s := r.Seen
+		s.Gateway, s.index = h.gateway, h.index
+		requests = append(requests, s.deletion())
+	}
+	return requests
 }
 
 // list returns the routes of a family with a table (0: all) and a protocol (0: all).

@@ -14,7 +14,6 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
-	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -371,7 +370,7 @@ func TestMostRoutesInSyncNeedNoListing(t *testing.T) {
 		{Destination: to("2001:db8:1::/48"), Gateway: gateway6},
 	} {
 		mustUpdate(t, target, row, true)
-		w, err := target.resolve(t.Context(), row, &rtnl.Indexes{Conn: target.conn})
+		w, err := target.resolve(t.Context(), row, target.indexes())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
-		DB: db, Table: seen, Decode: decode, List: k.list, Apply: k.apply,
+		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply,
 		// Routes go with links and addresses, and not every one of them is told.
 		Subscribe: func() (mirror.Subscription, error) {
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,

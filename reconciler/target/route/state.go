@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
@@ -15,6 +18,11 @@ import (
 type wanted struct {
 	row   Route
 	index int // of the device; 0 if the row leaves it open
+}
+
+// indexes finds the indexes of devices by which routes may be made.
+func (t *Target) indexes() *rtnl.Indexes {
+	return &rtnl.Indexes{Conn: t.conn, Allowed: t.config.Allowed}
 }
 
 // resolve checks a row and finds its device.
@@ -39,8 +47,8 @@ type state struct {
 }
 
 // look looks up what there is for a row, and refuses if others hold its key.
-func (t *Target) look(ctx context.Context, w wanted) (state, error) {
-	s, err := t.lookUp(ctx, w.row.Key())
+func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, error) {
+	s, err := t.lookUp(ctx, w.row.Key(), since)
 	if err != nil {
 		return state{}, err
 	}
@@ -52,23 +60,86 @@ func (t *Target) look(ctx context.Context, w wanted) (state, error) {
 
 func (w wanted) isMetBy(s state) bool { return len(s.ours) == 1 && w.matches(s.ours[0].Seen) }
 
-// lookUp lists the routes that have a key.
-func (t *Target) lookUp(ctx context.Context, key Key) (state, error) {
-	routes, err := t.list(ctx, key.family(), key.Table, 0)
-	if err != nil {
-		return state{}, err
-	}
-	var s state
-	for _, r := range routes {
-		switch {
-		case r.Key != key:
-		case r.protocol == Protocol:
-			s.ours = append(s.ours, r)
-		case r.tos == 0: // with one, it is beside a route of ours and not in its place
-			s.foreign = append(s.foreign, r)
+// listings are those of routing tables that were made lately: rows that are looked
+// at together share one, and so do those that fail again and again because others
+// hold their keys.
+type listings struct {
+	mu      sync.Mutex
+	byTable map[listed]listing
+}
+
+// listed is what is listed: the routes of a family in a table.
+type listed struct {
+	family Family
+	table  Table
+}
+
+type listing struct {
+	at     time.Time // when it began
+	took   time.Duration
+	states map[Key]state
+}
+
+// listingLife is how long a listing is kept at most.
+const listingLife = 5 * time.Second
+
+// lookUp lists the routes that have a key, or looks in a listing that began since
+// then.
+func (t *Target) lookUp(ctx context.Context, key Key, since time.Time) (state, error) {
+	t.lists.mu.Lock()
+	defer t.lists.mu.Unlock()
+	which := listed{key.family(), key.Table}
+	l, known := t.lists.byTable[which]
+	if !known || l.at.Before(since) {
+		var err error
+		if l, err = t.listStates(ctx, which); err != nil {
+			return state{}, err
 		}
+		if t.lists.byTable == nil {
+			t.lists.byTable = map[listed]listing{}
+		}
+		t.lists.byTable[which] = l
+		time.AfterFunc(listingLife, func() { t.lists.forget(which, l.at) })
 	}
-	return s, nil
+	return l.states[key], nil
+}
+
+// lately is the time since when a listing is good enough to tell who holds a key
+// that is taken: making it again would take the kernel longer than it is worth.
+func (t *Target) lately(key Key) time.Time {
+	t.lists.mu.Lock()
+	defer t.lists.mu.Unlock()
+	l := t.lists.byTable[listed{key.family(), key.Table}]
+	if _, told := l.states[key]; !told {
+		return time.Now()
+	}
+	return time.Now().Add(-min(10*l.took, listingLife))
+}
+
+func (l *listings) forget(which listed, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byTable[which].at.Equal(at) {
+		delete(l.byTable, which)
+	}
+}
+
+// listStates lists a routing table by keys.
+func (t *Target) listStates(ctx context.Context, which listed) (listing, error) {
+	l := listing{at: time.Now(), states: map[Key]state{}}
+	routes, err := t.list(ctx, which.family, which.table, 0)
+	for _, r := range routes {
+		s := l.states[r.Key]
+		switch {
+		case r.protocol != Protocol && r.tos == 0: // with one, it is beside a route of ours and not in its place
+			s.foreign = append(s.foreign, r)
+		case r.protocol == Protocol && !slices.ContainsFunc(s.ours, r.same):
+			s.ours = append(s.ours, r)
+		}
+		l.states[r.Key] = s
+	}
+	l.took = time.Since(l.at)
+	return l, err
 }
 
 // matches reports whether a route of ours is as the row wants it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/mirror"
@@ -16,9 +17,18 @@ import (
 // Protocol marks the routes that we make.
 const Protocol = 79
 
+// Config says how a target works.
+type Config struct {
+	// Allowed, if not nil, returns an error for devices by which no route is made,
+	// by name and index: see link.Target.Vouches.
+	Allowed func(ctx context.Context, device string, index int) error
+}
+
 // Target makes routes in the network namespace that it was made in.
 type Target struct {
-	conn *rtnl.Conn
+	config Config
+	conn   *rtnl.Conn
+	lists  listings
 	// mirror knows what there is; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
@@ -30,12 +40,12 @@ var (
 )
 
 // New returns a target. Close it after use.
-func New() (*Target, error) {
+func New(config Config) (*Target, error) {
 	conn, err := rtnl.Dial()
 	if err != nil {
 		return nil, err
 	}
-	return &Target{conn: conn}, nil
+	return &Target{config: config, conn: conn}, nil
 }
 
 // Close releases the target's sockets.
@@ -64,7 +74,7 @@ func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Route) ([]reco
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w, err := t.resolve(ctx, row, &rtnl.Indexes{Conn: t.conn})
+	w, err := t.resolve(ctx, row, t.indexes())
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +91,7 @@ func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Route) ([]reco
 	case known.Reliable():
 		return w.differences(Seen{}, false), nil
 	}
-	s, err := t.look(ctx, w)
+	s, err := t.look(ctx, w, time.Now())
 	if err != nil || w.isMetBy(s) {
 		return nil, err
 	}
@@ -121,8 +131,8 @@ func (t *Target) all(ctx context.Context) (iter.Seq2[Seen, statedb.Revision], er
 		}
 		return view.Table.All(view.Txn), nil
 	}
-	k := keeper{target: t}
-	rows, err := k.list(ctx)
+	k := &keeper{target: t}
+	rows, err := k.list(ctx, func() error { return nil })
 	return func(yield func(Seen, statedb.Revision) bool) {
 		for _, row := range rows {
 			if !yield(row, 0) {

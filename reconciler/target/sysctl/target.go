@@ -31,6 +31,7 @@ type Target struct {
 	files   files
 	allow   func(name string) error
 	records *ownership.Records[record]
+	indexOf func(device string) (int, error) // in tests not [indexOf]
 }
 
 // record is what a parameter was before we wrote it.
@@ -42,25 +43,40 @@ type record struct {
 }
 
 // claims reports whether a record is about what there is under its name now.
-func (r record) claims(name string) bool {
-	return r.Device == 0 || r.Device == indexOf(Sysctl{Name: name}.Device())
+func (t *Target) claims(name string, rec record) (bool, error) {
+	if rec.Device == 0 {
+		return true, nil
+	}
+	index, err := t.indexOf(Sysctl{Name: name}.Device())
+	return err == nil && index == rec.Device, err
 }
 
-// indexOf returns the index of a device, or 0 if there is none of that name.
-func indexOf(device string) int {
-	request, err := unix.NewIfreq(device)
-	if device == "" || err != nil {
-		return 0
+// indexOf returns the index of a device, or 0 if the name is empty or there is none
+// of that name.
+func indexOf(device string) (int, error) {
+	if device == "" {
+		return 0, nil
 	}
+	request, err := unix.NewIfreq(device)
+	if err != nil {
+		return 0, nil //nolint:nilerr // no device can have such a name
+	}
+	switch err := fillIndex(request); {
+	case errors.Is(err, unix.ENODEV):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("look up device %s: %w", device, err)
+	}
+	return int(request.Uint32()), nil
+}
+
+func fillIndex(request *unix.Ifreq) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0
+		return err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
-	if unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request) != nil {
-		return 0
-	}
-	return int(request.Uint32())
+	return unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request)
 }
 
 var (
@@ -81,7 +97,7 @@ func New(cfg Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{files: files{cfg.Root}, allow: cfg.Allow, records: records}, nil
+	return &Target{files: files{cfg.Root}, allow: cfg.Allow, records: records, indexOf: indexOf}, nil
 }
 
 // Init implements reconciler.Target. It drops the records of parameters that are
@@ -91,28 +107,69 @@ func (t *Target) Init(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if _, err := t.files.read(name); rec.claims(name) && !errors.Is(err, fs.ErrNotExist) {
-			continue // other errors are for those who need the value
+		_, there, err := t.lookAt(name, rec)
+		if there {
+			continue // errors of reading are for those who need the value
 		}
-		if err := t.records.Remove(name); err != nil {
+		if err == nil {
+			err = t.records.Remove(name)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Update implements reconciler.Target.
+// lookAt reads the parameter that a record is about. That is not there if it is gone,
+// or if its device was made again.
+func (t *Target) lookAt(name string, rec record) (is string, there bool, err error) {
+	is, err = t.files.read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	claimed, claimErr := t.claims(name, rec)
+	if claimErr != nil || !claimed {
+		return "", false, claimErr
+	}
+	return is, true, err
+}
+
+// Update implements reconciler.Target. Parameters have names only, so the device may
+// become another one at any moment: then what was recorded claims nothing, and the
+// row is to be tried again.
 func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (reconciler.Result, error) {
+	index, err := t.indexOf(row.Device())
+	if err != nil {
+		return reconciler.Result{}, fmt.Errorf("sysctl %s: %w", row.Name, err)
+	}
 	row, is, err := t.look(ctx, row)
 	if err != nil {
 		return reconciler.Result{}, err
 	}
-	if rec, known := t.records.Get(row.Name); !known || !rec.claims(row.Name) {
-		if err := t.records.Put(row.Name, record{Original: is, Device: indexOf(row.Device())}); err != nil {
+	if rec, known := t.records.Get(row.Name); !known || rec.Device != 0 && rec.Device != index {
+		if err := t.records.Put(row.Name, record{Original: is, Device: index}); err != nil {
 			return reconciler.Result{}, err
 		}
 	}
-	return steps.Take(ctx, t.steps(row, is))
+	result, err := steps.Take(ctx, t.steps(row, is))
+	if other := t.checkDevice(row, index); other != nil {
+		return result, other
+	}
+	return result, err
+}
+
+// checkDevice returns an error if the device of a row has not the index any more that
+// it had.
+func (t *Target) checkDevice(row Sysctl, index int) error {
+	now, err := t.indexOf(row.Device())
+	switch {
+	case err != nil:
+		return fmt.Errorf("sysctl %s: %w", row.Name, err)
+	case now != index:
+		return fmt.Errorf("sysctl %s: device %s was removed or made again while it was set", row.Name, row.Device())
+	}
+	return nil
 }
 
 // Diff implements reconciler.Differ.
@@ -169,7 +226,11 @@ func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Sysctl) erro
 	if !known {
 		return nil
 	}
-	if before.claims(name) {
+	claimed, err := t.claims(name, before)
+	if err != nil {
+		return fmt.Errorf("sysctl %s: %w", name, err)
+	}
+	if claimed {
 		if err := t.restore(name, before.Original); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -191,10 +252,9 @@ func (t *Target) restore(name, original string) error {
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Sysctl, error] {
 	return func(yield func(Sysctl, error) bool) {
 		for name, rec := range t.records.All() {
-			is, err := t.files.read(name)
-			if errors.Is(err, fs.ErrNotExist) || !rec.claims(name) {
-				is, err = "", t.records.Remove(name)
-				if err == nil {
+			is, there, err := t.lookAt(name, rec)
+			if !there && err == nil {
+				if err = t.records.Remove(name); err == nil {
 					continue
 				}
 			}

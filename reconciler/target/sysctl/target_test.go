@@ -262,3 +262,68 @@ func TestASettingOfADeviceThatWasMadeAgainIsNotRestored(t *testing.T) {
 	mustDelete(t, target, name)
 	wantValue(t, target, name, "1")
 }
+
+func TestAnIndexThatCannotBeFoundOutFailsTheOperation(t *testing.T) {
+	const name = "net.ipv4.conf.e0.a"
+	target := newTarget(t, Config{Root: tree(t, map[string]string{name: "1"})})
+	row := Sysctl{Name: name, Value: "2"}
+	failure := syscall.EMFILE
+	index := func(string) (int, error) { return 7, nil }
+	fail := func(string) (int, error) { return 0, failure }
+
+	target.indexOf = fail
+	if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, failure) {
+		t.Errorf("Update: %v", err)
+	}
+	if rec, known := target.records.Get(name); known {
+		t.Errorf("recorded after a failure: %+v", rec)
+	}
+	target.indexOf = index
+	mustUpdate(t, target, row, true)
+
+	target.indexOf = fail
+	if err := target.Delete(t.Context(), txn(), row); !errors.Is(err, failure) {
+		t.Errorf("Delete: %v", err)
+	}
+	if err := target.Init(t.Context()); !errors.Is(err, failure) {
+		t.Errorf("Init: %v", err)
+	}
+	for row, err := range target.Observe(t.Context()) {
+		if !errors.Is(err, failure) {
+			t.Errorf("Observe yields %v, %v", row, err)
+		}
+	}
+	if rec, known := target.records.Get(name); !known || rec.Device != 7 {
+		t.Errorf("the record is %+v, %v", rec, known)
+	}
+	target.indexOf = index
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "1")
+}
+
+func TestADeviceThatIsMadeAgainWhileItIsSetIsAnError(t *testing.T) {
+	const name = "net.ipv4.conf.e0.a"
+	target := newTarget(t, Config{Root: tree(t, map[string]string{name: "1"})})
+	index := 7
+	target.indexOf = func(string) (int, error) {
+		index++
+		return index, nil
+	}
+	_, err := target.Update(t.Context(), txn(), Sysctl{Name: name, Value: "2"})
+	const want = "sysctl net.ipv4.conf.e0.a: device e0 was removed or made again while it was set"
+	if fmt.Sprint(err) != want {
+		t.Errorf("error\n%v\nexpected\n%s", err, want)
+	}
+	target.indexOf = func(string) (int, error) { return index, nil }
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "2")
+}
+
+func TestIndexesOfDevices(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	for device, exists := range map[string]bool{"e0": true, "none0": false, "": false, "longer-than-links": false} {
+		if index, err := indexOf(device); err != nil || (index != 0) != exists {
+			t.Errorf("device %q has index %d, %v", device, index, err)
+		}
+	}
+}

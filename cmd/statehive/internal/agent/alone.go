@@ -2,11 +2,13 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,9 +23,14 @@ const lockTries = 10
 
 // namespaceLock makes this process the only agent of its network namespace.
 type namespaceLock struct {
-	listener *net.UnixListener
+	listener net.Listener
+	stop     context.CancelFunc
 	ended    chan struct{} // closed when nobody is answered any more
 }
+
+// answerPause is how long nobody is answered after that has failed, as it does for
+// want of file descriptors.
+const answerPause = 100 * time.Millisecond
 
 // lockNamespace takes the lock of that name. If another process has it, the error
 // says which.
@@ -49,15 +56,16 @@ func lockNamespace(name string) (*namespaceLock, error) {
 	return nil, fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", err)
 }
 
-func newNamespaceLock(listener *net.UnixListener) *namespaceLock {
-	l := &namespaceLock{listener, make(chan struct{})}
-	go l.answer()
+func newNamespaceLock(listener net.Listener) *namespaceLock {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &namespaceLock{listener, stop, make(chan struct{})}
+	go l.answer(ctx)
 	return l
 }
 
 // answer closes the connections of those who ask who has the lock: the kernel tells
 // them, and those that nobody accepts would pile up.
-func (l *namespaceLock) answer() {
+func (l *namespaceLock) answer(ctx context.Context) {
 	defer close(l.ended)
 	for {
 		conn, err := l.listener.Accept()
@@ -66,12 +74,19 @@ func (l *namespaceLock) answer() {
 		}
 		if err == nil {
 			_ = conn.Close() // nothing was exchanged
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(answerPause):
 		}
 	}
 }
 
 // Close gives up the lock.
 func (l *namespaceLock) Close() error {
+	l.stop()
 	err := l.listener.Close()
 	<-l.ended
 	return err

@@ -6,6 +6,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // testLock returns a name that no other test and no agent uses.
@@ -52,6 +56,35 @@ func TestHolderOfTheNamespaceLockNeedNotAnswer(t *testing.T) {
 	if _, err := lockNamespace(name); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d of", os.Getpid())) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// exhausted is a listener for which there are no file descriptors.
+type exhausted struct {
+	net.Listener
+	tries int
+}
+
+func (l *exhausted) Accept() (net.Conn, error) {
+	if l.tries++; l.tries > 1000 {
+		return nil, net.ErrClosed
+	}
+	return nil, unix.EMFILE
+}
+
+func (*exhausted) Close() error { return nil }
+
+func TestHolderOfTheNamespaceLockRestsWhenItCannotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := &exhausted{}
+		lock := newNamespaceLock(listener)
+		<-time.After(10*answerPause + answerPause/2)
+		if err := lock.Close(); err != nil {
+			t.Error(err)
+		}
+		if listener.tries != 11 {
+			t.Errorf("tried %d times, expected 11", listener.tries)
+		}
+	})
 }
 
 func TestRefusalOfASecondAgentSaysWhatToDo(t *testing.T) {

@@ -34,6 +34,10 @@ func sysctls(around *surroundings) cell.Cell {
 	)
 }
 
+// linkCheck returns an error for a device that is not the link which we have made
+// under its name: see link.Target.Vouches.
+type linkCheck func(ctx context.Context, device string, index int) error
+
 func links() cell.Cell {
 	return kind("link", "network links", "name", link.Schema(), link.Default, link.Link.Normalized,
 		cell.ProvidePrivate(
@@ -46,7 +50,7 @@ func links() cell.Cell {
 			func(seen reconciler.Observation[link.Link]) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{Observed: seen}
 			}),
-		cell.Provide((*link.Target).Observed),
+		cell.Provide((*link.Target).Observed, func(t *link.Target) linkCheck { return t.Vouches }),
 		observed[link.Mirror](link.SeenSchema()),
 	)
 }
@@ -54,8 +58,8 @@ func links() cell.Cell {
 func addresses() cell.Cell {
 	return kind("address", "addresses of links", "address", address.Schema(), address.Default, address.Address.Normalized,
 		cell.ProvidePrivate(
-			func(owned *ownership.Store, l cell.Lifecycle) (*address.Target, error) {
-				t, err := address.New(address.Config{Owned: owned})
+			func(owned *ownership.Store, vouch linkCheck, l cell.Lifecycle) (*address.Target, error) {
+				t, err := address.New(address.Config{Owned: owned, Allowed: vouch})
 				return t, closeAtStop(l, t, err)
 			},
 			func(t *address.Target) reconciler.Target[address.Address] { return t },
@@ -78,8 +82,8 @@ func addresses() cell.Cell {
 func routes() cell.Cell {
 	return kind("route", "routes", "destination", route.Schema(), route.Default, route.Route.Normalized,
 		cell.ProvidePrivate(
-			func(l cell.Lifecycle) (*route.Target, error) {
-				t, err := route.New()
+			func(vouch linkCheck, l cell.Lifecycle) (*route.Target, error) {
+				t, err := route.New(route.Config{Allowed: vouch})
 				return t, closeAtStop(l, t, err)
 			},
 			func(t *route.Target) reconciler.Target[route.Route] { return t },

@@ -52,8 +52,9 @@ type Config[Row comparable, Event any] struct {
 	// Decode returns what a notification says, or false if that is nothing about
 	// the table. The message is valid until Decode returns.
 	Decode func(message syscall.NetlinkMessage) (Event, bool)
-	// List returns all rows that there are, each key once.
-	List func(ctx context.Context) ([]Row, error)
+	// List returns all rows that there are, each key once. drain receives the
+	// notifications that there are, so that Decode has seen what happened before.
+	List func(ctx context.Context, drain func() error) ([]Row, error)
 	// Apply writes what an event says into the table, which may know it already
 	// from a listing. It returns why the table is in doubt, if it is.
 	Apply func(txn *statedb.WriteTxn, event Event) (doubt string, err error)
@@ -135,7 +136,14 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 		case <-m.wanted:
 			notBefore, doubtful = time.Now(), true
 		case <-due:
-			if notBefore, err = m.list(ctx); err != nil {
+			// What was received before a listing must not be applied after it.
+			if _, err := s.drain(); err != nil {
+				return fmt.Errorf("receive notifications: %w", err)
+			}
+			if _, err := m.apply(ctx, s); err != nil {
+				return err
+			}
+			if notBefore, err = m.list(ctx, s); err != nil {
 				return err
 			}
 			health.OK("up to date")
@@ -152,14 +160,17 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 
 // list makes the table what there is, and returns when to do so again at the
 // earliest.
-func (m *Mirror[Row, Event]) list(ctx context.Context) (notBefore time.Time, err error) {
+func (m *Mirror[Row, Event]) list(ctx context.Context, s *stream[Event]) (notBefore time.Time, err error) {
 	began := time.Now()
 	var number int
 	m.update(func() {
 		m.begun++
 		number = m.begun
 	})
-	rows, err := m.config.List(ctx)
+	rows, err := m.config.List(ctx, func() error {
+		_, err := s.drain()
+		return err
+	})
 	if err == nil {
 		err = m.replace(ctx, rows)
 	}
@@ -238,8 +249,11 @@ func (m *Mirror[Row, Event]) apply(ctx context.Context, s *stream[Event]) (doubt
 			return m.source.Incomplete(txn, "it is about to be listed again: "+doubt)
 		}, m.config.Table)
 	}
+	if err != nil {
+		return false, err // what was received is not in the table: the stream is given up
+	}
 	s.applied(events, position)
-	return doubt != "", err
+	return doubt != "", nil
 }
 
 // complete reports whether what is not in the table is not there.

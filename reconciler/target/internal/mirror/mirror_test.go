@@ -126,7 +126,7 @@ func (k *kernel) subscribe() (Subscription, error) {
 	return k.open, nil
 }
 
-func (k *kernel) list(context.Context) (rows []thing, err error) {
+func (k *kernel) list(_ context.Context, _ func() error) (rows []thing, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.listings++
@@ -413,8 +413,8 @@ func TestWhatIsReceivedDuringAListingIsApplied(t *testing.T) {
 	mirrored(t, func(_ *testing.T, k *kernel, start func()) {
 		start()
 		list := k.mirror.config.List
-		k.mirror.config.List = func(ctx context.Context) ([]thing, error) {
-			rows, err := list(ctx)
+		k.mirror.config.List = func(ctx context.Context, drain func() error) ([]thing, error) {
+			rows, err := list(ctx, drain)
 			if k.mirror.config.List = list; err == nil {
 				k.send("a 5")
 			}
@@ -507,5 +507,42 @@ func TestListedWaitsWhileTheTableIsInDoubt(t *testing.T) {
 		if row, _ := view.Get(k.table.KeyQuery(thing{Name: "a"})); err != nil || row.Size != 7 || k.listings != 2 {
 			t.Errorf("%+v, %v after %d listings", row, err, k.listings)
 		}
+	})
+}
+
+func TestSettledWaitsForTheEndOfADoubt(t *testing.T) {
+	mirrored(t, func(t *testing.T, k *kernel, start func()) {
+		start()
+		k.set("a", 7)
+		k.send("doubt 0")
+		view := k.mirror.Settled(t.Context())
+		if row, _ := view.Get(k.table.KeyQuery(thing{Name: "a"})); row.Size != 7 {
+			t.Errorf("%+v", row)
+		}
+		k.change(func() { k.listErr = errors.New("broken") })
+		k.send("doubt 0")
+		began := time.Now()
+		if k.mirror.Settled(t.Context()).Reliable() || time.Since(began) != doubtPatience {
+			t.Errorf("Settled relies on the table, or waits for %v", time.Since(began))
+		}
+	})
+}
+
+func TestWhatCannotBeAppliedIsNotReliedUpon(t *testing.T) {
+	mirrored(t, func(t *testing.T, k *kernel, start func()) {
+		start()
+		apply := k.mirror.config.Apply
+		k.mirror.config.Apply = func(txn *statedb.WriteTxn, e event) (string, error) {
+			k.mirror.config.Apply = apply
+			return "", errors.New("refused")
+		}
+		k.set("a", 9)
+		k.send("a 9")
+		if view := k.mirror.View(t.Context()); view.Reliable() {
+			row, _ := view.Get(k.table.KeyQuery(thing{Name: "a"}))
+			t.Errorf("View relies on %+v", row)
+		}
+		pass(2 * retryDelay)
+		k.want(map[string]int{"a": 9, "b": 1})
 	})
 }

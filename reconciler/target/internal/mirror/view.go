@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/statehive/statehive/statedb"
 )
@@ -46,6 +47,32 @@ func (m *Mirror[Row, Event]) View(ctx context.Context) View[Row] {
 		return View[Row]{}
 	}
 	return View[Row]{txn, m.config.Table}
+}
+
+// doubtPatience bounds how long Settled waits for a listing.
+const doubtPatience = time.Second
+
+// Settled is View, but waits for the next listing for a while if the table is in
+// doubt.
+func (m *Mirror[Row, Event]) Settled(ctx context.Context) View[Row] {
+	if m == nil {
+		return View[Row]{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, doubtPatience)
+	defer cancel()
+	for {
+		m.mu.Lock()
+		changed := m.changed
+		m.mu.Unlock()
+		if v := m.View(ctx); v.Reliable() {
+			return v
+		}
+		select {
+		case <-ctx.Done():
+			return View[Row]{}
+		case <-changed:
+		}
+	}
 }
 
 // Listed is View of a table that is listed for this call: what the kernel did

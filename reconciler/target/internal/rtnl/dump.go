@@ -46,7 +46,8 @@ func (c *Conn) Get(ctx context.Context, request Request, use func(syscall.Netlin
 	return c.ask(ctx, request, 0, use)
 }
 
-// ask sends a request and calls each with the messages of the answer.
+// ask sends a request and calls each with the messages of the answer. It reads all
+// of them even if ctx ends meanwhile: the kernel would refuse the next dump.
 func (c *Conn) ask(ctx context.Context, request Request, flags uint16, each func(syscall.NetlinkMessage)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (c *Conn) ask(ctx context.Context, request Request, flags uint16, each func
 		}
 		for m := range messages(b) {
 			if m.Header.Seq != c.asked {
-				continue // of a dump that was given up
+				continue // of another request, whose answer could not be read
 			}
 			interrupted = interrupted || m.Header.Flags&unix.NLM_F_DUMP_INTR != 0
 			switch {
@@ -79,9 +80,6 @@ func (c *Conn) ask(ctx context.Context, request Request, flags uint16, each func
 			default:
 				each(m)
 			}
-		}
-		if err := ctx.Err(); err != nil {
-			return err
 		}
 	}
 }

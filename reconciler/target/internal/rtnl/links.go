@@ -150,8 +150,10 @@ func (c *Conn) LinkName(ctx context.Context, index int) string {
 
 // Indexes finds the indexes of devices, each once.
 type Indexes struct {
-	Conn  *Conn
-	known map[string]foundIndex
+	Conn *Conn
+	// Allowed, if not nil, returns an error for devices that are not to be used.
+	Allowed func(ctx context.Context, name string, index int) error
+	known   map[string]foundIndex
 }
 
 type foundIndex struct {
@@ -165,6 +167,9 @@ func (i *Indexes) Of(ctx context.Context, name string) (int, error) {
 	found, ok := i.known[name]
 	if !ok {
 		link, err := i.Conn.LinkByName(ctx, name)
+		if err == nil && i.Allowed != nil {
+			err = i.Allowed(ctx, name, link.Index)
+		}
 		found = foundIndex{link.Index, err}
 		if i.known == nil {
 			i.known = map[string]foundIndex{}

@@ -43,6 +43,21 @@ func Dial() (*Conn, error) {
 	return &Conn{requests: requests, questions: questions}, nil
 }
 
+// Requested returns how many requests were made by Execute.
+func (c *Conn) Requested() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int(c.seq)
+}
+
+// Asked returns how many questions were asked: dumps, repeated ones included, and
+// those after a single thing.
+func (c *Conn) Asked() int {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	return int(c.asked)
+}
+
 // Close closes the connection; nothing may be called after it.
 func (c *Conn) Close() {
 	c.requests.close()
