@@ -15,7 +15,8 @@
 // nothing.
 //
 // A [Mirror] keeps a table of the links that there are, so that what others change is
-// repaired at once: see [Observed].
+// repaired at once: see [Target.Observed]. A target that has one looks there what there is;
+// without one it asks the kernel each time.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the
 // link and match the kernel's error numbers; a link that does not exist matches

@@ -10,7 +10,12 @@
 // [DependsOn] says which other rows a route needs.
 //
 // A [Mirror] keeps a table of the routes that there are, so that what others change is
-// repaired at once: see [Observed].
+// repaired at once: see [Observed]. A target that has one looks there what there is,
+// and asks the kernel only about keys that somebody else holds; without one it asks
+// each time. Routes are made with NLM_F_EXCL. The kernel's own replacement is not
+// used, because it may replace the route of another protocol: in IPv4 the new route is
+// appended and the old one removed, in IPv6 the old one goes first, and comes back if
+// the kernel refuses the new one.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the
 // route and match the kernel's error numbers; a device that does not exist
