@@ -86,9 +86,9 @@ const (
 // but for the last ones, which are the deciding goroutine's.
 type worker[Obj any] struct {
 	r        *Reconciler[Obj]
-	stopping context.Context //nolint:containedctx // ends when the reconciler does not wait any longer
-	ctx      context.Context //nolint:containedctx // of all operations until one is overdue
-	cancel   context.CancelCauseFunc
+	stopping context.Context                         //nolint:containedctx // ends when the reconciler does not wait any longer
+	ctx      context.Context                         //nolint:containedctx // of all operations until one is overdue
+	cancel   atomic.Pointer[context.CancelCauseFunc] // ends ctx; the watchdog uses it too
 	batches  chan *batch[Obj]
 	returns  chan<- *worker[Obj]
 	progress chan<- struct{}
@@ -115,7 +115,7 @@ func (w *worker[Obj]) run() {
 	w.renew()
 	ended := false
 	defer func() {
-		w.cancel(nil)
+		(*w.cancel.Load())(nil)
 		if !ended {
 			go w.run()
 			return
@@ -144,7 +144,8 @@ func (w *worker[Obj]) run() {
 
 func (w *worker[Obj]) renew() {
 	ctx, cancel := context.WithCancelCause(w.stopping)
-	w.ctx, w.cancel = opContext{ctx}, cancel
+	w.ctx = opContext{ctx}
+	w.cancel.Store(&cancel)
 }
 
 // carryOut runs what is not taken back. Each operation begins when the one
@@ -284,7 +285,7 @@ func (w *worker[Obj]) beganAt(stamp int64) time.Time {
 // unless it has ended.
 func (w *worker[Obj]) overdue(stamp int64) {
 	if w.began.CompareAndSwap(stamp, -stamp) {
-		w.cancel(errOverdue)
+		(*w.cancel.Load())(errOverdue)
 	}
 }
 
