@@ -151,7 +151,7 @@ func (d *dependsOn[Obj, Dep]) blocks(txn statedb.ReadTxn, dep Dep) (blocker, boo
 	return b, true
 }
 
-// contradicted says how a row that is done differs from what is observed.
+// contradicted returns how a row that is done differs from what is observed.
 func (d *dependsOn[Obj, Dep]) contradicted(txn statedb.ReadTxn, dep Dep) string {
 	for _, o := range d.observed {
 		if !o.reliable(txn) {

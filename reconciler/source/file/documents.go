@@ -9,7 +9,7 @@ import (
 // TableName is the name of the table of files.
 const TableName = "documents"
 
-// State is how it stands with a file.
+// State is the state of a file.
 type State string
 
 // The states.
