@@ -56,7 +56,8 @@ type Config[Row comparable, Event any] struct {
 	// notifications that there are, so that Decode has seen what happened before.
 	List func(ctx context.Context, drain func() error) ([]Row, error)
 	// Apply writes what an event says into the table, which may know it already
-	// from a listing. It returns why the table is in doubt, if it is.
+	// from a listing. It returns why the table is in doubt, if it is. It is called
+	// only after a List that has succeeded for the same subscription.
 	Apply func(txn *statedb.WriteTxn, event Event) (doubt string, err error)
 }
 
@@ -122,11 +123,16 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	notBefore, doubtful := time.Now(), true
+	listed := false
 	for {
 		var due <-chan time.Time
 		if doubtful {
 			timer.Reset(time.Until(notBefore))
 			due = timer.C
+		}
+		var received <-chan struct{}
+		if listed {
+			received = s.signal
 		}
 		select {
 		case <-ctx.Done():
@@ -140,15 +146,17 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			if _, err := s.drain(); err != nil {
 				return fmt.Errorf("receive notifications: %w", err)
 			}
-			if _, err := m.apply(ctx, s); err != nil {
+			if !listed { // Apply knows nothing yet
+				s.drop()
+			} else if _, err := m.apply(ctx, s); err != nil {
 				return err
 			}
 			if notBefore, err = m.list(ctx, s); err != nil {
 				return err
 			}
 			health.OK("up to date")
-			doubtful = false
-		case <-s.signal:
+			listed, doubtful = true, false
+		case <-received:
 			doubt, err := m.apply(ctx, s)
 			if err != nil {
 				return err

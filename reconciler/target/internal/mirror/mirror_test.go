@@ -426,6 +426,44 @@ func TestWhatIsReceivedDuringAListingIsApplied(t *testing.T) {
 	})
 }
 
+// What Apply knows comes from List, so it must not be called before a listing of the
+// same subscription, nor after one that failed.
+func TestNothingIsAppliedBeforeAListing(t *testing.T) {
+	for range 30 { // what is ready first differs
+		mirrored(t, func(t *testing.T, k *kernel, start func()) {
+			listed := false
+			subscribe, list, apply := k.mirror.config.Subscribe, k.mirror.config.List, k.mirror.config.Apply
+			k.mirror.config.Subscribe = func() (Subscription, error) {
+				s, err := subscribe()
+				listed = false
+				k.send("a 7")
+				return s, err
+			}
+			k.mirror.config.List = func(ctx context.Context, drain func() error) ([]thing, error) {
+				time.Sleep(time.Millisecond)
+				rows, err := list(ctx, drain)
+				listed = err == nil
+				return rows, err
+			}
+			k.mirror.config.Apply = func(txn *statedb.WriteTxn, e event) (string, error) {
+				if !listed {
+					t.Error("applied before a listing")
+				}
+				return apply(txn, e)
+			}
+			k.listErr = errors.New("interrupted")
+			start()
+			pass(time.Millisecond)
+			k.change(func() { k.listErr = nil })
+			pass(2 * retryDelay)
+			k.wantSource(true, "")
+			k.want(map[string]int{"a": 1, "b": 1})
+			k.tell("a", 3)
+			k.want(map[string]int{"a": 3, "b": 1})
+		})
+	}
+}
+
 func TestItEndsWhileItWaits(t *testing.T) {
 	mirrored(t, func(t *testing.T, k *kernel, start func()) {
 		k.refused = errors.New("no more sockets")

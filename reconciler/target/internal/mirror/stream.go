@@ -109,6 +109,12 @@ func (s *stream[Event]) applied(events []Event, position uint64) {
 	s.advanced = make(chan struct{})
 }
 
+// drop takes what was received, and applies none of it.
+func (s *stream[Event]) drop() {
+	events, _, position := s.take()
+	s.applied(events, position)
+}
+
 // end wakes those who wait for what is never going to be applied.
 func (s *stream[Event]) end() {
 	s.mu.Lock()
