@@ -32,6 +32,7 @@ func foundation(around *surroundings) []cell.Cell {
 		dbcell.Cell(),
 		reconcilercell.Cell(),
 		stateCell(around),
+		heapCell(),
 	}
 }
 
