@@ -61,8 +61,10 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 	if l.err != nil {
 		return s.withoutDirectory(l)
 	}
-	files := s.present()
-	r := resolve(files, s.published.held)
+	files, r := s.present(), s.last
+	if !r.stands(files) {
+		r = resolve(files, s.published.held)
+	}
 	next := state{held: r.wanted, shown: map[string]shown{}, initialized: true}
 	var missing []problem
 	for _, f := range files {
@@ -76,8 +78,10 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 	}
 	next.incomplete = reason(missing)
 	if s.vanished(l, next) {
+		s.last = resolution{}
 		return s.withoutDocuments(l, r), nil
 	}
+	s.last = r
 	return next, r.kept
 }
 

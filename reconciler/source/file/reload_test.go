@@ -335,3 +335,31 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// An agent with many documents looks at them every half minute.
+func TestALookThatFindsNothingNewTakesNoMemoryForEachDocument(t *testing.T) {
+	const documents = 1000
+	var b strings.Builder
+	for i := range documents {
+		fmt.Fprintf(&b, "---\nkind: route\ndestination: 10.0.%d.%d/32\ngateway: 192.0.2.1\n", i>>8, i&0xff)
+	}
+	h := newHarness(t, map[string]string{"a.yaml": b.String(), "b.yaml": "kind: route\ndestination: 10.1.0.0/32\ngateway: 192.0.2.1\n"})
+	h.settle()
+	if n := h.routes.Len(h.db.ReadTxn()); n != documents+1 {
+		t.Fatalf("%d rows", n)
+	}
+	bytes := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			h.look()
+		}
+	}).AllocedBytesPerOp()
+	if read := int64(2 * b.Len()); bytes > read+20_000 {
+		t.Errorf("a look takes %d bytes, to read the files is %d of them at most", bytes, read)
+	}
+	h.remove("b.yaml")
+	h.settle()
+	if n := h.routes.Len(h.db.ReadTxn()); n != documents {
+		t.Errorf("%d rows when a file is gone", n)
+	}
+}

@@ -134,6 +134,20 @@ func resolve(files []*fileState, held map[id]*document) resolution {
 	return r
 }
 
+// stands reports whether the same follows still from what all files say: they are the
+// same files, and what each says is in force and was what it said then.
+func (r resolution) stands(files []*fileState) bool {
+	if r.kept == nil || len(files) != len(r.kept) || len(r.problems) > 0 {
+		return false
+	}
+	for _, f := range files {
+		if f.leaving || f.now == nil || f.now != f.kept || f.now != r.kept[f] {
+			return false
+		}
+	}
+	return true
+}
+
 // refuse takes back new versions until no key is declared twice. A version in
 // force is never refused: such versions have no key in common.
 func (r resolution) refuse(files []*fileState) {

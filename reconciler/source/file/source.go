@@ -105,6 +105,7 @@ type Source struct {
 	goneIsFine  bool                  // it was approved that the directory does not exist
 	watchError  string                // why changes may go unnoticed
 	published   state
+	last        resolution // what published follows from, unless something stood against it
 }
 
 // New makes a source, registers it on the tables of its kinds, which are not
