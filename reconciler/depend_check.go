@@ -16,6 +16,8 @@ const maxVerdicts = 1024
 type checker[Obj any] interface {
 	// blocker returns a row that obj has to wait for, if there is one.
 	blocker(txn statedb.ReadTxn, obj Obj) (blocker, bool)
+	// same reports whether blocker returns the same of each row in two snapshots.
+	same(a, b statedb.ReadTxn) bool
 }
 
 // dependencyChecker is the checker of a dependency.
@@ -43,11 +45,8 @@ func (d *dependsOn[Obj, Dep]) checker() checker[Obj] {
 
 func (c *dependencyChecker[Obj, Dep]) blocker(txn statedb.ReadTxn, obj Obj) (b blocker, blocked bool) {
 	var err error
-	if c.queries, err = c.appendQueries(c.queries[:0], obj); err == nil {
-		err = c.known(txn)
-	}
-	if err != nil {
-		return blocker{text: fmt.Sprintf("rows of table %s that are not known: %v", c.of.Name(), err)}, true
+	if c.queries, err = c.appendQueries(c.queries[:0], obj); err != nil {
+		return c.unknown(err), true
 	}
 	c.renew(txn)
 	c.set = c.set[:0]
@@ -56,6 +55,9 @@ func (c *dependencyChecker[Obj, Dep]) blocker(txn statedb.ReadTxn, obj Obj) (b b
 	}
 	b, known := c.verdicts[string(c.set)]
 	if !known {
+		if err := c.known(txn); err != nil {
+			return c.unknown(err), true
+		}
 		if len(c.verdicts) == maxVerdicts {
 			clear(c.verdicts)
 		}
@@ -63,6 +65,11 @@ func (c *dependencyChecker[Obj, Dep]) blocker(txn statedb.ReadTxn, obj Obj) (b b
 		c.verdicts[string(c.set)] = b
 	}
 	return b, b.text != ""
+}
+
+// unknown is what a row waits for of which that is not known.
+func (c *dependencyChecker[Obj, Dep]) unknown(err error) blocker {
+	return blocker{text: fmt.Sprintf("rows of table %s that are not known: %v", c.of.Name(), err)}
 }
 
 // appendText appends a text behind its length.
@@ -84,16 +91,32 @@ func (c *dependencyChecker[Obj, Dep]) known(txn statedb.ReadTxn) error {
 	return nil
 }
 
+func (c *dependencyChecker[Obj, Dep]) version(txn statedb.ReadTxn) tableVersion {
+	initialized, _ := c.of.Initialized(txn)
+	return tableVersion{c.of.Revision(txn), initialized}
+}
+
 // renew forgets the verdicts if they may be others in a snapshot.
 func (c *dependencyChecker[Obj, Dep]) renew(txn statedb.ReadTxn) {
-	initialized, _ := c.of.Initialized(txn)
-	changed := c.setVersion(0, tableVersion{c.of.Revision(txn), initialized})
+	changed := c.setVersion(0, c.version(txn))
 	for i, o := range c.observed {
 		changed = c.setVersion(i+1, o.version(txn)) || changed
 	}
 	if changed {
 		clear(c.verdicts)
 	}
+}
+
+func (c *dependencyChecker[Obj, Dep]) same(a, b statedb.ReadTxn) bool {
+	if c.version(a) != c.version(b) {
+		return false
+	}
+	for _, o := range c.observed {
+		if o.version(a) != o.version(b) {
+			return false
+		}
+	}
+	return true
 }
 
 // setVersion notes a version, and reports whether it was another one.
@@ -137,6 +160,16 @@ func (c checkers[Obj]) blocked(txn statedb.ReadTxn, obj Obj) bool {
 		}
 	}
 	return false
+}
+
+// same reports whether the same rows are blocked in two snapshots.
+func (c checkers[Obj]) same(a, b statedb.ReadTxn) bool {
+	for _, d := range c {
+		if !d.same(a, b) {
+			return false
+		}
+	}
+	return true
 }
 
 // dependent puts an operation aside that has to wait for another row.

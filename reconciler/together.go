@@ -10,10 +10,10 @@ import (
 // carryTogether runs operations of one kind by a [BatchTarget].
 func (w *worker[Obj]) carryTogether(b *batch[Obj], tasks []outcome[Obj], began time.Time) {
 	txn := w.snapshot(b, began)
-	objs := make([]Obj, 0, len(tasks))
+	objs, free := make([]Obj, 0, len(tasks)), w.depends.same(b.txn, txn)
 	for i := range tasks {
 		out := &tasks[i]
-		if out.skipped = !w.current(b, txn, out); !out.skipped {
+		if out.skipped = !w.current(b, txn, free, out); !out.skipped {
 			objs = append(objs, out.newest())
 		}
 	}

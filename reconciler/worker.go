@@ -178,7 +178,7 @@ func (w *worker[Obj]) carryOut(b *batch[Obj]) {
 // carryOne runs the only one of tasks.
 func (w *worker[Obj]) carryOne(b *batch[Obj], tasks []outcome[Obj], began time.Time) {
 	txn, out := w.snapshot(b, began), &tasks[0]
-	if out.skipped = !w.current(b, txn, out); out.skipped {
+	if out.skipped = !w.current(b, txn, w.depends.same(b.txn, txn), out); out.skipped {
 		return
 	}
 	w.do(b, tasks, began, func() {
@@ -204,8 +204,9 @@ func (w *worker[Obj]) signal() {
 }
 
 // current says whether there is still something to be done by an operation in a
-// snapshot, and notes the row of then.
-func (w *worker[Obj]) current(b *batch[Obj], txn statedb.ReadTxn, out *outcome[Obj]) bool {
+// snapshot, and notes the row of then. free: what blocks rows is as it was when it was
+// handed out.
+func (w *worker[Obj]) current(b *batch[Obj], txn statedb.ReadTxn, free bool, out *outcome[Obj]) bool {
 	if txn == b.txn {
 		return true
 	}
@@ -221,7 +222,7 @@ func (w *worker[Obj]) current(b *batch[Obj], txn statedb.ReadTxn, out *outcome[O
 	case !found:
 		return false
 	}
-	if w.depends.blocked(txn, obj) {
+	if (!free || rev != out.rev) && w.depends.blocked(txn, obj) {
 		return false
 	}
 	if rev != out.rev {
