@@ -22,6 +22,10 @@ OLD ?=
 ROWS ?= 200000
 RUNS ?= 5
 
+# What `make bench-versions` compares this tree with, and which part of its table, or of that of `make rowcost`, is measured: a regexp.
+BASE ?= 066e8e7
+ONLY ?=
+
 # How often `make kill-kernel` kills the agent, and among how many objects at most. STATEHIVE_E2E_SEED=N repeats the choices of a run.
 KILLS ?= 50
 OBJECTS ?= -kill-routes 5000 -kill-addresses 500 -kill-links 100
@@ -85,6 +89,21 @@ bench-compare: ## Compare with controller-runtime, and tables with go-memdb, int
 	go -C benchmarks test ./...
 	{ go -C benchmarks run ./compare -rows '$(ROWS)' -runs '$(RUNS)'; echo; \
 		go -C benchmarks run ./comparetables -heap '$(ROWS)' -runs '$(RUNS)'; } | tee bin/bench-compare.md
+
+.PHONY: bench-versions
+bench-versions: ## Compare tables with those of commit BASE=066e8e7, into bin/bench-versions.md; RUNS=5 ONLY='get.*by pointer'
+	@mkdir -p bin
+	go -C benchmarks vet ./versions
+	go -C benchmarks vet -tags pointer ./versions
+	go -C benchmarks test ./versions
+	go -C benchmarks run ./versions -base '$(BASE)' -runs '$(RUNS)' -only '$(ONLY)' | tee bin/bench-versions.md
+
+.PHONY: rowcost
+rowcost: ## Measure what one more row type costs in compilation and binary, into bin/rowcost.md; ONLY='table, .*by value'
+	@mkdir -p bin
+	go -C benchmarks vet ./rowcost
+	go -C benchmarks test ./rowcost
+	go -C benchmarks run ./rowcost -only '$(ONLY)' | tee bin/rowcost.md
 
 .PHONY: bench-kernel
 bench-kernel: RUNS := $(if $(filter command line environment,$(origin RUNS)),$(RUNS),3)

@@ -1,0 +1,13 @@
+//go:build pointer
+
+package main
+
+// Rows by pointer.
+type (
+	object  = *row
+	network = *route
+)
+
+func objectOf(r row) object     { return &r }
+func rowOf(o object) row        { return *o }
+func networkOf(r route) network { return &r }
