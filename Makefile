@@ -56,7 +56,6 @@ test: ## Run all tests, those in network namespaces included
 race: export CGO_ENABLED = 1
 race: ## Run all tests under the race detector (needs a C compiler)
 	go test -race -timeout 20m ./...
-	go test -race -timeout 20m ./statedb -args -reference
 
 .PHONY: lint
 lint: $(TOOLS) ## Check formatting, vet, linters, and that each go.mod is tidy

@@ -1,7 +1,6 @@
 package reconciler
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -176,20 +175,15 @@ func (p Params[Obj]) withDefaults() (Params[Obj], error) {
 	return p, nil
 }
 
-// checkTables tries a transaction on the tables, without waiting for their locks.
 func (p Params[Obj]) checkTables() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
 	tables := append([]statedb.TableMeta{p.Table}, p.relatedTables()...)
 	if p.NotDone != nil {
 		tables = append(tables, p.NotDone)
 	}
-	txn, err := p.DB.WriteTxn(ctx, tables...)
-	switch {
-	case err == nil:
-		txn.Abort()
-	case errors.Is(err, statedb.ErrForeignTable):
-		return fmt.Errorf("Params.DB: %w", err)
+	for _, table := range tables {
+		if !p.DB.Owns(table) {
+			return fmt.Errorf("Params.DB: %w", &statedb.TableError{Table: table.Name(), Err: statedb.ErrForeignTable})
+		}
 	}
 	return nil
 }

@@ -184,7 +184,7 @@ func TestDeletesDoNotWaitForWhatIsObserved(t *testing.T) {
 
 func TestObservedRowsThatAreNotAllContradictNothing(t *testing.T) {
 	linking(t, func(t *testing.T, l *linked) {
-		var source *statedb.Source[sighting]
+		var source *statedb.Source
 		tell := func(fn func(txn *statedb.WriteTxn) error) {
 			t.Helper()
 			l.check(l.db.Update(t.Context(), fn, l.onLink.seen))

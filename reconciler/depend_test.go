@@ -403,7 +403,7 @@ func TestADeleteDoesNotWaitForAReconcilerThatHasEnded(t *testing.T) {
 
 func TestRowsWaitForATableThatIsNotInitialized(t *testing.T) {
 	chained(t, func(_ *testing.T, c *chain) {
-		var source *statedb.Source[row]
+		var source *statedb.Source
 		err := c.db.Update(c.t.Context(), func(txn *statedb.WriteTxn) (err error) {
 			source, err = c.tables["links"].RegisterSource(txn, "late")
 			return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/statehive/statehive/internal/backoff"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -65,7 +66,7 @@ func (l *loop[Obj]) nextFull(now time.Time) time.Time {
 	if interval < 0 {
 		return time.Time{}
 	}
-	return now.Add(jitter(interval, 0.1, l.r.random))
+	return now.Add(backoff.Jitter(interval, 0.1, l.r.random))
 }
 
 // startFull begins a full pass when one is due.

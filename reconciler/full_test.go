@@ -377,7 +377,7 @@ func TestResetOfTheFeedMakesAFullPassDue(t *testing.T) {
 }
 
 func TestSurplusIsHeldWhileASourceIsIncomplete(t *testing.T) {
-	var source *statedb.Source[row]
+	var source *statedb.Source
 	complete := func(w *world, reason string) {
 		w.update(func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, reason) })
 		synctest.Wait()

@@ -91,7 +91,7 @@ func (b *board[Obj]) get() standing[Obj] {
 // publish lets others know how it stands.
 func (l *loop[Obj]) publish() {
 	s := standing[Obj]{
-		meters: l.meters, held: l.queue.held, delayed: len(l.queue.timed),
+		meters: l.meters, held: l.queue.held, delayed: l.queue.timed.Len(),
 		errors: len(l.health.errors), stuck: len(l.stuck), workers: l.staff, cursor: l.cursor,
 	}
 	l.measureLanes(&s.lanes)

@@ -138,17 +138,15 @@ func (o *observed[Obj, Seen]) differs(txn statedb.ReadTxn, obj Obj) (changes []C
 }
 
 func (o *observed[Obj, Seen]) onChange(db *statedb.DB, fn func(statedb.ReadTxn)) func(context.Context) {
-	cursor := o.of.Changes(o.of.Revision(db.ReadTxn()))
+	watch := o.of.Watch(db.ReadTxn())
 	return func(ctx context.Context) {
-		defer cursor.Close()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-cursor.Watch(): // nil once the table was dropped
+			case <-watch:
 				txn := db.ReadTxn()
-				for range cursor.Next(txn) { // fn looks at what there is
-				}
+				watch = o.of.Watch(txn) // nil once the table was dropped
 				fn(txn)
 			}
 		}

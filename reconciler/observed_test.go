@@ -279,7 +279,7 @@ func TestOldNewsDoNotCountAsDriftAfterAFullPass(t *testing.T) {
 }
 
 func TestNothingIsComparedWithAnIncompleteTable(t *testing.T) {
-	var source *statedb.Source[sighting]
+	var source *statedb.Source
 	tell := func(o *watchful, fn func(txn *statedb.WriteTxn) error) {
 		o.t.Helper()
 		if err := o.db.Update(t.Context(), fn, o.seen); err != nil {

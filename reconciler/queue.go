@@ -1,9 +1,9 @@
 package reconciler
 
 import (
-	"container/heap"
 	"time"
 
+	"github.com/statehive/statehive/internal/duetime"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -50,7 +50,7 @@ type item[Obj any] struct {
 	due      time.Time // when waiting; zero: no time
 	since    time.Time // when it was first queued, after it last ran
 	worked   time.Time // when its last update ended well, if rows are observed
-	heapAt   int       // place in the heap, or -1
+	heapAt   int       // place among those that are timed, or -1
 	at       string    // its stage, if onMove is to be told
 	waitsFor string    // more on why it is held
 	tries    []Attempt // the last ones, if some failed
@@ -67,7 +67,7 @@ type queue[Obj any] struct {
 	items  map[string]*item[Obj]
 	ready  [lanes]fifo[Obj]
 	credit [lanes]int
-	timed  dueHeap[Obj]
+	timed  duetime.Heap[*item[Obj]]
 	held   [holds]int // items that wait, by what holds them
 	// overtaken: something that a worker has, and perhaps has not begun, is wanted
 	// sooner than its lane says.
@@ -76,7 +76,10 @@ type queue[Obj any] struct {
 }
 
 func newQueue[Obj any]() *queue[Obj] {
-	return &queue[Obj]{items: map[string]*item[Obj]{}, credit: shares}
+	return &queue[Obj]{
+		items: map[string]*item[Obj]{}, credit: shares,
+		timed: duetime.New(func(it *item[Obj]) time.Time { return it.due }, func(it *item[Obj]) *int { return &it.heapAt }),
+	}
 }
 
 // get returns the item of a row, making one if there is none. A new one is in
@@ -130,7 +133,7 @@ func (q *queue[Obj]) wait(it *item[Obj], due time.Time) {
 	q.unwait(it)
 	it.state, it.due = waiting, due
 	if !due.IsZero() {
-		heap.Push(&q.timed, it)
+		q.timed.Add(it)
 	}
 }
 
@@ -148,9 +151,7 @@ func (q *queue[Obj]) setHold(it *item[Obj], why hold, waitsFor string) {
 }
 
 func (q *queue[Obj]) unwait(it *item[Obj]) {
-	if it.heapAt >= 0 {
-		heap.Remove(&q.timed, it.heapAt)
-	}
+	q.timed.Remove(it)
 	it.due, it.debouncing, it.settling = time.Time{}, false, false
 	q.setHold(it, holdNone, "")
 }
@@ -165,8 +166,7 @@ func (q *queue[Obj]) forget(it *item[Obj]) {
 
 // wake enqueues what is due at now.
 func (q *queue[Obj]) wake(now time.Time) {
-	for len(q.timed) > 0 && !q.timed[0].due.After(now) {
-		it := q.timed[0]
+	for it, waits := q.timed.First(); waits && !it.due.After(now); it, waits = q.timed.First() {
 		if it.since.IsZero() {
 			it.since = it.due
 		}
@@ -188,10 +188,10 @@ func (q *queue[Obj]) wake(now time.Time) {
 
 // nextDue returns the earliest due time, or zero.
 func (q *queue[Obj]) nextDue() time.Time {
-	if len(q.timed) == 0 {
-		return time.Time{}
+	if it, waits := q.timed.First(); waits {
+		return it.due
 	}
-	return q.timed[0].due
+	return time.Time{}
 }
 
 // backlog is the number of changed items that are ready.
@@ -245,33 +245,5 @@ func (q *queue[Obj]) pop(from lane) *item[Obj] {
 	}
 	q.ready[from].remove(it)
 	it.state = waiting
-	return it
-}
-
-// dueHeap is a container/heap of waiting items by due time.
-type dueHeap[Obj any] []*item[Obj]
-
-func (h dueHeap[Obj]) Len() int           { return len(h) }
-func (h dueHeap[Obj]) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-
-func (h dueHeap[Obj]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].heapAt, h[j].heapAt = i, j
-}
-
-// Push implements heap.Interface.
-func (h *dueHeap[Obj]) Push(x any) {
-	it := x.(*item[Obj])
-	it.heapAt = len(*h)
-	*h = append(*h, it)
-}
-
-// Pop implements heap.Interface.
-func (h *dueHeap[Obj]) Pop() any {
-	old := *h
-	it := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	it.heapAt = -1
 	return it
 }

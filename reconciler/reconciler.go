@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/statehive/statehive/reconciler/internal/loglimit"
+	"github.com/statehive/statehive/internal/loglimit"
 	"github.com/statehive/statehive/statedb"
 )
 

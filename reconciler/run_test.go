@@ -15,7 +15,7 @@ import (
 )
 
 func TestNothingRunsBeforeEverySourceIsInitialized(t *testing.T) {
-	var files, other *statedb.Source[row]
+	var files, other *statedb.Source
 	prepared(t, func(w *world) {
 		files, other = w.source("files"), w.source("other")
 		w.target.is["old"] = 1

@@ -22,7 +22,7 @@ func impatient(w *world) {
 }
 
 func TestSourceThatIsTooLateIsNotWaitedForAnyLonger(t *testing.T) {
-	var late *statedb.Source[row]
+	var late *statedb.Source
 	prepared(t, func(w *world) {
 		impatient(w)
 		late = w.source("late")

@@ -246,9 +246,9 @@ func (w *world) delete(ids ...string) {
 	synctest.Wait()
 }
 
-func (w *world) source(name string) *statedb.Source[row] {
+func (w *world) source(name string) *statedb.Source {
 	w.t.Helper()
-	var source *statedb.Source[row]
+	var source *statedb.Source
 	w.update(func(txn *statedb.WriteTxn) (err error) {
 		source, err = w.table.RegisterSource(txn, name)
 		return err

@@ -124,8 +124,9 @@ var steps = []string{"commit", "commit", "burst", "burst", "follow", "drain", "d
 func TestFoldOfTheFeedIsTheTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := newDB()
-		r := &run{t: t, table: newTable(t, db, itemSchema("items")), want: model{rows: map[string]modelRow{}}}
-		statedb.SetMinWindow(r.table, rapid.SampledFrom([]int{0, 300, 1 << 16}).Draw(t, "window"))
+		r := &run{t: t, db: db}
+		table := r.add("", false)
+		statedb.SetMinWindow(table, rapid.SampledFrom([]int{0, 300, 1 << 16}).Draw(t, "window"))
 		var followers []*follower
 		defer func() {
 			for _, f := range followers {
@@ -136,20 +137,20 @@ func TestFoldOfTheFeedIsTheTable(t *testing.T) {
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			switch rapid.SampledFrom(steps).Draw(t, "step") {
 			case "commit":
-				r.writeSome(db)
+				r.writeSome()
 				snapshots = append(snapshots, db.ReadTxn())
 			case "burst":
-				r.burst(db)
+				r.burst()
 				snapshots = append(snapshots, db.ReadTxn())
 			case "follow":
-				followers = append(followers, &follower{newFold(), r.table.Changes(0), 0})
+				followers = append(followers, &follower{newFold(), table.Changes(0), 0})
 			case "drain":
 				for _, f := range followers {
-					f.drain(t, r.table, rapid.SampledFrom(snapshots).Draw(t, "snapshot"))
+					f.drain(t, table, rapid.SampledFrom(snapshots).Draw(t, "snapshot"))
 				}
 			case "peek":
 				for _, f := range followers {
-					f.read(t, r.table, rapid.SampledFrom(snapshots).Draw(t, "snapshot"), rapid.IntRange(1, 5).Draw(t, "changes"))
+					f.read(t, table, rapid.SampledFrom(snapshots).Draw(t, "snapshot"), rapid.IntRange(1, 5).Draw(t, "changes"))
 				}
 			case "stop": // then nobody may follow, and changes are not recorded
 				for _, f := range followers {
@@ -159,42 +160,46 @@ func TestFoldOfTheFeedIsTheTable(t *testing.T) {
 			}
 		}
 		for _, f := range followers {
-			f.drain(t, r.table, db.ReadTxn())
+			f.drain(t, table, db.ReadTxn())
 		}
 	})
 }
 
-func (r *run) writeSome(db *statedb.DB) {
-	txn, err := db.WriteTxn(r.t.Context(), r.table)
+// writeSome commits random writes to the only table.
+func (r *run) writeSome() {
+	l := r.tables[0]
+	txn, err := r.db.WriteTxn(r.t.Context(), l)
 	check(r.t, "opening a transaction", err)
+	r.txn, l.open = txn, true
 	for range rapid.IntRange(0, 20).Draw(r.t, "writes") {
-		r.write(txn)
+		r.write(l)
 	}
 	_, err = txn.Commit()
 	check(r.t, "commit", err)
 }
 
 // burst makes more changes than the smallest window keeps.
-func (r *run) burst(db *statedb.DB) {
+func (r *run) burst() {
+	l := r.tables[0]
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(r.t, "burst"), 0))
 	deletes := rapid.IntRange(0, 3).Draw(r.t, "deletes")
-	check(r.t, "burst", db.Update(r.t.Context(), func(txn *statedb.WriteTxn) error {
+	check(r.t, "burst", r.db.Update(r.t.Context(), func(txn *statedb.WriteTxn) error {
 		for range random.IntN(700) {
 			i := item{ID: fmt.Sprint(random.IntN(30)), Number: random.IntN(100)}
 			var err error
 			if random.IntN(10) < deletes {
-				_, _, err = r.table.Delete(txn, i)
-				r.want.delete(i.ID)
+				_, _, err = l.Delete(txn, i)
+				l.want.delete(i.ID)
 			} else {
-				_, _, err = r.table.Insert(txn, i)
-				r.want.insert(i)
+				_, _, err = l.Insert(txn, i)
+				l.want.insert(i)
 			}
 			if err != nil {
 				return err
 			}
 		}
 		return nil
-	}, r.table))
+	}, l))
 }
 
 // TestFeedResumesAtARevision opens cursors at any revision: what they yield, put on top of
@@ -202,26 +207,27 @@ func (r *run) burst(db *statedb.DB) {
 func TestFeedResumesAtARevision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := newDB()
-		r := &run{t: t, table: newTable(t, db, itemSchema("items")), want: model{rows: map[string]modelRow{}}}
-		statedb.SetMinWindow(r.table, rapid.SampledFrom([]int{0, 1 << 16}).Draw(t, "window"))
+		r := &run{t: t, db: db}
+		table := r.add("", false)
+		statedb.SetMinWindow(table, rapid.SampledFrom([]int{0, 1 << 16}).Draw(t, "window"))
 		if rapid.Bool().Draw(t, "recorded") {
-			defer r.table.Changes(0).Close()
+			defer table.Changes(0).Close()
 		}
 		snapshots := []statedb.ReadTxn{db.ReadTxn()}
 		for range rapid.IntRange(1, 6).Draw(t, "commits") {
-			r.writeSome(db)
+			r.writeSome()
 			snapshots = append(snapshots, db.ReadTxn())
 			if rapid.IntRange(0, 3).Draw(t, "burst if 0") == 0 {
-				r.burst(db)
+				r.burst()
 			}
 		}
 		begin := rapid.SampledFrom(snapshots).Draw(t, "begin")
-		f := &follower{newFold(), r.table.Changes(r.table.Revision(begin)), 0}
+		f := &follower{newFold(), table.Changes(table.Revision(begin)), 0}
 		defer f.cursor.Close()
-		for row, revision := range r.table.All(begin) {
+		for row, revision := range table.All(begin) {
 			f.rows[row.ID] = modelRow{Item: row, Revision: revision}
 		}
-		f.drain(t, r.table, db.ReadTxn())
+		f.drain(t, table, db.ReadTxn())
 	})
 }
 
@@ -472,7 +478,7 @@ func TestTwoCursorsDoNotDisturbEachOther(t *testing.T) {
 func TestInitializedIsNeverSeenBeforeTheRowsThatMadeItSo(t *testing.T) {
 	for range 50 {
 		f := newFixture(t)
-		var source *statedb.Source[item]
+		var source *statedb.Source
 		f.update(func(txn *statedb.WriteTxn) (err error) {
 			source, err = f.items.RegisterSource(txn, "source")
 			return err

@@ -3,51 +3,52 @@
 //
 // # Rows and snapshots
 //
-// Rows are immutable: a row is replaced, never changed. A row may be a value or
-// a pointer. [DB.ReadTxn] is a snapshot of all tables: it costs one atomic load,
-// takes no lock, blocks nobody, is safe for concurrent use and never ends. What
-// is read from it stays valid for ever.
+// Rows are immutable: a row is replaced, never changed. A row may be a value or a pointer.
+// [DB.ReadTxn] returns a snapshot of all tables: it costs one atomic load, takes no lock,
+// blocks nobody, is safe for concurrent use and never expires. What is read from it stays
+// valid forever.
 //
 // # Queries
 //
-// A query asks an index by a typed key: the rows that have it ([Table.List]),
-// that begin with it, from it on, or up to another one, in the order of the
-// index, forward or in [Reverse], with a [Limit]. Each has a form with a watch.
+// A query looks up a typed key in an index: the rows that have the key ([Table.List]),
+// those whose key begins with it, those from it on, or those up to another key; in the
+// order of the index, forward or in [Reverse], with a [Limit]. Each query has a form with a
+// watch.
 //
 // # Writing
 //
-// [DB.Update] runs a function in a transaction on the tables it names and
-// commits it whole or not at all. Writers of one table exclude each other;
-// locks are taken in a fixed order, so transactions cannot deadlock each other.
-// Commit first publishes the new snapshot and then closes the watches of what
-// has changed: who wakes up can read it.
+// [DB.Update] runs a function in a transaction on the given tables and commits all of its
+// writes or none. Writers of the same table exclude each other; locks are taken in a fixed
+// order, so transactions cannot deadlock each other. Commit publishes the new snapshot
+// before it closes the watches of what has changed: a goroutine that is woken can read the
+// change.
 //
-// A schema may have defaulters and validators, which complete and refuse rows,
-// and unique indexes, which refuse a commit. What is refused changes nothing.
+// A schema may have defaulters and validators, which complete and reject rows, and unique
+// indexes, which can make a commit fail. What is rejected changes nothing.
 //
 // # Following
 //
-// A watch says that something changed; [Table.Changes] says what: a [Cursor]
-// yields a listing and then inserts, updates and deletes. Nobody has to see each
-// value: consumers act on the newest row.
+// A watch signals that something changed; [Table.Changes] tells what: a [Cursor] yields a
+// listing and then inserts, updates and deletes. Intermediate versions of a row may be
+// skipped: consumers act on the newest one.
 //
-// The rows of a table can be derived from those of others: a [Deriver] computes
-// what a change affects, and nothing else.
+// The rows of a table can be derived from those of others: package derive computes only
+// what a change affects.
 //
 // # Spec and status
 //
-// A schema may say which part of a row is status ([Amend]). Ordinary writes are
-// writes of spec: they carry the status along, are no-ops when nothing else
-// differs, and reset it otherwise. [RWTable.Amend] writes status, provided that
-// the spec is still the one that the caller has seen. So neither can overwrite
-// the other, and a status write never breaks a compare-and-swap of spec.
+// A schema may declare a part of the row to be status ([Amend]). Ordinary writes are writes
+// of spec: they carry the status along, are no-ops when nothing else differs, and reset it
+// otherwise. [RWTable.Amend] writes status, provided that the spec is still the one that
+// the caller has seen. So neither can overwrite the other, and a status write never makes a
+// compare-and-swap of spec fail.
 //
 // # Errors
 //
-// Nothing panics on input: rows, keys, queries, texts and transactions that have
-// ended. Databases, tables, transactions and functions that are nil, or were not made
-// by this package, are mistakes in the program and do. A panic in a function of the
-// caller's goes to the caller; [DB.Update] rolls back before.
+// Invalid input never causes a panic: rows, keys, queries, texts, and transactions that
+// have ended. Databases, tables, transactions and functions that are nil, or were not made
+// by this package, are mistakes in the program and do. A panic in a function of the caller
+// reaches the caller; [DB.Update] rolls back first.
 //
 // Errors are sentinels (ErrConflict, …) wrapped in types that name the table and the
 // key; use errors.Is and errors.As.

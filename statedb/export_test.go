@@ -2,8 +2,4 @@ package statedb
 
 // SetMinWindow makes the window of changes small enough for cursors to outrun
 // it in a test. Nobody may write to the table at the same time.
-func SetMinWindow[Obj any](rw RWTable[Obj], changes int) {
-	if t, ok := rw.(*table[Obj]); ok {
-		t.minWindow = changes
-	}
-}
+func SetMinWindow(table TableMeta, changes int) { table.Untyped().SetMinWindow(changes) }

@@ -2,52 +2,50 @@ package statedb
 
 import (
 	"context"
+	"iter"
 	"time"
 )
 
-// FollowOptions says how [Follow] hands out changes. With its zero value the
-// first batches are a listing of the table, and changes come as soon as they
-// are committed.
+// FollowOptions are the options of [Follow]. With the zero value the first batches are a
+// listing of the table, and changes are delivered as soon as they are committed.
 type FollowOptions struct {
-	// After is the revision to go on from, as in [Table.Changes].
+	// After is the revision to start after, as in [Table.Changes].
 	After Revision
-	// MinInterval is the least time from the beginning of one round to that of
-	// the next. What changes in between comes at once, a row that changed several
-	// times only as it is then. A round is all that one snapshot has to tell; if
-	// that is more than one batch they follow each other without a pause.
+	// MinInterval is the minimum time from the beginning of one round to that of the next.
+	// Changes made in between are delivered together, and of a row that changed several
+	// times only the newest version. A round delivers all changes up to one snapshot; if
+	// that takes several batches there is no pause between them.
 	MinInterval time.Duration
-	// BatchSize is the largest number of changes in a batch; 1,000 if it is not
-	// positive.
+	// BatchSize is the maximum number of changes in a batch; 1,000 if it is not positive.
 	BatchSize int
 }
 
 const defaultBatchSize = 1_000
 
-// Batch is some consecutive changes of a table.
+// Batch is a number of consecutive changes of a table.
 type Batch[Obj any] struct {
-	// Txn is the snapshot that the changes lead to.
+	// Txn is the snapshot up to which changes are delivered.
 	Txn ReadTxn
 	// Changes are as a [Cursor] yields them. The slice is used again for the next
 	// batch: keep the changes, but not the slice.
 	Changes []Change[Obj]
-	// Complete says that nothing is missing: folding this and all earlier batches
-	// gives the table as it is in Txn.
+	// Complete reports that nothing is missing: applying this and all earlier batches gives
+	// the table as it is in Txn.
 	Complete bool
-	// Initialized says that the initial state has been delivered, by this batch or
-	// an earlier one: the table as it was when all of its sources had delivered
-	// their first listing, or later. It stays true, whatever sources come later.
+	// Initialized reports that the initial state has been delivered, by this batch or an
+	// earlier one: the table as it was when all of its sources had delivered their first
+	// listing, or later. It stays true, even if sources are registered later.
 	Initialized bool
 }
 
-// Follow calls fn with everything that happens to a table, until ctx ends, fn
-// returns an error, or the table is dropped ([ErrDropped]), and returns that
-// error. fn is called from the goroutine that
-// calls Follow; while it runs, changes are kept or merged as for any [Cursor]. It
-// has to handle [Reset]. A batch is without changes only when it says for the
-// first time that the table is initialized.
+// Follow calls fn with all changes of a table, until ctx ends, fn returns an error, or the
+// table is dropped ([ErrDropped]), and returns that error. fn is called from the goroutine
+// that calls Follow; changes made while it runs are kept or merged as for any [Cursor]. It
+// has to handle [Reset]. A batch has no changes only if it is the first to report that the
+// table is initialized.
 //
-// A batch that fn refused does not come again: fn tries again by itself, or
-// starts over by calling Follow anew, from the beginning.
+// A batch for which fn returned an error is not delivered again: fn has to retry by itself,
+// or the caller has to call Follow again, from the beginning.
 func Follow[Obj any](ctx context.Context, table Table[Obj], options FollowOptions, fn func(context.Context, Batch[Obj]) error) error {
 	f := &following[Obj]{table: table, cursor: table.Changes(options.After), size: options.BatchSize, fn: fn}
 	defer f.cursor.Close()
@@ -56,7 +54,7 @@ func Follow[Obj any](ctx context.Context, table Table[Obj], options FollowOption
 	}
 	for {
 		began := time.Now()
-		called, err := f.round(ctx, table.lockable().db.ReadTxn())
+		called, err := f.round(ctx, table.Untyped().DB().ReadTxn())
 		if err == nil {
 			err = f.cursor.Err()
 		}
@@ -83,8 +81,7 @@ type following[Obj any] struct {
 	initialized bool
 }
 
-// round hands out what the cursor has for a snapshot. It says whether that was
-// anything.
+// round delivers what the cursor has for a snapshot, and reports whether that was anything.
 func (f *following[Obj]) round(ctx context.Context, txn ReadTxn) (called bool, err error) {
 	for complete := false; !complete; {
 		if err := ctx.Err(); err != nil {
@@ -106,7 +103,7 @@ func (f *following[Obj]) round(ctx context.Context, txn ReadTxn) (called bool, e
 	return called, nil
 }
 
-// take fills the next batch, looking one change ahead to say whether it is the last.
+// take fills the next batch, looking one change ahead to find out whether it is the last.
 func (f *following[Obj]) take(txn ReadTxn) (complete bool) {
 	clear(f.changes) // so that old rows are not kept
 	f.changes = append(f.changes[:0], f.ahead...)
@@ -145,4 +142,13 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// Count returns how many rows a sequence yields, by running it to its end.
+func Count[Obj any](rows iter.Seq2[Obj, Revision]) int {
+	n := 0
+	for range rows {
+		n++
+	}
+	return n
 }

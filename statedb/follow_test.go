@@ -219,7 +219,7 @@ func TestFollowReturnsTheErrorOfItsFunction(t *testing.T) {
 func TestFollowTellsWhenTheInitialStateIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newLeanFixture(t)
-		var source *statedb.Source[item]
+		var source *statedb.Source
 		register := func(name string) {
 			f.update(func(txn *statedb.WriteTxn) (err error) {
 				source, err = f.items.RegisterSource(txn, name)

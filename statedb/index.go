@@ -1,211 +1,157 @@
 package statedb
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
+	"unsafe"
 
+	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/statedb/index"
 )
 
-// Index is a typed index of a table: how keys of type Key are taken from rows.
-// The key's type decides the order (see package index). It is immutable and
-// safe for concurrent use.
+// Index is a typed index of a table: it defines how keys of type Key are taken from rows.
+// The type of the keys determines their order (see package index). It is immutable and safe
+// for concurrent use.
 //
-// Its key function is called whenever the table needs the keys of a row, also of one
-// that was replaced long ago. It depends on nothing but the row, and uses no table.
+// Its key function is called whenever the table needs the keys of a row, including one that
+// was replaced long ago. It must depend on nothing but the row, and must not use any table.
 type Index[Obj, Key any] struct {
-	unique bool // no two rows of a committed table share a key
-
-	name  string
-	keys  func(Obj, func(Key) bool)
-	key   func(Obj) Key // of an index with one key for each row; else nil
-	multi bool
+	core  *store.Index
 	codec index.Codec[Key]
-	err   error
-	// networks: the keys are those of a PrefixIndex.
-	networks bool
+	err   error // why it is invalid
 }
 
 // NewIndex declares an index with exactly one key per row, which key returns.
 // A key type that cannot be encoded is reported by [NewTable].
 func NewIndex[Obj, Key any](name string, key func(Obj) Key) Index[Obj, Key] {
-	ix := newIndex[Obj, Key](name)
-	if key != nil {
-		ix.key = key
-		ix.keys = func(obj Obj, yield func(Key) bool) { yield(key(obj)) }
-	}
-	return ix
-}
-
-func newIndex[Obj, Key any](name string) Index[Obj, Key] {
 	codec, err := index.For[Key]()
-	return Index[Obj, Key]{name: name, codec: codec, err: err}
+	return newIndex(name, codec, err, key)
 }
 
-// NewMultiIndex declares an index with any number of keys per row. A row
-// without keys is not in the index, which then costs it nothing; a key that is
-// yielded twice counts once. It cannot be a primary index.
-func NewMultiIndex[Obj, Key any](name string, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
-	ix := newIndex[Obj, Key](name)
-	ix.multi = true
-	if keys != nil {
-		ix.keys = func(obj Obj, yield func(Key) bool) {
-			if seq := keys(obj); seq != nil {
-				seq(yield)
-			}
-		}
+func newIndex[Obj, Key any](name string, codec index.Codec[Key], err error, key func(Obj) Key) Index[Obj, Key] {
+	ix := Index[Obj, Key]{core: coreIndex(name, codec), codec: codec, err: err}
+	if ix.err = problem(name, err, key == nil); ix.err != nil {
+		return ix
+	}
+	ix.core.Append = func(buf []byte, row unsafe.Pointer) []byte { return codec.Append(buf, key(object[Obj](row))) }
+	ix.core.Text = func(row unsafe.Pointer, matches func([]byte) bool) string {
+		return textOf(codec, key(object[Obj](row)), matches)
 	}
 	return ix
 }
 
-// Unique returns the index as one in which no two rows may share a key. That is
-// checked when a transaction commits, so rows may swap their keys inside of one;
-// until then several rows can have a key. See [UniqueError].
-func (i Index[Obj, Key]) Unique() Index[Obj, Key] {
-	i.unique = true
-	return i
+// NewMultiIndex declares an index with any number of keys per row. A row without keys is
+// not in the index and costs it nothing; a key that is yielded twice counts once. It cannot
+// be a primary index.
+func NewMultiIndex[Obj, Key any](name string, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
+	codec, err := index.For[Key]()
+	return newMultiIndex(name, codec, err, keys)
 }
 
-// Query asks a table for the rows that have key in this index.
-func (i Index[Obj, Key]) Query(key Key) Query[Obj] {
-	return Query[Obj]{index: i.name, key: i.codec.Encode(key)}
+func newMultiIndex[Obj, Key any](name string, codec index.Codec[Key], err error, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
+	ix := Index[Obj, Key]{core: coreIndex(name, codec), codec: codec}
+	ix.core.Multi = true
+	if ix.err = problem(name, err, keys == nil); ix.err != nil {
+		return ix
+	}
+	ix.core.Keys = func(row unsafe.Pointer, into *store.Keys) { appendKeys(codec, keys(object[Obj](row)), into) }
+	ix.core.Text = func(row unsafe.Pointer, matches func([]byte) bool) string {
+		return firstText(codec, keys(object[Obj](row)), matches)
+	}
+	return ix
 }
 
-// Name returns the name of the index.
-func (i Index[Obj, Key]) Name() string { return i.name }
+// The functions below are compiled once for each type of keys, whatever the rows.
 
-// Query is a key of one index, made by [Index.Query]. What the table does with
-// it depends on the method: equality, prefix or lower bound. It refers to the memory of a
-// text: clone one that is a small part of something large, if the query stays.
-type Query[Obj any] struct {
-	index string
-	key   []byte
+func coreIndex[Key any](name string, codec index.Codec[Key]) *store.Index {
+	return &store.Index{Name: name, Key: reflect.TypeFor[Key](), PrefixFree: codec.PrefixFree(), Parse: func(text string) ([]byte, error) {
+		key, err := codec.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		return codec.Encode(key), nil
+	}}
 }
 
-// Indexer is an [Index] with its key type out of sight, as a schema lists them.
-// Only Index and PrefixIndex implement it.
-type Indexer[Obj any] interface {
-	Name() string
-	check() error
-	isMulti() bool
-	isUnique() bool
-	ofNetworks() bool
-	prefixFree() bool
-	encoder() keyEncoder[Obj]
-	// appendKey appends the key of the row, of an index with one for each row.
-	appendKey(buf []byte, obj Obj) []byte
-	// has says whether a key of the row has this encoding.
-	has(obj Obj, encoded []byte) bool
-	format(obj Obj) string
-	// formatKey returns the text of the first key whose encoding matches.
-	formatKey(obj Obj, matches func([]byte) bool) string
-	parse(text string) (Query[Obj], error)
-}
-
-func (i Index[Obj, Key]) check() error {
+func problem(name string, err error, noFunction bool) error {
 	switch {
-	case i.name == "":
+	case name == "":
 		return errors.New("an index has no name")
-	case i.keys == nil:
-		return fmt.Errorf("index %q has no key function: declare it with NewIndex or NewMultiIndex", i.name)
-	case i.err != nil:
-		return fmt.Errorf("index %q: %w", i.name, i.err)
+	case noFunction:
+		return fmt.Errorf("index %q has no key function: declare it with NewIndex or NewMultiIndex", name)
+	case err != nil:
+		return fmt.Errorf("index %q: %w", name, err)
 	}
 	return nil
 }
 
-func (i Index[Obj, Key]) isMulti() bool { return i.multi }
-
-func (i Index[Obj, Key]) isUnique() bool { return i.unique }
-
-func (i Index[Obj, Key]) ofNetworks() bool { return i.networks }
-
-func (i Index[Obj, Key]) prefixFree() bool { return i.codec.PrefixFree() }
-
-// keyEncoder puts all keys of a row in an index into keys, in place of what was
-// there. It belongs to one goroutine at a time.
-type keyEncoder[Obj any] func(obj Obj, keys *rowKeys)
-
-// rowKeys is encoded keys, one behind another.
-type rowKeys struct {
-	bytes []byte
-	ends  []int
+func textOf[Key any](codec index.Codec[Key], key Key, matches func([]byte) bool) string {
+	if !matches(codec.Encode(key)) {
+		return ""
+	}
+	return codec.Format(key)
 }
 
-func (k *rowKeys) all() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		begin := 0
-		for _, end := range k.ends {
-			if !yield(k.bytes[begin:end]) {
-				return
-			}
-			begin = end
+func appendKeys[Key any](codec index.Codec[Key], keys iter.Seq[Key], into *store.Keys) {
+	if keys == nil {
+		return
+	}
+	for key := range keys {
+		into.Bytes = codec.Append(into.Bytes, key)
+		into.Ends = append(into.Ends, len(into.Bytes))
+	}
+}
+
+func firstText[Key any](codec index.Codec[Key], keys iter.Seq[Key], matches func([]byte) bool) string {
+	if keys == nil {
+		return ""
+	}
+	for key := range keys {
+		if matches(codec.Encode(key)) {
+			return codec.Format(key)
 		}
 	}
+	return ""
 }
 
-// shrink gives up much memory.
-func (k *rowKeys) shrink() {
-	const muchBytes, manyKeys = 1 << 12, 1 << 9
-	if cap(k.bytes) > muchBytes || cap(k.ends) > manyKeys {
-		*k = rowKeys{}
-	}
+// Unique returns a copy of the index in which no two rows may share a key. That is checked
+// when a transaction commits, so rows may swap their keys inside a transaction; until then
+// several rows can have the same key. See [UniqueError].
+func (i Index[Obj, Key]) Unique() Index[Obj, Key] {
+	i.core = i.core.AsUnique()
+	return i
 }
 
-func (i Index[Obj, Key]) encoder() keyEncoder[Obj] {
-	var into *rowKeys
-	add := func(key Key) bool { // made once, and not for each row
-		into.bytes = i.codec.Append(into.bytes, key)
-		into.ends = append(into.ends, len(into.bytes))
-		return true
-	}
-	return func(obj Obj, keys *rowKeys) {
-		keys.bytes, keys.ends = keys.bytes[:0], keys.ends[:0]
-		into = keys
-		i.keys(obj, add)
-	}
+// Query returns the query for the rows that have key in this index.
+func (i Index[Obj, Key]) Query(key Key) Query[Obj] {
+	return Query[Obj]{store.Query{Index: i.core, Key: i.codec.Encode(key)}}
 }
 
-func (i Index[Obj, Key]) appendKey(buf []byte, obj Obj) []byte {
-	return i.codec.Append(buf, i.key(obj))
+// Name returns the name of the index.
+func (i Index[Obj, Key]) Name() string { return i.core.NameOrNone() }
+
+func (i Index[Obj, Key]) untyped() (*store.Index, error) { return i.core, i.err }
+
+func (i Index[Obj, Key]) of(Obj) {}
+
+// Indexer is an [Index] with any type of keys, as a schema lists them. Only Index and
+// PrefixIndex implement it.
+type Indexer[Obj any] interface {
+	Name() string
+	untyped() (*store.Index, error)
+	of(Obj) // ties the index to the type of its rows
 }
 
-func (i Index[Obj, Key]) has(obj Obj, encoded []byte) (has bool) {
-	i.keys(obj, func(key Key) bool {
-		has = bytes.Equal(i.codec.Encode(key), encoded)
-		return !has
-	})
-	return has
-}
+// Query is a key of one index, made by [Index.Query]. What the table does with it depends
+// on the method: equality, prefix or lower bound. It may refer to the memory of a string:
+// if the query is kept, clone a key that is a small part of a large string.
+type Query[Obj any] struct{ q store.Query }
 
-func (i Index[Obj, Key]) format(obj Obj) string {
-	return i.formatKey(obj, func([]byte) bool { return true })
-}
+// Encoded returns the bytes of the query's key as a string: equal for equal keys, and
+// ordered as the keys are. It can be used as a map key.
+func (q Query[Obj]) Encoded() string { return string(q.q.Key) }
 
-func (i Index[Obj, Key]) formatKey(obj Obj, matches func([]byte) bool) (text string) {
-	i.keys(obj, func(key Key) bool {
-		if !matches(i.codec.Encode(key)) {
-			return true
-		}
-		text = i.codec.Format(key)
-		return false
-	})
-	return text
-}
-
-func (i Index[Obj, Key]) parse(text string) (Query[Obj], error) {
-	key, err := i.codec.Parse(text)
-	if err != nil {
-		return Query[Obj]{}, fmt.Errorf("%w for index %q: %w", ErrBadKey, i.name, err)
-	}
-	return i.Query(key), nil
-}
-
-// Encoded returns the bytes of the query's key as a string: equal for equal
-// keys, ordered as the keys are. It serves as a key of maps.
-func (q Query[Obj]) Encoded() string { return string(q.key) }
-
-// Index returns the name of the index that is asked.
-func (q Query[Obj]) Index() string { return q.index }
+// Index returns the name of the query's index.
+func (q Query[Obj]) Index() string { return q.q.Index.NameOrNone() }

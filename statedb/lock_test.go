@@ -40,7 +40,24 @@ func newLogged(t *testing.T) (db *statedb.DB, a, b statedb.RWTable[item], log *l
 	t.Helper()
 	log = &logged{}
 	db = newDB(statedb.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	return db, newTable(t, db, itemSchema("a")), newTable(t, db, itemSchema("b")), log
+	a, b = newTable(t, db, itemSchema("a")), newTable(t, db, itemSchema("b"))
+	for _, table := range []statedb.RWTable[item]{a, b} {
+		contend(t, db, table)
+	}
+	return db, a, b, log
+}
+
+// contend has somebody wait for a table: from then on it is known where transactions on
+// it begin.
+func contend(t *testing.T, db *statedb.DB, table statedb.RWTable[item]) {
+	t.Helper()
+	txn, err := db.WriteTxn(t.Context(), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitToWrite(t, db, table)
+	txn.Abort()
+	synctest.Wait()
 }
 
 // waitToWrite waits for the lock of a table in the background.
@@ -90,6 +107,21 @@ func TestASlowHolderIsReportedOnceWhileItHolds(t *testing.T) {
 		time.Sleep(time.Hour)
 		txn.Abort()
 		wantReports(t, log, nil)
+	})
+}
+
+func TestAHolderFromBeforeTheFirstContentionIsReportedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, _, _, log := newLogged(t)
+		table := newTable(t, db, itemSchema("fresh"))
+		txn, err := db.WriteTxn(t.Context(), table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitToWrite(t, db, table)
+		time.Sleep(time.Minute)
+		txn.Abort()
+		wantReports(t, log, []string{"held=1s", "tables=[fresh]", "unknown: nobody had waited for its tables before"})
 	})
 }
 

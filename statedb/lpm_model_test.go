@@ -142,7 +142,7 @@ func (n *networks) change(t *rapid.T, txn *statedb.WriteTxn, m *networkModel) {
 
 func TestContainmentAgreesWithBart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, m := networksIn(t, statedb.New(drawEngine(t))), newNetworkModel()
+		n, m := networksIn(t, newDB()), newNetworkModel()
 		type kept struct {
 			txn statedb.ReadTxn
 			m   *networkModel

@@ -121,21 +121,19 @@ func TestInvalidPrefixesContainNothing(t *testing.T) {
 	}
 }
 
-func TestOtherIndexesFindNothingByContainment(t *testing.T) {
+func TestASearchForNetworksInAnotherIndexPanics(t *testing.T) {
 	n := networksOf(t, "0.0.0.0/0")
 	txn, addr := n.db.ReadTxn(), netip.MustParseAddr("10.0.0.1")
 	ordinary := statedb.NewIndex("prefix", func(n network) netip.Prefix { return n.Prefix })
 	other := newTable(t, n.db, statedb.Schema[network]{Name: "ordinary", Primary: ordinary})
 	none := statedb.PrefixIndex[network]{}
-	for what, ok := range map[string]bool{
-		"an index of another kind with the same name": found(byPrefix.Lookup(n.db.ReadTxn(), other, addr)),
-		"an index that the table does not have":       found(statedb.NewPrefixIndex("none", network.prefix).Lookup(txn, n.primary, addr)),
-		"the zero index":                              found(none.Lookup(txn, n.primary, addr)),
-		"a snapshot of another database":              found(byPrefix.Lookup(newDB().ReadTxn(), n.primary, addr)),
-	} {
-		if ok {
-			t.Errorf("%s finds something", what)
-		}
+	mustPanic(t, "an index of another kind with the same name", func() { byPrefix.Lookup(n.db.ReadTxn(), other, addr) }, `"prefix"`, `"ordinary"`)
+	mustPanic(t, "an index that the table does not have", func() {
+		statedb.NewPrefixIndex("none", network.prefix).Lookup(txn, n.primary, addr)
+	}, `"none"`, n.primary.Name())
+	mustPanic(t, "the zero index", func() { none.Lookup(txn, n.primary, addr) }, n.primary.Name())
+	if found(byPrefix.Lookup(newDB().ReadTxn(), n.primary, addr)) {
+		t.Error("a snapshot of another database finds something")
 	}
 	if _, err := statedb.NewTable(n.db, statedb.Schema[network]{Name: "wrong", Primary: none}); err == nil {
 		t.Error("the zero index was accepted")

@@ -55,6 +55,9 @@ func itemSchema(name string) statedb.Schema[item] {
 	}
 }
 
+// newDB returns an empty database.
+func newDB(options ...statedb.Option) *statedb.DB { return statedb.New(options...) }
+
 // fatal is a test of any kind, rapid's included.
 type fatal interface {
 	Helper()

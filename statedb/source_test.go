@@ -9,9 +9,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-func (f *fixture) register(name string) *statedb.Source[item] {
+func (f *fixture) register(name string) *statedb.Source {
 	f.t.Helper()
-	var source *statedb.Source[item]
+	var source *statedb.Source
 	f.update(func(txn *statedb.WriteTxn) (err error) {
 		source, err = f.items.RegisterSource(txn, name)
 		return err
@@ -106,7 +106,7 @@ func TestChannelsOfInitializedAreNeverLost(t *testing.T) {
 		f := newFixture(t)
 		first := f.register("first")
 		ready := f.waiting()
-		var second *statedb.Source[item]
+		var second *statedb.Source
 		f.update(func(txn *statedb.WriteTxn) (err error) {
 			check(t, "first", first.Initialized(txn))
 			second, err = f.items.RegisterSource(txn, "second")
@@ -150,7 +150,7 @@ func TestChannelsOfInitializedAreNeverLost(t *testing.T) {
 	t.Run("added and committed", func(t *testing.T) {
 		f := newFixture(t)
 		var inside <-chan struct{}
-		var source *statedb.Source[item]
+		var source *statedb.Source
 		f.update(func(txn *statedb.WriteTxn) (err error) {
 			source, err = f.items.RegisterSource(txn, "source")
 			_, inside = f.items.Initialized(txn)
@@ -261,4 +261,62 @@ func TestASourceWhoseRegistrationWasRolledBackIsRefused(t *testing.T) {
 	if got := f.items.Sources(f.db.ReadTxn()); !slices.Equal(got, nil) {
 		t.Errorf("sources are %v", got)
 	}
+}
+
+func TestAnEndedSourceMakesRoomForAnother(t *testing.T) {
+	f := newFixture(t)
+	first := f.register("source")
+	check(t, "initialized", f.try(first.Initialized))
+	check(t, "end", f.try(func(txn *statedb.WriteTxn) error { return first.End(txn, "it has crashed") }))
+	want := []statedb.SourceState{{Name: "source", Initialized: true, Incomplete: "it has crashed"}}
+	if diff := gocmp.Diff(want, f.items.Sources(f.db.ReadTxn())); diff != "" {
+		t.Errorf("sources after the end (-want +got):\n%s", diff)
+	}
+	for _, say := range []func(*statedb.WriteTxn) error{first.Initialized, first.Complete} {
+		wantError(t, f.try(say), statedb.ErrNoSource)
+	}
+	second := f.register("source")
+	wantError(t, f.try(first.Complete), statedb.ErrNoSource) // it is another one's now
+	ready := f.waiting()
+	check(t, "initialized", f.try(second.Initialized))
+	if !f.initialized() || !closed(ready) {
+		t.Error("the second source has not initialized the table")
+	}
+	if diff := gocmp.Diff([]statedb.SourceState{{Name: "source", Initialized: true}}, f.items.Sources(f.db.ReadTxn())); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheWatchOfATableClosesWithRowsAndSources(t *testing.T) {
+	f := newFixture(t)
+	watch := f.items.Watch(f.db.ReadTxn())
+	f.insert(item{ID: "a"})
+	if !closed(watch) {
+		t.Error("a row did not close it")
+	}
+	watch = f.items.Watch(f.db.ReadTxn())
+	f.update(func(*statedb.WriteTxn) error { return nil })
+	if closed(watch) {
+		t.Error("an empty transaction closed it")
+	}
+	f.register("source")
+	if !closed(watch) {
+		t.Error("a source did not close it")
+	}
+}
+
+func TestADatabaseOwnsItsTables(t *testing.T) {
+	f, other := newFixture(t), newFixture(t)
+	if !f.db.Owns(f.items) || f.db.Owns(other.items) {
+		t.Error("a database owns its own tables, and no others")
+	}
+}
+
+func TestAKeyIsParsedForTheIndexOfAName(t *testing.T) {
+	f := newFixture(t, item{ID: "a", Group: "g", Number: -3})
+	q, err := f.items.ParseKey("place", "g,-3")
+	check(t, "parse", err)
+	wantIDs(t, "the place", ids(f.items.List(f.db.ReadTxn(), q)), "a")
+	_, err = f.items.ParseKey("number", "three")
+	wantError(t, err, statedb.ErrBadKey)
 }

@@ -395,16 +395,17 @@ func TestSpecAndStatusWritersLoseNothing(t *testing.T) {
 func TestReconcilersSettleUnderAnyInterleaving(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := newDB()
-		r := &run{t: t, table: newTable(t, db, itemSchema("items")), want: model{rows: map[string]modelRow{}}}
-		statedb.SetMinWindow(r.table, rapid.SampledFrom([]int{0, 1 << 16}).Draw(t, "window"))
-		cursor := r.table.Changes(0)
+		r := &run{t: t, db: db}
+		table := r.add("", false)
+		statedb.SetMinWindow(table, rapid.SampledFrom([]int{0, 1 << 16}).Draw(t, "window"))
+		cursor := table.Changes(0)
 		defer cursor.Close()
 		var working []statedb.Change[item] // operations that have begun
 		finish := func(i int) {
 			change := working[i]
 			working = slices.Delete(working, i, i+1)
 			check(t, "status", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
-				_, err := r.table.Amend(txn, change.Object, change.Revision, func(row item) item {
+				_, err := table.Amend(txn, change.Object, change.Revision, func(row item) item {
 					row.Status = 1
 					if change.Object.Number != row.Number || change.Object.Group != row.Group {
 						t.Fatalf("the status of %+v was written to %+v", change.Object, row)
@@ -412,7 +413,7 @@ func TestReconcilersSettleUnderAnyInterleaving(t *testing.T) {
 					return row
 				})
 				return err
-			}, r.table))
+			}, table))
 		}
 		begin := func() {
 			for change := range cursor.Next(db.ReadTxn()) {
@@ -429,11 +430,11 @@ func TestReconcilersSettleUnderAnyInterleaving(t *testing.T) {
 			case "write":
 				spec := items().Draw(t, "spec")
 				check(t, "spec", db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
-					_, _, err := r.table.Insert(txn, spec)
+					_, _, err := table.Insert(txn, spec)
 					return err
-				}, r.table))
+				}, table))
 			case "burst":
-				r.burst(db)
+				r.burst()
 			case "begin":
 				begin()
 			case "finish":
@@ -452,7 +453,7 @@ func TestReconcilersSettleUnderAnyInterleaving(t *testing.T) {
 				finish(0)
 			}
 		}
-		for row := range r.table.All(db.ReadTxn()) {
+		for row := range table.All(db.ReadTxn()) {
 			if row.Status != 1 {
 				t.Fatalf("row %+v was never done", row)
 			}

@@ -14,12 +14,19 @@ func (f *fixture) watchAll(txn statedb.ReadTxn, id string) map[string]<-chan str
 	row := item{ID: id, Group: "g", Tags: "t"}
 	watches := map[string]<-chan struct{}{}
 	_, _, watches["get"], _ = f.items.GetWatch(txn, byID.Query(row.ID))
-	_, _, watches["get by group"], _ = f.items.GetWatch(txn, byGroup.Query(row.Group))
-	_, watches["list"] = f.items.ListWatch(txn, byTag.Query("t"))
+	if hasGroups(txn, f.items) {
+		_, _, watches["get by group"], _ = f.items.GetWatch(txn, byGroup.Query(row.Group))
+		_, watches["list"] = f.items.ListWatch(txn, byTag.Query("t"))
+	}
 	_, watches["prefix"] = f.items.PrefixWatch(txn, byID.Query(""))
 	_, watches["lower bound"] = f.items.LowerBoundWatch(txn, byID.Query(row.ID))
 	_, watches["all"] = f.items.AllWatch(txn)
 	return watches
+}
+
+func hasGroups(txn statedb.ReadTxn, items statedb.Table[item]) bool {
+	_, err := items.LenOf(txn, byGroup.Name())
+	return err == nil
 }
 
 func (f *fixture) wantClosed(watches map[string]<-chan struct{}, want bool) {
@@ -193,4 +200,37 @@ func TestAStatusWriteWakesWhoWatchesTheRow(t *testing.T) {
 	watches := f.watchAll(f.db.ReadTxn(), "a")
 	f.amend("a", 1, 1)
 	f.wantClosed(watches, true)
+}
+
+// What a transaction has written is in no version, so nothing that a version has
+// tells of its end.
+func TestAWatchOfWhatTheTransactionWroteItselfIsClosed(t *testing.T) {
+	for name, undo := range map[string]func(f *fixture, txn *statedb.WriteTxn) error{
+		"deleted": func(f *fixture, txn *statedb.WriteTxn) error {
+			_, _, err := f.items.Delete(txn, item{ID: "ac"})
+			return err
+		},
+		"written again": func(f *fixture, txn *statedb.WriteTxn) error {
+			_, _, err := f.items.Insert(txn, item{ID: "ac", Group: "g", Tags: "t", Number: 2})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, item{ID: "aa"}, item{ID: "ab"})
+			var watches map[string]<-chan struct{}
+			var byPrefix <-chan struct{}
+			f.update(func(txn *statedb.WriteTxn) error {
+				if _, _, err := f.items.Insert(txn, item{ID: "ac", Group: "g", Tags: "t", Number: 1}); err != nil {
+					return err
+				}
+				watches = f.watchAll(txn, "ac")
+				_, byPrefix = f.items.PrefixWatch(txn, byID.Query("ac"))
+				return undo(f, txn)
+			})
+			f.wantClosed(watches, true)
+			if !closed(byPrefix) {
+				t.Error("the watch of a prefix is open")
+			}
+		})
+	}
 }

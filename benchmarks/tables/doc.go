@@ -1,7 +1,6 @@
 // Package tables lets in-memory tables do the same work, so that what they cost
-// can be compared: ours on either engine, go-memdb, and plain trees of
-// go-immutable-radix, which know neither tables nor changes and are what the
-// work needs at least there.
+// can be compared: ours, go-memdb, and plain trees of go-immutable-radix, which
+// know neither tables nor changes and are what the work needs at least there.
 //
 // A [Store] is one table and belongs to one goroutine. Each [Workload] prepares
 // a store and then does something many times, which alone is measured.
@@ -101,7 +100,6 @@ type Maker struct {
 func Makers() []Maker {
 	return []Maker{
 		{"Statehive", newStatehive},
-		{"Statehive, reference engine", newReference},
 		{"go-immutable-radix, plain", newRadix},
 		{"go-memdb", newMemDB},
 	}

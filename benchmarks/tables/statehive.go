@@ -23,17 +23,9 @@ type statehive struct {
 }
 
 func newStatehive(secondaries, tables int) (Store, error) {
-	return openStatehive(statedb.New(), secondaries, tables)
-}
-
-func newReference(secondaries, tables int) (Store, error) {
-	return openStatehive(statedb.New(statedb.WithReferenceEngine()), secondaries, tables)
-}
-
-func openStatehive(db *statedb.DB, secondaries, tables int) (Store, error) {
-	s := &statehive{db: db}
+	s := &statehive{db: statedb.New()}
 	for i := range tables {
-		table, err := statedb.NewTable(db, statedb.Schema[Row]{
+		table, err := statedb.NewTable(s.db, statedb.Schema[Row]{
 			Name: fmt.Sprintf("rows-%d", i), Primary: byID, Secondary: allKinds[:secondaries],
 		})
 		if err != nil {

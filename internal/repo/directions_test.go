@@ -26,12 +26,13 @@ func layers() []layer {
 		// Libraries: nothing of the hive.
 		{packages: "statedb/index/...", imports: []string{"statedb/index/..."}},
 		{packages: "statedb/immutable/...", imports: []string{"statedb/immutable/...", "statedb/index"}},
-		{packages: "statedb/internal/...", imports: []string{"statedb/internal/...", "statedb/index"}},
-		{packages: "statedb/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "statedb/internal/..."}},
+		{packages: "internal/store/...", imports: []string{"internal/store/...", "statedb/index"}},
+		{packages: "statedb/derive/...", imports: []string{"statedb", "statedb/index", "internal/backoff", "internal/duetime", "internal/loglimit"}},
+		{packages: "statedb/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store/..."}},
 		{packages: "reconciler/targettest/...", imports: []string{"statedb", "statedb/index", "reconciler"}},
 		{packages: "reconciler/target/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/target/..."}, tests: []string{"reconciler/targettest"}},
-		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/internal/loglimit", "reconciler/source/..."}},
-		{packages: "reconciler/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/internal/..."}, tests: []string{"reconciler/targettest"}},
+		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "reconciler/source/..."}},
+		{packages: "reconciler/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/backoff", "internal/duetime", "internal/loglimit"}, tests: []string{"reconciler/targettest"}},
 
 		// The hive: tables are its means, reconcilers are unknown to it. The API and the command line know neither.
 		{packages: "hive/cell/...", imports: []string{"hive/cell/..."}},
@@ -126,7 +127,7 @@ func TestWrongDirectionIsFound(t *testing.T) {
 	}
 	tryRule(t, checkDirections, map[string]ruleCase{
 		"right": {files: source{
-			"statedb/a.go":                   imports("statedb/index", "statedb/internal/engine/iradix"),
+			"statedb/a.go":                   imports("statedb/index", "internal/store"),
 			"statedb/dbcell/a.go":            imports("statedb", "hive/inspect"),
 			"reconciler/a.go":                imports("statedb"),
 			"reconciler/a_test.go":           imports("reconciler/targettest"),

@@ -22,7 +22,7 @@ import (
 
 func TestHiveIsReadyOnceTheFirstFullPassHasTriedAllRows(t *testing.T) {
 	var readiness *hive.Readiness
-	var source *statedb.Source[thing]
+	var source *statedb.Source
 	var r running
 	h := newHive(t, inspect.Cell(), reconcilercell.Cell(),
 		things(cell.Invoke(func(db *statedb.DB, table statedb.RWTable[thing]) error {

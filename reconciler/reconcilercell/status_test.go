@@ -63,7 +63,7 @@ func (r running) update(t *testing.T, fn func(txn *statedb.WriteTxn) error) {
 func TestStatusSaysWhatAReconcilerWaitsForAndWhatIsWrong(t *testing.T) {
 	r := start(t, "")
 	r.wantStatus(t, 0, "things 0 0 0 0 0 ago OK")
-	var source *statedb.Source[thing]
+	var source *statedb.Source
 	r.update(t, func(txn *statedb.WriteTxn) (err error) {
 		source, err = r.table.RegisterSource(txn, "files")
 		return err

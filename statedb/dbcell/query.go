@@ -59,7 +59,7 @@ func parseQuery(raw string, allowed []string) (query, error) {
 	return q, nil
 }
 
-// flag says whether a parameter that needs no value is set.
+// flag reports whether a parameter that needs no value is set.
 func (q query) flag(param string) (bool, error) {
 	switch text := q.get(param); text {
 	case "", "true":

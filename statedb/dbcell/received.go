@@ -64,7 +64,7 @@ func heading(name string) string {
 	return text.String()
 }
 
-// beginsWord says whether a capital follows a small letter, or ends an abbreviation; the P of IPv4 does not.
+// beginsWord reports whether a capital follows a small letter, or ends an abbreviation; the P of IPv4 does not.
 func beginsWord(letters []rune, i int) bool {
 	if !unicode.IsUpper(letters[i]) {
 		return false

@@ -52,7 +52,7 @@ type watcher struct {
 	out     *bufio.Writer
 	lines   *json.Encoder
 	rows    *rowEncoder
-	told    map[string]statedb.Revision // the rows that the client knows
+	sent    map[string]statedb.Revision // the rows that the client knows
 }
 
 // watchRows answers until the client or the server goes, or the table is dropped. Each look at the rows is one snapshot, compared
@@ -68,14 +68,14 @@ func watchRows(db *statedb.DB, w http.ResponseWriter, r *http.Request) {
 	out := bufio.NewWriterSize(w, streamBuffer)
 	watch := &watcher{
 		db: db, request: r, answer: http.NewResponseController(w), out: out,
-		lines: json.NewEncoder(out), rows: newRowEncoder(), told: map[string]statedb.Revision{},
+		lines: json.NewEncoder(out), rows: newRowEncoder(), sent: map[string]statedb.Revision{},
 	}
 	if watch.lines.Encode(watchLine{Kind: watchHead, Table: table.Name(), Columns: table.Columns()}) == nil {
 		watch.run(table, txn, rows)
 	}
 }
 
-// run ends when nobody is left to be told.
+// run ends when the client has gone.
 func (w *watcher) run(table statedb.AnyTable, txn statedb.ReadTxn, rows iter.Seq[statedb.AnyRow]) {
 	for {
 		changed, began := table.Watch(txn), time.Now()
@@ -105,20 +105,20 @@ func (w *watcher) tell(revision statedb.Revision, rows iter.Seq[statedb.AnyRow])
 	if err := w.answer.SetWriteDeadline(time.Now().Add(watchPatience)); err != nil {
 		return err
 	}
-	known := maps.Clone(w.told)
+	known := maps.Clone(w.sent)
 	for row := range rows {
 		was, isKnown := known[row.Key]
 		delete(known, row.Key)
 		if isKnown && was == row.Revision {
 			continue
 		}
-		w.told[row.Key] = row.Revision
+		w.sent[row.Key] = row.Revision
 		if err := w.rows.write(w.out, watchUpsert, "", row); err != nil {
 			return err
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(known)) {
-		delete(w.told, key)
+		delete(w.sent, key)
 		if err := w.lines.Encode(watchLine{Kind: watchDelete, Key: key}); err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ type Config[Row comparable, Event any] struct {
 // goroutine; the other methods are safe for concurrent use.
 type Mirror[Row comparable, Event any] struct {
 	config Config[Row, Event]
-	source *statedb.Source[Row]
+	source *statedb.Source
 	wanted chan struct{} // a token: somebody waits for a listing
 
 	mu      sync.Mutex

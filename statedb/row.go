@@ -1,0 +1,116 @@
+package statedb
+
+import (
+	"unsafe"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// This file has the unsafe code for rows: how they are laid out in the entries of the
+// store, and how they get there. See the package comment of internal/store for the rules.
+
+// entry is a [store.Entry] with its row. Nothing is embedded, and func() is not comparable,
+// so that the compiler generates no methods and no equality for each row type.
+type entry[Obj any] struct {
+	_   [0]func()
+	e   store.Entry
+	obj Obj
+}
+
+// Entries with one of [store.Rooms] after the row.
+type (
+	entry8[Obj any] struct {
+		e entry[Obj]
+		_ [8]byte
+	}
+	entry16[Obj any] struct {
+		e entry[Obj]
+		_ [16]byte
+	}
+	entry24[Obj any] struct {
+		e entry[Obj]
+		_ [24]byte
+	}
+	entry32[Obj any] struct {
+		e entry[Obj]
+		_ [32]byte
+	}
+	entry48[Obj any] struct {
+		e entry[Obj]
+		_ [48]byte
+	}
+	entry64[Obj any] struct {
+		e entry[Obj]
+		_ [64]byte
+	}
+	entry96[Obj any] struct {
+		e entry[Obj]
+		_ [96]byte
+	}
+	entry128[Obj any] struct {
+		e entry[Obj]
+		_ [128]byte
+	}
+	entryExternal[Obj any] struct {
+		e    entry[Obj]
+		room store.ExternalKey
+	}
+	entryExternalAll[Obj any] struct {
+		e    entry[Obj]
+		room store.ExternalKeys
+	}
+)
+
+// newEntry is [store.RowType.New].
+func newEntry[Obj any](room int, row unsafe.Pointer) *store.Entry {
+	var p unsafe.Pointer
+	switch room {
+	case 0:
+		p = unsafe.Pointer(new(entry8[Obj]))
+	case 1:
+		p = unsafe.Pointer(new(entry16[Obj]))
+	case 2:
+		p = unsafe.Pointer(new(entry24[Obj]))
+	case 3:
+		p = unsafe.Pointer(new(entry32[Obj]))
+	case 4:
+		p = unsafe.Pointer(new(entry48[Obj]))
+	case 5:
+		p = unsafe.Pointer(new(entry64[Obj]))
+	case 6:
+		p = unsafe.Pointer(new(entry96[Obj]))
+	case 7:
+		p = unsafe.Pointer(new(entry128[Obj]))
+	case store.RoomExternal:
+		p = unsafe.Pointer(new(entryExternal[Obj]))
+	default:
+		p = unsafe.Pointer(new(entryExternalAll[Obj]))
+	}
+	(*entry[Obj])(p).obj = *(*Obj)(row)
+	return (*store.Entry)(p)
+}
+
+// entrySize is the size of an entry up to the end of its row.
+func entrySize[Obj any]() uintptr { return unsafe.Sizeof(entry[Obj]{}) }
+
+// objectOf returns the row of an entry.
+func objectOf[Obj any](e *store.Entry) Obj { return (*entry[Obj])(unsafe.Pointer(e)).obj }
+
+// object returns the row behind a pointer that the store passes.
+func object[Obj any](row unsafe.Pointer) Obj { return *(*Obj)(row) }
+
+// setObject sets the row behind such a pointer.
+func setObject[Obj any](row unsafe.Pointer, obj Obj) { *(*Obj)(row) = obj }
+
+// rowOf returns a pointer to a row for the store. It hides from the compiler that the
+// pointer is passed to functions it does not know: none of them keeps it, so the row need
+// not be moved to the heap. While the pointer is a number the stack must not move: nothing
+// may be called, and with the race detector the compiler would insert calls that check
+// pointers.
+//
+//go:nosplit
+//go:nocheckptr
+func rowOf[Obj any](obj *Obj) unsafe.Pointer {
+	address := uintptr(unsafe.Pointer(obj))
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
