@@ -45,9 +45,9 @@
 //
 // # Errors
 //
-// Invalid input never causes a panic: rows, keys, queries, texts, and transactions that
-// have ended. Databases, tables, transactions and functions that are nil, or were not made
-// by this package, are mistakes in the program and do. A panic in a function of the caller
+// Invalid input never causes a panic: rows, keys, texts, and transactions that have ended.
+// Mistakes in the program do: databases, tables, transactions and functions that are nil or
+// were not made by this package, and reads by an index that the table does not have. A panic in a function of the caller
 // reaches the caller; [DB.Update] rolls back first.
 //
 // Errors are sentinels (ErrConflict, …) wrapped in types that name the table and the

@@ -22,11 +22,11 @@ func main() {
 	only := flag.String("only", "", "a regular expression: only what has such a name, such as 'table, .*'")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, *only); err != nil {
+	err := run(ctx, os.Stdout, *only)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "rowcost:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
+		os.Exit(1)
 	}
 }
 

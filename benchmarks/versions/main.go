@@ -40,11 +40,11 @@ func main() {
 	flag.StringVar(&o.measure, "measure", "", "measure what has this name in this process, and nothing else: what the command calls itself with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := o.run(ctx, os.Stdout); err != nil {
+	err := o.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "versions:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
+		os.Exit(1)
 	}
 }
 

@@ -337,23 +337,6 @@ func (t *Table) Amend(txn *WriteTxn, row unsafe.Pointer, revision Revision, fn a
 	return to.amend(txn, row, fn)
 }
 
-// AmendEntry is Amend for the row of an entry, provided that its spec has not changed since
-// the entry was written.
-func (t *Table) AmendEntry(txn *WriteTxn, e *Entry, row unsafe.Pointer, fn any) (bool, error) {
-	w, err := t.open(txn)
-	if err != nil {
-		return false, err
-	}
-	if !t.Amendable() {
-		return false, &TableError{Table: t.name, Err: ErrNotAmendable}
-	}
-	to := target{w: w, key: e.Key()}
-	if to.relocate() == nil || to.old.spec > e.rev {
-		return false, nil
-	}
-	return to.amend(txn, row, fn)
-}
-
 func (to *target) amend(txn *WriteTxn, row unsafe.Pointer, fn any) (bool, error) {
 	t := to.w.table
 	to.key = to.old.Key()

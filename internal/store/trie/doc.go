@@ -15,7 +15,7 @@
 // A leaf records where its key is. The key of an embedded leaf, which is part of its entry,
 // is in the allocation of the entry ([Leaf.SetKey]) or is external: the allocation has a
 // pointer to it ([Leaf.SetExternalKey]). An entry can be in several trees, under a
-// different key in each. It then has a [SecondaryLeaf] of one word for each further tree,
+// different key in each. It then has a [SecondaryLeaf] of one word for each other tree,
 // which records where the key is and how far the leaf is from the beginning of the entry.
 // This is an entry with two keys:
 //

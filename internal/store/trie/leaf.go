@@ -30,7 +30,7 @@ func (l *Leaf) SetKey(offset, length uintptr) {
 	l.head = uint64(length)<<lengthShift | embedded | uint64(offset)
 }
 
-// SetExternalKey says that a pointer to the key lies at the offset.
+// SetExternalKey is SetKey for a key elsewhere: a pointer to it lies at the offset.
 func (l *Leaf) SetExternalKey(offset, length uintptr) {
 	l.SetKey(offset, length)
 	l.head |= external
@@ -45,7 +45,7 @@ func (l *SecondaryLeaf) SetKey(distance, offset, length uintptr) {
 	l.head = uint64(length)<<lengthShift | secondary | embedded | uint64(distance)/wordSize<<distanceShift | uint64(offset)
 }
 
-// SetExternalKey says that a pointer to the key lies at the offset.
+// SetExternalKey is SetKey for a key elsewhere: a pointer to it lies at the offset.
 func (l *SecondaryLeaf) SetExternalKey(distance, offset, length uintptr) {
 	l.SetKey(distance, offset, length)
 	l.head |= external
