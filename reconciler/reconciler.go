@@ -2,14 +2,12 @@ package reconciler
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"iter"
 	"log/slog"
-	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
-	"github.com/statehive/statehive/internal/loglimit"
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/engine"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -17,37 +15,41 @@ import (
 // [New] and call Run, once. The other methods are safe for concurrent use, at
 // any time.
 type Reconciler[Obj any] struct {
-	p        Params[Obj]
-	log      *loglimit.Handler // of p.Logger
-	status   StatusField[Obj]
-	observer Observer[Obj]    // nil when the target cannot observe
-	batcher  BatchTarget[Obj] // nil when it takes rows one by one only
-	random   random
-	onMove   func(from, to string) // a row has come to another stage; nil but in tests
-	limits   atomic.Pointer[Limits]
-	inbox    *inbox[Obj]
-	started  atomic.Bool
-	unready  atomic.Pointer[Wait] // what Init failed with, until it succeeds
-	opened   chan struct{}        // closed when the inbox is open
-	ended    chan struct{}        // closed when Run returns
-	waits    []dependencyWaits    // for each of Params.DependsOn
-	member   *member              // of Params.Group, or nil
-	drifted  keySet               // the rows that differ from what is observed
-	pauses   atomic.Pointer[[]pause[Obj]]
-
-	board      board[Obj]    // what Stats says
-	fullWanted chan struct{} // holds one token while a full pass is asked for
-
-	patience patience                 // with sources
-	late     atomic.Pointer[[]string] // sources that are not waited for
-
-	listed      atomic.Uint64 // revision of the table when its sources had delivered, or 0
-	deleting    atomic.Int64
-	lastSuccess atomic.Int64 // Unix nanoseconds, or 0
+	engine *engine.Engine
+	table  statedb.RWTable[Obj]
 }
 
-// ErrStarted is returned by the second call of Run.
-var ErrStarted = errors.New("reconciler was started already")
+// Params is what a [Reconciler] is made of. DB, Table and Target are required.
+type Params[Obj any] struct {
+	// Name of the reconciler in metrics, health and commands. Default: the
+	// table's name.
+	Name   string
+	DB     *statedb.DB
+	Table  statedb.RWTable[Obj]
+	Target Target[Obj]
+	Config Config
+
+	// Related are other tables and events whose changes make rows run.
+	Related []Related[Obj]
+	// DependsOn are the tables whose rows must be done before rows of this one are
+	// updated, and Group the reconcilers that know each other's deletes; nil: none.
+	DependsOn []Dependency[Obj]
+	Group     *Group
+	// Observed, if set, is what rows are compared with while nothing else happens.
+	Observed Observation[Obj]
+
+	// NotDone, if set, is told of the rows that are not done. Several reconcilers
+	// may share the table, under different names.
+	NotDone statedb.RWTable[NotDone]
+	// Origin, if set, says who wrote a row, given its table and its key as text:
+	// empty when it does not know. Calls may come from several goroutines at once.
+	Origin func(table, key string) string
+	// Logger and Health may be nil. Of the warnings and errors with the same message
+	// at most 100 in a minute are logged; the others are counted, and a line at the end
+	// of the minute says how many they were and what the last of them was about.
+	Logger *slog.Logger
+	Health Health
+}
 
 // New returns a reconciler of rows that have one status, or an error that says
 // which parameter is wrong.
@@ -58,44 +60,32 @@ func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
 // NewWithStatus returns a reconciler of rows that keep its status in a field, so
 // that several can share a table. See [StatusSet].
 func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[Obj], error) {
-	p, err := p.withDefaults()
-	if err == nil && (field.Get == nil || field.Set == nil) {
-		err = errors.New("the status field needs Get and Set")
+	untypedParams := engine.Params{
+		Name: p.Name, DB: p.DB, Config: p.Config, Group: p.Group, Observed: p.Observed.of,
+		Table: core[Obj](p.Table), NotDone: p.NotDone, Origin: p.Origin, Logger: p.Logger, Health: p.Health,
 	}
+	if p.Table != nil && p.Target != nil {
+		untypedParams.Target = untyped(p.Table, p.Target, field)
+	}
+	for _, related := range p.Related {
+		untypedParams.Related = append(untypedParams.Related, related.of)
+	}
+	for _, d := range p.DependsOn {
+		untypedParams.DependsOn = append(untypedParams.DependsOn, d.of)
+	}
+	e, err := engine.New(untypedParams)
 	if err != nil {
-		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
+		return nil, err
 	}
-	log := loglimit.New(p.Logger.Handler())
-	p.Logger = slog.New(log)
-	r := &Reconciler[Obj]{
-		p: p, log: log, status: field, random: rand.Float64, inbox: newInbox[Obj](),
-		opened: make(chan struct{}), ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
-	}
-	r.observer, _ = p.Target.(Observer[Obj])
-	r.batcher, _ = p.Target.(BatchTarget[Obj])
-	r.limits.Store(&p.Config.Limits)
-	r.late.Store(new([]string))
-	r.pauses.Store(new([]pause[Obj]))
-	if err := r.join(); err != nil {
-		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
-	}
-	if r.observer == nil && !p.Config.DeleteLimit.Off {
-		p.Logger.Warn("target cannot observe: the limit of deletes does not cover what it prunes", "reconciler", p.Name)
-	}
-	return r, nil
+	return &Reconciler[Obj]{e, p.Table}, nil
 }
 
 // Name returns the name from the params.
-func (r *Reconciler[Obj]) Name() string { return r.p.Name }
+func (r *Reconciler[Obj]) Name() string { return r.engine.Name() }
 
 // FullPass asks for a full pass as soon as possible: all rows are applied again
 // and the surplus is removed. Asking again before it has begun changes nothing.
-func (r *Reconciler[Obj]) FullPass() {
-	select {
-	case r.fullWanted <- struct{}{}:
-	default:
-	}
-}
+func (r *Reconciler[Obj]) FullPass() { r.engine.FullPass() }
 
 // Run reconciles until ctx ends. Operations that are running then may go on for
 // Config.StopTimeout; their outcomes are still written. Then their contexts end,
@@ -103,71 +93,135 @@ func (r *Reconciler[Obj]) FullPass() {
 // is nil otherwise. ErrStarted when Run was called before. When the table is
 // dropped Run ends with an error that matches [statedb.ErrDropped], and nothing is
 // removed because of that.
-func (r *Reconciler[Obj]) Run(ctx context.Context) (err error) {
-	if r.started.Swap(true) {
-		return ErrStarted
-	}
-	defer close(r.ended)
-	defer r.log.Close()
-	defer func() { r.p.Health.Stopped(stoppedMessage(err)) }()
-	defer r.member.leave()
-	if ready, err := r.waitForSources(ctx); !ready {
-		return err
-	}
-	r.listed.Store(uint64(r.p.Table.Revision(r.p.DB.ReadTxn())))
-	if ready, err := r.initTarget(ctx); !ready {
-		return err
-	}
-	l := r.newLoop(ctx)
-	defer l.close()
-	r.inbox.setOpen(true) // until it finishes
-	close(r.opened)
-	defer r.startRelated(ctx)()
-	return l.run(ctx)
-}
-
-func stoppedMessage(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return "stopped"
-}
-
-// Summary is how a reconciler stands.
-type Summary struct {
-	Name        string    `json:"name"`
-	Table       string    `json:"table"`
-	Rows        int       `json:"rows"`
-	Done        int       `json:"done"`
-	Pending     int       `json:"pending"`
-	Error       int       `json:"error"`
-	Deleting    int       `json:"deleting"` // gone from the table, not yet from the target
-	LastSuccess time.Time `json:"lastSuccess,omitzero"`
-	// WaitingFor names the sources that have not delivered their first listing:
-	// no operation runs before they have.
-	WaitingFor []string `json:"waitingFor,omitempty"`
-	// Incomplete says, by source, why nothing surplus is removed at the moment.
-	Incomplete map[string]string `json:"incomplete,omitempty"`
-}
+func (r *Reconciler[Obj]) Run(ctx context.Context) error { return r.engine.Run(ctx) }
 
 // Summary counts the rows of a snapshot by status. It reads the whole table.
-func (r *Reconciler[Obj]) Summary(txn statedb.ReadTxn) Summary {
-	s := Summary{Name: r.p.Name, Table: r.p.Table.Name(), Deleting: int(r.deleting.Load())}
-	for obj := range r.p.Table.All(txn) {
-		s.Rows++
-		switch r.status.Get(obj).Kind() {
-		case Done:
-			s.Done++
-		case Error:
-			s.Error++
-		case Pending:
-			s.Pending++
-		}
+func (r *Reconciler[Obj]) Summary(txn statedb.ReadTxn) Summary { return r.engine.Summary(txn) }
+
+// Trigger has the selected rows applied now, whatever their status, and failed
+// deletes tried again, also of rows that wait for their backoff. It returns how
+// many were found. Rows that are waiting to be run already are not run twice.
+// [ErrNotRunning] when the reconciler does not run.
+func (r *Reconciler[Obj]) Trigger(ctx context.Context, which Selector[Obj]) (int, error) {
+	return r.engine.Trigger(ctx, which.untyped())
+}
+
+// Pause keeps the selected rows from being run until a time, or until
+// [Reconciler.Resume] if it is zero: rows that come later too, and deletes too.
+// Changes of a row meanwhile end in one operation. An operation that is running
+// goes on. [ErrNotRunning] when the reconciler does not run; a restart forgets
+// pauses.
+func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until time.Time) error {
+	return r.engine.Pause(ctx, which.untyped(), until)
+}
+
+// Resume ends the pauses of the selected rows: with the zero Selector all
+// pauses, with keys those keys, also out of pauses of more keys, and with Match
+// the rows that match, also later, out of the pauses by Match. A key that is in a
+// pause of all rows or by Match stays paused, and so does a row that matches and
+// is in a pause of all rows or by its key.
+func (r *Reconciler[Obj]) Resume(ctx context.Context, which Selector[Obj]) error {
+	return r.engine.Resume(ctx, which.untyped())
+}
+
+// Forget gives up the pending delete of a row, by its primary key as text: it is
+// neither tried again nor shown any longer. One that is running is the last. What
+// the target has of the row stays there, unless a full pass finds it surplus. It
+// is logged. [UnknownKeyError] when no such delete is pending, [ErrNotRunning]
+// when the reconciler does not run.
+func (r *Reconciler[Obj]) Forget(ctx context.Context, key string) error {
+	return r.engine.Forget(ctx, key)
+}
+
+// Explain says how it stands with a row, given its primary key as text: a row of
+// the table, or one whose delete is pending. It works at any time, also while the
+// reconciler does not run. [UnknownKeyError] when there is no such row.
+func (r *Reconciler[Obj]) Explain(ctx context.Context, key string) (Explanation, error) {
+	return r.engine.Explain(ctx, key)
+}
+
+// Plan returns what is held, and the id to approve it by. It changes nothing in
+// the target. [ErrNotRunning] when the reconciler does not run.
+func (r *Reconciler[Obj]) Plan(ctx context.Context) (Plan, error) { return r.engine.Plan(ctx) }
+
+// Approve lets through what the plan with an id showed, once: what was held since
+// then stays so. Only the plan that was shown last can be approved: an
+// [ApprovalError] names the current one. [ErrNotRunning] when the reconciler does
+// not run; a restart forgets plans.
+func (r *Reconciler[Obj]) Approve(ctx context.Context, id string) error {
+	return r.engine.Approve(ctx, id)
+}
+
+// Stats returns how the reconciler stands. It neither reads the table nor waits for
+// the reconciler, so that it answers also when that hangs. Before Run, and until the
+// target is ready, nothing is queued.
+func (r *Reconciler[Obj]) Stats() Stats { return r.engine.Stats() }
+
+// Limits returns the limits in force.
+func (r *Reconciler[Obj]) Limits() Limits { return r.engine.Limits() }
+
+// SetLimits puts limits in the place of those in force. Nothing changes when one
+// of them is wrong.
+func (r *Reconciler[Obj]) SetLimits(limits Limits) error { return r.engine.SetLimits(limits) }
+
+// WaitRow waits until the row with the primary key of obj is as the table says
+// now, or as a later write of it says: done, or gone from the target if the table
+// has no such row. A row that never was is gone once the reconciler, after its
+// start, has removed the surplus of the target.
+//
+// It returns, as [Reconciler.WaitTable] and [Reconciler.WaitRevision] do:
+//
+//   - nil when that has been reached;
+//   - a [FailedError] when what is not reached has failed and rests: it waits for
+//     its next try, for a change, or is stuck. That may be so from the beginning:
+//     [Reconciler.Trigger] has rows tried first. What is held or paused has not
+//     failed and is waited for, and so are sources that have still to deliver;
+//   - [ErrNotRunning] at once when the reconciler stops. One that was not started
+//     yet is waited for, so that Run may be called in another goroutine just now;
+//   - the error of ctx when that ends first.
+func (r *Reconciler[Obj]) WaitRow(ctx context.Context, obj Obj) error {
+	return r.engine.WaitRow(ctx, r.table.KeyQuery(obj).Encoded())
+}
+
+// WaitTable waits until everything that the table says now has been reached:
+// every row is done, or a later write of it, and what is not in the table is gone
+// from the target. It returns as [Reconciler.WaitRow] does.
+func (r *Reconciler[Obj]) WaitTable(ctx context.Context) error { return r.engine.WaitTable(ctx) }
+
+// WaitRevision is [Reconciler.WaitTable] for what the table said at a revision,
+// which may be one that it has still to come to. Rows that were written soon
+// after it may be waited for too, and may be why it fails.
+func (r *Reconciler[Obj]) WaitRevision(ctx context.Context, revision statedb.Revision) error {
+	return r.engine.WaitRevision(ctx, revision)
+}
+
+// NotTried yields what of a snapshot was wanted when the sources had delivered
+// their first listings, and has not been tried since, or has failed fewer than so
+// many times and will be tried again: keys as text, with how it stands with the row. Rows that
+// were deleted or changed since then are none of it, and neither is a row that
+// nothing will try soon: that is paused, stuck, has failed for good, or waits for another row, which is
+// for the reconciler of that one to tell. Nothing before the first listings. It
+// reads the table as far as it is followed. How often a row has failed is known from
+// the table of what is not done, which is told of a row at most once a second: a row
+// may be yielded that much longer. Without that table nobody knows: one failure is enough then.
+func (r *Reconciler[Obj]) NotTried(txn statedb.ReadTxn, tries int) iter.Seq2[string, string] {
+	return r.engine.NotTried(txn, tries)
+}
+
+// Selector says which rows of a table are meant: those with one of the keys, or
+// that match. The zero value means all rows.
+type Selector[Obj any] struct {
+	Keys []string // primary keys as text, as [statedb.Table.Key] returns them
+	// Match is called from several goroutines, also of rows that are deleted. It
+	// returns soon and does not use the reconciler. It matches a row for which it
+	// panics.
+	Match func(Obj) bool
+}
+
+func (s Selector[Obj]) untyped() engine.Selector {
+	which := engine.Selector{Keys: s.Keys}
+	if match := s.Match; match != nil {
+		which.Match = func(e *store.Entry) bool { return match(rowOf[Obj](e)) }
 	}
-	if at := r.lastSuccess.Load(); at != 0 {
-		s.LastSuccess = time.Unix(0, at)
-	}
-	all := r.sources(txn)
-	s.WaitingFor, s.Incomplete = all.waitingFor, all.incomplete
-	return s
+	return which
 }

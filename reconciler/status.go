@@ -1,166 +1,38 @@
 package reconciler
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"iter"
-	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/engine"
 	"github.com/statehive/statehive/statedb"
 )
 
-// StatusKind says how far a row is.
-type StatusKind uint8
+// Status is how far a row is with its reconciler. It is part of the row, written
+// by the reconciler alone, and comparable. The zero value is pending, so that a
+// fresh row costs nothing. Kind, Since and Err tell it; it has the forms of text, JSON and
+// YAML.
+type Status = engine.Status
+
+// StatusKind is how far a row is, in one word.
+type StatusKind = engine.StatusKind
 
 const (
 	// Pending: the newest spec has not been applied yet. It is the zero value.
-	Pending StatusKind = iota
+	Pending = engine.Pending
 	// Done: the newest spec has been applied.
-	Done
+	Done = engine.Done
 	// Error: the last attempt to apply the newest spec failed.
-	Error
+	Error = engine.Error
 )
 
-var kindNames = [...]string{Pending: "pending", Done: "done", Error: "error"}
-
-// String returns pending, done or error.
-func (k StatusKind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("StatusKind(%d)", k)
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (k StatusKind) MarshalText() ([]byte, error) {
-	if int(k) >= len(kindNames) {
-		return nil, fmt.Errorf("status kind %d is unknown", k)
-	}
-	return []byte(kindNames[k]), nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler. Unknown kinds are errors.
-func (k *StatusKind) UnmarshalText(text []byte) error {
-	for kind, name := range kindNames {
-		if name == string(text) {
-			*k = StatusKind(kind)
-			return nil
-		}
-	}
-	return fmt.Errorf("status kind %q is unknown, expected pending, done or error", text)
-}
-
-// Status is how far a row is with its reconciler. It is part of the row, written
-// by the reconciler alone, and comparable. The zero value is pending, so that a
-// fresh row costs nothing.
-type Status struct {
-	kind  StatusKind
-	since int64 // Unix time in nanoseconds; 0 while pending
-	err   *error
-}
-
-// Kind says how far the row is.
-func (s Status) Kind() StatusKind { return s.kind }
-
-// Since returns when the row came to this status; zero while it is pending.
-func (s Status) Since() time.Time {
-	if s.since == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, s.since)
-}
-
-// Err returns the error of the last attempt, or nil. It can be used with
-// errors.Is and errors.As as the target returned it.
-func (s Status) Err() error {
-	if s.err == nil {
-		return nil
-	}
-	return *s.err
-}
-
-// String returns the kind, with the error if there is one.
-func (s Status) String() string {
-	if s.err != nil {
-		return s.kind.String() + ": " + (*s.err).Error()
-	}
-	return s.kind.String()
-}
-
-type statusJSON struct {
-	Kind  StatusKind `json:"kind"`
-	Since *time.Time `json:"since,omitempty"`
-	Error string     `json:"error,omitempty"`
-}
-
-// MarshalJSON implements json.Marshaler.
-func (s Status) MarshalJSON() ([]byte, error) {
-	text := statusJSON{Kind: s.kind}
-	if s.since != 0 {
-		since := s.Since().UTC()
-		text.Since = &since
-	}
-	if err := s.Err(); err != nil {
-		text.Error = err.Error()
-	}
-	return json.Marshal(text)
-}
-
-// UnmarshalJSON implements json.Unmarshaler. Unknown kinds are errors; of an
-// error only the text comes back.
-func (s *Status) UnmarshalJSON(data []byte) error {
-	var text statusJSON
-	if err := json.Unmarshal(data, &text); err != nil {
-		return err
-	}
-	since := time.Time{}
-	if text.Since != nil {
-		since = *text.Since
-	}
-	read, err := readStatus(text.Kind, since, text.Error)
-	if err == nil {
-		*s = read
-	}
-	return err
-}
-
-// readStatus makes a status of what was written of one.
-func readStatus(kind StatusKind, since time.Time, text string) (s Status, err error) {
-	s.kind = kind
-	switch {
-	case kind != Error && text != "":
-		return s, fmt.Errorf("status has kind %v and error %q, which only kind error has", kind, text)
-	case kind == Error:
-		failure := errors.New(cmp.Or(text, "of an unknown error"))
-		s.err = &failure
-	}
-	if kind == Pending || since.IsZero() {
-		return s, nil
-	}
-	if s.since = since.UnixNano(); !time.Unix(0, s.since).Equal(since) {
-		return s, fmt.Errorf("status is since %v, expected a time from 1678 to 2262", since)
-	}
-	return s, nil
-}
-
-// outcome returns the status after an attempt that began with status s and ended
-// with err. The time of the first of several like statuses is kept.
-func (s Status) outcome(err error, now time.Time) Status {
-	next := Status{kind: Done, since: now.UnixNano()}
-	if err != nil {
-		failure := err
-		next.kind, next.err = Error, &failure
-	}
-	if s.kind == next.kind {
-		next.since = s.since
-	}
-	if s.err != nil && err != nil && (*s.err).Error() == err.Error() {
-		next.err = s.err
-	}
-	return next
-}
+// StatusSet holds the statuses of several reconcilers of a row, by name. A name
+// that is absent is pending, so that the zero value says that all are. Get and With read
+// and replace one; All yields those that are not pending.
+//
+// It is immutable and as small as a pointer: a row keeps it by value. Two sets
+// are == if one was copied from the other; sets with the same statuses that came
+// about separately need not be.
+type StatusSet = engine.StatusSet
 
 // Reconcilable is a row type that has a status. Its methods have value
 // semantics: WithStatus returns a changed copy, also of a pointer row.
@@ -194,16 +66,13 @@ func Reconciled[Obj Reconcilable[Obj]](schema statedb.Schema[Obj]) statedb.Schem
 	return schema
 }
 
-// StatusIndexName is the name of the index that [NewStatusIndex] makes.
-const StatusIndexName = "status"
-
 // NewStatusIndex returns the index by which rows in error are found. Rows that
 // are pending or done are not in it, so that it costs nothing while all is well.
 func NewStatusIndex[Obj Reconcilable[Obj]]() statedb.Index[Obj, StatusKind] {
 	none := func(func(StatusKind) bool) {}
 	one := func(yield func(StatusKind) bool) { yield(Error) }
 	return statedb.NewMultiIndex(StatusIndexName, func(obj Obj) iter.Seq[StatusKind] {
-		if obj.GetStatus().kind == Error {
+		if obj.GetStatus().Kind() == Error {
 			return one
 		}
 		return none

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/engine"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -62,23 +64,68 @@ type BatchTarget[Obj any] interface {
 }
 
 // BatchResult is the outcome of one row of UpdateBatch.
-type BatchResult struct {
-	Result Result
-	Err    error
-}
+type BatchResult = engine.BatchResult
 
 // Change is one field that differs between what is and what is wanted.
-type Change struct {
-	Field string `json:"field"`
-	Is    string `json:"is"`   // empty: absent
-	Want  string `json:"want"` // empty: to be removed
-}
+type Change = engine.Change
 
 // Result is the outcome of a successful Update. The zero value is "done".
-type Result struct {
-	// Changed: something had to be changed. In a full pass it means that the
-	// target was out of sync.
-	Changed bool
-	// Again, if positive, runs Update once more after this time.
-	Again time.Duration
+type Result = engine.Result
+
+// untyped returns what the engine calls of a target and of the status of its rows.
+func untyped[Obj any](table statedb.RWTable[Obj], target Target[Obj], field StatusField[Obj]) engine.Target {
+	core := table.Untyped()
+	calls := engine.Target{
+		Init: target.Init,
+		Update: func(ctx context.Context, txn statedb.ReadTxn, e *store.Entry) (Result, error) {
+			return target.Update(ctx, txn, rowOf[Obj](e))
+		},
+		Delete: func(ctx context.Context, txn statedb.ReadTxn, e *store.Entry) error {
+			return target.Delete(ctx, txn, rowOf[Obj](e))
+		},
+		Prune: func(ctx context.Context, txn statedb.ReadTxn) (int, error) {
+			return target.Prune(ctx, txn, table.All(txn))
+		},
+	}
+	if field.Get != nil && field.Set != nil {
+		calls.Status = func(e *store.Entry) Status { return field.Get(rowOf[Obj](e)) }
+		calls.SetStatus = func(txn *statedb.WriteTxn, now time.Time) func(*store.Entry, error) (bool, error) {
+			var row Obj
+			var result error
+			var set any = func(current Obj) Obj { return field.Set(current, field.Get(current).After(result, now)) }
+			return func(e *store.Entry, err error) (bool, error) {
+				result = err
+				return core.AmendEntry(txn, e, pointerTo(&row), set)
+			}
+		}
+	}
+	if observer, ok := target.(Observer[Obj]); ok {
+		calls.Observe = func(ctx context.Context) ([]*store.Entry, error) { return observe(ctx, core, observer) }
+	}
+	if differ, ok := target.(Differ[Obj]); ok {
+		calls.Diff = func(ctx context.Context, txn statedb.ReadTxn, e *store.Entry) ([]Change, error) {
+			return differ.Diff(ctx, txn, rowOf[Obj](e))
+		}
+	}
+	if batches, ok := target.(BatchTarget[Obj]); ok {
+		calls.UpdateBatch = func(ctx context.Context, txn statedb.ReadTxn, entries []*store.Entry) []BatchResult {
+			return batches.UpdateBatch(ctx, txn, rowsOf[Obj](entries))
+		}
+		calls.DeleteBatch = func(ctx context.Context, txn statedb.ReadTxn, entries []*store.Entry) []error {
+			return batches.DeleteBatch(ctx, txn, rowsOf[Obj](entries))
+		}
+	}
+	return calls
+}
+
+// observe makes entries of what there is. A row without a key, as a nil pointer, panics: it
+// is the target's mistake.
+func observe[Obj any](ctx context.Context, table *store.Table, observer Observer[Obj]) (observed []*store.Entry, err error) {
+	for row, err := range observer.Observe(ctx) {
+		if err != nil {
+			return observed, err
+		}
+		observed = append(observed, table.NewEntry(pointerTo(&row)))
+	}
+	return observed, nil
 }

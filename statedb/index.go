@@ -155,3 +155,6 @@ func (q Query[Obj]) Encoded() string { return string(q.q.Key) }
 
 // Index returns the name of the query's index.
 func (q Query[Obj]) Index() string { return q.q.Index.NameOrNone() }
+
+// Untyped returns the query without the type of its rows, for packages of this module.
+func (q Query[Obj]) Untyped() store.Query { return q.q }

@@ -32,7 +32,8 @@ func layers() []layer {
 		{packages: "reconciler/targettest/...", imports: []string{"statedb", "statedb/index", "reconciler"}},
 		{packages: "reconciler/target/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/target/..."}, tests: []string{"reconciler/targettest"}},
 		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "reconciler/source/..."}},
-		{packages: "reconciler/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/backoff", "internal/duetime", "internal/loglimit"}, tests: []string{"reconciler/targettest"}},
+		{packages: "reconciler/internal/...", imports: []string{"statedb", "reconciler/internal/...", "internal/store", "internal/backoff", "internal/duetime", "internal/loglimit"}},
+		{packages: "reconciler", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store", "reconciler/internal/engine"}, tests: []string{"reconciler/targettest"}},
 
 		// The hive: tables are its means, reconcilers are unknown to it. The API and the command line know neither.
 		{packages: "hive/cell/...", imports: []string{"hive/cell/..."}},

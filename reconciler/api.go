@@ -1,0 +1,164 @@
+package reconciler
+
+import (
+	"time"
+
+	"github.com/statehive/statehive/reconciler/internal/engine"
+	"github.com/statehive/statehive/statedb"
+)
+
+// This file has the types that do not depend on the type of rows. They are defined, and their
+// fields documented, where the engine is.
+
+type (
+	// Config tunes a reconciler. The zero value of each field stands for its default.
+	Config = engine.Config
+
+	// Limits can be changed while a reconciler runs.
+	Limits = engine.Limits
+
+	// ChangeLimit bounds how many rows are changed within a time, so that a mistake
+	// in what is desired does not reach the whole target before someone has seen it.
+	// What exceeds it is held, and shown by [Reconciler.Plan], until
+	// [Reconciler.Approve], or until so many of the rows are back that the rest is
+	// within the limit. That time goes by releases nothing.
+	ChangeLimit = engine.ChangeLimit
+
+	// Drift is what is done about rows that differ from what is observed of them.
+	Drift = engine.Drift
+
+	// DriftPolicy says what is done about a row that differs from what is observed.
+	DriftPolicy = engine.DriftPolicy
+
+	// Health is told how a reconciler is. Calls come from one goroutine, and only
+	// when something has changed.
+	Health = engine.Health
+
+	// Group is the reconcilers of a process that know each other ([Params].Group).
+	// It finds circles of dependencies, and deletes what depends on a row before the
+	// row: the Delete of a row waits while a reconciler of the group that depends on
+	// it ([DependsOn]) has still to delete a row that names it, also of the same
+	// commit. It does not wait for reconcilers that do not run or wait for their
+	// sources, and for no longer than five minutes.
+	//
+	// The zero value is an empty group. It is safe for concurrent use.
+	Group = engine.Group
+)
+
+type (
+	// Summary is how a reconciler stands.
+	Summary = engine.Summary
+
+	// Stats is what there is to measure of a reconciler: totals since it was made, and
+	// how it stands now.
+	Stats = engine.Stats
+
+	// LaneStats is how it stands with one of the lanes that rows wait in: change,
+	// manual, retry and refresh.
+	LaneStats = engine.LaneStats
+
+	// NotDone is a row that a reconciler is not done with, because an operation
+	// failed or is to be repeated, or something holds it. Rows that are merely new
+	// are not listed.
+	NotDone = engine.NotDone
+
+	// NotDoneKey identifies a [NotDone] row.
+	NotDoneKey = engine.NotDoneKey
+
+	// Explanation is all that is known of how it stands with a row. It is plain data,
+	// which JSON carries.
+	Explanation = engine.Explanation
+
+	// Wait is something that a row waits for.
+	Wait = engine.Wait
+
+	// Attempt is an operation that failed.
+	Attempt = engine.Attempt
+
+	// Plan is what a reconciler holds because it exceeds [Config.DeleteLimit] or
+	// [Config.UpdateLimit]. The zero value: nothing is held.
+	Plan = engine.Plan
+
+	// Planned is an operation of a [Plan].
+	Planned = engine.Planned
+)
+
+type (
+	// FieldError says which field of a row is wrong. Row types return it when they
+	// check themselves; sources of desired state add the place where the field was
+	// written.
+	FieldError = engine.FieldError
+
+	// TargetError is an error of an operation of the target: what it returned, or a
+	// [PanicError] or [StuckError]. Its text is that of what it wraps.
+	TargetError = engine.TargetError
+
+	// StatusError is an error in writing statuses back: the operations had run, but
+	// the rows do not show it.
+	StatusError = engine.StatusError
+
+	// SourceError says that a source of the table has not delivered all of its rows.
+	SourceError = engine.SourceError
+
+	// PanicError is the error of an operation that panicked.
+	PanicError = engine.PanicError
+
+	// StuckError is the error of an operation that has not returned long after its
+	// context had ended. Its row is in nobody else's hands until it does.
+	StuckError = engine.StuckError
+
+	// FailedError is returned by waiting for rows of which some have failed, once
+	// nothing else of what is waited for has still to be tried.
+	FailedError = engine.FailedError
+
+	// FailedRow is a row whose last operation has failed.
+	FailedRow = engine.FailedRow
+
+	// UnknownKeyError says that a reconciler knows no row with a key. It matches
+	// [statedb.ErrNotFound].
+	UnknownKeyError = engine.UnknownKeyError
+
+	// ApprovalError is returned by [Reconciler.Approve] for a plan that is not the one
+	// that was shown last, or was approved before.
+	ApprovalError = engine.ApprovalError
+)
+
+const (
+	// DriftRepair has the row updated at once.
+	DriftRepair = engine.DriftRepair
+	// DriftReport shows it in health and in the not-done table. A full pass, a
+	// change of the row and a trigger update it nevertheless.
+	DriftReport = engine.DriftReport
+)
+
+// StatusIndexName is the name of the index that [NewStatusIndex] makes.
+const StatusIndexName = "status"
+
+var (
+	// ErrStarted is returned by the second call of Run.
+	ErrStarted = engine.ErrStarted
+	// ErrNotRunning is returned by what needs a running reconciler: it does not run yet
+	// (Run was not called, sources have to deliver or the target is not ready), or not
+	// any more.
+	ErrNotRunning = engine.ErrNotRunning
+	// ErrCycle is returned by [New] when a dependency leads back to the table that
+	// has it, directly or through other reconcilers of the group.
+	ErrCycle = engine.ErrCycle
+	// ErrBatchResults is the error of rows whose [BatchTarget] did not return an
+	// outcome for each of them.
+	ErrBatchResults = engine.ErrBatchResults
+	// NotDoneByKey is the primary index of the table of [NotDoneSchema].
+	NotDoneByKey = engine.NotDoneByKey
+)
+
+// NotDoneSchema declares the table of what is not done, empty when all is well.
+// Reconcilers write it together with the statuses, each key at most once a second.
+func NotDoneSchema() statedb.Schema[NotDone] { return engine.NotDoneSchema() }
+
+// Terminal marks an error that repeating does not mend: the row is not tried
+// again until its spec changes or a full pass comes to it. Terminal(nil) is nil.
+func Terminal(err error) error { return engine.Terminal(err) }
+
+// RetryAfter sets the time after which a failed operation is tried again, in
+// place of the backoff, which stays if d is not positive. RetryAfter(d, nil) is nil.
+func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, err) }

@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// promptRepairs is how often a row is repaired at once before its repairs are slowed.
+const promptRepairs = 3
+
+// maxDriftText is how many differences of a row are told.
+const maxDriftText = 3
+
+// driftLog is what is known of rows that were repaired because of what was
+// observed, and of those that are reported. The zero value is an empty one.
+type driftLog struct {
+	repairs  map[string]repairs // by encoded key
+	flapping map[string]string  // keys as text of those that are repaired too often
+	reported map[string]string  // and of those that are only reported
+	expires  time.Time          // when there is a repair to forget; zero: never
+	changed  bool               // since health was told
+}
+
+// repairs are those of a row, each within the window of the one before.
+type repairs struct {
+	n    int
+	last time.Time
+	next time.Time // not again before
+}
+
+// suspect has a row compared with what is observed, unless it is run anyway.
+func (l *loop) suspect(key string, now time.Time) {
+	it, why := l.queue.get(key), reasonDrift
+	switch it.state {
+	case waiting:
+		if it.err != nil || it.settling || it.deleting {
+			return
+		}
+		if !it.due.IsZero() && it.hold == holdNone {
+			why |= reasonAgain // what it waits for is not to be lost
+		}
+		it.force = true
+	case queued:
+		it.force = true
+	case running, committing:
+	}
+	l.enqueue(it, laneRetry, why, now)
+}
+
+// onlyDrift says that a row is run for nothing but what is observed.
+func (r reason) onlyDrift() bool {
+	const harmless = reasonDrift | reasonResume | reasonDependency
+	return r&reasonDrift != 0 && r&^harmless == 0
+}
+
+// drifting compares the row of an operation with what is observed, if that is why
+// it is to run, and says whether it is not to run now.
+func (l *loop) drifting(op operation, txn store.ReadTxn, now time.Time) bool {
+	it, of := op.item, l.r.p.Observed
+	if of == nil || op.kind != opUpdate || op.was != Done || !it.reasons.onlyDrift() {
+		return false
+	}
+	settled := l.settledAt(op, now)
+	changes, err := of.differs(txn, op.entry)
+	switch {
+	case !it.drifted && !of.reliable(txn):
+		l.drop(it) // all rows are compared when it is
+	case !of.reliable(txn):
+		l.holdDrift(it, "table "+of.Table.Name()+", which is not complete", time.Time{})
+	case err != nil, len(changes) == 0:
+		l.drop(it)
+	case now.Before(settled):
+		l.settleUntil(it, settled)
+	case l.r.p.Config.Drift.Policy == DriftReport:
+		l.reportDrift(it, changes)
+	default:
+		return l.repairDrift(it, changes, now)
+	}
+	return true
+}
+
+// settledAt is when the observed table has to show what the last update of a row
+// has done.
+func (l *loop) settledAt(op operation, now time.Time) time.Time {
+	settle, last := l.r.p.Config.Drift.Settle, l.r.status(op.entry).Since()
+	if op.item.worked.After(last) {
+		last = op.item.worked
+	}
+	if last.After(now) { // the clock was set back
+		last = now
+	}
+	return last.Add(settle)
+}
+
+// mustSettle says that a row is to be compared once it can be seen what an update
+// has done: it had drifted, or was suspected to have, or it was done and something
+// was to be changed anyway.
+func (l *loop) mustSettle(out *outcome) bool {
+	return l.r.p.Observed != nil && out.kind == opUpdate && out.err == nil &&
+		(out.item.drifted || out.item.ran&reasonDrift != 0 || out.was == Done && out.result.Changed)
+}
+
+func (l *loop) settleUntil(it *item, due time.Time) {
+	l.queue.wait(it, due)
+	it.settling = true
+	l.queue.moved(it)
+	it.reasons = 0
+	l.ledger.note(it)
+}
+
+// holdDrift puts a row aside that is not repaired now.
+func (l *loop) holdDrift(it *item, waitsFor string, until time.Time) {
+	l.queue.wait(it, until)
+	l.queue.setHold(it, holdDrift, waitsFor)
+	l.queue.moved(it)
+	l.ledger.note(it)
+	// What was observed before it was known that the row differs has not been told.
+	txn := l.r.p.DB.ReadTxn()
+	if e := l.r.find(txn, it.key); e != nil {
+		if changes, err := l.r.p.Observed.differs(txn, e); err == nil && len(changes) == 0 && l.r.p.Observed.reliable(txn) {
+			_ = l.r.inbox.trigger([]string{it.key}, laneRetry, reasonDrift)
+		}
+	}
+}
+
+// reportDrift shows that a row differs. It is counted once, until it agrees.
+func (l *loop) reportDrift(it *item, changes []Change) {
+	if l.drift.reported[it.key] == "" {
+		l.meters.drift++
+		setText(&l.drift.reported, it.key, l.r.p.Table.KeyText(it.entry))
+		l.drift.changed = true
+	}
+	l.differs(it, changes)
+	l.holdDrift(it, driftText(changes)+"; that is only reported", time.Time{})
+}
+
+// repairDrift lets the update of a row run, unless that is too soon.
+func (l *loop) repairDrift(it *item, changes []Change, now time.Time) (held bool) {
+	l.differs(it, changes)
+	before := l.drift.repairs[it.key]
+	if !now.Before(before.next) {
+		return false
+	}
+	l.holdDrift(it, fmt.Sprintf("%s; it has drifted %d times, each within %v of the time before: its repair is slowed",
+		driftText(changes), before.n+1, l.r.p.Config.Drift.Window), before.next)
+	return true
+}
+
+// repaired counts an update that ran because of what was observed.
+func (l *loop) repaired(out *outcome, now time.Time) {
+	it, c := out.item, &l.r.p.Config
+	if it == nil || out.kind != opUpdate || !it.ran.onlyDrift() {
+		return
+	}
+	l.meters.drift++
+	repair := repairs{n: l.drift.repairs[it.key].n + 1, last: now}
+	if repair.n >= promptRepairs {
+		repair.next = now.Add(c.backoff(repair.n-promptRepairs+1, l.r.random))
+	}
+	if l.drift.repairs == nil {
+		l.drift.repairs = map[string]repairs{}
+	}
+	l.drift.repairs[it.key] = repair
+	l.drift.expires = earliest(l.drift.expires, now.Add(c.Drift.Window))
+	if repair.n > promptRepairs {
+		setText(&l.drift.flapping, it.key, l.r.p.Table.KeyText(it.entry))
+		l.drift.changed = true
+	}
+}
+
+// differs and agrees note how a row compares.
+func (l *loop) differs(it *item, changes []Change) {
+	if it.drifted {
+		return
+	}
+	it.drifted = true
+	l.r.drifted.set(it.key, true)
+	l.r.p.Logger.Warn("row has drifted", "reconciler", l.r.p.Name,
+		"key", l.r.p.Table.KeyText(it.entry), "differences", driftText(changes))
+}
+
+func (l *loop) agrees(it *item) {
+	if !it.drifted {
+		return
+	}
+	it.drifted = false
+	l.r.drifted.set(it.key, false)
+	if l.drift.reported[it.key] != "" {
+		delete(l.drift.reported, it.key)
+		l.drift.changed = true
+	}
+}
+
+// expireDrift forgets repairs that were long ago.
+func (l *loop) expireDrift(now time.Time) {
+	if l.drift.expires.IsZero() || now.Before(l.drift.expires) {
+		return
+	}
+	l.drift.expires = time.Time{}
+	for key, r := range l.drift.repairs {
+		if end := r.last.Add(l.r.p.Config.Drift.Window); end.After(now) {
+			l.drift.expires = earliest(l.drift.expires, end)
+			continue
+		}
+		delete(l.drift.repairs, key)
+		delete(l.drift.flapping, key)
+		l.drift.changed = true
+	}
+}
+
+// driftHealth tells health of rows that drift again and again, and of those that
+// nobody repairs.
+func (l *loop) driftHealth() {
+	if !l.drift.changed {
+		return
+	}
+	l.drift.changed = false
+	l.health.concern("rows that drift again and again", someRows(l.drift.flapping))
+	l.health.concern("rows that differ from what is observed", someRows(l.drift.reported))
+}
+
+// someRows says how many rows there are and names one, or is nil if there are none.
+func someRows(texts map[string]string) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	first := ""
+	for _, text := range texts {
+		if first == "" || text < first {
+			first = text
+		}
+	}
+	if len(texts) == 1 {
+		return errors.New(first)
+	}
+	return fmt.Errorf("%s and %d more", first, len(texts)-1)
+}
+
+func setText(m *map[string]string, key, text string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = text
+}
+
+// driftText says how something is, and how it should be.
+func driftText(changes []Change) string {
+	parts := make([]string, 0, maxDriftText+1)
+	for i, c := range changes {
+		if i == maxDriftText {
+			parts = append(parts, fmt.Sprintf("%d more", len(changes)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s is %q, not %q", c.Field, c.Is, c.Want))
+	}
+	return strings.Join(parts, ", ")
+}

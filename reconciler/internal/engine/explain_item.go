@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// explain is [Reconciler.Explain] of the deciding goroutine. Rows of the round
+// under way become items, so that there is one place to look.
+func (l *loop) explain(key string) (Explanation, error) {
+	now := time.Now()
+	if l.round.open > 0 {
+		l.giveUpRound(now)
+	}
+	txn := l.r.p.DB.ReadTxn()
+	e, row, err := l.r.explainRow(txn, key)
+	it := l.deletingItem(key)
+	if row != nil {
+		it = l.queue.items[keyOf(row)]
+	}
+	if err != nil || row == nil && it == nil {
+		return e, l.r.unknownKey(txn, key, err, l)
+	}
+	switch {
+	case it != nil:
+		l.explainItem(&e, it, now)
+	case e.Status.Kind() == Done:
+		e.WaitsFor = []Wait{{Cause: waitNothing, Text: "nothing: it is done"}}
+	default:
+		e.Queued = true
+		e.Reasons = reasonChange.String()
+		e.WaitsFor = l.readyWaits(Wait{Cause: waitTurn, Text: "its turn: the change has not been read yet"}, now)
+	}
+	if row != nil {
+		repairs := l.drift.repairs[keyOf(row)]
+		e.Drifted, e.LastDrift = repairs.n, repairs.last
+	}
+	if e.Exists && e.WaitsFor[0].Cause == waitNothing {
+		e.WaitsFor = append(e.WaitsFor, l.pauseOf(row)...)
+	}
+	return e, nil
+}
+
+// pauseOf says that a row is paused that has nothing to be done.
+func (l *loop) pauseOf(row *store.Entry) []Wait {
+	until, paused := l.r.paused(row)
+	if !paused {
+		return nil
+	}
+	text := holdPaused.String() + ": its next change waits until it is resumed"
+	if !until.IsZero() {
+		text = holdPaused.String() + ": its next change waits until " + until.Format(timeFormat)
+	}
+	return []Wait{{Cause: holdPaused.String(), Text: text, Until: until}}
+}
+
+func (l *loop) explainItem(e *Explanation, it *item, now time.Time) {
+	e.Queued, e.Attempts, e.Since = true, it.attempts, it.since
+	e.LastAttempts = append(e.LastAttempts, it.tries...)
+	if e.Reasons = it.reasons.String(); it.reasons == 0 {
+		e.Reasons = it.ran.String()
+	}
+	if it.err != nil {
+		e.LastError = it.err.Error()
+	}
+	switch it.state {
+	case queued:
+		e.Lane = it.lane.String()
+		text := fmt.Sprintf("its turn: %d before it in lane %v", it.before(), it.lane)
+		e.WaitsFor = l.readyWaits(Wait{Cause: waitTurn, Text: text}, now)
+	case running:
+		e.WaitsFor = []Wait{l.runningWait(it)}
+	case committing:
+		e.WaitsFor = []Wait{{Cause: waitCommit, Text: "the commit of its status"}}
+	case waiting:
+		e.WaitsFor, e.NextDue = []Wait{waitOf(it)}, it.due
+		if !l.ready {
+			e.WaitsFor = append(e.WaitsFor, Wait{Cause: waitSources, Text: waitingMessage(l.health.sources.waitingFor)})
+		}
+	}
+	switch {
+	case it.stuck:
+		e.WaitsFor = []Wait{l.runningWait(it)}
+	case it.state == waiting && it.hold == holdLimit:
+		e.WaitsFor[0].Text += "; it is part of plan " + l.blast.id(l.blast.plan)
+	}
+}
+
+// before is how many items of its lane come before it.
+func (it *item) before() (n int) {
+	for p := it.previous; p != nil; p = p.previous {
+		n++
+	}
+	return n
+}
+
+// readyWaits says what a row waits for that could run.
+func (l *loop) readyWaits(turn Wait, now time.Time) []Wait {
+	switch {
+	case !l.ready:
+		return []Wait{{Cause: waitSources, Text: waitingMessage(l.health.sources.waitingFor)}, turn}
+	case l.exclusive:
+		return []Wait{{Cause: waitPrune, Text: "the target to be pruned: nothing else runs meanwhile"}, turn}
+	case now.Before(l.tokenAt):
+		limiter := l.r.limits.Load().Limiter
+		text := "the rate limit"
+		if limiter != nil {
+			text = fmt.Sprintf("the rate limit of %v operations per second", float64(limiter.Limit()))
+		}
+		return []Wait{{Cause: waitRate, Text: text}, turn}
+	default:
+		return []Wait{turn}
+	}
+}
+
+// runningWait says how far the operation is that a worker has been given.
+func (l *loop) runningWait(it *item) Wait {
+	for _, w := range l.staff {
+		b := w.batch
+		if b == nil {
+			continue
+		}
+		at := b.collected
+		for at < b.limit && b.tasks[at].item != it { // what the worker writes beside it is none of our business
+			at++
+		}
+		if at == b.limit {
+			continue
+		}
+		since := b.at
+		if stamp := w.began.Load(); stamp != 0 {
+			since = w.beganAt(stamp)
+		}
+		switch next := int(b.next.Load()); {
+		case at < int(b.done.Load()):
+			return Wait{Cause: waitCommit, Text: "the commit of its status"}
+		case at >= next:
+			return Wait{Cause: waitTurn, Text: fmt.Sprintf("its turn: %d before it in the hands of a worker", at-next+1)}
+		}
+		return runningWait(b.tasks[at].kind, since, l.r.p.Config.OperationTimeout, w.stuck)
+	}
+	return Wait{Cause: waitRunning, Text: "its operation to return"}
+}
+
+// maxLike and maxCompared bound what is done to name keys like one that there is not.
+const (
+	maxLike     = 5
+	maxCompared = 10_000
+)
+
+// unknownKey is the error of a key that no row has. It names those that have the
+// longest beginning in common with it; l, if not nil, knows the pending deletes.
+func (r *Engine) unknownKey(txn store.ReadTxn, key string, err error, l *loop) error {
+	unknown := &UnknownKeyError{Table: r.p.Table.Name(), Key: key, Incomplete: r.sources(txn).incomplete, Err: err}
+	best, compared := 0, 0
+	consider := func(other string) {
+		n := commonPrefix(key, other)
+		if n > best {
+			best, unknown.Like = n, nil
+		}
+		if n == best && len(unknown.Like) < maxLike {
+			unknown.Like = append(unknown.Like, other)
+		}
+	}
+	for e := range r.all(txn) {
+		if compared++; compared > maxCompared {
+			break
+		}
+		consider(r.p.Table.KeyText(e))
+	}
+	if l != nil {
+		for _, encoded := range sortedKeys(l.queue.items) {
+			if it := l.queue.items[encoded]; it.deleting {
+				consider(r.p.Table.KeyText(it.entry))
+			}
+		}
+	}
+	return unknown
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+func (r *Engine) whyNotDeleting(key string, l *loop) error {
+	txn := r.p.DB.ReadTxn()
+	_, row, err := r.explainRow(txn, key)
+	if row != nil {
+		return fmt.Errorf("table %s: key %q: %w", r.p.Table.Name(), key, errThere)
+	}
+	return r.unknownKey(txn, key, err, l)
+}

@@ -1,0 +1,362 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/internal/backoff"
+	"github.com/statehive/statehive/internal/store"
+)
+
+// fullSlice is how many rows of a full pass are made ready at a time.
+const fullSlice = 64
+
+// fullLook is how many rows a full pass looks at without a look at the changes.
+const fullLook = 4096
+
+// drainLimit is how long a target is given nothing to do, at first, so that it
+// can be pruned.
+const drainLimit = time.Second
+
+var errBusy = errors.New("target is too busy to be asked: an operation takes long")
+
+type fullPhase uint8
+
+const (
+	fullIdle    fullPhase = iota
+	fullUpdates           // all rows are being applied
+	fullSurplus           // what is there is being listed by the target
+	fullCompare           // and compared with the table
+	fullDeletes           // and the surplus removed
+)
+
+// fullPass is the full pass under way, if any.
+type fullPass struct {
+	phase       fullPhase
+	whole       bool // applies all rows, not only those that are pending
+	began       time.Time
+	last        []byte          // the rows up to this one were looked at
+	looking     bool            // last is set
+	again       bool            // but for that one itself
+	outstanding int             // items that it waits for
+	observed    []*store.Entry  // what is there and was not compared yet
+	drainUntil  time.Time       // no worker is given anything before; zero: they are
+	surplus     []*item         // what is not wanted of what was
+	asked       bool            // the target is being asked for the surplus
+	gone        map[string]bool // what was deleted since it was asked
+}
+
+// fullPlan says when full passes are due.
+type fullPlan struct {
+	due time.Time // all rows and the surplus; zero: never
+	// owed: the surplus alone has to be removed, because that could not be done
+	// when it was due. So it is at start, where the feed has all rows applied.
+	owed     bool
+	attempts int       // failed ones to find the surplus
+	failing  time.Time // since the first of them
+	after    time.Time // not again before
+	err      error     // of the last one
+}
+
+func (l *loop) nextFull(now time.Time) time.Time {
+	interval := l.r.p.Config.FullInterval
+	if interval < 0 {
+		return time.Time{}
+	}
+	return now.Add(backoff.Jitter(interval, 0.1, l.r.random))
+}
+
+// startFull begins a full pass when one is due.
+func (l *loop) startFull(now time.Time) {
+	whole := !l.plan.due.IsZero() && !now.Before(l.plan.due)
+	switch {
+	case l.full.phase != fullIdle:
+		return
+	case whole:
+		l.plan.due = l.nextFull(now)
+	case !l.plan.owed || l.held || now.Before(l.plan.after):
+		return
+	}
+	l.full = fullPass{phase: fullUpdates, whole: whole, began: now}
+	if whole {
+		l.enqueueDeletes()
+	}
+}
+
+// enqueueDeletes makes the full pass try every failed delete again: their rows
+// are in no table, and perhaps they are not to be observed either.
+func (l *loop) enqueueDeletes() {
+	var failed []*item
+	for _, it := range l.queue.items {
+		if it.deleting && it.state == waiting {
+			failed = append(failed, it)
+		}
+	}
+	slices.SortFunc(failed, func(a, b *item) int { return cmp.Compare(a.key, b.key) })
+	for _, it := range failed {
+		l.joinFull(it)
+		l.enqueue(it, laneRefresh, reasonRefresh, l.full.began)
+	}
+}
+
+// advanceFull moves the full pass on: a slice of rows at a time, while nothing
+// of the slice before is left. What is wanted is attempted before what is not
+// wanted goes.
+func (l *loop) advanceFull(now time.Time) {
+	l.startFull(now)
+	for l.full.outstanding == 0 && l.stepFull(now) {
+	}
+}
+
+// stepFull does what comes next, and says whether something follows at once.
+func (l *loop) stepFull(now time.Time) (more bool) {
+	switch before := l.full.phase; before {
+	case fullUpdates:
+		if l.enqueueSlice(now) {
+			return false
+		}
+		l.full.phase = fullSurplus
+		return true
+	case fullCompare:
+		l.compareSlice(now)
+		return l.full.phase != before
+	case fullDeletes:
+		l.r.succeeded(now)
+		l.waits.sought(!l.plan.owed)
+		l.endFull(now)
+		return false
+	default:
+		return false
+	}
+}
+
+// moving says that the full pass has something to look at, and waits for nothing.
+func (f *fullPass) moving() bool {
+	return f.outstanding == 0 && (f.phase == fullUpdates || f.phase == fullCompare)
+}
+
+// enqueueSlice makes the next rows ready; false when there are no more. Each
+// slice is of the newest snapshot, so that what is done since is not done twice.
+func (l *loop) enqueueSlice(now time.Time) (more bool) {
+	txn, slice, look := l.r.p.DB.ReadTxn(), fullSlice, fullLook
+	for e := range l.full.rest(l.r.p.Table, txn) {
+		if look--; look == 0 {
+			l.full.last, l.full.looking = e.Key(), true
+			l.full.again = true // this row itself is still to be looked at
+			return true
+		}
+		if !l.full.whole && l.r.status(e).Kind() == Done {
+			continue
+		}
+		if l.full.looking && !l.full.again && bytes.Equal(e.Key(), l.full.last) {
+			continue
+		}
+		l.full.last, l.full.looking, l.full.again = e.Key(), true, false
+		l.enqueueFull(e, now)
+		if slice--; slice == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// rest yields the rows from the last one that was looked at on.
+func (f *fullPass) rest(table *store.Table, txn store.ReadTxn) iter.Seq[*store.Entry] {
+	if f.looking {
+		return table.LowerBound(txn, store.Query{Index: table.Primary(), Key: f.last}, nil).Entries()
+	}
+	return table.All(txn, nil).Entries()
+}
+
+// enqueueFull makes the full pass wait for an operation on a row: the one that
+// is running, or a new one.
+func (l *loop) enqueueFull(e *store.Entry, now time.Time) {
+	it := l.queue.get(keyOf(e))
+	attempted := it.state == committing || it.state == waiting && (it.err != nil || !it.due.IsZero())
+	if attempted && (!l.full.whole || it.state == committing) {
+		return
+	}
+	if it.state != running {
+		it.entry = e
+		it.force = true
+		l.enqueue(it, laneRefresh, reasonRefresh, now)
+	}
+	l.joinFull(it)
+}
+
+func (l *loop) joinFull(it *item) {
+	if !it.full {
+		it.full = true
+		l.full.outstanding++
+	}
+}
+
+// leaveFull is called for each item that was run or dropped.
+func (l *loop) leaveFull(it *item) {
+	if it.full {
+		it.full = false
+		l.full.outstanding--
+	}
+}
+
+// wantsSurplus says that the target is to be asked now for the surplus.
+func (f *fullPass) wantsSurplus() bool {
+	return f.phase == fullSurplus && !f.asked && f.outstanding == 0
+}
+
+// askSurplus asks the target for what is there, or to prune. While a source is
+// incomplete a row that is missing from the table may be wanted: the surplus is
+// owed then.
+func (l *loop) askSurplus(now time.Time) {
+	if !l.full.wantsSurplus() {
+		return
+	}
+	op, txn := operation{kind: opObserve}, l.r.p.DB.ReadTxn()
+	w := l.idleWorker()
+	switch {
+	case w == nil:
+		return
+	case l.stillAsking():
+		l.fullFailed(errBusy, now)
+		return
+	case l.r.sources(txn).removalHeld():
+		l.plan.owed = true
+		l.endFull(now)
+		return
+	}
+	if l.r.p.Target.Observe == nil {
+		// Prune must not meet an Update of a row that it does not know.
+		op.kind = opPrune
+		if l.inFlight > 0 {
+			l.drain(now)
+			return
+		}
+		l.exclusive, l.full.drainUntil = true, time.Time{}
+	}
+	l.full.asked, l.full.gone = true, map[string]bool{}
+	l.plan.owed = false
+	l.hand(w, &batch{tasks: []outcome{{operation: op}}, txn: txn, at: now, lane: laneRefresh})
+}
+
+// stillAsking says that the target is stuck with an earlier question.
+func (l *loop) stillAsking() bool {
+	return slices.ContainsFunc(l.stuck, func(w *worker) bool { return w.batch.asks() })
+}
+
+func (l *loop) idleWorker() *worker {
+	for _, w := range l.crew {
+		if w.batch == nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// drain keeps workers free until nothing runs, but not for ever: one operation
+// that takes long must not stop all others. The longest time doubles with every
+// attempt, so that a target whose operations always take long is pruned too.
+func (l *loop) drain(now time.Time) {
+	switch {
+	case len(l.stuck) > 0:
+		l.fullFailed(errBusy, now)
+	case !l.exclusive:
+		limit := min(drainLimit<<min(l.plan.attempts, 16), l.r.p.Config.OperationTimeout)
+		l.exclusive, l.full.drainUntil = true, now.Add(limit)
+		for _, w := range l.crew {
+			if w.batch != nil {
+				l.takeBack(w.batch)
+			}
+		}
+	case !now.Before(l.full.drainUntil):
+		l.fullFailed(errBusy, now)
+	}
+}
+
+// sawGone notes a successful delete: what it removed may still be in the answer
+// of a target that was asked before.
+func (f *fullPass) sawGone(out *outcome) {
+	if (f.asked || f.phase == fullCompare) && out.kind == opDelete {
+		f.gone[out.item.key] = true
+	}
+}
+
+// surplusAnswered takes what came of askSurplus.
+func (l *loop) surplusAnswered(out *outcome, answer *answer, now time.Time) {
+	l.exclusive, l.full.asked = false, false
+	pruned := uint64(max(0, answer.pruned))
+	l.meters.outOfSync += pruned
+	l.meters.pruned += pruned
+	if out.err != nil {
+		l.fullFailed(out.err, now)
+		return
+	}
+	l.plan.attempts, l.plan.err = 0, nil
+	l.full.observed, l.full.phase = answer.observed, fullCompare
+}
+
+// compareSlice finds the surplus in some of what was observed. What was deleted
+// since the target was asked is none.
+func (l *loop) compareSlice(now time.Time) {
+	txn := l.r.p.DB.ReadTxn()
+	slice := l.full.observed[:min(fullLook, len(l.full.observed))]
+	l.full.observed = l.full.observed[len(slice):]
+	for _, e := range slice {
+		if l.r.p.Table.FindKey(txn, e.Key()) == nil && !l.full.gone[string(e.Key())] {
+			l.foundSurplus(e)
+		}
+	}
+	if len(l.full.observed) == 0 {
+		l.full.phase = fullDeletes
+		l.removeSurplus(now)
+	}
+}
+
+func (l *loop) foundSurplus(e *store.Entry) {
+	it := l.queue.get(keyOf(e))
+	if it.state != waiting {
+		return // something is being done about it
+	}
+	if !it.deleting {
+		it.entry = e
+		it.surplus = true
+		l.setDeleting(it, true)
+	}
+	l.waits.oweNow(it)
+	l.full.surplus = append(l.full.surplus, it)
+}
+
+// removeSurplus makes ready what was found, all at once: before any of it is
+// removed it is counted how much it is.
+func (l *loop) removeSurplus(now time.Time) {
+	for _, it := range l.full.surplus {
+		if it.deleting && it.state == waiting && l.queue.items[it.key] == it {
+			l.joinFull(it)
+			l.enqueue(it, laneRefresh, reasonSurplus, now)
+		}
+	}
+	l.full.surplus = nil
+}
+
+// fullFailed tries again to find the surplus after a backoff: nothing was removed.
+func (l *loop) fullFailed(err error, now time.Time) {
+	if l.plan.attempts++; l.plan.attempts == 1 {
+		l.plan.failing = now
+	}
+	l.plan.owed, l.plan.err = true, err
+	l.plan.after = now.Add(l.r.p.Config.backoff(l.plan.attempts, l.r.random))
+	l.waits.sought(false)
+	l.meters.fullErrors++
+	l.meters.pruneErrors++
+	l.r.p.Logger.Warn("surplus could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
+	l.endFull(now)
+}
+
+func (l *loop) endFull(now time.Time) {
+	l.exclusive, l.health.settled = false, true
+	l.meters.full.observe(now.Sub(l.full.began))
+	l.full = fullPass{}
+}

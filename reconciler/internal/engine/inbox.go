@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrNotRunning is returned by what needs a running reconciler: it does not run yet
+// (Run was not called, sources have to deliver or the target is not ready), or not
+// any more.
+var ErrNotRunning = errors.New("reconciler is not running")
+
+// inbox is how other goroutines reach the deciding one. A key that is asked for
+// again and again is in it once.
+type inbox struct {
+	signal chan struct{} // holds one token while there is something in it
+
+	mu       sync.Mutex
+	open     bool
+	triggers map[string]triggered
+	calls    []func(*loop)
+}
+
+// triggered is a row that is to be run, although its status does not say so.
+type triggered struct {
+	lane lane
+	why  reason
+}
+
+func newInbox() *inbox {
+	return &inbox{signal: make(chan struct{}, 1), triggers: map[string]triggered{}}
+}
+
+func (b *inbox) setOpen(open bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open = open
+}
+
+// trigger asks for operations on rows.
+func (b *inbox) trigger(keys []string, in lane, why reason) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return ErrNotRunning
+	}
+	for _, key := range keys {
+		t, asked := b.triggers[key]
+		if !asked {
+			t.lane = in
+		}
+		t.lane, t.why = min(t.lane, in), t.why|why
+		b.triggers[key] = t
+	}
+	b.wake()
+	return nil
+}
+
+// call has the deciding goroutine run fn, and returns when it has. If ctx ends first
+// that goroutine may still be at it: what fn works on is not the caller's then.
+func (r *Engine) call(ctx context.Context, fn func(*loop)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	if err := r.inbox.post(func(l *loop) { fn(l); close(done) }); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-r.ended:
+		return ErrNotRunning
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *inbox) post(fn func(*loop)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return ErrNotRunning
+	}
+	b.calls = append(b.calls, fn)
+	b.wake()
+	return nil
+}
+
+func (b *inbox) wake() {
+	select {
+	case b.signal <- struct{}{}:
+	default:
+	}
+}
+
+// takeCalls runs what others have asked for.
+func (l *loop) takeCalls() {
+	b := l.r.inbox
+	b.mu.Lock()
+	calls := b.calls
+	b.calls = nil
+	b.mu.Unlock()
+	for _, call := range calls {
+		call(l)
+	}
+}
+
+// takeTriggers queues the rows that others have asked for.
+func (l *loop) takeTriggers(now time.Time) {
+	b := l.r.inbox
+	b.mu.Lock()
+	triggers := b.triggers
+	if len(triggers) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	b.triggers = map[string]triggered{}
+	b.mu.Unlock()
+	for _, key := range sortedKeys(triggers) {
+		t := triggers[key]
+		if t.why == reasonDrift {
+			l.suspect(key, now)
+			continue
+		}
+		it := l.queue.get(key)
+		if it.state == waiting || it.state == queued {
+			it.force = true
+		}
+		l.waits.oweNow(it)
+		l.enqueue(it, t.lane, t.why, now)
+	}
+}

@@ -1,0 +1,442 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// loop is a running reconciler: one goroutine that decides, and workers that
+// carry out. All fields belong to the deciding goroutine.
+type loop struct {
+	r      *Engine
+	cursor *store.Cursor
+	round  round
+	queue  *queue
+	ledger *ledger
+	commit statusCommit
+	full   fullPass
+	plan   fullPlan
+	orders map[string]orderWait // deletes that wait for others, by encoded key
+	names  []byte               // memory for what the row of a delete names
+	waits  waits
+
+	depends checkers
+
+	crew     []*worker // Config.Workers of them
+	stuck    []*worker // those that were replaced
+	staff    []*worker // both; never changed, but replaced by another slice
+	returns  chan *worker
+	progress chan struct{}
+	left     chan struct{}
+	stopping context.Context         //nolint:containedctx // of all operations: it ends when no call does
+	abort    context.CancelCauseFunc // ends the contexts of running operations
+
+	ready     bool      // the table is initialized
+	dropped   bool      // the table was dropped: nothing more can be done
+	held      bool      // a source is incomplete: nothing surplus is removed
+	lookAt    time.Time // when sources are not waited for any longer; zero: never
+	exclusive bool      // nothing else may run
+	inFlight  int       // workers with a batch
+	tokenAt   time.Time
+	health    healthState
+	meters    meters
+	listing   listing
+	blast     blast
+	drift     driftLog
+}
+
+func (r *Engine) newLoop(ctx context.Context) *loop {
+	l := &loop{
+		r:        r,
+		cursor:   r.p.Table.Changes(0),
+		queue:    newQueue(),
+		ledger:   newLedger(&r.p),
+		returns:  make(chan *worker, r.p.Config.Workers),
+		progress: make(chan struct{}, 1),
+		left:     make(chan struct{}),
+		plan:     fullPlan{owed: true},
+		depends:  r.newCheckers(),
+		blast:    newBlast(&r.p.Config, time.Now()),
+	}
+	l.stopping, l.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.queue.onMove = r.onMove
+	l.plan.due = l.nextFull(time.Now())
+	for range r.p.Config.Workers {
+		l.crew = append(l.crew, l.newWorker())
+	}
+	l.staff = slices.Clone(l.crew)
+	return l
+}
+
+// close ends the workers, but for those that are stuck.
+func (l *loop) close() {
+	close(l.left)
+	l.abort(errStopped)
+	for _, w := range l.staff {
+		close(w.batches)
+		if w.batch == nil {
+			<-w.gone
+		}
+	}
+	l.retract()
+	l.cursor.Close()
+	l.blast.lookedAhead()
+}
+
+func (l *loop) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		now := time.Now()
+		// Before anything is read, so that no change falls in between.
+		changes := l.watch()
+		if l.look(now); l.dropped {
+			break
+		}
+		l.watchOver(now)
+		if l.ready {
+			l.decide(now)
+		}
+		if l.commit.due(now, l.inFlight-len(l.stuck)) || l.ledgerDue(now) {
+			l.flush(now)
+			continue
+		}
+		l.answerWaits()
+		l.report(now)
+		l.publish()
+		if l.ready && !l.hungry() {
+			changes = nil // there is enough to do
+		}
+		setTimer(timer, now, l.nextDue(now))
+		select {
+		case <-ctx.Done():
+		case w := <-l.returns:
+			l.returned(w, time.Now())
+		case <-l.progress:
+			l.collectAll(time.Now())
+		case <-changes:
+		case <-l.r.inbox.signal:
+			l.takeCalls()
+		case <-l.r.fullWanted:
+			l.plan.due = now
+		case <-timer.C:
+			l.collectAll(time.Now())
+		}
+	}
+	if l.dropped {
+		return errors.Join(l.r.errDropped(), l.finish())
+	}
+	return l.finish()
+}
+
+// watch returns a channel that closes when the table, or what is known of its
+// sources, is not what it was any more.
+func (l *loop) watch() <-chan struct{} {
+	if !l.ready {
+		return l.r.tableChanged()
+	}
+	return l.cursor.Watch()
+}
+
+// look sees whether the sources let operations run.
+func (l *loop) look(now time.Time) {
+	all, until := l.r.lookAtSources(now)
+	l.ready, l.held, l.lookAt = all.ready(), len(all.incomplete) > 0, until
+	l.dropped = all.dropped
+	l.health.sources = all
+	l.r.member.setActive(l.ready)
+}
+
+// decide makes ready what has to be done now, and hands out what it can.
+func (l *loop) decide(now time.Time) {
+	l.queue.wake(now)
+	l.expirePauses(now)
+	l.expireDrift(now)
+	l.blast.each(func(b *brake) { b.expire(now) })
+	l.endRound(now)
+	for moved := true; moved; {
+		if l.round.open == 0 { // else an item might be of a row of the round
+			l.takeTriggers(now)
+			l.advanceFull(now)
+			l.pull(now)
+		}
+		l.askSurplus(now)
+		l.relieve(now)
+		moved = l.dispatch(now)
+	}
+}
+
+// endRound gives up a round that takes long.
+func (l *loop) endRound(now time.Time) {
+	if l.round.open > 0 && !now.Before(l.round.givenUpAt()) {
+		l.giveUpRound(now)
+	}
+}
+
+// hungry says that more changes may be taken from the feed.
+func (l *loop) hungry() bool {
+	return l.round.open == 0 && l.queue.backlog() < l.r.roundSize()
+}
+
+// pull takes changes from the feed until there is a round of work.
+func (l *loop) pull(now time.Time) {
+	if !l.hungry() {
+		return
+	}
+	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
+	l.round.begin(txn, now)
+	l.waits.from = l.waits.pulled
+	for change := range l.cursor.Changes(txn) {
+		l.blast.took(change)
+		l.changed(change, now)
+		if taken++; taken >= size {
+			break
+		}
+	}
+	if taken < size {
+		l.r.member.setRead(l.r.p.Table.Revision(txn))
+	}
+	l.lookAhead(txn, taken >= size)
+	l.round.ready()
+	l.waits.pulled = l.cursor.Seen()
+	l.listing.follow(taken, seen, l.waits.pulled, now)
+}
+
+// changed queues what a record of the feed makes necessary. A record is only a
+// hint: the status on the newest row decides whether there is work.
+func (l *loop) changed(change store.Change, now time.Time) {
+	switch change.Kind {
+	case store.Reset:
+		l.plan.due = now
+		l.lostDeletes(l.round.txn, now)
+		return
+	case store.Delete:
+		l.changedItem(change, true, now)
+		return
+	case store.Upsert:
+	}
+	switch l.r.status(change.Entry).Kind() {
+	case Pending:
+		if l.simple(change.Entry) {
+			l.round.add(change.Entry)
+			l.queue.move(stageRest, stageRound)
+		} else {
+			l.changedItem(change, false, now)
+		}
+	case Error:
+		if l.queue.items[string(change.Entry.Key())] == nil {
+			l.changedItem(change, false, now) // it was in error before the start
+		}
+	case Done:
+	}
+}
+
+// simple says that a changed row needs nothing but to be applied at once.
+func (l *loop) simple(e *store.Entry) bool {
+	if len(l.pauses()) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
+		return false
+	}
+	if len(l.queue.items) > 0 && l.queue.items[string(e.Key())] != nil {
+		return false
+	}
+	return !l.depends.blocked(l.round.txn, e)
+}
+
+func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
+	it := l.queue.get(keyOf(change.Entry))
+	it.entry = change.Entry
+	it.fed = !deleted
+	l.waits.owe(it)
+	if deleted {
+		it.attempts, it.surplus = 0, false
+		l.setDeleting(it, true)
+		l.noteDelete(it) // it may name others than before
+	} else {
+		l.blast.updated(it)
+	}
+	if !l.debounce(it, now) {
+		l.enqueue(it, laneChange, reasonChange, now)
+	}
+}
+
+// enqueue makes an item ready and notes since when it is.
+func (l *loop) enqueue(it *item, in lane, why reason, now time.Time) {
+	if it.since.IsZero() {
+		it.since = now
+	}
+	l.queue.enqueue(it, in, why)
+}
+
+// debounce puts a changed item aside until its row has stayed as it is for a
+// time, but not for ever.
+func (l *loop) debounce(it *item, now time.Time) bool {
+	c := &l.r.p.Config
+	if c.Debounce <= 0 || it.state == running || it.state == committing {
+		return false
+	}
+	if it.since.IsZero() || !it.debouncing {
+		if it.state == queued {
+			return true // it is about to run, with the newest row
+		}
+		it.since = now
+	}
+	due := earliest(now.Add(c.Debounce), it.since.Add(c.MaxDebounce))
+	l.queue.wait(it, due)
+	it.debouncing = true
+	l.queue.moved(it)
+	it.reasons |= reasonChange
+	return true
+}
+
+func (l *loop) setDeleting(it *item, deleting bool) {
+	if it.deleting != deleting {
+		it.deleting = deleting
+		delta := int64(1)
+		if deleting {
+			l.blast.count(it, l.blast.deletes)
+		} else {
+			l.blast.discount(it)
+			delta = -1
+		}
+		l.r.deleting.Add(delta)
+		l.noteDelete(it)
+	}
+}
+
+// operationFor decides by the newest row what is to be done now, if anything.
+func (l *loop) operationFor(it *item, txn store.ReadTxn) (operation, bool) {
+	e := l.r.find(txn, it.key)
+	op := operation{item: it, entry: e}
+	if e == nil {
+		op.kind, op.entry, op.full = opDelete, it.entry, it.surplus
+		held := it.surplus && l.holdSurplus(it, txn)
+		return op, it.deleting && !held
+	}
+	// The row is there again: a delete of what it was before must not run.
+	l.setDeleting(it, false)
+	it.entry = e
+	it.surplus = false
+	op.was = l.r.status(e).Kind()
+	op.full = it.full && op.was != Pending
+	if op.was == Pending && !isStatusError(it.err) {
+		it.attempts = 0 // what failed was an older spec
+	}
+	return op, it.force || op.was != Done
+}
+
+// holdSurplus takes back the removal of something surplus when a source has become
+// incomplete since it was found. It is looked for again later.
+func (l *loop) holdSurplus(it *item, txn store.ReadTxn) bool {
+	if !l.r.sources(txn).removalHeld() {
+		return false
+	}
+	l.setDeleting(it, false)
+	l.plan.owed = true
+	return true
+}
+
+// drop forgets an item that needs nothing.
+func (l *loop) drop(it *item) {
+	l.leaveFull(it)
+	l.blast.discount(it)
+	it.err = nil
+	it.due = time.Time{}
+	l.queue.setHold(it, holdNone, "")
+	l.agrees(it)
+	l.ledger.note(it)
+	l.health.fine(it.key)
+	l.queue.forget(it)
+	l.rested(it)
+}
+
+// nextDue returns when the loop has to look again by itself, or zero.
+func (l *loop) nextDue(now time.Time) time.Time {
+	due := earliest(earliest(l.commit.deadline, l.ledger.dueAt()), l.lookAt)
+	due = earliest(due, l.healthDue(now))
+	due = earliest(earliest(due, l.nextOverdue()), l.nextPeek(now))
+	if !l.ready {
+		return due
+	}
+	due = earliest(due, l.nextTakeBack(now))
+	due = earliest(due, l.tokenAt)
+	due = earliest(due, l.pausesEnd())
+	due = earliest(due, l.drift.expires)
+	due = earliest(due, l.queue.nextDue())
+	if l.round.open > 0 { // the full pass waits for its end
+		return earliest(due, l.round.givenUpAt())
+	}
+	if l.full.moving() {
+		return now
+	}
+	if l.full.phase != fullIdle {
+		return earliest(due, l.full.drainUntil)
+	}
+	due = earliest(due, l.plan.due)
+	if l.plan.owed && !l.held {
+		due = earliest(due, l.plan.after)
+	}
+	return due
+}
+
+// finish lets running operations end and writes what came of them. Those that do
+// not end, although their contexts have, are its error.
+func (l *loop) finish() error {
+	l.r.inbox.setOpen(false)
+	l.takeCalls()
+	l.endWaits()
+	limit := l.r.p.Config.StopTimeout
+	stop := time.AfterFunc(limit, func() { l.abort(errStopped) })
+	defer stop.Stop()
+	giveUp := time.NewTimer(longer(limit, l.r.p.Config.stuckAfter()))
+	defer giveUp.Stop()
+	overdue := time.NewTimer(0)
+	defer overdue.Stop()
+	for _, w := range l.staff {
+		if w.batch != nil {
+			w.batch.takeBack()
+		}
+	}
+	l.collectAll(time.Now())
+	l.flush(time.Now())
+	var err error
+	for l.inFlight > 0 && err == nil {
+		l.publish()
+		select {
+		case w := <-l.returns:
+			l.returned(w, time.Now())
+		case <-l.progress:
+			l.collectAll(time.Now())
+		case now := <-overdue.C:
+			l.endOverdue(now)
+			setTimer(overdue, now, l.nextEnd(now))
+		case now := <-giveUp.C:
+			err = l.abandoned(now)
+		}
+		l.flush(time.Now())
+	}
+	l.ledger.hurry()
+	l.writeLedger(time.Now())
+	return err
+}
+
+// earliest returns the earlier of two times; zero is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func setTimer(timer *time.Timer, now, due time.Time) {
+	if due.IsZero() {
+		timer.Stop()
+		return
+	}
+	timer.Reset(due.Sub(now))
+}
+
+func (r *Engine) succeeded(now time.Time) { r.lastSuccess.Store(now.UnixNano()) }

@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// meters is what the deciding goroutine counts. It is copied for others when that
+// goroutine goes to sleep, so that counting takes neither locks nor atomics.
+type meters struct {
+	incremental, full, prune                   durations
+	incrementalErrors, fullErrors, pruneErrors uint64
+	outOfSync, pruned, retries, drift          uint64
+}
+
+// The bounds of durations: each is four times the one before, up to 11 minutes.
+const (
+	firstBound = 10 * time.Microsecond
+	bounds     = 14
+)
+
+// durations is a distribution of durations. The last count is of those that are
+// longer than all bounds.
+type durations struct {
+	counts [bounds + 1]uint64
+	sum    time.Duration
+}
+
+func (d *durations) observe(took time.Duration) {
+	d.sum += took
+	times := uint64(max(0, took-1) / firstBound) // so that a bound is within itself
+	d.counts[min((bits.Len64(times)+1)/2, bounds)]++
+}
+
+func (d *durations) stats() store.Durations {
+	s := store.Durations{Sum: d.sum, Within: make(map[time.Duration]uint64, bounds)}
+	for i, n := range d.counts {
+		s.Count += n
+		if i < bounds {
+			s.Within[firstBound<<(2*i)] = s.Count
+		}
+	}
+	return s
+}
+
+// standing is how it stood with a reconciler when its deciding goroutine last went
+// to sleep. It has times rather than ages, which grow while nobody looks.
+type standing struct {
+	meters  meters
+	lanes   [lanes]laneState
+	held    [holds]int
+	delayed int
+	errors  int
+	stuck   int
+	workers []*worker     // of them only what is safe to share
+	cursor  *store.Cursor // for its lag; nil: it is closed
+}
+
+// laneState is how many rows wait in a lane, and since when the first of them does.
+type laneState struct {
+	depth  int
+	oldest time.Time
+}
+
+func (s *laneState) add(n int, since time.Time) {
+	s.depth += n
+	s.oldest = earliest(s.oldest, since)
+}
+
+// board is where the deciding goroutine shows how it stands.
+type board struct {
+	mu   sync.Mutex
+	last standing
+}
+
+func (b *board) set(s *standing) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = *s
+}
+
+func (b *board) get() standing {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last
+}
+
+// publish lets others know how it stands.
+func (l *loop) publish() {
+	s := standing{
+		meters: l.meters, held: l.queue.held, delayed: l.queue.timed.Len(),
+		errors: len(l.health.errors), stuck: len(l.stuck), workers: l.staff, cursor: l.cursor,
+	}
+	l.measureLanes(&s.lanes)
+	l.r.board.set(&s)
+}
+
+// retract leaves of what was published only what outlasts the run.
+func (l *loop) retract() {
+	l.r.board.set(&standing{meters: l.meters, errors: len(l.health.errors), stuck: len(l.stuck)})
+}
+
+// measureLanes counts what waits for its turn, wherever it does: in the lanes, in
+// the round, in the hands of a worker, and in a listing of the table.
+func (l *loop) measureLanes(states *[lanes]laneState) {
+	for i := range states {
+		ready := &l.queue.ready[i]
+		if ready.head != nil {
+			states[i].add(ready.length, ready.head.since)
+		}
+	}
+	change := &states[laneChange]
+	if l.round.more > 0 {
+		change.add(l.round.more, l.round.at)
+	}
+	for _, w := range l.crew {
+		b := w.batch
+		if b == nil || b.asks() {
+			continue
+		}
+		if n := b.remaining(); n > 0 {
+			states[b.lane].add(n, l.waitsSince(b, &b.tasks[b.limit-n]))
+		}
+	}
+	if !l.listing.since.IsZero() {
+		change.add(max(0, l.r.p.Table.Len(l.r.p.DB.ReadTxn())-l.listing.rows), l.listing.since)
+	}
+}
+
+// waitsSince returns since when a row waits that a worker has been given.
+func (l *loop) waitsSince(b *batch, out *outcome) time.Time {
+	if out.item == nil {
+		return l.round.at
+	}
+	return earliest(out.item.since, b.at)
+}
+
+// listing is how far the feed has come in listing the table.
+type listing struct {
+	rows  int
+	since time.Time // zero: it does not
+}
+
+// follow notes how many changes were taken from the feed, when it was at a revision
+// before, which a listing leaves as it is.
+func (s *listing) follow(taken int, before, after store.Revision, now time.Time) {
+	switch {
+	case taken == 0 || before != after:
+		*s = listing{}
+	case s.since.IsZero():
+		*s = listing{rows: taken, since: now}
+	default:
+		s.rows += taken
+	}
+}
+
+// count measures an operation that has ended.
+func (l *loop) count(out *outcome) {
+	m := &l.meters
+	if out.item != nil && out.item.ran&reasonRetry != 0 {
+		m.retries++
+	}
+	switch {
+	case !out.full:
+		m.incremental.observe(out.took)
+		if out.err != nil {
+			m.incrementalErrors++
+		}
+	case out.err != nil:
+		m.fullErrors++
+	case out.kind == opDelete:
+		m.outOfSync++
+		m.pruned++
+	case out.result.Changed && out.was == Done:
+		m.outOfSync++
+	}
+}

@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// Observation compares rows with a table of what was observed: see Observes in package
+// reconciler.
+type Observation struct {
+	Watched // the observed table, and the rows that an observed row is about
+	Compare func(txn store.ReadTxn, row *store.Entry) []Change
+}
+
+// DriftPolicy says what is done about a row that differs from what is observed.
+type DriftPolicy uint8
+
+const (
+	// DriftRepair has the row updated at once.
+	DriftRepair DriftPolicy = iota
+	// DriftReport shows it in health and in the not-done table. A full pass, a
+	// change of the row and a trigger update it nevertheless.
+	DriftReport
+)
+
+// Drift is what is done about rows that differ from what is observed of them.
+type Drift struct {
+	Policy DriftPolicy
+	// Settle is how long the observed table may take to show what an operation has
+	// done: differences are none before. Default 1 s.
+	Settle time.Duration
+	// Window: a row that drifts for the fourth time, each time within this of the
+	// one before, is reported, and its repair waits for a backoff that grows with
+	// every time. Default 5 minutes; at least twice Config.MaxBackoff.
+	Window time.Duration
+}
+
+func (d Drift) withDefaults(maxBackoff time.Duration) Drift {
+	setDefault(&d.Settle, time.Second)
+	setDefault(&d.Window, 5*time.Minute)
+	d.Window = max(d.Window, longer(maxBackoff, maxBackoff))
+	return d
+}
+
+func (d Drift) check() error {
+	switch {
+	case d.Policy > DriftReport:
+		return fmt.Errorf("Config.Drift.Policy is %d: it must be DriftRepair or DriftReport", d.Policy)
+	case d.Settle < 0:
+		return fmt.Errorf("Config.Drift.Settle is %v: it must be positive, or 0 for the default", d.Settle)
+	case d.Window < 0:
+		return fmt.Errorf("Config.Drift.Window is %v: it must be positive, or 0 for the default", d.Window)
+	}
+	return nil
+}
+
+func (o *Observation) check() error {
+	if o.Compare == nil {
+		return errors.New("the function that compares is not set")
+	}
+	return o.Watched.check()
+}
+
+func (o *Observation) reliable(txn store.ReadTxn) bool {
+	if initialized, _ := o.Table.Initialized(txn); !initialized {
+		return false // nor if it was dropped
+	}
+	for _, s := range o.Table.Sources(txn) {
+		if s.Incomplete != "" {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *Observation) version(txn store.ReadTxn) tableVersion {
+	return tableVersion{o.Table.Revision(txn), o.reliable(txn)}
+}
+
+func (o *Observation) differs(txn store.ReadTxn, row *store.Entry) (changes []Change, err error) {
+	err = guard(func() { changes = o.Compare(txn, row) })
+	return changes, err
+}
+
+func (o *Observation) onChange(db *store.DB, fn func(store.ReadTxn)) func(context.Context) {
+	watch := o.Table.Watch(db.ReadTxn())
+	return func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-watch:
+				txn := db.ReadTxn()
+				watch = o.Table.Watch(txn) // nil once the table was dropped
+				fn(txn)
+			}
+		}
+	}
+}
+
+func (o *Observation) begin(r *Engine) func(context.Context) {
+	y := newRelay(r, "observed table "+o.Table.Name(), reasonDrift)
+	f := &driftFeed{
+		Observation: o, r: r, feed: o.feed(y), whole: true, own: r.p.Table.Changes(r.p.Table.Revision(r.p.DB.ReadTxn())),
+	}
+	return f.follow
+}
+
+// checkObserved says what is wrong with the params' observation.
+func (p Params) checkObserved() error {
+	if p.Observed == nil {
+		return nil
+	}
+	if err := p.Observed.check(); err != nil {
+		return fmt.Errorf("Params.Observed: %w", err)
+	}
+	return nil
+}
+
+// driftFeed follows an observed table, and the rows: each is compared once more
+// when it has been done for a while, because what it is compared with may not have
+// changed since. Rows that may have drifted are handed over to the deciding
+// goroutine, which compares them again when their time has come.
+type driftFeed struct {
+	*Observation
+	r     *Engine
+	feed  *childFeed
+	own   *store.Cursor
+	whole bool      // all rows are to be compared
+	fresh []settled // rows that are done since a short time, oldest first
+
+	suspects []string
+}
+
+// settled is a row that is to be compared at a time.
+type settled struct {
+	key string
+	due time.Time
+}
+
+func (f *driftFeed) follow(ctx context.Context) {
+	defer f.feed.cursor.Close()
+	defer f.own.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		f.look(f.r.p.DB.ReadTxn(), now)
+		due := time.Time{}
+		if len(f.fresh) > 0 {
+			due = f.fresh[0].due
+		}
+		setTimer(timer, now, due)
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.feed.cursor.Watch():
+		case <-f.own.Watch():
+		case <-timer.C:
+		}
+	}
+}
+
+// look compares what has to be with a snapshot.
+func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
+	f.feed.collect(txn)
+	named := f.feed.relay.rows
+	f.feed.relay.clear()
+	f.takeDone(txn, now)
+	switch {
+	case !f.reliable(txn):
+		f.whole, f.fresh = true, nil
+	case f.whole:
+		f.whole, f.fresh = false, nil
+		for e := range f.r.all(txn) {
+			f.examine(txn, e)
+		}
+	default:
+		f.lookAtFresh(txn, now)
+		for _, key := range sortedKeys(named) {
+			f.examineRow(txn, key)
+		}
+	}
+	if len(f.suspects) > 0 {
+		_ = f.r.inbox.trigger(f.suspects, laneRetry, reasonDrift) // refused only when Run ends
+		f.suspects = nil
+	}
+}
+
+// takeDone notes which rows have become done.
+func (f *driftFeed) takeDone(txn store.ReadTxn, now time.Time) {
+	due := now.Add(f.r.p.Config.Drift.Settle)
+	for change := range f.own.Changes(txn) {
+		switch {
+		case change.Kind == store.Reset:
+			f.whole = true
+		case change.Kind == store.Upsert && f.r.status(change.Entry).Kind() == Done:
+			f.fresh = append(f.fresh, settled{keyOf(change.Entry), due})
+		}
+	}
+}
+
+// lookAtFresh compares the rows that have been done for long enough.
+func (f *driftFeed) lookAtFresh(txn store.ReadTxn, now time.Time) {
+	n := 0
+	for n < len(f.fresh) && !f.fresh[n].due.After(now) {
+		f.examineRow(txn, f.fresh[n].key)
+		n++
+	}
+	if f.fresh = f.fresh[n:]; len(f.fresh) == 0 {
+		f.fresh = nil
+	}
+}
+
+func (f *driftFeed) examineRow(txn store.ReadTxn, key string) {
+	if e := f.r.find(txn, key); e != nil {
+		f.examine(txn, e)
+	}
+}
+
+// examine takes a row for suspect that is done and differs, or that did and agrees.
+func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
+	if f.r.status(e).Kind() != Done {
+		return // when it is, it is compared
+	}
+	changes, err := f.differs(txn, e)
+	f.feed.relay.trouble(func() string { return f.r.p.Table.KeyText(e) }, err)
+	if err != nil || len(changes) == 0 && f.r.drifted.empty() {
+		return
+	}
+	if key := keyOf(e); len(changes) > 0 || f.r.drifted.has(key) {
+		f.suspects = append(f.suspects, key)
+	}
+}
+
+// keySet is a set of encoded keys that several goroutines use.
+type keySet struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+func (s *keySet) set(key string, in bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == nil {
+		s.keys = map[string]bool{}
+	}
+	if s.keys[key] = true; !in {
+		delete(s.keys, key)
+	}
+}
+
+func (s *keySet) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys) == 0
+}
+
+func (s *keySet) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[key]
+}

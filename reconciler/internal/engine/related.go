@@ -1,0 +1,359 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// Related is where changes come from that make rows run: [Watched] or [Events].
+type Related interface {
+	check() error
+	// table is nil when there is none.
+	table() *store.Table
+	// begin looks at what is there and returns the function that follows it.
+	begin(y *relay) (follow func(context.Context))
+}
+
+// Naming yields the rows of the reconciled table that something else is about.
+type Naming func(txn store.ReadTxn, yield func(store.Query) bool)
+
+// checkRelated says what is wrong with the params' relations.
+func (p Params) checkRelated() error {
+	for i, related := range p.Related {
+		if related == nil {
+			return fmt.Errorf("Params.Related[%d] is empty: make it with Watches or Events", i)
+		}
+		if err := related.check(); err != nil {
+			return fmt.Errorf("Params.Related[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// relatedTables are the other tables that the reconciler reads.
+func (p Params) relatedTables() (tables []*store.Table) {
+	for _, related := range p.Related {
+		if t := related.table(); t != nil {
+			tables = append(tables, t)
+		}
+	}
+	for _, d := range p.DependsOn {
+		tables = append(tables, d.tables()...)
+	}
+	if p.Observed != nil {
+		tables = append(tables, p.Observed.Table)
+	}
+	return tables
+}
+
+// startRelated follows what rows are related to, until stop is called.
+func (r *Engine) startRelated(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for i, related := range r.p.Related {
+		y := newRelay(r, fmt.Sprintf("related %d", i), reasonRelated)
+		if t := related.table(); t != nil {
+			y.name = "related table " + t.Name()
+		}
+		follow := related.begin(y)
+		running.Go(func() { follow(ctx) })
+	}
+	for i := range r.p.DependsOn {
+		follow := r.p.DependsOn[i].begin(r, &r.waits[i])
+		running.Go(func() { follow(ctx) })
+	}
+	if r.p.Observed != nil {
+		follow := r.p.Observed.begin(r)
+		running.Go(func() { follow(ctx) })
+	}
+	return func() {
+		r.member.leave()
+		cancel()
+		running.Wait()
+	}
+}
+
+// relay collects rows that are to be run and hands them over to the deciding
+// goroutine. It belongs to the goroutine that follows something.
+type relay struct {
+	r        *Engine
+	name     string
+	send     func(keys []string) // of rows to be run
+	rows     map[string]bool     // by encoded key
+	gone     map[string]bool     // in no table: perhaps to be deleted
+	onlyDone bool                // rows that are not are run anyway
+	index    string              // that the table is known to have; empty: none
+	troubles map[string]error
+}
+
+func newRelay(r *Engine, name string, why reason) *relay {
+	y := &relay{r: r, name: name, troubles: map[string]error{}}
+	y.send = func(rows []string) {
+		_ = r.inbox.trigger(rows, laneChange, why) // refused only when Run ends
+	}
+	y.clear()
+	return y
+}
+
+func (y *relay) clear() {
+	y.rows, y.gone = map[string]bool{}, map[string]bool{}
+}
+
+// add collects the rows that queries ask for.
+func (y *relay) add(txn store.ReadTxn, queries []store.Query) {
+	t := y.r.p.Table
+	for _, query := range queries {
+		found := false
+		for e := range t.List(txn, query, nil).Entries() {
+			found = true
+			if !y.onlyDone || y.r.status(e).Kind() == Done {
+				y.rows[keyOf(e)] = true
+			}
+		}
+		if !found {
+			y.gone[string(query.Key)] = true
+		}
+	}
+}
+
+// flush hands over what was collected.
+func (y *relay) flush() {
+	if len(y.rows) > 0 {
+		y.send(slices.Collect(maps.Keys(y.rows)))
+	}
+	if gone := y.gone; len(gone) > 0 {
+		_ = y.r.inbox.post(func(l *loop) { l.hurryDeletes(gone) })
+	}
+	y.clear()
+}
+
+// named calls a function of the user that names rows on behalf of a key. What
+// was named before a panic counts.
+func (y *relay) named(txn store.ReadTxn, key func() string, rows Naming) (queries []store.Query) {
+	var unknown error
+	err := guard(func() {
+		rows(txn, func(q store.Query) bool {
+			if err := y.known(q); err != nil {
+				unknown = err
+			} else {
+				queries = append(queries, q)
+			}
+			return true
+		})
+	})
+	if err == nil {
+		err = unknown
+	}
+	y.trouble(key, err)
+	return queries
+}
+
+// known returns an error if a query is not of the table: it would find nothing.
+func (y *relay) known(q store.Query) error {
+	name := q.Index.NameOrNone()
+	if name != "" && name == y.index {
+		return nil
+	}
+	_, err := y.r.p.Table.LenOf(y.r.p.DB.ReadTxn(), name)
+	if err == nil {
+		y.index = name
+	}
+	return err
+}
+
+// guard makes an error of a panic.
+func guard(fn func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	fn()
+	return nil
+}
+
+// trouble reports what is wrong with a key, or that nothing is any more.
+func (y *relay) trouble(keyText func() string, err error) {
+	if err == nil && len(y.troubles) == 0 {
+		return // as for nearly all keys, whose text is not needed
+	}
+	key := keyText()
+	if err == nil {
+		if y.troubles[key] == nil {
+			return
+		}
+		delete(y.troubles, key)
+	} else {
+		err = fmt.Errorf("%q: %w", key, err)
+		y.troubles[key] = err
+		var stack []byte
+		if p := (*PanicError)(nil); errors.As(err, &p) {
+			stack = p.Stack
+		}
+		y.r.p.Logger.Error("related rows are not known", "reconciler", y.r.p.Name, "of", y.name, "error", err, "stack", string(stack))
+	}
+	var first error
+	for _, k := range sortedKeys(y.troubles) {
+		first = y.troubles[k]
+		break
+	}
+	_ = y.r.inbox.post(func(l *loop) { l.health.concern(y.name, first) })
+}
+
+// Watched is a table whose changes make rows run.
+type Watched struct {
+	Table *store.Table
+	// Rows yields the rows that a row of Table is about.
+	Rows func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
+}
+
+func (w *Watched) check() error {
+	switch {
+	case w.Table == nil:
+		return errors.New("the table is not set")
+	case w.Rows == nil:
+		return errors.New("the function that names rows is not set")
+	}
+	return nil
+}
+
+func (w *Watched) table() *store.Table { return w.Table }
+
+func (w *Watched) begin(y *relay) func(context.Context) {
+	f := w.feed(y)
+	y.onlyDone = true
+	f.read(y.r.p.DB.ReadTxn())
+	y.onlyDone = false
+	return f.follow
+}
+
+// feed follows the table from its beginning.
+func (w *Watched) feed(y *relay) *childFeed {
+	return &childFeed{Watched: w, relay: y, cursor: w.Table.Changes(0), last: map[string][]store.Query{}}
+}
+
+// childFeed follows a watched table.
+type childFeed struct {
+	*Watched
+	relay  *relay
+	cursor *store.Cursor
+	last   map[string][]store.Query // what each row named last, by its encoded key
+}
+
+func (f *childFeed) follow(ctx context.Context) {
+	defer f.cursor.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.cursor.Watch():
+			f.read(f.relay.r.p.DB.ReadTxn())
+		}
+	}
+}
+
+// read hands over the owners of all that has changed.
+func (f *childFeed) read(txn store.ReadTxn) {
+	f.collect(txn)
+	f.relay.flush()
+}
+
+// collect gives the owners of all that has changed to the relay.
+func (f *childFeed) collect(txn store.ReadTxn) {
+	lost := false
+	for change := range f.cursor.Changes(txn) {
+		if change.Kind == store.Reset {
+			lost = true
+			continue
+		}
+		f.changed(txn, change)
+	}
+	if lost {
+		f.forgetGone(txn)
+	}
+}
+
+func (f *childFeed) changed(txn store.ReadTxn, change store.Change) {
+	key := keyOf(change.Entry)
+	text := func() string { return f.Table.KeyText(change.Entry) }
+	owners := f.relay.named(txn, text, func(txn store.ReadTxn, yield func(store.Query) bool) { f.Rows(txn, change.Entry, yield) })
+	if last := f.last[key]; !sameQueries(last, owners) {
+		f.relay.add(txn, last)
+		f.last[key] = owners
+	}
+	f.relay.add(txn, owners)
+	if change.Kind == store.Delete {
+		delete(f.last, key)
+	}
+}
+
+func sameQueries(a, b []store.Query) bool {
+	return slices.EqualFunc(a, b, func(a, b store.Query) bool {
+		return a.Index == b.Index && bytes.Equal(a.Key, b.Key)
+	})
+}
+
+// forgetGone hands over the owners of rows whose deletes were lost.
+func (f *childFeed) forgetGone(txn store.ReadTxn) {
+	there := map[string]bool{}
+	for child := range f.Table.All(txn, nil).Entries() {
+		there[keyOf(child)] = true
+	}
+	for key, owners := range f.last {
+		if !there[key] {
+			f.relay.add(txn, owners)
+			delete(f.last, key)
+		}
+	}
+}
+
+// eventBatch is how many events are handed over together, at most.
+const eventBatch = 256
+
+// Events is a channel whose elements make rows run.
+type Events struct {
+	// Receive waits for the next event; Next returns one that is there already, or nil.
+	// Both report false when the channel is closed, or ctx ended.
+	Receive func(ctx context.Context) (Naming, bool)
+	Next    func() (Naming, bool)
+	Err     error // what is wrong with how they were declared, or nil
+}
+
+func (s *Events) check() error        { return s.Err }
+func (s *Events) table() *store.Table { return nil }
+
+func (s *Events) begin(y *relay) func(context.Context) {
+	y.send = func(keys []string) { _ = y.r.inbox.trigger(keys, laneChange, reasonEvent) }
+	return func(ctx context.Context) {
+		for event, open := s.Receive(ctx); open; event, open = s.Receive(ctx) {
+			s.take(y, event)
+		}
+	}
+}
+
+// take hands over the rows of an event, and of those that are there already.
+func (s *Events) take(y *relay, event Naming) {
+	defer y.flush()
+	txn := y.r.p.DB.ReadTxn()
+	for n, open := 0, true; n < eventBatch && open && event != nil; n++ {
+		y.add(txn, y.named(txn, func() string { return "event" }, event))
+		event, open = s.Next()
+	}
+}
+
+// hurryDeletes makes deletes ready that have not succeeded yet, by encoded key.
+func (l *loop) hurryDeletes(keys map[string]bool) {
+	for _, key := range sortedKeys(keys) {
+		if it := l.queue.items[key]; it != nil && it.deleting {
+			l.queue.enqueue(it, laneChange, reasonRelated)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+)
+
+// StatusSet holds the statuses of several reconcilers of a row, by name. A name
+// that is absent is pending, so that the zero value says that all are.
+//
+// It is immutable and as small as a pointer: a row keeps it by value. Two sets
+// are == if one was copied from the other; sets with the same statuses that came
+// about separately need not be.
+type StatusSet struct{ first *namedStatus }
+
+// namedStatus is an element of a list that is sorted by name and never changed.
+// Versions of a set share what comes behind the last difference.
+type namedStatus struct {
+	name   string
+	status Status
+	next   *namedStatus
+}
+
+// Get returns the status with a name, which is pending if it is absent.
+func (s StatusSet) Get(name string) Status {
+	for n := s.first; n != nil && n.name <= name; n = n.next {
+		if n.name == name {
+			return n.status
+		}
+	}
+	return Status{}
+}
+
+// With returns the set with another status under a name. A pending status
+// removes the name. If nothing changes the result is == s.
+func (s StatusSet) With(name string, status Status) StatusSet {
+	if status.kind == Pending {
+		status = Status{}
+	}
+	if s.Get(name) == status {
+		return s
+	}
+	return StatusSet{s.first.with(name, status)}
+}
+
+// with returns the list with another status, which is not the one it has.
+func (n *namedStatus) with(name string, status Status) *namedStatus {
+	if n != nil && n.name < name {
+		return &namedStatus{n.name, n.status, n.next.with(name, status)}
+	}
+	rest := n
+	if n != nil && n.name == name {
+		rest = n.next
+	}
+	if status == (Status{}) {
+		return rest
+	}
+	return &namedStatus{name, status, rest}
+}
+
+// All yields the statuses that are not pending, sorted by name.
+func (s StatusSet) All() iter.Seq2[string, Status] {
+	return func(yield func(string, Status) bool) {
+		for n := s.first; n != nil && yield(n.name, n.status); n = n.next {
+		}
+	}
+}
+
+// String returns the names with their statuses, or pending when there are none.
+func (s StatusSet) String() string {
+	if s.first == nil {
+		return Pending.String()
+	}
+	var parts []string
+	for name, status := range s.All() {
+		parts = append(parts, name+": "+status.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// MarshalJSON implements json.Marshaler: an object with a status for each name.
+func (s StatusSet) MarshalJSON() ([]byte, error) { return json.Marshal(s.byName()) }
+
+func (s StatusSet) byName() map[string]Status {
+	named := map[string]Status{}
+	for name, status := range s.All() {
+		named[name] = status
+	}
+	return named
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Names that come twice are errors,
+// and so are unknown kinds. The set stays as it was then.
+func (s *StatusSet) UnmarshalJSON(data []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	switch token, err := dec.Token(); {
+	case err != nil:
+		return err
+	case token == nil: // null changes nothing, as everywhere in JSON
+		return nil
+	case token != json.Delim('{'):
+		return fmt.Errorf("statuses are %s, expected an object with a status for each name", data)
+	}
+	var set StatusSet
+	seen := map[string]bool{}
+	for dec.More() {
+		name, status, err := decodeNamed(dec)
+		if err != nil {
+			return err
+		}
+		if seen[name] {
+			return fmt.Errorf("status %q comes twice", name)
+		}
+		seen[name] = true
+		set = set.With(name, status)
+	}
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	*s = set
+	return nil
+}
+
+func decodeNamed(dec *json.Decoder) (string, Status, error) {
+	var status Status
+	token, err := dec.Token()
+	if err != nil {
+		return "", status, err
+	}
+	name, _ := token.(string) // a key can be nothing else
+	if err := dec.Decode(&status); err != nil {
+		return "", status, fmt.Errorf("status %q: %w", name, err)
+	}
+	return name, status, nil
+}

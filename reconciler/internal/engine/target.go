@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// Target is what the engine calls of the typed world: the functions of one target and one
+// row type. Those that are nil are what the target cannot do.
+type Target struct {
+	Init   func(ctx context.Context) error
+	Update func(ctx context.Context, txn store.ReadTxn, row *store.Entry) (Result, error)
+	Delete func(ctx context.Context, txn store.ReadTxn, row *store.Entry) error
+	Prune  func(ctx context.Context, txn store.ReadTxn) (pruned int, err error)
+	// Observe returns what there is, as entries that are in no table.
+	Observe     func(ctx context.Context) ([]*store.Entry, error)
+	Diff        func(ctx context.Context, txn store.ReadTxn, row *store.Entry) ([]Change, error)
+	UpdateBatch func(ctx context.Context, txn store.ReadTxn, rows []*store.Entry) []BatchResult
+	DeleteBatch func(ctx context.Context, txn store.ReadTxn, rows []*store.Entry) []error
+
+	// Status returns the status of a row. SetStatus returns a function that writes the status
+	// of a row after an attempt that ended with an error or nil, in a transaction: it reports
+	// false if the spec of the row has changed, or the row is gone.
+	Status    func(row *store.Entry) Status
+	SetStatus func(txn *store.WriteTxn, now time.Time) func(row *store.Entry, err error) (bool, error)
+}
+
+// BatchResult is the outcome of one row of UpdateBatch.
+type BatchResult struct {
+	Result Result
+	Err    error
+}
+
+// Change is one field that differs between what is and what is wanted.
+type Change struct {
+	Field string `json:"field"`
+	Is    string `json:"is"`   // empty: absent
+	Want  string `json:"want"` // empty: to be removed
+}
+
+// Result is the outcome of a successful Update. The zero value is "done".
+type Result struct {
+	// Changed: something had to be changed. In a full pass it means that the
+	// target was out of sync.
+	Changed bool
+	// Again, if positive, runs Update once more after this time.
+	Again time.Duration
+}

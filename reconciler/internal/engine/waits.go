@@ -1,0 +1,321 @@
+package engine
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+)
+
+// maxFailedRows is how many rows a [FailedError] lists.
+const maxFailedRows = 1000
+
+// waits holds who waits for rows. Whoever waits does so first until the feed was
+// read up to a revision, and the rows of the round that it was read into are done
+// or items; and then until no item is in the way that goes back that far.
+//
+// Of those who wait for all rows only the one with the lowest revision is looked
+// at, and while an item that is in its way stays there, nothing else is.
+type waits struct {
+	pulled  store.Revision // the feed is read up to here
+	from    store.Revision // and was up to here before it was read the last time
+	settled store.Revision // what is read up to here is done, or an item
+	changed bool           // something has come to rest
+	surplus bool           // it is known of the surplus from before the start how it stands
+	swept   bool           // none of it is left but in items
+
+	unread   waitHeap             // who waits for the feed
+	tables   waitHeap             // who waits for all rows
+	rows     map[string][]*waiter // who waits for a row, by encoded key
+	inTheWay *item                // of the first of tables
+}
+
+func (ws *waits) add(w *waiter) {
+	ws.unread.add(w)
+	ws.changed = true
+}
+
+func (ws *waits) remove(w *waiter) {
+	switch {
+	case w.place != nil:
+		heap.Remove(w.place, w.position)
+	case !w.all:
+		key := w.row
+		ws.rows[key] = slices.DeleteFunc(ws.rows[key], func(other *waiter) bool { return other == w })
+		if len(ws.rows[key]) == 0 {
+			delete(ws.rows, key)
+		}
+	}
+}
+
+// owe says that an item has to do with what was read from the feed the last time.
+func (ws *waits) owe(it *item) { it.owe(ws.from + 1) }
+
+// oweNow says that an item is not done, whatever the feed says.
+func (ws *waits) oweNow(it *item) { it.owe(ws.from) }
+
+func (it *item) owe(since store.Revision) {
+	if !it.owing {
+		it.owing, it.owed = true, since
+	}
+}
+
+// hinders says that an item is not done with a revision.
+func (it *item) hinders(revision store.Revision) bool { return it.owing && it.owed <= revision }
+
+// resting says that an item has failed and that nothing is being done about it now.
+func (it *item) resting() bool {
+	switch {
+	case it.err == nil:
+		return false
+	case it.state == running:
+		return it.stuck
+	default:
+		return it.state == waiting && it.hold == holdNone && !it.debouncing
+	}
+}
+
+// awaitsFeed says that an item's row is gone, of which the feed has still to tell.
+func (l *loop) awaitsFeed(it *item, txn store.ReadTxn) bool {
+	if !it.owing || !it.fed || it.deleting || l.waits.pulled >= l.r.p.Table.Revision(txn) {
+		return false
+	}
+	return l.r.find(txn, it.key) == nil
+}
+
+// awaitFeed puts an item aside until the feed tells that its row is gone.
+func (l *loop) awaitFeed(it *item) {
+	it.err = nil // of a row that is not there any more
+	l.leaveFull(it)
+	l.ledger.note(it)
+	l.queue.moved(it)
+}
+
+// lostDeletes deletes what waits for the feed to tell that it is gone: the feed
+// has lost that. The rest is found as surplus.
+func (l *loop) lostDeletes(txn store.ReadTxn, now time.Time) {
+	l.waits.swept, l.waits.surplus = false, false
+	for _, key := range sortedKeys(l.queue.items) {
+		it := l.queue.items[key]
+		if it.state == waiting && it.err == nil && it.hold == holdNone && l.awaitsFeed(it, txn) {
+			l.setDeleting(it, true)
+			l.enqueue(it, laneChange, reasonChange, now)
+		}
+	}
+}
+
+// rested is called when an item is done, or has failed.
+func (l *loop) rested(it *item) {
+	l.waits.changed = true
+	if len(l.waits.rows[it.key]) > 0 {
+		l.answerRow(it.key)
+	}
+}
+
+// sought is called when the surplus was looked for, and removed as far as it could be.
+func (ws *waits) sought(swept bool) {
+	if !ws.swept {
+		ws.changed, ws.surplus, ws.swept = true, true, swept
+	}
+}
+
+// answerWaits answers those who need not wait any longer.
+func (l *loop) answerWaits() {
+	ws, settled := &l.waits, l.waits.pulled
+	if l.round.open > 0 {
+		settled = ws.from
+	}
+	if settled == ws.settled && !ws.changed {
+		return
+	}
+	ws.settled, ws.changed = settled, false
+	for ws.unread.Len() > 0 && ws.unread.list[0].revision <= settled {
+		l.waitOn(heap.Pop(&ws.unread).(*waiter))
+	}
+	if ws.surplus {
+		ws.surplus = false
+		for _, key := range sortedKeys(ws.rows) {
+			l.answerRow(key)
+		}
+	}
+	l.answerTables()
+}
+
+// waitOn moves on someone whose revision was read.
+func (l *loop) waitOn(w *waiter) {
+	ws := &l.waits
+	if w.all {
+		ws.tables.add(w)
+		return
+	}
+	if ws.rows == nil {
+		ws.rows = map[string][]*waiter{}
+	}
+	key := w.row
+	ws.rows[key] = append(ws.rows[key], w)
+	l.answerRow(key)
+}
+
+// answerRow answers those who wait for a row and need not any longer.
+func (l *loop) answerRow(key string) {
+	if len(l.waits.rows[key]) == 0 || l.tableGone() {
+		return
+	}
+	var wait []*waiter
+	for _, w := range l.waits.rows[key] {
+		if known, err := l.verdict(w, l.queue.items[key]); known {
+			w.answer <- err
+		} else {
+			wait = append(wait, w)
+		}
+	}
+	if l.waits.rows[key] = wait; len(wait) == 0 {
+		delete(l.waits.rows, key)
+	}
+}
+
+// tableGone says that the table was dropped: that no row is there means nothing then.
+func (l *loop) tableGone() bool { return l.r.sources(l.r.p.DB.ReadTxn()).dropped }
+
+// verdict says how it stands with a row, of which there may be no item.
+func (l *loop) verdict(w *waiter, it *item) (known bool, err error) {
+	if it != nil && it.hinders(w.revision) {
+		if it.resting() {
+			return true, l.failure([]*item{it}, nil)
+		}
+		return false, nil
+	}
+	if l.r.find(l.r.p.DB.ReadTxn(), w.row) == nil && !l.waits.swept {
+		surplus := l.unswept()
+		return surplus != nil, l.failure(nil, surplus)
+	}
+	return true, nil
+}
+
+// unswept returns why the surplus is not known, if that has failed and rests.
+func (l *loop) unswept() error {
+	if l.waits.swept || l.full.phase != fullIdle {
+		return nil
+	}
+	return l.plan.err
+}
+
+// answerTables answers those who wait for all rows and need not any longer.
+func (l *loop) answerTables() {
+	ws, surplus := &l.waits, l.unswept()
+	if ws.tables.Len() == 0 || l.hindered() || !ws.swept && surplus == nil || l.tableGone() {
+		return
+	}
+	failed, busy := l.failedItems()
+	for ws.tables.Len() > 0 && (busy == nil || !busy.hinders(ws.tables.list[0].revision)) {
+		w := heap.Pop(&ws.tables).(*waiter)
+		n, _ := slices.BinarySearchFunc(failed, w.revision+1, func(it *item, revision store.Revision) int {
+			return cmp.Compare(it.owed, revision)
+		})
+		w.answer <- l.failure(failed[:n], surplus)
+	}
+	ws.inTheWay = l.hindrance()
+}
+
+// hindered says that what was in the way is so still.
+func (l *loop) hindered() bool {
+	it := l.waits.inTheWay
+	return it != nil && l.queue.items[it.key] == it && it.hinders(l.waits.tables.list[0].revision) && !it.resting()
+}
+
+// hindrance returns any item that is in the way of the first who waits for all
+// rows. It is likely to stay longer than the oldest, so that it is seldom looked for.
+func (l *loop) hindrance() *item {
+	if l.waits.tables.Len() > 0 {
+		for _, it := range l.queue.items {
+			if it.hinders(l.waits.tables.list[0].revision) && !it.resting() {
+				return it
+			}
+		}
+	}
+	return nil
+}
+
+// failedItems returns the items that have failed and rest, those that go back
+// furthest first, and of the others the one that does.
+func (l *loop) failedItems() (failed []*item, busy *item) {
+	for _, it := range l.queue.items {
+		switch {
+		case !it.owing:
+		case it.resting():
+			failed = append(failed, it)
+		case busy == nil || it.owed < busy.owed:
+			busy = it
+		}
+	}
+	slices.SortFunc(failed, func(a, b *item) int { return cmp.Compare(a.owed, b.owed) })
+	return failed, busy
+}
+
+// failure returns the error of those who wait for what has failed, or nil.
+func (l *loop) failure(failed []*item, surplus error) error {
+	if len(failed) == 0 && surplus == nil {
+		return nil
+	}
+	failed = slices.SortedFunc(slices.Values(failed), func(a, b *item) int { return cmp.Compare(a.key, b.key) })
+	listed := failed[:min(len(failed), maxFailedRows)]
+	err := &FailedError{Reconciler: l.r.p.Name, More: len(failed) - len(listed), Surplus: surplus}
+	for _, it := range listed {
+		op := opUpdate
+		if it.deleting {
+			op = opDelete
+		}
+		err.Rows = append(err.Rows, FailedRow{Key: l.r.p.Table.KeyText(it.entry), Operation: op.String(), Err: it.err})
+	}
+	return err
+}
+
+// endWaits answers everybody: nothing will be done any more.
+func (l *loop) endWaits() {
+	ws := &l.waits
+	for _, heap := range []waitHeap{ws.unread, ws.tables} {
+		for _, w := range heap.list {
+			w.answer <- ErrNotRunning
+		}
+	}
+	for _, waiters := range ws.rows {
+		for _, w := range waiters {
+			w.answer <- ErrNotRunning
+		}
+	}
+	*ws = waits{pulled: ws.pulled, from: ws.from}
+}
+
+// waitHeap is a container/heap of those who wait, by revision.
+type waitHeap struct{ list []*waiter }
+
+func (h *waitHeap) add(w *waiter) {
+	w.place = h
+	heap.Push(h, w)
+}
+
+func (h *waitHeap) Len() int           { return len(h.list) }
+func (h *waitHeap) Less(i, j int) bool { return h.list[i].revision < h.list[j].revision }
+
+func (h *waitHeap) Swap(i, j int) {
+	h.list[i], h.list[j] = h.list[j], h.list[i]
+	h.list[i].position, h.list[j].position = i, j
+}
+
+// Push implements heap.Interface.
+func (h *waitHeap) Push(x any) {
+	w := x.(*waiter)
+	w.position = len(h.list)
+	h.list = append(h.list, w)
+}
+
+// Pop implements heap.Interface.
+func (h *waitHeap) Pop() any {
+	last := len(h.list) - 1
+	w := h.list[last]
+	h.list[last], h.list = nil, h.list[:last]
+	w.place = nil
+	return w
+}
