@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // ChangeLimit bounds how many rows are changed within a time, so that a mistake
@@ -53,6 +54,7 @@ type brake struct {
 	limit    ChangeLimit
 	kind     opKind
 	waitsFor string
+	claims   map[string]*claim // of the items that it counts, by encoded key
 
 	rows    map[string]counted  // changed within the window, or wanted, by encoded key
 	ahead   map[string]struct{} // wanted too, but still in the feed
@@ -80,7 +82,7 @@ func newBrake(limit ChangeLimit, kind opKind) *brake {
 	}
 	return &brake{
 		limit: limit, kind: kind, waitsFor: fmt.Sprintf("until its %v is approved: %v", kind, limit),
-		rows: map[string]counted{}, ahead: map[string]struct{}{},
+		claims: map[string]*claim{}, rows: map[string]counted{}, ahead: map[string]struct{}{},
 	}
 }
 
@@ -146,7 +148,7 @@ func (b *brake) exceeded(there int) bool {
 	return n > b.limit.Rows && float64(n)*100 > b.limit.Percent*float64(b.total(there))
 }
 
-// allowance is how an item stands with the brake that counts it.
+// allowance is whether an item that is counted may run.
 type allowance uint8
 
 const (
@@ -154,6 +156,12 @@ const (
 	admitted                  // it may, also again when it fails
 	approved                  // it may because someone said so, and is not counted
 )
+
+// claim is how an item stands with the brake that counts it.
+type claim struct {
+	allowance allowance
+	plan      uint64 // the first that shows it
+}
 
 // blast is how much may be changed at once, and what is held because of that.
 type blast struct {
@@ -205,40 +213,52 @@ func (b *blast) held() (deletes, updates int) {
 }
 
 // count has a brake, if there is one, count an item, once.
-func (b *blast) count(it *item, by *brake) {
-	if by == nil || it.brake == by {
+func (b *blast) count(it *workqueue.Item, by *brake) {
+	if by == nil || by.claims[it.Key] != nil {
 		return
 	}
 	b.discount(it)
 	if b.plan == b.shown {
 		b.plan++
 	}
-	it.brake, it.allowance, it.plan = by, wanting, b.plan
-	by.want(it.key)
+	by.claims[it.Key] = &claim{wanting, b.plan}
+	by.want(it.Key)
 	by.wanting++
 }
 
 // updated counts the update of an item whose row has changed. If the item is in
 // hand that has to wait for the next look at it.
-func (b *blast) updated(it *item) {
-	if it.state != running && it.state != committing && b.changes(it.key) {
+func (b *blast) updated(it *workqueue.Item) {
+	if !it.Stage().InHand() && b.changes(it.Key) {
 		b.count(it, b.updates)
 	}
 }
 
 // discount forgets an item that is not to be changed any more.
-func (b *blast) discount(it *item) {
-	if it.brake == nil {
+func (b *blast) discount(it *workqueue.Item) {
+	brake, c := b.counts(it)
+	if c == nil {
 		return
 	}
-	if it.allowance != approved {
-		it.brake.unwant(it.key)
+	if c.allowance != approved {
+		brake.unwant(it.Key)
 		b.relax = true
 	}
-	if it.allowance == wanting {
-		it.brake.wanting--
+	if c.allowance == wanting {
+		brake.wanting--
+		b.relax = true
 	}
-	it.brake = nil
+	delete(brake.claims, it.Key)
+}
+
+// counts returns the brake that counts an item, with its claim, or nil.
+func (b *blast) counts(it *workqueue.Item) (by *brake, c *claim) {
+	b.each(func(brake *brake) {
+		if own := brake.claims[it.Key]; own != nil {
+			by, c = brake, own
+		}
+	})
+	return by, c
 }
 
 // ended counts an operation that was successful.
@@ -249,18 +269,19 @@ func (b *blast) ended(out *outcome, now time.Time) {
 	}
 	if b.applied != nil {
 		if out.kind == opUpdate {
-			b.applied[it.key] = struct{}{}
+			b.applied[it.Key] = struct{}{}
 		} else {
-			delete(b.applied, it.key)
+			delete(b.applied, it.Key)
 		}
 	}
-	if it.brake == nil || it.brake.kind != out.kind || it.allowance == wanting {
+	brake, c := b.counts(it)
+	if c == nil || brake.kind != out.kind || c.allowance == wanting {
 		return
 	}
-	if it.allowance == admitted {
-		it.brake.did(it.key, now)
+	if c.allowance == admitted {
+		brake.did(it.Key, now)
 	}
-	it.brake = nil
+	delete(brake.claims, it.Key)
 }
 
 // unlimited says that an operation that was let through as one on a row that is
@@ -275,13 +296,13 @@ func (l *loop) overLimit(op operation, txn store.ReadTxn, now time.Time) bool {
 	if op.kind == opUpdate && op.was == Pending {
 		l.blast.updated(it)
 	}
-	b := it.brake
-	if b == nil || it.allowance != wanting {
+	b, c := l.blast.counts(it)
+	if c == nil || c.allowance != wanting {
 		return false
 	}
 	if !b.held {
 		if !b.exceeded(l.r.p.Table.Len(txn)) {
-			it.allowance = admitted
+			c.allowance = admitted
 			b.wanting--
 			return false
 		}
@@ -289,7 +310,7 @@ func (l *loop) overLimit(op operation, txn store.ReadTxn, now time.Time) bool {
 		l.r.p.Logger.Warn("too many changes are held until they are approved", "reconciler", l.r.p.Name,
 			"operation", b.kind.String(), "rows", len(b.rows)+len(b.ahead), "limit", b.limit.String())
 	}
-	l.park(it, holdLimit, b.waitsFor)
+	l.park(it, workqueue.Limit, time.Time{}, b.waitsFor)
 	return true
 }
 
@@ -309,7 +330,7 @@ func (l *loop) relieve(now time.Time) {
 	l.blast.each(func(b *brake) {
 		if b.held && (b.wanting == 0 || !b.exceeded(there)) {
 			b.held = false
-			l.release(holdLimit, now)
+			l.release(workqueue.Limit, now)
 		}
 	})
 	if !l.blast.holding() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // commitDelay is how long the first outcome waits for others to be written with it.
@@ -165,46 +166,46 @@ func (l *loop) settle(out *outcome, now time.Time) {
 	defer l.closeRow(out)
 	if out.item == nil {
 		if out.err == nil && out.result.Again <= 0 && !out.outdated {
-			l.queue.move(stageRound, stageRest)
+			l.queue.Pass(workqueue.InRound, workqueue.Rest)
 			return
 		}
-		l.adopt(out, committing)
+		l.adopt(out, workqueue.Committing)
 	}
 	it := out.item
-	it.state = waiting
 	// That an update was outdated is known for sure; otherwise a change that came
 	// meanwhile is one more reason to run.
-	again := it.dirty && (out.kind == opDelete || isStatusError(out.err) || it.reasons&^reasonChange != 0)
-	it.dirty = false
+	again := it.Dirty && (out.kind == opDelete || isStatusError(out.err) || it.Reasons&^workqueue.Change != 0)
+	it.Dirty = false
 	if out.outdated {
-		l.enqueue(it, laneChange, reasonChange, now)
+		l.requeue(it, workqueue.Changes, workqueue.Change, now)
 		return
 	}
 	if out.kind == opUpdate && !isStatusError(out.err) {
 		l.setDeleting(it, false) // the row has the status: it is there
 	}
-	if it.err = out.err; out.err == nil {
-		it.worked = now
-		it.attempts, it.tries = 0, nil
-		it.owing = it.owing && out.kind == opDelete && again
+	if it.Err = out.err; out.err == nil {
+		it.Applied = now
+		it.Attempts, it.Tries = 0, nil
+		if out.kind != opDelete || !again {
+			it.Unblock()
+		}
 	} else {
-		it.attempts++
+		it.Attempts++
 		l.waits.oweNow(it)
 	}
-	due, later := l.nextTry(out, it.attempts, now)
+	stage, due := l.nextTry(out, it.Attempts, now)
 	if !again {
-		it.reasons = 0
+		it.Reasons = 0
 	}
 	switch {
 	case !again && out.forgotten():
 		l.drop(it)
 		return
 	case again:
-		it.force = it.force || it.reasons&^reasonChange != 0
-		l.enqueue(it, laneChange, 0, now)
-	case later:
-		l.queue.wait(it, due)
-		l.queue.moved(it)
+		it.Force = it.Force || it.Reasons&^workqueue.Change != 0
+		l.requeue(it, workqueue.Changes, 0, now)
+	case stage != workqueue.Rest:
+		l.queue.Wait(it, stage, due, "")
 	case l.mustSettle(out):
 		l.settleUntil(it, now.Add(l.r.p.Config.Drift.Settle))
 	default:

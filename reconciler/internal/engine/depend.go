@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Dependency makes rows wait for rows of another table: see DependsOn in package reconciler.
@@ -283,8 +284,8 @@ func (r *Engine) free(keys []string) {
 	_ = r.inbox.post(func(l *loop) { // refused only when Run ends
 		now := time.Now()
 		for _, key := range keys {
-			if it := l.queue.items[key]; it != nil && it.state == waiting && it.hold == holdDependency {
-				l.enqueue(it, laneChange, reasonDependency, now)
+			if it := l.queue.Items[key]; it != nil && it.Stage() == workqueue.Dependency {
+				l.enqueue(it, workqueue.Changes, workqueue.Unblocked, now)
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // maxVerdicts is how many sets of dependencies a checker remembers.
@@ -175,11 +176,11 @@ func (l *loop) dependent(op operation, txn store.ReadTxn, now time.Time) bool {
 		if !blocked {
 			continue
 		}
-		l.r.waits[i].add(b, op.item.key)
-		l.park(op.item, holdDependency, b.text)
+		l.r.waits[i].add(b, op.item.Key)
+		l.park(op.item, workqueue.Dependency, time.Time{}, b.text)
 		// What happened before the wait was known has woken nobody.
 		if newest, still := d.blocker(l.r.p.DB.ReadTxn(), op.entry); !still || !newest.is(b) {
-			l.r.free([]string{op.item.key})
+			l.r.free([]string{op.item.Key})
 		}
 		return true
 	}

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
 
 const (
 	// batchSize is the most operations that a worker is given at a time.
@@ -55,13 +59,13 @@ func (l *loop) hand(w *worker, b *batch) {
 // compose returns the next batch, of one lane, or nil when nothing is ready.
 // The batch is empty if what was ready needs nothing.
 func (l *loop) compose(now time.Time) (b *batch, dropped bool) {
-	turn, n := l.queue.turn(l.round.more)
+	turn, n := l.queue.Turn(l.round.more)
 	if n == 0 || now.Before(l.tokenAt) {
 		return nil, false
 	}
 	n = max(1, min(n/len(l.crew), batchSize))
-	b = &batch{at: now, read: now, lane: turn}
-	if turn == laneChange && l.queue.backlog() == 0 {
+	b = &batch{at: now, read: now, class: turn}
+	if turn == workqueue.Changes && l.backlog() == 0 {
 		b.ofRound, b.txn, b.read = true, l.round.txn, l.round.at
 		if n = l.tokens(n, now); n > 0 {
 			b.tasks = l.round.take(n)
@@ -70,15 +74,16 @@ func (l *loop) compose(now time.Time) (b *batch, dropped bool) {
 		b.txn = l.r.p.DB.ReadTxn()
 		dropped = l.fill(b, n, now)
 	}
-	b.spent = l.queue.spend(turn, len(b.tasks))
+	b.spent = l.queue.Spend(turn, len(b.tasks))
 	return b, dropped
 }
 
 // fill adds up to n operations of the batch's lane.
 func (l *loop) fill(b *batch, n int, now time.Time) (dropped bool) {
-	b.tasks = make([]outcome, 0, min(n, l.queue.ready[b.lane].length))
+	ready, _ := l.queue.Ready(b.class)
+	b.tasks = make([]outcome, 0, min(n, ready))
 	for range n {
-		it := l.queue.pop(b.lane)
+		it := l.queue.Pop(b.class)
 		if it == nil {
 			break
 		}
@@ -94,11 +99,11 @@ func (l *loop) fill(b *batch, n int, now time.Time) (dropped bool) {
 			l.leaveFull(it)
 			dropped = true
 		case l.tokens(1, now) == 0:
-			l.queue.putBack(it)
+			l.queue.PutBack(it, b.class)
 			return dropped
 		default:
-			it.state, it.ran, it.reasons = running, it.reasons, 0
-			l.queue.moved(it)
+			it.Ran, it.Reasons = it.Reasons, 0
+			l.queue.Move(it, workqueue.Running)
 			b.tasks = append(b.tasks, outcome{operation: op})
 		}
 	}
@@ -136,12 +141,12 @@ func (l *loop) takeBackFor(now time.Time) {
 			young = true
 		}
 	}
-	l.queue.overtaken = l.queue.overtaken && young
+	l.queue.Overtaken = l.queue.Overtaken && young
 }
 
 // idle says that a worker has nothing and there is nothing to give it.
 func (l *loop) idle() bool {
-	if _, n := l.queue.turn(l.round.more); n > 0 {
+	if _, n := l.queue.Turn(l.round.more); n > 0 {
 		return false
 	}
 	for _, w := range l.crew {
@@ -160,16 +165,17 @@ func (l *loop) wanted(b *batch, idle bool) bool {
 	case idle:
 		return true
 	default:
-		return l.queue.overtaken || n >= shares[b.lane] && l.otherLaneReady(b.lane)
+		return l.queue.Overtaken || n >= b.class.Weight() && l.otherClassReady(b.class)
 	}
 }
 
-func (l *loop) otherLaneReady(than lane) bool {
-	if than != laneRefresh && l.full.wantsSurplus() {
+func (l *loop) otherClassReady(than workqueue.Class) bool {
+	if than != workqueue.Refreshes && l.full.wantsSurplus() {
 		return true
 	}
-	for other := range lanes {
-		if other != than && (l.queue.ready[other].length > 0 || other == laneChange && l.round.more > 0) {
+	for other := range workqueue.Classes {
+		ready, _ := l.queue.Ready(other)
+		if other != than && (ready > 0 || other == workqueue.Changes && l.round.more > 0) {
 			return true
 		}
 	}
@@ -183,7 +189,7 @@ func (l *loop) takeBack(b *batch) {
 	}
 	taken := b.takeBack()
 	unspent := max(0, b.spent-b.limit)
-	l.queue.credit[b.lane] = min(shares[b.lane], l.queue.credit[b.lane]+unspent)
+	l.queue.Refund(b.class, unspent)
 	b.spent -= unspent
 	if b.ofRound {
 		l.round.giveBack(taken)
@@ -191,12 +197,11 @@ func (l *loop) takeBack(b *batch) {
 	}
 	for i := len(taken) - 1; i >= 0; i-- {
 		it := taken[i].item
-		it.reasons |= it.ran
-		it.lane = b.lane
-		l.queue.putBack(it)
-		if it.dirty {
-			it.dirty = false
-			l.queue.enqueue(it, laneChange, reasonChange)
+		it.Reasons |= it.Ran
+		l.queue.PutBack(it, b.class)
+		if it.Dirty {
+			it.Dirty = false
+			l.queue.Enqueue(it, workqueue.Changes, workqueue.Change, b.at)
 		}
 	}
 }
@@ -254,8 +259,8 @@ func (l *loop) collect(w *worker, now time.Time) {
 
 // startsAfresh forgets the failures of an older spec than the one that was worked on.
 func (l *loop) startsAfresh(out *outcome) {
-	if it := out.item; it != nil && out.was == Pending && !isStatusError(it.err) {
-		it.attempts = 0
+	if it := out.item; it != nil && out.was == Pending && !isStatusError(it.Err) {
+		it.Attempts = 0
 	}
 }
 
@@ -281,9 +286,9 @@ func (l *loop) finished(out *outcome, w *worker, now time.Time) {
 	l.count(out)
 	l.repaired(out, now)
 	if it := out.item; it != nil {
-		it.state, it.force, it.stuck = committing, false, false
-		l.queue.moved(it)
-		it.since = time.Time{}
+		it.Force = false
+		l.queue.Move(it, workqueue.Committing)
+		it.Since = time.Time{}
 		l.leaveFull(it)
 	}
 	if out.err != nil {
@@ -302,22 +307,22 @@ func (l *loop) finished(out *outcome, w *worker, now time.Time) {
 // skipped has another look at a row that an operation was not right for any more.
 func (l *loop) skipped(out *outcome, now time.Time) {
 	if out.item == nil {
-		l.adopt(out, waiting)
+		l.adopt(out, workqueue.InRound)
 	}
 	defer l.closeRow(out)
 	it := out.item
-	it.state, it.dirty = waiting, false
-	l.enqueue(it, laneChange, it.ran, now)
+	it.Dirty = false
+	l.requeue(it, workqueue.Changes, it.Ran, now)
 }
 
 func (l *loop) failed(out *outcome, now time.Time) {
 	if out.item == nil {
-		l.adopt(out, committing)
+		l.adopt(out, workqueue.Committing)
 	}
 	it := out.item
-	it.remember(Attempt{
-		At: now.Add(-out.took), Took: out.took, Operation: out.kind.String(), Reasons: it.ran.String(), Error: out.err.Error(),
+	it.Remember(Attempt{
+		At: now.Add(-out.took), Took: out.took, Operation: out.kind.String(), Reasons: it.Ran.String(), Error: out.err.Error(),
 	})
 	l.r.p.Logger.Warn(out.kind.String()+" failed", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.KeyText(out.entry), "attempts", it.attempts+1, "error", out.err)
+		"key", l.r.p.Table.KeyText(out.entry), "attempts", it.Attempts+1, "error", out.err)
 }

@@ -20,8 +20,8 @@
 //     status, or is an item because it has failed; after 10 ms what is left of a round
 //     becomes items.
 //  3. Every other row with something to be done, or to wait for, is an item of the
-//     queue (queue.go), at most once, with all the reasons for it (reason.go). It is
-//     ready in one of four lanes with guaranteed shares (lane.go), or waits.
+//     queue (package workqueue), at most once, with all the reasons for it. It is
+//     ready in one of four lanes with guaranteed shares , or waits.
 //  4. A worker that is free is given a batch, of the round or of a lane
 //     (dispatch.go). Only now it is decided by the newest row what is to be done,
 //     and whether it may be: what may not is put aside (the gate, in pause.go).
@@ -47,7 +47,7 @@
 // removed after that.
 //
 // Documentation/life-of-a-row.md has all this as a diagram of the stages of a row
-// (stage.go), which tests hold against the code.
+// , which tests hold against the code.
 //
 // # What else there is
 //

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // promptRepairs is how often a row is repaired at once before its repairs are slowed.
@@ -34,40 +35,34 @@ type repairs struct {
 
 // suspect has a row compared with what is observed, unless it is run anyway.
 func (l *loop) suspect(key string, now time.Time) {
-	it, why := l.queue.get(key), reasonDrift
-	switch it.state {
-	case waiting:
-		if it.err != nil || it.settling || it.deleting {
+	it, why := l.queue.Get(key), workqueue.Drifted
+	switch s := it.Stage(); {
+	case s.InHand():
+	case s == workqueue.Queued:
+		it.Force = true
+	default:
+		if it.Err != nil || s == workqueue.Settle || it.Deleting {
 			return
 		}
-		if !it.due.IsZero() && it.hold == holdNone {
-			why |= reasonAgain // what it waits for is not to be lost
+		if !it.Due().IsZero() && !s.Held() {
+			why |= workqueue.Repeat // what it waits for is not to be lost
 		}
-		it.force = true
-	case queued:
-		it.force = true
-	case running, committing:
+		it.Force = true
 	}
-	l.enqueue(it, laneRetry, why, now)
-}
-
-// onlyDrift says that a row is run for nothing but what is observed.
-func (r reason) onlyDrift() bool {
-	const harmless = reasonDrift | reasonResume | reasonDependency
-	return r&reasonDrift != 0 && r&^harmless == 0
+	l.enqueue(it, workqueue.Retries, why, now)
 }
 
 // drifting compares the row of an operation with what is observed, if that is why
 // it is to run, and says whether it is not to run now.
 func (l *loop) drifting(op operation, txn store.ReadTxn, now time.Time) bool {
 	it, of := op.item, l.r.p.Observed
-	if of == nil || op.kind != opUpdate || op.was != Done || !it.reasons.onlyDrift() {
+	if of == nil || op.kind != opUpdate || op.was != Done || !it.Reasons.OnlyDrift() {
 		return false
 	}
 	settled := l.settledAt(op, now)
 	changes, err := of.differs(txn, op.entry)
 	switch {
-	case !it.drifted && !of.reliable(txn):
+	case !it.Differs && !of.reliable(txn):
 		l.drop(it) // all rows are compared when it is
 	case !of.reliable(txn):
 		l.holdDrift(it, "table "+of.Table.Name()+", which is not complete", time.Time{})
@@ -87,8 +82,8 @@ func (l *loop) drifting(op operation, txn store.ReadTxn, now time.Time) bool {
 // has done.
 func (l *loop) settledAt(op operation, now time.Time) time.Time {
 	settle, last := l.r.p.Config.Drift.Settle, l.r.status(op.entry).Since()
-	if op.item.worked.After(last) {
-		last = op.item.worked
+	if op.item.Applied.After(last) {
+		last = op.item.Applied
 	}
 	if last.After(now) { // the clock was set back
 		last = now
@@ -101,37 +96,33 @@ func (l *loop) settledAt(op operation, now time.Time) time.Time {
 // was to be changed anyway.
 func (l *loop) mustSettle(out *outcome) bool {
 	return l.r.p.Observed != nil && out.kind == opUpdate && out.err == nil &&
-		(out.item.drifted || out.item.ran&reasonDrift != 0 || out.was == Done && out.result.Changed)
+		(out.item.Differs || out.item.Ran&workqueue.Drifted != 0 || out.was == Done && out.result.Changed)
 }
 
-func (l *loop) settleUntil(it *item, due time.Time) {
-	l.queue.wait(it, due)
-	it.settling = true
-	l.queue.moved(it)
-	it.reasons = 0
+func (l *loop) settleUntil(it *workqueue.Item, due time.Time) {
+	l.queue.Wait(it, workqueue.Settle, due, "")
+	it.Reasons = 0
 	l.ledger.note(it)
 }
 
-// holdDrift puts a row aside that is not repaired now.
-func (l *loop) holdDrift(it *item, waitsFor string, until time.Time) {
-	l.queue.wait(it, until)
-	l.queue.setHold(it, holdDrift, waitsFor)
-	l.queue.moved(it)
+// workqueue.Drift puts a row aside that is not repaired now.
+func (l *loop) holdDrift(it *workqueue.Item, waitsFor string, until time.Time) {
+	l.queue.Wait(it, workqueue.Drift, until, waitsFor)
 	l.ledger.note(it)
 	// What was observed before it was known that the row differs has not been told.
 	txn := l.r.p.DB.ReadTxn()
-	if e := l.r.find(txn, it.key); e != nil {
+	if e := l.r.find(txn, it.Key); e != nil {
 		if changes, err := l.r.p.Observed.differs(txn, e); err == nil && len(changes) == 0 && l.r.p.Observed.reliable(txn) {
-			_ = l.r.inbox.trigger([]string{it.key}, laneRetry, reasonDrift)
+			_ = l.r.inbox.trigger([]string{it.Key}, workqueue.Retries, workqueue.Drifted)
 		}
 	}
 }
 
 // reportDrift shows that a row differs. It is counted once, until it agrees.
-func (l *loop) reportDrift(it *item, changes []Change) {
-	if l.drift.reported[it.key] == "" {
+func (l *loop) reportDrift(it *workqueue.Item, changes []Change) {
+	if l.drift.reported[it.Key] == "" {
 		l.meters.drift++
-		setText(&l.drift.reported, it.key, l.r.p.Table.KeyText(it.entry))
+		setText(&l.drift.reported, it.Key, l.r.p.Table.KeyText(it.Entry))
 		l.drift.changed = true
 	}
 	l.differs(it, changes)
@@ -139,9 +130,9 @@ func (l *loop) reportDrift(it *item, changes []Change) {
 }
 
 // repairDrift lets the update of a row run, unless that is too soon.
-func (l *loop) repairDrift(it *item, changes []Change, now time.Time) (held bool) {
+func (l *loop) repairDrift(it *workqueue.Item, changes []Change, now time.Time) (held bool) {
 	l.differs(it, changes)
-	before := l.drift.repairs[it.key]
+	before := l.drift.repairs[it.Key]
 	if !now.Before(before.next) {
 		return false
 	}
@@ -153,44 +144,44 @@ func (l *loop) repairDrift(it *item, changes []Change, now time.Time) (held bool
 // repaired counts an update that ran because of what was observed.
 func (l *loop) repaired(out *outcome, now time.Time) {
 	it, c := out.item, &l.r.p.Config
-	if it == nil || out.kind != opUpdate || !it.ran.onlyDrift() {
+	if it == nil || out.kind != opUpdate || !it.Ran.OnlyDrift() {
 		return
 	}
 	l.meters.drift++
-	repair := repairs{n: l.drift.repairs[it.key].n + 1, last: now}
+	repair := repairs{n: l.drift.repairs[it.Key].n + 1, last: now}
 	if repair.n >= promptRepairs {
 		repair.next = now.Add(c.backoff(repair.n-promptRepairs+1, l.r.random))
 	}
 	if l.drift.repairs == nil {
 		l.drift.repairs = map[string]repairs{}
 	}
-	l.drift.repairs[it.key] = repair
+	l.drift.repairs[it.Key] = repair
 	l.drift.expires = earliest(l.drift.expires, now.Add(c.Drift.Window))
 	if repair.n > promptRepairs {
-		setText(&l.drift.flapping, it.key, l.r.p.Table.KeyText(it.entry))
+		setText(&l.drift.flapping, it.Key, l.r.p.Table.KeyText(it.Entry))
 		l.drift.changed = true
 	}
 }
 
 // differs and agrees note how a row compares.
-func (l *loop) differs(it *item, changes []Change) {
-	if it.drifted {
+func (l *loop) differs(it *workqueue.Item, changes []Change) {
+	if it.Differs {
 		return
 	}
-	it.drifted = true
-	l.r.drifted.set(it.key, true)
+	it.Differs = true
+	l.r.drifted.set(it.Key, true)
 	l.r.p.Logger.Warn("row has drifted", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.KeyText(it.entry), "differences", driftText(changes))
+		"key", l.r.p.Table.KeyText(it.Entry), "differences", driftText(changes))
 }
 
-func (l *loop) agrees(it *item) {
-	if !it.drifted {
+func (l *loop) agrees(it *workqueue.Item) {
+	if !it.Differs {
 		return
 	}
-	it.drifted = false
-	l.r.drifted.set(it.key, false)
-	if l.drift.reported[it.key] != "" {
-		delete(l.drift.reported, it.key)
+	it.Differs = false
+	l.r.drifted.set(it.Key, false)
+	if l.drift.reported[it.Key] != "" {
+		delete(l.drift.reported, it.Key)
 		l.drift.changed = true
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // explain is [Reconciler.Explain] of the deciding goroutine. Rows of the round
@@ -18,7 +19,7 @@ func (l *loop) explain(key string) (Explanation, error) {
 	e, row, err := l.r.explainRow(txn, key)
 	it := l.deletingItem(key)
 	if row != nil {
-		it = l.queue.items[keyOf(row)]
+		it = l.queue.Items[keyOf(row)]
 	}
 	if err != nil || row == nil && it == nil {
 		return e, l.r.unknownKey(txn, key, err, l)
@@ -30,7 +31,7 @@ func (l *loop) explain(key string) (Explanation, error) {
 		e.WaitsFor = []Wait{{Cause: waitNothing, Text: "nothing: it is done"}}
 	default:
 		e.Queued = true
-		e.Reasons = reasonChange.String()
+		e.Reasons = workqueue.Change.String()
 		e.WaitsFor = l.readyWaits(Wait{Cause: waitTurn, Text: "its turn: the change has not been read yet"}, now)
 	}
 	if row != nil {
@@ -49,51 +50,40 @@ func (l *loop) pauseOf(row *store.Entry) []Wait {
 	if !paused {
 		return nil
 	}
-	text := holdPaused.String() + ": its next change waits until it is resumed"
+	text := workqueue.Paused.String() + ": its next change waits until it is resumed"
 	if !until.IsZero() {
-		text = holdPaused.String() + ": its next change waits until " + until.Format(timeFormat)
+		text = workqueue.Paused.String() + ": its next change waits until " + until.Format(timeFormat)
 	}
-	return []Wait{{Cause: holdPaused.String(), Text: text, Until: until}}
+	return []Wait{{Cause: workqueue.Paused.String(), Text: text, Until: until}}
 }
 
-func (l *loop) explainItem(e *Explanation, it *item, now time.Time) {
-	e.Queued, e.Attempts, e.Since = true, it.attempts, it.since
-	e.LastAttempts = append(e.LastAttempts, it.tries...)
-	if e.Reasons = it.reasons.String(); it.reasons == 0 {
-		e.Reasons = it.ran.String()
+func (l *loop) explainItem(e *Explanation, it *workqueue.Item, now time.Time) {
+	e.Queued, e.Attempts, e.Since = true, it.Attempts, it.Since
+	e.LastAttempts = append(e.LastAttempts, it.Tries...)
+	if e.Reasons = it.Reasons.String(); it.Reasons == 0 {
+		e.Reasons = it.Ran.String()
 	}
-	if it.err != nil {
-		e.LastError = it.err.Error()
+	if it.Err != nil {
+		e.LastError = it.Err.Error()
 	}
-	switch it.state {
-	case queued:
-		e.Lane = it.lane.String()
-		text := fmt.Sprintf("its turn: %d before it in lane %v", it.before(), it.lane)
+	switch stage := it.Stage(); {
+	case stage == workqueue.Queued:
+		e.Lane = it.Class().String()
+		text := fmt.Sprintf("its turn: %d before it in lane %v", it.Before(), it.Class())
 		e.WaitsFor = l.readyWaits(Wait{Cause: waitTurn, Text: text}, now)
-	case running:
-		e.WaitsFor = []Wait{l.runningWait(it)}
-	case committing:
+	case stage == workqueue.Committing:
 		e.WaitsFor = []Wait{{Cause: waitCommit, Text: "the commit of its status"}}
-	case waiting:
-		e.WaitsFor, e.NextDue = []Wait{waitOf(it)}, it.due
+	case stage.InHand():
+		e.WaitsFor = []Wait{l.runningWait(it)}
+	default:
+		e.WaitsFor, e.NextDue = []Wait{waitOf(it)}, it.Due()
+		if stage == workqueue.Limit {
+			e.WaitsFor[0].Text += "; it is part of plan " + l.blast.id(l.blast.plan)
+		}
 		if !l.ready {
 			e.WaitsFor = append(e.WaitsFor, Wait{Cause: waitSources, Text: waitingMessage(l.health.sources.waitingFor)})
 		}
 	}
-	switch {
-	case it.stuck:
-		e.WaitsFor = []Wait{l.runningWait(it)}
-	case it.state == waiting && it.hold == holdLimit:
-		e.WaitsFor[0].Text += "; it is part of plan " + l.blast.id(l.blast.plan)
-	}
-}
-
-// before is how many items of its lane come before it.
-func (it *item) before() (n int) {
-	for p := it.previous; p != nil; p = p.previous {
-		n++
-	}
-	return n
 }
 
 // readyWaits says what a row waits for that could run.
@@ -116,7 +106,7 @@ func (l *loop) readyWaits(turn Wait, now time.Time) []Wait {
 }
 
 // runningWait says how far the operation is that a worker has been given.
-func (l *loop) runningWait(it *item) Wait {
+func (l *loop) runningWait(it *workqueue.Item) Wait {
 	for _, w := range l.staff {
 		b := w.batch
 		if b == nil {
@@ -171,9 +161,9 @@ func (r *Engine) unknownKey(txn store.ReadTxn, key string, err error, l *loop) e
 		consider(r.p.Table.KeyText(e))
 	}
 	if l != nil {
-		for _, encoded := range sortedKeys(l.queue.items) {
-			if it := l.queue.items[encoded]; it.deleting {
-				consider(r.p.Table.KeyText(it.entry))
+		for _, encoded := range sortedKeys(l.queue.Items) {
+			if it := l.queue.Items[encoded]; it.Deleting {
+				consider(r.p.Table.KeyText(it.Entry))
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // String is the explanation for people, a line for each thing that is known.
@@ -89,13 +88,4 @@ func (e Explanation) queuedText() string {
 		text += ", since " + e.Since.Format(timeFormat)
 	}
 	return text
-}
-
-// String is the attempt in one line.
-func (a Attempt) String() string {
-	text := fmt.Sprintf("%s %s took %v", a.At.Format(timeFormat), a.Operation, a.Took.Round(time.Microsecond))
-	if a.Reasons != "" {
-		text += " (" + strings.ReplaceAll(a.Reasons, ",", ", ") + ")"
-	}
-	return text + ": " + a.Error
 }

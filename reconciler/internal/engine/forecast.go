@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // notable says that the not-done table may have to be told of an update.
 func (out *outcome) notable() bool {
-	return out.kind == opUpdate && (out.err != nil || out.result.Again > 0 || out.item != nil && out.item.noted)
+	return out.kind == opUpdate && (out.err != nil || out.result.Again > 0 || out.item != nil && out.item.Noted)
 }
 
 // writeForecast adds to the transaction that writes statuses what the rows of the
@@ -35,15 +36,13 @@ func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*outcome, now time.
 
 // forecast is the row of the not-done table for an update that has ended.
 func (l *loop) forecast(out *outcome, now time.Time) NotDone {
-	it := &item{entry: out.entry, state: waiting, ran: reasonChange, err: out.err}
+	it := &workqueue.Item{Entry: out.entry, Ran: workqueue.Change, Failures: workqueue.Failures{Err: out.err}}
 	if out.item != nil {
-		it.ran, it.attempts = out.item.ran, out.item.attempts
+		it.Ran, it.Attempts = out.item.Ran, out.item.Attempts
 	}
-	if it.attempts++; out.err == nil {
-		it.attempts = 0
+	if it.Attempts++; out.err == nil {
+		it.Attempts = 0
 	}
-	if due, later := l.nextTry(out, it.attempts, now); later {
-		it.due = due
-	}
+	it.Foresee(l.nextTry(out, it.Attempts, now))
 	return l.ledger.notDone(it)
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // errThere is returned by Forget.
@@ -27,23 +29,22 @@ func (l *loop) forget(key string) error {
 		return l.r.whyNotDeleting(key, l)
 	}
 	lastError := ""
-	if it.err != nil {
-		lastError = it.err.Error()
+	if it.Err != nil {
+		lastError = it.Err.Error()
 	}
 	l.r.p.Logger.Warn("delete is forgotten, as someone wished", "reconciler", l.r.p.Name, "key", key,
-		"attempts", it.attempts, "error", lastError)
+		"attempts", it.Attempts, "error", lastError)
 	l.setDeleting(it, false)
-	if it.state == waiting {
-		l.queue.unwait(it)
+	if it.Idle() {
 		l.drop(it)
 	}
 	return nil
 }
 
 // deletingItem returns the pending delete of a row, or nil.
-func (l *loop) deletingItem(key string) *item {
-	for _, it := range l.queue.items {
-		if it.deleting && l.r.p.Table.KeyText(it.entry) == key {
+func (l *loop) deletingItem(key string) *workqueue.Item {
+	for _, it := range l.queue.Items {
+		if it.Deleting && l.r.p.Table.KeyText(it.Entry) == key {
 			return it
 		}
 	}
@@ -52,5 +53,5 @@ func (l *loop) deletingItem(key string) *item {
 
 // forgotten says that an outcome is of a delete that was forgotten meanwhile.
 func (out *outcome) forgotten() bool {
-	return out.kind == opDelete && out.err != nil && !out.item.deleting
+	return out.kind == opDelete && out.err != nil && !out.item.Deleting
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/statehive/statehive/internal/backoff"
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // fullSlice is how many rows of a full pass are made ready at a time.
@@ -39,15 +40,15 @@ type fullPass struct {
 	phase       fullPhase
 	whole       bool // applies all rows, not only those that are pending
 	began       time.Time
-	last        []byte          // the rows up to this one were looked at
-	looking     bool            // last is set
-	again       bool            // but for that one itself
-	outstanding int             // items that it waits for
-	observed    []*store.Entry  // what is there and was not compared yet
-	drainUntil  time.Time       // no worker is given anything before; zero: they are
-	surplus     []*item         // what is not wanted of what was
-	asked       bool            // the target is being asked for the surplus
-	gone        map[string]bool // what was deleted since it was asked
+	last        []byte            // the rows up to this one were looked at
+	looking     bool              // last is set
+	again       bool              // but for that one itself
+	outstanding int               // items that it waits for
+	observed    []*store.Entry    // what is there and was not compared yet
+	drainUntil  time.Time         // no worker is given anything before; zero: they are
+	surplus     []*workqueue.Item // what is not wanted of what was
+	asked       bool              // the target is being asked for the surplus
+	gone        map[string]bool   // what was deleted since it was asked
 }
 
 // fullPlan says when full passes are due.
@@ -90,16 +91,16 @@ func (l *loop) startFull(now time.Time) {
 // enqueueDeletes makes the full pass try every failed delete again: their rows
 // are in no table, and perhaps they are not to be observed either.
 func (l *loop) enqueueDeletes() {
-	var failed []*item
-	for _, it := range l.queue.items {
-		if it.deleting && it.state == waiting {
+	var failed []*workqueue.Item
+	for _, it := range l.queue.Items {
+		if it.Deleting && it.Idle() {
 			failed = append(failed, it)
 		}
 	}
-	slices.SortFunc(failed, func(a, b *item) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(failed, func(a, b *workqueue.Item) int { return cmp.Compare(a.Key, b.Key) })
 	for _, it := range failed {
 		l.joinFull(it)
-		l.enqueue(it, laneRefresh, reasonRefresh, l.full.began)
+		l.enqueue(it, workqueue.Refreshes, workqueue.Refresh, l.full.began)
 	}
 }
 
@@ -175,30 +176,30 @@ func (f *fullPass) rest(table *store.Table, txn store.ReadTxn) iter.Seq[*store.E
 // enqueueFull makes the full pass wait for an operation on a row: the one that
 // is running, or a new one.
 func (l *loop) enqueueFull(e *store.Entry, now time.Time) {
-	it := l.queue.get(keyOf(e))
-	attempted := it.state == committing || it.state == waiting && (it.err != nil || !it.due.IsZero())
-	if attempted && (!l.full.whole || it.state == committing) {
+	it := l.queue.Get(keyOf(e))
+	attempted := it.Stage() == workqueue.Committing || it.Idle() && (it.Err != nil || !it.Due().IsZero())
+	if attempted && (!l.full.whole || it.Stage() == workqueue.Committing) {
 		return
 	}
-	if it.state != running {
-		it.entry = e
-		it.force = true
-		l.enqueue(it, laneRefresh, reasonRefresh, now)
+	if !it.Stage().InHand() {
+		it.Entry = e
+		it.Force = true
+		l.enqueue(it, workqueue.Refreshes, workqueue.Refresh, now)
 	}
 	l.joinFull(it)
 }
 
-func (l *loop) joinFull(it *item) {
-	if !it.full {
-		it.full = true
+func (l *loop) joinFull(it *workqueue.Item) {
+	if !it.FullPass {
+		it.FullPass = true
 		l.full.outstanding++
 	}
 }
 
 // leaveFull is called for each item that was run or dropped.
-func (l *loop) leaveFull(it *item) {
-	if it.full {
-		it.full = false
+func (l *loop) leaveFull(it *workqueue.Item) {
+	if it.FullPass {
+		it.FullPass = false
 		l.full.outstanding--
 	}
 }
@@ -239,7 +240,7 @@ func (l *loop) askSurplus(now time.Time) {
 	}
 	l.full.asked, l.full.gone = true, map[string]bool{}
 	l.plan.owed = false
-	l.hand(w, &batch{tasks: []outcome{{operation: op}}, txn: txn, at: now, lane: laneRefresh})
+	l.hand(w, &batch{tasks: []outcome{{operation: op}}, txn: txn, at: now, class: workqueue.Refreshes})
 }
 
 // stillAsking says that the target is stuck with an earlier question.
@@ -280,7 +281,7 @@ func (l *loop) drain(now time.Time) {
 // of a target that was asked before.
 func (f *fullPass) sawGone(out *outcome) {
 	if (f.asked || f.phase == fullCompare) && out.kind == opDelete {
-		f.gone[out.item.key] = true
+		f.gone[out.item.Key] = true
 	}
 }
 
@@ -316,13 +317,13 @@ func (l *loop) compareSlice(now time.Time) {
 }
 
 func (l *loop) foundSurplus(e *store.Entry) {
-	it := l.queue.get(keyOf(e))
-	if it.state != waiting {
+	it := l.queue.Get(keyOf(e))
+	if !it.Idle() {
 		return // something is being done about it
 	}
-	if !it.deleting {
-		it.entry = e
-		it.surplus = true
+	if !it.Deleting {
+		it.Entry = e
+		it.Orphan = true
 		l.setDeleting(it, true)
 	}
 	l.waits.oweNow(it)
@@ -333,9 +334,9 @@ func (l *loop) foundSurplus(e *store.Entry) {
 // removed it is counted how much it is.
 func (l *loop) removeSurplus(now time.Time) {
 	for _, it := range l.full.surplus {
-		if it.deleting && it.state == waiting && l.queue.items[it.key] == it {
+		if it.Deleting && it.Idle() && l.queue.Items[it.Key] == it {
 			l.joinFull(it)
-			l.enqueue(it, laneRefresh, reasonSurplus, now)
+			l.enqueue(it, workqueue.Refreshes, workqueue.Orphan, now)
 		}
 	}
 	l.full.surplus = nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // ErrCycle is returned by [New] when a dependency leads back to the table that
@@ -263,7 +264,7 @@ func (r *Engine) join() error {
 		name: r.p.Name, table: r.p.Table, revision: r.p.Table.Revision,
 		deletes: map[string]*namedSet{}, sets: map[string]*namedSet{}, naming: map[rowsKey][]*namedSet{},
 		wake: func() {
-			_ = r.inbox.post(func(l *loop) { l.release(holdOrder, time.Now()) })
+			_ = r.inbox.post(func(l *loop) { l.release(workqueue.Order, time.Now()) })
 		},
 	}
 	for _, d := range r.p.DependsOn {
@@ -293,12 +294,12 @@ func (l *loop) outOfOrder(op operation, txn store.ReadTxn, now time.Time) bool {
 		return false
 	}
 	it := op.item
-	wait, known := l.orders[it.key]
+	wait, known := l.orders[it.Key]
 	if !known {
 		wait = orderWait{now, m.revisions(txn)}
 	}
 	t := l.r.p.Table
-	text, blocked := m.blocker(op.entry, rowsKey{t, t.Primary().Name, it.key}, wait.revisions)
+	text, blocked := m.blocker(op.entry, rowsKey{t, t.Primary().Name, it.Key}, wait.revisions)
 	switch {
 	case !blocked:
 		return false
@@ -310,40 +311,37 @@ func (l *loop) outOfOrder(op operation, txn store.ReadTxn, now time.Time) bool {
 	if l.orders == nil {
 		l.orders = map[string]orderWait{}
 	}
-	l.orders[it.key] = wait
-	l.queue.wait(it, wait.since.Add(orderLimit))
-	l.queue.setHold(it, holdOrder, text)
-	l.queue.moved(it)
-	l.ledger.note(it)
+	l.orders[it.Key] = wait
+	l.park(it, workqueue.Order, wait.since.Add(orderLimit), text)
 	return true
 }
 
 // noteDelete tells the group that a row has to be deleted, or has not any more.
-func (l *loop) noteDelete(it *item) {
+func (l *loop) noteDelete(it *workqueue.Item) {
 	m := l.r.member
 	if m == nil {
 		return
 	}
-	if !it.deleting {
-		delete(l.orders, it.key)
+	if !it.Deleting {
+		delete(l.orders, it.Key)
 	}
 	if len(l.r.p.DependsOn) == 0 {
 		return
 	}
-	if !it.deleting {
-		m.setDelete(it.key, nil, nil, nil)
+	if !it.Deleting {
+		m.setDelete(it.Key, nil, nil, nil)
 		return
 	}
 	l.names = l.names[:0]
 	for _, d := range l.r.p.DependsOn {
-		l.names = d.appendNames(l.names, it.entry)
+		l.names = d.appendNames(l.names, it.Entry)
 	}
-	row := it.entry
+	row := it.Entry
 	named := func() (rows []namedRow) {
 		for _, d := range l.r.p.DependsOn {
 			rows = append(rows, d.named(row)...)
 		}
 		return rows
 	}
-	m.setDelete(it.key, l.names, named, func() string { return l.r.p.Table.KeyText(row) })
+	m.setDelete(it.Key, l.names, named, func() string { return l.r.p.Table.KeyText(row) })
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // A row that fails is news once it has failed so often, or for so long, or if it
@@ -20,8 +22,8 @@ const (
 const shownErrors = 3
 
 // steady says whether the failure of an item is news at once.
-func steady(it *item, now time.Time) bool {
-	return it.attempts >= steadyAttempts || isTerminal(it.err) || it.stuck || it.due.Sub(now) > healthGrace
+func steady(it *workqueue.Item, now time.Time) bool {
+	return it.Attempts >= steadyAttempts || isTerminal(it.Err) || it.Stage() == workqueue.Stuck || it.Due().Sub(now) > healthGrace
 }
 
 // healthState is what health is made of. It keeps the rows that fail.
@@ -59,32 +61,32 @@ type place struct {
 
 // failing records how it stands with an item that has been run. A failure that was
 // news stays so until the row is fine.
-func (l *loop) failing(it *item, now time.Time) {
+func (l *loop) failing(it *workqueue.Item, now time.Time) {
 	h := &l.health
-	if it.err == nil {
-		h.fine(it.key)
+	if it.Err == nil {
+		h.fine(it.Key)
 		return
 	}
 	if h.errors == nil {
 		h.errors = map[string]failure{}
 	}
-	f, known := h.errors[it.key]
+	f, known := h.errors[it.Key]
 	if !known {
 		f.since = now
-		h.young = append(h.young, youngFailure{it.key, now})
+		h.young = append(h.young, youngFailure{it.Key, now})
 	}
-	if f.err = it.err; f.place != 0 {
+	if f.err = it.Err; f.place != 0 {
 		h.version++
 	}
 	f.what = opUpdate.String()
-	if it.deleting {
+	if it.Deleting {
 		f.what = opDelete.String()
 	}
-	f.what += " " + l.r.p.Table.KeyText(it.entry)
+	f.what += " " + l.r.p.Table.KeyText(it.Entry)
 	if f.place == 0 && steady(it, now) {
-		f.place = h.news(it.key)
+		f.place = h.news(it.Key)
 	}
-	h.errors[it.key] = f
+	h.errors[it.Key] = f
 }
 
 // news gives a failure its place.
@@ -160,7 +162,7 @@ func (l *loop) healthFacts(now time.Time) healthFacts {
 	f := healthFacts{
 		ready: l.ready, settled: l.health.settled, held: l.held, version: l.health.version, stuck: len(l.stuck),
 		surplus: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
-		paused:  l.queue.held[holdPaused] > 0,
+		paused:  l.queue.In(workqueue.Paused) > 0,
 	}
 	f.heldDeletes, f.heldUpdates = l.blast.held()
 	return f

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // ErrNotRunning is returned by what needs a running reconciler: it does not run yet
@@ -25,8 +27,8 @@ type inbox struct {
 
 // triggered is a row that is to be run, although its status does not say so.
 type triggered struct {
-	lane lane
-	why  reason
+	class workqueue.Class
+	why   workqueue.Reason
 }
 
 func newInbox() *inbox {
@@ -40,7 +42,7 @@ func (b *inbox) setOpen(open bool) {
 }
 
 // trigger asks for operations on rows.
-func (b *inbox) trigger(keys []string, in lane, why reason) error {
+func (b *inbox) trigger(keys []string, class workqueue.Class, why workqueue.Reason) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.open {
@@ -49,9 +51,9 @@ func (b *inbox) trigger(keys []string, in lane, why reason) error {
 	for _, key := range keys {
 		t, asked := b.triggers[key]
 		if !asked {
-			t.lane = in
+			t.class = class
 		}
-		t.lane, t.why = min(t.lane, in), t.why|why
+		t.class, t.why = min(t.class, class), t.why|why
 		b.triggers[key] = t
 	}
 	b.wake()
@@ -121,15 +123,15 @@ func (l *loop) takeTriggers(now time.Time) {
 	b.mu.Unlock()
 	for _, key := range sortedKeys(triggers) {
 		t := triggers[key]
-		if t.why == reasonDrift {
+		if t.why == workqueue.Drifted {
 			l.suspect(key, now)
 			continue
 		}
-		it := l.queue.get(key)
-		if it.state == waiting || it.state == queued {
-			it.force = true
+		it := l.queue.Get(key)
+		if !it.Stage().InHand() {
+			it.Force = true
 		}
 		l.waits.oweNow(it)
-		l.enqueue(it, t.lane, t.why, now)
+		l.enqueue(it, t.class, t.why, now)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // The functions of this file show tests what is inside a running engine.
@@ -18,13 +20,13 @@ func (r *Engine) OnMove(fn func(from, to string)) { r.onMove = fn }
 // Items describes what is in the queue of a running engine.
 func (r *Engine) Items() (items []string) {
 	_ = r.call(context.Background(), func(l *loop) {
-		for _, key := range sortedKeys(l.queue.items) {
-			it, name := l.queue.items[key], "a key that had no row"
-			if it.entry != nil {
-				name = r.p.Table.KeyText(it.entry)
+		for _, key := range sortedKeys(l.queue.Items) {
+			it, name := l.queue.Items[key], "a key that had no row"
+			if it.Entry != nil {
+				name = r.p.Table.KeyText(it.Entry)
 			}
-			items = append(items, fmt.Sprintf("%s state=%d lane=%v hold=%v deleting=%t surplus=%t full=%t force=%t dirty=%t reasons=%v due=%v err=%v",
-				name, it.state, it.lane, it.hold, it.deleting, it.surplus, it.full, it.force, it.dirty, it.reasons, it.due, it.err))
+			items = append(items, fmt.Sprintf("%s stage=%v class=%v deleting=%t surplus=%t full=%t force=%t dirty=%t reasons=%v due=%v err=%v",
+				name, it.Stage(), it.Class(), it.Deleting, it.Orphan, it.FullPass, it.Force, it.Dirty, it.Reasons, it.Due(), it.Err))
 		}
 	})
 	return items
@@ -33,13 +35,13 @@ func (r *Engine) Items() (items []string) {
 // Stage is where a row is on its way, by its encoded key.
 func (r *Engine) Stage(key string) (stage string) {
 	_ = r.call(context.Background(), func(l *loop) {
-		stage = stageRest
-		if it := l.queue.items[key]; it != nil {
-			stage = it.stage()
+		stage = workqueue.Rest.String()
+		if it := l.queue.Items[key]; it != nil {
+			stage = it.Stage().String()
 		}
 		for _, out := range l.round.rows {
 			if out.open && keyOf(out.entry) == key {
-				stage = stageRound
+				stage = workqueue.InRound.String()
 			}
 		}
 	})
@@ -53,15 +55,20 @@ func (r *Engine) Round() (n int) {
 }
 
 // Stages are those that a row can be in.
-func Stages() []string {
-	return append([]string{
-		stageRest, stageRound, stageQueued, stageRunning, stageStuck, stageCommitting,
-		stageBackoff, stageTerminal, stageAgain, stageDebounce, stageSettle, stageUnread,
-	}, holdNames[holdNone+1:]...)
+func Stages() (names []string) {
+	for s := range workqueue.Stages {
+		names = append(names, s.String())
+	}
+	return names
 }
 
-// Lanes are the names of the lanes.
-func Lanes() []string { return laneNames[:] }
+// Lanes are the names of the priority classes.
+func Lanes() (names []string) {
+	for c := range workqueue.Classes {
+		names = append(names, c.String())
+	}
+	return names
+}
 
 // Waiting is how many wait for rows of a running engine.
 func (r *Engine) Waiting() (n int) {

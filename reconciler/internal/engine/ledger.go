@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // notDonePeriod is the shortest time between two writes of a key of the not-done
@@ -50,16 +51,16 @@ func newLedger(p *Params) *ledger {
 
 // note records how it stands with an item. There is nothing to be said of one
 // whose row was never seen: nothing has been done about it.
-func (l *ledger) note(it *item) {
-	if l.p.NotDone == nil || it.entry == nil {
+func (l *ledger) note(it *workqueue.Item) {
+	if l.p.NotDone == nil || it.Entry == nil {
 		return
 	}
-	notable := it.err != nil || !it.quiet() || it.hold != holdNone
-	nothing := !notable && !it.noted && len(l.written)+len(l.touched)+len(l.later) == 0
+	notable := it.NotDone()
+	nothing := !notable && !it.Noted && len(l.written)+len(l.touched)+len(l.later) == 0
 	if nothing {
 		return
 	}
-	it.noted = notable
+	it.Noted = notable
 	l.record(l.notDone(it), time.Now())
 }
 

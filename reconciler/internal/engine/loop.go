@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // loop is a running reconciler: one goroutine that decides, and workers that
@@ -15,7 +16,7 @@ type loop struct {
 	r      *Engine
 	cursor *store.Cursor
 	round  round
-	queue  *queue
+	queue  *workqueue.Queue
 	ledger *ledger
 	commit statusCommit
 	full   fullPass
@@ -53,7 +54,7 @@ func (r *Engine) newLoop(ctx context.Context) *loop {
 	l := &loop{
 		r:        r,
 		cursor:   r.p.Table.Changes(0),
-		queue:    newQueue(),
+		queue:    workqueue.New(),
 		ledger:   newLedger(&r.p),
 		returns:  make(chan *worker, r.p.Config.Workers),
 		progress: make(chan struct{}, 1),
@@ -63,7 +64,7 @@ func (r *Engine) newLoop(ctx context.Context) *loop {
 		blast:    newBlast(&r.p.Config, time.Now()),
 	}
 	l.stopping, l.abort = context.WithCancelCause(context.WithoutCancel(ctx))
-	l.queue.onMove = r.onMove
+	l.queue.OnMove = r.onMove
 	l.plan.due = l.nextFull(time.Now())
 	for range r.p.Config.Workers {
 		l.crew = append(l.crew, l.newWorker())
@@ -153,7 +154,7 @@ func (l *loop) look(now time.Time) {
 
 // decide makes ready what has to be done now, and hands out what it can.
 func (l *loop) decide(now time.Time) {
-	l.queue.wake(now)
+	l.queue.Wake(now)
 	l.expirePauses(now)
 	l.expireDrift(now)
 	l.blast.each(func(b *brake) { b.expire(now) })
@@ -177,9 +178,23 @@ func (l *loop) endRound(now time.Time) {
 	}
 }
 
+// backlog returns how many changed items are ready.
+func (l *loop) backlog() int {
+	n, _ := l.queue.Ready(workqueue.Changes)
+	return n
+}
+
+// nextWake returns when the first item ends to wait by itself, or zero.
+func (l *loop) nextWake() time.Time {
+	if it := l.queue.NextDue(); it != nil {
+		return it.Due()
+	}
+	return time.Time{}
+}
+
 // hungry says that more changes may be taken from the feed.
 func (l *loop) hungry() bool {
-	return l.round.open == 0 && l.queue.backlog() < l.r.roundSize()
+	return l.round.open == 0 && l.backlog() < l.r.roundSize()
 }
 
 // pull takes changes from the feed until there is a round of work.
@@ -223,12 +238,12 @@ func (l *loop) changed(change store.Change, now time.Time) {
 	case Pending:
 		if l.simple(change.Entry) {
 			l.round.add(change.Entry)
-			l.queue.move(stageRest, stageRound)
+			l.queue.Pass(workqueue.Rest, workqueue.InRound)
 		} else {
 			l.changedItem(change, false, now)
 		}
 	case Error:
-		if l.queue.items[string(change.Entry.Key())] == nil {
+		if l.queue.Items[string(change.Entry.Key())] == nil {
 			l.changedItem(change, false, now) // it was in error before the start
 		}
 	case Done:
@@ -240,61 +255,65 @@ func (l *loop) simple(e *store.Entry) bool {
 	if len(l.pauses()) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
 		return false
 	}
-	if len(l.queue.items) > 0 && l.queue.items[string(e.Key())] != nil {
+	if len(l.queue.Items) > 0 && l.queue.Items[string(e.Key())] != nil {
 		return false
 	}
 	return !l.depends.blocked(l.round.txn, e)
 }
 
 func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
-	it := l.queue.get(keyOf(change.Entry))
-	it.entry = change.Entry
-	it.fed = !deleted
+	it := l.queue.Get(keyOf(change.Entry))
+	it.Entry = change.Entry
+	it.Present = !deleted
 	l.waits.owe(it)
 	if deleted {
-		it.attempts, it.surplus = 0, false
+		it.Attempts, it.Orphan = 0, false
 		l.setDeleting(it, true)
 		l.noteDelete(it) // it may name others than before
 	} else {
 		l.blast.updated(it)
 	}
 	if !l.debounce(it, now) {
-		l.enqueue(it, laneChange, reasonChange, now)
+		l.enqueue(it, workqueue.Changes, workqueue.Change, now)
 	}
 }
 
 // enqueue makes an item ready and notes since when it is.
-func (l *loop) enqueue(it *item, in lane, why reason, now time.Time) {
-	if it.since.IsZero() {
-		it.since = now
+func (l *loop) enqueue(it *workqueue.Item, class workqueue.Class, why workqueue.Reason, now time.Time) {
+	l.queue.Enqueue(it, class, why, now)
+}
+
+// requeue makes an item ready that was in hand.
+func (l *loop) requeue(it *workqueue.Item, class workqueue.Class, why workqueue.Reason, now time.Time) {
+	if it.Since.IsZero() {
+		it.Since = now
 	}
-	l.queue.enqueue(it, in, why)
+	it.Reasons |= why
+	l.queue.Requeue(it, class)
 }
 
 // debounce puts a changed item aside until its row has stayed as it is for a
 // time, but not for ever.
-func (l *loop) debounce(it *item, now time.Time) bool {
+func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 	c := &l.r.p.Config
-	if c.Debounce <= 0 || it.state == running || it.state == committing {
+	if c.Debounce <= 0 || it.Stage().InHand() {
 		return false
 	}
-	if it.since.IsZero() || !it.debouncing {
-		if it.state == queued {
+	if it.Since.IsZero() || it.Stage() != workqueue.Debounce {
+		if it.Stage() == workqueue.Queued {
 			return true // it is about to run, with the newest row
 		}
-		it.since = now
+		it.Since = now
 	}
-	due := earliest(now.Add(c.Debounce), it.since.Add(c.MaxDebounce))
-	l.queue.wait(it, due)
-	it.debouncing = true
-	l.queue.moved(it)
-	it.reasons |= reasonChange
+	due := earliest(now.Add(c.Debounce), it.Since.Add(c.MaxDebounce))
+	l.queue.Wait(it, workqueue.Debounce, due, "")
+	it.Reasons |= workqueue.Change
 	return true
 }
 
-func (l *loop) setDeleting(it *item, deleting bool) {
-	if it.deleting != deleting {
-		it.deleting = deleting
+func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
+	if it.Deleting != deleting {
+		it.Deleting = deleting
 		delta := int64(1)
 		if deleting {
 			l.blast.count(it, l.blast.deletes)
@@ -308,29 +327,29 @@ func (l *loop) setDeleting(it *item, deleting bool) {
 }
 
 // operationFor decides by the newest row what is to be done now, if anything.
-func (l *loop) operationFor(it *item, txn store.ReadTxn) (operation, bool) {
-	e := l.r.find(txn, it.key)
+func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (operation, bool) {
+	e := l.r.find(txn, it.Key)
 	op := operation{item: it, entry: e}
 	if e == nil {
-		op.kind, op.entry, op.full = opDelete, it.entry, it.surplus
-		held := it.surplus && l.holdSurplus(it, txn)
-		return op, it.deleting && !held
+		op.kind, op.entry, op.full = opDelete, it.Entry, it.Orphan
+		held := it.Orphan && l.holdSurplus(it, txn)
+		return op, it.Deleting && !held
 	}
 	// The row is there again: a delete of what it was before must not run.
 	l.setDeleting(it, false)
-	it.entry = e
-	it.surplus = false
+	it.Entry = e
+	it.Orphan = false
 	op.was = l.r.status(e).Kind()
-	op.full = it.full && op.was != Pending
-	if op.was == Pending && !isStatusError(it.err) {
-		it.attempts = 0 // what failed was an older spec
+	op.full = it.FullPass && op.was != Pending
+	if op.was == Pending && !isStatusError(it.Err) {
+		it.Attempts = 0 // what failed was an older spec
 	}
-	return op, it.force || op.was != Done
+	return op, it.Force || op.was != Done
 }
 
 // holdSurplus takes back the removal of something surplus when a source has become
 // incomplete since it was found. It is looked for again later.
-func (l *loop) holdSurplus(it *item, txn store.ReadTxn) bool {
+func (l *loop) holdSurplus(it *workqueue.Item, txn store.ReadTxn) bool {
 	if !l.r.sources(txn).removalHeld() {
 		return false
 	}
@@ -340,16 +359,14 @@ func (l *loop) holdSurplus(it *item, txn store.ReadTxn) bool {
 }
 
 // drop forgets an item that needs nothing.
-func (l *loop) drop(it *item) {
+func (l *loop) drop(it *workqueue.Item) {
 	l.leaveFull(it)
 	l.blast.discount(it)
-	it.err = nil
-	it.due = time.Time{}
-	l.queue.setHold(it, holdNone, "")
+	it.Err = nil
 	l.agrees(it)
+	l.queue.Forget(it)
 	l.ledger.note(it)
-	l.health.fine(it.key)
-	l.queue.forget(it)
+	l.health.fine(it.Key)
 	l.rested(it)
 }
 
@@ -365,7 +382,7 @@ func (l *loop) nextDue(now time.Time) time.Time {
 	due = earliest(due, l.tokenAt)
 	due = earliest(due, l.pausesEnd())
 	due = earliest(due, l.drift.expires)
-	due = earliest(due, l.queue.nextDue())
+	due = earliest(due, l.nextWake())
 	if l.round.open > 0 { // the full pass waits for its end
 		return earliest(due, l.round.givenUpAt())
 	}

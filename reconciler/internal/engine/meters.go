@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // meters is what the deciding goroutine counts. It is copied for others when that
@@ -50,8 +51,8 @@ func (d *durations) stats() store.Durations {
 // to sleep. It has times rather than ages, which grow while nobody looks.
 type standing struct {
 	meters  meters
-	lanes   [lanes]laneState
-	held    [holds]int
+	classes [workqueue.Classes]classState
+	held    [workqueue.Stages]int // items in each stage of waiting
 	delayed int
 	errors  int
 	stuck   int
@@ -59,13 +60,13 @@ type standing struct {
 	cursor  *store.Cursor // for its lag; nil: it is closed
 }
 
-// laneState is how many rows wait in a lane, and since when the first of them does.
-type laneState struct {
+// classState is how many rows wait in a priority class, and since when the first of them does.
+type classState struct {
 	depth  int
 	oldest time.Time
 }
 
-func (s *laneState) add(n int, since time.Time) {
+func (s *classState) add(n int, since time.Time) {
 	s.depth += n
 	s.oldest = earliest(s.oldest, since)
 }
@@ -91,10 +92,13 @@ func (b *board) get() standing {
 // publish lets others know how it stands.
 func (l *loop) publish() {
 	s := standing{
-		meters: l.meters, held: l.queue.held, delayed: l.queue.timed.Len(),
+		meters: l.meters, delayed: l.queue.Timed(),
 		errors: len(l.health.errors), stuck: len(l.stuck), workers: l.staff, cursor: l.cursor,
 	}
-	l.measureLanes(&s.lanes)
+	for stage := workqueue.Debounce; stage < workqueue.Stages; stage++ {
+		s.held[stage] = l.queue.In(stage)
+	}
+	l.measureClasses(&s.classes)
 	l.r.board.set(&s)
 }
 
@@ -103,16 +107,15 @@ func (l *loop) retract() {
 	l.r.board.set(&standing{meters: l.meters, errors: len(l.health.errors), stuck: len(l.stuck)})
 }
 
-// measureLanes counts what waits for its turn, wherever it does: in the lanes, in
+// measureClasses counts what waits for its turn, wherever it does: in the lanes, in
 // the round, in the hands of a worker, and in a listing of the table.
-func (l *loop) measureLanes(states *[lanes]laneState) {
+func (l *loop) measureClasses(states *[workqueue.Classes]classState) {
 	for i := range states {
-		ready := &l.queue.ready[i]
-		if ready.head != nil {
-			states[i].add(ready.length, ready.head.since)
+		if n, first := l.queue.Ready(workqueue.Class(i)); first != nil {
+			states[i].add(n, first.Since)
 		}
 	}
-	change := &states[laneChange]
+	change := &states[workqueue.Changes]
 	if l.round.more > 0 {
 		change.add(l.round.more, l.round.at)
 	}
@@ -122,7 +125,7 @@ func (l *loop) measureLanes(states *[lanes]laneState) {
 			continue
 		}
 		if n := b.remaining(); n > 0 {
-			states[b.lane].add(n, l.waitsSince(b, &b.tasks[b.limit-n]))
+			states[b.class].add(n, l.waitsSince(b, &b.tasks[b.limit-n]))
 		}
 	}
 	if !l.listing.since.IsZero() {
@@ -135,7 +138,7 @@ func (l *loop) waitsSince(b *batch, out *outcome) time.Time {
 	if out.item == nil {
 		return l.round.at
 	}
-	return earliest(out.item.since, b.at)
+	return earliest(out.item.Since, b.at)
 }
 
 // listing is how far the feed has come in listing the table.
@@ -160,7 +163,7 @@ func (s *listing) follow(taken int, before, after store.Revision, now time.Time)
 // count measures an operation that has ended.
 func (l *loop) count(out *outcome) {
 	m := &l.meters
-	if out.item != nil && out.item.ran&reasonRetry != 0 {
+	if out.item != nil && out.item.Ran&workqueue.Retry != 0 {
 		m.retries++
 	}
 	switch {

@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -55,48 +57,48 @@ func (n NotDone) terminal() bool { return n.State == notDoneError && n.WaitsFor 
 // notDoneError is the State of a row whose Update has failed.
 const notDoneError = "error"
 
-var holdStates = map[hold]string{holdPaused: "paused", holdLimit: "held", holdDependency: "waiting", holdOrder: "waiting"}
+// notDoneStates are the States of rows that are held, or in hand for too long.
+var notDoneStates = map[workqueue.Stage]string{
+	workqueue.Stuck: "stuck", workqueue.Paused: "paused", workqueue.Limit: "held",
+	workqueue.Dependency: "waiting", workqueue.Order: "waiting", workqueue.Drift: "drift",
+}
 
 // notDoneState is the State of an item's row.
-func notDoneState(it *item) string {
-	switch state := holdStates[it.hold]; {
-	case it.stuck:
-		return stageStuck
+func notDoneState(it *workqueue.Item) string {
+	switch state := notDoneStates[it.Stage()]; {
 	case state != "":
 		return state
-	case it.hold != holdNone:
-		return it.hold.String()
-	case it.deleting:
+	case it.Deleting:
 		return "deleting"
-	case it.err != nil:
+	case it.Err != nil:
 		return notDoneError
 	default:
-		return stageAgain
+		return workqueue.Again.String()
 	}
 }
 
 // notDone returns the row of the table for an item, which stands for a removal
 // if there is nothing to be said of it.
-func (l *ledger) notDone(it *item) NotDone {
-	row := NotDone{Reconciler: l.p.Name, Key: l.p.Table.KeyText(it.entry)}
-	if it.err == nil && it.quiet() && it.hold == holdNone {
+func (l *ledger) notDone(it *workqueue.Item) NotDone {
+	row := NotDone{Reconciler: l.p.Name, Key: l.p.Table.KeyText(it.Entry)}
+	if !it.NotDone() {
 		return row
 	}
 	row.Table, row.Operation, row.State = l.p.Table.Name(), opUpdate.String(), notDoneState(it)
-	row.Attempts, row.NextDue = it.attempts, it.due
-	if row.Reasons = it.reasons.String(); it.reasons == 0 {
-		row.Reasons = it.ran.String()
+	row.Attempts, row.NextDue = it.Attempts, it.Due()
+	if row.Reasons = it.Reasons.String(); it.Reasons == 0 {
+		row.Reasons = it.Ran.String()
 	}
-	if it.deleting {
+	if it.Deleting {
 		row.Operation = opDelete.String()
 	}
-	if it.err != nil {
-		row.LastError = it.err.Error()
+	if it.Err != nil {
+		row.LastError = it.Err.Error()
 	}
-	switch {
-	case it.stuck:
+	switch stage := it.Stage(); {
+	case stage == workqueue.Stuck:
 		row.WaitsFor = "the return of its operation"
-	case it.state == waiting:
+	case stage.Waiting():
 		row.WaitsFor = waitOf(it).Text
 	}
 	return row

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Observation compares rows with a table of what was observed: see Observes in package
@@ -104,7 +105,7 @@ func (o *Observation) onChange(db *store.DB, fn func(store.ReadTxn)) func(contex
 }
 
 func (o *Observation) begin(r *Engine) func(context.Context) {
-	y := newRelay(r, "observed table "+o.Table.Name(), reasonDrift)
+	y := newRelay(r, "observed table "+o.Table.Name(), workqueue.Drifted)
 	f := &driftFeed{
 		Observation: o, r: r, feed: o.feed(y), whole: true, own: r.p.Table.Changes(r.p.Table.Revision(r.p.DB.ReadTxn())),
 	}
@@ -187,7 +188,7 @@ func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
 		}
 	}
 	if len(f.suspects) > 0 {
-		_ = f.r.inbox.trigger(f.suspects, laneRetry, reasonDrift) // refused only when Run ends
+		_ = f.r.inbox.trigger(f.suspects, workqueue.Retries, workqueue.Drifted) // refused only when Run ends
 		f.suspects = nil
 	}
 }

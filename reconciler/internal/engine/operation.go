@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 type opKind uint8
@@ -30,8 +31,8 @@ type operation struct {
 	open bool       // counts as open in the round
 	// givenBack says that it was skipped and settled before its batch ended.
 	givenBack bool
-	item      *item        // nil for opObserve and opPrune, and for a row of a round
-	entry     *store.Entry // the row, or for a delete what it was
+	item      *workqueue.Item // nil for opObserve and opPrune, and for a row of a round
+	entry     *store.Entry    // the row, or for a delete what it was
 }
 
 // outcome is an operation and what came of it. While the operation runs its worker

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Selector says which rows of a table are meant: those with one of the keys, or
@@ -41,14 +42,14 @@ func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
 		}
 	}
 	err := r.call(ctx, func(l *loop) {
-		for key, it := range l.queue.items {
-			if it.deleting && which.selects(r.p.Table.KeyText(it.entry), it.entry) {
+		for key, it := range l.queue.Items {
+			if it.Deleting && which.selects(r.p.Table.KeyText(it.Entry), it.Entry) {
 				keys[key] = true
 			}
 		}
 	})
 	if err == nil {
-		err = r.inbox.trigger(slices.Collect(maps.Keys(keys)), laneManual, reasonManual)
+		err = r.inbox.trigger(slices.Collect(maps.Keys(keys)), workqueue.Manuals, workqueue.Manual)
 	}
 	if err != nil {
 		return 0, err
@@ -96,7 +97,7 @@ func (r *Engine) Resume(ctx context.Context, which Selector) error {
 			}
 		}
 		l.setPauses(left)
-		l.release(holdPaused, time.Now())
+		l.release(workqueue.Paused, time.Now())
 	})
 }
 
@@ -141,7 +142,7 @@ func (l *loop) expirePauses(now time.Time) {
 	over := func(p pause) bool { return !p.until.IsZero() && !now.Before(p.until) }
 	if slices.ContainsFunc(l.pauses(), over) {
 		l.setPauses(slices.DeleteFunc(slices.Clone(l.pauses()), over))
-		l.release(holdPaused, now)
+		l.release(workqueue.Paused, now)
 	}
 }
 
@@ -160,24 +161,24 @@ func (l *loop) gate(op operation, txn store.ReadTxn, now time.Time) bool {
 		if !until.IsZero() {
 			waitsFor = "until " + until.Format(time.RFC3339)
 		}
-		l.park(op.item, holdPaused, waitsFor)
+		l.park(op.item, workqueue.Paused, time.Time{}, waitsFor)
 		return true
 	}
 	// What agrees with what is observed is not to be repaired, and waits for nobody.
 	return l.drifting(op, txn, now) || l.dependent(op, txn, now) || l.overLimit(op, txn, now)
 }
 
-func (l *loop) park(it *item, why hold, waitsFor string) {
-	l.queue.park(it, why, waitsFor)
+func (l *loop) park(it *workqueue.Item, stage workqueue.Stage, until time.Time, detail string) {
+	l.queue.Wait(it, stage, until, detail)
 	l.ledger.note(it)
 }
 
 // release makes ready what was held for a reason that may have ended. What is
 // held still is put aside again.
-func (l *loop) release(why hold, now time.Time) {
-	for _, key := range sortedKeys(l.queue.items) {
-		if it := l.queue.items[key]; it.state == waiting && it.hold == why {
-			l.enqueue(it, laneChange, reasonResume, now)
+func (l *loop) release(stage workqueue.Stage, now time.Time) {
+	for _, key := range sortedKeys(l.queue.Items) {
+		if it := l.queue.Items[key]; it.Stage() == stage {
+			l.enqueue(it, workqueue.Changes, workqueue.Resume, now)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // maxPlanned is how many operations a plan lists.
@@ -120,8 +121,8 @@ func (r *Engine) Approve(ctx context.Context, id string) error {
 
 // show returns what is held, as the plan that can be approved from now on.
 func (l *loop) show() (plan Plan, held []planned) {
-	l.eachHeld(func(it *item) {
-		held = append(held, planned{Planned{Operation: it.brake.kind.String(), Surplus: it.surplus}, it.entry})
+	l.eachHeld(func(it *workqueue.Item, by *brake, _ *claim) {
+		held = append(held, planned{Planned{Operation: by.kind.String(), Surplus: it.Orphan}, it.Entry})
 	})
 	if len(held) == 0 {
 		return Plan{}, nil
@@ -140,13 +141,13 @@ func (l *loop) show() (plan Plan, held []planned) {
 }
 
 // eachHeld calls fn for the items that may not run.
-func (l *loop) eachHeld(fn func(*item)) {
+func (l *loop) eachHeld(fn func(it *workqueue.Item, by *brake, c *claim)) {
 	if deletes, updates := l.blast.held(); deletes+updates == 0 {
 		return
 	}
-	for _, it := range l.queue.items {
-		if it.brake != nil && it.brake.held && it.allowance == wanting {
-			fn(it)
+	for _, it := range l.queue.Items {
+		if by, c := l.blast.counts(it); c != nil && by.held && c.allowance == wanting {
+			fn(it, by, c)
 		}
 	}
 }
@@ -161,17 +162,17 @@ func (l *loop) approve(id string, now time.Time) error {
 		return &ApprovalError{ID: id, Current: b.id(b.plan)}
 	}
 	let := 0
-	l.eachHeld(func(it *item) {
-		if it.plan <= b.shown {
-			it.allowance = approved
-			it.brake.unwant(it.key)
-			it.brake.wanting--
+	l.eachHeld(func(it *workqueue.Item, by *brake, c *claim) {
+		if c.plan <= b.shown {
+			c.allowance = approved
+			by.unwant(it.Key)
+			by.wanting--
 			let++
 		}
 	})
 	b.nextPlan()
 	b.each(func(brake *brake) { brake.held = brake.held && brake.wanting > 0 })
-	l.release(holdLimit, now)
+	l.release(workqueue.Limit, now)
 	l.r.p.Logger.Info("held changes were approved", "reconciler", l.r.p.Name, "plan", id, "rows", let)
 	return nil
 }

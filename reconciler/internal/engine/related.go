@@ -9,8 +9,10 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Related is where changes come from that make rows run: [Watched] or [Events].
@@ -59,7 +61,7 @@ func (r *Engine) startRelated(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for i, related := range r.p.Related {
-		y := newRelay(r, fmt.Sprintf("related %d", i), reasonRelated)
+		y := newRelay(r, fmt.Sprintf("related %d", i), workqueue.Related)
 		if t := related.table(); t != nil {
 			y.name = "related table " + t.Name()
 		}
@@ -94,10 +96,10 @@ type relay struct {
 	troubles map[string]error
 }
 
-func newRelay(r *Engine, name string, why reason) *relay {
+func newRelay(r *Engine, name string, why workqueue.Reason) *relay {
 	y := &relay{r: r, name: name, troubles: map[string]error{}}
 	y.send = func(rows []string) {
-		_ = r.inbox.trigger(rows, laneChange, why) // refused only when Run ends
+		_ = r.inbox.trigger(rows, workqueue.Changes, why) // refused only when Run ends
 	}
 	y.clear()
 	return y
@@ -331,7 +333,7 @@ func (s *Events) check() error        { return s.Err }
 func (s *Events) table() *store.Table { return nil }
 
 func (s *Events) begin(y *relay) func(context.Context) {
-	y.send = func(keys []string) { _ = y.r.inbox.trigger(keys, laneChange, reasonEvent) }
+	y.send = func(keys []string) { _ = y.r.inbox.trigger(keys, workqueue.Changes, workqueue.Event) }
 	return func(ctx context.Context) {
 		for event, open := s.Receive(ctx); open; event, open = s.Receive(ctx) {
 			s.take(y, event)
@@ -352,8 +354,8 @@ func (s *Events) take(y *relay, event Naming) {
 // hurryDeletes makes deletes ready that have not succeeded yet, by encoded key.
 func (l *loop) hurryDeletes(keys map[string]bool) {
 	for _, key := range sortedKeys(keys) {
-		if it := l.queue.items[key]; it != nil && it.deleting {
-			l.queue.enqueue(it, laneChange, reasonRelated)
+		if it := l.queue.Items[key]; it != nil && it.Deleting {
+			l.enqueue(it, workqueue.Changes, workqueue.Related, time.Now())
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+
 	"github.com/statehive/statehive/internal/backoff"
 )
 
@@ -53,21 +55,20 @@ func retryDelay(err error) (time.Duration, bool) {
 	return retry.after, true
 }
 
-// nextTry is asked when an outcome has been written (settle). The queue keeps the
-// item until the time that it answers (queue.wait), and then makes it ready in the
-// lane of retries (queue.wake).
-//
-// It returns when the operation is to be repeated after so many failures;
-// due is zero when only a new spec can help. Not again means that the row is done
-// with. The answer is always the same, although there is chance in it.
-func (l *loop) nextTry(out *outcome, attempts int, now time.Time) (due time.Time, again bool) {
-	if out.err == nil {
-		return now.Add(out.result.Again), out.result.Again > 0
+// nextTry returns the stage that follows an outcome after so many failures in a row, and
+// when it ends: at rest the row is done with, and after a terminal error only something else
+// helps. The answer is always the same, although there is chance in it.
+func (l *loop) nextTry(out *outcome, attempts int, now time.Time) (stage workqueue.Stage, due time.Time) {
+	switch {
+	case out.err == nil && out.result.Again > 0:
+		return workqueue.Again, now.Add(out.result.Again)
+	case out.err == nil:
+		return workqueue.Rest, time.Time{}
 	}
 	delay, given := retryDelay(out.err)
 	switch {
 	case isTerminal(out.err):
-		return time.Time{}, true
+		return workqueue.Terminal, time.Time{}
 	case given && delay > 0:
 	case out.delay > 0:
 		delay = out.delay
@@ -75,7 +76,7 @@ func (l *loop) nextTry(out *outcome, attempts int, now time.Time) (due time.Time
 		delay = l.r.p.Config.backoff(attempts, l.r.random)
 		out.delay = delay
 	}
-	return now.Add(delay), true
+	return workqueue.Backoff, now.Add(delay)
 }
 
 // random returns numbers in [0,1): math/rand's, unless a test wants the same again.
@@ -87,20 +88,4 @@ func (c Config) backoff(attempts int, random random) time.Duration {
 }
 
 // Attempt is an operation that failed.
-type Attempt struct {
-	At        time.Time     `json:"at"`
-	Took      time.Duration `json:"took"` // in nanoseconds
-	Operation string        `json:"operation"`
-	Reasons   string        `json:"reasons"` // why it ran
-	Error     string        `json:"error"`
-}
-
-// keptAttempts is how many are kept of a row that is not done.
-const keptAttempts = 5
-
-func (it *item) remember(a Attempt) {
-	if len(it.tries) == keptAttempts {
-		it.tries = it.tries[1:]
-	}
-	it.tries = append(it.tries, a)
-}
+type Attempt = workqueue.Attempt

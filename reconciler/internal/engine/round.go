@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 const (
@@ -79,7 +80,7 @@ func (l *loop) giveUpRound(now time.Time) {
 		if b := w.batch; b != nil && b.ofRound {
 			l.round.giveBack(b.takeBack())
 			for i := b.collected; i < b.limit; i++ { // in hand
-				l.adopt(&b.tasks[i], running)
+				l.adopt(&b.tasks[i], workqueue.Running)
 				b.tasks[i].open = false
 			}
 			b.ofRound = false
@@ -87,7 +88,7 @@ func (l *loop) giveUpRound(now time.Time) {
 	}
 	for _, part := range l.round.left {
 		for i := range part {
-			l.enqueue(l.adopt(&part[i], waiting), laneChange, reasonChange, l.round.at)
+			l.enqueue(l.adopt(&part[i], workqueue.InRound), workqueue.Changes, workqueue.Change, l.round.at)
 		}
 	}
 	l.round = round{}
@@ -102,14 +103,14 @@ func (l *loop) closeRow(out *outcome) {
 }
 
 // adopt makes an item of a row of the round.
-func (l *loop) adopt(out *outcome, state itemState) *item {
-	it := l.queue.get(keyOf(out.entry))
-	it.entry = out.entry
-	it.state, it.ran = state, reasonChange
+func (l *loop) adopt(out *outcome, stage workqueue.Stage) *workqueue.Item {
+	it := l.queue.Adopt(keyOf(out.entry))
+	it.Entry = out.entry
+	it.Ran = workqueue.Change
 	out.item = it
-	it.fed, it.at = true, stageRound
-	if state != waiting {
-		l.queue.moved(it)
+	it.Present = true
+	if stage != workqueue.InRound {
+		l.queue.Move(it, stage)
 	}
 	l.waits.owe(it)
 	return it

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Stats is what there is to measure of a reconciler: totals since it was made, and
@@ -69,8 +70,8 @@ func (r *Engine) Stats() Stats {
 		Errors: last.errors, Deleting: int(r.deleting.Load()), Delayed: last.delayed, Held: map[string]int{},
 		Workers: r.p.Config.Workers, Stuck: last.stuck,
 	}
-	for why := holdNone + 1; why < holds; why++ {
-		s.Held[why.String()] = last.held[why]
+	for stage := workqueue.Paused; stage < workqueue.Stages; stage++ {
+		s.Held[stage.String()] = last.held[stage]
 	}
 	s.Queue = last.queue(now)
 	for _, w := range last.workers {
@@ -87,15 +88,15 @@ func (r *Engine) Stats() Stats {
 
 // queue says how long the lanes are, with what has come into the feed since.
 func (s *standing) queue(now time.Time) []LaneStats {
-	stats := make([]LaneStats, lanes)
-	for i, state := range s.lanes {
-		stats[i] = LaneStats{Lane: lane(i).String(), Depth: state.depth}
+	stats := make([]LaneStats, workqueue.Classes)
+	for i, state := range s.classes {
+		stats[i] = LaneStats{Lane: workqueue.Class(i).String(), Depth: state.depth}
 		if !state.oldest.IsZero() {
 			stats[i].Oldest = max(0, now.Sub(state.oldest))
 		}
 	}
 	if s.cursor != nil {
-		change := &stats[laneChange]
+		change := &stats[workqueue.Changes]
 		change.Depth += s.cursor.Lag()
 		change.Oldest = max(change.Oldest, s.cursor.LagTime())
 	}

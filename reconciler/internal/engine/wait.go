@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Wait is something that a row waits for.
@@ -21,9 +23,9 @@ type Wait struct {
 const (
 	waitNothing = "nothing"
 	waitTurn    = "turn" // others are before it
-	waitRunning = stageRunning
+	waitRunning = "running"
 	waitCommit  = "commit" // it was applied, its status is about to be written
-	waitStuck   = stageStuck
+	waitStuck   = "stuck"
 	waitRate    = "rate"    // the rate limit
 	waitPrune   = "prune"   // nothing runs while the target is pruned
 	waitSources = "sources" // the table is not initialized
@@ -37,23 +39,24 @@ const terminalWait = "terminal error: a new spec or a full pass"
 const timeFormat = time.RFC3339
 
 // waitOf says what an item waits for that is put aside.
-func waitOf(it *item) Wait {
-	until := it.due.Format(timeFormat)
-	switch stage := it.stage(); stage {
-	case stageDebounce:
-		return Wait{stage, "debounce: until " + until + ", or longer if the row changes before", it.due}
-	case stageSettle:
-		return Wait{stage, "what is observed of it to settle, and to be compared: until " + until, it.due}
-	case stageUnread:
+func waitOf(it *workqueue.Item) Wait {
+	due := it.Due()
+	until, cause := due.Format(timeFormat), it.Stage().String()
+	switch it.Stage() {
+	case workqueue.Debounce:
+		return Wait{cause, "debounce: until " + until + ", or longer if the row changes before", due}
+	case workqueue.Settle:
+		return Wait{cause, "what is observed of it to settle, and to be compared: until " + until, due}
+	case workqueue.Unread:
 		return Wait{Cause: waitTurn, Text: "its turn: a change has not been read yet"}
-	case stageTerminal:
-		return Wait{Cause: stage, Text: terminalWait}
-	case stageBackoff:
-		return Wait{stage, "backoff: until " + until, it.due}
-	case stageAgain:
-		return Wait{stage, "until " + until + ", when its target wants it to be applied again", it.due}
+	case workqueue.Terminal:
+		return Wait{Cause: cause, Text: terminalWait}
+	case workqueue.Backoff:
+		return Wait{cause, "backoff: until " + until, due}
+	case workqueue.Again:
+		return Wait{cause, "until " + until + ", when its target wants it to be applied again", due}
 	default:
-		return Wait{Cause: stage, Text: stage + ": " + it.waitsFor, Until: it.due}
+		return Wait{Cause: cause, Text: cause + ": " + it.Detail(), Until: due}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // maxFailedRows is how many rows a [FailedError] lists.
@@ -29,7 +30,7 @@ type waits struct {
 	unread   waitHeap             // who waits for the feed
 	tables   waitHeap             // who waits for all rows
 	rows     map[string][]*waiter // who waits for a row, by encoded key
-	inTheWay *item                // of the first of tables
+	inTheWay *workqueue.Item      // of the first of tables
 }
 
 func (ws *waits) add(w *waiter) {
@@ -51,66 +52,54 @@ func (ws *waits) remove(w *waiter) {
 }
 
 // owe says that an item has to do with what was read from the feed the last time.
-func (ws *waits) owe(it *item) { it.owe(ws.from + 1) }
+func (ws *waits) owe(it *workqueue.Item) { it.Block(ws.from + 1) }
 
 // oweNow says that an item is not done, whatever the feed says.
-func (ws *waits) oweNow(it *item) { it.owe(ws.from) }
+func (ws *waits) oweNow(it *workqueue.Item) { it.Block(ws.from) }
 
-func (it *item) owe(since store.Revision) {
-	if !it.owing {
-		it.owing, it.owed = true, since
-	}
+func blocking(it *workqueue.Item) bool {
+	_, is := it.Blocking()
+	return is
 }
 
-// hinders says that an item is not done with a revision.
-func (it *item) hinders(revision store.Revision) bool { return it.owing && it.owed <= revision }
-
-// resting says that an item has failed and that nothing is being done about it now.
-func (it *item) resting() bool {
-	switch {
-	case it.err == nil:
-		return false
-	case it.state == running:
-		return it.stuck
-	default:
-		return it.state == waiting && it.hold == holdNone && !it.debouncing
-	}
+func owedBy(it *workqueue.Item) store.Revision {
+	since, _ := it.Blocking()
+	return since
 }
 
 // awaitsFeed says that an item's row is gone, of which the feed has still to tell.
-func (l *loop) awaitsFeed(it *item, txn store.ReadTxn) bool {
-	if !it.owing || !it.fed || it.deleting || l.waits.pulled >= l.r.p.Table.Revision(txn) {
+func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
+	if !blocking(it) || !it.Present || it.Deleting || l.waits.pulled >= l.r.p.Table.Revision(txn) {
 		return false
 	}
-	return l.r.find(txn, it.key) == nil
+	return l.r.find(txn, it.Key) == nil
 }
 
 // awaitFeed puts an item aside until the feed tells that its row is gone.
-func (l *loop) awaitFeed(it *item) {
-	it.err = nil // of a row that is not there any more
+func (l *loop) awaitFeed(it *workqueue.Item) {
+	it.Err = nil // of a row that is not there any more
 	l.leaveFull(it)
-	l.ledger.note(it)
-	l.queue.moved(it)
+	l.park(it, workqueue.Unread, time.Time{}, "")
 }
 
 // lostDeletes deletes what waits for the feed to tell that it is gone: the feed
 // has lost that. The rest is found as surplus.
 func (l *loop) lostDeletes(txn store.ReadTxn, now time.Time) {
 	l.waits.swept, l.waits.surplus = false, false
-	for _, key := range sortedKeys(l.queue.items) {
-		it := l.queue.items[key]
-		if it.state == waiting && it.err == nil && it.hold == holdNone && l.awaitsFeed(it, txn) {
+	for _, key := range sortedKeys(l.queue.Items) {
+		it := l.queue.Items[key]
+		if it.Idle() && !it.Stage().Held() && it.Err == nil && l.awaitsFeed(it, txn) {
 			l.setDeleting(it, true)
-			l.enqueue(it, laneChange, reasonChange, now)
+			l.enqueue(it, workqueue.Changes, workqueue.Change, now)
 		}
 	}
 }
 
 // rested is called when an item is done, or has failed.
-func (l *loop) rested(it *item) {
+func (l *loop) rested(it *workqueue.Item) {
 	l.waits.changed = true
-	if len(l.waits.rows[it.key]) > 0 {
-		l.answerRow(it.key)
+	if len(l.waits.rows[it.Key]) > 0 {
+		l.answerRow(it.Key)
 	}
 }
 
@@ -165,7 +154,7 @@ func (l *loop) answerRow(key string) {
 	}
 	var wait []*waiter
 	for _, w := range l.waits.rows[key] {
-		if known, err := l.verdict(w, l.queue.items[key]); known {
+		if known, err := l.verdict(w, l.queue.Items[key]); known {
 			w.answer <- err
 		} else {
 			wait = append(wait, w)
@@ -180,10 +169,10 @@ func (l *loop) answerRow(key string) {
 func (l *loop) tableGone() bool { return l.r.sources(l.r.p.DB.ReadTxn()).dropped }
 
 // verdict says how it stands with a row, of which there may be no item.
-func (l *loop) verdict(w *waiter, it *item) (known bool, err error) {
-	if it != nil && it.hinders(w.revision) {
-		if it.resting() {
-			return true, l.failure([]*item{it}, nil)
+func (l *loop) verdict(w *waiter, it *workqueue.Item) (known bool, err error) {
+	if it != nil && it.BlocksRevision(w.revision) {
+		if it.Stage().Failed() {
+			return true, l.failure([]*workqueue.Item{it}, nil)
 		}
 		return false, nil
 	}
@@ -209,10 +198,10 @@ func (l *loop) answerTables() {
 		return
 	}
 	failed, busy := l.failedItems()
-	for ws.tables.Len() > 0 && (busy == nil || !busy.hinders(ws.tables.list[0].revision)) {
+	for ws.tables.Len() > 0 && (busy == nil || !busy.BlocksRevision(ws.tables.list[0].revision)) {
 		w := heap.Pop(&ws.tables).(*waiter)
-		n, _ := slices.BinarySearchFunc(failed, w.revision+1, func(it *item, revision store.Revision) int {
-			return cmp.Compare(it.owed, revision)
+		n, _ := slices.BinarySearchFunc(failed, w.revision+1, func(it *workqueue.Item, revision store.Revision) int {
+			return cmp.Compare(owedBy(it), revision)
 		})
 		w.answer <- l.failure(failed[:n], surplus)
 	}
@@ -222,15 +211,15 @@ func (l *loop) answerTables() {
 // hindered says that what was in the way is so still.
 func (l *loop) hindered() bool {
 	it := l.waits.inTheWay
-	return it != nil && l.queue.items[it.key] == it && it.hinders(l.waits.tables.list[0].revision) && !it.resting()
+	return it != nil && l.queue.Items[it.Key] == it && it.BlocksRevision(l.waits.tables.list[0].revision) && !it.Stage().Failed()
 }
 
 // hindrance returns any item that is in the way of the first who waits for all
 // rows. It is likely to stay longer than the oldest, so that it is seldom looked for.
-func (l *loop) hindrance() *item {
+func (l *loop) hindrance() *workqueue.Item {
 	if l.waits.tables.Len() > 0 {
-		for _, it := range l.queue.items {
-			if it.hinders(l.waits.tables.list[0].revision) && !it.resting() {
+		for _, it := range l.queue.Items {
+			if it.BlocksRevision(l.waits.tables.list[0].revision) && !it.Stage().Failed() {
 				return it
 			}
 		}
@@ -240,34 +229,34 @@ func (l *loop) hindrance() *item {
 
 // failedItems returns the items that have failed and rest, those that go back
 // furthest first, and of the others the one that does.
-func (l *loop) failedItems() (failed []*item, busy *item) {
-	for _, it := range l.queue.items {
+func (l *loop) failedItems() (failed []*workqueue.Item, busy *workqueue.Item) {
+	for _, it := range l.queue.Items {
 		switch {
-		case !it.owing:
-		case it.resting():
+		case !blocking(it):
+		case it.Stage().Failed():
 			failed = append(failed, it)
-		case busy == nil || it.owed < busy.owed:
+		case busy == nil || owedBy(it) < owedBy(busy):
 			busy = it
 		}
 	}
-	slices.SortFunc(failed, func(a, b *item) int { return cmp.Compare(a.owed, b.owed) })
+	slices.SortFunc(failed, func(a, b *workqueue.Item) int { return cmp.Compare(owedBy(a), owedBy(b)) })
 	return failed, busy
 }
 
 // failure returns the error of those who wait for what has failed, or nil.
-func (l *loop) failure(failed []*item, surplus error) error {
+func (l *loop) failure(failed []*workqueue.Item, surplus error) error {
 	if len(failed) == 0 && surplus == nil {
 		return nil
 	}
-	failed = slices.SortedFunc(slices.Values(failed), func(a, b *item) int { return cmp.Compare(a.key, b.key) })
+	failed = slices.SortedFunc(slices.Values(failed), func(a, b *workqueue.Item) int { return cmp.Compare(a.Key, b.Key) })
 	listed := failed[:min(len(failed), maxFailedRows)]
 	err := &FailedError{Reconciler: l.r.p.Name, More: len(failed) - len(listed), Surplus: surplus}
 	for _, it := range listed {
 		op := opUpdate
-		if it.deleting {
+		if it.Deleting {
 			op = opDelete
 		}
-		err.Rows = append(err.Rows, FailedRow{Key: l.r.p.Table.KeyText(it.entry), Operation: op.String(), Err: it.err})
+		err.Rows = append(err.Rows, FailedRow{Key: l.r.p.Table.KeyText(it.Entry), Operation: op.String(), Err: it.Err})
 	}
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // maxStuckGrace bounds how long an operation may go on after the end of its
@@ -137,13 +139,13 @@ func (l *loop) reportStuck(out *outcome, stuck *StuckError, now time.Time) {
 		l.giveUpRound(now)
 	}
 	it := out.item
-	if it == nil || it.state != running {
+	if it == nil || it.Stage() != workqueue.Running {
 		return // it has returned by now
 	}
-	it.err, it.stuck = err, true
-	l.queue.moved(it)
-	it.remember(Attempt{
-		At: now.Add(-stuck.After), Took: stuck.After, Operation: out.kind.String(), Reasons: it.ran.String(), Error: err.Error(),
+	it.Err = err
+	l.queue.Move(it, workqueue.Stuck)
+	it.Remember(Attempt{
+		At: now.Add(-stuck.After), Took: stuck.After, Operation: out.kind.String(), Reasons: it.Ran.String(), Error: err.Error(),
 	})
 	l.leaveFull(it)
 	l.failing(it, now)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // batch is some operations on rows of one snapshot, which a worker carries out
@@ -19,9 +20,9 @@ type batch struct {
 	txn       store.ReadTxn
 	read      time.Time // when txn was the newest
 	at        time.Time // when it was handed out
-	lane      lane
+	class     workqueue.Class
 	ofRound   bool
-	spent     int // of its lane's credit
+	spent     int // of the credit of its class
 	answer    answer
 	next      atomic.Int32 // the first one that has not begun
 	done      atomic.Int32 // those before have ended
@@ -153,7 +154,7 @@ func (w *worker) renew() {
 func (w *worker) carryOut(b *batch) {
 	now := time.Now()
 	w.signaled = now
-	together := w.r.p.Target.UpdateBatch != nil && b.lane != laneRetry && !b.asks()
+	together := w.r.p.Target.UpdateBatch != nil && b.class != workqueue.Retries && !b.asks()
 	for first, last := b.claim(together); first < last; {
 		tasks, began := b.tasks[first:last], now
 		if len(tasks) == 1 {
