@@ -3,7 +3,7 @@ package reconciler
 import (
 	"iter"
 
-	"github.com/statehive/statehive/reconciler/internal/engine"
+	"github.com/statehive/statehive/reconciler/internal/status"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -11,18 +11,18 @@ import (
 // by the reconciler alone, and comparable. The zero value is pending, so that a
 // fresh row costs nothing. Kind, Since and Err tell it; it has the forms of text, JSON and
 // YAML.
-type Status = engine.Status
+type Status = status.Status
 
 // StatusKind is how far a row is, in one word.
-type StatusKind = engine.StatusKind
+type StatusKind = status.Kind
 
 const (
 	// Pending: the newest spec has not been applied yet. It is the zero value.
-	Pending = engine.Pending
+	Pending = status.Pending
 	// Done: the newest spec has been applied.
-	Done = engine.Done
+	Done = status.Done
 	// Error: the last attempt to apply the newest spec failed.
-	Error = engine.Error
+	Error = status.Error
 )
 
 // StatusSet holds the statuses of several reconcilers of a row, by name. A name
@@ -32,7 +32,7 @@ const (
 // It is immutable and as small as a pointer: a row keeps it by value. Two sets
 // are == if one was copied from the other; sets with the same statuses that came
 // about separately need not be.
-type StatusSet = engine.StatusSet
+type StatusSet = status.Set
 
 // Reconcilable is a row type that has a status. Its methods have value
 // semantics: WithStatus returns a changed copy, also of a pointer row.

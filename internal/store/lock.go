@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,13 +54,39 @@ func (t *Table) acquire(ctx context.Context, p *part) error {
 	} else if err := t.wait(ctx, p.by); err != nil {
 		return err
 	}
+	return t.hold(p)
+}
+
+// tryAcquire takes the table's lock if nobody holds it.
+func (t *Table) tryAcquire(p *part) (bool, error) {
+	l := &t.lock
+	if !l.state.CompareAndSwap(lockFree, lockHeld) {
+		return false, nil
+	}
+	l.waits.observe(0)
+	return true, t.hold(p)
+}
+
+// hold records who has the lock, or releases it if the table was dropped.
+func (t *Table) hold(p *part) error {
 	p.since = t.now()
-	l.holder.Store(p)
-	if l.dropped.Load() != 0 {
+	t.lock.holder.Store(p)
+	if t.lock.dropped.Load() != 0 {
 		t.release()
 		return ErrDropped
 	}
 	return nil
+}
+
+// Holder describes the transaction that holds the lock of the table: how long it has had it,
+// and where it began. It is empty if the table is not locked.
+func (t *Table) Holder() string {
+	p := t.lock.holder.Load()
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("held for %v by a transaction that began at %s", (t.now() - p.since).Round(time.Millisecond),
+		strings.Join(p.by.began.lines(), ", called from "))
 }
 
 func (t *Table) wait(ctx context.Context, by *WriteTxn) error {

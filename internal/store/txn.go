@@ -102,6 +102,28 @@ func (db *DB) begin(ctx context.Context, tables []TableMeta, at callSite) (*Writ
 	return txn, nil
 }
 
+// TryWriteTxn is [DB.WriteTxn] without waiting: it returns nil if somebody holds the lock of
+// one of the tables.
+func (db *DB) TryWriteTxn(tables ...TableMeta) (*WriteTxn, error) {
+	txn := &WriteTxn{}
+	if err := txn.setParts(db, tables); err != nil {
+		return nil, err
+	}
+	for i := range txn.parts {
+		t := txn.parts[i].of
+		got, err := t.tryAcquire(&txn.parts[i])
+		if !got || err != nil {
+			release(txn.parts[:i])
+			if err != nil {
+				err = &TableError{Table: t.name, Err: err}
+			}
+			return nil, err
+		}
+	}
+	txn.base = db.current.Load()
+	return txn, nil
+}
+
 // setParts records the tables in the order in which they are locked, each once.
 func (txn *WriteTxn) setParts(db *DB, tables []TableMeta) error {
 	parts := txn.one[:0]

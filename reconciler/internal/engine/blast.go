@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -52,7 +53,7 @@ func (c ChangeLimit) String() string {
 // brake counts the changes of one kind, by row, and says when they are too many.
 type brake struct {
 	limit    ChangeLimit
-	kind     opKind
+	kind     pool.Kind
 	waitsFor string
 	claims   map[string]*claim // of the items that it counts, by encoded key
 
@@ -76,7 +77,7 @@ type changed struct {
 }
 
 // newBrake returns nil if there is no limit.
-func newBrake(limit ChangeLimit, kind opKind) *brake {
+func newBrake(limit ChangeLimit, kind pool.Kind) *brake {
 	if limit.Off {
 		return nil
 	}
@@ -137,7 +138,7 @@ func (b *brake) expire(now time.Time) {
 
 // total is how many rows the percentage is of, when so many are in the table.
 func (b *brake) total(there int) int {
-	if b.kind == opDelete {
+	if b.kind == pool.Delete {
 		return there + len(b.rows) + len(b.ahead)
 	}
 	return there
@@ -180,7 +181,7 @@ type blast struct {
 
 func newBlast(c *Config, now time.Time) blast {
 	b := blast{
-		deletes: newBrake(c.DeleteLimit, opDelete), updates: newBrake(c.UpdateLimit, opUpdate),
+		deletes: newBrake(c.DeleteLimit, pool.Delete), updates: newBrake(c.UpdateLimit, pool.Update),
 		run: runName(now), plan: 1,
 	}
 	if b.updates != nil {
@@ -203,7 +204,7 @@ func (b *blast) held() (deletes, updates int) {
 	b.each(func(brake *brake) {
 		switch {
 		case !brake.held:
-		case brake.kind == opDelete:
+		case brake.kind == pool.Delete:
 			deletes = brake.wanting
 		default:
 			updates = brake.wanting
@@ -262,20 +263,20 @@ func (b *blast) counts(it *workqueue.Item) (by *brake, c *claim) {
 }
 
 // ended counts an operation that was successful.
-func (b *blast) ended(out *outcome, now time.Time) {
-	it := out.item
+func (b *blast) ended(out *pool.Task, now time.Time) {
+	it := out.Item
 	if it == nil { // of a round: updates are not limited
 		return
 	}
 	if b.applied != nil {
-		if out.kind == opUpdate {
+		if out.Kind == pool.Update {
 			b.applied[it.Key] = struct{}{}
 		} else {
 			delete(b.applied, it.Key)
 		}
 	}
 	brake, c := b.counts(it)
-	if c == nil || brake.kind != out.kind || c.allowance == wanting {
+	if c == nil || brake.kind != out.Kind || c.allowance == wanting {
 		return
 	}
 	if c.allowance == admitted {
@@ -291,9 +292,9 @@ func (r *Engine) unlimited(was, is StatusKind) bool {
 }
 
 // overLimit puts an operation aside that is one of too many, and says whether it did.
-func (l *loop) overLimit(op operation, txn store.ReadTxn, now time.Time) bool {
-	it := op.item
-	if op.kind == opUpdate && op.was == Pending {
+func (l *loop) overLimit(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
+	it := op.Item
+	if op.Kind == pool.Update && op.Was == Pending {
 		l.blast.updated(it)
 	}
 	b, c := l.blast.counts(it)

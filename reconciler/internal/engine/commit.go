@@ -1,40 +1,55 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // commitDelay is how long the first outcome waits for others to be written with it.
 const commitDelay = 10 * time.Millisecond
 
-// lockPatience is how long the deciding goroutine waits for the lock of a table
-// before it has somebody look after the deadlines of operations.
-const lockPatience = 100 * time.Millisecond
+// statusTrouble is what health shows while statuses cannot be written.
+const statusTrouble = "statuses cannot be written"
 
 // statusCommit collects outcomes, so that their statuses are written together.
 type statusCommit struct {
-	outcomes []*outcome
+	outcomes []*pool.Task
 	deadline time.Time // zero while there is none
+	lock     lockRequest
 }
 
-func (c *statusCommit) add(out *outcome, now time.Time) {
+func (c *statusCommit) add(out *pool.Task, now time.Time) {
 	if len(c.outcomes) == 0 {
 		c.deadline = now.Add(commitDelay)
 	}
 	c.outcomes = append(c.outcomes, out)
 }
 
-// due says that it is time to write: nothing more is coming, or the first one
-// has waited long enough.
+// due reports whether it is time to write: nothing more is coming, or the first one
+// has waited long enough. While the table is locked by others it is not.
 func (c *statusCommit) due(now time.Time, inFlight int) bool {
-	return len(c.outcomes) > 0 && (inFlight == 0 || !now.Before(c.deadline))
+	return len(c.outcomes) > 0 && !c.lock.waiting() && (inFlight == 0 || !now.Before(c.deadline))
+}
+
+// dueAt returns when due may report true by itself, or zero.
+func (c *statusCommit) dueAt() time.Time {
+	if c.lock.waiting() {
+		return time.Time{}
+	}
+	return c.deadline
+}
+
+// take returns the outcomes that were collected.
+func (c *statusCommit) take() []*pool.Task {
+	outcomes := c.outcomes
+	c.outcomes, c.deadline = nil, time.Time{}
+	return outcomes
 }
 
 func (l *loop) ledgerDue(now time.Time) bool {
@@ -42,24 +57,15 @@ func (l *loop) ledgerDue(now time.Time) bool {
 	return !due.IsZero() && !now.Before(due)
 }
 
-// flush writes the statuses that were collected, then every item goes on, and
-// what is not done is written when its time has come.
+// flush writes the statuses that were collected, unless the table is locked by others, and
+// what is not done when its time has come.
 func (l *loop) flush(now time.Time) {
-	outcomes := l.commit.outcomes
-	if len(outcomes) > 0 {
-		l.commit = statusCommit{}
-		l.writeStatuses(outcomes, now)
-		for _, out := range outcomes {
-			l.settle(out, now)
-		}
-		clear(outcomes)
-		if l.commit.outcomes == nil {
-			l.commit.outcomes = outcomes[:0]
-		}
+	if len(l.commit.outcomes) > 0 && !l.commit.lock.waiting() {
+		l.commitStatuses(now)
 	}
 	if l.ledgerDue(now) {
 		l.ledger.sweep(now)
-		l.writeLedger(now)
+		l.commitLedger(now)
 	}
 }
 
@@ -81,112 +87,138 @@ func isStatusError(err error) bool {
 	return errors.As(err, &status)
 }
 
-// writeStatuses sets the status of each row whose spec is still the one that
-// was worked on. The outcomes of the others are outdated: the row has a newer
-// spec, or is gone, which the feed says too. What is not done is written with them.
-func (l *loop) writeStatuses(outcomes []*outcome, now time.Time) {
-	isUpdate := func(out *outcome) bool { return out.kind == opUpdate }
+// commitStatuses writes the statuses that were collected, and what is not done with them, if
+// the tables are not locked. It asks for the lock if the table of the rows is.
+func (l *loop) commitStatuses(now time.Time) {
+	outcomes, db := l.commit.outcomes, l.r.p.DB
 	if !slices.ContainsFunc(outcomes, isUpdate) {
+		l.settleAll(l.commit.take(), now)
 		return
 	}
-	tables := []store.TableMeta{l.r.p.Table}
-	if l.r.p.NotDone != nil && !now.Before(l.ledger.notNow) && slices.ContainsFunc(outcomes, (*outcome).notable) {
-		tables = append(tables, l.r.p.NotDone)
+	if l.r.p.NotDone != nil && !now.Before(l.ledger.notNow) && slices.ContainsFunc(outcomes, notable) {
+		txn, err := db.TryWriteTxn(l.r.p.Table, l.r.p.NotDone)
+		if txn != nil && err == nil {
+			l.writeStatuses(txn, nil, true, now)
+			return
+		}
 	}
-	err := l.commitStatuses(outcomes, now, tables)
-	if err != nil && len(tables) > 1 && l.ledger.failedIn(err) {
-		l.ledgerFailed(now, err)
-		err = l.commitStatuses(outcomes, now, tables[:1])
+	txn, err := db.TryWriteTxn(l.r.p.Table)
+	if txn == nil && err == nil {
+		l.commit.lock.ask(db, now)
+		return
 	}
+	l.writeStatuses(txn, err, false, now)
+}
+
+// statusesGranted is called when the table of the rows has been locked for the statuses.
+func (l *loop) statusesGranted(g grant, now time.Time) {
+	l.commit.lock.end()
+	l.writeStatuses(g.txn, g.err, false, now)
+}
+
+func isUpdate(out *pool.Task) bool { return out.Kind == pool.Update }
+
+// writeStatuses sets the status of each row whose spec is still the one that was worked on, and
+// ends the transaction. The outcomes of the others are outdated: the row has a newer spec, or
+// is gone, which the feed says too. Then every item goes on.
+func (l *loop) writeStatuses(txn *store.WriteTxn, err error, withNotDone bool, now time.Time) {
+	outcomes := l.commit.take()
 	if err == nil {
+		err = l.setStatuses(txn, outcomes, withNotDone, now)
+	}
+	if err != nil && withNotDone && l.ledger.failedIn(err) {
+		l.ledgerFailed(now, err)
+		l.commit.outcomes = outcomes
+		l.commitStatuses(now) // without that table
 		return
 	}
+	l.unlocked(&l.commit.lock, statusTrouble)
 	for _, out := range outcomes {
-		if isUpdate(out) {
+		if err != nil && isUpdate(out) {
 			l.statusFailed(out, err)
 		}
 	}
+	l.settleAll(outcomes, now)
 }
 
-// commitStatuses writes statuses into the first of the tables, and what is not done
-// into the second one if there is one.
-func (l *loop) commitStatuses(outcomes []*outcome, now time.Time, tables []store.TableMeta) error {
-	var noted []NotDone
-	err := l.update(func(txn *store.WriteTxn) error {
-		set := l.r.p.Target.SetStatus(txn, now)
-		for _, out := range outcomes {
-			if out.kind == opUpdate {
-				l.writeStatus(out, set)
-			}
-		}
-		if len(tables) > 1 {
-			noted = l.writeForecast(txn, outcomes, now)
-		}
-		return nil
-	}, tables...)
-	if err == nil {
-		for _, row := range noted {
-			l.ledger.wrote(row, now)
+// settleAll decides how rows go on whose outcomes have been written.
+func (l *loop) settleAll(outcomes []*pool.Task, now time.Time) {
+	for _, out := range outcomes {
+		l.settle(out, now)
+	}
+	clear(outcomes)
+	if l.commit.outcomes == nil {
+		l.commit.outcomes = outcomes[:0]
+	}
+}
+
+// setStatuses writes statuses, and what is not done into the other table of the transaction if
+// there is one, and commits.
+func (l *loop) setStatuses(txn *store.WriteTxn, outcomes []*pool.Task, withNotDone bool, now time.Time) error {
+	defer txn.Abort()
+	set := l.r.p.Target.SetStatus(txn, now)
+	for _, out := range outcomes {
+		if isUpdate(out) {
+			l.writeStatus(out, set)
 		}
 	}
-	return err
+	var noted []NotDone
+	if withNotDone {
+		noted = l.writeForecast(txn, outcomes, now)
+	}
+	if _, err := txn.Commit(); err != nil {
+		return err
+	}
+	for _, row := range noted {
+		l.ledger.wrote(row, now)
+	}
+	return nil
 }
 
-// update is a transaction of the deciding goroutine. While that waits for somebody
-// who holds a table, perhaps an operation of its own target, the deadlines of
-// operations hold nevertheless.
-func (l *loop) update(fn func(*store.WriteTxn) error, tables ...store.TableMeta) error {
-	staff, done := l.staff, make(chan struct{})
-	defer close(done)
-	patience := time.AfterFunc(lockPatience, func() { l.r.endOverdueUntil(done, staff) })
-	defer patience.Stop()
-	return l.r.p.DB.Update(context.Background(), fn, tables...)
-}
-
-func (l *loop) writeStatus(out *outcome, set func(*store.Entry, error) (bool, error)) {
-	amended, err := set(out.entry, out.err)
+func (l *loop) writeStatus(out *pool.Task, set func(*store.Entry, error) (bool, error)) {
+	amended, err := set(out.Entry, out.Err)
 	if err != nil {
 		l.statusFailed(out, err)
 		return
 	}
-	out.outdated = !amended
+	out.Outdated = !amended
 }
 
-func (l *loop) statusFailed(out *outcome, err error) {
-	out.err = &StatusError{err}
+func (l *loop) statusFailed(out *pool.Task, err error) {
+	out.Err = &StatusError{err}
 	l.r.p.Logger.Error("status could not be written", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.KeyText(out.entry), "error", err)
+		"key", l.r.p.Table.KeyText(out.Entry), "error", err)
 }
 
 // settle decides how a row goes on after its outcome has been written.
-func (l *loop) settle(out *outcome, now time.Time) {
-	if out.stuck {
+func (l *loop) settle(out *pool.Task, now time.Time) {
+	if out.Stuck {
 		return // it is in hand still
 	}
 	defer l.closeRow(out)
-	if out.item == nil {
-		if out.err == nil && out.result.Again <= 0 && !out.outdated {
+	if out.Item == nil {
+		if out.Err == nil && out.Result.Again <= 0 && !out.Outdated {
 			l.queue.Pass(workqueue.InRound, workqueue.Rest)
 			return
 		}
 		l.adopt(out, workqueue.Committing)
 	}
-	it := out.item
+	it := out.Item
 	// That an update was outdated is known for sure; otherwise a change that came
 	// meanwhile is one more reason to run.
-	again := it.Dirty && (out.kind == opDelete || isStatusError(out.err) || it.Reasons&^workqueue.Change != 0)
+	again := it.Dirty && (out.Kind == pool.Delete || isStatusError(out.Err) || it.Reasons&^workqueue.Change != 0)
 	it.Dirty = false
-	if out.outdated {
+	if out.Outdated {
 		l.requeue(it, workqueue.Changes, workqueue.Change, now)
 		return
 	}
-	if out.kind == opUpdate && !isStatusError(out.err) {
+	if out.Kind == pool.Update && !isStatusError(out.Err) {
 		l.setDeleting(it, false) // the row has the status: it is there
 	}
-	if it.Err = out.err; out.err == nil {
+	if it.Err = out.Err; out.Err == nil {
 		it.Applied = now
 		it.Attempts, it.Tries = 0, nil
-		if out.kind != opDelete || !again {
+		if out.Kind != pool.Delete || !again {
 			it.Unblock()
 		}
 	} else {
@@ -198,7 +230,7 @@ func (l *loop) settle(out *outcome, now time.Time) {
 		it.Reasons = 0
 	}
 	switch {
-	case !again && out.forgotten():
+	case !again && forgotten(out):
 		l.drop(it)
 		return
 	case again:
@@ -217,11 +249,34 @@ func (l *loop) settle(out *outcome, now time.Time) {
 	l.rested(it)
 }
 
-func (l *loop) writeLedger(now time.Time) {
+// commitLedger writes what is not done, or asks for the lock of the table if others have it.
+func (l *loop) commitLedger(now time.Time) {
 	if len(l.ledger.touched) == 0 {
 		return
 	}
-	if err := l.update(l.ledger.write, l.r.p.NotDone); err != nil {
+	txn, err := l.r.p.DB.TryWriteTxn(l.r.p.NotDone)
+	if txn == nil && err == nil {
+		l.ledger.lock.ask(l.r.p.DB, now)
+		return
+	}
+	l.writeLedger(txn, err, now)
+}
+
+// ledgerGranted is called when the table of what is not done has been locked.
+func (l *loop) ledgerGranted(g grant, now time.Time) {
+	l.ledger.lock.end()
+	l.writeLedger(g.txn, g.err, now)
+}
+
+func (l *loop) writeLedger(txn *store.WriteTxn, err error, now time.Time) {
+	if err == nil {
+		defer txn.Abort()
+		if err = l.ledger.write(txn); err == nil {
+			_, err = txn.Commit()
+		}
+	}
+	l.unlocked(&l.ledger.lock, ledgerTrouble)
+	if err != nil {
 		l.ledgerFailed(now, err)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -66,7 +67,7 @@ func (d *Dependency) tables() []*store.Table {
 
 // appendQueries appends what on names of a row, also if it panics then.
 func (d *Dependency) appendQueries(queries []store.Query, row *store.Entry) ([]store.Query, error) {
-	err := guard(func() {
+	err := pool.Guard(func() {
 		d.On(row, func(q store.Query) bool {
 			queries = append(queries, q)
 			return true
@@ -126,7 +127,7 @@ func (d *Dependency) lacks(txn store.ReadTxn) string {
 // undone says how it stands with a row that is not done, and nothing of one that is.
 func (d *Dependency) undone(dep *store.Entry) string {
 	var s Status
-	if panicked := guard(func() { s = d.Status(dep) }); panicked != nil {
+	if panicked := pool.Guard(func() { s = d.Status(dep) }); panicked != nil {
 		return "is not known to be done: " + panicked.Error()
 	}
 	if s.Kind() == Done {
@@ -144,7 +145,7 @@ func describe(s Status) string {
 
 // appendNames appends what tells rows apart that name others of the table.
 func (d *Dependency) appendNames(to []byte, row *store.Entry) []byte {
-	_ = guard(func() { // what is wrong is known from the row itself
+	_ = pool.Guard(func() { // what is wrong is known from the row itself
 		d.On(row, func(q store.Query) bool {
 			to = appendText(appendText(to, q.Index.NameOrNone()), q.Key)
 			return true

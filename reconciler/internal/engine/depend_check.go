@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -167,20 +168,20 @@ func (c checkers) same(a, b store.ReadTxn) bool {
 }
 
 // dependent puts an operation aside that has to wait for another row.
-func (l *loop) dependent(op operation, txn store.ReadTxn, now time.Time) bool {
-	if op.kind == opDelete {
+func (l *loop) dependent(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
+	if op.Kind == pool.Delete {
 		return l.outOfOrder(op, txn, now)
 	}
 	for i, d := range l.depends {
-		b, blocked := d.blocker(txn, op.entry)
+		b, blocked := d.blocker(txn, op.Entry)
 		if !blocked {
 			continue
 		}
-		l.r.waits[i].add(b, op.item.Key)
-		l.park(op.item, workqueue.Dependency, time.Time{}, b.text)
+		l.r.waits[i].add(b, op.Item.Key)
+		l.park(op.Item, workqueue.Dependency, time.Time{}, b.text)
 		// What happened before the wait was known has woken nobody.
-		if newest, still := d.blocker(l.r.p.DB.ReadTxn(), op.entry); !still || !newest.is(b) {
-			l.r.free([]string{op.item.Key})
+		if newest, still := d.blocker(l.r.p.DB.ReadTxn(), op.Entry); !still || !newest.is(b) {
+			l.r.free([]string{op.Item.Key})
 		}
 		return true
 	}

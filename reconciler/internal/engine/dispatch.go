@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -14,16 +15,6 @@ const (
 	batchPatience = 100 * time.Microsecond
 )
 
-func (l *loop) newWorker() *worker {
-	w := &worker{
-		r: l.r, stopping: l.stopping, left: l.left, depends: l.r.newCheckers(),
-		batches: make(chan *batch, 1), returns: l.returns, progress: l.progress,
-		gone: make(chan struct{}), epoch: time.Now().Add(-1), // so that no stamp is 0
-	}
-	go w.run()
-	return w
-}
-
 // dispatch hands ready operations to idle workers. It says whether it dropped
 // any item, which may let a full pass move on.
 func (l *loop) dispatch(now time.Time) (dropped bool) {
@@ -34,77 +25,70 @@ func (l *loop) dispatch(now time.Time) (dropped bool) {
 		return false
 	}
 	l.takeBackFor(now)
-	for _, w := range l.crew {
-		for w.batch == nil {
+	for _, w := range l.pool.Workers() {
+		for w.Batch == nil {
 			b, more := l.compose(now)
 			dropped = dropped || more
 			if b == nil {
 				break
 			}
-			if len(b.tasks) > 0 {
-				l.hand(w, b)
+			if len(b.Tasks) > 0 {
+				l.pool.Hand(w, b)
 			}
 		}
 	}
 	return dropped
 }
 
-func (l *loop) hand(w *worker, b *batch) {
-	b.limit = len(b.tasks)
-	w.batch = b
-	l.inFlight++
-	w.batches <- b
-}
-
 // compose returns the next batch, of one lane, or nil when nothing is ready.
 // The batch is empty if what was ready needs nothing.
-func (l *loop) compose(now time.Time) (b *batch, dropped bool) {
+func (l *loop) compose(now time.Time) (b *pool.Batch, dropped bool) {
 	turn, n := l.queue.Turn(l.round.more)
 	if n == 0 || now.Before(l.tokenAt) {
 		return nil, false
 	}
-	n = max(1, min(n/len(l.crew), batchSize))
-	b = &batch{at: now, read: now, class: turn}
+	n = max(1, min(n/len(l.pool.Workers()), batchSize))
+	b = &pool.Batch{At: now, Read: now, Class: turn}
 	if turn == workqueue.Changes && l.backlog() == 0 {
-		b.ofRound, b.txn, b.read = true, l.round.txn, l.round.at
+		b.OfRound, b.Txn, b.Read = true, l.round.txn, l.round.at
 		if n = l.tokens(n, now); n > 0 {
-			b.tasks = l.round.take(n)
+			b.Tasks = l.round.take(n)
 		}
 	} else {
-		b.txn = l.r.p.DB.ReadTxn()
+		b.Txn = l.r.p.DB.ReadTxn()
 		dropped = l.fill(b, n, now)
 	}
-	b.spent = l.queue.Spend(turn, len(b.tasks))
+	b.Spent = l.queue.Spend(turn, len(b.Tasks))
 	return b, dropped
 }
 
 // fill adds up to n operations of the batch's lane.
-func (l *loop) fill(b *batch, n int, now time.Time) (dropped bool) {
-	ready, _ := l.queue.Ready(b.class)
-	b.tasks = make([]outcome, 0, min(n, ready))
+func (l *loop) fill(b *pool.Batch, n int, now time.Time) (dropped bool) {
+	ready, _ := l.queue.Ready(b.Class)
+	b.Tasks = make([]pool.Task, 0, min(n, ready))
 	for range n {
-		it := l.queue.Pop(b.class)
+		it := l.queue.Pop(b.Class)
 		if it == nil {
 			break
 		}
-		op, needed := l.operationFor(it, b.txn)
+		op, needed := l.operationFor(it, b.Txn)
 		switch {
-		case !needed && l.awaitsFeed(it, b.txn):
+		case !needed && l.awaitsFeed(it, b.Txn):
 			l.awaitFeed(it)
 			dropped = true
 		case !needed:
 			l.drop(it)
 			dropped = true
-		case l.gate(op, b.txn, now):
+		case l.gate(&op, b.Txn, now):
 			l.leaveFull(it)
 			dropped = true
 		case l.tokens(1, now) == 0:
-			l.queue.PutBack(it, b.class)
+			l.queue.PutBack(it, b.Class)
 			return dropped
 		default:
 			it.Ran, it.Reasons = it.Reasons, 0
 			l.queue.Move(it, workqueue.Running)
-			b.tasks = append(b.tasks, outcome{operation: op})
+			b.Tasks = append(b.Tasks, op)
 		}
 	}
 	return dropped
@@ -132,11 +116,11 @@ func (l *loop) tokens(n int, now time.Time) int {
 // do it, or when another lane waits for its share.
 func (l *loop) takeBackFor(now time.Time) {
 	idle, young := l.idle(), false
-	for _, w := range l.crew {
+	for _, w := range l.pool.Workers() {
 		switch {
-		case w.batch == nil || !l.wanted(w.batch, idle):
-		case now.Sub(w.batch.at) >= batchPatience:
-			l.takeBack(w.batch)
+		case w.Batch == nil || !l.wanted(w.Batch, idle):
+		case now.Sub(w.Batch.At) >= batchPatience:
+			l.takeBack(w.Batch)
 		default:
 			young = true
 		}
@@ -149,8 +133,8 @@ func (l *loop) idle() bool {
 	if _, n := l.queue.Turn(l.round.more); n > 0 {
 		return false
 	}
-	for _, w := range l.crew {
-		if w.batch == nil {
+	for _, w := range l.pool.Workers() {
+		if w.Batch == nil {
 			return true
 		}
 	}
@@ -158,14 +142,14 @@ func (l *loop) idle() bool {
 }
 
 // wanted says that what has not begun of a batch should be taken back.
-func (l *loop) wanted(b *batch, idle bool) bool {
-	switch n := b.remaining(); {
-	case n == 0 || b.asks():
+func (l *loop) wanted(b *pool.Batch, idle bool) bool {
+	switch n := len(b.Remaining()); {
+	case n == 0 || b.Asks():
 		return false
 	case idle:
 		return true
 	default:
-		return l.queue.Overtaken || n >= b.class.Weight() && l.otherClassReady(b.class)
+		return l.queue.Overtaken || n >= b.Class.Weight() && l.otherClassReady(b.Class)
 	}
 }
 
@@ -183,25 +167,25 @@ func (l *loop) otherClassReady(than workqueue.Class) bool {
 }
 
 // takeBack puts what has not begun of a batch at the head of its lane again.
-func (l *loop) takeBack(b *batch) {
-	if b.asks() {
+func (l *loop) takeBack(b *pool.Batch) {
+	if b.Asks() {
 		return
 	}
-	taken := b.takeBack()
-	unspent := max(0, b.spent-b.limit)
-	l.queue.Refund(b.class, unspent)
-	b.spent -= unspent
-	if b.ofRound {
+	taken := b.TakeBack()
+	unspent := max(0, b.Spent-b.Kept())
+	l.queue.Refund(b.Class, unspent)
+	b.Spent -= unspent
+	if b.OfRound {
 		l.round.giveBack(taken)
 		return
 	}
 	for i := len(taken) - 1; i >= 0; i-- {
-		it := taken[i].item
+		it := taken[i].Item
 		it.Reasons |= it.Ran
-		l.queue.PutBack(it, b.class)
+		l.queue.PutBack(it, b.Class)
 		if it.Dirty {
 			it.Dirty = false
-			l.queue.Enqueue(it, workqueue.Changes, workqueue.Change, b.at)
+			l.queue.Enqueue(it, workqueue.Changes, workqueue.Change, b.At)
 		}
 	}
 }
@@ -209,9 +193,9 @@ func (l *loop) takeBack(b *batch) {
 // nextTakeBack returns when a batch may be taken back from, if somebody waits for that.
 func (l *loop) nextTakeBack(now time.Time) (due time.Time) {
 	idle := l.idle()
-	for _, w := range l.crew {
-		if w.batch != nil && l.wanted(w.batch, idle) {
-			if at := w.batch.at.Add(batchPatience); at.After(now) {
+	for _, w := range l.pool.Workers() {
+		if w.Batch != nil && l.wanted(w.Batch, idle) {
+			if at := w.Batch.At.Add(batchPatience); at.After(now) {
 				due = earliest(due, at)
 			}
 		}
@@ -220,37 +204,33 @@ func (l *loop) nextTakeBack(now time.Time) (due time.Time) {
 }
 
 // returned takes a worker back that has come to the end of its batch.
-func (l *loop) returned(w *worker, now time.Time) {
+func (l *loop) returned(w *pool.Worker, now time.Time) {
 	l.collect(w, now)
-	w.batch = nil
-	l.inFlight--
-	if w.stuck {
-		l.retire(w)
-	}
+	l.pool.Release(w)
 }
 
 func (l *loop) collectAll(now time.Time) {
-	for _, w := range l.staff {
-		if w.batch != nil {
+	for _, w := range l.pool.All() {
+		if w.Batch != nil {
 			l.collect(w, now)
 		}
 	}
 }
 
 // collect takes the outcomes of the operations of a worker that have ended.
-func (l *loop) collect(w *worker, now time.Time) {
-	b := w.batch
-	ended := b.ended()
-	if len(ended) > 0 && b.ofRound {
+func (l *loop) collect(w *pool.Worker, now time.Time) {
+	b := w.Batch
+	ended := b.Ended()
+	if len(ended) > 0 && b.OfRound {
 		l.round.last = now
 	}
 	for i := range ended {
 		out := &ended[i]
-		if out.givenBack {
+		if out.GivenBack {
 			continue
 		}
-		if out.newer != nil {
-			out.operation, out.newer = out.renewed(), nil
+		if out.Newer != nil {
+			out.Renew()
 			l.startsAfresh(out)
 		}
 		l.finished(out, w, now)
@@ -258,71 +238,71 @@ func (l *loop) collect(w *worker, now time.Time) {
 }
 
 // startsAfresh forgets the failures of an older spec than the one that was worked on.
-func (l *loop) startsAfresh(out *outcome) {
-	if it := out.item; it != nil && out.was == Pending && !isStatusError(it.Err) {
+func (l *loop) startsAfresh(out *pool.Task) {
+	if it := out.Item; it != nil && out.Was == Pending && !isStatusError(it.Err) {
 		it.Attempts = 0
 	}
 }
 
 // finished takes the outcome of an operation.
-func (l *loop) finished(out *outcome, w *worker, now time.Time) {
-	if out.err != nil {
-		out.err = &TargetError{Operation: out.kind.String(), Err: out.err}
+func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
+	if out.Err != nil {
+		out.Err = &TargetError{Operation: out.Kind.String(), Err: out.Err}
 	}
 	switch {
-	case out.kind == opObserve || out.kind == opPrune:
-		l.meters.prune.observe(out.took)
+	case out.Kind == pool.Observe || out.Kind == pool.Prune:
+		l.meters.prune.observe(out.Took)
 		switch {
-		case !w.stuck:
-			l.surplusAnswered(out, &w.batch.answer, now)
-		case out.kind == opPrune: // what was applied since may be gone
+		case !w.Stuck:
+			l.surplusAnswered(out, &w.Batch.Answer, now)
+		case out.Kind == pool.Prune: // what was applied since may be gone
 			l.plan.due = now
 		}
 		return
-	case out.skipped:
+	case out.Skipped:
 		l.skipped(out, now)
 		return
 	}
 	l.count(out)
 	l.repaired(out, now)
-	if it := out.item; it != nil {
+	if it := out.Item; it != nil {
 		it.Force = false
 		l.queue.Move(it, workqueue.Committing)
 		it.Since = time.Time{}
 		l.leaveFull(it)
 	}
-	if out.err != nil {
+	if out.Err != nil {
 		l.failed(out, now)
 	} else {
 		l.r.succeeded(now)
 		l.full.sawGone(out)
 		l.blast.ended(out, now)
-		if out.kind == opDelete {
-			l.setDeleting(out.item, false)
+		if out.Kind == pool.Delete {
+			l.setDeleting(out.Item, false)
 		}
 	}
 	l.commit.add(out, now)
 }
 
 // skipped has another look at a row that an operation was not right for any more.
-func (l *loop) skipped(out *outcome, now time.Time) {
-	if out.item == nil {
+func (l *loop) skipped(out *pool.Task, now time.Time) {
+	if out.Item == nil {
 		l.adopt(out, workqueue.InRound)
 	}
 	defer l.closeRow(out)
-	it := out.item
+	it := out.Item
 	it.Dirty = false
 	l.requeue(it, workqueue.Changes, it.Ran, now)
 }
 
-func (l *loop) failed(out *outcome, now time.Time) {
-	if out.item == nil {
+func (l *loop) failed(out *pool.Task, now time.Time) {
+	if out.Item == nil {
 		l.adopt(out, workqueue.Committing)
 	}
-	it := out.item
+	it := out.Item
 	it.Remember(Attempt{
-		At: now.Add(-out.took), Took: out.took, Operation: out.kind.String(), Reasons: it.Ran.String(), Error: out.err.Error(),
+		At: now.Add(-out.Took), Took: out.Took, Operation: out.Kind.String(), Reasons: it.Ran.String(), Error: out.Err.Error(),
 	})
-	l.r.p.Logger.Warn(out.kind.String()+" failed", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.KeyText(out.entry), "attempts", it.Attempts+1, "error", out.err)
+	l.r.p.Logger.Warn(out.Kind.String()+" failed", "reconciler", l.r.p.Name,
+		"key", l.r.p.Table.KeyText(out.Entry), "attempts", it.Attempts+1, "error", out.Err)
 }

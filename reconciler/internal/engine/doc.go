@@ -11,7 +11,7 @@
 // is to do. All that it knows belongs to it alone; others reach it through its
 // inbox (inbox.go).
 //
-//  1. A write of spec makes a row pending, which is the zero status (status.go),
+//  1. A write of spec makes a row pending, which is the zero status,
 //     and puts a record into the table's change feed. The loop pulls the records.
 //     One is only a hint: the status on the newest row says whether there is work.
 //  2. A changed row that nothing stands against is put into the round (round.go):
@@ -25,9 +25,9 @@
 //  4. A worker that is free is given a batch, of the round or of a lane
 //     (dispatch.go). Only now it is decided by the newest row what is to be done,
 //     and whether it may be: what may not is put aside (the gate, in pause.go).
-//  5. The worker calls the target for one row after another (worker.go,
-//     operation.go), or for many in one go if it is a [BatchTarget] (together.go):
-//     all but retries, so that a row that spoils a batch is found. A watchdog (watchdog.go) ends the contexts of operations that
+//  5. The worker calls the target for one row after another (package pool)
+//     or for many in one go if it takes batches (perform.go):
+//     all but retries, so that a row that spoils a batch is found. A watchdog (stuck.go) ends the contexts of operations that
 //     take too long, and replaces workers that do not heed that.
 //  6. What came of operations is collected and their statuses written in one
 //     transaction (commit.go), 10 ms after the first of them at the latest, or when

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -54,13 +55,13 @@ func (l *loop) suspect(key string, now time.Time) {
 
 // drifting compares the row of an operation with what is observed, if that is why
 // it is to run, and says whether it is not to run now.
-func (l *loop) drifting(op operation, txn store.ReadTxn, now time.Time) bool {
-	it, of := op.item, l.r.p.Observed
-	if of == nil || op.kind != opUpdate || op.was != Done || !it.Reasons.OnlyDrift() {
+func (l *loop) drifting(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
+	it, of := op.Item, l.r.p.Observed
+	if of == nil || op.Kind != pool.Update || op.Was != Done || !it.Reasons.OnlyDrift() {
 		return false
 	}
 	settled := l.settledAt(op, now)
-	changes, err := of.differs(txn, op.entry)
+	changes, err := of.differs(txn, op.Entry)
 	switch {
 	case !it.Differs && !of.reliable(txn):
 		l.drop(it) // all rows are compared when it is
@@ -80,10 +81,10 @@ func (l *loop) drifting(op operation, txn store.ReadTxn, now time.Time) bool {
 
 // settledAt is when the observed table has to show what the last update of a row
 // has done.
-func (l *loop) settledAt(op operation, now time.Time) time.Time {
-	settle, last := l.r.p.Config.Drift.Settle, l.r.status(op.entry).Since()
-	if op.item.Applied.After(last) {
-		last = op.item.Applied
+func (l *loop) settledAt(op *pool.Task, now time.Time) time.Time {
+	settle, last := l.r.p.Config.Drift.Settle, l.r.status(op.Entry).Since()
+	if op.Item.Applied.After(last) {
+		last = op.Item.Applied
 	}
 	if last.After(now) { // the clock was set back
 		last = now
@@ -94,9 +95,9 @@ func (l *loop) settledAt(op operation, now time.Time) time.Time {
 // mustSettle says that a row is to be compared once it can be seen what an update
 // has done: it had drifted, or was suspected to have, or it was done and something
 // was to be changed anyway.
-func (l *loop) mustSettle(out *outcome) bool {
-	return l.r.p.Observed != nil && out.kind == opUpdate && out.err == nil &&
-		(out.item.Differs || out.item.Ran&workqueue.Drifted != 0 || out.was == Done && out.result.Changed)
+func (l *loop) mustSettle(out *pool.Task) bool {
+	return l.r.p.Observed != nil && out.Kind == pool.Update && out.Err == nil &&
+		(out.Item.Differs || out.Item.Ran&workqueue.Drifted != 0 || out.Was == Done && out.Result.Changed)
 }
 
 func (l *loop) settleUntil(it *workqueue.Item, due time.Time) {
@@ -142,9 +143,9 @@ func (l *loop) repairDrift(it *workqueue.Item, changes []Change, now time.Time) 
 }
 
 // repaired counts an update that ran because of what was observed.
-func (l *loop) repaired(out *outcome, now time.Time) {
-	it, c := out.item, &l.r.p.Config
-	if it == nil || out.kind != opUpdate || !it.Ran.OnlyDrift() {
+func (l *loop) repaired(out *pool.Task, now time.Time) {
+	it, c := out.Item, &l.r.p.Config
+	if it == nil || out.Kind != pool.Update || !it.Ran.OnlyDrift() {
 		return
 	}
 	l.meters.drift++

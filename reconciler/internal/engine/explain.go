@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
 // Explanation is all that is known of how it stands with a row. It is plain data,
@@ -173,7 +174,7 @@ func (r *Engine) explainRow(txn store.ReadTxn, key string) (e Explanation, row *
 		e.LastError = failure.Error()
 	}
 	if r.p.Origin != nil {
-		if panicked := guard(func() { e.Origin = r.p.Origin(e.Table, e.Key) }); panicked != nil {
+		if panicked := pool.Guard(func() { e.Origin = r.p.Origin(e.Table, e.Key) }); panicked != nil {
 			e.Origin = "not known: " + panicked.Error()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -107,29 +108,23 @@ func (l *loop) readyWaits(turn Wait, now time.Time) []Wait {
 
 // runningWait says how far the operation is that a worker has been given.
 func (l *loop) runningWait(it *workqueue.Item) Wait {
-	for _, w := range l.staff {
-		b := w.batch
-		if b == nil {
+	for _, w := range l.pool.All() {
+		if w.Batch == nil {
 			continue
 		}
-		at := b.collected
-		for at < b.limit && b.tasks[at].item != it { // what the worker writes beside it is none of our business
-			at++
+		since, runs := w.Began()
+		if !runs {
+			since = w.Batch.At
 		}
-		if at == b.limit {
-			continue
-		}
-		since := b.at
-		if stamp := w.began.Load(); stamp != 0 {
-			since = w.beganAt(stamp)
-		}
-		switch next := int(b.next.Load()); {
-		case at < int(b.done.Load()):
+		switch progress, kind, before := w.Batch.ProgressOf(it); progress {
+		case pool.Ended:
 			return Wait{Cause: waitCommit, Text: "the commit of its status"}
-		case at >= next:
-			return Wait{Cause: waitTurn, Text: fmt.Sprintf("its turn: %d before it in the hands of a worker", at-next+1)}
+		case pool.Waiting:
+			return Wait{Cause: waitTurn, Text: fmt.Sprintf("its turn: %d before it in the hands of a worker", before)}
+		case pool.Begun:
+			return runningWait(kind, since, l.r.p.Config.OperationTimeout, w.Stuck)
+		case pool.Elsewhere:
 		}
-		return runningWait(b.tasks[at].kind, since, l.r.p.Config.OperationTimeout, w.stuck)
 	}
 	return Wait{Cause: waitRunning, Text: "its operation to return"}
 }

@@ -4,20 +4,21 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // notable says that the not-done table may have to be told of an update.
-func (out *outcome) notable() bool {
-	return out.kind == opUpdate && (out.err != nil || out.result.Again > 0 || out.item != nil && out.item.Noted)
+func notable(out *pool.Task) bool {
+	return out.Kind == pool.Update && (out.Err != nil || out.Result.Again > 0 || out.Item != nil && out.Item.Noted)
 }
 
 // writeForecast adds to the transaction that writes statuses what the rows of the
 // not-done table will be, so that both are seen together, and returns it. When a
 // row then takes another way the ledger finds out and writes it again.
-func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*outcome, now time.Time) (noted []NotDone) {
+func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*pool.Task, now time.Time) (noted []NotDone) {
 	for _, out := range outcomes {
-		if !out.notable() || out.outdated || out.stuck || isStatusError(out.err) {
+		if !notable(out) || out.Outdated || out.Stuck || isStatusError(out.Err) {
 			continue
 		}
 		row := l.forecast(out, now)
@@ -35,12 +36,12 @@ func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*outcome, now time.
 }
 
 // forecast is the row of the not-done table for an update that has ended.
-func (l *loop) forecast(out *outcome, now time.Time) NotDone {
-	it := &workqueue.Item{Entry: out.entry, Ran: workqueue.Change, Failures: workqueue.Failures{Err: out.err}}
-	if out.item != nil {
-		it.Ran, it.Attempts = out.item.Ran, out.item.Attempts
+func (l *loop) forecast(out *pool.Task, now time.Time) NotDone {
+	it := &workqueue.Item{Entry: out.Entry, Ran: workqueue.Change, Failures: workqueue.Failures{Err: out.Err}}
+	if out.Item != nil {
+		it.Ran, it.Attempts = out.Item.Ran, out.Item.Attempts
 	}
-	if it.Attempts++; out.err == nil {
+	if it.Attempts++; out.Err == nil {
 		it.Attempts = 0
 	}
 	it.Foresee(l.nextTry(out, it.Attempts, now))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -52,6 +53,6 @@ func (l *loop) deletingItem(key string) *workqueue.Item {
 }
 
 // forgotten says that an outcome is of a delete that was forgotten meanwhile.
-func (out *outcome) forgotten() bool {
-	return out.kind == opDelete && out.err != nil && !out.item.Deleting
+func forgotten(out *pool.Task) bool {
+	return out.Kind == pool.Delete && out.Err != nil && !out.Item.Deleting
 }

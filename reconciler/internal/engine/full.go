@@ -10,6 +10,7 @@ import (
 
 	"github.com/statehive/statehive/internal/backoff"
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -216,8 +217,8 @@ func (l *loop) askSurplus(now time.Time) {
 	if !l.full.wantsSurplus() {
 		return
 	}
-	op, txn := operation{kind: opObserve}, l.r.p.DB.ReadTxn()
-	w := l.idleWorker()
+	op, txn := pool.Task{Kind: pool.Observe}, l.r.p.DB.ReadTxn()
+	w := l.pool.Idle()
 	switch {
 	case w == nil:
 		return
@@ -231,8 +232,8 @@ func (l *loop) askSurplus(now time.Time) {
 	}
 	if l.r.p.Target.Observe == nil {
 		// Prune must not meet an Update of a row that it does not know.
-		op.kind = opPrune
-		if l.inFlight > 0 {
+		op.Kind = pool.Prune
+		if l.pool.Busy() > 0 {
 			l.drain(now)
 			return
 		}
@@ -240,21 +241,12 @@ func (l *loop) askSurplus(now time.Time) {
 	}
 	l.full.asked, l.full.gone = true, map[string]bool{}
 	l.plan.owed = false
-	l.hand(w, &batch{tasks: []outcome{{operation: op}}, txn: txn, at: now, class: workqueue.Refreshes})
+	l.pool.Hand(w, &pool.Batch{Tasks: []pool.Task{op}, Txn: txn, At: now, Class: workqueue.Refreshes})
 }
 
 // stillAsking says that the target is stuck with an earlier question.
 func (l *loop) stillAsking() bool {
-	return slices.ContainsFunc(l.stuck, func(w *worker) bool { return w.batch.asks() })
-}
-
-func (l *loop) idleWorker() *worker {
-	for _, w := range l.crew {
-		if w.batch == nil {
-			return w
-		}
-	}
-	return nil
+	return slices.ContainsFunc(l.pool.Stuck(), func(w *pool.Worker) bool { return w.Batch.Asks() })
 }
 
 // drain keeps workers free until nothing runs, but not for ever: one operation
@@ -262,14 +254,14 @@ func (l *loop) idleWorker() *worker {
 // attempt, so that a target whose operations always take long is pruned too.
 func (l *loop) drain(now time.Time) {
 	switch {
-	case len(l.stuck) > 0:
+	case len(l.pool.Stuck()) > 0:
 		l.fullFailed(errBusy, now)
 	case !l.exclusive:
 		limit := min(drainLimit<<min(l.plan.attempts, 16), l.r.p.Config.OperationTimeout)
 		l.exclusive, l.full.drainUntil = true, now.Add(limit)
-		for _, w := range l.crew {
-			if w.batch != nil {
-				l.takeBack(w.batch)
+		for _, w := range l.pool.Workers() {
+			if w.Batch != nil {
+				l.takeBack(w.Batch)
 			}
 		}
 	case !now.Before(l.full.drainUntil):
@@ -279,24 +271,24 @@ func (l *loop) drain(now time.Time) {
 
 // sawGone notes a successful delete: what it removed may still be in the answer
 // of a target that was asked before.
-func (f *fullPass) sawGone(out *outcome) {
-	if (f.asked || f.phase == fullCompare) && out.kind == opDelete {
-		f.gone[out.item.Key] = true
+func (f *fullPass) sawGone(out *pool.Task) {
+	if (f.asked || f.phase == fullCompare) && out.Kind == pool.Delete {
+		f.gone[out.Item.Key] = true
 	}
 }
 
 // surplusAnswered takes what came of askSurplus.
-func (l *loop) surplusAnswered(out *outcome, answer *answer, now time.Time) {
+func (l *loop) surplusAnswered(out *pool.Task, answer *pool.Answer, now time.Time) {
 	l.exclusive, l.full.asked = false, false
-	pruned := uint64(max(0, answer.pruned))
+	pruned := uint64(max(0, answer.Pruned))
 	l.meters.outOfSync += pruned
 	l.meters.pruned += pruned
-	if out.err != nil {
-		l.fullFailed(out.err, now)
+	if out.Err != nil {
+		l.fullFailed(out.Err, now)
 		return
 	}
 	l.plan.attempts, l.plan.err = 0, nil
-	l.full.observed, l.full.phase = answer.observed, fullCompare
+	l.full.observed, l.full.phase = answer.Observed, fullCompare
 }
 
 // compareSlice finds the surplus in some of what was observed. What was deleted

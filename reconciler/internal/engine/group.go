@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -288,24 +289,24 @@ type orderWait struct {
 }
 
 // outOfOrder puts a delete aside that has to wait for others.
-func (l *loop) outOfOrder(op operation, txn store.ReadTxn, now time.Time) bool {
+func (l *loop) outOfOrder(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	m := l.r.member
 	if m == nil {
 		return false
 	}
-	it := op.item
+	it := op.Item
 	wait, known := l.orders[it.Key]
 	if !known {
 		wait = orderWait{now, m.revisions(txn)}
 	}
 	t := l.r.p.Table
-	text, blocked := m.blocker(op.entry, rowsKey{t, t.Primary().Name, it.Key}, wait.revisions)
+	text, blocked := m.blocker(op.Entry, rowsKey{t, t.Primary().Name, it.Key}, wait.revisions)
 	switch {
 	case !blocked:
 		return false
 	case now.Sub(wait.since) >= orderLimit:
 		l.r.p.Logger.Warn("deleted out of order: it has waited too long",
-			"reconciler", l.r.p.Name, "key", l.r.p.Table.KeyText(op.entry), "waitsFor", text)
+			"reconciler", l.r.p.Name, "key", l.r.p.Table.KeyText(op.Entry), "waitsFor", text)
 		return false
 	}
 	if l.orders == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -78,9 +79,9 @@ func (l *loop) failing(it *workqueue.Item, now time.Time) {
 	if f.err = it.Err; f.place != 0 {
 		h.version++
 	}
-	f.what = opUpdate.String()
+	f.what = pool.Update.String()
 	if it.Deleting {
-		f.what = opDelete.String()
+		f.what = pool.Delete.String()
 	}
 	f.what += " " + l.r.p.Table.KeyText(it.Entry)
 	if f.place == 0 && steady(it, now) {
@@ -160,7 +161,7 @@ type healthFacts struct {
 
 func (l *loop) healthFacts(now time.Time) healthFacts {
 	f := healthFacts{
-		ready: l.ready, settled: l.health.settled, held: l.held, version: l.health.version, stuck: len(l.stuck),
+		ready: l.ready, settled: l.health.settled, held: l.held, version: l.health.version, stuck: len(l.pool.Stuck()),
 		surplus: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
 		paused:  l.queue.In(workqueue.Paused) > 0,
 	}

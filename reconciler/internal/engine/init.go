@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
 // initTarget repeats Init until it succeeds. False: ctx ended, and the error is of
@@ -48,7 +50,7 @@ type initCall struct {
 // since two must not overlap, until ctx ends: then it has not returned.
 func (r *Engine) callInit(ctx context.Context) (returned bool, err error) {
 	began := time.Now()
-	opCtx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, errOverdue)
+	opCtx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, pool.ErrOverdue)
 	defer cancel()
 	c := &initCall{goroutine: make(chan []byte, 1), ended: make(chan error, 1)}
 	go r.runInit(opCtx, c)
@@ -64,7 +66,7 @@ func (r *Engine) callInit(ctx context.Context) (returned bool, err error) {
 		return true, err
 	case <-grace.C:
 	}
-	stuck := &StuckError{After: time.Since(began), Stack: stackOf(<-c.goroutine)}
+	stuck := &StuckError{After: time.Since(began), Stack: pool.StackOf(<-c.goroutine)}
 	r.notReady(stuck, 0)
 	select {
 	case err := <-c.ended:
@@ -76,8 +78,8 @@ func (r *Engine) callInit(ctx context.Context) (returned bool, err error) {
 
 // runInit makes errors of a panic and of an ended goroutine.
 func (r *Engine) runInit(ctx context.Context, c *initCall) {
-	c.goroutine <- goroutine()
-	err := errGoexit
+	c.goroutine <- pool.Goroutine()
+	err := pool.ErrGoexit
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}

@@ -40,7 +40,7 @@ func (r *Engine) Stage(key string) (stage string) {
 			stage = it.Stage().String()
 		}
 		for _, out := range l.round.rows {
-			if out.open && keyOf(out.entry) == key {
+			if out.Open && keyOf(out.Entry) == key {
 				stage = workqueue.InRound.String()
 			}
 		}

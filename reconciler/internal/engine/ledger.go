@@ -25,6 +25,7 @@ type ledger struct {
 	sweepAt time.Time          // when to look at what is to be written later
 	removed bool               // the sweep has removals to forget
 	notNow  time.Time          // not before, because a write failed
+	lock    lockRequest
 }
 
 // written is the last write of a key.
@@ -40,6 +41,7 @@ func newLedger(p *Params) *ledger {
 	if p.NotDone == nil {
 		return l
 	}
+	l.lock.table = p.NotDone
 	for row := range p.NotDone.All(p.DB.ReadTxn()) {
 		if row.Reconciler == p.Name {
 			l.written[row.Key] = written{row: row}
@@ -84,6 +86,8 @@ func (l *ledger) record(row NotDone, now time.Time) {
 // dueAt returns when there is something to write, or zero.
 func (l *ledger) dueAt() time.Time {
 	switch {
+	case l.lock.waiting():
+		return time.Time{}
 	case len(l.touched) == 0 && len(l.later) == 0 && !l.removed:
 		return time.Time{}
 	case len(l.touched) == 0 && l.sweepAt.After(l.notNow):

@@ -3,10 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -27,21 +27,13 @@ type loop struct {
 
 	depends checkers
 
-	crew     []*worker // Config.Workers of them
-	stuck    []*worker // those that were replaced
-	staff    []*worker // both; never changed, but replaced by another slice
-	returns  chan *worker
-	progress chan struct{}
-	left     chan struct{}
-	stopping context.Context         //nolint:containedctx // of all operations: it ends when no call does
-	abort    context.CancelCauseFunc // ends the contexts of running operations
+	pool *pool.Pool
 
 	ready     bool      // the table is initialized
 	dropped   bool      // the table was dropped: nothing more can be done
 	held      bool      // a source is incomplete: nothing surplus is removed
 	lookAt    time.Time // when sources are not waited for any longer; zero: never
 	exclusive bool      // nothing else may run
-	inFlight  int       // workers with a batch
 	tokenAt   time.Time
 	health    healthState
 	meters    meters
@@ -52,37 +44,26 @@ type loop struct {
 
 func (r *Engine) newLoop(ctx context.Context) *loop {
 	l := &loop{
-		r:        r,
-		cursor:   r.p.Table.Changes(0),
-		queue:    workqueue.New(),
-		ledger:   newLedger(&r.p),
-		returns:  make(chan *worker, r.p.Config.Workers),
-		progress: make(chan struct{}, 1),
-		left:     make(chan struct{}),
-		plan:     fullPlan{owed: true},
-		depends:  r.newCheckers(),
-		blast:    newBlast(&r.p.Config, time.Now()),
+		r:       r,
+		cursor:  r.p.Table.Changes(0),
+		queue:   workqueue.New(),
+		ledger:  newLedger(&r.p),
+		plan:    fullPlan{owed: true},
+		depends: r.newCheckers(),
+		blast:   newBlast(&r.p.Config, time.Now()),
 	}
-	l.stopping, l.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.commit.lock.table = r.p.Table
+	l.pool = l.newPool(ctx)
 	l.queue.OnMove = r.onMove
 	l.plan.due = l.nextFull(time.Now())
-	for range r.p.Config.Workers {
-		l.crew = append(l.crew, l.newWorker())
-	}
-	l.staff = slices.Clone(l.crew)
 	return l
 }
 
 // close ends the workers, but for those that are stuck.
 func (l *loop) close() {
-	close(l.left)
-	l.abort(errStopped)
-	for _, w := range l.staff {
-		close(w.batches)
-		if w.batch == nil {
-			<-w.gone
-		}
-	}
+	l.commit.lock.end()
+	l.ledger.lock.end()
+	l.pool.Close()
 	l.retract()
 	l.cursor.Close()
 	l.blast.lookedAhead()
@@ -99,10 +80,11 @@ func (l *loop) run(ctx context.Context) error {
 			break
 		}
 		l.watchOver(now)
+		l.watchLocks(now)
 		if l.ready {
 			l.decide(now)
 		}
-		if l.commit.due(now, l.inFlight-len(l.stuck)) || l.ledgerDue(now) {
+		if l.commit.due(now, l.pool.Busy()-len(l.pool.Stuck())) || l.ledgerDue(now) {
 			l.flush(now)
 			continue
 		}
@@ -115,10 +97,14 @@ func (l *loop) run(ctx context.Context) error {
 		setTimer(timer, now, l.nextDue(now))
 		select {
 		case <-ctx.Done():
-		case w := <-l.returns:
+		case w := <-l.pool.Returns:
 			l.returned(w, time.Now())
-		case <-l.progress:
+		case <-l.pool.Progress:
 			l.collectAll(time.Now())
+		case g := <-l.commit.lock.granted:
+			l.statusesGranted(g, time.Now())
+		case g := <-l.ledger.lock.granted:
+			l.ledgerGranted(g, time.Now())
 		case <-changes:
 		case <-l.r.inbox.signal:
 			l.takeCalls()
@@ -327,11 +313,11 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 }
 
 // operationFor decides by the newest row what is to be done now, if anything.
-func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (operation, bool) {
+func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (pool.Task, bool) {
 	e := l.r.find(txn, it.Key)
-	op := operation{item: it, entry: e}
+	op := pool.Task{Item: it, Entry: e}
 	if e == nil {
-		op.kind, op.entry, op.full = opDelete, it.Entry, it.Orphan
+		op.Kind, op.Entry, op.Full = pool.Delete, it.Entry, it.Orphan
 		held := it.Orphan && l.holdSurplus(it, txn)
 		return op, it.Deleting && !held
 	}
@@ -339,12 +325,12 @@ func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (operation, b
 	l.setDeleting(it, false)
 	it.Entry = e
 	it.Orphan = false
-	op.was = l.r.status(e).Kind()
-	op.full = it.FullPass && op.was != Pending
-	if op.was == Pending && !isStatusError(it.Err) {
+	op.Was = l.r.status(e).Kind()
+	op.Full = it.FullPass && op.Was != Pending
+	if op.Was == Pending && !isStatusError(it.Err) {
 		it.Attempts = 0 // what failed was an older spec
 	}
-	return op, it.Force || op.was != Done
+	return op, it.Force || op.Was != Done
 }
 
 // holdSurplus takes back the removal of something surplus when a source has become
@@ -372,9 +358,10 @@ func (l *loop) drop(it *workqueue.Item) {
 
 // nextDue returns when the loop has to look again by itself, or zero.
 func (l *loop) nextDue(now time.Time) time.Time {
-	due := earliest(earliest(l.commit.deadline, l.ledger.dueAt()), l.lookAt)
+	due := earliest(earliest(l.commit.dueAt(), l.ledger.dueAt()), l.lookAt)
+	due = earliest(due, earliest(l.commit.lock.overdueAt(), l.ledger.lock.overdueAt()))
 	due = earliest(due, l.healthDue(now))
-	due = earliest(earliest(due, l.nextOverdue()), l.nextPeek(now))
+	due = earliest(earliest(due, l.pool.NextOverdue()), l.pool.NextPeek(now))
 	if !l.ready {
 		return due
 	}
@@ -399,45 +386,54 @@ func (l *loop) nextDue(now time.Time) time.Time {
 	return due
 }
 
-// finish lets running operations end and writes what came of them. Those that do
-// not end, although their contexts have, are its error.
+// finish lets running operations end and writes what came of them. What goes on for longer,
+// although the contexts of operations have ended, is its error: operations that do not return,
+// and tables that others have locked.
 func (l *loop) finish() error {
 	l.r.inbox.setOpen(false)
 	l.takeCalls()
 	l.endWaits()
 	limit := l.r.p.Config.StopTimeout
-	stop := time.AfterFunc(limit, func() { l.abort(errStopped) })
+	stop := time.AfterFunc(limit, l.pool.Abort)
 	defer stop.Stop()
 	giveUp := time.NewTimer(longer(limit, l.r.p.Config.stuckAfter()))
 	defer giveUp.Stop()
 	overdue := time.NewTimer(0)
 	defer overdue.Stop()
-	for _, w := range l.staff {
-		if w.batch != nil {
-			w.batch.takeBack()
+	for _, w := range l.pool.All() {
+		if w.Batch != nil {
+			w.Batch.TakeBack()
 		}
 	}
 	l.collectAll(time.Now())
-	l.flush(time.Now())
-	var err error
-	for l.inFlight > 0 && err == nil {
+	for {
+		l.flush(time.Now())
+		if l.pool.Busy() == 0 && len(l.commit.outcomes) == 0 {
+			l.ledger.hurry()
+			if !l.ledger.lock.waiting() {
+				l.commitLedger(time.Now())
+			}
+			if !l.ledger.lock.waiting() {
+				return nil
+			}
+		}
 		l.publish()
 		select {
-		case w := <-l.returns:
+		case w := <-l.pool.Returns:
 			l.returned(w, time.Now())
-		case <-l.progress:
+		case <-l.pool.Progress:
 			l.collectAll(time.Now())
+		case g := <-l.commit.lock.granted:
+			l.statusesGranted(g, time.Now())
+		case g := <-l.ledger.lock.granted:
+			l.ledgerGranted(g, time.Now())
 		case now := <-overdue.C:
-			l.endOverdue(now)
-			setTimer(overdue, now, l.nextEnd(now))
+			l.pool.EndOverdue(now)
+			setTimer(overdue, now, l.pool.NextEnd(now))
 		case now := <-giveUp.C:
-			err = l.abandoned(now)
+			return l.abandoned(now)
 		}
-		l.flush(time.Now())
 	}
-	l.ledger.hurry()
-	l.writeLedger(time.Now())
-	return err
 }
 
 // earliest returns the earlier of two times; zero is never.

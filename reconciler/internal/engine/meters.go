@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -56,8 +57,8 @@ type standing struct {
 	delayed int
 	errors  int
 	stuck   int
-	workers []*worker     // of them only what is safe to share
-	cursor  *store.Cursor // for its lag; nil: it is closed
+	workers []*pool.Worker // of them only what is safe to share
+	cursor  *store.Cursor  // for its lag; nil: it is closed
 }
 
 // classState is how many rows wait in a priority class, and since when the first of them does.
@@ -93,7 +94,7 @@ func (b *board) get() standing {
 func (l *loop) publish() {
 	s := standing{
 		meters: l.meters, delayed: l.queue.Timed(),
-		errors: len(l.health.errors), stuck: len(l.stuck), workers: l.staff, cursor: l.cursor,
+		errors: len(l.health.errors), stuck: len(l.pool.Stuck()), workers: l.pool.All(), cursor: l.cursor,
 	}
 	for stage := workqueue.Debounce; stage < workqueue.Stages; stage++ {
 		s.held[stage] = l.queue.In(stage)
@@ -104,7 +105,7 @@ func (l *loop) publish() {
 
 // retract leaves of what was published only what outlasts the run.
 func (l *loop) retract() {
-	l.r.board.set(&standing{meters: l.meters, errors: len(l.health.errors), stuck: len(l.stuck)})
+	l.r.board.set(&standing{meters: l.meters, errors: len(l.health.errors), stuck: len(l.pool.Stuck())})
 }
 
 // measureClasses counts what waits for its turn, wherever it does: in the lanes, in
@@ -119,13 +120,13 @@ func (l *loop) measureClasses(states *[workqueue.Classes]classState) {
 	if l.round.more > 0 {
 		change.add(l.round.more, l.round.at)
 	}
-	for _, w := range l.crew {
-		b := w.batch
-		if b == nil || b.asks() {
+	for _, w := range l.pool.Workers() {
+		b := w.Batch
+		if b == nil || b.Asks() {
 			continue
 		}
-		if n := b.remaining(); n > 0 {
-			states[b.class].add(n, l.waitsSince(b, &b.tasks[b.limit-n]))
+		if remaining := b.Remaining(); len(remaining) > 0 {
+			states[b.Class].add(len(remaining), l.waitsSince(b, &remaining[0]))
 		}
 	}
 	if !l.listing.since.IsZero() {
@@ -134,11 +135,11 @@ func (l *loop) measureClasses(states *[workqueue.Classes]classState) {
 }
 
 // waitsSince returns since when a row waits that a worker has been given.
-func (l *loop) waitsSince(b *batch, out *outcome) time.Time {
-	if out.item == nil {
+func (l *loop) waitsSince(b *pool.Batch, out *pool.Task) time.Time {
+	if out.Item == nil {
 		return l.round.at
 	}
-	return earliest(out.item.Since, b.at)
+	return earliest(out.Item.Since, b.At)
 }
 
 // listing is how far the feed has come in listing the table.
@@ -161,23 +162,23 @@ func (s *listing) follow(taken int, before, after store.Revision, now time.Time)
 }
 
 // count measures an operation that has ended.
-func (l *loop) count(out *outcome) {
+func (l *loop) count(out *pool.Task) {
 	m := &l.meters
-	if out.item != nil && out.item.Ran&workqueue.Retry != 0 {
+	if out.Item != nil && out.Item.Ran&workqueue.Retry != 0 {
 		m.retries++
 	}
 	switch {
-	case !out.full:
-		m.incremental.observe(out.took)
-		if out.err != nil {
+	case !out.Full:
+		m.incremental.observe(out.Took)
+		if out.Err != nil {
 			m.incrementalErrors++
 		}
-	case out.err != nil:
+	case out.Err != nil:
 		m.fullErrors++
-	case out.kind == opDelete:
+	case out.Kind == pool.Delete:
 		m.outOfSync++
 		m.pruned++
-	case out.result.Changed && out.was == Done:
+	case out.Result.Changed && out.Was == Done:
 		m.outOfSync++
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 
 	"github.com/statehive/statehive/statedb"
@@ -84,13 +85,13 @@ func (l *ledger) notDone(it *workqueue.Item) NotDone {
 	if !it.NotDone() {
 		return row
 	}
-	row.Table, row.Operation, row.State = l.p.Table.Name(), opUpdate.String(), notDoneState(it)
+	row.Table, row.Operation, row.State = l.p.Table.Name(), pool.Update.String(), notDoneState(it)
 	row.Attempts, row.NextDue = it.Attempts, it.Due()
 	if row.Reasons = it.Reasons.String(); it.Reasons == 0 {
 		row.Reasons = it.Ran.String()
 	}
 	if it.Deleting {
-		row.Operation = opDelete.String()
+		row.Operation = pool.Delete.String()
 	}
 	if it.Err != nil {
 		row.LastError = it.Err.Error()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -84,7 +85,7 @@ func (o *Observation) version(txn store.ReadTxn) tableVersion {
 }
 
 func (o *Observation) differs(txn store.ReadTxn, row *store.Entry) (changes []Change, err error) {
-	err = guard(func() { changes = o.Compare(txn, row) })
+	err = pool.Guard(func() { changes = o.Compare(txn, row) })
 	return changes, err
 }
 

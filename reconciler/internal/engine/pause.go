@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -27,7 +28,7 @@ func (s *Selector) selects(key string, e *store.Entry) bool {
 }
 
 func (s *Selector) matches(e *store.Entry) (matches bool) {
-	return guard(func() { matches = s.Match(e) }) != nil || matches
+	return pool.Guard(func() { matches = s.Match(e) }) != nil || matches
 }
 
 // Trigger has the selected rows applied now, whatever their status, and failed
@@ -74,9 +75,9 @@ func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) err
 		now := time.Now()
 		l.giveUpRound(now)
 		l.setPauses(append(slices.Clip(l.pauses()), pause{which, until}))
-		for _, w := range l.crew {
-			if w.batch != nil {
-				l.takeBack(w.batch)
+		for _, w := range l.pool.Workers() {
+			if w.Batch != nil {
+				l.takeBack(w.Batch)
 			}
 		}
 	})
@@ -155,13 +156,13 @@ func (l *loop) pausesEnd() (end time.Time) {
 }
 
 // gate puts an operation aside that may not run now, and says whether it did.
-func (l *loop) gate(op operation, txn store.ReadTxn, now time.Time) bool {
-	if until, paused := l.r.paused(op.entry); paused {
+func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
+	if until, paused := l.r.paused(op.Entry); paused {
 		waitsFor := "until it is resumed"
 		if !until.IsZero() {
 			waitsFor = "until " + until.Format(time.RFC3339)
 		}
-		l.park(op.item, workqueue.Paused, time.Time{}, waitsFor)
+		l.park(op.Item, workqueue.Paused, time.Time{}, waitsFor)
 		return true
 	}
 	// What agrees with what is observed is not to be repaired, and waits for nobody.

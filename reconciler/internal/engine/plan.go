@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -79,7 +80,7 @@ func (r *Engine) Plan(ctx context.Context) (Plan, error) {
 	}
 	slices.SortFunc(held, func(a, b planned) int { return cmp.Compare(a.Key, b.Key) })
 	for _, op := range held[:min(len(held), maxPlanned)] {
-		if r.p.Target.Diff != nil && op.Operation == opUpdate.String() {
+		if r.p.Target.Diff != nil && op.Operation == pool.Update.String() {
 			r.describe(ctx, &op)
 		}
 		plan.Operations = append(plan.Operations, op.Planned)
@@ -89,7 +90,7 @@ func (r *Engine) Plan(ctx context.Context) (Plan, error) {
 
 // describe says what an update would do.
 func (r *Engine) describe(ctx context.Context, op *planned) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, errOverdue)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, pool.ErrOverdue)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {

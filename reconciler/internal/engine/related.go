@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -141,7 +141,7 @@ func (y *relay) flush() {
 // was named before a panic counts.
 func (y *relay) named(txn store.ReadTxn, key func() string, rows Naming) (queries []store.Query) {
 	var unknown error
-	err := guard(func() {
+	err := pool.Guard(func() {
 		rows(txn, func(q store.Query) bool {
 			if err := y.known(q); err != nil {
 				unknown = err
@@ -169,17 +169,6 @@ func (y *relay) known(q store.Query) error {
 		y.index = name
 	}
 	return err
-}
-
-// guard makes an error of a panic.
-func guard(fn func()) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	fn()
-	return nil
 }
 
 // trouble reports what is wrong with a key, or that nothing is any more.

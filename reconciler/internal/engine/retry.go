@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 
 	"github.com/statehive/statehive/internal/backoff"
@@ -58,23 +59,23 @@ func retryDelay(err error) (time.Duration, bool) {
 // nextTry returns the stage that follows an outcome after so many failures in a row, and
 // when it ends: at rest the row is done with, and after a terminal error only something else
 // helps. The answer is always the same, although there is chance in it.
-func (l *loop) nextTry(out *outcome, attempts int, now time.Time) (stage workqueue.Stage, due time.Time) {
+func (l *loop) nextTry(out *pool.Task, attempts int, now time.Time) (stage workqueue.Stage, due time.Time) {
 	switch {
-	case out.err == nil && out.result.Again > 0:
-		return workqueue.Again, now.Add(out.result.Again)
-	case out.err == nil:
+	case out.Err == nil && out.Result.Again > 0:
+		return workqueue.Again, now.Add(out.Result.Again)
+	case out.Err == nil:
 		return workqueue.Rest, time.Time{}
 	}
-	delay, given := retryDelay(out.err)
+	delay, given := retryDelay(out.Err)
 	switch {
-	case isTerminal(out.err):
+	case isTerminal(out.Err):
 		return workqueue.Terminal, time.Time{}
 	case given && delay > 0:
-	case out.delay > 0:
-		delay = out.delay
+	case out.Delay > 0:
+		delay = out.Delay
 	default:
 		delay = l.r.p.Config.backoff(attempts, l.r.random)
-		out.delay = delay
+		out.Delay = delay
 	}
 	return workqueue.Backoff, now.Add(delay)
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -22,8 +23,8 @@ const (
 // that none of them can be in two hands. A round that takes long is given up:
 // what is left of it becomes items.
 type round struct {
-	rows []outcome
-	left [][]outcome   // parts of rows that no worker was given
+	rows []pool.Task
+	left [][]pool.Task // parts of rows that no worker was given
 	more int           // how many those are
 	open int           // rows that are not settled
 	txn  store.ReadTxn // the snapshot of the rows
@@ -38,7 +39,7 @@ func (r *round) begin(txn store.ReadTxn, now time.Time) {
 }
 
 func (r *round) add(e *store.Entry) {
-	r.rows = append(r.rows, outcome{operation: operation{entry: e, open: true}})
+	r.rows = append(r.rows, pool.Task{Entry: e, Open: true})
 }
 
 // ready lets workers have the rows.
@@ -48,7 +49,7 @@ func (r *round) ready() {
 }
 
 // take returns up to n rows that no worker has.
-func (r *round) take(n int) []outcome {
+func (r *round) take(n int) []pool.Task {
 	part := r.left[0]
 	if n < len(part) {
 		r.left[0] = part[n:]
@@ -60,7 +61,7 @@ func (r *round) take(n int) []outcome {
 	return part
 }
 
-func (r *round) giveBack(rows []outcome) {
+func (r *round) giveBack(rows []pool.Task) {
 	if len(rows) > 0 {
 		r.left = append(r.left, rows)
 		r.more += len(rows)
@@ -76,14 +77,21 @@ func (r *round) givenUpAt() time.Time {
 func (l *loop) giveUpRound(now time.Time) {
 	l.collectAll(now)
 	l.flush(now)
-	for _, w := range l.staff {
-		if b := w.batch; b != nil && b.ofRound {
-			l.round.giveBack(b.takeBack())
-			for i := b.collected; i < b.limit; i++ { // in hand
-				l.adopt(&b.tasks[i], workqueue.Running)
-				b.tasks[i].open = false
+	for _, out := range l.commit.outcomes { // their table is locked by others
+		if out.Open {
+			l.adopt(out, workqueue.Committing)
+			out.Open = false
+		}
+	}
+	for _, w := range l.pool.All() {
+		if b := w.Batch; b != nil && b.OfRound {
+			l.round.giveBack(b.TakeBack())
+			inHand := b.Uncollected()
+			for i := range inHand {
+				l.adopt(&inHand[i], workqueue.Running)
+				inHand[i].Open = false
 			}
-			b.ofRound = false
+			b.OfRound = false
 		}
 	}
 	for _, part := range l.round.left {
@@ -95,19 +103,19 @@ func (l *loop) giveUpRound(now time.Time) {
 }
 
 // closeRow says that a row needs the round no longer.
-func (l *loop) closeRow(out *outcome) {
-	if out.open {
-		out.open = false
+func (l *loop) closeRow(out *pool.Task) {
+	if out.Open {
+		out.Open = false
 		l.round.open--
 	}
 }
 
 // adopt makes an item of a row of the round.
-func (l *loop) adopt(out *outcome, stage workqueue.Stage) *workqueue.Item {
-	it := l.queue.Adopt(keyOf(out.entry))
-	it.Entry = out.entry
+func (l *loop) adopt(out *pool.Task, stage workqueue.Stage) *workqueue.Item {
+	it := l.queue.Adopt(keyOf(out.Entry))
+	it.Entry = out.Entry
 	it.Ran = workqueue.Change
-	out.item = it
+	out.Item = it
 	it.Present = true
 	if stage != workqueue.InRound {
 		l.queue.Move(it, stage)

@@ -75,9 +75,9 @@ func (r *Engine) Stats() Stats {
 	}
 	s.Queue = last.queue(now)
 	for _, w := range last.workers {
-		if stamp := w.began.Load(); stamp != 0 {
+		if began, runs := w.Began(); runs {
 			s.Running++
-			s.LongestRunning = max(s.LongestRunning, now.Sub(w.beganAt(stamp)))
+			s.LongestRunning = max(s.LongestRunning, now.Sub(began))
 		}
 	}
 	if at := r.lastSuccess.Load(); at != 0 {

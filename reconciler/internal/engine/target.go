@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/status"
 )
 
 // Target is what the engine calls of the typed world: the functions of one target and one
@@ -27,12 +29,6 @@ type Target struct {
 	SetStatus func(txn *store.WriteTxn, now time.Time) func(row *store.Entry, err error) (bool, error)
 }
 
-// BatchResult is the outcome of one row of UpdateBatch.
-type BatchResult struct {
-	Result Result
-	Err    error
-}
-
 // Change is one field that differs between what is and what is wanted.
 type Change struct {
 	Field string `json:"field"`
@@ -40,11 +36,19 @@ type Change struct {
 	Want  string `json:"want"` // empty: to be removed
 }
 
-// Result is the outcome of a successful Update. The zero value is "done".
-type Result struct {
-	// Changed: something had to be changed. In a full pass it means that the
-	// target was out of sync.
-	Changed bool
-	// Again, if positive, runs Update once more after this time.
-	Again time.Duration
-}
+// What packages of the engine define and the engine shows.
+type (
+	Status      = status.Status
+	StatusKind  = status.Kind
+	Result      = pool.Result
+	BatchResult = pool.BatchResult
+	PanicError  = pool.PanicError
+	StuckError  = pool.StuckError
+)
+
+// The kinds of statuses.
+const (
+	Pending = status.Pending
+	Done    = status.Done
+	Error   = status.Error
+)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -61,7 +62,7 @@ func waitOf(it *workqueue.Item) Wait {
 }
 
 // runningWait says that an operation has begun and not returned.
-func runningWait(what opKind, since time.Time, timeout time.Duration, stuck bool) Wait {
+func runningWait(what pool.Kind, since time.Time, timeout time.Duration, stuck bool) Wait {
 	if stuck {
 		text := fmt.Sprintf("%v has been stuck since %s: it has not returned, although its context has ended", what, since.Format(timeFormat))
 		return Wait{Cause: waitStuck, Text: text}

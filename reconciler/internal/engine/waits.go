@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -252,9 +253,9 @@ func (l *loop) failure(failed []*workqueue.Item, surplus error) error {
 	listed := failed[:min(len(failed), maxFailedRows)]
 	err := &FailedError{Reconciler: l.r.p.Name, More: len(failed) - len(listed), Surplus: surplus}
 	for _, it := range listed {
-		op := opUpdate
+		op := pool.Update
 		if it.Deleting {
-			op = opDelete
+			op = pool.Delete
 		}
 		err.Rows = append(err.Rows, FailedRow{Key: l.r.p.Table.KeyText(it.Entry), Operation: op.String(), Err: it.Err})
 	}

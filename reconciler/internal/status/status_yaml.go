@@ -1,4 +1,4 @@
-package engine
+package status
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 
 // statusYAML is the form of a status in YAML, which is that in JSON.
 type statusYAML struct {
-	Kind  StatusKind `yaml:"kind"`
-	Since time.Time  `yaml:"since,omitempty"`
-	Error string     `yaml:"error,omitempty"`
+	Kind  Kind      `yaml:"kind"`
+	Since time.Time `yaml:"since,omitempty"`
+	Error string    `yaml:"error,omitempty"`
 }
 
 // MarshalYAML returns what a YAML library is to write instead.
@@ -45,16 +45,16 @@ func (s *Status) UnmarshalYAML(unmarshal func(any) error) error {
 
 // MarshalYAML returns what a YAML library is to write instead: a mapping with a
 // status for each name.
-func (s StatusSet) MarshalYAML() (any, error) { return s.byName(), nil }
+func (s Set) MarshalYAML() (any, error) { return s.byName(), nil }
 
 // UnmarshalYAML takes what a YAML library has read. Unknown kinds are errors, and
 // so are, to the libraries, names that come twice.
-func (s *StatusSet) UnmarshalYAML(unmarshal func(any) error) error {
+func (s *Set) UnmarshalYAML(unmarshal func(any) error) error {
 	var named map[string]Status
 	if err := unmarshal(&named); err != nil {
 		return fmt.Errorf("statuses: %w", err)
 	}
-	*s = StatusSet{}
+	*s = Set{}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		*s = s.With(name, named[name])
 	}

@@ -1,4 +1,4 @@
-package engine
+package status
 
 import (
 	"cmp"
@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// StatusKind says how far a row is.
-type StatusKind uint8
+// Kind says how far a row is.
+type Kind uint8
 
 const (
 	// Pending: the newest spec has not been applied yet. It is the zero value.
-	Pending StatusKind = iota
+	Pending Kind = iota
 	// Done: the newest spec has been applied.
 	Done
 	// Error: the last attempt to apply the newest spec failed.
@@ -23,7 +23,7 @@ const (
 var kindNames = [...]string{Pending: "pending", Done: "done", Error: "error"}
 
 // String returns pending, done or error.
-func (k StatusKind) String() string {
+func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
 	}
@@ -31,7 +31,7 @@ func (k StatusKind) String() string {
 }
 
 // MarshalText implements encoding.TextMarshaler.
-func (k StatusKind) MarshalText() ([]byte, error) {
+func (k Kind) MarshalText() ([]byte, error) {
 	if int(k) >= len(kindNames) {
 		return nil, fmt.Errorf("status kind %d is unknown", k)
 	}
@@ -39,10 +39,10 @@ func (k StatusKind) MarshalText() ([]byte, error) {
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler. Unknown kinds are errors.
-func (k *StatusKind) UnmarshalText(text []byte) error {
+func (k *Kind) UnmarshalText(text []byte) error {
 	for kind, name := range kindNames {
 		if name == string(text) {
-			*k = StatusKind(kind)
+			*k = Kind(kind)
 			return nil
 		}
 	}
@@ -53,13 +53,13 @@ func (k *StatusKind) UnmarshalText(text []byte) error {
 // by the reconciler alone, and comparable. The zero value is pending, so that a
 // fresh row costs nothing.
 type Status struct {
-	kind  StatusKind
+	kind  Kind
 	since int64 // Unix time in nanoseconds; 0 while pending
 	err   *error
 }
 
 // Kind says how far the row is.
-func (s Status) Kind() StatusKind { return s.kind }
+func (s Status) Kind() Kind { return s.kind }
 
 // Since returns when the row came to this status; zero while it is pending.
 func (s Status) Since() time.Time {
@@ -87,7 +87,7 @@ func (s Status) String() string {
 }
 
 type statusJSON struct {
-	Kind  StatusKind `json:"kind"`
+	Kind  Kind       `json:"kind"`
 	Since *time.Time `json:"since,omitempty"`
 	Error string     `json:"error,omitempty"`
 }
@@ -124,7 +124,7 @@ func (s *Status) UnmarshalJSON(data []byte) error {
 }
 
 // readStatus makes a status of what was written of one.
-func readStatus(kind StatusKind, since time.Time, text string) (s Status, err error) {
+func readStatus(kind Kind, since time.Time, text string) (s Status, err error) {
 	s.kind = kind
 	switch {
 	case kind != Error && text != "":

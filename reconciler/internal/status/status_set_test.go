@@ -1,4 +1,4 @@
-package engine
+package status
 
 import (
 	"encoding/json"
@@ -19,7 +19,7 @@ var setNames = []string{"", "a", "aa", "b", "dns", "route", "z"}
 
 func drawStatus(t *rapid.T) Status {
 	now := time.Unix(0, rapid.Int64Range(1, 1<<60).Draw(t, "since"))
-	switch rapid.SampledFrom([]StatusKind{Pending, Done, Error}).Draw(t, "kind") {
+	switch rapid.SampledFrom([]Kind{Pending, Done, Error}).Draw(t, "kind") {
 	case Done:
 		return Status{}.After(nil, now)
 	case Error:
@@ -29,9 +29,9 @@ func drawStatus(t *rapid.T) Status {
 	return Status{}
 }
 
-func contents(s StatusSet) map[string]Status { return maps.Collect(s.All()) }
+func contents(s Set) map[string]Status { return maps.Collect(s.All()) }
 
-func texts(s StatusSet) map[string]string {
+func texts(s Set) map[string]string {
 	named := map[string]string{}
 	for name, status := range s.All() {
 		named[name] = fmt.Sprint(status, " ", status.since)
@@ -41,7 +41,7 @@ func texts(s StatusSet) map[string]string {
 
 func TestStatusSetIsAMapWhoseOldVersionsStay(t *testing.T) {
 	type version struct {
-		set  StatusSet
+		set  Set
 		want map[string]Status
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +59,7 @@ func TestStatusSetIsAMapWhoseOldVersionsStay(t *testing.T) {
 			versions = append(versions, next)
 		}
 		for _, v := range versions {
-			if got := contents(v.set); !maps.Equal(v.want, got) || (v.set == StatusSet{}) != (len(v.want) == 0) {
+			if got := contents(v.set); !maps.Equal(v.want, got) || (v.set == Set{}) != (len(v.want) == 0) {
 				t.Fatalf("set %v, want %v", v.set, v.want)
 			}
 			var names []string
@@ -80,11 +80,11 @@ func TestStatusSetIsAMapWhoseOldVersionsStay(t *testing.T) {
 
 func TestStatusSetSurvivesJSONAndYAML(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var set StatusSet
+		var set Set
 		for range rapid.IntRange(0, 5).Draw(t, "names") {
 			set = set.With(rapid.SampledFrom(setNames).Draw(t, "name"), drawStatus(t))
 		}
-		fromJSON, fromYAML := StatusSet{}.With("old", Status{kind: Done}), StatusSet{}.With("old", Status{kind: Done})
+		fromJSON, fromYAML := Set{}.With("old", Status{kind: Done}), Set{}.With("old", Status{kind: Done})
 		inJSON, err := json.Marshal(set)
 		if err = errors.Join(err, json.Unmarshal(inJSON, &fromJSON)); err != nil || !maps.Equal(texts(set), texts(fromJSON)) {
 			t.Fatalf("%v came back from %s as %v: %v", set, inJSON, fromJSON, err)
@@ -119,7 +119,7 @@ func TestStatusSurvivesYAML(t *testing.T) {
 
 func TestStatusesInYAMLReadLikeThoseInJSON(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	set := StatusSet{}.With("b", Status{}.After(errors.New("boom"), at)).With("a", Status{}.After(nil, at))
+	set := Set{}.With("b", Status{}.After(errors.New("boom"), at)).With("a", Status{}.After(nil, at))
 	text, err := yaml.Marshal(set)
 	const want = `a:
     kind: done
@@ -135,7 +135,7 @@ b:
 	if got := set.String(); got != "a: done, b: error: boom" {
 		t.Errorf("text %q", got)
 	}
-	if got := (StatusSet{}).String(); got != "pending" {
+	if got := (Set{}).String(); got != "pending" {
 		t.Errorf("text of the zero value %q", got)
 	}
 }
@@ -156,7 +156,7 @@ func TestStatusSetRefusesWhatItDoesNotKnow(t *testing.T) {
 			"JSON": json.Unmarshal,
 			"YAML": yaml.Unmarshal,
 		} {
-			set := StatusSet{}.With("old", Status{kind: Done})
+			set := Set{}.With("old", Status{kind: Done})
 			before := set
 			err := unmarshal([]byte(text), &set)
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -170,7 +170,7 @@ func TestStatusSetRefusesWhatItDoesNotKnow(t *testing.T) {
 }
 
 func TestUnknownKindIsNotWritten(t *testing.T) {
-	set := StatusSet{}.With("a", Status{kind: 7})
+	set := Set{}.With("a", Status{kind: 7})
 	if text, err := json.Marshal(set); err == nil {
 		t.Errorf("JSON %s", text)
 	}
@@ -180,10 +180,10 @@ func TestUnknownKindIsNotWritten(t *testing.T) {
 }
 
 func TestStatusSetIsAsSmallAsAPointer(t *testing.T) {
-	if size := unsafe.Sizeof(StatusSet{}); size > unsafe.Sizeof(uintptr(0)) {
+	if size := unsafe.Sizeof(Set{}); size > unsafe.Sizeof(uintptr(0)) {
 		t.Errorf("%d bytes", size)
 	}
-	set := StatusSet{}.With("a", Status{kind: Done}).With("b", Status{kind: Done})
+	set := Set{}.With("a", Status{kind: Done}).With("b", Status{kind: Done})
 	if n := testing.AllocsPerRun(100, func() { set.With("b", Status{kind: Error}) }); n > 2 {
 		t.Errorf("%v allocations for a status behind one other", n)
 	}

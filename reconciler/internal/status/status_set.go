@@ -1,4 +1,4 @@
-package engine
+package status
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// StatusSet holds the statuses of several reconcilers of a row, by name. A name
+// Set holds the statuses of several reconcilers of a row, by name. A name
 // that is absent is pending, so that the zero value says that all are.
 //
 // It is immutable and as small as a pointer: a row keeps it by value. Two sets
 // are == if one was copied from the other; sets with the same statuses that came
 // about separately need not be.
-type StatusSet struct{ first *namedStatus }
+type Set struct{ first *namedStatus }
 
 // namedStatus is an element of a list that is sorted by name and never changed.
 // Versions of a set share what comes behind the last difference.
@@ -25,7 +25,7 @@ type namedStatus struct {
 }
 
 // Get returns the status with a name, which is pending if it is absent.
-func (s StatusSet) Get(name string) Status {
+func (s Set) Get(name string) Status {
 	for n := s.first; n != nil && n.name <= name; n = n.next {
 		if n.name == name {
 			return n.status
@@ -36,14 +36,14 @@ func (s StatusSet) Get(name string) Status {
 
 // With returns the set with another status under a name. A pending status
 // removes the name. If nothing changes the result is == s.
-func (s StatusSet) With(name string, status Status) StatusSet {
+func (s Set) With(name string, status Status) Set {
 	if status.kind == Pending {
 		status = Status{}
 	}
 	if s.Get(name) == status {
 		return s
 	}
-	return StatusSet{s.first.with(name, status)}
+	return Set{s.first.with(name, status)}
 }
 
 // with returns the list with another status, which is not the one it has.
@@ -62,7 +62,7 @@ func (n *namedStatus) with(name string, status Status) *namedStatus {
 }
 
 // All yields the statuses that are not pending, sorted by name.
-func (s StatusSet) All() iter.Seq2[string, Status] {
+func (s Set) All() iter.Seq2[string, Status] {
 	return func(yield func(string, Status) bool) {
 		for n := s.first; n != nil && yield(n.name, n.status); n = n.next {
 		}
@@ -70,7 +70,7 @@ func (s StatusSet) All() iter.Seq2[string, Status] {
 }
 
 // String returns the names with their statuses, or pending when there are none.
-func (s StatusSet) String() string {
+func (s Set) String() string {
 	if s.first == nil {
 		return Pending.String()
 	}
@@ -82,9 +82,9 @@ func (s StatusSet) String() string {
 }
 
 // MarshalJSON implements json.Marshaler: an object with a status for each name.
-func (s StatusSet) MarshalJSON() ([]byte, error) { return json.Marshal(s.byName()) }
+func (s Set) MarshalJSON() ([]byte, error) { return json.Marshal(s.byName()) }
 
-func (s StatusSet) byName() map[string]Status {
+func (s Set) byName() map[string]Status {
 	named := map[string]Status{}
 	for name, status := range s.All() {
 		named[name] = status
@@ -94,7 +94,7 @@ func (s StatusSet) byName() map[string]Status {
 
 // UnmarshalJSON implements json.Unmarshaler. Names that come twice are errors,
 // and so are unknown kinds. The set stays as it was then.
-func (s *StatusSet) UnmarshalJSON(data []byte) error {
+func (s *Set) UnmarshalJSON(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	switch token, err := dec.Token(); {
 	case err != nil:
@@ -104,7 +104,7 @@ func (s *StatusSet) UnmarshalJSON(data []byte) error {
 	case token != json.Delim('{'):
 		return fmt.Errorf("statuses are %s, expected an object with a status for each name", data)
 	}
-	var set StatusSet
+	var set Set
 	seen := map[string]bool{}
 	for dec.More() {
 		name, status, err := decodeNamed(dec)

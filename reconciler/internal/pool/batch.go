@@ -1,0 +1,106 @@
+package pool
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
+
+// Batch is some tasks on rows of one snapshot, which a worker carries out one after the
+// other. Those that have not begun can be taken back.
+type Batch struct {
+	Tasks   []Task
+	Txn     store.ReadTxn
+	Read    time.Time // when Txn was the newest
+	At      time.Time // when it was handed out
+	Class   workqueue.Class
+	OfRound bool
+	Spent   int // of the credit of its class
+	Answer  Answer
+
+	next      atomic.Int32 // the first one that has not begun
+	done      atomic.Int32 // those before have ended
+	limit     int          // the owner's: those from here on were taken back
+	collected int          // and those before have been looked at
+}
+
+// claim returns the next tasks, from first to last, which nobody can take back any more: one,
+// or as many of the same kind as follow each other if they are carried out in one call. When
+// first is last, there are none left.
+func (b *Batch) claim(joined bool) (first, last int) {
+	for {
+		next := b.next.Load()
+		first, last = int(next), int(next)
+		for last < len(b.Tasks) && (last == first || joined && b.Tasks[last].Kind == b.Tasks[first].Kind) {
+			last++
+		}
+		if first >= last || b.next.CompareAndSwap(next, int32(last)) {
+			return first, last
+		}
+	}
+}
+
+// TakeBack returns the tasks that have not begun. They never will.
+func (b *Batch) TakeBack() []Task {
+	next := min(int(b.next.Swap(int32(len(b.Tasks)))), b.limit)
+	taken := b.Tasks[next:b.limit]
+	b.limit = next
+	return taken
+}
+
+// Asks reports whether the batch is a question about all that there is.
+func (b *Batch) Asks() bool { return len(b.Tasks) == 1 && b.Tasks[0].Kind.Question() }
+
+// Remaining returns the tasks that have not begun.
+func (b *Batch) Remaining() []Task { return b.Tasks[min(b.limit, int(b.next.Load())):b.limit] }
+
+// Kept is how many tasks were not taken back.
+func (b *Batch) Kept() int { return b.limit }
+
+// InHand returns the tasks that have begun and not ended: one, or as many as are carried out
+// in one call.
+func (b *Batch) InHand() []Task {
+	first, last := int(b.done.Load()), min(b.limit, int(b.next.Load()))
+	return b.Tasks[min(first, last):last]
+}
+
+// Ended returns the tasks that have ended since the last call.
+func (b *Batch) Ended() []Task {
+	first := b.collected
+	b.collected = int(b.done.Load())
+	return b.Tasks[first:b.collected]
+}
+
+// Uncollected returns the tasks that were not taken back and that Ended has not returned.
+func (b *Batch) Uncollected() []Task { return b.Tasks[min(b.collected, b.limit):b.limit] }
+
+// Progress is how far a task is.
+type Progress uint8
+
+const (
+	Elsewhere Progress = iota // it is not in the batch
+	Waiting                   // for others before it
+	Begun
+	Ended
+)
+
+// ProgressOf returns how far the task of an item is, with its kind, and before how many others
+// have to end.
+func (b *Batch) ProgressOf(it *workqueue.Item) (how Progress, kind Kind, before int) {
+	at := b.collected
+	for at < b.limit && b.Tasks[at].Item != it { // what the worker writes beside it is none of our business
+		at++
+	}
+	switch next := int(b.next.Load()); {
+	case at >= b.limit:
+		return Elsewhere, kind, 0
+	case at < int(b.done.Load()):
+		return Ended, b.Tasks[at].Kind, 0
+	case at >= next:
+		return Waiting, b.Tasks[at].Kind, at - next + 1
+	default:
+		return Begun, b.Tasks[at].Kind, 0
+	}
+}

@@ -1,0 +1,105 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/status"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
+
+// Kind is the kind of an operation.
+type Kind uint8
+
+// The kinds of operations.
+const (
+	Update Kind = iota
+	Delete
+	Observe // ask the target what there is
+	Prune   // have the target remove what is not desired
+)
+
+// String returns the name of the operation.
+func (k Kind) String() string { return [...]string{"update", "delete", "observe", "prune"}[k] }
+
+// Question reports whether the operation is about all that there is, and not about a row.
+func (k Kind) Question() bool { return k == Observe || k == Prune }
+
+// Task is one call of the target, and what came of it.
+type Task struct {
+	Kind  Kind
+	Was   status.Kind // of the row
+	Full  bool        // belongs to the full pass, not to a change
+	Open  bool        // counts as open in the round
+	Item  *workqueue.Item
+	Entry *store.Entry // the row, or for a delete what it was
+	// GivenBack says that it was skipped and settled before its batch ended.
+	GivenBack bool
+	Outcome
+}
+
+// Outcome is what came of a task.
+type Outcome struct {
+	Newer    *Newer // what it worked on, if that was not Entry
+	Result   Result
+	Err      error
+	Took     time.Duration
+	Delay    time.Duration // the backoff, once it is known
+	Skipped  bool          // it did not run: Entry is not the newest row any more
+	Outdated bool          // the row's spec is newer, or the row gone: nothing was written
+	Stuck    bool          // it runs on, long after its deadline
+}
+
+// Newer is a row that was found to be newer than that of the task.
+type Newer struct {
+	Was   status.Kind
+	Entry *store.Entry
+}
+
+// Newest returns the row to work on.
+func (t *Task) Newest() *store.Entry {
+	if t.Newer != nil {
+		return t.Newer.Entry
+	}
+	return t.Entry
+}
+
+// Renewed returns the task, without its outcome, with the row that it worked on.
+func (t *Task) Renewed() Task {
+	renewed := *t
+	renewed.Outcome = Outcome{}
+	if n := t.Newer; n != nil {
+		renewed.Was, renewed.Entry = n.Was, n.Entry
+		renewed.Full = renewed.Full && renewed.Was != status.Pending
+	}
+	return renewed
+}
+
+// Renew makes the row that the task worked on its own.
+func (t *Task) Renew() {
+	outcome := t.Outcome
+	*t = t.Renewed()
+	t.Outcome = outcome
+	t.Newer = nil
+}
+
+// Result is the outcome of a successful Update. The zero value is "done".
+type Result struct {
+	// Changed: something had to be changed. In a full pass it means that the
+	// target was out of sync.
+	Changed bool
+	// Again, if positive, runs Update once more after this time.
+	Again time.Duration
+}
+
+// BatchResult is the outcome of one row of UpdateBatch.
+type BatchResult struct {
+	Result Result
+	Err    error
+}
+
+// Answer is what a target said of all that there is.
+type Answer struct {
+	Observed []*store.Entry // of Observe
+	Pruned   int            // of Prune
+}

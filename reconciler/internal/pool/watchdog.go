@@ -1,0 +1,88 @@
+package pool
+
+import (
+	"math"
+	"time"
+)
+
+// Deadlines are when operations end.
+type Deadlines struct {
+	Operation time.Duration // ends the context of an operation
+	Grace     time.Duration // how much later one that goes on is stuck
+}
+
+func (d Deadlines) stuck() time.Duration {
+	return d.Operation + min(d.Grace, math.MaxInt64-d.Operation)
+}
+
+// EndOverdue ends the contexts of operations that take too long.
+func (p *Pool) EndOverdue(now time.Time) {
+	for _, w := range p.crew {
+		if stamp := w.began.Load(); stamp > 0 && now.Sub(w.beganAt(stamp)) >= p.deadlines.Operation {
+			w.overdue(stamp)
+		}
+	}
+}
+
+// Suspects returns the workers whose operations go on long after their contexts have ended.
+func (p *Pool) Suspects(now time.Time) (suspects []*Worker) {
+	for _, w := range p.crew {
+		if stamp := w.began.Load(); stamp < 0 && now.Sub(w.beganAt(stamp)) >= p.deadlines.stuck() {
+			suspects = append(suspects, w)
+		}
+	}
+	return suspects
+}
+
+// NextOverdue returns when EndOverdue or Suspects may have something to do, or zero.
+func (p *Pool) NextOverdue() (due time.Time) {
+	for _, w := range p.crew {
+		switch stamp := w.began.Load(); {
+		case stamp > 0:
+			due = earliest(due, w.beganAt(stamp).Add(p.deadlines.Operation))
+		case stamp < 0:
+			due = earliest(due, w.beganAt(stamp).Add(p.deadlines.stuck()))
+		case w.Batch != nil: // it is about to begin
+			due = earliest(due, w.Batch.At.Add(p.deadlines.Operation))
+		}
+	}
+	return due
+}
+
+// NextEnd returns when EndOverdue may have something to do, or zero.
+func (p *Pool) NextEnd(now time.Time) (due time.Time) {
+	for _, w := range p.crew {
+		switch stamp := w.began.Load(); {
+		case stamp > 0:
+			due = earliest(due, w.beganAt(stamp).Add(p.deadlines.Operation))
+		case stamp == 0 && w.Batch != nil: // it is about to begin, or to end
+			due = earliest(due, now.Add(progressPeriod))
+		}
+	}
+	return due
+}
+
+// NextPeek returns when to look at the batches that workers have, or zero: one
+// does not say so when an operation ends shortly after the one before, and the
+// next one may take long.
+func (p *Pool) NextPeek(now time.Time) (due time.Time) {
+	for _, w := range p.crew {
+		b := w.Batch
+		if b == nil || b.limit-b.collected < 2 {
+			continue
+		}
+		stamp := w.began.Load()
+		if stamp == 0 || now.Sub(w.beganAt(stamp)) < progressPeriod || int(b.done.Load()) > b.collected {
+			due = earliest(due, now.Add(progressPeriod))
+		}
+	}
+	return due
+}
+
+// earliest returns the earlier of two times; zero is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

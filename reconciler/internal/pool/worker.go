@@ -1,0 +1,211 @@
+package pool
+
+import (
+	"context"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
+
+const (
+	// fresh is how long a snapshot counts as the newest for an update.
+	fresh = time.Millisecond
+	// progressPeriod is the time after which a worker makes known how far it is.
+	progressPeriod = time.Millisecond
+)
+
+// Worker carries out batches. Batch is the owner's; Began is safe for concurrent use.
+type Worker struct {
+	Batch *Batch // what it was given; nil: it is idle
+	Stuck bool   // replaced by another one
+
+	pool      *Pool
+	checker   Checker
+	batches   chan *Batch
+	hand      *Batch
+	signaled  time.Time
+	goroutine atomic.Pointer[[]byte]
+	gone      chan struct{} // closed at the end
+	operation
+}
+
+// operation is the context and the beginning of the operation that runs.
+type operation struct {
+	ctx    context.Context                         //nolint:containedctx // of all operations until one is overdue
+	cancel atomic.Pointer[context.CancelCauseFunc] // ends ctx; the watchdog uses it too
+	// began is when the operation that runs began, as time since epoch; 0 between two
+	// operations, and negative once the watchdog has ended its context.
+	began atomic.Int64
+	epoch time.Time // the wall clock may be set: only its monotonic part counts
+}
+
+// Began returns when the operation began that runs, if one does.
+func (w *Worker) Began() (at time.Time, runs bool) {
+	stamp := w.began.Load()
+	return w.beganAt(stamp), stamp != 0
+}
+
+// run carries out batches until there are no more. An operation that ends its
+// goroutine does not end the worker.
+func (w *Worker) run() {
+	id := Goroutine()
+	w.goroutine.Store(&id)
+	w.renew()
+	ended := false
+	defer func() {
+		(*w.cancel.Load())(nil)
+		if !ended {
+			go w.run()
+			return
+		}
+		close(w.gone)
+	}()
+	for {
+		if w.hand != nil {
+			w.carryOut(w.hand)
+			w.hand = nil
+			select {
+			case w.pool.Returns <- w:
+			case <-w.pool.left:
+			}
+		}
+		select {
+		case w.hand = <-w.batches:
+		case <-w.pool.left:
+		}
+		if w.hand == nil {
+			ended = true
+			return
+		}
+	}
+}
+
+func (w *Worker) renew() {
+	ctx, cancel := context.WithCancelCause(w.pool.stopping)
+	w.ctx = operationContext{ctx}
+	w.cancel.Store(&cancel)
+}
+
+// carryOut runs what is not taken back. Each operation begins when the one
+// before has ended, so that one look at the clock serves both.
+func (w *Worker) carryOut(b *Batch) {
+	now := time.Now()
+	w.signaled = now
+	joined := w.pool.calls.Joined && b.Class != workqueue.Retries && !b.Asks()
+	for first, last := b.claim(joined); first < last; {
+		tasks, began := b.Tasks[first:last], now
+		w.carryTasks(b, tasks, began)
+		now = time.Now()
+		for i := range tasks {
+			tasks[i].Took = now.Sub(began)
+		}
+		b.done.Store(int32(last))
+		// Before anyone is told, so that a seed repeats who does what.
+		first, last = b.claim(joined)
+		if now.Sub(w.signaled) >= progressPeriod && first < last {
+			w.signaled = now
+			w.signal()
+		}
+	}
+}
+
+// carryTasks runs tasks in one call, but for those that are not right any more.
+func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
+	txn := w.snapshot(b, tasks[0].Kind, began)
+	skipped := 0
+	if txn != b.Txn {
+		w.checker.Begin(b.Txn, txn)
+		for i := range tasks {
+			if tasks[i].Skipped = !w.checker.Current(txn, &tasks[i]); tasks[i].Skipped {
+				skipped++
+			}
+		}
+	}
+	if skipped < len(tasks) {
+		w.do(b, tasks, began, func() { w.pool.calls.Perform(w.ctx, txn, b, tasks) })
+	}
+}
+
+// snapshot returns the one to use for an operation that begins now: the newest, if that of the
+// batch is from a while ago. A delete must not run if the row has come back, so it always
+// looks.
+func (w *Worker) snapshot(b *Batch, kind Kind, now time.Time) store.ReadTxn {
+	if kind.Question() || kind == Update && now.Sub(b.Read) < fresh {
+		return b.Txn
+	}
+	return w.pool.calls.Snapshot()
+}
+
+// signal lets the owner know that some operations have ended.
+func (w *Worker) signal() {
+	select {
+	case w.pool.Progress <- struct{}{}:
+	default:
+	}
+}
+
+// do lets op carry tasks out, under the eyes of the watchdog. A panic is the error
+// of each of them.
+func (w *Worker) do(b *Batch, tasks []Task, began time.Time, op func()) {
+	stamp := int64(began.Sub(w.epoch))
+	w.began.Store(stamp)
+	returned := false
+	defer func() {
+		switch v := recover(); {
+		case v != nil:
+			Fail(tasks, &PanicError{Value: v, Stack: debug.Stack()})
+		case !returned:
+			Fail(tasks, ErrGoexit)
+			for i := range tasks {
+				tasks[i].Took = time.Since(began)
+			}
+			defer b.done.Add(int32(len(tasks)))
+		}
+		w.returned(stamp)
+	}()
+	op()
+	returned = true
+}
+
+// Fail gives each task that was not skipped an error.
+func Fail(tasks []Task, err error) {
+	for i := range tasks {
+		if !tasks[i].Skipped {
+			tasks[i].Err = err
+		}
+	}
+}
+
+// returned is the end of what began at the time in stamp, whose context the
+// watchdog may have ended.
+func (w *Worker) returned(stamp int64) {
+	if !w.began.CompareAndSwap(stamp, 0) {
+		<-w.ctx.Done() // the watchdog is about to end it
+		w.began.Store(0)
+		w.renew()
+	}
+}
+
+// beganAt returns when the operation with a stamp began.
+func (w *Worker) beganAt(stamp int64) time.Time {
+	return w.epoch.Add(time.Duration(max(stamp, -stamp)))
+}
+
+// overdue ends the context of an operation that began at the time in stamp,
+// unless it has ended.
+func (w *Worker) overdue(stamp int64) {
+	if w.began.CompareAndSwap(stamp, -stamp) {
+		(*w.cancel.Load())(ErrOverdue)
+	}
+}
+
+// Stack returns where the worker is.
+func (w *Worker) Stack() []byte {
+	if id := w.goroutine.Load(); id != nil {
+		return StackOf(*id)
+	}
+	return nil
+}
