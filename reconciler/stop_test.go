@@ -1,0 +1,489 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// hold locks tables until the returned function is called, which may write
+// something before that, and the test ends.
+func (w *world) hold(tables ...statedb.TableMeta) (release func(write func(txn *statedb.WriteTxn))) {
+	w.t.Helper()
+	txn := must(w.db.WriteTxn(w.t.Context(), tables...))
+	released := false
+	release = func(write func(*statedb.WriteTxn)) {
+		if released {
+			return
+		}
+		released = true
+		if write == nil {
+			txn.Abort()
+		} else {
+			write(txn)
+			must(txn.Commit())
+		}
+		synctest.Wait()
+	}
+	w.t.Cleanup(func() { release(nil) })
+	return release
+}
+
+// within calls fn, which has to return within virtual time d.
+func within(t *testing.T, what string, d time.Duration, fn func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := fn(ctx); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// endedWithin returns what Run returned, which has to be within d after its
+// context has ended.
+func (w *world) endedWithin(d time.Duration, release func(func(*statedb.WriteTxn))) error {
+	w.t.Helper()
+	w.cancel()
+	select {
+	case err := <-w.ended:
+		w.ended = nil
+		return err
+	case <-time.After(d):
+		w.t.Errorf("Run has not returned %v after the end of its context", d)
+		release(nil)
+		err := <-w.ended
+		w.ended = nil
+		return err
+	}
+}
+
+// briefly is a world whose reconciler stops soon: what it may take, all in all, is
+// the second result.
+func briefly(w *world) (limit time.Duration) {
+	w.config.OperationTimeout, w.config.StopTimeout = time.Second, 2*time.Second
+	// The context of an operation ends with StopTimeout at the latest, and then it
+	// has as long as OperationTimeout to heed that.
+	return w.config.StopTimeout + w.config.OperationTimeout
+}
+
+func TestStopIsBoundedAlthoughSomebodyHoldsATable(t *testing.T) {
+	for name, test := range map[string]struct {
+		held func(w *world) []statedb.TableMeta
+		want string // in the error
+		// before is what happens while the table is held, before the stop.
+		before func(w *world)
+	}{
+		"a status has just come": {
+			held:   func(w *world) []statedb.TableMeta { return []statedb.TableMeta{w.table} },
+			want:   "rows",
+			before: func(w *world) { w.pass(1500 * time.Millisecond) },
+		},
+		"a status has waited for long": {
+			held:   func(w *world) []statedb.TableMeta { return []statedb.TableMeta{w.table} },
+			want:   "rows",
+			before: func(w *world) { w.pass(time.Hour) },
+		},
+		"an operation is still running": {
+			held:   func(w *world) []statedb.TableMeta { return []statedb.TableMeta{w.table} },
+			want:   "rows",
+			before: func(w *world) { w.pass(500 * time.Millisecond) },
+		},
+		"what is not done cannot be written": {
+			held:   func(w *world) []statedb.TableMeta { return []statedb.TableMeta{w.notDone} },
+			want:   "not-done",
+			before: func(w *world) { w.pass(time.Hour) },
+		},
+		"both are held": {
+			held:   func(w *world) []statedb.TableMeta { return []statedb.TableMeta{w.table, w.notDone} },
+			want:   "rows",
+			before: func(w *world) { w.pass(time.Minute) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				limit := briefly(w)
+				w.start()
+				w.target.will(func(context.Context, call) (reconciler.Result, error) {
+					take(900 * time.Millisecond)
+					return reconciler.Result{}, reconciler.RetryAfter(24*time.Hour, errBoom)
+				})
+				w.put(row{ID: "a", Want: 1})
+				release := w.hold(test.held(w)...)
+				test.before(w)
+				err := w.endedWithin(limit, release)
+				if err == nil || !strings.Contains(err.Error(), "table "+test.want) {
+					t.Errorf("the error is %v, expected that table %s is held", err, test.want)
+				}
+				if got := w.health.last(); !strings.HasPrefix(got, "stopped: ") || !strings.Contains(got, "table "+test.want) {
+					t.Errorf("health is %q, expected that table %s is held", got, test.want)
+				}
+				release(nil)
+				w.wantKnownMoves()
+			})
+		})
+	}
+}
+
+// The error has the rows whose statuses were lost, or how many these are: they are
+// applied once more by the next run.
+func TestStopNamesTheRowsWhoseStatusesAreNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		limit := briefly(w)
+		w.start()
+		w.target.will(lasting(900 * time.Millisecond))
+		w.put(row{ID: "a", Want: 1})
+		release := w.hold(w.table)
+		w.pass(time.Minute)
+		err := w.endedWithin(limit, release)
+		var status *reconciler.StatusError
+		if !errors.As(err, &status) {
+			t.Fatalf("%v is no StatusError", err)
+		}
+		if !strings.Contains(err.Error(), " a") {
+			t.Errorf("%v does not name the row", err)
+		}
+		release(nil)
+		w.wantStatus("a", "pending")
+	})
+}
+
+// Whoever holds the table is known once somebody has waited for it before.
+func TestStopNamesWhoHoldsTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		limit := briefly(w)
+		w.start()
+		first := w.hold(w.table)
+		go w.write(row{ID: "a", Want: 1}) // waits for it
+		synctest.Wait()
+		first(nil)
+		w.target.will(lasting(900 * time.Millisecond))
+		w.put(row{ID: "b", Want: 1})
+		release := w.hold(w.table)
+		w.pass(time.Minute)
+		if err := w.endedWithin(limit, release); err == nil || !strings.Contains(err.Error(), "(*world).hold") {
+			t.Errorf("%v does not name the function that holds the table", err)
+		}
+		release(nil)
+	})
+}
+
+// A stop waits for a table as long as it waits for operations.
+func TestStopWritesStatusesIfTheTableIsFreeInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		limit := briefly(w)
+		w.start()
+		w.target.will(lasting(900 * time.Millisecond))
+		w.put(row{ID: "a", Want: 1})
+		release := w.hold(w.table)
+		w.pass(time.Minute)
+		time.AfterFunc(time.Second, func() { release(nil) })
+		if err := w.endedWithin(limit, release); err != nil {
+			t.Error(err)
+		}
+		w.wantStatus("a", "done")
+	})
+}
+
+func TestStopWithoutAnythingToWriteDoesNotWaitForATable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		briefly(w)
+		w.start()
+		w.put(row{ID: "a", Want: 1})
+		w.pass(time.Minute)
+		release := w.hold(w.table, w.notDone)
+		w.pass(time.Minute)
+		if err := w.endedWithin(time.Millisecond, release); err != nil {
+			t.Error(err)
+		}
+		release(nil)
+	})
+}
+
+// Both an operation and a table keep the reconciler from its end.
+func TestStopNamesWhatIsStuckAndWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		limit := briefly(w)
+		w.config.Workers = 2
+		w.start()
+		free := make(chan struct{})
+		w.target.will(ignoring(free, "a"))
+		release := w.holdAfter(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
+		w.pass(time.Minute)
+		err := w.endedWithin(limit, release)
+		var stuck *reconciler.StuckError
+		if !errors.As(err, &stuck) {
+			t.Errorf("%v is no StuckError", err)
+		}
+		for _, want := range []string{"update a", "table rows"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v does not name %q", err, want)
+			}
+		}
+		close(free)
+		release(nil)
+	})
+}
+
+// holdAfter writes rows and holds their table before the reconciler has been able
+// to write anything.
+func (w *world) holdAfter(rows ...row) (release func(func(*statedb.WriteTxn))) {
+	w.t.Helper()
+	act := w.target.behavior()
+	gate := make(chan struct{})
+	w.target.will(func(ctx context.Context, c call) (reconciler.Result, error) {
+		<-gate
+		if act == nil {
+			return reconciler.Result{}, nil
+		}
+		return act(ctx, c)
+	})
+	w.put(rows...)
+	release = w.hold(w.table)
+	w.target.will(act)
+	close(gate)
+	synctest.Wait()
+	return release
+}
+
+func TestStuckOperationsAreReportedWhileATableIsHeld(t *testing.T) {
+	prepared(t, hurried(2), func(t *testing.T, w *world) {
+		free := make(chan struct{})
+		w.target.will(ignoring(free, "a"))
+		release := w.holdAfter(row{ID: "a", Want: 1}, row{ID: "b", Want: 1}, row{ID: "c", Want: 1})
+		w.pass(4 * time.Second)
+		if got := w.health.last(); !strings.HasPrefix(got, "degraded: ") || !strings.Contains(got, "operations stuck: 1") {
+			t.Errorf("health is %q, expected an operation that is stuck", got)
+		}
+		w.equal("stuck", 1, w.r.Stats().Stuck)
+		within(t, "Explain", time.Second, func(ctx context.Context) error {
+			e, err := w.r.Explain(ctx, "a")
+			if err == nil {
+				w.equal("waits for", "stuck", e.WaitsFor[0].Cause)
+			}
+			return err
+		})
+		if rows := w.notDoneRows(); len(rows) != 1 || rows[0].Key != "a" || rows[0].State != "stuck" {
+			t.Errorf("not done is %+v, expected a", rows)
+		}
+		close(free)
+		release(nil)
+		w.pass(2 * time.Second)
+		w.wantConverged()
+		w.equal("operations on a", 1, count(w.target.took(), call{op: "update", id: "a"}))
+	})
+}
+
+// A table that is held for long is a trouble of its own: statuses are missing.
+func TestHealthReportsThatStatusesCannotBeWritten(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		release := w.holdAfter(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
+		w.pass(10 * time.Second)
+		if got := w.health.last(); !strings.HasPrefix(got, "degraded: ") || !strings.Contains(got, "table rows") {
+			t.Errorf("health is %q, expected that table rows is held", got)
+		}
+		release(nil)
+		w.pass(time.Second)
+		w.equal("health", "ok: reconciled", w.health.last())
+	})
+}
+
+func TestTheReconcilerAnswersWhileATableIsHeld(t *testing.T) {
+	for name, tables := range map[string]func(w *world) []statedb.TableMeta{
+		"reconciled": func(w *world) []statedb.TableMeta { return []statedb.TableMeta{w.table} },
+		"not done":   func(w *world) []statedb.TableMeta { return []statedb.TableMeta{w.notDone} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(t *testing.T, w *world) {
+				w.put(row{ID: "c", Want: 1})
+				gate := make(chan struct{})
+				w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+					<-gate
+					return failing("b")(t.Context(), c)
+				})
+				w.put(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
+				release := w.hold(tables(w)...)
+				close(gate)
+				w.pass(10 * time.Second)
+
+				all := reconciler.Selector[row]{}
+				within(t, "Explain", time.Second, func(ctx context.Context) error {
+					e, err := w.r.Explain(ctx, "b")
+					if err == nil && len(e.WaitsFor) == 0 {
+						t.Error("Explain does not say what b waits for")
+					}
+					return err
+				})
+				within(t, "Plan", time.Second, func(ctx context.Context) error {
+					_, err := w.r.Plan(ctx)
+					return err
+				})
+				within(t, "Pause", time.Second, func(ctx context.Context) error { return w.r.Pause(ctx, all, time.Time{}) })
+				within(t, "Resume", time.Second, func(ctx context.Context) error { return w.r.Resume(ctx, all) })
+				within(t, "WaitRow of a row that is done", time.Second, func(ctx context.Context) error {
+					return w.r.WaitRow(ctx, row{ID: "c"})
+				})
+				w.target.log()
+				within(t, "Trigger", time.Second, func(ctx context.Context) error {
+					_, err := w.r.Trigger(ctx, keys("c"))
+					return err
+				})
+				synctest.Wait()
+				w.equal("triggered", "update c=1", firstOf(w.target.log()))
+				s := w.r.Stats()
+				w.equal("running", 0, s.Running)
+				w.equal("workers", 1, s.Workers)
+
+				w.target.will(nil)
+				release(nil)
+				w.pass(time.Minute)
+				w.wantConverged()
+			})
+		})
+	}
+}
+
+func TestStatusesAreWrittenWhenTheTableIsFree(t *testing.T) {
+	prepared(t, func(w *world) { w.config.Workers = 2 }, func(_ *testing.T, w *world) {
+		w.target.log()
+		release := w.holdAfter(row{ID: "a", Want: 1}, row{ID: "b", Want: 1}, row{ID: "c", Want: 1})
+		own := w.askRow("b")
+		w.pass(time.Hour)
+		w.wantAsked("waiting", own)
+		release(func(txn *statedb.WriteTxn) {
+			_, _, err := w.table.Insert(txn, row{ID: "a", Want: 2}) // what was done of it is outdated
+			w.check(err)
+		})
+		w.pass(20 * time.Millisecond)
+		for _, id := range []string{"a", "b", "c"} {
+			w.wantStatus(id, "done")
+		}
+		w.wantAsked("<nil>", own)
+		calls := w.target.took()
+		for _, id := range []string{"a=1", "b=1", "c=1", "a=2"} {
+			n := 0
+			for _, c := range calls {
+				if c.String() == "update "+id {
+					n++
+				}
+			}
+			w.equal("updates "+id, 1, n)
+		}
+		w.pass(2 * time.Second)
+		w.wantConverged()
+	})
+}
+
+// What is not done is told to somebody: that must not delay what is.
+func TestStatusesDoNotWaitForTheNotDoneTable(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		release := w.hold(w.notDone)
+		w.target.will(failing("a"))
+		w.put(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
+		w.pass(20 * time.Millisecond)
+		w.wantStatus("a", "error: boom")
+		w.wantStatus("b", "done")
+		within(t, "a write to the reconciled table", time.Second, func(ctx context.Context) error {
+			return w.db.Update(ctx, func(txn *statedb.WriteTxn) error {
+				_, _, err := w.table.Insert(txn, row{ID: "c", Want: 1})
+				return err
+			}, w.table)
+		})
+		w.pass(20 * time.Millisecond)
+		w.wantStatus("c", "done")
+		w.pass(10 * time.Second)
+		if took := w.within(10 * time.Second); took == 0 {
+			t.Error("a is not tried again")
+		}
+		release(nil)
+		w.pass(2 * time.Second)
+		w.equal("not done", []string{"a"}, keysOf(w.notDoneRows()))
+		w.target.will(nil)
+		w.pass(2 * time.Minute)
+		w.wantConverged()
+	})
+}
+
+// Nobody may hold the reconciled table while waiting for the other one: whoever
+// writes rows would wait too, for ever if that one is who holds the other.
+func TestTheReconciledTableIsFreeWhileTheNotDoneTableIsHeld(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		w.target.will(failing("a"))
+		release := w.hold(w.notDone)
+		for i := 0; i < 20 && !t.Failed(); i++ {
+			within(t, "a write", 100*time.Millisecond, func(ctx context.Context) error {
+				return w.db.Update(ctx, func(txn *statedb.WriteTxn) error {
+					_, _, err := w.table.Insert(txn, row{ID: "a", Want: i})
+					return err
+				}, w.table)
+			})
+			w.pass(37 * time.Millisecond)
+		}
+		release(nil)
+		w.target.will(nil)
+		w.pass(2 * time.Minute)
+		w.wantConverged()
+	})
+}
+
+// An operation that writes to its own table must not wait for the reconciler, nor
+// the reconciler for it.
+func TestAnOperationMayHoldItsOwnTable(t *testing.T) {
+	prepared(t, func(w *world) { w.config.Workers = 2 }, func(t *testing.T, w *world) {
+		w.target.will(func(ctx context.Context, c call) (reconciler.Result, error) {
+			if c.id != "holds" {
+				return reconciler.Result{}, nil
+			}
+			return reconciler.Result{}, w.db.Update(ctx, func(*statedb.WriteTxn) error {
+				take(20 * time.Second)
+				return nil
+			}, w.table)
+		})
+		w.put(row{ID: "holds", Want: 1}, row{ID: "other", Want: 1})
+		w.pass(time.Second)
+		within(t, "Explain", time.Second, func(ctx context.Context) error {
+			_, err := w.r.Explain(ctx, "holds")
+			return err
+		})
+		w.pass(30 * time.Second)
+		w.wantConverged()
+	})
+}
+
+// What a user's function does must not keep the process from its end.
+func TestStopDoesNotWaitForAFunctionThatNamesRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		limit := briefly(w)
+		children := must(statedb.NewTable(w.db, statedb.Schema[child]{Name: "children", Primary: childByID}))
+		free := make(chan struct{})
+		w.params = func(p *reconciler.Params[row]) {
+			p.Related = []reconciler.Related[row]{reconciler.Watches(children, func(statedb.ReadTxn, child) iter.Seq[statedb.Query[row]] {
+				<-free
+				return nil
+			})}
+		}
+		w.start()
+		insert(t, w.db, children, child{ID: "x"})
+		w.pass(time.Second)
+		err := w.endedWithin(limit, func(func(*statedb.WriteTxn)) { close(free) })
+		if err == nil || !strings.Contains(err.Error(), "related table children") {
+			t.Errorf("the error is %v, expected that it names the related table children", err)
+		}
+		if !t.Failed() {
+			close(free)
+		}
+	})
+}

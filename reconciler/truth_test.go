@@ -1,0 +1,450 @@
+package reconciler_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// seenSoon is how long the statuses of rows that are seen to differ may take.
+const seenSoon = 50 * time.Millisecond
+
+// delayed is a reason for which the repair of row "a", which has drifted, has to
+// wait.
+type delayed struct {
+	prepare func(o *watchful) // before the start
+	begin   func(o *watchful) // the delay, and the drift
+	end     func(o *watchful)
+	cause   string // as explain has it
+}
+
+// delays are all there are.
+func delays() map[string]delayed {
+	breakA := func(o *watchful) { o.breaks("a", 7) }
+	seenRight := func(o *watchful) { o.see(sighting{"a", 1}) }
+	return map[string]delayed{
+		"pause": {
+			begin: func(o *watchful) {
+				o.pause(keys("a"), time.Time{})
+				breakA(o)
+			},
+			end: func(o *watchful) {
+				o.resume(keys("a"))
+				seenRight(o)
+			},
+			cause: "paused",
+		},
+		"dependency in error": {
+			prepare: dependsOnX,
+			begin: func(o *watchful) {
+				o.others.target.will(failing("x"))
+				o.others.start()
+				o.others.put(row{ID: "x"})
+				o.equal("dependency", reconciler.Error, o.others.status("x").Kind())
+				breakA(o)
+			},
+			end: func(o *watchful) {
+				o.others.target.will(nil)
+				_, err := o.others.r.Trigger(o.t.Context(), keys("x"))
+				o.check(err)
+				o.pass(seenSoon)
+				seenRight(o)
+			},
+			cause: "dependency",
+		},
+		"slowed repair": {
+			prepare: func(o *watchful) {
+				o.config.MinBackoff = 10 * time.Minute
+				o.config.MaxBackoff = 10 * time.Minute
+			},
+			begin: func(o *watchful) {
+				breakA(o) // and nobody sees that it is repaired
+				o.pass(10 * time.Second)
+			},
+			end: func(o *watchful) {
+				seenRight(o)
+				o.pass(20 * time.Minute)
+			},
+			cause: "drift",
+		},
+		"report only": {
+			prepare: func(o *watchful) { o.config.Drift.Policy = reconciler.DriftReport },
+			begin:   breakA,
+			end: func(o *watchful) {
+				o.fullPass() // repairs what nobody else does
+				seenRight(o)
+			},
+			cause: "drift",
+		},
+	}
+}
+
+// dependsOnX has all rows depend on the row "x" of another table.
+func dependsOnX(o *watchful) {
+	observed := o.params
+	o.others = newDependents(o.world)
+	o.others.params = nil
+	depends := o.params
+	o.params = func(p *reconciler.Params[row]) {
+		observed(p)
+		depends(p)
+	}
+}
+
+// delaying runs a test for each delay with row "a" known to differ. The test ends
+// with the delay over and all rows done.
+func delaying(t *testing.T, test func(t *testing.T, o *watchful, d delayed)) {
+	t.Helper()
+	for name, d := range delays() {
+		t.Run(name, func(t *testing.T) {
+			watching(t, d.prepare, func(t *testing.T, o *watchful) {
+				d.begin(o)
+				o.pass(seenSoon)
+				o.target.log()
+				test(t, o, d)
+				if o.others != nil {
+					o.others.stop()
+				}
+			})
+		})
+	}
+}
+
+func TestARowThatIsSeenToDifferIsNotDoneWhileItsRepairWaits(t *testing.T) {
+	delaying(t, func(t *testing.T, o *watchful, d delayed) {
+		for range 3 {
+			o.wantStatus("a", "pending")
+			o.pass(20 * time.Second)
+		}
+		o.wantStatus("b", "done")
+		o.wantLog()
+
+		e := o.explain("a")
+		if !strings.Contains(e.Reasons, "drift") {
+			t.Errorf("reasons are %q, expected drift among them", e.Reasons)
+		}
+		o.equal("waits for", d.cause, e.WaitsFor[0].Cause)
+		o.equal("status explained", reconciler.Pending, e.Status.Kind())
+		if !slices.ContainsFunc(o.notDoneRows(), func(n reconciler.NotDone) bool {
+			return n.Reconciler == "rows" && n.Key == "a" && strings.Contains(n.Reasons, "drift")
+		}) {
+			t.Errorf("not done is %+v, expected a because of its drift", o.notDoneRows())
+		}
+
+		d.end(o)
+		o.pass(time.Minute)
+		o.wantStatus("a", "done")
+	})
+}
+
+func TestARowThatIsSeenToDifferIsNotCountedAsDone(t *testing.T) {
+	delaying(t, func(_ *testing.T, o *watchful, d delayed) {
+		s := o.r.Summary(o.db.ReadTxn())
+		o.equal("rows", 3, s.Rows)
+		o.equal("done", 2, s.Done)
+		o.equal("pending", 1, s.Pending)
+		o.equal("in error", 0, s.Error)
+		d.end(o)
+		o.pass(time.Minute)
+		o.equal("done after the repair", 3, o.r.Summary(o.db.ReadTxn()).Done)
+	})
+}
+
+func TestWaitingDoesNotEndWhileARowIsSeenToDiffer(t *testing.T) {
+	delaying(t, func(_ *testing.T, o *watchful, d delayed) {
+		table, own, other := o.askTable(), o.askRow("a"), o.askRow("b")
+		o.pass(20 * time.Second)
+		o.wantAsked("waiting", table, own)
+		o.wantAsked("<nil>", other)
+		d.end(o)
+		o.pass(time.Minute)
+		o.wantAsked("<nil>", table, own)
+	})
+}
+
+func TestHealthIsNotGreenWhileARowIsSeenToDiffer(t *testing.T) {
+	delaying(t, func(t *testing.T, o *watchful, d delayed) {
+		o.pass(20 * time.Second)
+		if got := o.health.last(); !strings.HasPrefix(got, "degraded: ") || !strings.Contains(got, "differ") && !strings.Contains(got, "drift") {
+			t.Errorf("health is %q, expected that rows differ from what is observed", got)
+		}
+		d.end(o)
+		o.pass(30 * time.Minute)
+		o.equal("health", "ok: reconciled", o.health.last())
+	})
+}
+
+// A repair that takes long is one more delay.
+func TestARowIsNotDoneWhileItIsRepaired(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.target.will(lasting(10 * time.Second))
+		o.breaks("a", 7)
+		own := o.askRow("a")
+		o.pass(time.Second)
+		o.wantStatus("a", "pending")
+		o.equal("done", 2, o.r.Summary(o.db.ReadTxn()).Done)
+		o.wantAsked("waiting", own)
+		o.pass(10 * time.Second)
+		o.wantStatus("a", "done")
+		o.wantAsked("<nil>", own)
+	})
+}
+
+// What is seen so soon after an update may be from before it: that is no
+// knowledge. It is when that time has gone by, although nothing may run.
+func TestARowIsNotDoneOnceWhatIsObservedHasSettledAgainstIt(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.put(row{ID: "a", Want: 2})
+		o.pause(keys("a"), time.Time{})
+		o.pass(500 * time.Millisecond)
+		o.breaks("a", 7)
+		o.pass(seenSoon)
+		o.wantStatus("a", "done")
+		o.pass(time.Second)
+		o.wantStatus("a", "pending")
+		o.target.log()
+		o.resume(keys("a"))
+		o.pass(seenSoon)
+		o.wantLog("update a=2")
+		o.wantStatus("a", "done")
+	})
+}
+
+func TestRepairsOfManyRowsAtOnceAreHeldByTheLimitOfUpdates(t *testing.T) {
+	limited := func(o *watchful) { o.config.UpdateLimit = reconciler.ChangeLimit{Rows: 1, Percent: 20} }
+	watching(t, limited, func(t *testing.T, o *watchful) {
+		for _, id := range []string{"a", "b", "c"} {
+			o.target.corrupt(id, 7)
+		}
+		o.see(sighting{"a", 7}, sighting{"b", 7}, sighting{"c", 7})
+		o.pass(seenSoon)
+		if held := o.plan().Updates; held < 2 {
+			t.Errorf("%d repairs are held, expected two at least", held)
+		}
+		o.wantTruth()
+		for id, is := range o.target.state() {
+			o.see(sighting{id, is})
+		}
+		o.pass(time.Minute)
+		o.wantTruth()
+		if o.health.last() == "ok: reconciled" {
+			t.Error("health is green, although rows are known to differ")
+		}
+		o.check(o.r.Approve(t.Context(), o.plan().ID))
+		o.see(sighting{"a", 1}, sighting{"b", 1}, sighting{"c", 1})
+		o.pass(time.Minute)
+		o.wantConverged()
+	})
+}
+
+// wantTruth checks that no row is done which is not there as it should be.
+func (o *watchful) wantTruth() {
+	o.t.Helper()
+	is := o.target.state()
+	for r := range o.table.All(o.db.ReadTxn()) {
+		if r.Status.Kind() == reconciler.Done && is[r.ID] != r.Want {
+			o.t.Errorf("%s is done, but is %d instead of %d", r.ID, is[r.ID], r.Want)
+		}
+	}
+}
+
+// The reset of a status is no change of the row, and other reconcilers of the row
+// are not concerned.
+func TestDriftResetsNothingButTheStatusOfItsReconciler(t *testing.T) {
+	var other *world
+	beside := func(o *watchful) {
+		other = o.another("second", otherField)
+		other.params = nil // it compares with nothing
+	}
+	watching(t, beside, func(_ *testing.T, o *watchful) {
+		other.start()
+		other.pass(time.Second)
+		other.target.log()
+		o.pause(keys("a"), time.Time{})
+		spec := o.explain("a").Spec
+		o.breaks("a", 7)
+		o.pass(time.Second)
+		o.wantStatus("a", "pending")
+		other.wantStatus("a", "done")
+		other.wantLog()
+		o.equal("spec", spec, o.explain("a").Spec)
+		o.resume(keys("a"))
+		o.see(sighting{"a", 1})
+		o.pass(time.Second)
+		o.wantStatus("a", "done")
+		o.wantLog("update a=1")
+		other.pass(time.Minute)
+		other.wantLog()
+		other.stop()
+	})
+}
+
+// Whoever starts next does not know what was observed, but that the row is not done.
+func TestARowThatDiffersIsRepairedAfterARestart(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.pause(keys("a"), time.Time{})
+		o.breaks("a", 7)
+		o.pass(time.Second)
+		o.stop()
+		o.wantStatus("a", "pending")
+		o.params = nil // it compares with nothing
+		o.target.log()
+		o.start()
+		o.pass(time.Minute)
+		o.wantConverged()
+	})
+}
+
+// The addresses know of the link no more than its status.
+func TestARowWaitsForOneThatIsToBeRepaired(t *testing.T) {
+	for name, way := range map[string]struct {
+		differ func(l *linked) // the address
+		want   string
+	}{
+		"an update": {func(l *linked) { l.put(row{ID: "eth0/1", Want: 2}) }, "update eth0/1=2"},
+		"a repair":  {func(l *linked) { l.own.breaks("eth0/1", 9) }, "update eth0/1=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			linkedByStatus(t, func(t *testing.T, l *linked) {
+				l.onLink.see(sighting{"eth0", 7}) // its own repair is paused
+				l.pass(seenSoon)
+				l.equal("link", reconciler.Pending, l.links.status("eth0").Kind())
+				way.differ(l)
+				l.pass(time.Minute)
+				l.wantLog()
+				l.equal("waits for", "dependency", must(l.r.Explain(t.Context(), "eth0/1")).WaitsFor[0].Cause)
+				l.equal("address", reconciler.Pending, l.status("eth0/1").Kind())
+				l.links.resume(reconciler.Selector[row]{})
+				l.pass(seenSoon)
+				l.onLink.see(sighting{"eth0", 1})
+				l.equal("first operation", way.want, firstOf(l.target.log()))
+			})
+		})
+	}
+}
+
+func firstOf(log []string) string {
+	if len(log) == 0 {
+		return "none"
+	}
+	return log[0]
+}
+
+// linkedByStatus is linking, but that the addresses compare the link with nothing.
+func linkedByStatus(t *testing.T, test func(t *testing.T, l *linked)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLinked(t)
+		observed := l.params
+		l.params = func(p *reconciler.Params[row]) {
+			observed(p)
+			p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(l.links.table, row.GetStatus,
+				func(r row) iter.Seq[statedb.Query[row]] { return byIDs(device(r)) })}
+		}
+		l.links.start()
+		l.links.put(row{ID: "eth0", Want: 1})
+		l.onLink.see(sighting{"eth0", 1})
+		l.own.sight(sighting{"eth0/1", 1})
+		l.start()
+		l.put(row{ID: "eth0/1", Want: 1})
+		l.pass(time.Hour)
+		l.wantConverged()
+		l.target.log()
+		l.links.pause(reconciler.Selector[row]{}, time.Time{}) // its repairs are still to come
+		test(t, l)
+		l.stop()
+		l.links.stop()
+	})
+}
+
+// Nothing tells the address that its link is another one but what is observed of
+// the link, which is seen while a worker has the repair in hand.
+func TestARepairInHandWaitsForOneThatIsNotAsItIsObserved(t *testing.T) {
+	linking(t, func(_ *testing.T, l *linked) {
+		l.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if c.id == "eth0/1" {
+				l.onLink.sight(sighting{"eth0", 7})
+			}
+			return reconciler.Result{}, nil
+		})
+		l.target.corrupt("eth0/2", 9)
+		l.target.corrupt("eth0/1", 9)
+		l.own.see(sighting{"eth0/1", 9}, sighting{"eth0/2", 9}) // both are handed out together
+		l.wantLog("update eth0/1=1")
+		l.pass(time.Second)
+		l.wantWait("eth0/2", otherLink)
+	})
+}
+
+func TestARepairSaysThatItWaitsForARowInError(t *testing.T) {
+	linking(t, func(t *testing.T, l *linked) {
+		l.links.target.will(failing("eth0"))
+		l.links.resume(reconciler.Selector[row]{})
+		_, err := l.links.r.Trigger(t.Context(), reconciler.Selector[row]{})
+		l.check(err)
+		l.pass(time.Second)
+		l.own.breaks("eth0/1", 9)
+		l.pass(time.Second)
+		l.wantLog()
+		l.wantWait("eth0/1", "links eth0, which is in error: boom")
+		l.wantStatus("eth0/1", "pending")
+		if got := l.health.last(); got == "ok: reconciled" {
+			t.Error("health is green, although an address is known to differ")
+		}
+	})
+}
+
+// What is made known of one row is made known of many, and no less soon.
+func TestManyRowsThatDifferAreAllPendingSoon(t *testing.T) {
+	const n = 2000
+	watching(t, nil, func(t *testing.T, o *watchful) {
+		var seen []sighting
+		for _, r := range numbered(n, 1) {
+			seen = append(seen, sighting{r.ID, 1})
+		}
+		o.sight(seen...)
+		o.put(numbered(n, 1)...)
+		o.pass(time.Hour)
+		o.pause(reconciler.Selector[row]{}, time.Time{})
+		for _, s := range seen {
+			o.target.vanish(s.ID)
+		}
+		remove(t, o.db, o.seen, seen...)
+		synctest.Wait()
+		o.pass(seenSoon)
+		s := o.r.Summary(o.db.ReadTxn())
+		o.equal("done and pending", fmt.Sprint(3, n), fmt.Sprint(s.Done, s.Pending))
+		o.target.log()
+		o.resume(reconciler.Selector[row]{})
+		o.see(seen...)
+		o.pass(time.Minute)
+		o.wantConverged()
+		o.equal("operations", n, len(o.target.took()))
+	})
+}
+
+// The table of what is observed is dropped: nobody knows any more.
+func TestARowThatDifferedIsAppliedWhenNothingIsObservedAnyMore(t *testing.T) {
+	watching(t, nil, func(t *testing.T, o *watchful) {
+		o.pause(keys("a"), time.Time{})
+		o.breaks("a", 7)
+		o.pass(seenSoon)
+		o.wantStatus("a", "pending")
+		o.check(o.db.Drop(t.Context(), o.seen))
+		o.pass(time.Minute)
+		o.wantStatus("a", "pending")
+		o.target.log()
+		o.resume(reconciler.Selector[row]{})
+		o.pass(time.Minute)
+		o.wantLog("update a=1")
+		o.wantConverged()
+	})
+}
