@@ -1,0 +1,209 @@
+//go:build newreconciler
+
+package reconciler_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+)
+
+// refreshing is a world whose rows are applied again: "s…" every ten seconds,
+// "l…" every hour, and others never.
+func refreshing(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	prepared(t, func(w *world) {
+		w.params = func(p *reconciler.Params[row]) {
+			p.RefreshInterval = func(r row) time.Duration {
+				switch {
+				case strings.HasPrefix(r.ID, "panics") && r.Want > 1:
+					panic("broken")
+				case strings.HasPrefix(r.ID, "s"):
+					return 10 * time.Second
+				case strings.HasPrefix(r.ID, "l"):
+					return time.Hour
+				}
+				return 0
+			}
+		}
+	}, test)
+}
+
+func (w *world) updatesIn(d time.Duration) map[string]int {
+	w.target.took()
+	w.pass(d)
+	updates := map[string]int{}
+	for _, c := range w.target.took() {
+		if c.op == "update" {
+			updates[c.id]++
+		}
+	}
+	return updates
+}
+
+func TestRowsAreAppliedAgainEachInItsTime(t *testing.T) {
+	refreshing(t, func(t *testing.T, w *world) {
+		w.put(row{ID: "short", Want: 1}, row{ID: "long", Want: 1}, row{ID: "never", Want: 1})
+		got := w.updatesIn(2 * time.Hour)
+		// Like full passes these come ±10 %, so that they do not all come at once.
+		if got["short"] < 654 || got["short"] > 800 || got["long"] < 1 || got["long"] > 2 || got["never"] != 0 {
+			t.Errorf("updates in two hours are %v", got)
+		}
+		w.wantConverged() // it is no work that is not done
+		w.equal("health", "ok: reconciled", w.health.last())
+		w.equal("status", reconciler.Done, w.status("short").Kind())
+	})
+}
+
+func TestManyRowsAreNotAllAppliedAgainAtOnce(t *testing.T) {
+	refreshing(t, func(t *testing.T, w *world) {
+		var rows []row
+		for _, r := range numbered(1000, 1) {
+			rows = append(rows, row{ID: "l" + r.ID, Want: 1})
+		}
+		w.put(rows...)
+		w.target.took()
+		w.pass(70 * time.Minute)
+		at, all := map[time.Time]int{}, 0
+		for _, c := range w.target.took() {
+			at[c.at.Truncate(time.Second)]++
+			all++
+		}
+		if all < 1000 {
+			t.Errorf("only %d rows are applied again", all)
+		}
+		for second, n := range at {
+			if n > 100 {
+				t.Errorf("%d rows are applied again at %v", n, second)
+			}
+		}
+	})
+}
+
+func TestAChangeBeginsTheTimeAnew(t *testing.T) {
+	refreshing(t, func(_ *testing.T, w *world) {
+		for i := range 20 {
+			w.put(row{ID: "short", Want: i})
+			w.pass(8 * time.Second)
+		}
+		w.equal("updates", 20, len(w.target.took())-2) // and Init and Observe
+		w.equal("updates when nothing changes", 1, w.updatesIn(4 * time.Second)["short"])
+	})
+}
+
+func TestARefreshFindsWhatIsOutOfSync(t *testing.T) {
+	refreshing(t, func(_ *testing.T, w *world) {
+		w.put(row{ID: "short", Want: 1})
+		w.pass(time.Minute)
+		w.target.corrupt("short", 7)
+		w.pass(12 * time.Second)
+		w.wantTarget(map[string]int{"short": 1})
+		w.equal("out of sync", 1, w.metrics().outOfSync)
+	})
+}
+
+// What the target says of this row is more than what is said of all.
+func TestATargetThatWantsARowAgainIsAskedForIt(t *testing.T) {
+	refreshing(t, func(_ *testing.T, w *world) {
+		w.target.will(outcomes(reconciler.Result{Again: time.Hour}))
+		w.put(row{ID: "short", Want: 1})
+		w.equal("updates", 0, w.updatesIn(59 * time.Minute)["short"])
+		w.equal("updates", 1, w.updatesIn(61 * time.Second)["short"])
+	})
+}
+
+func TestRefreshesRespectPausesAndEndWithTheRow(t *testing.T) {
+	refreshing(t, func(_ *testing.T, w *world) {
+		w.put(row{ID: "short", Want: 1}, row{ID: "second", Want: 1})
+		w.pause(keys("short"), time.Time{})
+		got := w.updatesIn(time.Minute)
+		w.equal("updates of a paused row", 0, got["short"])
+		w.equal("status of a paused row", reconciler.Done, w.status("short").Kind())
+		w.delete("second")
+		w.equal("updates of a row that is gone", 0, w.updatesIn(time.Minute)["second"])
+		w.resume(keys("short"))
+		if n := w.updatesIn(time.Minute)["short"]; n < 5 {
+			w.t.Errorf("%d updates of a row that is resumed", n)
+		}
+	})
+}
+
+func TestARefreshIntervalThatPanicsIsNone(t *testing.T) {
+	refreshing(t, func(t *testing.T, w *world) {
+		w.put(row{ID: "panics", Want: 2}, row{ID: "short", Want: 1})
+		got := w.updatesIn(time.Minute)
+		if got["panics"] != 0 || got["short"] < 5 {
+			t.Errorf("updates are %v", got)
+		}
+		if got := w.health.last(); !strings.Contains(got, "panic: broken") {
+			t.Errorf("health is %q, expected what has panicked", got)
+		}
+	})
+}
+
+// Config.Backoff takes the place of MinBackoff and MaxBackoff.
+func TestBackoffCanBeReplaced(t *testing.T) {
+	prepared(t, func(w *world) {
+		w.config.Backoff = func(attempts int) time.Duration { return time.Duration(attempts) * 7 * time.Second }
+	}, func(_ *testing.T, w *world) {
+		w.target.will(failing("a"))
+		w.put(row{ID: "a", Want: 1})
+		w.pass(time.Minute)
+		w.wantGaps("a", 7*time.Second, 14*time.Second, 21*time.Second)
+	})
+}
+
+func TestErrorsSayMoreThanABackoff(t *testing.T) {
+	prepared(t, func(w *world) {
+		w.config.Backoff = func(int) time.Duration { return time.Hour }
+	}, func(_ *testing.T, w *world) {
+		w.target.will(outcomes(reconciler.RetryAfter(time.Second, errBoom), errBoom, reconciler.Terminal(errBoom)))
+		w.put(row{ID: "a", Want: 1})
+		w.pass(12 * time.Hour)
+		w.wantGaps("a", time.Second, time.Hour)
+		w.equal("operations", 0, w.updatesIn(time.Hour)["a"])
+	})
+}
+
+// What a user's function says must not make the reconciler busy, or end it.
+func TestABackoffThatMakesNoSense(t *testing.T) {
+	for name, backoff := range map[string]func(int) time.Duration{
+		"negative": func(int) time.Duration { return -1 },
+		"zero":     func(int) time.Duration { return 0 },
+		"panics":   func(int) time.Duration { panic("broken") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			prepared(t, func(w *world) {
+				w.config.Backoff = func(attempts int) time.Duration {
+					asked++
+					return backoff(attempts)
+				}
+			}, func(t *testing.T, w *world) {
+				w.target.will(failing("a"))
+				w.put(row{ID: "a", Want: 1})
+				// The default one is in its place.
+				if n := w.updatesIn(time.Minute)["a"]; n == 0 || n > 15 {
+					t.Errorf("%d updates in a minute", n)
+				}
+				if asked == 0 {
+					t.Error("nobody has asked for the backoff")
+				}
+				w.target.will(nil)
+				w.pass(2 * time.Minute)
+				w.wantConverged()
+			})
+		})
+	}
+}
+
+func TestBackoffGoesNotTogetherWithItsBounds(t *testing.T) {
+	w := newWorld(t)
+	p := reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}
+	p.Config.Backoff, p.Config.MinBackoff = func(int) time.Duration { return time.Second }, time.Second
+	if _, err := reconciler.New(p); err == nil || !strings.Contains(err.Error(), "Config.MinBackoff is 1s: it has no meaning with Config.Backoff") {
+		t.Errorf("the error is %v", err)
+	}
+}
