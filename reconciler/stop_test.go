@@ -55,7 +55,7 @@ func (w *world) endedWithin(d time.Duration, release func(func(*statedb.WriteTxn
 	case err := <-w.ended:
 		w.ended = nil
 		return err
-	case <-time.After(d):
+	case <-time.After(d + time.Millisecond):
 		w.t.Errorf("Run has not returned %v after the end of its context", d)
 		release(nil)
 		err := <-w.ended

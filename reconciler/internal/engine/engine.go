@@ -124,8 +124,9 @@ func (r *Engine) Run(ctx context.Context) (err error) {
 	defer l.close()
 	r.inbox.setOpen(true) // until it finishes
 	close(r.opened)
-	defer r.startRelated(ctx)()
-	return l.run(ctx)
+	related := r.startRelated(ctx)
+	err = l.run(ctx)
+	return errors.Join(err, related.stop(l.stopBy))
 }
 
 func stoppedMessage(err error) string {

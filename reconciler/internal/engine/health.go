@@ -262,7 +262,7 @@ func (l *loop) troubles(facts healthFacts) (t troubles) {
 		t.add(fmt.Sprintf("operations stuck: %d", facts.stuck))
 	}
 	l.blast.each(func(b *brake) {
-		if b.held {
+		if b.held && b.wanting > 0 {
 			t.add(fmt.Sprintf("%vs held: %d", b.kind, b.wanting), fmt.Errorf("%vs of %v: %w", b.kind, b.limit, errUnapproved))
 		}
 	})

@@ -34,6 +34,7 @@ type loop struct {
 	held      bool      // a source is incomplete: nothing surplus is removed
 	lookAt    time.Time // when sources are not waited for any longer; zero: never
 	exclusive bool      // nothing else may run
+	stopBy    time.Time // when a stop gives up
 	tokenAt   time.Time
 	health    healthState
 	meters    meters
@@ -257,10 +258,23 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 		l.setDeleting(it, true)
 		l.noteDelete(it) // it may name others than before
 	} else {
+		l.isBack(it)
 		l.blast.updated(it)
 	}
 	if !l.debounce(it, now) {
 		l.enqueue(it, workqueue.Changes, workqueue.Change, now)
+	}
+	if it.Noted {
+		l.ledger.note(it)
+	}
+}
+
+// isBack ends the delete of an item whose row is there again, unless the target has it.
+func (l *loop) isBack(it *workqueue.Item) {
+	if it.Deleting && !it.Stage().InHand() {
+		l.setDeleting(it, false)
+		it.Orphan, it.Err = false, nil
+		it.Attempts = 0
 	}
 }
 
@@ -396,7 +410,8 @@ func (l *loop) finish() error {
 	limit := l.r.p.Config.StopTimeout
 	stop := time.AfterFunc(limit, l.pool.Abort)
 	defer stop.Stop()
-	giveUp := time.NewTimer(longer(limit, l.r.p.Config.stuckAfter()))
+	l.stopBy = time.Now().Add(longer(limit, l.r.p.Config.stuckAfter()))
+	giveUp := time.NewTimer(time.Until(l.stopBy))
 	defer giveUp.Stop()
 	overdue := time.NewTimer(0)
 	defer overdue.Stop()

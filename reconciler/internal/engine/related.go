@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
@@ -56,31 +55,70 @@ func (p Params) relatedTables() (tables []*store.Table) {
 	return tables
 }
 
+// followers are the goroutines that follow what rows are related to.
+type followers struct {
+	r      *Engine
+	cancel context.CancelFunc
+	ended  []follower
+}
+
+type follower struct {
+	name string
+	done chan struct{}
+}
+
 // startRelated follows what rows are related to, until stop is called.
-func (r *Engine) startRelated(ctx context.Context) (stop func()) {
+func (r *Engine) startRelated(ctx context.Context) *followers {
 	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
+	f := &followers{r: r, cancel: cancel}
 	for i, related := range r.p.Related {
 		y := newRelay(r, fmt.Sprintf("related %d", i), workqueue.Related)
 		if t := related.table(); t != nil {
 			y.name = "related table " + t.Name()
 		}
-		follow := related.begin(y)
-		running.Go(func() { follow(ctx) })
+		f.run(ctx, y.name, related.begin(y))
 	}
 	for i := range r.p.DependsOn {
-		follow := r.p.DependsOn[i].begin(r, &r.waits[i])
-		running.Go(func() { follow(ctx) })
+		d := &r.p.DependsOn[i]
+		f.run(ctx, "table "+d.Table.Name(), d.begin(r, &r.waits[i]))
 	}
-	if r.p.Observed != nil {
-		follow := r.p.Observed.begin(r)
-		running.Go(func() { follow(ctx) })
+	if o := r.p.Observed; o != nil {
+		f.run(ctx, "observed table "+o.Table.Name(), o.begin(r))
 	}
-	return func() {
-		r.member.leave()
-		cancel()
-		running.Wait()
+	return f
+}
+
+func (f *followers) run(ctx context.Context, name string, follow func(context.Context)) {
+	done := make(chan struct{})
+	f.ended = append(f.ended, follower{name, done})
+	go func() {
+		defer close(done)
+		follow(ctx)
+	}()
+}
+
+// stop ends them. Those that have not ended by then, because a function of the user has not
+// returned, are left behind and named by the error.
+func (f *followers) stop(by time.Time) error {
+	f.r.member.leave()
+	f.cancel()
+	timer := time.NewTimer(time.Until(by))
+	defer timer.Stop()
+	var errs []error
+	for _, g := range f.ended {
+		select {
+		case <-g.done:
+			continue
+		default:
+		}
+		select {
+		case <-g.done:
+		case <-timer.C:
+			timer.Reset(0)
+			errs = append(errs, fmt.Errorf("reconciler %s stopped: a function that names rows of %s has not returned", f.r.p.Name, g.name))
+		}
 	}
+	return errors.Join(errs...)
 }
 
 // relay collects rows that are to be run and hands them over to the deciding

@@ -87,6 +87,19 @@ func (l *loop) nameOf(out *pool.Task) string {
 	return l.r.p.Table.KeyText(out.Entry)
 }
 
+// someKeys names the rows of outcomes, or the first of them if there are many.
+func (l *loop) someKeys(outcomes []*pool.Task) string {
+	const named = 3
+	keys := "of"
+	for _, out := range outcomes[:min(named, len(outcomes))] {
+		keys += " " + l.nameOf(out)
+	}
+	if more := len(outcomes) - named; more > 0 {
+		keys += fmt.Sprintf(" and %d more", more)
+	}
+	return keys
+}
+
 // abandoned names what the reconciler does not wait for any longer.
 func (l *loop) abandoned(now time.Time) error {
 	var errs []error
@@ -104,7 +117,7 @@ func (l *loop) abandoned(now time.Time) error {
 		}
 	}
 	if n := len(l.commit.outcomes); n > 0 && l.commit.lock.waiting() {
-		errs = append(errs, fmt.Errorf("write statuses of %d rows: %w", n, l.commit.lock.errLocked()))
+		errs = append(errs, &StatusError{fmt.Errorf("%s: %w", l.someKeys(l.commit.outcomes), l.commit.lock.errLocked())})
 	}
 	if l.ledger.lock.waiting() {
 		errs = append(errs, fmt.Errorf("write what is not done: %w", l.ledger.lock.errLocked()))
