@@ -21,12 +21,11 @@ import (
 //
 // The order is that of addresses, a network before those inside it.
 //
-// A search by containment looks for the nearest network before the given one and, if that
-// is a neighbor that does not contain it, again for what both have in common: once or twice
-// where networks are far apart, and in the worst case, among neighboring hosts, for each
-// bit of the address. Otherwise its cost does not grow with the number of rows. The watches
-// of the searches may close without need: they cover the network that was found (all of the
-// family if none was, and for Containing), widened to whole bytes.
+// A search for the longest prefix descends the tree once, along the address, and looks
+// into neighboring branches only where they can hold a shorter prefix; Containing does this
+// once for each prefix that it finds. The watches of the searches may close without need:
+// they cover the network that was found (all of the family if none was, and for
+// Containing), widened to whole bytes.
 type PrefixIndex[Obj any] struct{ Index[Obj, netip.Prefix] }
 
 // NewPrefixIndex declares an index with exactly one prefix per row, which key
@@ -89,8 +88,8 @@ func (i PrefixIndex[Obj]) Containing(txn ReadTxn, table Table[Obj], prefix netip
 // ContainingWatch is Containing with a watch.
 func (i PrefixIndex[Obj]) ContainingWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
 	search := i.search(txn, table, prefix)
-	watch := search.Watch(0)
-	return rows[Obj](search.Containing(opts)), watch
+	selection, watch := search.ContainingWatch(opts)
+	return rows[Obj](selection), watch
 }
 
 // Within yields the rows with prefixes that are inside prefix, itself included,
@@ -103,11 +102,12 @@ func (i PrefixIndex[Obj]) Within(txn ReadTxn, table Table[Obj], prefix netip.Pre
 // WithinWatch is Within with a watch.
 func (i PrefixIndex[Obj]) WithinWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
 	search := i.search(txn, table, prefix)
-	return rows[Obj](search.Within(opts)), search.Watch(search.Length())
+	selection, watch := search.WithinWatch(opts)
+	return rows[Obj](selection), watch
 }
 
 func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Prefix) store.Containment {
-	return table.Untyped().Contain(txn, i.Query(prefix).q)
+	return table.Untyped().Contain(txn, i.core, prefix)
 }
 
 // hostPrefix returns the prefix of one address, or an invalid one.

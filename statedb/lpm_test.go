@@ -10,6 +10,41 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
+// network is a row with a prefix, which is its primary key in one table and a
+// secondary one in another.
+type network struct {
+	Name   string
+	Prefix netip.Prefix
+}
+
+var (
+	byPrefix = statedb.NewPrefixIndex("prefix", func(n network) netip.Prefix { return n.Prefix })
+	byName   = statedb.NewIndex("name", func(n network) string { return n.Name })
+)
+
+// networks are two tables with the same rows, of which one may have several with the
+// same prefix.
+type networks struct {
+	db                 *statedb.DB
+	primary, secondary statedb.RWTable[network]
+}
+
+func newNetworks(t fatal) *networks {
+	db := newDB()
+	return &networks{
+		db:        db,
+		primary:   newTable(t, db, statedb.Schema[network]{Name: "primary", Primary: byPrefix}),
+		secondary: newTable(t, db, statedb.Schema[network]{Name: "secondary", Primary: byName, Secondary: []statedb.Indexer[network]{byPrefix}}),
+	}
+}
+
+func names(rows iter.Seq2[network, statedb.Revision]) (found []string) {
+	for row := range rows {
+		found = append(found, row.Name)
+	}
+	return found
+}
+
 func (n *networks) insert(t *testing.T, rows ...network) {
 	t.Helper()
 	err := n.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {

@@ -18,12 +18,19 @@ const (
 
 // symbol returns the symbol of key at an offset.
 func symbol(key []byte, offset uint64) uint64 {
-	i := offset / 2
-	if i >= uint64(len(key)) {
+	if offset/2 >= uint64(len(key)) {
 		return ended
 	}
-	return 2 << (key[i] >> ((^offset & 1) * chunkBits) & 0xf)
+	return symbolOf(chunk(key, offset))
 }
+
+// chunk returns the value of the chunk of key at an offset, which must not be past its end.
+func chunk(key []byte, offset uint64) uint8 {
+	return key[offset/2] >> ((^offset & 1) * chunkBits) & 0xf
+}
+
+// symbolOf returns the symbol for the value of a chunk.
+func symbolOf(chunk uint8) uint64 { return 2 << chunk }
 
 // difference returns the offset of the first chunk in which two keys differ, or
 // never if they are equal.

@@ -178,7 +178,6 @@ func TestReadsAndScansAllocateNothing(t *testing.T) {
 	for name, read := range map[string]func() int{
 		"Get":     func() int { return valueOf(tree.Get(key)) },
 		"Locate":  func() int { at := tree.Locate(key); return valueOf(at.Leaf()) },
-		"Below":   func() int { return valueOf(tree.Below(other)) },
 		"First":   func() int { r := tree.From(key); return valueOf(r.First()) },
 		"All":     func() int { return scan(tree.All(), false) + scan(tree.All(), true) },
 		"Prefix":  func() int { return scan(tree.Prefix(key), false) + scan(tree.Prefix(key), true) },

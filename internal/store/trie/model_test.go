@@ -163,9 +163,6 @@ func (m model) check(t Tree, probes ...string) error {
 		if at := t.Locate([]byte(key)); at.Leaf() != t.Get([]byte(key)) {
 			return fmt.Errorf("Locate(%s) finds another leaf than Get", brief(key))
 		}
-		if err := m.checkBelow(&t, sorted, key); err != nil {
-			return err
-		}
 		for _, q := range queriesAt(key, probes[(i*7+3)%len(probes)]) {
 			r := q.in(&t)
 			if err := m.differs(&s, r, q.of(sorted)); err != nil {
@@ -198,24 +195,6 @@ func (m model) checkLeaf(key string, leaf unsafe.Pointer) error {
 	}
 	if leaf != nil && string(Key(leaf)) != key {
 		return fmt.Errorf("the key %s is %s", brief(key), brief(string(Key(leaf))))
-	}
-	return nil
-}
-
-func (m model) checkBelow(t *Tree, sorted sortedKeys, key string) error {
-	below := t.Below([]byte(key))
-	want := sorted.below(key)
-	if len(want) == 0 {
-		if below != nil {
-			return fmt.Errorf("Below(%s) is %s, expected none", brief(key), brief(string(Key(below))))
-		}
-		return nil
-	}
-	if below == nil {
-		return fmt.Errorf("Below(%s) is none", brief(key))
-	}
-	if err := m.checkLeaf(want[len(want)-1], below); err != nil {
-		return fmt.Errorf("Below(%s): %w", brief(key), err)
 	}
 	return nil
 }

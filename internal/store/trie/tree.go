@@ -42,14 +42,6 @@ func (t *Tree) First(prefix []byte) unsafe.Pointer {
 	return first(below(t.root, prefix))
 }
 
-// Below returns the leaf with the largest key that is less than key, or nil.
-func (t *Tree) Below(key []byte) unsafe.Pointer {
-	if t.root == nil {
-		return nil
-	}
-	return lastBelow(t.root, key)
-}
-
 // Txn builds the next version of a tree. It belongs to one goroutine at a time,
 // and can be reused after Notify or Discard: it keeps its memory. Of several transactions
 // on one version at most one may be committed.

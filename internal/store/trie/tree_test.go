@@ -55,7 +55,7 @@ func TestZeroTreeIsEmpty(t *testing.T) {
 			must(t, kind, model{}.differs(&Scan{}, r, nil))
 		}
 	}
-	if tree.Len() != 0 || tree.Get(key) != nil || tree.Below(key) != nil || tree.Size() != 0 {
+	if tree.Len() != 0 || tree.Get(key) != nil || tree.LongestMatch([]byte{4, 10, 0, 0, 0, 8}) != nil || tree.Size() != 0 {
 		t.Error("there is something in it")
 	}
 	tree.CloseAll()

@@ -1,4 +1,4 @@
-package statedb_test
+package store
 
 import (
 	"cmp"
@@ -8,11 +8,12 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/gaissmai/bart"
 	"pgregory.net/rapid"
 
-	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/index"
 )
 
 // network is a row with a prefix, which is its primary key in one table and a
@@ -22,26 +23,39 @@ type network struct {
 	Prefix netip.Prefix
 }
 
-var (
-	byPrefix = statedb.NewPrefixIndex("prefix", func(n network) netip.Prefix { return n.Prefix })
-	byName   = statedb.NewIndex("name", func(n network) string { return n.Name })
-)
-
 // networks are two tables with the same rows, of which one has several with the
 // same prefix, and what they should be.
 type networks struct {
-	db                 *statedb.DB
-	primary, secondary statedb.RWTable[network]
+	db                 *DB
+	primary, secondary networkTable
 }
 
-func newNetworks(t fatal) *networks { return networksIn(t, newDB()) }
+// networkTable is a table with an index of networks.
+type networkTable struct {
+	*Table
+	byPrefix *Index
+}
 
-func networksIn(t fatal, db *statedb.DB) *networks {
-	return &networks{
-		db:        db,
-		primary:   newTable(t, db, statedb.Schema[network]{Name: "primary", Primary: byPrefix}),
-		secondary: newTable(t, db, statedb.Schema[network]{Name: "secondary", Primary: byName, Secondary: []statedb.Indexer[network]{byPrefix}}),
+func newNetworks(t *rapid.T) *networks {
+	db := New()
+	byPrefix := testIndexOf("prefix", index.Prefixes(), func(n network) netip.Prefix { return n.Prefix })
+	byPrefix.Networks = true
+	byName := testIndex("name", func(n network) string { return n.Name })
+	table := func(name string, indexes ...*Index) networkTable {
+		table, err := NewTable(db, name, rowsByValue[network](indexes...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return networkTable{table, byPrefix}
 	}
+	return &networks{db: db, primary: table("primary", byPrefix), secondary: table("secondary", byName, byPrefix)}
+}
+
+func (n *networks) tables() []networkTable { return []networkTable{n.primary, n.secondary} }
+
+func (t networkTable) search(txn ReadTxn, p netip.Prefix) *Containment {
+	search := t.Contain(txn, t.byPrefix, p)
+	return &search
 }
 
 // networkModel is what the tables should be: a name for each prefix, and the
@@ -117,13 +131,13 @@ func anyPrefix() *rapid.Generator[netip.Prefix] {
 }
 
 // change writes to both tables and to the model.
-func (n *networks) change(t *rapid.T, txn *statedb.WriteTxn, m *networkModel) {
+func (n *networks) change(t *rapid.T, txn *WriteTxn, m *networkModel) {
 	prefix := anyPrefix().Draw(t, "prefix")
 	name := fmt.Sprint("n", rapid.IntRange(0, 30).Draw(t, "name"))
 	row := network{name, prefix}
 	if rapid.IntRange(0, 2).Draw(t, "delete if 0") > 0 {
-		_, _, err1 := n.primary.Insert(txn, row)
-		_, _, err2 := n.secondary.Insert(txn, row)
+		_, err1 := n.primary.Insert(txn, unsafe.Pointer(&row))
+		_, err2 := n.secondary.Insert(txn, unsafe.Pointer(&row))
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
@@ -131,10 +145,10 @@ func (n *networks) change(t *rapid.T, txn *statedb.WriteTxn, m *networkModel) {
 		m.rename(name, canonical(prefix))
 		return
 	}
-	_, deleted, err1 := n.primary.Delete(txn, row)
-	_, _, err2 := n.secondary.Delete(txn, row)
-	if _, ok := m.primary.Get(canonical(prefix)); errors.Join(err1, err2) != nil || deleted != ok {
-		t.Fatalf("deleted %v: %t, %v, %v; expected %t", prefix, deleted, err1, err2, ok)
+	deleted, err1 := n.primary.Delete(txn, unsafe.Pointer(&row))
+	_, err2 := n.secondary.Delete(txn, unsafe.Pointer(&row))
+	if _, ok := m.primary.Get(canonical(prefix)); errors.Join(err1, err2) != nil || (deleted != nil) != ok {
+		t.Fatalf("deleted %v: %t, %v, %v; expected %t", prefix, deleted != nil, err1, err2, ok)
 	}
 	m.primary.Delete(canonical(prefix))
 	m.rename(name, netip.Prefix{})
@@ -142,14 +156,14 @@ func (n *networks) change(t *rapid.T, txn *statedb.WriteTxn, m *networkModel) {
 
 func TestContainmentAgreesWithBart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, m := networksIn(t, newDB()), newNetworkModel()
+		n, m := newNetworks(t), newNetworkModel()
 		type kept struct {
-			txn statedb.ReadTxn
+			txn ReadTxn
 			m   *networkModel
 		}
 		var versions []kept
 		for range rapid.IntRange(1, 8).Draw(t, "transactions") {
-			txn, err := n.db.WriteTxn(t.Context(), n.primary, n.secondary)
+			txn, err := n.db.WriteTxn(t.Context(), n.primary.Table, n.secondary.Table)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,40 +190,50 @@ func TestContainmentAgreesWithBart(t *testing.T) {
 }
 
 // check compares all searches for a random prefix.
-func (n *networks) check(t *rapid.T, txn statedb.ReadTxn, m *networkModel) {
+func (n *networks) check(t *rapid.T, txn ReadTxn, m *networkModel) {
 	prefix := anyPrefix().Draw(t, "probe")
 	probe := canonical(prefix)
 	one := func(name string) []string { return []string{name} }
 
-	checkLookup(t, n.primary, txn, prefix, m.primary, one)
-	same(t, n.primary, prefix, "containing", byPrefix.Containing(txn, n.primary, prefix), supernets(m.primary, probe, one))
-	same(t, n.primary, prefix, "within", byPrefix.Within(txn, n.primary, prefix), subnets(m.primary, probe, one))
+	checkLongest(t, n.primary, txn, prefix, m.primary, one)
+	same(t, n.primary, prefix, "containing", n.primary.search(txn, prefix).Containing(nil), supernets(m.primary, probe, one))
+	same(t, n.primary, prefix, "within", n.primary.search(txn, prefix).Within(nil), subnets(m.primary, probe, one))
 
 	all := func(names []string) []string { return names }
-	checkLookup(t, n.secondary, txn, prefix, m.secondary, all)
-	same(t, n.secondary, prefix, "containing", byPrefix.Containing(txn, n.secondary, prefix), supernets(m.secondary, probe, all))
-	same(t, n.secondary, prefix, "within", byPrefix.Within(txn, n.secondary, prefix), subnets(m.secondary, probe, all))
+	checkLongest(t, n.secondary, txn, prefix, m.secondary, all)
+	same(t, n.secondary, prefix, "containing", n.secondary.search(txn, prefix).Containing(nil), supernets(m.secondary, probe, all))
+	same(t, n.secondary, prefix, "within", n.secondary.search(txn, prefix).Within(nil), subnets(m.secondary, probe, all))
 
-	for _, table := range []statedb.Table[network]{n.primary, n.secondary} {
-		want := names(byPrefix.Within(txn, table, prefix))
+	for _, table := range n.tables() {
+		search := table.search(txn, prefix)
+		want := names(search.Within(nil))
 		slices.Reverse(want)
-		same(t, table, prefix, "within, reverse", byPrefix.Within(txn, table, prefix, statedb.Reverse()), want)
-		want = names(byPrefix.Containing(txn, table, prefix))
+		same(t, table, prefix, "within, reverse", search.Within([]ReadOption{Reverse()}), want)
+		want = names(search.Containing(nil))
 		slices.Reverse(want)
-		same(t, table, prefix, "containing, reverse", byPrefix.Containing(txn, table, prefix, statedb.Reverse(), statedb.Limit(2)), want[:min(2, len(want))])
+		same(t, table, prefix, "containing, reverse", search.Containing([]ReadOption{Reverse(), Limit(2)}), want[:min(2, len(want))])
 	}
 }
 
-func checkLookup[V any](t *rapid.T, table statedb.Table[network], txn statedb.ReadTxn, prefix netip.Prefix, model *bart.Table[V], names func(V) []string) {
+func checkLongest[V any](t *rapid.T, table networkTable, txn ReadTxn, prefix netip.Prefix, model *bart.Table[V], names func(V) []string) {
 	probe := canonical(prefix)
-	row, _, ok := byPrefix.LookupPrefix(txn, table, prefix)
-	if longest, value, want := model.LookupPrefixLPM(probe); ok != want || ok && (canonical(row.Prefix) != longest || row.Name != names(value)[0]) {
-		t.Fatalf("%s: found %v, %t for %v, expected %v, %t", table.Name(), row, ok, prefix, longest, want)
+	e := table.search(txn, prefix).Longest()
+	if longest, value, want := model.LookupPrefixLPM(probe); want != (e != nil) || want && (canonical(networkIn(e).Prefix) != longest || networkIn(e).Name != names(value)[0]) {
+		t.Fatalf("%s: found %v for %v, expected %v, %t", table.Name(), networkIn(e), prefix, longest, want)
 	}
-	row, _, ok = byPrefix.Lookup(txn, table, prefix.Addr())
-	if value, want := model.Lookup(prefix.Addr().Unmap()); ok != want || ok && row.Name != names(value)[0] {
-		t.Fatalf("%s: found %v, %t for %v, expected %v, %t", table.Name(), row, ok, prefix.Addr(), value, want)
+	addr := prefix.Addr()
+	e = table.search(txn, netip.PrefixFrom(addr, addr.BitLen())).Longest()
+	if value, want := model.Lookup(addr.Unmap()); want != (e != nil) || want && networkIn(e).Name != names(value)[0] {
+		t.Fatalf("%s: found %v for %v, expected %v, %t", table.Name(), networkIn(e), addr, value, want)
 	}
+}
+
+// networkIn returns the row of an entry, which may be nil.
+func networkIn(e *Entry) network {
+	if e == nil {
+		return network{}
+	}
+	return *(*network)(e.Row())
 }
 
 // supernets returns the names of what contains prefix, the shortest first.
@@ -227,15 +251,29 @@ func subnets[V any](model *bart.Table[V], prefix netip.Prefix, names func(V) []s
 	return found
 }
 
-func names(rows iter.Seq2[network, statedb.Revision]) (found []string) {
-	for row := range rows {
-		found = append(found, row.Name)
+func names(selection *Selection) (found []string) {
+	for e := range entriesOf(selection) {
+		found = append(found, networkIn(e).Name)
 	}
 	return found
 }
 
-func same(t *rapid.T, table statedb.TableMeta, prefix netip.Prefix, search string, rows iter.Seq2[network, statedb.Revision], want []string) {
-	if got := names(rows); !slices.Equal(got, want) {
+func entriesOf(selection *Selection) iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		var s Scan
+		s.Start(selection)
+		for run := s.Next(); len(run) > 0; run = s.Next() {
+			for _, leaf := range run {
+				if !yield(s.Entry(leaf)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func same(t *rapid.T, table networkTable, prefix netip.Prefix, search string, selection *Selection, want []string) {
+	if got := names(selection); !slices.Equal(got, want) {
 		t.Fatalf("%s: %s %v: %v, expected %v", table.Name(), search, prefix, got, want)
 	}
 }
@@ -245,7 +283,7 @@ type watched []watchedSearch
 
 type watchedSearch struct {
 	what   string
-	search func(statedb.ReadTxn) ([]string, <-chan struct{})
+	search func(ReadTxn) ([]string, <-chan struct{})
 	found  []string
 	watch  <-chan struct{}
 }
@@ -253,7 +291,7 @@ type watchedSearch struct {
 func (n *networks) watchAll(t *rapid.T, prefixes []netip.Prefix) (w watched) {
 	txn := n.db.ReadTxn()
 	for _, p := range prefixes {
-		for _, table := range []statedb.Table[network]{n.primary, n.secondary} {
+		for _, table := range n.tables() {
 			for what, search := range prefixSearches(table, p) {
 				found, watch := search(txn)
 				w = append(w, watchedSearch{fmt.Sprint(table.Name(), ": ", what, " ", p), search, found, watch})
@@ -264,41 +302,41 @@ func (n *networks) watchAll(t *rapid.T, prefixes []netip.Prefix) (w watched) {
 	return w
 }
 
-func prefixSearches(table statedb.Table[network], p netip.Prefix) map[string]func(statedb.ReadTxn) ([]string, <-chan struct{}) {
-	one := func(row network, revision statedb.Revision, ok bool) []string {
-		return []string{fmt.Sprint(row, revision, ok)}
+func prefixSearches(table networkTable, p netip.Prefix) map[string]func(ReadTxn) ([]string, <-chan struct{}) {
+	longest := func(txn ReadTxn, p netip.Prefix) ([]string, <-chan struct{}) {
+		e, watch := table.search(txn, p).LongestWatch()
+		if e == nil {
+			return nil, watch
+		}
+		return []string{fmt.Sprint(networkIn(e), e.Revision())}, watch
 	}
-	return map[string]func(statedb.ReadTxn) ([]string, <-chan struct{}){
-		"lookup": func(txn statedb.ReadTxn) ([]string, <-chan struct{}) {
-			row, revision, watch, ok := byPrefix.LookupWatch(txn, table, p.Addr())
-			return one(row, revision, ok), watch
+	return map[string]func(ReadTxn) ([]string, <-chan struct{}){
+		"longest for the address": func(txn ReadTxn) ([]string, <-chan struct{}) {
+			return longest(txn, netip.PrefixFrom(p.Addr(), p.Addr().BitLen()))
 		},
-		"lookup prefix": func(txn statedb.ReadTxn) ([]string, <-chan struct{}) {
-			row, revision, watch, ok := byPrefix.LookupPrefixWatch(txn, table, p)
-			return one(row, revision, ok), watch
-		},
-		"containing": func(txn statedb.ReadTxn) ([]string, <-chan struct{}) {
-			rows, watch := byPrefix.ContainingWatch(txn, table, p)
+		"longest": func(txn ReadTxn) ([]string, <-chan struct{}) { return longest(txn, p) },
+		"containing": func(txn ReadTxn) ([]string, <-chan struct{}) {
+			rows, watch := table.search(txn, p).ContainingWatch(nil)
 			return revisions(rows), watch
 		},
-		"within": func(txn statedb.ReadTxn) ([]string, <-chan struct{}) {
-			rows, watch := byPrefix.WithinWatch(txn, table, p)
+		"within": func(txn ReadTxn) ([]string, <-chan struct{}) {
+			rows, watch := table.search(txn, p).WithinWatch(nil)
 			return revisions(rows), watch
 		},
 	}
 }
 
-func revisions(rows iter.Seq2[network, statedb.Revision]) (found []string) {
-	for row, revision := range rows {
-		found = append(found, fmt.Sprint(row.Name, "@", revision))
+func revisions(selection *Selection) (found []string) {
+	for e := range entriesOf(selection) {
+		found = append(found, fmt.Sprint(networkIn(e).Name, "@", e.Revision()))
 	}
 	return found
 }
 
 // check wants the watch of every search that finds something else now closed.
-func (w watched) check(t *rapid.T, txn statedb.ReadTxn) {
+func (w watched) check(t *rapid.T, txn ReadTxn) {
 	for _, s := range w {
-		if now, _ := s.search(txn); !slices.Equal(now, s.found) && !closed(s.watch) {
+		if now, _ := s.search(txn); !slices.Equal(now, s.found) && !isClosed(s.watch) {
 			t.Fatalf("%s: found %v, now %v, and the watch is open", s.what, s.found, now)
 		}
 	}
