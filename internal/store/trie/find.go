@@ -47,7 +47,11 @@ func locate(root *node, key []byte) (l located) {
 	if root.head&symbolMask == 0 {
 		return l
 	}
-	n, head := root, root.head
+	n := root
+	if top := topOf(root); isNode(headOf(top)) { // saves a step
+		n = (*node)(top)
+	}
+	head := n.head
 	for {
 		s, i := symbol(key, head>>offsetShift), 0
 		if head&s != 0 {

@@ -65,7 +65,7 @@ func (x *Txn) Begin(t *Tree, ids *uint64) {
 func (x *Txn) Len() int { return x.size }
 
 // Get returns the leaf with this key, as of now, or nil.
-func (x *Txn) Get(key []byte) unsafe.Pointer { return find(x.root, key) }
+func (x *Txn) Get(key []byte) unsafe.Pointer { return find(topOf((*node)(x.root)), key) }
 
 // First returns the leaf with the smallest key that starts with prefix, as of now, or
 // nil.

@@ -67,8 +67,10 @@ func (x *Txn) own(at *ref, more int) *node {
 // put puts a leaf where locate has found that its key belongs.
 func (x *Txn) put(key []byte, leaf ref, l located) {
 	x.begin()
+	n := l.parent
+	owned := n != nil && n.owner == x.id // and so is all above
 	if l.near != nil && l.d == never {
-		if n := l.parent; n.owner == x.id { // and so is all above
+		if owned {
 			*n.slot(rank(n.head, symbol(key, n.offset()))) = leaf
 		} else {
 			at, _ := x.descend(key, never)
@@ -77,13 +79,17 @@ func (x *Txn) put(key []byte, leaf ref, l located) {
 		x.old.add(watchOf(l.near))
 		return
 	}
+	x.size++
+	if owned && n.offset() == l.d && n.count() < n.slots() {
+		n.insert(symbol(key, l.d), leaf)
+		return
+	}
 	at, head := x.descend(key, l.d)
 	if isNode(head) && head>>offsetShift == l.d {
 		x.own(at, 1).insert(symbol(key, l.d), leaf)
 	} else {
 		x.split(at, head, l.d, key, leaf)
 	}
-	x.size++
 }
 
 // descend makes the nodes on the path to key that branch before d modifiable, and returns
