@@ -106,8 +106,8 @@ func (i PrefixIndex[Obj]) WithinWatch(txn ReadTxn, table Table[Obj], prefix neti
 	return rows[Obj](selection), watch
 }
 
-func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Prefix) store.Containment {
-	return table.Untyped().Contain(txn, i.core, prefix)
+func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Prefix) store.NetworkSearch {
+	return table.Untyped().SearchNetworks(txn, i.core, prefix)
 }
 
 // hostPrefix returns the prefix of one address, or an invalid one.

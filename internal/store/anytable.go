@@ -78,40 +78,40 @@ type AnyRow struct {
 	Cells    []string // text for each column
 }
 
-// byName implements AnyTable for a table.
-type byName struct{ *Table }
+// anyTable implements AnyTable for a table.
+type anyTable struct{ *Table }
 
-func (n byName) Meta() TableMeta   { return n.Table }
-func (n byName) Columns() []string { return slices.Clone(n.rows.Columns) }
+func (t anyTable) Meta() TableMeta   { return t.Table }
+func (t anyTable) Columns() []string { return slices.Clone(t.rows.Columns) }
 
-func (n byName) Indexes() []string {
-	names := make([]string, len(n.indexes))
-	for i, ix := range n.indexes {
+func (t anyTable) Indexes() []string {
+	names := make([]string, len(t.indexes))
+	for i, ix := range t.indexes {
 		names[i] = ix.Name
 	}
 	return names
 }
 
-func (n byName) row(e *Entry) AnyRow {
+func (t anyTable) row(e *Entry) AnyRow {
 	row := e.Row()
-	return AnyRow{Key: n.Key(row), Revision: e.rev, Object: n.rows.any(row), Cells: n.rows.cells(row)}
+	return AnyRow{Key: t.Key(row), Revision: e.rev, Object: t.rows.any(row), Cells: t.rows.cells(row)}
 }
 
-func (n byName) rowOf(e *Entry) (AnyRow, bool) {
+func (t anyTable) rowOf(e *Entry) (AnyRow, bool) {
 	if e == nil {
 		return AnyRow{}, false
 	}
-	return n.row(e), true
+	return t.row(e), true
 }
 
 // rowsOf yields the rows of a selection.
-func (n byName) rowsOf(selection *Selection) iter.Seq[AnyRow] {
+func (t anyTable) rowsOf(selection *Selection) iter.Seq[AnyRow] {
 	return func(yield func(AnyRow) bool) {
 		var s Scan
 		s.Start(selection)
 		for run := s.Next(); len(run) > 0; run = s.Next() {
 			for _, leaf := range run {
-				if !yield(n.row(s.Entry(leaf))) {
+				if !yield(t.row(s.Entry(leaf))) {
 					return
 				}
 			}
@@ -134,38 +134,38 @@ func (t *Table) ParseKey(index, text string) (Query, error) {
 }
 
 func (t *Table) unknownIndexNamed(name string) error {
-	known := byName{t}.Indexes()
+	known := anyTable{t}.Indexes()
 	slices.Sort(known)
 	return &TableError{Table: t.name, Err: &UnknownNameError{Name: name, Known: known, Err: ErrUnknownIndex}}
 }
 
-func (n byName) primary(key string) (Query, error) { return n.ParseKey(n.indexes[0].Name, key) }
+func (t anyTable) primary(key string) (Query, error) { return t.ParseKey(t.indexes[0].Name, key) }
 
-func (n byName) Get(txn ReadTxn, key string) (AnyRow, bool, error) {
-	q, err := n.primary(key)
+func (t anyTable) Get(txn ReadTxn, key string) (AnyRow, bool, error) {
+	q, err := t.primary(key)
 	if err != nil {
 		return AnyRow{}, false, err
 	}
-	row, found := n.rowOf(n.Find(txn, q))
+	row, found := t.rowOf(t.Find(txn, q))
 	return row, found, nil
 }
 
-func (n byName) GetWatch(txn ReadTxn, key string) (AnyRow, <-chan struct{}, bool, error) {
-	q, err := n.primary(key)
+func (t anyTable) GetWatch(txn ReadTxn, key string) (AnyRow, <-chan struct{}, bool, error) {
+	q, err := t.primary(key)
 	if err != nil {
 		return AnyRow{}, nil, false, err
 	}
-	watch := n.WatchKey(txn, q)
-	row, found := n.rowOf(n.Find(txn, q))
+	watch := t.WatchKey(txn, q)
+	row, found := t.rowOf(t.Find(txn, q))
 	return row, watch, found, nil
 }
 
-func (n byName) All(txn ReadTxn, opts ...ReadOption) iter.Seq[AnyRow] {
-	return n.rowsOf(n.Table.All(txn, opts))
+func (t anyTable) All(txn ReadTxn, opts ...ReadOption) iter.Seq[AnyRow] {
+	return t.rowsOf(t.Table.All(txn, opts))
 }
 
-func (n byName) AllWatch(txn ReadTxn, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}) {
-	return n.All(txn, opts...), n.WatchAll(txn)
+func (t anyTable) AllWatch(txn ReadTxn, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}) {
+	return t.All(txn, opts...), t.WatchAll(txn)
 }
 
 // query is a kind of query: how it selects rows, and the watch that covers them.
@@ -180,158 +180,158 @@ var (
 	lowerBound = query{(*Table).LowerBound, (*Table).WatchIndex}
 )
 
-func (n byName) find(query query, txn ReadTxn, index, key string, opts []ReadOption) (iter.Seq[AnyRow], error) {
-	q, err := n.ParseKey(index, key)
+func (t anyTable) find(query query, txn ReadTxn, index, key string, opts []ReadOption) (iter.Seq[AnyRow], error) {
+	q, err := t.ParseKey(index, key)
 	if err != nil {
 		return nil, err
 	}
-	return n.rowsOf(query.selects(n.Table, txn, q, opts)), nil
+	return t.rowsOf(query.selects(t.Table, txn, q, opts)), nil
 }
 
-func (n byName) findWatch(query query, txn ReadTxn, index, key string, opts []ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
-	q, err := n.ParseKey(index, key)
+func (t anyTable) findWatch(query query, txn ReadTxn, index, key string, opts []ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
+	q, err := t.ParseKey(index, key)
 	if err != nil {
 		return nil, nil, err
 	}
-	return n.rowsOf(query.selects(n.Table, txn, q, opts)), query.watches(n.Table, txn, q), nil
+	return t.rowsOf(query.selects(t.Table, txn, q, opts)), query.watches(t.Table, txn, q), nil
 }
 
-func (n byName) List(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
-	return n.find(list, txn, index, key, opts)
+func (t anyTable) List(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
+	return t.find(list, txn, index, key, opts)
 }
 
-func (n byName) ListWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
-	return n.findWatch(list, txn, index, key, opts)
+func (t anyTable) ListWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
+	return t.findWatch(list, txn, index, key, opts)
 }
 
-func (n byName) Prefix(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
-	return n.find(prefix, txn, index, key, opts)
+func (t anyTable) Prefix(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
+	return t.find(prefix, txn, index, key, opts)
 }
 
-func (n byName) PrefixWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
-	return n.findWatch(prefix, txn, index, key, opts)
+func (t anyTable) PrefixWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
+	return t.findWatch(prefix, txn, index, key, opts)
 }
 
-func (n byName) LowerBound(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
-	return n.find(lowerBound, txn, index, key, opts)
+func (t anyTable) LowerBound(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
+	return t.find(lowerBound, txn, index, key, opts)
 }
 
-func (n byName) LowerBoundWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
-	return n.findWatch(lowerBound, txn, index, key, opts)
+func (t anyTable) LowerBoundWatch(txn ReadTxn, index, key string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
+	return t.findWatch(lowerBound, txn, index, key, opts)
 }
 
-func (n byName) bounds(index, from, to string) (first, end Query, err error) {
-	if first, err = n.ParseKey(index, from); err != nil {
+func (t anyTable) bounds(index, from, to string) (first, end Query, err error) {
+	if first, err = t.ParseKey(index, from); err != nil {
 		return first, end, err
 	}
-	end, err = n.ParseKey(index, to)
+	end, err = t.ParseKey(index, to)
 	return first, end, err
 }
 
-func (n byName) Range(txn ReadTxn, index, from, to string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
-	first, end, err := n.bounds(index, from, to)
+func (t anyTable) Range(txn ReadTxn, index, from, to string, opts ...ReadOption) (iter.Seq[AnyRow], error) {
+	first, end, err := t.bounds(index, from, to)
 	if err != nil {
 		return nil, err
 	}
-	return n.rowsOf(n.Table.Range(txn, first, end, opts)), nil
+	return t.rowsOf(t.Table.Range(txn, first, end, opts)), nil
 }
 
-func (n byName) RangeWatch(txn ReadTxn, index, from, to string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
-	first, end, err := n.bounds(index, from, to)
+func (t anyTable) RangeWatch(txn ReadTxn, index, from, to string, opts ...ReadOption) (iter.Seq[AnyRow], <-chan struct{}, error) {
+	first, end, err := t.bounds(index, from, to)
 	if err != nil {
 		return nil, nil, err
 	}
-	return n.rowsOf(n.Table.Range(txn, first, end, opts)), n.WatchRange(txn, first, end), nil
+	return t.rowsOf(t.Table.Range(txn, first, end, opts)), t.WatchRange(txn, first, end), nil
 }
 
-func (n byName) Writable(txn ReadTxn) error {
-	if n.rows.WritableByName {
+func (t anyTable) Writable(txn ReadTxn) error {
+	if t.rows.WritableByName {
 		return nil
 	}
 	writer := "only the program itself writes it"
-	if sources := n.Sources(txn); len(sources) > 0 {
+	if sources := t.Sources(txn); len(sources) > 0 {
 		names := make([]string, len(sources))
 		for i, s := range sources {
 			names[i] = s.Name
 		}
 		writer = "its rows come from " + strings.Join(names, ", ")
 	}
-	return &TableError{Table: n.name, Err: fmt.Errorf("%w: %s", ErrNotWritable, writer)}
+	return &TableError{Table: t.name, Err: fmt.Errorf("%w: %s", ErrNotWritable, writer)}
 }
 
 // decode checks that txn may write the table, and decodes a row from JSON.
-func (n byName) decode(txn *WriteTxn, text []byte) (row unsafe.Pointer, err error) {
-	if _, err = n.open(txn); err == nil {
-		err = n.Writable(txn)
+func (t anyTable) decode(txn *WriteTxn, text []byte) (row unsafe.Pointer, err error) {
+	if _, err = t.open(txn); err == nil {
+		err = t.Writable(txn)
 	}
 	if err != nil {
 		return nil, err
 	}
-	v, err := decodeRow(n.rows.Type, text)
+	v, err := decodeRow(t.rows.Type, text)
 	if err != nil {
-		return nil, &TableError{Table: n.name, Err: fmt.Errorf("%w: %w", ErrBadRow, err)}
+		return nil, &TableError{Table: t.name, Err: fmt.Errorf("%w: %w", ErrBadRow, err)}
 	}
 	return v.UnsafePointer(), nil
 }
 
-func (n byName) Insert(txn *WriteTxn, text []byte) (AnyRow, error) {
-	row, err := n.decode(txn, text)
+func (t anyTable) Insert(txn *WriteTxn, text []byte) (AnyRow, error) {
+	row, err := t.decode(txn, text)
 	if err == nil {
-		_, err = n.Table.Insert(txn, row)
+		_, err = t.Table.Insert(txn, row)
 	}
-	return n.written(txn, row, err)
+	return t.written(txn, row, err)
 }
 
-func (n byName) CompareAndSwap(txn *WriteTxn, revision Revision, text []byte) (AnyRow, error) {
-	row, err := n.decode(txn, text)
+func (t anyTable) CompareAndSwap(txn *WriteTxn, revision Revision, text []byte) (AnyRow, error) {
+	row, err := t.decode(txn, text)
 	if err == nil {
-		_, err = n.Table.CompareAndSwap(txn, revision, row)
+		_, err = t.Table.CompareAndSwap(txn, revision, row)
 	}
-	return n.written(txn, row, err)
+	return t.written(txn, row, err)
 }
 
 // written returns the row as it stands after a write.
-func (n byName) written(txn *WriteTxn, row unsafe.Pointer, err error) (AnyRow, error) {
+func (t anyTable) written(txn *WriteTxn, row unsafe.Pointer, err error) (AnyRow, error) {
 	if err != nil {
 		return AnyRow{}, err
 	}
-	e := n.Find(txn, Query{n.indexes[0], n.indexes[0].Append(nil, row)})
-	return n.row(e), nil
+	e := t.Find(txn, Query{t.indexes[0], t.indexes[0].Append(nil, row)})
+	return t.row(e), nil
 }
 
-func (n byName) Delete(txn *WriteTxn, key string) (AnyRow, bool, error) {
-	w, old, err := n.existing(txn, key)
+func (t anyTable) Delete(txn *WriteTxn, key string) (AnyRow, bool, error) {
+	w, old, err := t.existing(txn, key)
 	if err != nil || old == nil {
 		return AnyRow{}, false, err
 	}
 	w.remove(old)
-	return n.row(old), true, nil
+	return t.row(old), true, nil
 }
 
-func (n byName) CompareAndDelete(txn *WriteTxn, revision Revision, key string) (AnyRow, error) {
-	w, old, err := n.existing(txn, key)
+func (t anyTable) CompareAndDelete(txn *WriteTxn, revision Revision, key string) (AnyRow, error) {
+	w, old, err := t.existing(txn, key)
 	switch {
 	case err != nil:
 		return AnyRow{}, err
 	case old == nil:
-		return AnyRow{}, &RowError{Table: n.name, Key: key, Err: ErrNotFound}
+		return AnyRow{}, &RowError{Table: t.name, Key: key, Err: ErrNotFound}
 	case old.spec > revision:
-		return AnyRow{}, &RowError{Table: n.name, Key: key, Err: ErrConflict}
+		return AnyRow{}, &RowError{Table: t.name, Key: key, Err: ErrConflict}
 	}
 	w.remove(old)
-	return n.row(old), nil
+	return t.row(old), nil
 }
 
 // existing opens txn for a write by name and returns the row with a key, or nil.
-func (n byName) existing(txn *WriteTxn, key string) (*writer, *Entry, error) {
-	w, err := n.open(txn)
+func (t anyTable) existing(txn *WriteTxn, key string) (*writer, *Entry, error) {
+	w, err := t.open(txn)
 	if err == nil {
-		err = n.Writable(txn)
+		err = t.Writable(txn)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	q, err := n.primary(key)
+	q, err := t.primary(key)
 	if err != nil {
 		return nil, nil, err
 	}

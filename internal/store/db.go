@@ -132,7 +132,7 @@ func (db *DB) Tables(txn ReadTxn) []AnyTable {
 	var tables []AnyTable
 	for _, v := range txn.snapshot().versions {
 		if v != nil {
-			tables = append(tables, byName{v.of})
+			tables = append(tables, anyTable{v.of})
 		}
 	}
 	slices.SortFunc(tables, func(a, b AnyTable) int { return strings.Compare(a.Name(), b.Name()) })

@@ -9,9 +9,9 @@ import (
 	"github.com/statehive/statehive/internal/store/trie"
 )
 
-// Containment is a search for networks that contain a given one, or are inside it, in
+// NetworkSearch is a search for networks that contain a given one, or are inside it, in
 // what a transaction sees of an index.
-type Containment struct {
+type NetworkSearch struct {
 	table   *Table
 	txn     ReadTxn
 	ix      int
@@ -75,56 +75,56 @@ func (k *networkKey) end() []byte {
 	return end.key()
 }
 
-// Contain begins a search for a network in an index of networks.
-func (t *Table) Contain(txn ReadTxn, ix *Index, network netip.Prefix) Containment {
-	c := Containment{table: t, txn: txn, ix: t.mustIndex(ix), network: keyOfNetwork(network)}
-	if !t.indexes[c.ix].Networks {
+// SearchNetworks begins a search for a network in an index of networks.
+func (t *Table) SearchNetworks(txn ReadTxn, ix *Index, network netip.Prefix) NetworkSearch {
+	n := NetworkSearch{table: t, txn: txn, ix: t.mustIndex(ix), network: keyOfNetwork(network)}
+	if !t.indexes[n.ix].Networks {
 		panic(fmt.Sprintf("statedb: a search for networks in index %q of table %q, which is not a PrefixIndex", ix.Name, t.name))
 	}
-	if c.network.size > 0 {
-		c.tree = t.treeOf(txn, c.ix)
+	if n.network.size > 0 {
+		n.tree = t.treeOf(txn, n.ix)
 	}
-	return c
+	return n
 }
 
 // Longest returns the first row with the longest prefix that contains the network, or nil
 // if there is none.
-func (c *Containment) Longest() *Entry {
-	if c.ix == 0 {
-		return (*Entry)(c.tree.LongestMatch(c.network.key()))
+func (n *NetworkSearch) Longest() *Entry {
+	if n.ix == 0 {
+		return (*Entry)(n.tree.LongestMatch(n.network.key()))
 	}
-	return (*Entry)(trie.Entry(c.tree.LongestMatch(c.network.key())))
+	return (*Entry)(trie.Entry(n.tree.LongestMatch(n.network.key())))
 }
 
 // LongestWatch is Longest with a watch.
-func (c *Containment) LongestWatch() (*Entry, <-chan struct{}) {
-	leaf := c.tree.LongestMatch(c.network.key())
-	return (*Entry)(trie.Entry(leaf)), c.watch(c.lengthOf(leaf))
+func (n *NetworkSearch) LongestWatch() (*Entry, <-chan struct{}) {
+	leaf := n.tree.LongestMatch(n.network.key())
+	return (*Entry)(trie.Entry(leaf)), n.watch(n.lengthOf(leaf))
 }
 
 // lengthOf returns the length of the network of a leaf, and 0 for nil.
-func (c *Containment) lengthOf(leaf unsafe.Pointer) int {
+func (n *NetworkSearch) lengthOf(leaf unsafe.Pointer) int {
 	if leaf == nil {
 		return 0
 	}
-	return int(trie.Key(leaf)[c.network.size-1])
+	return int(trie.Key(leaf)[n.network.size-1])
 }
 
 // Containing selects the rows with prefixes that contain the network, itself included, from
 // the shortest prefix to the longest.
-func (c *Containment) Containing(opts []ReadOption) *Selection {
+func (n *NetworkSearch) Containing(opts []ReadOption) *Selection {
 	var parts []trie.Range
-	network := c.network
-	for leaf := c.tree.LongestMatch(network.key()); leaf != nil; leaf = c.tree.LongestMatch(network.key()) {
-		length := c.lengthOf(leaf)
+	network := n.network
+	for leaf := n.tree.LongestMatch(network.key()); leaf != nil; leaf = n.tree.LongestMatch(network.key()) {
+		length := n.lengthOf(leaf)
 		network.shorten(length)
-		parts = append(parts, c.tree.Prefix(network.key()))
+		parts = append(parts, n.tree.Prefix(network.key()))
 		if length == 0 {
 			break
 		}
 		network.shorten(length - 1)
 	}
-	s := c.table.selection(c.ix, trie.Range{}, opts)
+	s := n.table.selection(n.ix, trie.Range{}, opts)
 	if len(parts) == 0 {
 		return s
 	}
@@ -140,33 +140,33 @@ func (c *Containment) Containing(opts []ReadOption) *Selection {
 }
 
 // ContainingWatch is Containing with a watch.
-func (c *Containment) ContainingWatch(opts []ReadOption) (*Selection, <-chan struct{}) {
-	return c.Containing(opts), c.watch(0)
+func (n *NetworkSearch) ContainingWatch(opts []ReadOption) (*Selection, <-chan struct{}) {
+	return n.Containing(opts), n.watch(0)
 }
 
 // Within selects the rows with prefixes that are inside the network, itself included,
 // in the order of the index.
-func (c *Containment) Within(opts []ReadOption) *Selection {
-	if c.tree == (trie.Tree{}) {
-		return c.table.selection(c.ix, trie.Range{}, opts)
+func (n *NetworkSearch) Within(opts []ReadOption) *Selection {
+	if n.tree == (trie.Tree{}) {
+		return n.table.selection(n.ix, trie.Range{}, opts)
 	}
-	return c.table.selection(c.ix, c.tree.Between(slices.Clone(c.network.key()), c.network.end()), opts)
+	return n.table.selection(n.ix, n.tree.Between(slices.Clone(n.network.key()), n.network.end()), opts)
 }
 
 // WithinWatch is Within with a watch.
-func (c *Containment) WithinWatch(opts []ReadOption) (*Selection, <-chan struct{}) {
+func (n *NetworkSearch) WithinWatch(opts []ReadOption) (*Selection, <-chan struct{}) {
 	length := 0
-	if c.network.size > 0 {
-		length = c.network.length()
+	if n.network.size > 0 {
+		length = n.network.length()
 	}
-	return c.Within(opts), c.watch(length)
+	return n.Within(opts), n.watch(length)
 }
 
 // watch returns the watch of all prefixes that begin with the first length bits of the
 // network, rounded down to whole bytes.
-func (c *Containment) watch(length int) <-chan struct{} {
-	if c.network.size == 0 {
+func (n *NetworkSearch) watch(length int) <-chan struct{} {
+	if n.network.size == 0 {
 		return nil // an empty result never changes
 	}
-	return c.table.watch(c.txn, watchPoint{c.ix, slices.Clone(c.network.bytes[:1+length/8]), true})
+	return n.table.watch(n.txn, watchPoint{n.ix, slices.Clone(n.network.bytes[:1+length/8]), true})
 }

@@ -53,8 +53,8 @@ func newNetworks(t *rapid.T) *networks {
 
 func (n *networks) tables() []networkTable { return []networkTable{n.primary, n.secondary} }
 
-func (t networkTable) search(txn ReadTxn, p netip.Prefix) *Containment {
-	search := t.Contain(txn, t.byPrefix, p)
+func (t networkTable) search(txn ReadTxn, p netip.Prefix) *NetworkSearch {
+	search := t.SearchNetworks(txn, t.byPrefix, p)
 	return &search
 }
 
