@@ -138,6 +138,7 @@ func TestRepairOfDriftSaysWhyItRuns(t *testing.T) {
 		o.pass(time.Second)
 		o.equal("reasons of the failure", "drift", o.explain("a").LastAttempts[0].Reasons)
 		o.target.will(nil)
+		o.see(sighting{"a", 1})
 		o.pass(time.Minute)
 		o.wantStatus("a", "done")
 	})
@@ -158,12 +159,14 @@ func TestDriftIsOnlyReportedIfThatIsThePolicy(t *testing.T) {
 		o.equal("not done", want, o.notDoneRows())
 		o.equal("health", "degraded: rows that differ from what is observed: a", o.health.last())
 		o.equal("waits for", want[0].WaitsFor, o.explain("a").WaitsFor[0].Text)
-		if err := o.r.WaitTable(t.Context()); err != nil {
-			t.Errorf("who waits for the table waits for the drift: %v", err)
-		}
+		o.wantStatus("a", "pending")
+		table := o.askTable()
+		o.wantAsked("waiting", table)
 
 		o.see(sighting{"a", 1}) // someone else has repaired it
 		o.pass(time.Second)
+		o.wantStatus("a", "done")
+		o.wantAsked("<nil>", table)
 		o.equal("not done", []reconciler.NotDone{}, o.notDoneRows())
 		o.equal("health", "ok: reconciled", o.health.last())
 		o.wantLog()

@@ -3,7 +3,6 @@ package reconciler
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/engine"
@@ -89,12 +88,12 @@ func untyped[Obj any](table statedb.RWTable[Obj], target Target[Obj], field Stat
 	}
 	if field.Get != nil && field.Set != nil {
 		calls.Status = func(e *store.Entry) Status { return field.Get(rowOf[Obj](e)) }
-		calls.SetStatus = func(txn *statedb.WriteTxn, now time.Time) func(*store.Entry, error) (bool, error) {
+		calls.SetStatus = func(txn *statedb.WriteTxn) engine.SetStatus {
 			var row Obj
-			var result error
-			var set any = func(current Obj) Obj { return field.Set(current, field.Get(current).After(result, now)) }
-			return func(e *store.Entry, err error) (bool, error) {
-				result = err
+			var change func(Status) Status
+			var set any = func(current Obj) Obj { return field.Set(current, change(field.Get(current))) }
+			return func(e *store.Entry, next func(Status) Status) (bool, error) {
+				change = next
 				return core.AmendEntry(txn, e, pointerTo(&row), set)
 			}
 		}

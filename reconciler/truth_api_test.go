@@ -1,5 +1,3 @@
-//go:build newreconciler
-
 package reconciler_test
 
 import (

@@ -192,7 +192,7 @@ func TestARowIsNotDoneWhileItIsRepaired(t *testing.T) {
 		o.wantStatus("a", "pending")
 		o.equal("done", 2, o.r.Summary(o.db.ReadTxn()).Done)
 		o.wantAsked("waiting", own)
-		o.pass(10 * time.Second)
+		o.pass(9*time.Second + seenSoon) // and nobody has seen it yet
 		o.wantStatus("a", "done")
 		o.wantAsked("<nil>", own)
 	})

@@ -294,7 +294,7 @@ func (r *Engine) unlimited(was, is StatusKind) bool {
 // overLimit puts an operation aside that is one of too many, and says whether it did.
 func (l *loop) overLimit(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	it := op.Item
-	if op.Kind == pool.Update && op.Was == Pending {
+	if op.Kind == pool.Update && (op.Was == Pending || it.Differs) {
 		l.blast.updated(it)
 	}
 	b, c := l.blast.counts(it)

@@ -22,6 +22,30 @@ type statusCommit struct {
 	outcomes []*pool.Task
 	deadline time.Time // zero while there is none
 	lock     lockRequest
+	marks    []statusMark
+}
+
+// statusMark is a status that no operation has led to: a row that was done was seen to differ,
+// or agrees again before it was repaired.
+type statusMark struct {
+	entry *store.Entry
+	kind  StatusKind
+}
+
+func (c *statusCommit) mark(e *store.Entry, kind StatusKind) {
+	c.marks = append(c.marks, statusMark{e, kind})
+}
+
+// set returns the status of the row after the mark. It changes nothing else than it is to.
+func (m statusMark) set(s Status, now time.Time) Status {
+	switch {
+	case m.kind == Pending && s.Kind() == Done:
+		return Status{}
+	case m.kind == Done && s.Kind() == Pending:
+		return s.After(nil, now)
+	default:
+		return s
+	}
 }
 
 func (c *statusCommit) add(out *pool.Task, now time.Time) {
@@ -34,7 +58,7 @@ func (c *statusCommit) add(out *pool.Task, now time.Time) {
 // due reports whether it is time to write: nothing more is coming, or the first one
 // has waited long enough. While the table is locked by others it is not.
 func (c *statusCommit) due(now time.Time, inFlight int) bool {
-	return len(c.outcomes) > 0 && !c.lock.waiting() && (inFlight == 0 || !now.Before(c.deadline))
+	return !c.lock.waiting() && (len(c.marks) > 0 || len(c.outcomes) > 0 && (inFlight == 0 || !now.Before(c.deadline)))
 }
 
 // dueAt returns when due may report true by itself, or zero.
@@ -60,7 +84,7 @@ func (l *loop) ledgerDue(now time.Time) bool {
 // flush writes the statuses that were collected, unless the table is locked by others, and
 // what is not done when its time has come.
 func (l *loop) flush(now time.Time) {
-	if len(l.commit.outcomes) > 0 && !l.commit.lock.waiting() {
+	if len(l.commit.outcomes)+len(l.commit.marks) > 0 && !l.commit.lock.waiting() {
 		l.commitStatuses(now)
 	}
 	if l.ledgerDue(now) {
@@ -91,7 +115,7 @@ func isStatusError(err error) bool {
 // the tables are not locked. It asks for the lock if the table of the rows is.
 func (l *loop) commitStatuses(now time.Time) {
 	outcomes, db := l.commit.outcomes, l.r.p.DB
-	if !slices.ContainsFunc(outcomes, isUpdate) {
+	if len(l.commit.marks) == 0 && !slices.ContainsFunc(outcomes, isUpdate) {
 		l.settleAll(l.commit.take(), now)
 		return
 	}
@@ -156,10 +180,19 @@ func (l *loop) settleAll(outcomes []*pool.Task, now time.Time) {
 // there is one, and commits.
 func (l *loop) setStatuses(txn *store.WriteTxn, outcomes []*pool.Task, withNotDone bool, now time.Time) error {
 	defer txn.Abort()
-	set := l.r.p.Target.SetStatus(txn, now)
+	set := l.r.p.Target.SetStatus(txn)
+	for _, m := range l.commit.marks {
+		if _, err := set(m.entry, func(s Status) Status { return m.set(s, now) }); err != nil {
+			l.r.p.Logger.Error("status could not be written", "reconciler", l.r.p.Name,
+				"key", l.r.p.Table.KeyText(m.entry), "error", err)
+		}
+	}
+	var failure error
+	after := func(s Status) Status { return s.After(failure, now) }
 	for _, out := range outcomes {
 		if isUpdate(out) {
-			l.writeStatus(out, set)
+			failure = out.Err
+			l.writeStatus(out, set, after)
 		}
 	}
 	var noted []NotDone
@@ -169,14 +202,15 @@ func (l *loop) setStatuses(txn *store.WriteTxn, outcomes []*pool.Task, withNotDo
 	if _, err := txn.Commit(); err != nil {
 		return err
 	}
+	l.commit.marks = nil
 	for _, row := range noted {
 		l.ledger.wrote(row, now)
 	}
 	return nil
 }
 
-func (l *loop) writeStatus(out *pool.Task, set func(*store.Entry, error) (bool, error)) {
-	amended, err := set(out.Entry, out.Err)
+func (l *loop) writeStatus(out *pool.Task, set SetStatus, after func(Status) Status) {
+	amended, err := set(out.Entry, after)
 	if err != nil {
 		l.statusFailed(out, err)
 		return
@@ -215,7 +249,11 @@ func (l *loop) settle(out *pool.Task, now time.Time) {
 	if out.Kind == pool.Update && !isStatusError(out.Err) {
 		l.setDeleting(it, false) // the row has the status: it is there
 	}
+	mustSettle := l.mustSettle(out)
 	if it.Err = out.Err; out.Err == nil {
+		if out.Kind == pool.Update {
+			l.agrees(it)
+		}
 		it.Applied = now
 		it.Attempts, it.Tries = 0, nil
 		if out.Kind != pool.Delete || !again {
@@ -238,7 +276,7 @@ func (l *loop) settle(out *pool.Task, now time.Time) {
 		l.requeue(it, workqueue.Changes, 0, now)
 	case stage != workqueue.Rest:
 		l.queue.Wait(it, stage, due, "")
-	case l.mustSettle(out):
+	case mustSettle:
 		l.settleUntil(it, now.Add(l.r.p.Config.Drift.Settle))
 	default:
 		l.drop(it)

@@ -79,9 +79,10 @@ func (d *Dependency) appendQueries(queries []store.Query, row *store.Entry) ([]s
 // blocks reports whether rows have to wait for dep.
 func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool) {
 	state, observed := d.undone(dep), false
-	if state == "" {
-		state = d.contradicted(txn, dep)
-		observed = state != ""
+	if state == "" || state == pendingState { // which it may be because it is contradicted
+		if contradiction := d.contradicted(txn, dep); contradiction != "" {
+			state, observed = contradiction, true
+		}
 	}
 	if state == "" {
 		return blocker{}, false
@@ -135,6 +136,9 @@ func (d *Dependency) undone(dep *store.Entry) string {
 	}
 	return describe(s)
 }
+
+// pendingState is how it stands with a row that is pending.
+var pendingState = describe(Status{})
 
 func describe(s Status) string {
 	if s.Kind() == Error {

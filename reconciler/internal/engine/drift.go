@@ -20,11 +20,12 @@ const maxDriftText = 3
 // driftLog is what is known of rows that were repaired because of what was
 // observed, and of those that are reported. The zero value is an empty one.
 type driftLog struct {
-	repairs  map[string]repairs // by encoded key
-	flapping map[string]string  // keys as text of those that are repaired too often
-	reported map[string]string  // and of those that are only reported
-	expires  time.Time          // when there is a repair to forget; zero: never
-	changed  bool               // since health was told
+	repairs    map[string]repairs // by encoded key
+	flapping   map[string]string  // keys as text of those that are repaired too often
+	reported   map[string]string  // and of those that are only reported
+	unrepaired map[string]string  // and of those whose repair is held, whatever holds it
+	expires    time.Time          // when there is a repair to forget; zero: never
+	changed    bool               // since health was told
 }
 
 // repairs are those of a row, each within the window of the one before.
@@ -53,28 +54,63 @@ func (l *loop) suspect(key string, now time.Time) {
 	l.enqueue(it, workqueue.Retries, why, now)
 }
 
-// drifting compares the row of an operation with what is observed, if that is why
-// it is to run, and says whether it is not to run now.
-func (l *loop) drifting(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
-	it, of := op.Item, l.r.p.Observed
-	if of == nil || op.Kind != pool.Update || op.Was != Done || !it.Reasons.OnlyDrift() {
+// compared compares the row of an operation with what is observed, if that is why it is to
+// run, and reports whether it is not to run for that reason. A row that is found to differ is
+// pending from then on, whatever delays its repair.
+func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
+	if !l.forDrift(op) {
 		return false
 	}
+	it, of := op.Item, l.r.p.Observed
 	settled := l.settledAt(op, now)
 	changes, err := of.differs(txn, op.Entry)
 	switch {
-	case !it.Differs && !of.reliable(txn):
-		l.drop(it) // all rows are compared when it is
-	case !of.reliable(txn):
-		l.holdDrift(it, "table "+of.Table.Name()+", which is not complete", time.Time{})
+	case l.unknown(op, txn):
+		if it.Differs {
+			return false // the policy decides
+		}
+		l.drop(it) // all rows are compared when it is known
 	case err != nil, len(changes) == 0:
+		if it.Differs {
+			l.commit.mark(op.Entry, Done) // as it was before
+		}
 		l.drop(it)
 	case now.Before(settled):
 		l.settleUntil(it, settled)
+	default:
+		l.differs(op, changes)
+		return false
+	}
+	return true
+}
+
+// forDrift reports whether an operation is to run for nothing but what was observed.
+func (l *loop) forDrift(op *pool.Task) bool {
+	return l.r.p.Observed != nil && op.Kind == pool.Update && op.Was == Done && op.Item.Reasons.OnlyDrift()
+}
+
+// unknown reports whether nothing can be concluded of a row from what is observed: that is not
+// all, or a listing that began before the last operation on the row.
+func (l *loop) unknown(op *pool.Task, txn store.ReadTxn) bool {
+	return !l.r.p.Observed.reliable(txn) || l.r.listings.predates(op.Item.Key, l.lastApplied(op))
+}
+
+// delayed puts the repair of a row aside that is not to be made now.
+func (l *loop) delayed(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
+	if !l.forDrift(op) || !op.Item.Differs {
+		return false
+	}
+	it, of := op.Item, l.r.p.Observed
+	changes, _ := of.differs(txn, op.Entry)
+	switch initialized, _ := of.Table.Initialized(txn); {
+	case !initialized && len(of.Table.Sources(txn)) == 0: // dropped: nobody will ever know
+		return false
+	case l.unknown(op, txn):
+		l.holdDrift(it, "table "+of.Table.Name()+", which is not complete", time.Time{})
 	case l.r.p.Config.Drift.Policy == DriftReport:
 		l.reportDrift(it, changes)
 	default:
-		return l.repairDrift(it, changes, now)
+		return l.slowRepair(it, changes, now)
 	}
 	return true
 }
@@ -82,14 +118,20 @@ func (l *loop) drifting(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 // settledAt is when the observed table has to show what the last update of a row
 // has done.
 func (l *loop) settledAt(op *pool.Task, now time.Time) time.Time {
-	settle, last := l.r.p.Config.Drift.Settle, l.r.status(op.Entry).Since()
-	if op.Item.Applied.After(last) {
-		last = op.Item.Applied
-	}
+	last := l.lastApplied(op)
 	if last.After(now) { // the clock was set back
 		last = now
 	}
-	return last.Add(settle)
+	return last.Add(l.r.p.Config.Drift.Settle)
+}
+
+// lastApplied returns when the last update of a row ended, as far as that is known.
+func (l *loop) lastApplied(op *pool.Task) time.Time {
+	last := l.r.status(op.Entry).Since()
+	if op.Item.Applied.After(last) {
+		last = op.Item.Applied
+	}
+	return last
 }
 
 // mustSettle says that a row is to be compared once it can be seen what an update
@@ -106,10 +148,9 @@ func (l *loop) settleUntil(it *workqueue.Item, due time.Time) {
 	l.ledger.note(it)
 }
 
-// workqueue.Drift puts a row aside that is not repaired now.
+// holdDrift puts a row aside that is not repaired now.
 func (l *loop) holdDrift(it *workqueue.Item, waitsFor string, until time.Time) {
-	l.queue.Wait(it, workqueue.Drift, until, waitsFor)
-	l.ledger.note(it)
+	l.park(it, workqueue.Drift, until, waitsFor)
 	// What was observed before it was known that the row differs has not been told.
 	txn := l.r.p.DB.ReadTxn()
 	if e := l.r.find(txn, it.Key); e != nil {
@@ -124,15 +165,12 @@ func (l *loop) reportDrift(it *workqueue.Item, changes []Change) {
 	if l.drift.reported[it.Key] == "" {
 		l.meters.drift++
 		setText(&l.drift.reported, it.Key, l.r.p.Table.KeyText(it.Entry))
-		l.drift.changed = true
 	}
-	l.differs(it, changes)
 	l.holdDrift(it, driftText(changes)+"; that is only reported", time.Time{})
 }
 
-// repairDrift lets the update of a row run, unless that is too soon.
-func (l *loop) repairDrift(it *workqueue.Item, changes []Change, now time.Time) (held bool) {
-	l.differs(it, changes)
+// slowRepair puts the repair of a row aside that has drifted too often.
+func (l *loop) slowRepair(it *workqueue.Item, changes []Change, now time.Time) bool {
 	before := l.drift.repairs[it.Key]
 	if !now.Before(before.next) {
 		return false
@@ -145,7 +183,7 @@ func (l *loop) repairDrift(it *workqueue.Item, changes []Change, now time.Time) 
 // repaired counts an update that ran because of what was observed.
 func (l *loop) repaired(out *pool.Task, now time.Time) {
 	it, c := out.Item, &l.r.p.Config
-	if it == nil || out.Kind != pool.Update || !it.Ran.OnlyDrift() {
+	if it == nil || out.Kind != pool.Update || !it.Differs || !it.Ran.OnlyDrift() {
 		return
 	}
 	l.meters.drift++
@@ -164,25 +202,38 @@ func (l *loop) repaired(out *pool.Task, now time.Time) {
 	}
 }
 
-// differs and agrees note how a row compares.
-func (l *loop) differs(it *workqueue.Item, changes []Change) {
+// differs notes that the row of an operation differs from what is observed: it is not done.
+func (l *loop) differs(op *pool.Task, changes []Change) {
+	it := op.Item
 	if it.Differs {
 		return
 	}
 	it.Differs = true
 	l.r.drifted.set(it.Key, true)
+	l.commit.mark(op.Entry, Pending)
+	l.waits.oweNow(it)
 	l.r.p.Logger.Warn("row has drifted", "reconciler", l.r.p.Name,
 		"key", l.r.p.Table.KeyText(it.Entry), "differences", driftText(changes))
 }
 
+// agrees notes that nothing is known any more that an item differs from.
 func (l *loop) agrees(it *workqueue.Item) {
 	if !it.Differs {
 		return
 	}
 	it.Differs = false
 	l.r.drifted.set(it.Key, false)
-	if l.drift.reported[it.Key] != "" {
-		delete(l.drift.reported, it.Key)
+	delete(l.drift.reported, it.Key)
+	if l.drift.unrepaired[it.Key] != "" {
+		delete(l.drift.unrepaired, it.Key)
+		l.drift.changed = true
+	}
+}
+
+// unrepaired makes known that a row differs and is held.
+func (l *loop) unrepaired(it *workqueue.Item) {
+	if it.Differs && l.drift.unrepaired[it.Key] == "" && l.drift.flapping[it.Key] == "" {
+		setText(&l.drift.unrepaired, it.Key, l.r.p.Table.KeyText(it.Entry))
 		l.drift.changed = true
 	}
 }
@@ -212,7 +263,7 @@ func (l *loop) driftHealth() {
 	}
 	l.drift.changed = false
 	l.health.concern("rows that drift again and again", someRows(l.drift.flapping))
-	l.health.concern("rows that differ from what is observed", someRows(l.drift.reported))
+	l.health.concern("rows that differ from what is observed", someRows(l.drift.unrepaired))
 }
 
 // someRows says how many rows there are and names one, or is nil if there are none.

@@ -12,26 +12,28 @@ import (
 
 	"github.com/statehive/statehive/internal/loglimit"
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Engine drives a target to what the rows of a table say. Make it with
 // [New] and call Run, once. The other methods are safe for concurrent use, at
 // any time.
 type Engine struct {
-	p       Params
-	log     *loglimit.Handler // of p.Logger
-	random  random
-	onMove  func(from, to string) // a row has come to another stage; nil but in tests
-	limits  atomic.Pointer[Limits]
-	inbox   *inbox
-	started atomic.Bool
-	unready atomic.Pointer[Wait] // what Init failed with, until it succeeds
-	opened  chan struct{}        // closed when the inbox is open
-	ended   chan struct{}        // closed when Run returns
-	waits   []dependencyWaits    // for each of Params.DependsOn
-	member  *member              // of Params.Group, or nil
-	drifted keySet               // the rows that differ from what is observed
-	pauses  atomic.Pointer[[]pause]
+	p        Params
+	log      *loglimit.Handler // of p.Logger
+	random   random
+	onMove   func(from, to string) // a row has come to another stage; nil but in tests
+	limits   atomic.Pointer[Limits]
+	inbox    *inbox
+	started  atomic.Bool
+	unready  atomic.Pointer[Wait] // what Init failed with, until it succeeds
+	opened   chan struct{}        // closed when the inbox is open
+	ended    chan struct{}        // closed when Run returns
+	waits    []dependencyWaits    // for each of Params.DependsOn
+	member   *member              // of Params.Group, or nil
+	drifted  keySet               // the rows that differ from what is observed
+	pauses   atomic.Pointer[[]pause]
+	listings listings // of what is observed
 
 	board      board         // what Stats says
 	fullWanted chan struct{} // holds one token while a full pass is asked for
@@ -145,6 +147,8 @@ type Summary struct {
 	Pending     int       `json:"pending"`
 	Error       int       `json:"error"`
 	Deleting    int       `json:"deleting"` // gone from the table, not yet from the target
+	Paused      int       `json:"paused"`   // have something to be done that a pause holds, deletes included
+	Drifted     int       `json:"drifted"`  // known to differ from what is observed: not done
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
 	// WaitingFor names the sources that have not delivered their first listing:
 	// no operation runs before they have.
@@ -170,6 +174,8 @@ func (r *Engine) Summary(txn store.ReadTxn) Summary {
 	if at := r.lastSuccess.Load(); at != 0 {
 		s.LastSuccess = time.Unix(0, at)
 	}
+	last := r.board.get()
+	s.Paused, s.Drifted = last.held[workqueue.Paused], r.drifted.len()
 	all := r.sources(txn)
 	s.WaitingFor, s.Incomplete = all.waitingFor, all.incomplete
 	return s

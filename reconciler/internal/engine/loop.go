@@ -223,7 +223,9 @@ func (l *loop) changed(change store.Change, now time.Time) {
 	}
 	switch l.r.status(change.Entry).Kind() {
 	case Pending:
-		if l.simple(change.Entry) {
+		if it := l.queue.Items[string(change.Entry.Key())]; it != nil && it.Differs && it.Entry.Spec() == change.Entry.Spec() {
+			it.Entry = change.Entry // its status was reset because it differs, which is known
+		} else if l.simple(change.Entry) {
 			l.round.add(change.Entry)
 			l.queue.Pass(workqueue.Rest, workqueue.InRound)
 		} else {
@@ -250,6 +252,7 @@ func (l *loop) simple(e *store.Entry) bool {
 
 func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 	it := l.queue.Get(keyOf(change.Entry))
+	l.agrees(it) // what was known of an older spec
 	it.Entry = change.Entry
 	it.Present = !deleted
 	l.waits.owe(it)
@@ -327,9 +330,9 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 }
 
 // operationFor decides by the newest row what is to be done now, if anything.
-func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (pool.Task, bool) {
+func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task, needed bool) {
 	e := l.r.find(txn, it.Key)
-	op := pool.Task{Item: it, Entry: e}
+	op = pool.Task{Item: it, Entry: e}
 	if e == nil {
 		op.Kind, op.Entry, op.Full = pool.Delete, it.Entry, it.Orphan
 		held := it.Orphan && l.holdSurplus(it, txn)
@@ -337,9 +340,15 @@ func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (pool.Task, b
 	}
 	// The row is there again: a delete of what it was before must not run.
 	l.setDeleting(it, false)
+	if it.Differs && it.Entry.Spec() != e.Spec() {
+		l.agrees(it) // what was known of an older spec
+	}
 	it.Entry = e
 	it.Orphan = false
 	op.Was = l.r.status(e).Kind()
+	if op.Was == Pending && it.Differs {
+		op.Was, it.Force = Done, true // it is pending only for what was observed
+	}
 	op.Full = it.FullPass && op.Was != Pending
 	if op.Was == Pending && !isStatusError(it.Err) {
 		it.Attempts = 0 // what failed was an older spec

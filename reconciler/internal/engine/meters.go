@@ -105,6 +105,7 @@ func (l *loop) publish() {
 
 // retract leaves of what was published only what outlasts the run.
 func (l *loop) retract() {
+	l.r.drifted.clear()
 	l.r.board.set(&standing{meters: l.meters, errors: len(l.health.errors), stuck: len(l.pool.Stuck())})
 }
 

@@ -124,6 +124,40 @@ func (p Params) checkObserved() error {
 	return nil
 }
 
+// listings is what is known of the listings that fill an observed table. A listing is known by
+// its source, which is incomplete meanwhile. What it finds may be as old as its beginning, so it
+// tells nothing of a row that was worked on since: only news after its end do, and the next
+// listing.
+type listings struct {
+	mu    sync.Mutex
+	began time.Time       // of the last listing that has ended; zero: there was none
+	news  map[string]bool // rows that something was observed of since its end, by encoded key
+}
+
+// ended notes a listing.
+func (s *listings) ended(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began, s.news = began, map[string]bool{}
+}
+
+// heard notes that something was observed of a row.
+func (s *listings) heard(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.began.IsZero() {
+		s.news[key] = true
+	}
+}
+
+// predates reports whether the last listing began before, or a little after, the last
+// operation on a row ended, and nothing was observed of the row since.
+func (s *listings) predates(key string, applied time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.began.IsZero() && applied.After(s.began) && !s.news[key]
+}
+
 // driftFeed follows an observed table, and the rows: each is compared once more
 // when it has been done for a while, because what it is compared with may not have
 // changed since. Rows that may have drifted are handed over to the deciding
@@ -134,6 +168,8 @@ type driftFeed struct {
 	feed  *childFeed
 	own   *store.Cursor
 	whole bool      // all rows are to be compared
+	lists time.Time // since when the table is incomplete, after it was complete once; else zero
+	knew  bool      // it was complete once
 	fresh []settled // rows that are done since a short time, oldest first
 
 	suspects []string
@@ -176,8 +212,15 @@ func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
 	f.takeDone(txn, now)
 	switch {
 	case !f.reliable(txn):
+		if f.knew && f.lists.IsZero() {
+			f.lists = now
+		}
 		f.whole, f.fresh = true, nil
 	case f.whole:
+		if !f.lists.IsZero() {
+			f.r.listings.ended(f.lists.Add(-f.r.p.Config.Drift.Settle))
+		}
+		f.knew, f.lists = true, time.Time{}
 		f.whole, f.fresh = false, nil
 		for e := range f.r.all(txn) {
 			f.examine(txn, e)
@@ -185,6 +228,7 @@ func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
 	default:
 		f.lookAtFresh(txn, now)
 		for _, key := range sortedKeys(named) {
+			f.r.listings.heard(key)
 			f.examineRow(txn, key)
 		}
 	}
@@ -227,16 +271,17 @@ func (f *driftFeed) examineRow(txn store.ReadTxn, key string) {
 
 // examine takes a row for suspect that is done and differs, or that did and agrees.
 func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
-	if f.r.status(e).Kind() != Done {
+	status, known := f.r.status(e), f.r.drifted.has(keyOf(e))
+	if status.Kind() != Done && !known {
 		return // when it is, it is compared
+	}
+	if f.r.listings.predates(keyOf(e), status.Since()) {
+		return
 	}
 	changes, err := f.differs(txn, e)
 	f.feed.relay.trouble(func() string { return f.r.p.Table.KeyText(e) }, err)
-	if err != nil || len(changes) == 0 && f.r.drifted.empty() {
-		return
-	}
-	if key := keyOf(e); len(changes) > 0 || f.r.drifted.has(key) {
-		f.suspects = append(f.suspects, key)
+	if err == nil && (len(changes) > 0 || known) {
+		f.suspects = append(f.suspects, keyOf(e))
 	}
 }
 
@@ -257,14 +302,20 @@ func (s *keySet) set(key string, in bool) {
 	}
 }
 
-func (s *keySet) empty() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.keys) == 0
-}
-
 func (s *keySet) has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keys[key]
+}
+
+func (s *keySet) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys)
+}
+
+func (s *keySet) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.keys)
 }

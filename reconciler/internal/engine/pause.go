@@ -157,6 +157,10 @@ func (l *loop) pausesEnd() (end time.Time) {
 
 // gate puts an operation aside that may not run now, and says whether it did.
 func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
+	// What agrees with what is observed is not to be repaired, and waits for nobody.
+	if l.compared(op, txn, now) {
+		return true
+	}
 	if until, paused := l.r.paused(op.Entry); paused {
 		waitsFor := "until it is resumed"
 		if !until.IsZero() {
@@ -165,12 +169,12 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 		l.park(op.Item, workqueue.Paused, time.Time{}, waitsFor)
 		return true
 	}
-	// What agrees with what is observed is not to be repaired, and waits for nobody.
-	return l.drifting(op, txn, now) || l.dependent(op, txn, now) || l.overLimit(op, txn, now)
+	return l.delayed(op, txn, now) || l.dependent(op, txn, now) || l.overLimit(op, txn, now)
 }
 
 func (l *loop) park(it *workqueue.Item, stage workqueue.Stage, until time.Time, detail string) {
 	l.queue.Wait(it, stage, until, detail)
+	l.unrepaired(it)
 	l.ledger.note(it)
 }
 

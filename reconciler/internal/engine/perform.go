@@ -46,6 +46,9 @@ func (c *taskChecker) Current(txn store.ReadTxn, t *pool.Task) bool {
 	}
 	if e != t.Entry {
 		was := c.r.status(e).Kind()
+		if e.Spec() == t.Entry.Spec() && was == Pending {
+			was = t.Was // its status was reset because it differs
+		}
 		if !c.r.unlimited(t.Was, was) {
 			return false
 		}

@@ -24,6 +24,8 @@ type Stats struct {
 	// Drift is how many rows were repaired, or reported, because they differed from
 	// what was observed of them.
 	Drift uint64
+	// Drifted is how many rows are known to differ from what is observed of them.
+	Drifted int
 
 	Errors   int // rows in error, failed deletes included
 	Deleting int // rows that are gone from the table, and not yet from the target
@@ -68,7 +70,7 @@ func (r *Engine) Stats() Stats {
 		OutOfSync: m.outOfSync, Pruned: m.pruned, Retries: m.retries, Drift: m.drift,
 
 		Errors: last.errors, Deleting: int(r.deleting.Load()), Delayed: last.delayed, Held: map[string]int{},
-		Workers: r.p.Config.Workers, Stuck: last.stuck,
+		Drifted: r.drifted.len(), Workers: r.p.Config.Workers, Stuck: last.stuck,
 	}
 	for stage := workqueue.Paused; stage < workqueue.Stages; stage++ {
 		s.Held[stage.String()] = last.held[stage]

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
@@ -22,12 +21,15 @@ type Target struct {
 	UpdateBatch func(ctx context.Context, txn store.ReadTxn, rows []*store.Entry) []BatchResult
 	DeleteBatch func(ctx context.Context, txn store.ReadTxn, rows []*store.Entry) []error
 
-	// Status returns the status of a row. SetStatus returns a function that writes the status
-	// of a row after an attempt that ended with an error or nil, in a transaction: it reports
-	// false if the spec of the row has changed, or the row is gone.
+	// Status returns the status of a row. SetStatus returns a function that writes statuses in
+	// a transaction.
 	Status    func(row *store.Entry) Status
-	SetStatus func(txn *store.WriteTxn, now time.Time) func(row *store.Entry, err error) (bool, error)
+	SetStatus func(txn *store.WriteTxn) SetStatus
 }
+
+// SetStatus replaces the status of a row by what next returns for it. It reports false if the
+// spec of the row has changed, or the row is gone.
+type SetStatus func(row *store.Entry, next func(Status) Status) (bool, error)
 
 // Change is one field that differs between what is and what is wanted.
 type Change struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/status"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -114,7 +115,7 @@ func (w *Worker) carryOut(b *Batch) {
 
 // carryTasks runs tasks in one call, but for those that are not right any more.
 func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
-	txn := w.snapshot(b, tasks[0].Kind, began)
+	txn := w.snapshot(b, &tasks[0], began)
 	skipped := 0
 	if txn != b.Txn {
 		w.checker.Begin(b.Txn, txn)
@@ -130,10 +131,11 @@ func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
 }
 
 // snapshot returns the one to use for an operation that begins now: the newest, if that of the
-// batch is from a while ago. A delete must not run if the row has come back, so it always
-// looks.
-func (w *Worker) snapshot(b *Batch, kind Kind, now time.Time) store.ReadTxn {
-	if kind.Question() || kind == Update && now.Sub(b.Read) < fresh {
+// batch is from a while ago. A delete must not run if the row has come back, nor a repair on
+// what is not there any more, so these always look.
+func (w *Worker) snapshot(b *Batch, first *Task, now time.Time) store.ReadTxn {
+	news := first.Kind == Update && first.Was != status.Done
+	if first.Kind.Question() || news && now.Sub(b.Read) < fresh {
 		return b.Txn
 	}
 	return w.pool.calls.Snapshot()
