@@ -38,7 +38,7 @@ type Change struct {
 	Want  string `json:"want"` // empty: to be removed
 }
 
-// What packages of the engine define and the engine shows.
+// These are defined where they are made.
 type (
 	Status      = status.Status
 	StatusKind  = status.Kind

@@ -79,6 +79,7 @@ func (b *Batch) Uncollected() []Task { return b.Tasks[min(b.collected, b.limit):
 // Progress is how far a task is.
 type Progress uint8
 
+// The kinds of progress.
 const (
 	Elsewhere Progress = iota // it is not in the batch
 	Waiting                   // for others before it
