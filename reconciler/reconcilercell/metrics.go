@@ -130,6 +130,8 @@ func backlog() []declared {
 			func(s reconciler.Stats) float64 { return float64(s.Errors) }),
 		gauge("deleting_rows", "Rows that are gone from the table, and not yet from the target.",
 			func(s reconciler.Stats) float64 { return float64(s.Deleting) }),
+		gauge("drifted_rows", "Rows that are known to differ from what is observed of them.",
+			func(s reconciler.Stats) float64 { return float64(s.Drifted) }),
 		gauge("delayed_rows", "Rows that wait for a time, such as that of their next try.",
 			func(s reconciler.Stats) float64 { return float64(s.Delayed) }),
 		gauges("held_rows", "Rows that are kept from running, by what keeps them.", "reason",

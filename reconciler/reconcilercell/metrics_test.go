@@ -100,7 +100,7 @@ func TestEveryMetricExistsBeforeAnythingHappensAndIsLintClean(t *testing.T) {
 		"full_duration_seconds": 1, "full_total": 1, "full_errors_total": 1, "full_out_of_sync_total": 1,
 		"incremental_duration_seconds": 1, "incremental_total": 1, "incremental_errors_total": 1, "incremental_errors_current": 1,
 		"prune_duration_seconds": 1, "prune_errors_total": 1, "pruned_total": 1, "retries_total": 1,
-		"queue_depth": 4, "queue_oldest_age_seconds": 4, "held_rows": 5, "drift_total": 1, "delayed_rows": 1, "deleting_rows": 1,
+		"queue_depth": 4, "queue_oldest_age_seconds": 4, "held_rows": 5, "drift_total": 1, "drifted_rows": 1, "delayed_rows": 1, "deleting_rows": 1,
 		"workers": 1, "active_workers": 1, "stuck_operations": 1, "longest_running_seconds": 1,
 		"last_success_timestamp_seconds": 1, "healthy": 1,
 	} {

@@ -77,7 +77,7 @@ func TestSeveralReconcilersShareATableInAHive(t *testing.T) {
 	r.eventually(t, "explain dns a", "nothing: it is done")
 	r.eventually(t, "explain firewall a", ": no such chain")
 	r.fails(t, "explain hosts a", `table "hosts" has several reconcilers, expected one of: dns, firewall`)
-	r.wantStatus(t, 1, "dns 1 1 0 0 0 ago OK", "firewall 1 0 0 1 0 ago Degraded", "firewall: rows in error: 1: update a: no such chain")
+	r.wantStatus(t, 1, "dns 1 1 0 0 0 0 0 ago OK", "firewall 1 0 0 1 0 0 0 ago Degraded", "firewall: rows in error: 1: update a: no such chain")
 	r.says(t, "trigger firewall --status error", "firewall: 1 row triggered")
 	r.says(t, "trigger dns --status error", "dns: 0 rows triggered")
 }

@@ -27,7 +27,7 @@ func show(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, er
 	if err := c.Get(ctx, path, nil, &statuses); err != nil || len(statuses) == 0 {
 		return err == nil, err
 	}
-	header := []string{"RECONCILER", "ROWS", "DONE", "PENDING", "ERROR", "DELETING", "LAST-SUCCESS", "HEALTH"}
+	header := []string{"RECONCILER", "ROWS", "DONE", "PENDING", "ERROR", "DELETING", "PAUSED", "DRIFTED", "LAST-SUCCESS", "HEALTH"}
 	if err := cli.WriteTable(w, header, lines(statuses, time.Now())); err != nil {
 		return false, err
 	}
@@ -52,7 +52,7 @@ func lines(statuses []Status, now time.Time) [][]string {
 		}
 		rows[i] = []string{
 			s.Name, strconv.Itoa(s.Rows), strconv.Itoa(s.Done), strconv.Itoa(s.Pending),
-			strconv.Itoa(s.Error), strconv.Itoa(s.Deleting), last, s.Health.String(),
+			strconv.Itoa(s.Error), strconv.Itoa(s.Deleting), strconv.Itoa(s.Paused), strconv.Itoa(s.Drifted), last, s.Health.String(),
 		}
 	}
 	return rows

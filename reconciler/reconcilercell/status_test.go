@@ -62,27 +62,27 @@ func (r running) update(t *testing.T, fn func(txn *statedb.WriteTxn) error) {
 
 func TestStatusSaysWhatAReconcilerWaitsForAndWhatIsWrong(t *testing.T) {
 	r := start(t, "")
-	r.wantStatus(t, 0, "things 0 0 0 0 0 ago OK")
+	r.wantStatus(t, 0, "things 0 0 0 0 0 0 0 ago OK")
 	var source *statedb.Source
 	r.update(t, func(txn *statedb.WriteTxn) (err error) {
 		source, err = r.table.RegisterSource(txn, "files")
 		return err
 	})
 	r.insert(t, "bad")
-	r.wantStatus(t, 1, "things 1 0 1 0 0 ago Degraded", "things: waiting for sources: files")
+	r.wantStatus(t, 1, "things 1 0 1 0 0 0 0 ago Degraded", "things: waiting for sources: files")
 	r.update(t, func(txn *statedb.WriteTxn) error {
 		if err := source.Incomplete(txn, "a.yaml is broken"); err != nil {
 			return err
 		}
 		return source.Initialized(txn)
 	})
-	r.wantStatus(t, 1, "things 1 0 0 1 0 ago Degraded",
+	r.wantStatus(t, 1, "things 1 0 0 1 0 0 0 ago Degraded",
 		"things: rows in error: 1: update bad: no such thing", "things: removal of surplus is held: files: a.yaml is broken")
 	r.update(t, func(txn *statedb.WriteTxn) error {
 		_, _, err := r.table.Delete(txn, thing{ID: "bad"})
 		return err
 	})
-	r.wantStatus(t, 0, "things 0 0 0 0 0 ago OK", "things: removal of surplus is held: files: a.yaml is broken")
+	r.wantStatus(t, 0, "things 0 0 0 0 0 0 0 ago OK", "things: removal of surplus is held: files: a.yaml is broken")
 }
 
 func TestReconcilersWorkInAHiveWithoutAPIAndMetrics(t *testing.T) {
