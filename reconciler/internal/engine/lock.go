@@ -77,16 +77,19 @@ var errTableLocked = errors.New("its lock")
 
 // watchLocks tells health of tables that others have locked for long.
 func (l *loop) watchLocks(now time.Time) {
-	for about, q := range map[string]*lockRequest{statusTrouble: &l.commit.lock, ledgerTrouble: &l.ledger.lock} {
-		due := q.overdueAt()
-		if due.IsZero() || now.Before(due) {
-			continue
-		}
-		q.reported = true
-		err := q.errLocked()
-		l.health.concern(about, err)
-		l.r.p.Logger.Warn(about+": a table is locked", "reconciler", l.r.p.Name, "error", err)
+	l.watchLock(&l.commit.lock, statusTrouble, now)
+	l.watchLock(&l.ledger.lock, ledgerTrouble, now)
+}
+
+func (l *loop) watchLock(q *lockRequest, about string, now time.Time) {
+	due := q.overdueAt()
+	if due.IsZero() || now.Before(due) {
+		return
 	}
+	q.reported = true
+	err := q.errLocked()
+	l.health.concern(about, err)
+	l.r.p.Logger.Warn(about+": a table is locked", "reconciler", l.r.p.Name, "error", err)
 }
 
 // unlocked is called when a table could be written.
