@@ -57,6 +57,10 @@ type (
 	// manual, retry and refresh.
 	LaneStats = engine.LaneStats
 
+	// FailureGroup is the rows that fail for the same reason: in the same operation, with the
+	// same first line of the error's text.
+	FailureGroup = engine.FailureGroup
+
 	// NotDone is a row that a reconciler is not done with, because an operation
 	// failed or is to be repeated, or something holds it. Rows that are merely new
 	// are not listed.

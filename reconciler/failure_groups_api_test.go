@@ -1,5 +1,3 @@
-//go:build newreconciler
-
 package reconciler_test
 
 import (
@@ -91,7 +89,7 @@ func TestGroupsOfFailuresFollowTheirRows(t *testing.T) {
 // what is beyond that is counted together.
 func TestGroupsOfFailuresAreBounded(t *testing.T) {
 	running(t, func(t *testing.T, w *world) {
-		w.target.will(fails(func(c call) string { return "invalid row " + c.id }))
+		w.target.will(fails(func(c call) string { return "invalid row r" + c.id }))
 		w.put(numbered(5000, 1)...)
 		w.pass(time.Second)
 		groups, all := w.r.FailureGroups(), 0
@@ -133,4 +131,41 @@ func TestAGroupOfFailuresAsJSON(t *testing.T) {
 	if err != nil || string(text) != want {
 		t.Errorf("got %s and %v, want %s", text, err, want)
 	}
+}
+
+func TestErrorsThatNameTheirRowsAreOneGroup(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		w.target.will(fails(func(c call) string { return "row " + c.id + ": invalid" }))
+		w.put(numbered(100, 1)...)
+		w.pass(time.Second)
+		groups := w.r.FailureGroups()
+		if len(groups) != 1 || groups[0].Error != "row <key>: invalid" || groups[0].Count != 100 {
+			t.Errorf("groups are %+v, expected one of all rows", groups)
+		}
+		w.equal("reasons", 1, w.r.Stats().Reasons)
+	})
+}
+
+// An operation that was outdated when it failed says nothing of the row as it is.
+func TestOutdatedFailuresAreInNoGroup(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if c.op != "update" {
+				return reconciler.Result{}, nil
+			}
+			take(time.Second)
+			if c.want == 1 {
+				return reconciler.Result{}, errors.New("boom")
+			}
+			take(time.Minute)
+			return reconciler.Result{}, nil
+		})
+		w.put(row{ID: "a", Want: 1})
+		w.put(row{ID: "a", Want: 2})
+		w.pass(30 * time.Second)
+		w.equal("groups", []reconciler.FailureGroup(nil), w.r.FailureGroups())
+		w.equal("health", "ok: reconciled", w.health.last())
+		w.pass(time.Hour)
+		w.wantConverged()
+	})
 }

@@ -278,3 +278,37 @@ func TestAnotherReasonIsLoggedWhileManyRowsFail(t *testing.T) {
 		w.stop()
 	})
 }
+
+// Errors that name the row are one reason too, and those that are all different have no more
+// lines than the others.
+func TestFailuresThatAreAllDifferentDoNotFillTheLog(t *testing.T) {
+	for name, text := range map[string]func(c call) string{
+		"each names its row":     func(c call) string { return "invalid row " + c.id },
+		"all are different":      func(c call) string { return "invalid row r" + c.id },
+		"each has a few reasons": func(c call) string { return "invalid column " + c.id[3:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.config.MinBackoff, w.config.MaxBackoff, w.config.Workers = 50*time.Second, 50*time.Second, 4
+				log := w.logged()
+				w.start()
+				w.target.will(fails(text))
+				w.put(numbered(failingRows, 1)...)
+				w.pass(3 * time.Minute)
+				w.stop()
+				lines := log.took()
+				most, first := 0, 0
+				for last := range lines {
+					for lines[last].at.Sub(lines[first].at) >= time.Minute {
+						first++
+					}
+					most = max(most, last-first+1)
+				}
+				if most > 100 || len(lines) < 3 {
+					t.Errorf("%d lines, %d of them within a minute, expected a hundred at most", len(lines), most)
+				}
+			})
+		})
+	}
+}

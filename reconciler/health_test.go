@@ -69,20 +69,20 @@ func TestHealthNamesTheFirstErrorsAndCountsTheRest(t *testing.T) {
 		for _, id := range []string{"e", "d", "c", "b", "a"} {
 			w.put(row{ID: id})
 		}
-		w.equal("health", "degraded: rows in error: 5: update e: e: boom; update d: d: boom; update c: c: boom; 2 more", w.health.last())
+		w.equal("health", "degraded: rows in error: 5: update of 5 rows: <key>: boom (e, d, c, …)", w.health.last())
 		if err := w.health.err(); !errors.Is(err, errBoom) {
 			t.Errorf("%v is not what the target returned", err)
 		}
 		w.target.will(nil)
 		w.put(row{ID: "d", Want: 1})
 		w.put(row{ID: "d", Want: 2})
-		w.equal("health", "degraded: rows in error: 4: update e: e: boom; update c: c: boom; update b: b: boom; 1 more", w.health.last())
+		w.equal("health", "degraded: rows in error: 4: update of 4 rows: <key>: boom (e, c, b, …)", w.health.last())
 		w.target.will(func(context.Context, call) (reconciler.Result, error) {
 			return reconciler.Result{}, reconciler.Terminal(errBoom)
 		})
 		w.put(row{ID: "d", Want: 3}) // it has lost its place
 		w.put(row{ID: "e", Want: 3}) // it keeps it
-		w.equal("health", "degraded: rows in error: 5: update e: boom; update c: c: boom; update b: b: boom; 2 more", w.health.last())
+		w.equal("health", "degraded: rows in error: 5: update of 3 rows: <key>: boom (c, b, a); update of 2 rows: boom (e, d)", w.health.last())
 		w.target.will(nil)
 		w.fullPass()
 		w.equal("health", "ok: reconciled", w.health.last())

@@ -44,7 +44,9 @@ type Params[Obj any] struct {
 	// Origin, if set, says who wrote a row, given its table and its key as text:
 	// empty when it does not know. Calls may come from several goroutines at once.
 	Origin func(table, key string) string
-	// Logger and Health may be nil. Of the warnings and errors with the same message
+	// Logger and Health may be nil. Rows that fail for the same reason ([FailureGroup]) are one
+	// line when the first of them fails, and then at most one a minute, with how many they are
+	// and a few of their keys. Of the warnings and errors with the same message
 	// at most 100 in a minute are logged; the others are counted, and a line at the end
 	// of the minute says how many they were and what the last of them was about.
 	Logger *slog.Logger
@@ -156,6 +158,11 @@ func (r *Reconciler[Obj]) Approve(ctx context.Context, id string) error {
 // the reconciler, so that it answers also when that hangs. Before Run, and until the
 // target is ready, nothing is queued.
 func (r *Reconciler[Obj]) Stats() Stats { return r.engine.Stats() }
+
+// FailureGroups returns the rows whose last operation has failed, by reason. What most rows fail
+// for comes first. It neither reads the table nor waits for the reconciler, so that it answers
+// also when that hangs. It is empty while the reconciler does not run.
+func (r *Reconciler[Obj]) FailureGroups() []FailureGroup { return r.engine.FailureGroups() }
 
 // Limits returns the limits in force.
 func (r *Reconciler[Obj]) Limits() Limits { return r.engine.Limits() }

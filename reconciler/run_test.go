@@ -353,7 +353,7 @@ func TestHealthFollowsTheRows(t *testing.T) {
 		w.pass(time.Minute)
 		w.equal("reports", []string{
 			"degraded: rows in error: 1: update a: boom",
-			"degraded: rows in error: 2: update a: boom; update b: boom",
+			"degraded: rows in error: 2: update of 2 rows: boom (a, b)",
 			"degraded: rows in error: 1: update b: boom",
 			"ok: reconciled",
 		}, w.health.since(seen))
@@ -371,7 +371,7 @@ func TestHealthKeepsToTheFirstError(t *testing.T) {
 		w.pass(time.Minute)
 		w.put(row{ID: "z"})
 		w.pass(time.Minute)
-		w.equal("health", "degraded: rows in error: 3: update m: m fails; update a: a fails; update z: z fails", w.health.last())
+		w.equal("health", "degraded: rows in error: 3: update of 3 rows: <key> fails (m, a, z)", w.health.last())
 		w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
 			if c.id != "z" {
 				return reconciler.Result{}, nil

@@ -243,6 +243,7 @@ func (l *loop) settle(out *pool.Task, now time.Time) {
 	again := it.Dirty && (out.Kind == pool.Delete || isStatusError(out.Err) || it.Reasons&^workqueue.Change != 0)
 	it.Dirty = false
 	if out.Outdated {
+		l.neverFailed(it)
 		l.requeue(it, workqueue.Changes, workqueue.Change, now)
 		return
 	}

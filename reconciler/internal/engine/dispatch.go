@@ -303,6 +303,8 @@ func (l *loop) failed(out *pool.Task, now time.Time) {
 	it.Remember(Attempt{
 		At: now.Add(-out.Took), Took: out.Took, Operation: out.Kind.String(), Reasons: it.Ran.String(), Error: out.Err.Error(),
 	})
-	l.r.p.Logger.Warn(out.Kind.String()+" failed", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.KeyText(out.Entry), "attempts", it.Attempts+1, "error", out.Err)
+	operation, name := out.Kind.String(), l.r.p.Table.KeyText(out.Entry)
+	why := reasonOf(operation, name, out.Err)
+	l.logFailure(why, name, it.Attempts+1, out.Err, now)
+	l.hasFailed(it, name, why, out.Err, now)
 }

@@ -36,6 +36,7 @@ type Engine struct {
 	listings listings // of what is observed
 
 	board      board         // what Stats says
+	failures   *failures     // what FailureGroups says
 	fullWanted chan struct{} // holds one token while a full pass is asked for
 
 	patience patience                 // with sources
@@ -58,7 +59,7 @@ func New(p Params) (*Engine, error) {
 	log := loglimit.New(p.Logger.Handler())
 	p.Logger = slog.New(log)
 	r := &Engine{
-		p: p, log: log, random: rand.Float64, inbox: newInbox(),
+		p: p, log: log, random: rand.Float64, inbox: newInbox(), failures: newFailures(),
 		opened: make(chan struct{}), ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
 	}
 	r.limits.Store(&p.Config.Limits)

@@ -19,34 +19,20 @@ const (
 	healthGrace    = time.Second
 )
 
-// shownErrors is how many rows in error health names: those that are so longest.
-const shownErrors = 3
-
 // steady says whether the failure of an item is news at once.
 func steady(it *workqueue.Item, now time.Time) bool {
 	return it.Attempts >= steadyAttempts || isTerminal(it.Err) || it.Stage() == workqueue.Stuck || it.Due().Sub(now) > healthGrace
 }
 
-// healthState is what health is made of. It keeps the rows that fail.
+// healthState is what health is made of, beside the rows that fail.
 type healthState struct {
 	sources  sources
-	settled  bool               // the first full pass is over
-	errors   map[string]failure // by encoded key
-	young    []youngFailure     // in order of time; those that are no more may be in it
-	order    []place            // likewise of those that are news
-	places   uint64             // how many were ever given away
-	steady   int                // failures that are news
-	concerns map[string]error   // by what they are about
-	version  uint64             // changes with what is news, and with concerns
-	seen     healthFacts        // when it was last reported
+	settled  bool             // the first full pass is over
+	young    []youngFailure   // in order of time; those that are no more may be in it
+	concerns map[string]error // by what they are about
+	version  uint64           // changes with what is news, and with concerns
+	seen     healthFacts      // when it was last reported
 	reported string
-}
-
-type failure struct {
-	what  string // operation and key
-	err   error
-	since time.Time
-	place uint64 // among those that are news; 0: it is not
 }
 
 type youngFailure struct {
@@ -54,86 +40,64 @@ type youngFailure struct {
 	since time.Time
 }
 
-// place is when a failure became news, in relation to others.
-type place struct {
-	key    string
-	number uint64
-}
-
-// failing records how it stands with an item that has been run. A failure that was
+// failing records how it stands with an item whose outcome is written. A failure that was
 // news stays so until the row is fine.
 func (l *loop) failing(it *workqueue.Item, now time.Time) {
-	h := &l.health
 	if it.Err == nil {
-		h.fine(it.Key)
+		l.fine(it.Key)
 		return
 	}
-	if h.errors == nil {
-		h.errors = map[string]failure{}
-	}
-	f, known := h.errors[it.Key]
-	if !known {
-		f.since = now
-		h.young = append(h.young, youngFailure{it.Key, now})
-	}
-	if f.err = it.Err; f.place != 0 {
-		h.version++
-	}
-	f.what = pool.Update.String()
+	operation := pool.Update
 	if it.Deleting {
-		f.what = pool.Delete.String()
+		operation = pool.Delete
 	}
-	f.what += " " + l.r.p.Table.KeyText(it.Entry)
-	if f.place == 0 && steady(it, now) {
-		f.place = h.news(it.Key)
+	name := l.r.p.Table.KeyText(it.Entry)
+	f := l.hasFailed(it, name, reasonOf(operation.String(), name, it.Err), it.Err, now)
+	f.settled = true
+	if steady(it, now) && l.r.failures.becomesNews(f) {
+		l.health.version++
 	}
-	h.errors[it.Key] = f
 }
 
-// news gives a failure its place.
-func (h *healthState) news(key string) uint64 {
-	h.places++
-	h.steady++
-	h.version++
-	h.order = append(h.order, place{key, h.places})
-	return h.places
+// hasFailed records that an operation on an item has failed.
+func (l *loop) hasFailed(it *workqueue.Item, name string, why reason, err error, now time.Time) *failure {
+	f, first := l.r.failures.fails(it.Key, name, why, err, now)
+	if first {
+		l.health.young = append(l.health.young, youngFailure{it.Key, now})
+	}
+	if f.place != 0 {
+		l.health.version++
+	}
+	return f
 }
 
-func (h *healthState) fine(key string) {
-	if h.errors[key].place != 0 {
-		h.steady--
-		h.version++
+// neverFailed records that what has failed of an item was outdated. That it failed before stays.
+func (l *loop) neverFailed(it *workqueue.Item) {
+	if f := l.r.failures.get(it.Key); f != nil && !f.settled {
+		l.fine(it.Key)
 	}
-	delete(h.errors, key)
+}
+
+// fine records that a row does not fail, or that there is nothing to be done about it.
+func (l *loop) fine(key string) {
+	if l.r.failures.fine(key) {
+		l.health.version++
+	}
 }
 
 // ripen makes news of what has failed for long.
-func (h *healthState) ripen(now time.Time) {
+func (l *loop) ripen(now time.Time) {
+	h := &l.health
 	for len(h.young) > 0 && now.Sub(h.young[0].since) >= healthGrace {
 		y := h.young[0]
 		h.young = h.young[1:]
-		if f, failing := h.errors[y.key]; failing && f.place == 0 && f.since.Equal(y.since) {
-			f.place = h.news(y.key)
-			h.errors[y.key] = f
+		if f := l.r.failures.get(y.key); f != nil && f.since.Equal(y.since) && l.r.failures.becomesNews(f) {
+			h.version++
 		}
 	}
 	if len(h.young) == 0 {
 		h.young = nil
 	}
-}
-
-// first returns the failures that have been news longest.
-func (h *healthState) first() (found []failure) {
-	var places []place
-	i := 0
-	for ; i < len(h.order) && len(found) < shownErrors; i++ {
-		if f := h.errors[h.order[i].key]; f.place == h.order[i].number {
-			found, places = append(found, f), append(places, h.order[i])
-		}
-	}
-	h.order = h.order[i-len(places):] // the others are no failures any more
-	copy(h.order, places)
-	return found
 }
 
 // concern records what is wrong with something else than a row, or that nothing
@@ -172,7 +136,8 @@ func (l *loop) healthFacts(now time.Time) healthFacts {
 // report tells health how it stands, if that is new.
 func (l *loop) report(now time.Time) {
 	h := &l.health
-	h.ripen(now)
+	l.logFailures(now)
+	l.ripen(now)
 	l.driftHealth()
 	facts := l.healthFacts(now)
 	// What sources say is not among the facts.
@@ -201,6 +166,7 @@ func (l *loop) healthDue(now time.Time) (due time.Time) {
 	if young := l.health.young; len(young) > 0 {
 		due = young[0].since.Add(healthGrace)
 	}
+	due = earliest(due, l.failureLog.due)
 	if at := l.plan.failing.Add(healthGrace); l.plan.attempts > 0 && at.After(now) {
 		due = earliest(due, at)
 	}
@@ -247,16 +213,15 @@ func (t *troubles) err() error {
 
 func (l *loop) troubles(facts healthFacts) (t troubles) {
 	h := &l.health
-	if h.steady > 0 {
-		first := h.first()
-		errs := make([]error, 0, len(first)+1)
-		for _, f := range first {
-			errs = append(errs, rowError{f})
+	if groups, all, more := l.r.failures.worst(); all > 0 {
+		errs := make([]error, 0, len(groups)+1)
+		for _, g := range groups {
+			errs = append(errs, g)
 		}
-		if more := h.steady - len(first); more > 0 {
-			errs = append(errs, fmt.Errorf("%d more", more))
+		if more > 0 {
+			errs = append(errs, fmt.Errorf("%d more rows", more))
 		}
-		t.add(fmt.Sprintf("rows in error: %d", h.steady), errs...)
+		t.add(fmt.Sprintf("rows in error: %d", all), errs...)
 	}
 	if facts.stuck > 0 {
 		t.add(fmt.Sprintf("operations stuck: %d", facts.stuck))
@@ -278,17 +243,32 @@ func (l *loop) troubles(facts healthFacts) (t troubles) {
 	return t
 }
 
-// rowError is the failure of a row, in one line.
-type rowError struct{ failure }
-
-// Error implements error.
-func (e rowError) Error() string {
-	line, _, _ := strings.Cut(e.err.Error(), "\n")
-	return e.what + ": " + line
+// groupError is the failures of rows for one reason, in one line.
+type groupError struct {
+	why      reason
+	rows     int
+	examples []string // keys of those that have been news longest
+	first    failure  // of the first of them
 }
 
-// Unwrap returns what the target returned.
-func (e rowError) Unwrap() error { return e.err }
+// Error implements error.
+func (e groupError) Error() string {
+	if e.rows == 1 {
+		line, _, _ := strings.Cut(e.first.err.Error(), "\n")
+		return e.first.what() + ": " + line
+	}
+	text := fmt.Sprintf("%d rows: %s (%s", e.rows, e.why.text, strings.Join(e.examples, ", "))
+	if e.why.operation != "" {
+		text = e.why.operation + " of " + text
+	}
+	if e.rows > len(e.examples) {
+		text += ", …"
+	}
+	return text + ")"
+}
+
+// Unwrap returns what the target returned for the first of the rows.
+func (e groupError) Unwrap() error { return e.first.err }
 
 // listError is several errors, in one line.
 type listError []error

@@ -56,6 +56,7 @@ type standing struct {
 	held    [workqueue.Stages]int // items in each stage of waiting
 	delayed int
 	errors  int
+	reasons int // groups of failures
 	stuck   int
 	workers []*pool.Worker // of them only what is safe to share
 	cursor  *store.Cursor  // for its lag; nil: it is closed
@@ -94,8 +95,9 @@ func (b *board) get() standing {
 func (l *loop) publish() {
 	s := standing{
 		meters: l.meters, delayed: l.queue.Timed(),
-		errors: len(l.health.errors), stuck: len(l.pool.Stuck()), workers: l.pool.All(), cursor: l.cursor,
+		stuck: len(l.pool.Stuck()), workers: l.pool.All(), cursor: l.cursor,
 	}
+	s.errors, s.reasons = l.r.failures.count()
 	for stage := workqueue.Debounce; stage < workqueue.Stages; stage++ {
 		s.held[stage] = l.queue.In(stage)
 	}
@@ -106,7 +108,11 @@ func (l *loop) publish() {
 // retract leaves of what was published only what outlasts the run.
 func (l *loop) retract() {
 	l.r.drifted.clear()
-	l.r.board.set(&standing{meters: l.meters, errors: len(l.health.errors), stuck: len(l.pool.Stuck())})
+	s := standing{meters: l.meters, stuck: len(l.pool.Stuck())}
+	s.errors, s.reasons = l.r.failures.count()
+	l.r.board.set(&s)
+	l.reportFailures()
+	l.r.failures.clear()
 }
 
 // measureClasses counts what waits for its turn, wherever it does: in the lanes, in

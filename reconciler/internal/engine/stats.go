@@ -28,6 +28,7 @@ type Stats struct {
 	Drifted int
 
 	Errors   int // rows in error, failed deletes included
+	Reasons  int // groups of these rows, as [Engine.FailureGroups] returns them
 	Deleting int // rows that are gone from the table, and not yet from the target
 	// Queue is what could run and waits for its turn, in each lane.
 	Queue []LaneStats
@@ -69,7 +70,7 @@ func (r *Engine) Stats() Stats {
 		Prune: m.prune.stats(), PruneErrors: m.pruneErrors,
 		OutOfSync: m.outOfSync, Pruned: m.pruned, Retries: m.retries, Drift: m.drift,
 
-		Errors: last.errors, Deleting: int(r.deleting.Load()), Delayed: last.delayed, Held: map[string]int{},
+		Errors: last.errors, Reasons: last.reasons, Deleting: int(r.deleting.Load()), Delayed: last.delayed, Held: map[string]int{},
 		Drifted: r.drifted.len(), Workers: r.p.Config.Workers, Stuck: last.stuck,
 	}
 	for stage := workqueue.Paused; stage < workqueue.Stages; stage++ {

@@ -1,0 +1,387 @@
+package engine
+
+import (
+	"cmp"
+	"container/list"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// maxGroups bounds how many groups of failures there are, the one of all that fits
+	// into no other included.
+	maxGroups = 1000
+	// maxReason bounds the text of a group, in bytes.
+	maxReason = 500
+	// minWord is the shortest word of a key that is replaced in an error's text.
+	minWord = 3
+
+	// otherErrors is the text of the group of what fits into no other.
+	otherErrors = "other errors"
+	// keyPlaceholder stands in the text of a group for the keys of its rows.
+	keyPlaceholder = "<key>"
+)
+
+// FailureGroup is the rows that fail for the same reason: in the same operation, with the same
+// first line of the error's text.
+//
+// Texts that differ only by the row are the same: in each of them <key> stands for the text of
+// the row's primary key, and for each of its words of at least three characters. There are at
+// most 1000 groups. Rows that fit into none of the others are in the last one, whose error is
+// "other errors" and which is of no operation.
+type FailureGroup struct {
+	Operation string    `json:"operation"` // update or delete
+	Error     string    `json:"error"`
+	Count     int       `json:"count"`    // of rows
+	Examples  []string  `json:"examples"` // up to three keys as text, the first ones in the order of keys
+	Since     time.Time `json:"since"`    // there are rows in the group
+}
+
+// FailureGroups returns the rows whose last operation has failed, by reason. What most rows fail
+// for comes first. It neither reads the table nor waits for the reconciler, so that it answers
+// also when that hangs. It is empty while the reconciler does not run.
+func (r *Engine) FailureGroups() []FailureGroup { return r.failures.list() }
+
+// failures are the rows whose last operation has failed, in groups. The deciding goroutine
+// changes them, others may look at them. Made by newFailures.
+type failures struct {
+	mu      sync.Mutex
+	rows    map[string]*failure // by encoded key
+	groups  map[reason]*failureGroup
+	other   *failureGroup          // nil: it has no rows
+	singles list.List              // the groups of one row, in the order in which they became that
+	largest ranking[*failureGroup] // those with rows that are news, by how many; not other
+	news    int                    // how many rows are news for health
+	places  uint64                 // how many places were ever given away
+}
+
+func newFailures() *failures {
+	return &failures{
+		rows: map[string]*failure{}, groups: map[reason]*failureGroup{},
+		largest: ranking[*failureGroup]{before: bySize, at: func(g *failureGroup) *int { return &g.rank }},
+	}
+}
+
+// reason is what the rows of a group have in common.
+type reason struct{ operation, text string }
+
+// failure is a row whose last operation has failed.
+type failure struct {
+	key, name string // the encoded key, and its text
+	why       reason
+	err       error
+	since     time.Time // it has been failing
+	place     uint64    // among those that are news for health, in the order in which they became that; 0: it is none
+	settled   bool      // it is known that it was not an outdated operation alone that has failed
+
+	group        *failureGroup
+	atKey, atNew int // its positions in the rankings of the group
+}
+
+// what names the operation and the row.
+func (f *failure) what() string { return f.why.operation + " " + f.name }
+
+// failureGroup is the rows that fail for a reason.
+type failureGroup struct {
+	why    reason
+	since  time.Time
+	rows   ranking[*failure] // by key
+	news   ranking[*failure] // those that are news, by place
+	single *list.Element     // among the groups of one row, if it is one
+	rank   int               // among the largest groups
+}
+
+// fails notes that a row has failed, and reports whether it was fine before.
+func (s *failures) fails(key, name string, why reason, err error, now time.Time) (f *failure, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f = s.rows[key]
+	if f == nil {
+		f, first = &failure{key: key, name: name, since: now, atKey: -1, atNew: -1}, true
+		s.rows[key] = f
+	}
+	known := f.why == why && f.group != nil
+	f.why, f.err = why, err
+	if to := s.groupLocked(why, known, now); to != f.group {
+		s.moveLocked(f, to)
+	}
+	return f, first
+}
+
+// groupLocked returns the group that rows with a reason belong to. If there can be no more
+// groups, and the reason is not known yet, one of a single row makes room: so a reason that
+// many rows fail for has its group, however many others there are.
+func (s *failures) groupLocked(why reason, known bool, now time.Time) *failureGroup {
+	if g := s.groups[why]; g != nil {
+		return g
+	}
+	if len(s.groups) >= maxGroups-1 {
+		oldest := s.singles.Front()
+		if known || oldest == nil {
+			return s.otherLocked(now)
+		}
+		s.moveLocked(oldest.Value.(*failureGroup).rows.list[0], s.otherLocked(now))
+	}
+	g := newFailureGroup(why, now)
+	s.groups[why] = g
+	return g
+}
+
+func (s *failures) otherLocked(now time.Time) *failureGroup {
+	if s.other == nil {
+		s.other = newFailureGroup(reason{text: otherErrors}, now)
+	}
+	return s.other
+}
+
+func newFailureGroup(why reason, now time.Time) *failureGroup {
+	return &failureGroup{
+		why: why, since: now, rank: -1,
+		rows: ranking[*failure]{before: byKey, at: func(f *failure) *int { return &f.atKey }},
+		news: ranking[*failure]{before: byPlace, at: func(f *failure) *int { return &f.atNew }},
+	}
+}
+
+func byKey(a, b *failure) int   { return cmp.Compare(a.key, b.key) }
+func byPlace(a, b *failure) int { return cmp.Compare(a.place, b.place) }
+
+// bySize orders groups by how many of their rows are news, and those of the same size by which
+// has the row that has been news longest.
+func bySize(a, b *failureGroup) int {
+	if n := cmp.Compare(len(b.news.list), len(a.news.list)); n != 0 {
+		return n
+	}
+	return byPlace(a.news.list[0], b.news.list[0])
+}
+
+// moveLocked takes a row out of its group and puts it into another; nil: into none.
+func (s *failures) moveLocked(f *failure, to *failureGroup) {
+	if from := f.group; from != nil {
+		s.largest.remove(from)
+		from.rows.remove(f)
+		from.news.remove(f)
+		s.resizedLocked(from)
+	}
+	if f.group = to; to == nil {
+		return
+	}
+	s.largest.remove(to)
+	to.rows.add(f)
+	if f.place != 0 {
+		to.news.add(f)
+	}
+	s.resizedLocked(to)
+}
+
+// resizedLocked removes a group without rows, and files one that has rows by how many. It is
+// not among the largest ones.
+func (s *failures) resizedLocked(g *failureGroup) {
+	n := len(g.rows.list)
+	if g != s.other && len(g.news.list) > 0 {
+		s.largest.add(g)
+	}
+	switch {
+	case g == s.other:
+		if n == 0 {
+			s.other = nil
+		}
+		return
+	case n == 0:
+		delete(s.groups, g.why)
+	}
+	switch {
+	case n == 1 && g.single == nil:
+		g.single = s.singles.PushBack(g)
+	case n != 1 && g.single != nil:
+		s.singles.Remove(g.single)
+		g.single = nil
+	}
+}
+
+// becomesNews gives a failure its place among those that are news, if it has none.
+func (s *failures) becomesNews(f *failure) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.place != 0 {
+		return false
+	}
+	s.places++
+	s.news++
+	f.place = s.places
+	s.largest.remove(f.group)
+	f.group.news.add(f)
+	s.resizedLocked(f.group)
+	return true
+}
+
+// fine notes that a row does not fail any more, and reports whether that it did was news.
+func (s *failures) fine(key string) (wasNews bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.rows[key]
+	if f == nil {
+		return false
+	}
+	delete(s.rows, key)
+	s.moveLocked(f, nil)
+	if f.place != 0 {
+		s.news--
+	}
+	return f.place != 0
+}
+
+// get returns the failure of a row, or nil.
+func (s *failures) get(key string) *failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows[key]
+}
+
+// of returns how many rows fail for a reason, and examples of them.
+func (s *failures) of(why reason) (rows int, examples []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.groups[why]; g != nil {
+		return len(g.rows.list), namesOf(g.rows.first())
+	}
+	return 0, nil
+}
+
+// count returns how many rows fail, and for how many reasons.
+func (s *failures) count() (rows, groups int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	groups = len(s.groups)
+	if s.other != nil {
+		groups++
+	}
+	return len(s.rows), groups
+}
+
+// clear forgets all rows.
+func (s *failures) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.rows)
+	clear(s.groups)
+	s.other, s.news, s.largest.list = nil, 0, nil
+	s.singles.Init()
+}
+
+// list returns all groups, those with most rows first.
+func (s *failures) list() (all []FailureGroup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.groups {
+		all = append(all, g.show())
+	}
+	slices.SortFunc(all, func(a, b FailureGroup) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error), cmp.Compare(a.Operation, b.Operation))
+	})
+	if s.other != nil {
+		all = append(all, s.other.show())
+	}
+	return all
+}
+
+func (g *failureGroup) show() FailureGroup {
+	return FailureGroup{
+		Operation: g.why.operation, Error: g.why.text, Count: len(g.rows.list), Examples: namesOf(g.rows.first()), Since: g.since,
+	}
+}
+
+// worst returns the groups with most rows that are news, and how many such rows there are in
+// all and in the other groups.
+func (s *failures) worst() (found []groupError, all, more int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	more = s.news
+	for _, g := range s.largest.first() {
+		first := g.news.first()
+		found = append(found, groupError{g.why, len(g.news.list), namesOf(first), *first[0]})
+		more -= len(g.news.list)
+	}
+	return found, s.news, more
+}
+
+func namesOf(rows []*failure) []string {
+	names := make([]string, len(rows))
+	for i, f := range rows {
+		names[i] = f.name
+	}
+	return names
+}
+
+// reasonOf returns why an operation on a row has failed, in words that do not name the row.
+func reasonOf(operation, name string, err error) reason {
+	text := err.Error()
+	var stuck *StuckError
+	if errors.As(err, &stuck) {
+		text = strings.Replace(text, stuck.After.Round(time.Millisecond).String(), "its time", 1)
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	text = replaceWord(text, name)
+	if strings.ContainsRune(name, ' ') {
+		for word := range strings.FieldsSeq(name) {
+			if utf8.RuneCountInString(word) >= minWord {
+				text = replaceWord(text, word)
+			}
+		}
+	}
+	return reason{operation, shortened(text)}
+}
+
+// shortened returns a text without what exceeds the bound.
+func shortened(text string) string {
+	if len(text) <= maxReason {
+		return text
+	}
+	end := maxReason - len("…")
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]) + "…"
+}
+
+// replaceWord replaces a word by the placeholder wherever it is not part of a longer word.
+func replaceWord(text, word string) string {
+	if word == "" || !strings.Contains(text, word) {
+		return text
+	}
+	var replaced strings.Builder
+	from := 0
+	for {
+		at := strings.Index(text[from:], word)
+		if at < 0 {
+			break
+		}
+		at += from
+		end := at + len(word)
+		if continues(text[:at], text[at:]) || continues(text[:end], text[end:]) {
+			end = at + 1 // not a word of its own; look for the next one
+			replaced.WriteString(text[from:end])
+		} else {
+			replaced.WriteString(text[from:at])
+			replaced.WriteString(keyPlaceholder)
+		}
+		from = end
+	}
+	replaced.WriteString(text[from:])
+	return replaced.String()
+}
+
+// continues reports whether a word goes on from one part of a text to the next.
+func continues(before, after string) bool {
+	last, _ := utf8.DecodeLastRuneInString(before)
+	first, _ := utf8.DecodeRuneInString(after)
+	return ofWord(last) && ofWord(first)
+}
+
+func ofWord(r rune) bool {
+	return r != utf8.RuneError && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
+}
