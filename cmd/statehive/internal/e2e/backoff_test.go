@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -36,7 +35,7 @@ func TestRouteThroughAMissingGatewayIsRetriedWithGrowingDelay(t *testing.T) {
 		before = now
 	}
 	// Jitter of a fifth cannot hide that delays double, and a retry is late at most.
-	times := w.attempts(t)
+	times := w.attempts(t, before.Key)
 	for i := 1; i < 5; i++ {
 		if delay, least := times[i].Sub(times[i-1]), 80*time.Millisecond<<(i-1); delay < least {
 			t.Errorf("attempt %d came %v after the one before, expected at least %v", i+1, delay, least)
@@ -47,6 +46,7 @@ func TestRouteThroughAMissingGatewayIsRetriedWithGrowingDelay(t *testing.T) {
 
 // notDone is a row of the table not-done.
 type notDone struct {
+	Key       string
 	Operation string
 	Attempts  int
 	NextDue   time.Time
@@ -68,19 +68,19 @@ func (w *world) notDone(ctx context.Context) (notDone, error) {
 	return rows[0].Object, nil
 }
 
-// attempts returns when updates of routes have failed, by the log.
-func (w *world) attempts(t *testing.T) []time.Time {
+// attempts returns when the last updates of the only route have failed.
+func (w *world) attempts(t *testing.T, route string) []time.Time {
 	t.Helper()
-	log, err := os.ReadFile(w.log())
-	must(t, err)
+	r := w.statehive(t.Context(), append([]string{"explain", "routes", "-o", "json"}, strings.Fields(route)...)...)
+	must(t, r.failure())
+	var explanation struct{ LastAttempts []struct{ At time.Time } }
+	must(t, json.Unmarshal([]byte(r.stdout), &explanation))
 	var times []time.Time
-	for _, match := range regexp.MustCompile(`(?m)^time=(\S+) .*"update failed" .*reconciler=routes`).FindAllSubmatch(log, -1) {
-		at, err := time.Parse(time.RFC3339Nano, string(match[1]))
-		must(t, err)
-		times = append(times, at)
+	for _, attempt := range explanation.LastAttempts {
+		times = append(times, attempt.At)
 	}
 	if len(times) < 5 {
-		t.Fatalf("%d failed attempts in the log, expected 5", len(times))
+		t.Fatalf("%d failed attempts are known, expected 5", len(times))
 	}
 	return times
 }
