@@ -22,9 +22,9 @@ func Cell() cell.Cell {
 		cell.Provide(newRegistry, section, readyCondition),
 		cell.Invoke(registerMetrics),
 		cell.Provide(listEndpoint, explainEndpoint, triggerEndpoint, pauseEndpoint, resumeEndpoint, fullEndpoint, limitsEndpoint, forgetEndpoint,
-			planEndpoint, approveEndpoint),
+			planEndpoint, approveEndpoint, failuresEndpoint),
 		cell.Provide(explainCommand, triggerCommand, pauseCommand, resumeCommand, resyncCommand, limitsCommand, forgetCommand,
-			planCommand, approveCommand),
+			planCommand, approveCommand, failuresCommand),
 	)
 }
 

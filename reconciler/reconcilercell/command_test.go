@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,9 +201,36 @@ func TestAHeldPlanIsShownAndApproved(t *testing.T) {
 	r.eventually(t, "plan things", "nothing is held")
 }
 
+func TestFailuresAreShownByReason(t *testing.T) {
+	r := start(t, "")
+	r.insert(t, "eth0", "stays")
+	r.allDone(t)
+	r.says(t, "failures things", "nothing fails\n")
+	r.says(t, "failures things -o json", "[]\n")
+	r.fails(t, "failures thing", "there are: things")
+	r.insert(t, "bad")
+	r.delete(t, "stays")
+	r.eventually(t, "failures things", "delete")
+	r.eventually(t, "failures things", "update")
+	_, out, _ := r.run(t, "failures", "things")
+	var lines []string
+	for line := range strings.Lines(age.ReplaceAllString(out, "ago")) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{"ROWS OPERATION SINCE ERROR KEYS", "1 delete ago it is in use stays", "1 update ago no such thing bad"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("printed %q, expected %q", lines, want)
+	}
+	_, out, _ = r.run(t, "failures", "things", "-o", "json")
+	var groups []reconciler.FailureGroup
+	if err := json.Unmarshal([]byte(out), &groups); err != nil || len(groups) != 2 || groups[1].Count != 1 || !slices.Equal(groups[1].Examples, []string{"bad"}) {
+		t.Errorf("%v: got %s", err, out)
+	}
+}
+
 func TestEveryCommandHasAnExample(t *testing.T) {
 	r := running{socket: "none"}
-	for _, name := range []string{"explain", "trigger", "pause", "resume", "resync", "limits", "forget", "plan", "approve"} {
+	for _, name := range []string{"explain", "trigger", "pause", "resume", "resync", "limits", "forget", "plan", "approve", "failures"} {
 		r.says(t, name+" --help", "Examples:\n  "+name+" ", "-o, --output", "TABLE is a table with one reconciler")
 	}
 }

@@ -15,6 +15,7 @@ type handle interface {
 	Name() string
 	Summary(txn statedb.ReadTxn) reconciler.Summary
 	Stats() reconciler.Stats
+	FailureGroups() []reconciler.FailureGroup
 	NotTried(txn statedb.ReadTxn, tries int) iter.Seq2[string, string]
 	Explain(ctx context.Context, key string) (reconciler.Explanation, error)
 	Forget(ctx context.Context, key string) error

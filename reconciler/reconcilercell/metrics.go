@@ -128,6 +128,8 @@ func backlog() []declared {
 	return []declared{
 		gauge("incremental_errors_current", "Rows in error, failed deletes included.",
 			func(s reconciler.Stats) float64 { return float64(s.Errors) }),
+		gauge("failure_reasons", "Reasons for which rows are in error.",
+			func(s reconciler.Stats) float64 { return float64(s.Reasons) }),
 		gauge("deleting_rows", "Rows that are gone from the table, and not yet from the target.",
 			func(s reconciler.Stats) float64 { return float64(s.Deleting) }),
 		gauge("drifted_rows", "Rows that are known to differ from what is observed of them.",

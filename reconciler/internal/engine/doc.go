@@ -58,7 +58,8 @@
 //   - What holds rows: pauses (pause.go), the limits of changes (blast.go), whose
 //     plan waits for an approval (plan.go), rows that they depend on (depend.go), and
 //     deletes that come first (group.go). The rate limit (limits.go) holds everybody.
-//   - What tells how it stands: health (health.go), figures (stats.go, meters.go),
+//   - What tells how it stands: health (health.go), the reasons for which rows fail
+//     (failures.go, logged by failure_log.go), figures (stats.go, meters.go),
 //     explanations of a row (explain.go, wait.go), and waiting for rows (waiting.go,
 //     waits.go).
 //   - A delete that cannot succeed is given up in forget.go.
