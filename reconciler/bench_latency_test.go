@@ -19,12 +19,13 @@ func BenchmarkChangeDuringFullPass(b *testing.B) {
 	passes := 0
 	for b.Loop() {
 		d := newBed(b, randomIDs, statusIndex)
-		d.start(reconciler.Params[smallRow]{Config: reconciler.Config{FullInterval: time.Nanosecond}})
+		d.start(reconciler.Params[smallRow]{})
 		d.reconcile(n, benchBatch, 1)
 		d.waitForTable() // with the first full pass
 		passes -= int(d.r.Stats().Full.Count)
 		for i := range 1000 {
 			row := i * 7919 % n
+			d.r.FullPass() // the next one, if one is under way
 			d.write(row, row+1, 2+i)
 			began := time.Now()
 			d.waitForRow(row)

@@ -128,7 +128,7 @@ func (s *simulation) randomConfig(random *rand.Rand) reconciler.Config {
 		OperationTimeout: 300 * time.Millisecond, StopTimeout: 50 * time.Millisecond,
 	}
 	if s.lenient {
-		c.FullInterval = time.Duration(1+random.IntN(3000)) * time.Millisecond
+		c.FullInterval = time.Second + some(random, 2*time.Second)
 	}
 	if random.IntN(3) == 0 {
 		c.Debounce = some(random, 60*time.Millisecond)

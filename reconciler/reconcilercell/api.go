@@ -1,15 +1,16 @@
 package reconcilercell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -204,30 +205,26 @@ func limitsEndpoint(a *api) inspect.EndpointOut {
 
 // limits are those in force with what the request says of them.
 func (r request) limits(limits reconciler.Limits) (reconciler.Limits, error) {
-	round, hasRound, err := number(r.query, paramRound, strconv.Atoi)
+	round, err := r.count(paramRound)
 	if err != nil {
 		return limits, err
 	}
-	if hasRound {
-		limits.RoundSize = round
-	}
-	burst, hasBurst, err := number(r.query, paramBurst, strconv.Atoi)
+	limits.RoundSize = cmp.Or(round, limits.RoundSize)
+	burst, err := r.count(paramBurst)
 	if err != nil {
 		return limits, err
 	}
-	perSecond, hasRate, err := number(r.query, paramRate, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+	perSecond, given, err := r.perSecond(paramRate)
 	switch {
 	case err != nil:
 		return limits, err
-	case hasBurst && !hasRate:
+	case burst > 0 && !given:
 		return limits, fmt.Errorf("parameter %q needs %q: operations per second", paramBurst, paramRate)
-	case hasRate && perSecond == 0:
+	case given && perSecond == 0:
 		limits.Limiter = nil
-	case hasRate:
-		if !hasBurst {
-			burst = max(1, int(perSecond))
-		}
-		limits.Limiter = rate.NewLimiter(rate.Limit(perSecond), burst)
+	case given:
+		asMany := int(min(max(1, perSecond), math.MaxInt32))
+		limits.Limiter = rate.NewLimiter(rate.Limit(perSecond), cmp.Or(burst, asMany))
 	}
 	return limits, nil
 }

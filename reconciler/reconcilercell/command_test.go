@@ -160,7 +160,8 @@ func TestLimitsAreShownAndChanged(t *testing.T) {
 	r.says(t, "limits things", "things: rounds of 1000, no limit of operations\n")
 	r.says(t, "limits things --rate 100 --round 10", "things: rounds of 10, 100 operations per second in bursts of 100\n")
 	r.says(t, "limits things --rate 5 --burst 2", "things: rounds of 10, 5 operations per second in bursts of 2\n")
-	r.says(t, "limits things --rate 0 --round 0", "things: rounds of 1000, no limit of operations\n")
+	r.says(t, "limits things --rate 0", "things: rounds of 10, no limit of operations\n")
+	r.says(t, "limits things --round 1000", "things: rounds of 1000, no limit of operations\n")
 }
 
 func TestResyncAppliesAllRowsAgain(t *testing.T) {

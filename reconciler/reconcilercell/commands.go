@@ -194,9 +194,9 @@ func limitsCommand() cli.CommandOut {
 		example: "  limits routes\n  limits routes --rate 100 --burst 10\n  limits routes --rate 0",
 		action:  "limits", params: []string{paramRound, paramRate, paramBurst},
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().Int(paramRound, 0, "how many changes are taken at a time; 0: the default")
+			cmd.Flags().Int(paramRound, 0, "how many changes are taken at a time: 1 or more, 1000 at first")
 			cmd.Flags().Float64(paramRate, 0, "operations per second; 0: no limit")
-			cmd.Flags().Int(paramBurst, 0, "operations at once, within the rate")
+			cmd.Flags().Int(paramBurst, 0, "operations at once, within the rate: 1 or more")
 		},
 	}.command()
 }

@@ -10,9 +10,9 @@ import (
 // Config is what all reconcilers of a hive have in common.
 type Config struct {
 	// FullInterval is for reconcilers whose own configuration leaves it out.
-	FullInterval time.Duration `flag:"full-interval" usage:"time between full passes, which apply every row again and remove the surplus (negative: only at start)"`
+	FullInterval time.Duration `flag:"full-interval" usage:"time between full passes, which apply every row again and remove the surplus: at least 1s (negative: only at start)"`
 	// ReadyTries is how often a row that was wanted at the start is tried, if it
-	// fails, before readiness no longer waits for it; less than 1 is 1.
+	// fails, before readiness no longer waits for it.
 	ReadyTries int `flag:"ready-tries" usage:"how often a row of the start is tried before /readyz no longer waits for it"`
 	// ChangeLimitRows, ChangeLimitPercent and ChangeLimitWindow are the fields of
 	// reconciler.ChangeLimit for the deletes of reconcilers whose own configuration
@@ -29,9 +29,17 @@ func defaultConfig() Config {
 	}
 }
 
-// Validate checks the limit of changes: nothing in it stands for a default here.
+// minFullInterval is the shortest time between full passes that a reconciler takes.
+const minFullInterval = time.Second
+
+// Validate says which field is wrong: none of them stands for a default when it is zero, but
+// for FullInterval.
 func (c Config) Validate() error {
 	switch {
+	case c.FullInterval > 0 && c.FullInterval < minFullInterval:
+		return fmt.Errorf("--full-interval is %v: expected at least %v, or a negative duration for no full passes but the first", c.FullInterval, minFullInterval)
+	case c.ReadyTries < 1:
+		return fmt.Errorf("--ready-tries is %d: expected 1 or more", c.ReadyTries)
 	case c.ChangeLimitRows < 1:
 		return fmt.Errorf("--change-limit-rows is %d: expected 1 or more", c.ChangeLimitRows)
 	case c.ChangeLimitPercent < 1 || c.ChangeLimitPercent > 100:

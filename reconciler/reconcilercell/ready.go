@@ -22,7 +22,7 @@ func readyCondition(db *statedb.DB, all *registry, config Config) hive.Condition
 			if i.Stats().Full.Count == 0 {
 				waits = append(waits, i.firstPass(txn))
 			}
-			waits = append(waits, i.blocking(txn, max(1, config.ReadyTries))...)
+			waits = append(waits, i.blocking(txn, config.ReadyTries)...)
 		}
 		return waits
 	})

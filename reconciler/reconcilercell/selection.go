@@ -3,8 +3,9 @@ package reconcilercell
 import (
 	"context"
 	"fmt"
-	"net/url"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,14 +118,26 @@ func (r request) until() (time.Time, error) {
 	return time.Now().Add(d), nil
 }
 
-// number returns the value of a parameter that is a number and not negative.
-func number[N int | float64](query url.Values, param string, parse func(string) (N, error)) (n N, given bool, err error) {
-	if !query.Has(param) {
+// count returns the value of a parameter that is a number of things, or 0 if it is not given.
+func (r request) count(param string) (n int, err error) {
+	if !r.query.Has(param) {
+		return 0, nil
+	}
+	n, err = strconv.Atoi(r.query.Get(param))
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("parameter %q is %q, expected 1 or more", param, r.query.Get(param))
+	}
+	return n, nil
+}
+
+// perSecond returns the value of a parameter that is a rate.
+func (r request) perSecond(param string) (n float64, given bool, err error) {
+	if !r.query.Has(param) {
 		return 0, false, nil
 	}
-	n, err = parse(query.Get(param))
-	if err != nil || n < 0 {
-		return 0, false, fmt.Errorf("parameter %q is %q, expected a number that is not negative", param, query.Get(param))
+	n, err = strconv.ParseFloat(r.query.Get(param), 64)
+	if err != nil || math.IsInf(n, 0) || !(n >= 0) {
+		return 0, false, fmt.Errorf("parameter %q is %q, expected a number that is not negative", param, r.query.Get(param))
 	}
 	return n, true, nil
 }

@@ -13,8 +13,8 @@ import (
 
 // Config tunes a reconciler. The zero value of each field stands for its default.
 type Config struct {
-	// FullInterval is the time between full passes, ±10 %. Default 30 minutes;
-	// negative: only at start, on demand and when changes were lost.
+	// FullInterval is the time between full passes, ±10 %: a second or more. Default
+	// 30 minutes; negative: only at start, on demand and when changes were lost.
 	FullInterval time.Duration
 	// MinBackoff and MaxBackoff bound the time before a failed operation is tried
 	// again: the first doubles with every attempt up to the second, ±20 %.
@@ -51,8 +51,13 @@ type Config struct {
 	Drift Drift
 }
 
-// maxWorkers bounds Config.Workers.
-const maxWorkers = 1 << 16
+// The bounds of Config.Workers and Config.FullInterval. Full passes that follow each other
+// without a pause leave the target no rest: a shorter interval is a mistake, such as a number
+// without its unit.
+const (
+	maxWorkers      = 1 << 16
+	minFullInterval = time.Second
+)
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.FullInterval, 30*time.Minute)
@@ -97,6 +102,8 @@ func (c Config) check() error {
 		}
 	}
 	switch {
+	case c.FullInterval > 0 && c.FullInterval < minFullInterval:
+		return fmt.Errorf("Config.FullInterval is %v: it must be at least %v, 0 for the default, or negative for no full passes but the first", c.FullInterval, minFullInterval)
 	case c.MaxBackoff != 0 && c.MaxBackoff < c.MinBackoff:
 		return fmt.Errorf("Config.MaxBackoff %v is less than Config.MinBackoff %v", c.MaxBackoff, c.MinBackoff)
 	case c.MaxDebounce != 0 && c.MaxDebounce < c.Debounce:

@@ -52,7 +52,7 @@ func TestAgentKilledAtAnyMomentLeavesNothingOfItsOwnAndTouchesNothingElse(t *tes
 
 	for i := range kills {
 		must(t, w.declare(choosePlan(choose)))
-		must(t, w.launch("--full-interval", "100ms"))
+		must(t, w.launch("--full-interval", "1s"))
 		pause(t, chooseDelay(choose))
 		plan := choosePlan(choose)
 		must(t, w.declare(plan))
