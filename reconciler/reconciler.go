@@ -1,7 +1,9 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"log/slog"
 	"time"
@@ -67,6 +69,9 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 		Table: core[Obj](p.Table), NotDone: p.NotDone, Origin: p.Origin, Logger: p.Logger, Health: p.Health,
 	}
 	if p.Table != nil && p.Target != nil {
+		if err := checkSurplus(p.Target); err != nil {
+			return nil, fmt.Errorf("reconciler %q: %w", cmp.Or(p.Name, p.Table.Name()), err)
+		}
 		untypedParams.Target = untyped(p.Table, p.Target, field)
 	}
 	for _, related := range p.Related {

@@ -2,6 +2,8 @@ package reconciler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 
 	"github.com/statehive/statehive/internal/store"
@@ -9,51 +11,121 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Target brings rows about in the outside world. All operations are idempotent:
-// they may be repeated, with the same row or a newer one, also after a crash
-// halfway. They are level-based: obj is the newest row, txn the snapshot it is
-// from, and values in between may never be seen. A reconciler never runs two
-// operations on one row at a time.
+// Target brings rows about in the outside world.
 //
-// ctx ends when the operation has taken too long or the reconciler stops;
-// operations must then return soon. Errors are retried with backoff, unless
-// wrapped by [Terminal] or [RetryAfter]. A panic counts as an error.
+// The row of an operation is the newest one, and txn the snapshot it is from: what a row was
+// in between may never be seen. No two operations on one row run at a time. ctx ends when an
+// operation has taken too long or the reconciler stops. Errors are retried with backoff, unless
+// wrapped by [Terminal] or [RetryAfter], and a panic counts as an error. So any operation may
+// come again, with the same row or a newer one, also after a crash halfway.
+//
+// These are the rules that a target keeps, each of which package reconciler/targettest checks
+// of any target. Those about Observe, Diff, batches and Prune are for targets that have them:
+//
+//   - Deleting what is absent succeeds: also for a row that was never applied.
+//   - Update brings a row about and says so: Changed is true, and Again is not negative.
+//   - Delete removes it.
+//   - Deleting again succeeds.
+//   - Update again changes nothing: Changed is false.
+//   - Init may be repeated: it leaves what is there as it is.
+//   - Observe yields what is there once: all that is ours, and nothing else.
+//   - Observe may be left early.
+//   - What observe yields can be deleted: with that row alone, whatever it lacks.
+//   - Diff writes nothing.
+//   - Diff says what update would change: with the field and two values that differ, and no
+//     change when the row is in sync.
+//   - Delete removes what an older row made: the row it gets may never have been applied.
+//   - A changed row is brought about: from each row with a key to each other.
+//   - Prune removes what is not desired: also what an earlier process made, and returns how
+//     many things that were.
+//   - An ended context stops operations: Init, Update and Delete return an error soon, and
+//     have no effect. Diff and Observe return an error or what is so.
+//   - An ended context stops prune: in the same way.
+//   - Observe that is interrupted says so: unless the listing is whole, it yields an error.
+//   - An interrupted operation can be repeated: whatever was done of it, the next Update
+//     or Delete does the rest.
+//   - The end of a context is no terminal error.
+//   - A new process finds what the last one made: it is in sync, observed, and can be deleted.
+//   - An interrupted init can be repeated: by the same process and by the next one.
+//   - An interrupted prune can be repeated: by the next process.
+//   - A crash inside an operation loses nothing: a new process goes on where that one died.
+//   - What is removed behind its back is made again.
+//   - What is changed behind its back is repaired.
+//   - What is removed during an operation is made by the next.
+//   - Different keys do not disturb each other: operations on them run at the same time,
+//     and Observe beside them.
+//   - What others made stays and is not observed: Init, Update, Delete and Prune leave it alone.
+//   - A row that cannot be is refused for good: Update returns a [Terminal] error and Diff an
+//     error; there is nothing to delete.
+//   - A batch brings each of its rows about: it returns an outcome of each, in their order.
+//   - A batch of deletes removes each of its rows: likewise, also where some are absent.
+//   - An ended context stops a batch: each of its rows fails, and nothing is done.
+//   - An interrupted batch can be repeated: a row whose outcome is no error is done.
+//   - A crash inside a batch loses nothing.
+//   - A batch does not keep its slice: it may be used for something else afterwards.
+//   - A row that cannot be fails alone in its batch.
 type Target[Obj any] interface {
 	// Init prepares the target. It is called before any other operation and
-	// repeated with backoff until it succeeds.
+	// repeated with backoff until it succeeds. [NoInit] is for targets that have
+	// nothing to prepare.
 	Init(ctx context.Context) error
 	// Update makes the outside world be what obj says.
 	Update(ctx context.Context, txn statedb.ReadTxn, obj Obj) (Result, error)
-	// Delete removes what obj stands for; its absence is a success. obj is the
-	// last row the table had, or one that Observe returned.
+	// Delete removes what obj stands for. obj is the last row the table had, or one
+	// that Observe returned.
 	Delete(ctx context.Context, txn statedb.ReadTxn, obj Obj) error
 	// Prune removes everything of ours that is not in desired and returns how
 	// many things that were. It is not called when the target implements
-	// [Observer].
+	// [Observer], for which there is [NoPrune].
 	Prune(ctx context.Context, txn statedb.ReadTxn, desired iter.Seq2[Obj, statedb.Revision]) (pruned int, err error)
+}
+
+// NoInit is for targets that have nothing to prepare, which embed it.
+type NoInit struct{}
+
+// Init returns the error of ctx.
+func (NoInit) Init(ctx context.Context) error { return ctx.Err() }
+
+// NoPrune is for targets that are observers, which embed it: they are not pruned. [New]
+// refuses it in a target that is no [Observer], because nothing would remove the surplus.
+type NoPrune[Obj any] struct{}
+
+// Prune returns [errors.ErrUnsupported].
+func (NoPrune[Obj]) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Obj, statedb.Revision]) (pruned int, err error) {
+	return 0, errors.ErrUnsupported
+}
+
+func (NoPrune[Obj]) neverPruned() {}
+
+// checkSurplus refuses a target that can neither list what there is nor prune it.
+func checkSurplus[Obj any](target Target[Obj]) error {
+	_, neverPruned := target.(interface{ neverPruned() })
+	if _, observes := target.(Observer[Obj]); neverPruned && !observes {
+		return fmt.Errorf("Params.Target is %T, which has NoPrune and no Observe: it must have one of Prune and Observe, or what no row wants would stay for ever", target)
+	}
+	return nil
 }
 
 // Observer is a [Target] that can list what is there. The reconciler then finds
 // the surplus by itself and removes it through Delete.
 type Observer[Obj any] interface {
-	// Observe yields everything that is there and ours. An error means that the
-	// listing is not whole: nothing is removed because of it.
+	// Observe yields everything that is there and ours. Because of a listing with
+	// an error nothing is removed.
 	Observe(ctx context.Context) iter.Seq2[Obj, error]
 }
 
 // Differ is a [Target] that can say what Update would change, without a write.
 type Differ[Obj any] interface {
-	// Diff returns no change when obj is in sync.
+	// Diff returns what differs, and nothing when obj is in sync.
 	Diff(ctx context.Context, txn statedb.ReadTxn, obj Obj) ([]Change, error)
 }
 
 // BatchTarget is a [Target] that can work on several rows in one go, such as in
 // one request to the kernel. The methods get rows of one kind of operation, each
-// once, and return an outcome for each, in their order; ctx ends when the whole has
-// taken too long. A row that failed is tried again by itself, through Update or
-// Delete: so one row that makes the rest fail, as by a panic, is found and fails
-// alone. So are all rows of a batch that does not return as many outcomes as there
-// are rows. objs are the target's only until it returns.
+// once; ctx ends when the whole has taken too long. A row that failed is tried
+// again by itself, through Update or Delete: so one row that makes the rest fail,
+// as by a panic, is found and fails alone. So are all rows of a batch that does not
+// return as many outcomes as there are rows.
 type BatchTarget[Obj any] interface {
 	Target[Obj]
 	// UpdateBatch is Update of each row.

@@ -1,6 +1,7 @@
 package targettest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -173,7 +174,7 @@ func deleteNewer[Obj any](s *session[Obj], row Obj) {
 
 // prune is for targets that cannot observe: the others are never pruned.
 func prune[Obj any](s *session[Obj]) {
-	if _, ok := s.target.(reconciler.Observer[Obj]); ok {
+	if !s.prunes() {
 		return
 	}
 	s.updateAll()
@@ -195,17 +196,27 @@ func prune[Obj any](s *session[Obj]) {
 	}
 }
 
+// prunes says whether the target is pruned.
+func (s *session[Obj]) prunes() bool {
+	_, observes := s.target.(reconciler.Observer[Obj])
+	return !observes
+}
+
 func (s *session[Obj]) prune(desired []Obj) (pruned int) {
 	s.t.Helper()
 	s.must("Prune", func() (err error) {
-		pruned, err = s.target.Prune(s.t.Context(), s.Snapshot(), func(yield func(Obj, statedb.Revision) bool) {
-			for i, row := range desired {
-				if !yield(row, statedb.Revision(i+1)) {
-					return
-				}
-			}
-		})
+		pruned, err = s.callPrune(s.t.Context(), desired)
 		return err
 	})
 	return pruned
+}
+
+func (s *session[Obj]) callPrune(ctx context.Context, desired []Obj) (pruned int, err error) {
+	return s.target.Prune(ctx, s.Snapshot(), func(yield func(Obj, statedb.Revision) bool) {
+		for i, row := range desired {
+			if !yield(row, statedb.Revision(i+1)) {
+				return
+			}
+		}
+	})
 }

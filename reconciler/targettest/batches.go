@@ -42,9 +42,7 @@ func batchDeletes[Obj any](s *session[Obj]) {
 		}
 		s.deleteBatch(s.Rows)
 		s.deleteBatch(s.Rows)
-		for _, row := range s.Rows {
-			s.wantGone(row)
-		}
+		s.wantAllGone()
 	}
 }
 
@@ -90,6 +88,141 @@ func batchEnded[Obj any](s *session[Obj]) {
 		}
 	}
 	s.wantBatch(s.Rows, false, "with a context that had ended nothing was to be deleted")
+}
+
+// batchChange is what one batch does to all rows.
+type batchChange[Obj any] struct {
+	from, to []Obj // nil: absent
+}
+
+// batchChanges returns a making, a change of all rows that have a variant, and a delete.
+func (k *kit[Obj]) batchChanges() []batchChange[Obj] {
+	changes := []batchChange[Obj]{{to: k.Rows}, {from: k.Rows}}
+	if len(k.Variants) > 0 {
+		changed := slices.Clone(k.Rows)
+		for i, row := range changed {
+			if variants := k.variantsOf(row); len(variants) > 0 {
+				changed[i] = variants[0]
+			}
+		}
+		changes = append(changes, batchChange[Obj]{k.Rows, changed})
+	}
+	return changes
+}
+
+// interruptBatches interrupts each change at each look at the context, and then goes on to
+// what was wanted, or deletes it all. interrupt says that the context was looked at as often.
+func (s *session[Obj]) interruptBatches(interrupt func(c batchChange[Obj], looks int) (tripped bool)) {
+	for _, c := range s.batchChanges() {
+		ends := [][]Obj{nil} // it is gone by then
+		if c.to != nil {
+			ends = append(ends, c.to)
+		}
+		for _, wanted := range ends {
+			for looks := 1; looks <= maxLooks; looks++ {
+				s.deleteBatch(s.Rows)
+				if c.from != nil {
+					s.wantBatch(c.from, true, "it was deleted")
+				}
+				tripped := interrupt(c, looks)
+				for _, row := range wanted {
+					s.update(row)
+				}
+				if wanted != nil {
+					s.wantBatch(wanted, false, "the last Update succeeded")
+				} else {
+					s.deleteBatch(s.Rows)
+					s.wantBatch(s.Rows, true, "DeleteBatch was to remove it")
+				}
+				if !tripped {
+					break
+				}
+			}
+		}
+	}
+}
+
+func batchInterrupted[Obj any](s *session[Obj]) {
+	if !s.batches() {
+		return
+	}
+	s.interruptBatches(func(c batchChange[Obj], looks int) bool {
+		wire := newTripwire(looks, (*tripwire).end)
+		if c.to == nil {
+			for i, err := range s.tryDeleteBatch(wire, s.Rows) {
+				s.wantNotTerminal(err)
+				if err == nil {
+					delete(s.present, s.Key(s.Rows[i]))
+				}
+			}
+			return wire.tripped()
+		}
+		for i, result := range s.updateBatch(wire, c.to) {
+			s.wantNotTerminal(result.Err)
+			if result.Err == nil {
+				s.wantUpdate(c.to[i], false, "UpdateBatch says that it has made it, although its context ended meanwhile")
+			}
+		}
+		return wire.tripped()
+	})
+}
+
+func (s *session[Obj]) wantNotTerminal(err error) {
+	s.t.Helper()
+	if isTerminal(err) {
+		s.t.Errorf("the error for the end of a context is terminal, so that nothing would repeat the operation: %v", err)
+	}
+}
+
+func batchCrashed[Obj any](s *session[Obj]) {
+	if !s.batches() {
+		return
+	}
+	s.interruptBatches(func(c batchChange[Obj], looks int) bool {
+		wire := newTripwire(looks, (*tripwire).kill)
+		s.await("a batch that is to be killed", func() {
+			target := s.target.(reconciler.BatchTarget[Obj])
+			if c.to == nil {
+				target.DeleteBatch(wire, s.Snapshot(), slices.Clone(s.Rows))
+				return
+			}
+			target.UpdateBatch(wire, s.Snapshot(), slices.Clone(c.to))
+		}, nil, nil)
+		s.open()
+		return wire.tripped()
+	})
+}
+
+// batchSlice has the slices of batches be used for something else afterwards.
+func batchSlice[Obj any](s *session[Obj]) {
+	if !s.batches() {
+		return
+	}
+	target := s.target.(reconciler.BatchTarget[Obj])
+	rows := slices.Clone(s.Rows)
+	s.must("UpdateBatch", func() error {
+		defer clear(rows)
+		return outcomes(len(target.UpdateBatch(s.t.Context(), s.Snapshot(), rows)), len(rows))
+	})
+	for _, row := range s.Rows {
+		s.present[s.Key(row)] = true
+	}
+	s.wantAll("UpdateBatch has just made it")
+	s.wantBatch(s.Rows, false, "UpdateBatch has just made them")
+	copy(rows, s.Rows)
+	s.must("DeleteBatch", func() error {
+		defer clear(rows)
+		return outcomes(len(target.DeleteBatch(s.t.Context(), s.Snapshot(), rows)), len(rows))
+	})
+	clear(s.present)
+	s.wantAllGone()
+}
+
+func (s *session[Obj]) wantAllGone() {
+	s.t.Helper()
+	for _, row := range s.Rows {
+		s.wantGone(row)
+	}
 }
 
 // batches says whether the target takes rows together.

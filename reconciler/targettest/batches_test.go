@@ -16,6 +16,12 @@ func (b batching) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []r
 	if b.fault == "a batch goes on without its context" {
 		ctx = context.WithoutCancel(ctx)
 	}
+	switch b.fault {
+	case "a batch records what it has made afterwards":
+		return b.recordingAfterwards(ctx, rows)
+	case "a batch keeps its slice":
+		b.kept = append(b.kept, rows)
+	}
 	for i, r := range rows {
 		if i < len(rows)-1 && b.fault == "a batch does its last row only" {
 			results[i].Result.Changed = true
@@ -34,11 +40,38 @@ func (b batching) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []r
 		for i := range results {
 			results[i].Result.Changed = false
 		}
+	case "a batch takes what was interrupted for done":
+		if ctx.Err() != nil && results[0].Err == nil {
+			b.mem.Lock()
+			defer b.mem.Unlock()
+			for _, r := range rows {
+				b.took[r.name] = true
+			}
+		}
 	case "a batch is refused for one row":
 		for _, r := range results {
 			if r.Err != nil && ctx.Err() == nil {
 				results[0].Err = r.Err
 			}
+		}
+	}
+	return results
+}
+
+// recordingAfterwards makes notes, and then records those that it has made.
+func (b batching) recordingAfterwards(ctx context.Context, rows []row) []reconciler.BatchResult {
+	results := make([]reconciler.BatchResult, len(rows))
+	for i, r := range rows {
+		if results[i].Err = ctx.Err(); results[i].Err == nil {
+			is, there := b.get(r.name)
+			results[i].Result.Changed = !there || is != r.value
+			b.put(r.name, r.value)
+		}
+	}
+	_ = ctx.Err() // where a process may die
+	for i, r := range rows {
+		if results[i].Err == nil {
+			b.record(r.name)
 		}
 	}
 	return results

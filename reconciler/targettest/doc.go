@@ -19,7 +19,8 @@
 // build on each other, and the first broken one is the last to be checked: so
 // what is reported is the cause. A target that is also a [reconciler.Observer], a
 // [reconciler.Differ] or a [reconciler.BatchTarget] is checked as such; Prune is
-// checked of one that is no observer. Run makes and removes real things: run it where that does no harm.
+// checked of one that is no observer. The comment of [reconciler.Target] lists the rules. Run
+// makes and removes real things: run it where that does no harm.
 //
 // Interruptions happen where an operation looks at its context, by Err or Done:
 // there the context ends, or the whole operation does, as if the process had

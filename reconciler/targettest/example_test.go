@@ -20,12 +20,21 @@ type File struct{ Name, Text string }
 
 // Files is a target that keeps files in a directory; those that end in .ours are
 // its own.
-type Files struct{ dir string }
+type Files struct {
+	reconciler.NoPrune[File]
+
+	dir string
+}
 
 func (f Files) path(name string) string { return filepath.Join(f.dir, name+".ours") }
 
 // Init implements reconciler.Target.
-func (f Files) Init(context.Context) error { return os.MkdirAll(f.dir, 0o700) }
+func (f Files) Init(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return os.MkdirAll(f.dir, 0o700)
+}
 
 // Update implements reconciler.Target.
 func (f Files) Update(ctx context.Context, _ statedb.ReadTxn, file File) (reconciler.Result, error) {
@@ -81,18 +90,13 @@ func (f Files) Observe(ctx context.Context) iter.Seq2[File, error] {
 	}
 }
 
-// Prune implements reconciler.Target; it is not called of one that can observe.
-func (f Files) Prune(context.Context, statedb.ReadTxn, iter.Seq2[File, statedb.Revision]) (int, error) {
-	return 0, errors.ErrUnsupported
-}
-
 // checkFiles is what a test of Files says: func TestContract(t *testing.T).
 func checkFiles(t *testing.T) {
 	dir := t.TempDir()
-	files := Files{dir}
+	files := Files{dir: dir}
 	targettest.Run(t, targettest.Contract[File]{
 		// These three are enough.
-		Open: func(*testing.T) reconciler.Target[File] { return Files{dir} },
+		Open: func(*testing.T) reconciler.Target[File] { return Files{dir: dir} },
 		Key:  func(f File) string { return f.Name },
 		Rows: []File{{"a", "one"}, {"b", "two"}},
 		// With more the kit can do more.

@@ -12,6 +12,11 @@ func ended[Obj any](s *session[Obj]) context.Context {
 }
 
 func endedContext[Obj any](s *session[Obj], row Obj) {
+	s.target = s.Open(s.t)
+	if err := s.do("Init", func() error { return s.target.Init(ended(s)) }); err == nil {
+		s.t.Errorf("Init succeeds with a context that has ended, expected an error")
+	}
+	s.open()
 	if _, err := s.tryUpdate(ended(s), row); err == nil {
 		s.t.Errorf("Update(%s) succeeds with a context that has ended, expected an error", s.Key(row))
 	}
@@ -26,6 +31,37 @@ func endedContext[Obj any](s *session[Obj], row Obj) {
 	if rows, ok, err := s.observe(ended(s)); ok && err == nil && len(rows) != 1 {
 		s.t.Errorf("Observe yields %d rows and no error with a context that has ended, expected an error, or the one that is there", len(rows))
 	}
+}
+
+// endedPrune is for targets that cannot observe.
+func endedPrune[Obj any](s *session[Obj]) {
+	if !s.prunes() {
+		return
+	}
+	s.updateAll()
+	if err := s.do("Prune", func() error { _, err := s.callPrune(ended(s), nil); return err }); err == nil {
+		s.t.Errorf("Prune succeeds with a context that has ended, expected an error")
+	}
+	for _, row := range s.Rows {
+		s.wantUpdate(row, false, "with a context that had ended nothing was to be pruned")
+	}
+}
+
+// observeInterrupted ends the context at each look: what then is missing would be
+// taken for gone.
+func observeInterrupted[Obj any](s *session[Obj]) {
+	s.updateAll()
+	for looks := 1; looks <= maxLooks; looks++ {
+		wire := newTripwire(looks, (*tripwire).end)
+		rows, ok, err := s.observe(wire)
+		if ok && err == nil && len(rows) != len(s.Rows) {
+			s.t.Errorf("Observe yields %q and no error, although its context ended meanwhile and there is more: expected an error", s.keysOf(rows))
+		}
+		if !ok || !wire.tripped() {
+			break
+		}
+	}
+	s.wantObserved()
 }
 
 // endIsNotTerminal looks at the error of each operation at each end.
@@ -126,6 +162,61 @@ func interrupted[Obj any](s *session[Obj], row Obj) {
 		}
 		return wire
 	})
+}
+
+// initInterrupted has a process come into a world with rows whose first Init does
+// not succeed, or that dies in it.
+func initInterrupted[Obj any](s *session[Obj]) {
+	s.updateAll()
+	for looks := 1; looks <= maxLooks; looks++ {
+		wire := newTripwire(looks, (*tripwire).end)
+		s.target = s.Open(s.t)
+		if err := s.do("Init", func() error { return s.target.Init(wire) }); err != nil {
+			s.must("Init, repeated after it was interrupted,", s.init)
+		}
+		s.wantAll("Init, which was interrupted, changes nothing of what is there")
+
+		dying := newTripwire(looks, (*tripwire).kill)
+		s.target = s.Open(s.t)
+		s.await("Init, which is to be killed,", func() { _ = s.target.Init(dying) }, nil, nil) // its caller is dead
+		s.open()
+		s.wantAll("a process that died in Init has changed nothing of what is there")
+		if !wire.tripped() {
+			break
+		}
+	}
+}
+
+// wantAll checks that all rows are there, as they are to be.
+func (s *session[Obj]) wantAll(why string) {
+	s.t.Helper()
+	s.wantObserved()
+	for _, row := range s.Rows {
+		s.wantUpdate(row, false, why)
+	}
+}
+
+// pruneInterrupted has the context of Prune end, and then processes die in it.
+func pruneInterrupted[Obj any](s *session[Obj]) {
+	if !s.prunes() {
+		return
+	}
+	last := len(s.Rows) - 1
+	for _, act := range []func(*tripwire){(*tripwire).end, (*tripwire).kill} {
+		for looks := 1; looks <= maxLooks; looks++ {
+			s.updateAll()
+			wire := newTripwire(looks, act)
+			s.await("Prune, which is interrupted,", func() { _, _ = s.callPrune(wire, s.Rows[:last]) }, nil, nil) // as it may
+			s.open()
+			s.prune(s.Rows[:last])
+			for i, row := range s.Rows {
+				s.wantUpdate(row, i == last, "Prune, once more after it was interrupted, was to remove what is not desired and nothing else")
+			}
+			if !wire.tripped() {
+				break
+			}
+		}
+	}
 }
 
 // newProcess is about crashes between operations.

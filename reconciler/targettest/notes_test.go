@@ -89,12 +89,15 @@ type notes struct {
 
 	mem  sync.Mutex
 	made map[string]bool   // what it remembers to have made
+	took map[string]bool   // what it takes for done
+	kept [][]row           // slices of batches
+	late bool              // an Init has failed
 	done map[string]string // what it remembers to be in sync
 	lock chan struct{}     // of Observe
 }
 
 func newNotes(w *wall, fault string) *notes {
-	n := &notes{wall: w, fault: fault, made: map[string]bool{}, done: map[string]string{}, lock: make(chan struct{}, 1)}
+	n := &notes{wall: w, fault: fault, made: map[string]bool{}, took: map[string]bool{}, done: map[string]string{}, lock: make(chan struct{}, 1)}
 	if fault == "knows its things in memory only" {
 		n.wall = &wall{notes: w.notes, book: map[string]bool{}}
 	}
@@ -118,11 +121,20 @@ func (n *notes) forget(name string) (made bool) {
 	n.mem.Lock()
 	defer n.mem.Unlock()
 	delete(n.done, name)
+	delete(n.took, name)
 	return n.made[name]
 }
 
-func (n *notes) Init(context.Context) error {
+func (n *notes) Init(ctx context.Context) error {
+	if err := ctx.Err(); err != nil && n.fault != "init ignores the context" {
+		n.late = true
+		return err
+	}
 	switch n.fault {
+	case "init fails for good once it was interrupted":
+		if n.late {
+			return errors.New("too late")
+		}
 	case "init forgets":
 		clear(n.notes)
 	case "init removes what it does not know":
@@ -173,12 +185,20 @@ func (n *notes) Update(ctx context.Context, _ statedb.ReadTxn, obj row) (reconci
 	return reconciler.Result{Changed: changed}, nil
 }
 
+func (n *notes) takes(name string) bool {
+	n.mem.Lock()
+	defer n.mem.Unlock()
+	return n.took[name]
+}
+
 // believes says whether the target does not look at the wall, for what it
 // remembers.
 func (n *notes) believes(obj row, there bool) bool {
 	switch n.fault {
 	case "believes its memory", "takes a plan for done":
 		return n.remembers(obj.name, obj.value)
+	case "a batch takes what was interrupted for done":
+		return n.takes(obj.name)
 	case "sees only whether it is there":
 		return there && n.remembers(obj.name, obj.value)
 	}
@@ -267,18 +287,32 @@ func (n *notes) Delete(ctx context.Context, _ statedb.ReadTxn, obj row) error {
 	return nil
 }
 
-func (n *notes) Prune(_ context.Context, _ statedb.ReadTxn, desired iter.Seq2[row, statedb.Revision]) (int, error) {
+func (n *notes) Prune(ctx context.Context, _ statedb.ReadTxn, desired iter.Seq2[row, statedb.Revision]) (int, error) {
+	if err := n.look(ctx, "prune ignores the context"); err != nil {
+		return 0, err
+	}
 	pruned := 0
 	wanted := map[string]bool{}
 	for obj := range desired {
 		wanted[obj.name] = n.fault != "prune removes all"
 	}
-	for _, name := range n.ours() {
-		if !wanted[name] && n.fault != "prune does nothing" {
-			n.remove(name)
-			n.strike(name)
-			pruned++
+	names := n.ours()
+	if n.fault == "prune removes what others made" {
+		names = slices.Sorted(maps.Keys(n.all()))
+	}
+	for _, name := range names {
+		if wanted[name] || n.fault == "prune does nothing" {
+			continue
 		}
+		if n.fault == "prune strikes first" {
+			n.strike(name)
+		}
+		if err := n.look(ctx, "prune ignores the context"); err != nil {
+			return pruned, err
+		}
+		n.remove(name)
+		n.strike(name)
+		pruned++
 	}
 	return pruned, nil
 }
@@ -291,7 +325,7 @@ func (n *notes) Observe(ctx context.Context) iter.Seq2[row, error] {
 		}
 		for i, found := range n.found() {
 			if err := ctx.Err(); err != nil {
-				if n.fault != "a listing cut short is no error" {
+				if n.fault != "a listing cut short is no error" && (i == 0 || n.fault != "a listing interrupted is no error") {
 					yield(row{}, err)
 				}
 				break
@@ -323,6 +357,12 @@ func (n *notes) found() (rows []row) {
 		names = slices.Sorted(maps.Keys(n.made))
 	case "observe yields what others made":
 		names = slices.Sorted(maps.Keys(n.all()))
+	}
+	if len(n.kept) > 0 {
+		kept := slices.Concat(n.kept...)
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return !slices.ContainsFunc(kept, func(r row) bool { return r.name == name })
+		})
 	}
 	for _, name := range names {
 		value, _ := n.get(name)

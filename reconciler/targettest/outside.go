@@ -81,6 +81,11 @@ func foreign[Obj any](s *session[Obj]) {
 	check("after Init")
 	s.updateAll()
 	check("after Updates of rows")
+	if s.prunes() {
+		s.prune(nil)
+		check("after Prune")
+		s.updateAll()
+	}
 	for _, row := range slices.Backward(s.Rows) {
 		s.delete(row)
 	}

@@ -8,7 +8,8 @@ type rule[Obj any] struct {
 	lacks string // the field of the contract that is missing for it
 }
 
-// rules returns all rules, those first that others build on.
+// rules returns all rules, those first that others build on. The comment of
+// [reconciler.Target] has the same list, with a word on each.
 func (k *kit[Obj]) rules() []rule[Obj] {
 	type of = rule[Obj]
 	lacks := func(field string, given bool) string {
@@ -36,9 +37,13 @@ func (k *kit[Obj]) rules() []rule[Obj] {
 		{name: "a changed row is brought about", row: everyChange[Obj], lacks: variants},
 		{name: "prune removes what is not desired", all: prune[Obj]},
 		{name: "an ended context stops operations", row: endedContext[Obj]},
+		{name: "an ended context stops prune", all: endedPrune[Obj]},
+		{name: "observe that is interrupted says so", all: observeInterrupted[Obj]},
 		{name: "an interrupted operation can be repeated", row: interrupted[Obj]},
 		{name: "the end of a context is no terminal error", row: endIsNotTerminal[Obj]},
 		{name: "a new process finds what the last one made", all: newProcess[Obj]},
+		{name: "an interrupted init can be repeated", all: initInterrupted[Obj]},
+		{name: "an interrupted prune can be repeated", all: pruneInterrupted[Obj]},
 		{name: "a crash inside an operation loses nothing", row: crashed[Obj]},
 		{name: "what is removed behind its back is made again", row: removed[Obj], lacks: remove},
 		{name: "what is changed behind its back is repaired", row: disturbed[Obj], lacks: lacks("Disturb", k.Disturb != nil)},
@@ -49,6 +54,9 @@ func (k *kit[Obj]) rules() []rule[Obj] {
 		{name: "a batch brings each of its rows about", all: batchUpdates[Obj]},
 		{name: "a batch of deletes removes each of its rows", all: batchDeletes[Obj]},
 		{name: "an ended context stops a batch", all: batchEnded[Obj]},
+		{name: "an interrupted batch can be repeated", all: batchInterrupted[Obj]},
+		{name: "a crash inside a batch loses nothing", all: batchCrashed[Obj]},
+		{name: "a batch does not keep its slice", all: batchSlice[Obj]},
 		{name: "a row that cannot be fails alone in its batch", all: batchRefusal[Obj], lacks: invalid},
 	}
 }

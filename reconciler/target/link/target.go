@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"sync/atomic"
@@ -22,6 +21,8 @@ type Config struct {
 
 // Target makes and sets links of the network namespace that it was made in.
 type Target struct {
+	reconciler.NoPrune[Link]
+
 	conn    *rtnl.Conn
 	records *ownership.Records[record]
 	// mirror knows what there is; nil: the kernel is asked each time.
@@ -55,6 +56,9 @@ func (t *Target) Close() error {
 
 // Init implements reconciler.Target. It drops the records of links that are gone.
 func (t *Target) Init(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	l := t.looker(ctx)
 	for name := range t.records.All() {
 		s, err := l.look(name)
@@ -140,10 +144,4 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Link, error] {
 			}
 		}
 	}
-}
-
-// Prune implements reconciler.Target. It is never called, since the target can
-// observe.
-func (t *Target) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Link, statedb.Revision]) (int, error) {
-	return 0, fmt.Errorf("prune links: %w: they are observed", errors.ErrUnsupported)
 }

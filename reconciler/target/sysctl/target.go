@@ -28,6 +28,8 @@ type Config struct {
 
 // Target sets kernel parameters.
 type Target struct {
+	reconciler.NoPrune[Sysctl]
+
 	files   files
 	allow   func(name string) error
 	records *ownership.Records[record]
@@ -104,8 +106,8 @@ func New(cfg Config) (*Target, error) {
 // gone, as those of a device that was removed.
 func (t *Target) Init(ctx context.Context) error {
 	for name, rec := range t.records.All() {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			break
 		}
 		_, there, err := t.lookAt(name, rec)
 		if there {
@@ -118,7 +120,7 @@ func (t *Target) Init(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // lookAt reads the parameter that a record is about. That is not there if it is gone,
@@ -266,10 +268,4 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Sysctl, error] {
 			}
 		}
 	}
-}
-
-// Prune implements reconciler.Target. It is never called, since the target can
-// observe.
-func (t *Target) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Sysctl, statedb.Revision]) (int, error) {
-	return 0, fmt.Errorf("prune sysctls: %w: they are observed", errors.ErrUnsupported)
 }
