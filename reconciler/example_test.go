@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"sync"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
@@ -19,38 +20,54 @@ type shelf struct {
 func (s shelf) GetStatus() reconciler.Status              { return s.Status }
 func (s shelf) WithStatus(status reconciler.Status) shelf { s.Status = status; return s }
 
-// store is the target: what is on the shelves. All operations may be repeated.
-type store map[string]string
+// store is the target: what is on the shelves. All operations may be repeated, and
+// those on different shelves come at the same time. There is nothing to prepare, and
+// Observe says what there is, so that nothing has to be pruned.
+type store struct {
+	reconciler.NoInit
+	reconciler.NoPrune[shelf]
 
-func (store) Init(context.Context) error { return nil }
+	mu      sync.Mutex
+	shelves map[string]string
+}
 
-func (st store) Update(_ context.Context, _ statedb.ReadTxn, s shelf) (reconciler.Result, error) {
+func (st *store) Update(ctx context.Context, _ statedb.ReadTxn, s shelf) (reconciler.Result, error) {
 	if s.Content == "water" {
 		return reconciler.Result{}, reconciler.Terminal(fmt.Errorf("shelf %s: water is not kept on shelves", s.Name))
 	}
-	changed := st[s.Name] != s.Content
-	st[s.Name] = s.Content
-	return reconciler.Result{Changed: changed}, nil
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	content, there := st.shelves[s.Name]
+	if ctx.Err() != nil || there && content == s.Content {
+		return reconciler.Result{}, ctx.Err()
+	}
+	st.shelves[s.Name] = s.Content
+	return reconciler.Result{Changed: true}, nil
 }
 
-func (st store) Delete(_ context.Context, _ statedb.ReadTxn, s shelf) error {
-	delete(st, s.Name)
-	return nil
+func (st *store) Delete(ctx context.Context, _ statedb.ReadTxn, s shelf) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if ctx.Err() == nil {
+		delete(st.shelves, s.Name)
+	}
+	return ctx.Err()
 }
 
-// Prune is not called: the target can observe.
-func (store) Prune(context.Context, statedb.ReadTxn, iter.Seq2[shelf, statedb.Revision]) (int, error) {
-	return 0, nil
-}
-
-func (st store) Observe(context.Context) iter.Seq2[shelf, error] {
+func (st *store) Observe(ctx context.Context) iter.Seq2[shelf, error] {
 	return func(yield func(shelf, error) bool) {
-		for name, content := range maps.Clone(st) {
-			if !yield(shelf{Name: name, Content: content}, nil) {
+		for name, content := range st.now() {
+			if !yield(shelf{Name: name, Content: content}, ctx.Err()) {
 				return
 			}
 		}
 	}
+}
+
+func (st *store) now() map[string]string {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return maps.Clone(st.shelves)
 }
 
 // A table of rows with a status, a target, and a reconciler between them.
@@ -61,7 +78,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	target := store{"left": "dust"} // from an earlier time
+	target := &store{shelves: map[string]string{"left": "dust"}} // from an earlier time
 	r, err := reconciler.New(reconciler.Params[shelf]{DB: db, Table: shelves, Target: target})
 	if err != nil {
 		fmt.Println(err)
@@ -79,7 +96,7 @@ func Example() {
 	fmt.Println("right:", right.Status)
 
 	cancel()
-	fmt.Println("stopped:", <-ended, target)
+	fmt.Println("stopped:", <-ended, target.now())
 	// Output:
 	// all is done: <nil>
 	// top: reconciler shelves: update top: shelf top: water is not kept on shelves

@@ -32,13 +32,15 @@ var (
 )
 
 // switches is a target that says what it does.
-type switches chan struct{}
+type switches struct {
+	reconciler.NoInit
 
-func (switches) Init(context.Context) error { return nil }
+	done chan struct{}
+}
 
 func (s switches) Update(_ context.Context, _ statedb.ReadTxn, l lamp) (reconciler.Result, error) {
 	fmt.Println("lamp of the", l.Room, "lit:", l.Lit)
-	s <- struct{}{}
+	s.done <- struct{}{}
 	return reconciler.Result{}, nil
 }
 
@@ -55,7 +57,7 @@ func ExampleObserves() {
 	db := statedb.New()
 	lamps, _ := statedb.NewTable(db, reconciler.Reconciled(statedb.Schema[lamp]{Name: "lamps", Primary: lampByRoom}))
 	seen, _ := statedb.NewTable(db, statedb.Schema[seenLamp]{Name: "seen-lamps", Primary: seenLampByRoom})
-	target := make(switches, 10)
+	target := switches{done: make(chan struct{}, 10)}
 	r, err := reconciler.New(reconciler.Params[lamp]{
 		DB: db, Table: lamps, Target: target,
 		Observed: reconciler.Observes(seen,
@@ -82,10 +84,10 @@ func ExampleObserves() {
 	go func() { ended <- r.Run(ctx) }()
 
 	write(db, lamps, lamp{Room: "kitchen", Lit: true})
-	<-target
+	<-target.done
 	write(db, seen, seenLamp{"kitchen", true}) // the sensor comes after
 	write(db, seen, seenLamp{"kitchen", false})
-	<-target // somebody has switched it off
+	<-target.done // somebody has switched it off
 	write(db, seen, seenLamp{"kitchen", true})
 	cancel()
 	fmt.Println("stopped:", <-ended)

@@ -5,10 +5,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log"
 	"os"
-	"slices"
+	"path/filepath"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
@@ -33,36 +34,58 @@ var byName = statedb.NewIndex("name", func(n Note) string { return n.Name })
 // dir is the target: it brings rows about, as files in this directory.
 type dir string
 
-func (d dir) path(name string) string { return string(d) + "/" + name }
+func (d dir) path(name string) string { return filepath.Join(string(d), name) }
+
+// isFile says whether a name is one of a file in the directory.
+func isFile(name string) bool {
+	return filepath.IsLocal(name) && filepath.Base(name) == name && name != "."
+}
 
 // Init prepares the target; nothing else is called before it has succeeded.
-func (d dir) Init(context.Context) error { return os.MkdirAll(string(d), 0o700) }
+func (d dir) Init(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return os.MkdirAll(string(d), 0o700)
+}
 
 // Update makes the file be what the row says. It may be called at any time and
-// again; Changed says that the file was not so before. An error is retried.
-func (d dir) Update(_ context.Context, _ statedb.ReadTxn, n Note) (reconciler.Result, error) {
-	if text, err := os.ReadFile(d.path(n.Name)); err == nil && string(text) == n.Text {
-		return reconciler.Result{}, nil
+// again; Changed says that the file was not so before. An error is retried, unless
+// it is a terminal one.
+func (d dir) Update(ctx context.Context, _ statedb.ReadTxn, n Note) (reconciler.Result, error) {
+	if !isFile(n.Name) {
+		return reconciler.Result{}, reconciler.Terminal(fmt.Errorf("%q is no name of a file", n.Name))
+	}
+	text, err := os.ReadFile(d.path(n.Name))
+	if ctx.Err() != nil || err == nil && string(text) == n.Text {
+		return reconciler.Result{}, ctx.Err()
 	}
 	return reconciler.Result{Changed: true}, os.WriteFile(d.path(n.Name), []byte(n.Text), 0o600)
 }
 
 // Delete removes the file of a deleted row. That there is none is a success.
-func (d dir) Delete(_ context.Context, _ statedb.ReadTxn, n Note) error {
+func (d dir) Delete(ctx context.Context, _ statedb.ReadTxn, n Note) error {
+	if ctx.Err() != nil || !isFile(n.Name) {
+		return ctx.Err()
+	}
 	return os.RemoveAll(d.path(n.Name))
 }
 
 // Prune removes what is there and in no row, as when a row was deleted while the
 // program was down. It is part of every full pass, the first one at start.
-func (d dir) Prune(_ context.Context, _ statedb.ReadTxn, desired iter.Seq2[Note, statedb.Revision]) (int, error) {
-	stale, err := os.ReadDir(string(d))
+func (d dir) Prune(ctx context.Context, _ statedb.ReadTxn, desired iter.Seq2[Note, statedb.Revision]) (pruned int, err error) {
+	wanted := map[string]bool{}
 	for n := range desired {
-		stale = slices.DeleteFunc(stale, func(f os.DirEntry) bool { return f.Name() == n.Name })
+		wanted[n.Name] = true
 	}
-	for _, f := range stale {
-		err = errors.Join(err, os.RemoveAll(d.path(f.Name())))
+	files, err := os.ReadDir(string(d))
+	for _, f := range files {
+		if ctx.Err() == nil && !wanted[f.Name()] {
+			err = errors.Join(err, os.RemoveAll(d.path(f.Name())))
+			pruned++
+		}
 	}
-	return len(stale), err
+	return pruned, errors.Join(err, ctx.Err())
 }
 
 // run keeps the directory as it should be until ctx ends.

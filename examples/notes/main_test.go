@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 
 	"go.uber.org/goleak"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/targettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,4 +41,29 @@ func TestTheDirectoryFollowsTheTable(t *testing.T) {
 	if err != nil || string(text) != "Hello!\n" {
 		t.Fatalf("hello is %q (%v)", text, err)
 	}
+}
+
+func TestTheTargetKeepsTheContract(t *testing.T) {
+	directory := dir(filepath.Join(t.TempDir(), "notes"))
+	targettest.Run(t, targettest.Contract[Note]{
+		Open:     func(*testing.T) reconciler.Target[Note] { return directory },
+		Key:      func(n Note) string { return n.Name },
+		Rows:     []Note{{Name: "a", Text: "one"}, {Name: "b", Text: "two"}, {Name: "empty"}},
+		Variants: []Note{{Name: "a", Text: "three"}, {Name: "b"}},
+		Invalid:  []Note{{}, {Name: "."}, {Name: ".."}, {Name: "/"}, {Name: "../notes/a"}, {Name: "a/b"}},
+		Holds: func(_ *testing.T, n Note) bool {
+			text, err := os.ReadFile(directory.path(n.Name))
+			return err == nil && string(text) == n.Text
+		},
+		Remove: func(t *testing.T, n Note) {
+			if err := os.RemoveAll(directory.path(n.Name)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Disturb: func(t *testing.T, n Note) {
+			if err := os.WriteFile(directory.path(n.Name), []byte("disturbed"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
 }

@@ -31,6 +31,8 @@ type Config struct {
 
 // Target gives addresses to devices of the network namespace that it was made in.
 type Target struct {
+	reconciler.NoPrune[Address]
+
 	conn       *rtnl.Conn
 	records    *ownership.Records[record]
 	promotions *ownership.Records[promotion]
@@ -361,10 +363,4 @@ func (t *Target) dropWithoutDevice(ctx context.Context, name string, rec record)
 		return t.records.Remove(name)
 	}
 	return err
-}
-
-// Prune implements reconciler.Target. It is never called, since the target can
-// observe.
-func (t *Target) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Address, statedb.Revision]) (int, error) {
-	return 0, fmt.Errorf("prune addresses: %w: they are observed", errors.ErrUnsupported)
 }

@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"sync/atomic"
@@ -26,6 +25,9 @@ type Config struct {
 
 // Target makes routes in the network namespace that it was made in.
 type Target struct {
+	reconciler.NoInit // there is nothing to prepare
+	reconciler.NoPrune[Route]
+
 	config Config
 	conn   *rtnl.Conn
 	lists  listings
@@ -53,9 +55,6 @@ func (t *Target) Close() error {
 	t.conn.Close()
 	return nil
 }
-
-// Init implements reconciler.Target. There is nothing to prepare.
-func (t *Target) Init(ctx context.Context) error { return ctx.Err() }
 
 // Update implements reconciler.Target.
 func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Route) (reconciler.Result, error) {
@@ -153,10 +152,4 @@ func (s Seen) row() Route {
 		Table:       s.Key.Table,
 	}
 	return row.completed()
-}
-
-// Prune implements reconciler.Target. It is never called, since the target can
-// observe.
-func (t *Target) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Route, statedb.Revision]) (int, error) {
-	return 0, fmt.Errorf("prune routes: %w: they are observed", errors.ErrUnsupported)
 }
