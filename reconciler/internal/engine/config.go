@@ -20,6 +20,11 @@ type Config struct {
 	// again: the first doubles with every attempt up to the second, ±20 %.
 	// Defaults 100 ms and 1 minute.
 	MinBackoff, MaxBackoff time.Duration
+	// Backoff, if set, takes their place: it returns the time before the next try after
+	// so many failures in a row. [RetryAfter] and [Terminal] come before it. If it returns
+	// no positive time, or panics, the default is taken. It is called from one goroutine,
+	// returns soon and does not use the reconciler.
+	Backoff func(attempts int) time.Duration
 	// OperationTimeout ends the context of an operation. Default 30 s.
 	OperationTimeout time.Duration
 	// StopTimeout is how long operations may go on when the reconciler is told to
@@ -102,6 +107,10 @@ func (c Config) check() error {
 		}
 	}
 	switch {
+	case c.Backoff != nil && c.MinBackoff != 0:
+		return fmt.Errorf("Config.MinBackoff is %v: it has no meaning with Config.Backoff, which takes its place", c.MinBackoff)
+	case c.Backoff != nil && c.MaxBackoff != 0:
+		return fmt.Errorf("Config.MaxBackoff is %v: it has no meaning with Config.Backoff, which takes its place", c.MaxBackoff)
 	case c.FullInterval > 0 && c.FullInterval < minFullInterval:
 		return fmt.Errorf("Config.FullInterval is %v: it must be at least %v, 0 for the default, or negative for no full passes but the first", c.FullInterval, minFullInterval)
 	case c.MaxBackoff != 0 && c.MaxBackoff < c.MinBackoff:

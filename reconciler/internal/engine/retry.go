@@ -84,7 +84,10 @@ func (l *loop) nextTry(out *pool.Task, attempts int, now time.Time) (stage workq
 type random func() float64
 
 // backoff returns how long to wait after a number of failed attempts.
-func (c Config) backoff(attempts int, random random) time.Duration {
+func (c Config) backoff(attempts int, random random) (delay time.Duration) {
+	if c.Backoff != nil && pool.Guard(func() { delay = c.Backoff(attempts) }) == nil && delay > 0 {
+		return delay
+	}
 	return backoff.Backoff{Min: c.MinBackoff, Max: c.MaxBackoff}.After(attempts, random)
 }
 
