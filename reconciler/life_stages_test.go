@@ -84,6 +84,7 @@ var stageWays = map[string]stageWay{
 		w.target.will(outcomes(reconciler.Result{Again: time.Hour}))
 		w.change(gone)
 	}},
+	"refresh": {prepare: func(w *world) { w.params = hourly }, reach: func(w *world, _ bool) { w.putFirst() }},
 	"debounce": {prepare: func(w *world) { w.config.Debounce = time.Minute }, reach: func(w *world, gone bool) {
 		if gone {
 			w.putFirst()

@@ -155,9 +155,41 @@ func TestRowsTakeEveryWayOfTheDiagramAndNoOther(t *testing.T) {
 			})
 		}
 	}
+	takeTheWaysOfRefreshes(t, seen)
 	if diff := cmp.Diff(mustLifeDiagram(t), seen.seen); diff != "" {
 		t.Errorf("ways of rows (-in %s +taken):\n%s", lifePath, diff)
 	}
+}
+
+// takeTheWaysOfRefreshes has rows be refreshed that were done before, that change, and that
+// are compared with what is observed of them.
+func takeTheWaysOfRefreshes(t *testing.T, seen *moves) {
+	t.Helper()
+	at(t, "refresh", false, func(w *world) {
+		w.moves, w.config.Debounce = seen, 10*time.Millisecond
+	}, func(_ *testing.T, w *world) {
+		w.pass(2 * time.Hour)
+		w.put(row{ID: "a", Want: 7})
+		w.pass(time.Second)
+		w.stop()
+		w.start()
+		w.pass(time.Second)
+	})
+	at(t, "settle", false, func(w *world) {
+		watching := w.params
+		w.moves, w.params = seen, func(p *reconciler.Params[row]) {
+			watching(p)
+			hourly(p)
+		}
+	}, func(_ *testing.T, w *world) {
+		w.sights.see(sighting{"a", 1})
+		w.pass(2 * time.Hour)
+	})
+}
+
+// hourly has rows be applied again every hour.
+func hourly(p *reconciler.Params[row]) {
+	p.RefreshInterval = func(row) time.Duration { return time.Hour }
 }
 
 // TestStagesAreNamedAsTheirPageSays brings a row to each stage.

@@ -40,6 +40,14 @@ type Params[Obj any] struct {
 	// Observed, if set, is what rows are compared with while nothing else happens.
 	Observed Observation[Obj]
 
+	// RefreshInterval, if set, is how long after a row was applied it is applied again,
+	// ±10 %; not positive: it is not. Its status stays done. A time that the target asks for,
+	// by Result.Again, comes before it. It is called from one goroutine, whenever a row is
+	// done; it returns soon and does not use the reconciler. A row for which it panics is
+	// not refreshed, which health shows. Rows with such an interval are kept in memory each
+	// by itself; the others cost nothing.
+	RefreshInterval func(Obj) time.Duration
+
 	// NotDone, if set, is told of the rows that are not done. Several reconcilers
 	// may share the table, under different names.
 	NotDone statedb.RWTable[NotDone]
@@ -73,6 +81,9 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 			return nil, fmt.Errorf("reconciler %q: %w", cmp.Or(p.Name, p.Table.Name()), err)
 		}
 		untypedParams.Target = untyped(p.Table, p.Target, field)
+	}
+	if interval := p.RefreshInterval; interval != nil {
+		untypedParams.RefreshInterval = func(e *store.Entry) time.Duration { return interval(rowOf[Obj](e)) }
 	}
 	for _, related := range p.Related {
 		untypedParams.Related = append(untypedParams.Related, related.of)

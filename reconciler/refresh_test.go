@@ -1,8 +1,7 @@
-//go:build newreconciler
-
 package reconciler_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +106,12 @@ func TestARefreshFindsWhatIsOutOfSync(t *testing.T) {
 // What the target says of this row is more than what is said of all.
 func TestATargetThatWantsARowAgainIsAskedForIt(t *testing.T) {
 	refreshing(t, func(_ *testing.T, w *world) {
-		w.target.will(outcomes(reconciler.Result{Again: time.Hour}))
+		w.target.will(func(_ context.Context, c call) (result reconciler.Result, _ error) {
+			if c.op == "update" {
+				result.Again = time.Hour
+			}
+			return result, nil
+		})
 		w.put(row{ID: "short", Want: 1})
 		w.equal("updates", 0, w.updatesIn(59 * time.Minute)["short"])
 		w.equal("updates", 1, w.updatesIn(61 * time.Second)["short"])
@@ -206,4 +210,45 @@ func TestBackoffGoesNotTogetherWithItsBounds(t *testing.T) {
 	if _, err := reconciler.New(p); err == nil || !strings.Contains(err.Error(), "Config.MinBackoff is 1s: it has no meaning with Config.Backoff") {
 		t.Errorf("the error is %v", err)
 	}
+}
+
+// A reconciler that starts with rows that are done applies them in their time too.
+func TestRowsThatAreDoneAtTheStartAreAppliedAgain(t *testing.T) {
+	refreshing(t, func(_ *testing.T, w *world) {
+		w.put(row{ID: "short", Want: 1}, row{ID: "never", Want: 1})
+		w.stop()
+		w.start()
+		got := w.updatesIn(time.Minute)
+		if got["short"] < 5 || got["never"] != 0 {
+			w.t.Errorf("updates are %v", got)
+		}
+	})
+}
+
+// Rows that are done and wait for their time are no work that is put off, and those
+// without such a time are not kept.
+func TestRowsWithoutARefreshIntervalCostNothing(t *testing.T) {
+	refreshing(t, func(_ *testing.T, w *world) {
+		w.put(row{ID: "long", Want: 1}, row{ID: "never", Want: 1})
+		w.equal("items", 1, len(w.r.Items()))
+		w.equal("delayed", 0, w.r.Stats().Delayed)
+		w.check(w.r.WaitTable(w.t.Context()))
+		explanation := must(w.r.Explain(w.t.Context(), "long"))
+		w.equal("cause", "refresh", explanation.WaitsFor[0].Cause)
+		w.delete("long")
+		w.equal("items", 0, len(w.r.Items()))
+	})
+}
+
+// What no longer panics is refreshed, and nothing is said of a row that is gone.
+func TestHealthForgetsARefreshIntervalThatPanicked(t *testing.T) {
+	refreshing(t, func(_ *testing.T, w *world) {
+		w.put(row{ID: "panics", Want: 2}, row{ID: "panics too", Want: 2})
+		w.put(row{ID: "panics", Want: 1})
+		if got := w.health.last(); !strings.Contains(got, "refresh interval of panics too: panic: broken") {
+			w.t.Errorf("health is %q", got)
+		}
+		w.delete("panics too")
+		w.equal("health", "ok: reconciled", w.health.last())
+	})
 }

@@ -230,8 +230,9 @@ func (l *loop) settle(out *pool.Task, now time.Time) {
 		return // it is in hand still
 	}
 	defer l.closeRow(out)
+	refresh := l.refreshAfter(out, now)
 	if out.Item == nil {
-		if out.Err == nil && out.Result.Again <= 0 && !out.Outdated {
+		if out.Err == nil && out.Result.Again <= 0 && !out.Outdated && refresh.IsZero() {
 			l.queue.Pass(workqueue.InRound, workqueue.Rest)
 			return
 		}
@@ -241,7 +242,7 @@ func (l *loop) settle(out *pool.Task, now time.Time) {
 	// That an update was outdated is known for sure; otherwise a change that came
 	// meanwhile is one more reason to run.
 	again := it.Dirty && (out.Kind == pool.Delete || isStatusError(out.Err) || it.Reasons&^workqueue.Change != 0)
-	it.Dirty = false
+	it.Dirty, it.Refresh = false, refresh
 	if out.Outdated {
 		l.neverFailed(it)
 		l.requeue(it, workqueue.Changes, workqueue.Change, now)

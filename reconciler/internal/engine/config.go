@@ -134,10 +134,13 @@ type Params struct {
 	DependsOn []Dependency
 	Group     *Group
 	Observed  *Observation // nil: rows are compared with nothing
-	NotDone   statedb.RWTable[NotDone]
-	Origin    func(table, key string) string
-	Logger    *slog.Logger
-	Health    Health
+	// RefreshInterval is how long after a row was applied it is applied again; not positive:
+	// it is not. It may be nil.
+	RefreshInterval func(row *store.Entry) time.Duration
+	NotDone         statedb.RWTable[NotDone]
+	Origin          func(table, key string) string
+	Logger          *slog.Logger
+	Health          Health
 }
 
 // Health is told how a reconciler is. Calls come from one goroutine, and only

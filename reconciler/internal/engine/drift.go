@@ -46,7 +46,7 @@ func (l *loop) suspect(key string, now time.Time) {
 		if it.Err != nil || s == workqueue.Settle || it.Deleting {
 			return
 		}
-		if !it.Due().IsZero() && !s.Held() {
+		if !it.Due().IsZero() && !s.Held() && s != workqueue.Refresh {
 			why |= workqueue.Repeat // what it waits for is not to be lost
 		}
 		it.Force = true

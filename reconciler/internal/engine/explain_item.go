@@ -39,7 +39,7 @@ func (l *loop) explain(key string) (Explanation, error) {
 		repairs := l.drift.repairs[keyOf(row)]
 		e.Drifted, e.LastDrift = repairs.n, repairs.last
 	}
-	if e.Exists && e.WaitsFor[0].Cause == waitNothing {
+	if cause := e.WaitsFor[0].Cause; e.Exists && (cause == waitNothing || cause == workqueue.Refresh.String()) {
 		e.WaitsFor = append(e.WaitsFor, l.pauseOf(row)...)
 	}
 	return e, nil

@@ -101,7 +101,7 @@ func (l *loop) enqueueDeletes() {
 	slices.SortFunc(failed, func(a, b *workqueue.Item) int { return cmp.Compare(a.Key, b.Key) })
 	for _, it := range failed {
 		l.joinFull(it)
-		l.enqueue(it, workqueue.Refreshes, workqueue.Refresh, l.full.began)
+		l.enqueue(it, workqueue.Refreshes, workqueue.FullPass, l.full.began)
 	}
 }
 
@@ -185,7 +185,7 @@ func (l *loop) enqueueFull(e *store.Entry, now time.Time) {
 	if !it.Stage().InHand() {
 		it.Entry = e
 		it.Force = true
-		l.enqueue(it, workqueue.Refreshes, workqueue.Refresh, now)
+		l.enqueue(it, workqueue.Refreshes, workqueue.FullPass, now)
 	}
 	l.joinFull(it)
 }

@@ -42,6 +42,7 @@ type loop struct {
 	listing    listing
 	blast      blast
 	drift      driftLog
+	refreshes  map[string]error // why it is not known when rows are applied again, by encoded key
 }
 
 func (r *Engine) newLoop(ctx context.Context) *loop {
@@ -237,6 +238,7 @@ func (l *loop) changed(change store.Change, now time.Time) {
 			l.changedItem(change, false, now) // it was in error before the start
 		}
 	case Done:
+		l.refreshLater(change.Entry, now)
 	}
 }
 
@@ -320,6 +322,8 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 		it.Deleting = deleting
 		delta := int64(1)
 		if deleting {
+			it.Refresh = time.Time{}
+			l.refreshFails(it.Key, nil)
 			l.blast.count(it, l.blast.deletes)
 		} else {
 			l.blast.discount(it)
@@ -368,13 +372,18 @@ func (l *loop) holdSurplus(it *workqueue.Item, txn store.ReadTxn) bool {
 	return true
 }
 
-// drop forgets an item that needs nothing.
+// drop forgets an item that needs nothing, unless it is to be applied again in its time.
 func (l *loop) drop(it *workqueue.Item) {
 	l.leaveFull(it)
 	l.blast.discount(it)
 	it.Err = nil
 	l.agrees(it)
-	l.queue.Forget(it)
+	if it.Refresh.IsZero() {
+		l.queue.Forget(it)
+	} else {
+		it.Force, it.Reasons = false, 0
+		l.queue.Wait(it, workqueue.Refresh, it.Refresh, "")
+	}
 	l.ledger.note(it)
 	l.fine(it.Key)
 	l.rested(it)

@@ -94,7 +94,7 @@ func (b *board) get() standing {
 // publish lets others know how it stands.
 func (l *loop) publish() {
 	s := standing{
-		meters: l.meters, delayed: l.queue.Timed(),
+		meters: l.meters, delayed: l.queue.Timed() - l.queue.In(workqueue.Refresh),
 		stuck: len(l.pool.Stuck()), workers: l.pool.All(), cursor: l.cursor,
 	}
 	s.errors, s.reasons = l.r.failures.count()
@@ -179,6 +179,8 @@ func (l *loop) count(out *pool.Task) {
 		m.incremental.observe(out.Took)
 		if out.Err != nil {
 			m.incrementalErrors++
+		} else if out.Was == Done && out.Result.Changed && out.Item != nil && out.Item.Ran&workqueue.Elapsed != 0 {
+			m.outOfSync++
 		}
 	case out.Err != nil:
 		m.fullErrors++

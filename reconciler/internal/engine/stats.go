@@ -17,8 +17,8 @@ type Stats struct {
 	// How many operations failed: on rows that were not done, of full passes (the
 	// search for surplus included), and of these the searches for surplus alone.
 	IncrementalErrors, FullErrors, PruneErrors uint64
-	// OutOfSync is how many rows a full pass found not to be what they were said to
-	// be, and how many surplus things it removed. Pruned is the latter alone.
+	// OutOfSync is how many rows a full pass, or one that came in the time of the row
+	// itself, found not to be what they were said to be, and how many surplus things it removed. Pruned is the latter alone.
 	OutOfSync, Pruned uint64
 	Retries           uint64 // operations that ran because the one before had failed
 	// Drift is how many rows were repaired, or reported, because they differed from

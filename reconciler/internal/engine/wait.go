@@ -11,7 +11,7 @@ import (
 // Wait is something that a row waits for.
 type Wait struct {
 	// Cause is one of: nothing, turn, running, commit, stuck, backoff, again,
-	// terminal, debounce, settle, rate, paused, limit, dependency, order, drift, prune, sources,
+	// refresh, terminal, debounce, settle, rate, paused, limit, dependency, order, drift, prune, sources,
 	// target, stopped; or what another hold is called.
 	Cause string `json:"cause"`
 	// Text says it in words, with the names of what is waited for.
@@ -54,6 +54,8 @@ func waitOf(it *workqueue.Item) Wait {
 		return Wait{Cause: cause, Text: terminalWait}
 	case workqueue.Backoff:
 		return Wait{cause, "backoff: until " + until, due}
+	case workqueue.Refresh:
+		return Wait{cause, "nothing but the time when it is applied again, as its refresh interval says: until " + until, due}
 	case workqueue.Again:
 		return Wait{cause, "until " + until + ", when its target wants it to be applied again", due}
 	default:

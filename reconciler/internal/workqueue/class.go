@@ -8,7 +8,7 @@ const (
 	Changes   Class = iota // a user changed the row, or one it is made of
 	Manuals                // someone asked for it
 	Retries                // its time has come
-	Refreshes              // a full pass came to it
+	Refreshes              // a full pass came to it, or its time has come
 
 	Classes // how many there are
 )

@@ -19,6 +19,7 @@ type Item struct {
 	Ran     Reason    // why it last ran
 	Since   time.Time // when it was first queued, after it last ran
 	Applied time.Time // when its last update ended well
+	Refresh time.Time // when it is applied again, if nothing else makes it run before; zero: never
 	Blocks  Blocks
 	Noted   bool // it is, or is about to be, in the not-done table
 

@@ -186,6 +186,9 @@ func (q *Queue) Wake(now time.Time) {
 		case it.stage == Settle || it.stage == Drift:
 			it.Force = true
 			q.Enqueue(it, Retries, Drifted, since)
+		case it.stage == Refresh:
+			it.Force, it.Refresh = true, time.Time{}
+			q.Enqueue(it, Refreshes, Elapsed, since)
 		case it.Err != nil:
 			it.Force = true
 			q.Enqueue(it, Retries, Retry, since)

@@ -13,15 +13,16 @@ const (
 	Manual                       // Trigger
 	Retry                        // its last operation failed
 	Repeat                       // its last operation asked for it
-	Refresh                      // a full pass
+	FullPass                     // a full pass
 	Orphan                       // the target has it and the table does not
 	Drifted                      // what was observed differs from it
 	Unblocked                    // what it waited for is done
 	Resume                       // a pause or hold of it has ended
+	Elapsed                      // its refresh interval has passed
 )
 
 var reasonNames = [...]string{
-	"change", "related", "event", "manual", "retry", "again", "refresh", "orphan", "drift", "dependency", "resume",
+	"change", "related", "event", "manual", "retry", "again", "refresh", "orphan", "drift", "dependency", "resume", "interval",
 }
 
 // String returns the names of the reasons, separated by commas.

@@ -21,6 +21,7 @@ const (
 	Backoff  // it failed, and is tried again
 	Terminal // it failed, and repeating does not help
 	Again    // its target asked for it
+	Refresh  // it is done, and applied again in its time
 
 	Paused     // by hand
 	Limit      // too many changes: it waits for an approval
@@ -33,7 +34,7 @@ const (
 
 var stageNames = [Stages]string{
 	"rest", "round", "queued", "running", "stuck", "committing",
-	"debounce", "settle", "unread", "backoff", "terminal", "again",
+	"debounce", "settle", "unread", "backoff", "terminal", "again", "refresh",
 	"paused", "limit", "dependency", "order", "drift",
 }
 
@@ -71,12 +72,12 @@ func (set stages) has(s Stage) bool { return set&(1<<s) != 0 }
 var legal = func() (to [Stages]stages) {
 	held := setOf(Paused, Limit, Dependency, Order, Drift)
 	later := setOf(Backoff, Terminal, Again)
-	to[Rest] = setOf(InRound, Queued, Debounce)
+	to[Rest] = setOf(InRound, Queued, Debounce, Refresh)
 	to[InRound] = setOf(Rest, Queued, Running, Committing)
-	to[Queued] = setOf(Rest, Running, Settle, Unread) | held
+	to[Queued] = setOf(Rest, Running, Settle, Unread, Refresh) | held
 	to[Running] = setOf(Queued, Stuck, Committing)
 	to[Stuck] = setOf(Committing)
-	to[Committing] = setOf(Rest, Queued, Settle) | later
+	to[Committing] = setOf(Rest, Queued, Settle, Refresh) | later
 	for s := Debounce; s < Stages; s++ {
 		to[s] = setOf(Queued, Debounce)
 	}
