@@ -1,7 +1,7 @@
 // Package hive makes an application of cells: it builds, starts, watches over and stops it.
 //
 // Every hive provides, besides what its cells offer: *statedb.DB, one per hive; *health.Registry and the table of statuses as
-// statedb.Table[health.Status]; *job.Registry and the table of jobs as statedb.Table[job.Status]; Shutdowner; *Readiness; Info.
+// *statedb.Table[health.Status]; *job.Registry and the table of jobs as *statedb.Table[job.Status]; Shutdowner; *Readiness; Info.
 // Each module has for itself: *slog.Logger, cell.ModuleID, cell.FullModuleID, cell.Lifecycle, health.Health and job.Group.
 //
 // A Hive is built and run once, by one goroutine; only Shutdowner may be used from others. Start constructs: configuration is

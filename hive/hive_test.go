@@ -55,7 +55,7 @@ func hook(calls *[]string, name string, start error) cell.Cell {
 func TestHiveProvidesWhatEveryModuleNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var db *statedb.DB
-		var statuses statedb.Table[health.Status]
+		var statuses *statedb.Table[health.Status]
 		h := newHive(t, hive.Options{},
 			cell.Module("agent", "", cell.Module("route", "",
 				cell.Invoke(func(g job.Group, h health.Health, info hive.Info) error {
@@ -66,7 +66,7 @@ func TestHiveProvidesWhatEveryModuleNeeds(t *testing.T) {
 						return nil
 					}))
 				}))),
-			cell.Invoke(func(d *statedb.DB, s statedb.Table[health.Status]) { db, statuses = d, s }),
+			cell.Invoke(func(d *statedb.DB, s *statedb.Table[health.Status]) { db, statuses = d, s }),
 		)
 		if err := h.Start(t.Context()); err != nil {
 			t.Fatal(err)

@@ -75,7 +75,7 @@ type bed struct {
 	tooLate <-chan time.Time
 	ids     ids
 	db      *statedb.DB
-	table   statedb.RWTable[smallRow]
+	table   *statedb.RWTable[smallRow]
 
 	r      *reconciler.Reconciler[smallRow]
 	cancel context.CancelFunc

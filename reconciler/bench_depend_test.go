@@ -35,7 +35,7 @@ func needs(r smallRow) iter.Seq[statedb.Query[smallRow]] {
 }
 
 // needed is a table of rows that are done.
-func (d *bed) needed() statedb.RWTable[smallRow] {
+func (d *bed) needed() *statedb.RWTable[smallRow] {
 	d.b.Helper()
 	schema := reconciler.Reconciled(statedb.Schema[smallRow]{Name: "needed", Primary: bySmallID})
 	schema.Secondary = []statedb.Indexer[smallRow]{byNeed}
@@ -52,8 +52,8 @@ type seenSmall struct{ Spec uint64 }
 var bySeenID = statedb.NewIndex("id", func(s seenSmall) uint64 { return s.Spec >> wantBits })
 
 // observedIn compares small rows with a table of what is observed of them.
-func observedIn(table statedb.RWTable[seenSmall]) reconciler.Observation[smallRow] {
-	return reconciler.Observes(table, func(_ statedb.ReadTxn, s seenSmall) iter.Seq[statedb.Query[smallRow]] {
+func observedIn(table *statedb.RWTable[seenSmall]) reconciler.Observation[smallRow] {
+	return reconciler.Observes(statedb.ReadOnly(table), func(_ statedb.ReadTxn, s seenSmall) iter.Seq[statedb.Query[smallRow]] {
 		return func(yield func(statedb.Query[smallRow]) bool) { yield(bySmallID.Query(s.Spec >> wantBits)) }
 	}, func(txn statedb.ReadTxn, want smallRow) []reconciler.Change {
 		if s, _, found := table.Get(txn, bySeenID.Query(want.id())); !found || s.Spec != want.Spec {
@@ -63,12 +63,12 @@ func observedIn(table statedb.RWTable[seenSmall]) reconciler.Observation[smallRo
 	})
 }
 
-func (d *bed) seenTable(name string) statedb.RWTable[seenSmall] {
+func (d *bed) seenTable(name string) *statedb.RWTable[seenSmall] {
 	return must(statedb.NewTable(d.db, statedb.Schema[seenSmall]{Name: name, Primary: bySeenID}))
 }
 
 // see shows n rows as they are wanted.
-func (d *bed) see(table statedb.RWTable[seenSmall], ids ids, n, batch, want int) {
+func (d *bed) see(table *statedb.RWTable[seenSmall], ids ids, n, batch, want int) {
 	for from := 0; from < n; from += batch {
 		err := d.db.Update(d.b.Context(), func(txn *statedb.WriteTxn) error {
 			for i := from; i < min(n, from+batch); i++ {
@@ -112,7 +112,7 @@ func BenchmarkDependencies(b *testing.B) {
 						observation = observedIn(seen)
 					}
 					d.start(reconciler.Params[smallRow]{Target: target, DependsOn: []reconciler.Dependency[smallRow]{
-						reconciler.DependsOn(table, smallRow.GetStatus, needs, observation),
+						reconciler.DependsOn(statedb.ReadOnly(table), smallRow.GetStatus, needs, observation),
 					}})
 					s.measure(b, n, func() { d.reconcile(n, benchBatch, 1) })
 					d.stop(n, 0)

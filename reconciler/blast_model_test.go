@@ -168,7 +168,7 @@ func TestLimitsAreCheckedWithTheirNames(t *testing.T) {
 		"Config.UpdateLimit.Percent is -1":    {UpdateLimit: reconciler.ChangeLimit{Percent: -1}},
 		"Config.UpdateLimit.Window is -1s":    {UpdateLimit: reconciler.ChangeLimit{Window: -time.Second}},
 	} {
-		_, err := reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.table, Target: w.target, Config: config})
+		_, err := reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: w.target, Config: config})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -187,7 +187,7 @@ func TestLimitThatCannotCoverPruningIsToldAtTheStart(t *testing.T) {
 		{observing{w.target}, false, false},
 	} {
 		var log bytes.Buffer
-		p := reconciler.Params[row]{DB: w.db, Table: w.table, Target: test.target, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		p := reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: test.target, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		p.Config.DeleteLimit.Off = test.off
 		must(reconciler.New(p))
 		if told := strings.Contains(log.String(), "the limit of deletes does not cover what it prunes"); told != test.want {

@@ -47,7 +47,7 @@ func TestLimitsThatMakeNoSenseAreRefused(t *testing.T) {
 					}
 				}
 			}
-			p := reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}
+			p := reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}
 			r := must(reconciler.New(p))
 			before := r.Limits()
 			check("SetLimits", r.SetLimits(test.limits))
@@ -70,7 +70,7 @@ func TestLimitsThatMakeSenseAreTaken(t *testing.T) {
 		{Limiter: rate.NewLimiter(0, 0)},
 		{Limiter: rate.NewLimiter(0.001, 1)},
 	} {
-		p := reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}
+		p := reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}
 		p.Config.Limits = limits
 		r, err := reconciler.New(p)
 		if err != nil {
@@ -95,7 +95,7 @@ func TestFullIntervalsThatMakeNoSenseAreRefused(t *testing.T) {
 		-1:                            false,
 		0:                             false,
 	} {
-		p := reconciler.Params[row]{Name: "mine", DB: w.db, Table: w.table, Target: observing{w.target}}
+		p := reconciler.Params[row]{Name: "mine", DB: w.db, Table: w.rows(), Target: observing{w.target}}
 		p.Config.FullInterval = interval
 		_, err := reconciler.New(p)
 		switch {

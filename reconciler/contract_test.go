@@ -58,13 +58,13 @@ func (listing) Observe(context.Context) iter.Seq2[row, error] { return func(func
 
 func TestTargetsThatWouldKeepTheirSurplusAreRefused(t *testing.T) {
 	w := newWorld(t)
-	_, err := reconciler.New(reconciler.Params[row]{Name: "mine", DB: w.db, Table: w.table, Target: neverPruned{}})
+	_, err := reconciler.New(reconciler.Params[row]{Name: "mine", DB: w.db, Table: w.rows(), Target: neverPruned{}})
 	for _, part := range []string{`reconciler "mine": Params.Target is reconciler_test.neverPruned`, "NoPrune and no Observe"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error is %v, expected it to say %q", err, part)
 		}
 	}
-	if _, err := reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.table, Target: listing{}}); err != nil {
+	if _, err := reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: listing{}}); err != nil {
 		t.Errorf("a target that can list what there is: %v", err)
 	}
 }

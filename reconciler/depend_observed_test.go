@@ -31,7 +31,7 @@ func (w *world) sightings(name string) (*watchful, reconciler.Observation[row]) 
 	schema.Name = name
 	w.table, w.name = must(statedb.NewTable(w.db, schema)), name
 	w.sights = &watchful{world: w, seen: must(statedb.NewTable(w.db, statedb.Schema[sighting]{Name: "seen-" + name, Primary: sightingByID}))}
-	return w.sights, reconciler.Observes(w.sights.seen, func(_ statedb.ReadTxn, s sighting) iter.Seq[statedb.Query[row]] {
+	return w.sights, reconciler.Observes(statedb.ReadOnly(w.sights.seen), func(_ statedb.ReadTxn, s sighting) iter.Seq[statedb.Query[row]] {
 		return byIDs(s.ID)
 	}, w.sights.compare)
 }
@@ -48,7 +48,7 @@ func newLinked(t *testing.T) *linked {
 	l.links.params = func(p *reconciler.Params[row]) { p.Observed = onLink }
 	l.params = func(p *reconciler.Params[row]) {
 		p.Observed = own
-		p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(l.links.table, row.GetStatus,
+		p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(statedb.ReadOnly(l.links.rows()), row.GetStatus,
 			func(r row) iter.Seq[statedb.Query[row]] { return byIDs(device(r)) }, onLink)}
 	}
 	return l
@@ -361,12 +361,12 @@ func TestDependenciesWithAnObservationThatCannotWorkAreRefused(t *testing.T) {
 	table := must(statedb.NewTable(w.db, others))
 	strange := must(statedb.NewTable(statedb.New(), statedb.Schema[sighting]{Name: "seen", Primary: sightingByID}))
 	for want, observation := range map[string]reconciler.Observation[row]{
-		"Params.DependsOn[0]: the observation: the function that compares is not set": reconciler.Observes(o.seen, rows, nil),
-		"Params.DB: table seen": reconciler.Observes(strange, rows, o.compare),
+		"Params.DependsOn[0]: the observation: the function that compares is not set": reconciler.Observes(statedb.ReadOnly(o.seen), rows, nil),
+		"Params.DB: table seen": reconciler.Observes(statedb.ReadOnly(strange), rows, o.compare),
 		"":                      {},
 	} {
-		p := reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}
-		p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(table, row.GetStatus, func(row) iter.Seq[statedb.Query[row]] {
+		p := reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}
+		p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(statedb.ReadOnly(table), row.GetStatus, func(row) iter.Seq[statedb.Query[row]] {
 			return slices.Values([]statedb.Query[row]{byID.Query("x")})
 		}, observation)}
 		if _, err := reconciler.New(p); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

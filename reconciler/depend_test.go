@@ -26,8 +26,8 @@ type chain struct {
 	t       *testing.T
 	db      *statedb.DB
 	group   *reconciler.Group
-	notDone statedb.RWTable[reconciler.NotDone]
-	tables  map[string]statedb.RWTable[row]
+	notDone *statedb.RWTable[reconciler.NotDone]
+	tables  map[string]*statedb.RWTable[row]
 	rs      map[string]*reconciler.Reconciler[row]
 	stops   map[string]func()
 	panics  string // the id of which nobody knows what it depends on
@@ -53,7 +53,7 @@ func chained(t *testing.T, test func(t *testing.T, c *chain)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &chain{
-			t: t, db: statedb.New(), group: &reconciler.Group{}, tables: map[string]statedb.RWTable[row]{},
+			t: t, db: statedb.New(), group: &reconciler.Group{}, tables: map[string]*statedb.RWTable[row]{},
 			rs: map[string]*reconciler.Reconciler[row]{}, stops: map[string]func(){},
 			is: map[string]bool{}, broken: map[string]bool{}, delay: func() time.Duration { return 0 },
 		}
@@ -77,7 +77,7 @@ func chained(t *testing.T, test func(t *testing.T, c *chain)) {
 }
 
 func (c *chain) on(name string, query func(string) statedb.Query[row]) reconciler.Dependency[row] {
-	return reconciler.DependsOn(c.tables[name], row.GetStatus, func(r row) iter.Seq[statedb.Query[row]] {
+	return reconciler.DependsOn(statedb.ReadOnly(c.tables[name]), row.GetStatus, func(r row) iter.Seq[statedb.Query[row]] {
 		if c.panicking(r.ID) {
 			panic("out of cheese")
 		}

@@ -135,10 +135,10 @@ var parentByID = statedb.NewIndex("id", func(p parent) string { return p.ID })
 
 // family is a world whose rows depend on the parents that on names.
 func family(t *testing.T, on func(row) iter.Seq[statedb.Query[parent]], status func(parent) reconciler.Status,
-	test func(w *world, parents statedb.RWTable[parent]),
+	test func(w *world, parents *statedb.RWTable[parent]),
 ) {
 	t.Helper()
-	var parents statedb.RWTable[parent]
+	var parents *statedb.RWTable[parent]
 	prepared(t, func(w *world) {
 		parents = must(statedb.NewTable(w.db, statedb.Schema[parent]{Name: "parents", Primary: parentByID}))
 		w.check(w.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
@@ -146,7 +146,7 @@ func family(t *testing.T, on func(row) iter.Seq[statedb.Query[parent]], status f
 			return err
 		}, parents))
 		w.params = func(p *reconciler.Params[row]) {
-			p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(parents, status, on)}
+			p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(statedb.ReadOnly(parents), status, on)}
 		}
 	}, func(_ *testing.T, w *world) {
 		w.target.log()
@@ -161,7 +161,7 @@ func onP(row) iter.Seq[statedb.Query[parent]] {
 }
 
 func TestRowsWaitForADroppedTableAndSaySo(t *testing.T) {
-	family(t, onP, parentStatus, func(w *world, parents statedb.RWTable[parent]) {
+	family(t, onP, parentStatus, func(w *world, parents *statedb.RWTable[parent]) {
 		w.put(row{ID: "a", Want: 1})
 		w.equal("waits for", "dependency: parents p, which is pending", w.notDoneRows()[0].WaitsFor)
 		w.drop(parents)
@@ -187,7 +187,7 @@ func TestRowsWhoseDependenciesAreNotKnownWait(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			family(t, test.on, test.status, func(w *world, _ statedb.RWTable[parent]) {
+			family(t, test.on, test.status, func(w *world, _ *statedb.RWTable[parent]) {
 				w.put(row{ID: "a", Want: 1})
 				w.wantLog()
 				w.equal("waits for", test.want, w.notDoneRows()[0].WaitsFor)

@@ -19,9 +19,9 @@ import (
 type goneBed[Obj any] struct {
 	*world
 	kind     rowKind[Obj]
-	table    statedb.RWTable[Obj]
-	children statedb.RWTable[child]
-	seen     statedb.RWTable[sighting]
+	table    *statedb.RWTable[Obj]
+	children *statedb.RWTable[child]
+	seen     *statedb.RWTable[sighting]
 	events   chan string
 	r        *reconciler.Reconciler[Obj]
 
@@ -52,10 +52,10 @@ func (b *goneBed[Obj]) params() reconciler.Params[Obj] {
 		DB: b.db, Table: b.table, Target: ofKind(b.kind, reconciler.Target[row](observing{b.target})), NotDone: b.notDone,
 		Config: reconciler.Config{FullInterval: -1},
 		Related: []reconciler.Related[Obj]{
-			reconciler.Watches(b.children, func(statedb.ReadTxn, child) iter.Seq[statedb.Query[Obj]] { return b.a() }),
+			reconciler.Watches(statedb.ReadOnly(b.children), func(statedb.ReadTxn, child) iter.Seq[statedb.Query[Obj]] { return b.a() }),
 			reconciler.Events(b.events, func(statedb.ReadTxn, string) iter.Seq[statedb.Query[Obj]] { return b.a() }),
 		},
-		Observed: reconciler.Observes(b.seen, func(statedb.ReadTxn, sighting) iter.Seq[statedb.Query[Obj]] {
+		Observed: reconciler.Observes(statedb.ReadOnly(b.seen), func(statedb.ReadTxn, sighting) iter.Seq[statedb.Query[Obj]] {
 			return slices.Values([]statedb.Query[Obj]{b.kind.byID.Query("a")})
 		}, func(txn statedb.ReadTxn, want Obj) []reconciler.Change {
 			if b.seen.Len(txn) == 0 {

@@ -125,7 +125,7 @@ func TestGroupForgetsReconcilersThatNeverBegan(t *testing.T) {
 		schema := rowSchema()
 		schema.Name = "others"
 		b := must(statedb.NewTable(db, schema))
-		dependsOn := func(on statedb.Table[row]) []reconciler.Dependency[row] {
+		dependsOn := func(on *statedb.Table[row]) []reconciler.Dependency[row] {
 			return []reconciler.Dependency[row]{reconciler.DependsOn(on, row.GetStatus, func(r row) iter.Seq[statedb.Query[row]] {
 				return func(yield func(statedb.Query[row]) bool) { yield(byID.Query(r.ID)) }
 			})}
@@ -136,13 +136,13 @@ func TestGroupForgetsReconcilersThatNeverBegan(t *testing.T) {
 		}, a); err != nil {
 			t.Fatal(err)
 		}
-		first := must(reconciler.New(reconciler.Params[row]{DB: db, Table: a, Target: newFake(), Group: group, DependsOn: dependsOn(b)}))
+		first := must(reconciler.New(reconciler.Params[row]{DB: db, Table: a, Target: newFake(), Group: group, DependsOn: dependsOn(statedb.ReadOnly(b))}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := first.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := reconciler.New(reconciler.Params[row]{DB: db, Table: b, Target: newFake(), Group: group, DependsOn: dependsOn(a)}); err != nil {
+		if _, err := reconciler.New(reconciler.Params[row]{DB: db, Table: b, Target: newFake(), Group: group, DependsOn: dependsOn(statedb.ReadOnly(a))}); err != nil {
 			t.Error(err)
 		}
 	})

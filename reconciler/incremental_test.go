@@ -306,7 +306,7 @@ func TestUserSwapsAreNotDisturbedByStatuses(t *testing.T) {
 		_, revision, _ := w.table.Get(w.db.ReadTxn(), byID.Query("a"))
 		synctest.Wait() // the status is written
 		w.update(func(txn *statedb.WriteTxn) error {
-			_, err := w.table.CompareAndSwap(txn, revision, row{ID: "a", Want: 2})
+			_, err := w.rows().CompareAndSwap(txn, revision, row{ID: "a", Want: 2})
 			return err
 		})
 		synctest.Wait()

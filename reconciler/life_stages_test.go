@@ -193,7 +193,7 @@ func newDependents(w *world) *world {
 	o.target, o.health, o.made = newFake(), &healthLog{}, nil
 	o.target.promise = o.promise
 	group := &reconciler.Group{}
-	dependsOn := func(table statedb.Table[row], id string) []reconciler.Dependency[row] {
+	dependsOn := func(table *statedb.Table[row], id string) []reconciler.Dependency[row] {
 		return []reconciler.Dependency[row]{reconciler.DependsOn(table, row.GetStatus, func(row) iter.Seq[statedb.Query[row]] {
 			return slices.Values([]statedb.Query[row]{byID.Query(id)})
 		})}
@@ -201,11 +201,11 @@ func newDependents(w *world) *world {
 	w.params = func(p *reconciler.Params[row]) {
 		p.Group = group
 		if !o.after {
-			p.DependsOn = dependsOn(o.table, "x")
+			p.DependsOn = dependsOn(statedb.ReadOnly(o.rows()), "x")
 		}
 	}
 	o.params = func(p *reconciler.Params[row]) {
-		p.Group, p.DependsOn = group, dependsOn(w.table, "a")
+		p.Group, p.DependsOn = group, dependsOn(statedb.ReadOnly(w.rows()), "a")
 	}
 	return o
 }

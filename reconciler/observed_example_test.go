@@ -60,7 +60,7 @@ func ExampleObserves() {
 	target := switches{done: make(chan struct{}, 10)}
 	r, err := reconciler.New(reconciler.Params[lamp]{
 		DB: db, Table: lamps, Target: target,
-		Observed: reconciler.Observes(seen,
+		Observed: reconciler.Observes(statedb.ReadOnly(seen),
 			func(_ statedb.ReadTxn, s seenLamp) iter.Seq[statedb.Query[lamp]] {
 				return slices.Values([]statedb.Query[lamp]{lampByRoom.Query(s.Room)})
 			},
@@ -97,7 +97,7 @@ func ExampleObserves() {
 	// stopped: <nil>
 }
 
-func write[Obj any](db *statedb.DB, table statedb.RWTable[Obj], obj Obj) {
+func write[Obj any](db *statedb.DB, table *statedb.RWTable[Obj], obj Obj) {
 	err := db.Update(context.Background(), func(txn *statedb.WriteTxn) error {
 		_, _, err := table.Insert(txn, obj)
 		return err

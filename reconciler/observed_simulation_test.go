@@ -121,12 +121,12 @@ func (s *driftSimulation) run() {
 // TestDriftIsFoundHoweverManyRowsAnObservedRowTellsOf compares several rows with
 // one, whose rows change.
 func TestDriftIsFoundHoweverManyRowsAnObservedRowTellsOf(t *testing.T) {
-	var seen statedb.RWTable[child]
+	var seen *statedb.RWTable[child]
 	prepared(t, func(w *world) {
 		seen = must(statedb.NewTable(w.db, statedb.Schema[child]{Name: "switches", Primary: childByID}))
 		insert(t, w.db, seen, child{"switch", "a b", 1})
 		w.params = func(p *reconciler.Params[row]) {
-			p.Observed = reconciler.Observes(seen, func(_ statedb.ReadTxn, c child) iter.Seq[statedb.Query[row]] {
+			p.Observed = reconciler.Observes(statedb.ReadOnly(seen), func(_ statedb.ReadTxn, c child) iter.Seq[statedb.Query[row]] {
 				return byIDs(strings.Fields(c.Owners)...)
 			}, func(txn statedb.ReadTxn, want row) []reconciler.Change {
 				for c := range seen.All(txn) {

@@ -26,7 +26,7 @@ var sightingByID = statedb.NewIndex("id", func(s sighting) string { return s.ID 
 // fills it but the test.
 type watchful struct {
 	*world
-	seen   statedb.RWTable[sighting]
+	seen   *statedb.RWTable[sighting]
 	panics string // the row that cannot be compared
 }
 
@@ -34,7 +34,7 @@ func withSightings(w *world) *watchful {
 	o := &watchful{world: w, seen: must(statedb.NewTable(w.db, statedb.Schema[sighting]{Name: "seen", Primary: sightingByID}))}
 	w.sights = o
 	w.params = func(p *reconciler.Params[row]) {
-		p.Observed = reconciler.Observes(o.seen, func(_ statedb.ReadTxn, s sighting) iter.Seq[statedb.Query[row]] {
+		p.Observed = reconciler.Observes(statedb.ReadOnly(o.seen), func(_ statedb.ReadTxn, s sighting) iter.Seq[statedb.Query[row]] {
 			return byIDs(s.ID)
 		}, o.compare)
 	}
@@ -442,15 +442,19 @@ func TestObservationsThatCannotWorkAreRefused(t *testing.T) {
 	rows := func(statedb.ReadTxn, sighting) iter.Seq[statedb.Query[row]] { return nil }
 	strange := must(statedb.NewTable(statedb.New(), statedb.Schema[sighting]{Name: "seen", Primary: sightingByID}))
 	for want, change := range map[string]func(*reconciler.Params[row]){
-		"the table is not set":         func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(nil, rows, o.compare) },
-		"that names rows is not set":   func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(o.seen, nil, o.compare) },
-		"that compares is not set":     func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(o.seen, rows, nil) },
-		"Params.DB: table seen":        func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(strange, rows, o.compare) },
+		"the table is not set": func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(nil, rows, o.compare) },
+		"that names rows is not set": func(p *reconciler.Params[row]) {
+			p.Observed = reconciler.Observes(statedb.ReadOnly(o.seen), nil, o.compare)
+		},
+		"that compares is not set": func(p *reconciler.Params[row]) { p.Observed = reconciler.Observes(statedb.ReadOnly(o.seen), rows, nil) },
+		"Params.DB: table seen": func(p *reconciler.Params[row]) {
+			p.Observed = reconciler.Observes(statedb.ReadOnly(strange), rows, o.compare)
+		},
 		"Config.Drift.Policy is 7":     func(p *reconciler.Params[row]) { p.Config.Drift.Policy = 7 },
 		"Config.Drift.Settle is -1ns":  func(p *reconciler.Params[row]) { p.Config.Drift.Settle = -1 },
 		"Config.Drift.Window is -1ns:": func(p *reconciler.Params[row]) { p.Config.Drift.Window = -1 },
 	} {
-		p := reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}
+		p := reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}
 		change(&p)
 		if _, err := reconciler.New(p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, expected %q", err, want)

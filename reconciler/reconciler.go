@@ -18,7 +18,7 @@ import (
 // any time.
 type Reconciler[Obj any] struct {
 	engine *engine.Engine
-	table  statedb.RWTable[Obj]
+	table  *statedb.RWTable[Obj]
 }
 
 // Params is what a [Reconciler] is made of. DB, Table and Target are required.
@@ -27,7 +27,7 @@ type Params[Obj any] struct {
 	// table's name.
 	Name   string
 	DB     *statedb.DB
-	Table  statedb.RWTable[Obj]
+	Table  *statedb.RWTable[Obj]
 	Target Target[Obj]
 	Config Config
 
@@ -50,7 +50,7 @@ type Params[Obj any] struct {
 
 	// NotDone, if set, is told of the rows that are not done. Several reconcilers
 	// may share the table, under different names.
-	NotDone statedb.RWTable[NotDone]
+	NotDone *statedb.RWTable[NotDone]
 	// Origin, if set, says who wrote a row, given its table and its key as text:
 	// empty when it does not know. Calls may come from several goroutines at once.
 	Origin func(table, key string) string
@@ -74,7 +74,10 @@ func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
 func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[Obj], error) {
 	untypedParams := engine.Params{
 		Name: p.Name, DB: p.DB, Config: p.Config, Group: p.Group, Observed: p.Observed.of,
-		Table: core[Obj](p.Table), NotDone: p.NotDone, Origin: p.Origin, Logger: p.Logger, Health: p.Health,
+		NotDone: p.NotDone, Origin: p.Origin, Logger: p.Logger, Health: p.Health,
+	}
+	if p.Table != nil {
+		untypedParams.Table = p.Table.Untyped()
 	}
 	if p.Table != nil && p.Target != nil {
 		if err := checkSurplus(p.Target); err != nil {

@@ -205,7 +205,7 @@ func TestABackoffThatMakesNoSense(t *testing.T) {
 
 func TestBackoffGoesNotTogetherWithItsBounds(t *testing.T) {
 	w := newWorld(t)
-	p := reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}
+	p := reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}
 	p.Config.Backoff, p.Config.MinBackoff = func(int) time.Duration { return time.Second }, time.Second
 	if _, err := reconciler.New(p); err == nil || !strings.Contains(err.Error(), "Config.MinBackoff is 1s: it has no meaning with Config.Backoff") {
 		t.Errorf("the error is %v", err)

@@ -28,7 +28,7 @@ var childByID = statedb.NewIndex("id", func(c child) string { return c.ID })
 // related is a world with a table of children.
 type related struct {
 	*world
-	children statedb.RWTable[child]
+	children *statedb.RWTable[child]
 	panics   string // the children whose owners cannot be told
 }
 
@@ -54,7 +54,7 @@ func withChildren(w *world) *related {
 		return byIDs(strings.Fields(c.Owners)...)
 	}
 	w.params = func(p *reconciler.Params[row]) {
-		p.Related = []reconciler.Related[row]{reconciler.Watches(r.children, owners)}
+		p.Related = []reconciler.Related[row]{reconciler.Watches(statedb.ReadOnly(r.children), owners)}
 	}
 	return r
 }
@@ -77,7 +77,7 @@ func (r *related) child(cs ...child) {
 	synctest.Wait()
 }
 
-func insert[Obj any](t *testing.T, db *statedb.DB, table statedb.RWTable[Obj], rows ...Obj) {
+func insert[Obj any](t *testing.T, db *statedb.DB, table *statedb.RWTable[Obj], rows ...Obj) {
 	t.Helper()
 	err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 		for _, r := range rows {
@@ -92,7 +92,7 @@ func insert[Obj any](t *testing.T, db *statedb.DB, table statedb.RWTable[Obj], r
 	}
 }
 
-func remove[Obj any](t *testing.T, db *statedb.DB, table statedb.RWTable[Obj], rows ...Obj) {
+func remove[Obj any](t *testing.T, db *statedb.DB, table *statedb.RWTable[Obj], rows ...Obj) {
 	t.Helper()
 	err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 		for _, r := range rows {
@@ -358,12 +358,12 @@ func TestRelationsThatCannotWorkAreRefused(t *testing.T) {
 	for want, relation := range map[string]reconciler.Related[row]{
 		"is empty":                   {},
 		"the table is not set":       reconciler.Watches(nil, none),
-		"that names rows is not set": reconciler.Watches[row](w.notDone, nil),
+		"that names rows is not set": reconciler.Watches[row](statedb.ReadOnly(w.notDone), nil),
 		"the channel is nil":         reconciler.Events[row, int](nil, nil),
-		"Params.DB: table children":  reconciler.Watches(other, none),
+		"Params.DB: table children":  reconciler.Watches(statedb.ReadOnly(other), none),
 	} {
 		_, err := reconciler.New(reconciler.Params[row]{
-			DB: w.db, Table: w.table, Target: observing{w.target}, Related: []reconciler.Related[row]{relation},
+			DB: w.db, Table: w.rows(), Target: observing{w.target}, Related: []reconciler.Related[row]{relation},
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, expected %q", err, want)

@@ -30,7 +30,7 @@ type Related[Obj any] struct{ of engine.Related }
 // Rows that are done when the reconciler starts run once more if a row of the
 // other table names them: it may have changed meanwhile.
 func Watches[Obj, Child any](
-	table statedb.Table[Child], owners func(txn statedb.ReadTxn, child Child) iter.Seq[statedb.Query[Obj]],
+	table *statedb.Table[Child], owners func(txn statedb.ReadTxn, child Child) iter.Seq[statedb.Query[Obj]],
 ) Related[Obj] {
 	return Related[Obj]{watched(table, owners)}
 }
@@ -72,7 +72,7 @@ func Events[Obj, Event any](
 
 // watched is a table whose rows are about rows of another one.
 func watched[Obj, Child any](
-	table statedb.Table[Child], rows func(statedb.ReadTxn, Child) iter.Seq[statedb.Query[Obj]],
+	table *statedb.Table[Child], rows func(statedb.ReadTxn, Child) iter.Seq[statedb.Query[Obj]],
 ) *engine.Watched {
 	w := &engine.Watched{Table: core(table)}
 	if rows != nil {
@@ -84,7 +84,7 @@ func watched[Obj, Child any](
 }
 
 // core returns a table without the type of its rows; nil of nil.
-func core[Obj any](table statedb.Table[Obj]) *store.Table {
+func core[Obj any](table *statedb.Table[Obj]) *store.Table {
 	if table == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ type Dependency[Obj any] struct{ of engine.Dependency }
 // for: it waits, and so it does once the table is dropped. status may be called
 // from several goroutines too.
 func DependsOn[Obj, Dep any](
-	table statedb.Table[Dep], status func(Dep) Status, on func(Obj) iter.Seq[statedb.Query[Dep]],
+	table *statedb.Table[Dep], status func(Dep) Status, on func(Obj) iter.Seq[statedb.Query[Dep]],
 	observed ...Observation[Dep],
 ) Dependency[Obj] {
 	d := engine.Dependency{Table: core(table)}
@@ -173,7 +173,7 @@ type Observation[Obj any] struct{ of *engine.Observation }
 // rows and compare are called from several goroutines, and return soon. A row for
 // which compare panics is not compared, which health and log report.
 func Observes[Obj, Seen any](
-	table statedb.Table[Seen],
+	table *statedb.Table[Seen],
 	rows func(txn statedb.ReadTxn, seen Seen) iter.Seq[statedb.Query[Obj]],
 	compare func(txn statedb.ReadTxn, want Obj) []Change,
 ) Observation[Obj] {

@@ -202,7 +202,7 @@ func TestRunWithAnEndedContextDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(row{ID: "a", Want: 1})
-		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}))
+		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := r.Run(ctx); err != nil {
@@ -253,7 +253,7 @@ func TestOnlyDatabaseTableAndTargetAreRequired(t *testing.T) {
 		w := newWorld(t)
 		w.write(row{ID: "a", Want: 1})
 		txn := must(w.db.WriteTxn(t.Context(), w.table)) // New does not wait for locks
-		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}))
+		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}))
 		txn.Abort()
 		w.equal("name", "rows", r.Name())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -318,7 +318,7 @@ func TestNothingIsMissedBetweenLookingAndWaiting(t *testing.T) {
 		w.target.will(outcomes(reconciler.Terminal(errBoom)))
 		// The source becomes complete after the loop has looked at it.
 		health := flipping{w.health, func() { w.update(source.Complete) }}
-		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}, Health: health}))
+		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}, Health: health}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()

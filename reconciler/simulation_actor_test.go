@@ -187,7 +187,7 @@ func relatedRows[Obj any](a *actor, kind rowKind[Obj]) []reconciler.Related[Obj]
 	named, owners := slowly("named"), slowly("owners")
 	return []reconciler.Related[Obj]{
 		reconciler.Events(a.events, func(_ statedb.ReadTxn, keys string) iter.Seq[statedb.Query[Obj]] { return named(keys) }),
-		reconciler.Watches(a.s.children, func(_ statedb.ReadTxn, c child) iter.Seq[statedb.Query[Obj]] { return owners(c.Owners) }),
+		reconciler.Watches(statedb.ReadOnly(a.s.children), func(_ statedb.ReadTxn, c child) iter.Seq[statedb.Query[Obj]] { return owners(c.Owners) }),
 	}
 }
 

@@ -52,16 +52,23 @@ func (r pointerRunner) Resume(ctx context.Context, which reconciler.Selector[row
 	return r.Reconciler.Resume(ctx, selector(which))
 }
 
-// pointerTable is a table of rows by pointer, to be read and written by value: as
-// far as simulations do.
-type pointerTable struct {
+// rowTable is what simulations and worlds do with a table.
+type rowTable interface {
 	statedb.TableMeta
-	unused
-	of statedb.RWTable[*row]
+	All(txn statedb.ReadTxn, opts ...statedb.ReadOption) iter.Seq2[row, statedb.Revision]
+	Get(txn statedb.ReadTxn, q statedb.Query[row]) (row, statedb.Revision, bool)
+	Sources(txn statedb.ReadTxn) []statedb.SourceState
+	Revision(txn statedb.ReadTxn) statedb.Revision
+	Insert(txn *statedb.WriteTxn, r row) (old row, replaced bool, err error)
+	Delete(txn *statedb.WriteTxn, r row) (old row, deleted bool, err error)
+	Amend(txn *statedb.WriteTxn, r row, revision statedb.Revision, fn func(row) row) (bool, error)
 }
 
-// unused is behind what a pointerTable has itself.
-type unused struct{ statedb.RWTable[row] }
+// pointerTable is a rowTable of rows by pointer.
+type pointerTable struct {
+	statedb.TableMeta
+	of *statedb.RWTable[*row]
+}
 
 func newPointerTable(db *statedb.DB) pointerTable {
 	schema := rowsByPointer().schema

@@ -41,7 +41,7 @@ type simulation struct {
 	pauses bool
 	// pointers: the rows are by pointer.
 	pointers bool
-	children statedb.RWTable[child] // that have rows run
+	children *statedb.RWTable[child] // that have rows run
 }
 
 // TestSimulation lets writers, faults and restarts loose on reconcilers, then

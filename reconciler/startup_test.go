@@ -67,7 +67,7 @@ func waitsForX(w *world) (end func()) {
 		return err
 	}, links))
 	w.params = func(p *reconciler.Params[row]) {
-		p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(links, row.GetStatus, func(row) iter.Seq[statedb.Query[row]] {
+		p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(statedb.ReadOnly(links), row.GetStatus, func(row) iter.Seq[statedb.Query[row]] {
 			return slices.Values([]statedb.Query[row]{byID.Query("x")})
 		})}
 	}

@@ -142,10 +142,10 @@ func TestSinceIsTheTimeOfTheFirstOfLikeStatuses(t *testing.T) {
 func TestStatusIndexHoldsRowsInErrorOnly(t *testing.T) {
 	running(t, func(t *testing.T, w *world) {
 		w.target.will(failing("bad"))
-		size := func() int { return must(w.table.LenOf(w.db.ReadTxn(), reconciler.StatusIndexName)) }
+		size := func() int { return must(w.rows().LenOf(w.db.ReadTxn(), reconciler.StatusIndexName)) }
 		w.put(row{ID: "good"}, row{ID: "bad"})
 		query := reconciler.NewStatusIndex[row]().Query(reconciler.Error)
-		for r := range w.table.List(w.db.ReadTxn(), query) {
+		for r := range w.rows().List(w.db.ReadTxn(), query) {
 			if r.ID != "bad" {
 				t.Errorf("%s is listed as in error", r.ID)
 			}

@@ -470,7 +470,7 @@ func TestStopDoesNotWaitForAFunctionThatNamesRows(t *testing.T) {
 		children := must(statedb.NewTable(w.db, statedb.Schema[child]{Name: "children", Primary: childByID}))
 		free := make(chan struct{})
 		w.params = func(p *reconciler.Params[row]) {
-			p.Related = []reconciler.Related[row]{reconciler.Watches(children, func(statedb.ReadTxn, child) iter.Seq[statedb.Query[row]] {
+			p.Related = []reconciler.Related[row]{reconciler.Watches(statedb.ReadOnly(children), func(statedb.ReadTxn, child) iter.Seq[statedb.Query[row]] {
 				<-free
 				return nil
 			})}

@@ -144,7 +144,7 @@ type Change = engine.Change
 type Result = engine.Result
 
 // untyped returns what the engine calls of a target and of the status of its rows.
-func untyped[Obj any](table statedb.RWTable[Obj], target Target[Obj], field StatusField[Obj]) engine.Target {
+func untyped[Obj any](table *statedb.RWTable[Obj], target Target[Obj], field StatusField[Obj]) engine.Target {
 	core := table.Untyped()
 	calls := engine.Target{
 		Init: target.Init,

@@ -346,7 +346,7 @@ func linkedByStatus(t *testing.T, test func(t *testing.T, l *linked)) {
 		observed := l.params
 		l.params = func(p *reconciler.Params[row]) {
 			observed(p)
-			p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(l.links.table, row.GetStatus,
+			p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(statedb.ReadOnly(l.links.rows()), row.GetStatus,
 				func(r row) iter.Seq[statedb.Query[row]] { return byIDs(device(r)) })}
 		}
 		l.links.start()

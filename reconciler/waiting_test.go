@@ -233,7 +233,7 @@ func TestWaitingIsForAReconcilerThatRunsOrWill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(row{ID: "a", Want: 1})
-		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.table, Target: observing{w.target}}))
+		r := must(reconciler.New(reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := r.WaitTable(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	t       *testing.T
 	db      *statedb.DB
-	table   statedb.RWTable[row]
-	notDone statedb.RWTable[reconciler.NotDone]
+	table   rowTable
+	notDone *statedb.RWTable[reconciler.NotDone]
 	target  *fake
 	prunes  bool // the target cannot observe
 	batches bool // it takes rows together, unless it prunes
@@ -44,6 +44,9 @@ type world struct {
 	cancel  context.CancelFunc
 	ended   chan error
 }
+
+// rows is the table of a world whose rows are by value.
+func (w *world) rows() *statedb.RWTable[row] { return w.table.(*statedb.RWTable[row]) }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -119,7 +122,7 @@ func (w *world) start() {
 func (w *world) launch() {
 	w.t.Helper()
 	p := reconciler.Params[row]{
-		Name: w.name, DB: w.db, Table: w.table, Target: w.kindOfTarget(), NotDone: w.notDone,
+		Name: w.name, DB: w.db, Table: w.rows(), Target: w.kindOfTarget(), NotDone: w.notDone,
 		Config: w.config, Health: w.health, Origin: w.origin,
 	}
 	if w.params != nil {
@@ -250,7 +253,7 @@ func (w *world) source(name string) *statedb.Source {
 	w.t.Helper()
 	var source *statedb.Source
 	w.update(func(txn *statedb.WriteTxn) (err error) {
-		source, err = w.table.RegisterSource(txn, name)
+		source, err = w.rows().RegisterSource(txn, name)
 		return err
 	})
 	return source

@@ -10,7 +10,7 @@ import (
 const benchRows = 10_000
 
 // newBench returns a table with rows and a secondary index.
-func newBench(b *testing.B) (*statedb.DB, statedb.RWTable[item], []item) {
+func newBench(b *testing.B) (*statedb.DB, *statedb.RWTable[item], []item) {
 	b.Helper()
 	db := newDB()
 	table := newTable(b, db, statedb.Schema[item]{
@@ -24,7 +24,7 @@ func newBench(b *testing.B) (*statedb.DB, statedb.RWTable[item], []item) {
 	return db, table, rows
 }
 
-func insert(b *testing.B, db *statedb.DB, table statedb.RWTable[item], rows []item) {
+func insert(b *testing.B, db *statedb.DB, table *statedb.RWTable[item], rows []item) {
 	b.Helper()
 	err := db.Update(b.Context(), func(txn *statedb.WriteTxn) error {
 		for _, row := range rows {

@@ -60,7 +60,7 @@ func (f *fold) drain(cursor *statedb.Cursor[item], txn statedb.ReadTxn) {
 }
 
 // differs compares with the table in the snapshot.
-func (f *fold) differs(table statedb.Table[item], txn statedb.ReadTxn) error {
+func (f *fold) differs(table *statedb.Table[item], txn statedb.ReadTxn) error {
 	rows := map[string]modelRow{}
 	for row, revision := range table.All(txn) {
 		rows[row.ID] = modelRow{Item: row, Revision: revision}
@@ -80,7 +80,7 @@ type follower struct {
 }
 
 // drain shows it a snapshot, which may be older than one before.
-func (f *follower) drain(t *rapid.T, table statedb.Table[item], txn statedb.ReadTxn) {
+func (f *follower) drain(t *rapid.T, table *statedb.Table[item], txn statedb.ReadTxn) {
 	t.Helper()
 	older := table.Revision(txn) < f.newest
 	if f.read(t, table, txn, math.MaxInt); older {
@@ -96,7 +96,7 @@ func (f *follower) drain(t *rapid.T, table statedb.Table[item], txn statedb.Read
 }
 
 // read ends the loop after some changes, and checks each.
-func (f *follower) read(t *rapid.T, table statedb.Table[item], txn statedb.ReadTxn, most int) {
+func (f *follower) read(t *rapid.T, table *statedb.Table[item], txn statedb.ReadTxn, most int) {
 	t.Helper()
 	older := table.Revision(txn) < f.newest
 	loop := newFeedLoop(table, txn)
@@ -146,11 +146,11 @@ func TestFoldOfTheFeedIsTheTable(t *testing.T) {
 				followers = append(followers, &follower{newFold(), table.Changes(0), 0})
 			case "drain":
 				for _, f := range followers {
-					f.drain(t, table, rapid.SampledFrom(snapshots).Draw(t, "snapshot"))
+					f.drain(t, statedb.ReadOnly(table.RWTable), rapid.SampledFrom(snapshots).Draw(t, "snapshot"))
 				}
 			case "peek":
 				for _, f := range followers {
-					f.read(t, table, rapid.SampledFrom(snapshots).Draw(t, "snapshot"), rapid.IntRange(1, 5).Draw(t, "changes"))
+					f.read(t, statedb.ReadOnly(table.RWTable), rapid.SampledFrom(snapshots).Draw(t, "snapshot"), rapid.IntRange(1, 5).Draw(t, "changes"))
 				}
 			case "stop": // then nobody may follow, and changes are not recorded
 				for _, f := range followers {
@@ -160,7 +160,7 @@ func TestFoldOfTheFeedIsTheTable(t *testing.T) {
 			}
 		}
 		for _, f := range followers {
-			f.drain(t, table, db.ReadTxn())
+			f.drain(t, statedb.ReadOnly(table.RWTable), db.ReadTxn())
 		}
 	})
 }
@@ -227,7 +227,7 @@ func TestFeedResumesAtARevision(t *testing.T) {
 		for row, revision := range table.All(begin) {
 			f.rows[row.ID] = modelRow{Item: row, Revision: revision}
 		}
-		f.drain(t, table, db.ReadTxn())
+		f.drain(t, statedb.ReadOnly(table.RWTable), db.ReadTxn())
 	})
 }
 
@@ -352,7 +352,7 @@ func TestWritesDuringAPartlyReadListing(t *testing.T) {
 	folded := newFold()
 	folded.rows["a"] = modelRow{Item: item{ID: "a"}, Revision: 1}
 	folded.drain(cursor, f.db.ReadTxn())
-	check(t, "after the listing", folded.differs(f.items, f.db.ReadTxn()))
+	check(t, "after the listing", folded.differs(statedb.ReadOnly(f.items), f.db.ReadTxn()))
 }
 
 func TestARowThatChangesDuringAListingIsToldOnceALoop(t *testing.T) {

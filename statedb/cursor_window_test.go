@@ -88,7 +88,7 @@ func TestACursorThatMissedDeletesIsReset(t *testing.T) {
 	}
 	f.remove("c")
 	folded.drain(cursor, f.db.ReadTxn())
-	check(t, "after the reset", folded.differs(f.items, f.db.ReadTxn()))
+	check(t, "after the reset", folded.differs(statedb.ReadOnly(f.items), f.db.ReadTxn()))
 }
 
 // TestAnAbandonedCursorCostsABoundedAmount makes a million changes, deletes of
@@ -126,7 +126,7 @@ func TestAnAbandonedCursorCostsABoundedAmount(t *testing.T) {
 	if folded.resets != 1 {
 		t.Errorf("%d resets, expected 1", folded.resets)
 	}
-	check(t, "after the reset", folded.differs(f.items, f.db.ReadTxn()))
+	check(t, "after the reset", folded.differs(statedb.ReadOnly(f.items), f.db.ReadTxn()))
 	if folded.changes > 3*rows+1 {
 		t.Errorf("%d changes came for a table of %d rows", folded.changes, rows)
 	}
@@ -253,7 +253,7 @@ func TestABulkDeleteIsNotLostOnWhoFollowsClosely(t *testing.T) {
 	if folded.resets != 0 {
 		t.Error("a reset came")
 	}
-	check(t, "after the deletes", folded.differs(f.items, f.db.ReadTxn()))
+	check(t, "after the deletes", folded.differs(statedb.ReadOnly(f.items), f.db.ReadTxn()))
 }
 
 func TestLagIsKnownInRevisionsAndTime(t *testing.T) {

@@ -31,7 +31,8 @@ type (
 	// transaction are valid only once it has committed.
 	Revision = store.Revision
 	// TableMeta is a table of any row type, as an argument for transactions. Only tables of
-	// this package implement it.
+	// this package implement it. A [RWTable] and its [ReadOnly] are different values; what
+	// Untyped returns tells whether two tables are the same.
 	TableMeta = store.TableMeta
 	// ReadOption changes the order of the rows that a query yields, or limits their number:
 	// [Reverse] and [Limit]. If two options contradict each other the last one counts.

@@ -46,14 +46,14 @@ func TestADroppedTableIsGoneAndItsNameFree(t *testing.T) {
 	now := f.db.ReadTxn()
 	for _, c := range []struct {
 		name  string
-		table statedb.Table[item]
+		table *statedb.Table[item]
 		txn   statedb.ReadTxn
 		want  []string
 	}{
-		{"old table, old snapshot", f.items, before, []string{"a", "b"}},
-		{"old table, new snapshot", f.items, now, nil},
-		{"new table, old snapshot", next, before, nil},
-		{"new table, new snapshot", next, now, []string{"new"}},
+		{"old table, old snapshot", statedb.ReadOnly(f.items), before, []string{"a", "b"}},
+		{"old table, new snapshot", statedb.ReadOnly(f.items), now, nil},
+		{"new table, old snapshot", statedb.ReadOnly(next), before, nil},
+		{"new table, new snapshot", statedb.ReadOnly(next), now, []string{"new"}},
 	} {
 		if got := ids(c.table.All(c.txn)); !slices.Equal(got, c.want) || c.table.Len(c.txn) != len(c.want) {
 			t.Errorf("%s: %v (%d), want %v", c.name, got, c.table.Len(c.txn), c.want)
@@ -106,7 +106,7 @@ func TestADropThatIsGivenUpChangesNothing(t *testing.T) {
 }
 
 // itemWatches takes every kind of watch on the table, for what is there and what is not.
-func itemWatches(items statedb.Table[item], txn statedb.ReadTxn) map[string]<-chan struct{} {
+func itemWatches(items *statedb.Table[item], txn statedb.ReadTxn) map[string]<-chan struct{} {
 	watches := map[string]<-chan struct{}{}
 	_, watches["all"] = items.AllWatch(txn)
 	_, watches["initialized"] = items.Initialized(txn)
@@ -133,7 +133,7 @@ func TestDropClosesEveryWatchOnce(t *testing.T) {
 				return err
 			})
 			before := f.db.ReadTxn()
-			early := itemWatches(f.items, before)
+			early := itemWatches(statedb.ReadOnly(f.items), before)
 			for name, watch := range early {
 				if closed(watch) {
 					t.Errorf("watch of %s is closed before the drop", name)
@@ -145,12 +145,12 @@ func TestDropClosesEveryWatchOnce(t *testing.T) {
 					t.Errorf("watch of %s is open after the drop", name)
 				}
 			}
-			for name, watch := range itemWatches(f.items, before) {
+			for name, watch := range itemWatches(statedb.ReadOnly(f.items), before) {
 				if !closed(watch) {
 					t.Errorf("late watch of %s on the old snapshot is open", name)
 				}
 			}
-			for name, watch := range itemWatches(f.items, f.db.ReadTxn()) {
+			for name, watch := range itemWatches(statedb.ReadOnly(f.items), f.db.ReadTxn()) {
 				if watch != nil {
 					t.Errorf("watch of %s on a snapshot without the table: a loop would spin or wait for it", name)
 				}
@@ -170,9 +170,9 @@ func TestDroppingATableOfNetworksClosesItsWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNetworks(t)
 			n.insert(t, rows...)
-			for _, table := range []statedb.RWTable[network]{n.primary, n.secondary} {
-				_, _, watch, _ := byPrefix.LookupWatch(n.db.ReadTxn(), table, netip.MustParseAddr("10.1.2.3"))
-				_, _, absent, _ := byPrefix.LookupWatch(n.db.ReadTxn(), table, netip.MustParseAddr("fe80::1"))
+			for _, table := range []*statedb.RWTable[network]{n.primary, n.secondary} {
+				_, _, watch, _ := byPrefix.LookupWatch(n.db.ReadTxn(), statedb.ReadOnly(table), netip.MustParseAddr("10.1.2.3"))
+				_, _, absent, _ := byPrefix.LookupWatch(n.db.ReadTxn(), statedb.ReadOnly(table), netip.MustParseAddr("fe80::1"))
 				check(t, "drop", n.db.Drop(t.Context(), table))
 				if !closed(watch) || !closed(absent) {
 					t.Errorf("watches of the dropped table %s are open", table.Name())
@@ -257,7 +257,7 @@ func TestTheMemoryOfADroppedTableGoesWithItsSnapshots(t *testing.T) {
 	runtime.KeepAlive(table)
 }
 
-func dropUnderASnapshot(t *testing.T, db *statedb.DB, table statedb.RWTable[*heavy]) {
+func dropUnderASnapshot(t *testing.T, db *statedb.DB, table *statedb.RWTable[*heavy]) {
 	t.Helper()
 	snapshot := db.ReadTxn()
 	before := table.Len(snapshot)
@@ -275,7 +275,7 @@ func TestTablesComeAndGoUnderLoad(t *testing.T) {
 	const names, generations = 4, 60
 	db := newDB()
 	steady := newTable(t, db, itemSchema("steady"))
-	var slots [names]atomic.Pointer[statedb.RWTable[item]]
+	var slots [names]atomic.Pointer[*statedb.RWTable[item]]
 	for i := range names {
 		table := newTable(t, db, itemSchema(fmt.Sprint("t", i)))
 		slots[i].Store(&table)
@@ -305,7 +305,7 @@ func TestTablesComeAndGoUnderLoad(t *testing.T) {
 	}
 }
 
-func writeBoth(ctx context.Context, t *testing.T, db *statedb.DB, steady statedb.RWTable[item], slot *atomic.Pointer[statedb.RWTable[item]]) {
+func writeBoth(ctx context.Context, t *testing.T, db *statedb.DB, steady *statedb.RWTable[item], slot *atomic.Pointer[*statedb.RWTable[item]]) {
 	for n := 0; ctx.Err() == nil; n++ {
 		table := *slot.Load()
 		err := db.Update(ctx, func(txn *statedb.WriteTxn) error {
@@ -320,7 +320,7 @@ func writeBoth(ctx context.Context, t *testing.T, db *statedb.DB, steady statedb
 }
 
 // followAll follows one table after the other, each to its end.
-func followAll(ctx context.Context, t *testing.T, db *statedb.DB, slot *atomic.Pointer[statedb.RWTable[item]]) {
+func followAll(ctx context.Context, t *testing.T, db *statedb.DB, slot *atomic.Pointer[*statedb.RWTable[item]]) {
 	for ctx.Err() == nil {
 		table := *slot.Load()
 		fold := newFold()
@@ -328,7 +328,7 @@ func followAll(ctx context.Context, t *testing.T, db *statedb.DB, slot *atomic.P
 		for cursor.Err() == nil && ctx.Err() == nil {
 			txn := db.ReadTxn()
 			fold.drain(cursor, txn)
-			if err := fold.differs(table, txn); cursor.Err() == nil && err != nil {
+			if err := fold.differs(statedb.ReadOnly(table), txn); cursor.Err() == nil && err != nil {
 				t.Error(err)
 			}
 			select {

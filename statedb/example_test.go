@@ -22,7 +22,7 @@ var (
 	ServiceByZone = statedb.NewIndex("zone", func(s Service) string { return s.Zone })
 )
 
-func newServices(db *statedb.DB) statedb.RWTable[Service] {
+func newServices(db *statedb.DB) *statedb.RWTable[Service] {
 	services, err := statedb.NewTable(db, statedb.Schema[Service]{
 		Name:      "services",
 		Primary:   ServiceByName,
@@ -39,7 +39,7 @@ func newServices(db *statedb.DB) statedb.RWTable[Service] {
 }
 
 // put is what a program would do where the rows come from.
-func put(db *statedb.DB, services statedb.RWTable[Service], rows ...Service) {
+func put(db *statedb.DB, services *statedb.RWTable[Service], rows ...Service) {
 	err := db.Update(context.Background(), func(txn *statedb.WriteTxn) error {
 		for _, row := range rows {
 			if _, _, err := services.Insert(txn, row); err != nil {

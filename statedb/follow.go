@@ -46,7 +46,7 @@ type Batch[Obj any] struct {
 //
 // A batch for which fn returned an error is not delivered again: fn has to retry by itself,
 // or the caller has to call Follow again, from the beginning.
-func Follow[Obj any](ctx context.Context, table Table[Obj], options FollowOptions, fn func(context.Context, Batch[Obj]) error) error {
+func Follow[Obj any](ctx context.Context, table *Table[Obj], options FollowOptions, fn func(context.Context, Batch[Obj]) error) error {
 	f := &following[Obj]{table: table, cursor: table.Changes(options.After), size: options.BatchSize, fn: fn}
 	defer f.cursor.Close()
 	if f.size <= 0 {
@@ -72,7 +72,7 @@ func Follow[Obj any](ctx context.Context, table Table[Obj], options FollowOption
 
 // following is a running Follow.
 type following[Obj any] struct {
-	table       Table[Obj]
+	table       *Table[Obj]
 	cursor      *Cursor[Obj]
 	size        int
 	fn          func(context.Context, Batch[Obj]) error

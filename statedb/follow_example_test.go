@@ -19,7 +19,7 @@ func ExampleFollow() {
 	defer cancel()
 	known := map[string]Service{}
 	options := statedb.FollowOptions{MinInterval: time.Second}
-	err := statedb.Follow(ctx, services, options, func(ctx context.Context, batch statedb.Batch[Service]) error {
+	err := statedb.Follow(ctx, statedb.ReadOnly(services), options, func(ctx context.Context, batch statedb.Batch[Service]) error {
 		for _, change := range batch.Changes {
 			switch change.Kind {
 			case statedb.Upsert:

@@ -40,7 +40,7 @@ func (f *fixture) startFollow(options statedb.FollowOptions, fn func(context.Con
 	run := &followed{cancel: cancel, err: make(chan error, 1)}
 	began := time.Now()
 	go func() {
-		run.err <- statedb.Follow(ctx, f.items, options, func(ctx context.Context, b statedb.Batch[item]) error {
+		run.err <- statedb.Follow(ctx, statedb.ReadOnly(f.items), options, func(ctx context.Context, b statedb.Batch[item]) error {
 			var names []string
 			for _, change := range b.Changes {
 				names = append(names, describe(change))
@@ -196,7 +196,7 @@ func TestFollowDoesNotBeginWhenItsContextHasEnded(t *testing.T) {
 	f := newLeanFixture(t, item{ID: "a"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := statedb.Follow(ctx, f.items, statedb.FollowOptions{}, func(context.Context, statedb.Batch[item]) error {
+	err := statedb.Follow(ctx, statedb.ReadOnly(f.items), statedb.FollowOptions{}, func(context.Context, statedb.Batch[item]) error {
 		t.Error("a batch came")
 		return nil
 	})
@@ -206,7 +206,7 @@ func TestFollowDoesNotBeginWhenItsContextHasEnded(t *testing.T) {
 func TestFollowReturnsTheErrorOfItsFunction(t *testing.T) {
 	f := newLeanFixture(t, item{ID: "a"}, item{ID: "b"})
 	calls := 0
-	err := statedb.Follow(t.Context(), f.items, statedb.FollowOptions{BatchSize: 1}, func(context.Context, statedb.Batch[item]) error {
+	err := statedb.Follow(t.Context(), statedb.ReadOnly(f.items), statedb.FollowOptions{BatchSize: 1}, func(context.Context, statedb.Batch[item]) error {
 		calls++
 		return errAborted
 	})
@@ -254,7 +254,7 @@ func TestFollowEndsWhenTheTableIsDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		run.end(t, statedb.ErrDropped)
-		if err := statedb.Follow(t.Context(), f.items, statedb.FollowOptions{}, nil); !errors.Is(err, statedb.ErrDropped) {
+		if err := statedb.Follow(t.Context(), statedb.ReadOnly(f.items), statedb.FollowOptions{}, nil); !errors.Is(err, statedb.ErrDropped) {
 			t.Errorf("following a dropped table returned %v", err)
 		}
 	})
@@ -285,7 +285,7 @@ func TestFoldOfFollowIsTheTable(t *testing.T) {
 				}
 				folded.settle()
 				compared++
-				return folded.differs(f.items, b.Txn)
+				return folded.differs(statedb.ReadOnly(f.items), b.Txn)
 			})
 			for range 30 {
 				f.update(func(txn *statedb.WriteTxn) error {
@@ -311,7 +311,7 @@ func TestFoldOfFollowIsTheTable(t *testing.T) {
 			if batches := run.take(); compared < 5 || !batches[len(batches)-1].Complete {
 				t.Errorf("seed %d: %d comparisons, the last batch is %v", seed, compared, batches[len(batches)-1])
 			}
-			check(t, "at the end", folded.differs(f.items, f.db.ReadTxn()))
+			check(t, "at the end", folded.differs(statedb.ReadOnly(f.items), f.db.ReadTxn()))
 		})
 	}
 }

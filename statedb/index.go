@@ -17,64 +17,74 @@ import (
 //
 // Its key function is called whenever the table needs the keys of a row, including one that
 // was replaced long ago. It must depend on nothing but the row, and must not use any table.
-type Index[Obj, Key any] struct {
-	core  *store.Index
-	codec index.Codec[Key]
-	err   error // why it is invalid
-}
+type Index[Obj, Key any] struct{ keys *keyed[Key] }
 
 // NewIndex declares an index with exactly one key per row, which key returns.
 // A key type that cannot be encoded is reported by [NewTable].
 func NewIndex[Obj, Key any](name string, key func(Obj) Key) Index[Obj, Key] {
-	codec, err := index.For[Key]()
-	return newIndex(name, codec, err, key)
+	return oneKey(keysOf[Key](name, key == nil), key)
 }
 
-func newIndex[Obj, Key any](name string, codec index.Codec[Key], err error, key func(Obj) Key) Index[Obj, Key] {
-	ix := Index[Obj, Key]{core: coreIndex(name, codec), codec: codec, err: err}
-	if ix.err = problem(name, err, key == nil); ix.err != nil {
-		return ix
+// oneKey completes an index with one key per row.
+//
+//go:noinline
+func oneKey[Obj, Key any](k *keyed[Key], key func(Obj) Key) Index[Obj, Key] {
+	k.index.Append = func(buf []byte, row unsafe.Pointer) []byte { return k.codec.Append(buf, key(object[Obj](row))) }
+	k.index.Text = func(row unsafe.Pointer, matches func([]byte) bool) string {
+		return k.text(key(object[Obj](row)), matches)
 	}
-	ix.core.Append = func(buf []byte, row unsafe.Pointer) []byte { return codec.Append(buf, key(object[Obj](row))) }
-	ix.core.Text = func(row unsafe.Pointer, matches func([]byte) bool) string {
-		return textOf(codec, key(object[Obj](row)), matches)
-	}
-	return ix
+	return Index[Obj, Key]{k}
 }
 
 // NewMultiIndex declares an index with any number of keys per row. A row without keys is
 // not in the index and costs it nothing; a key that is yielded twice counts once. It cannot
 // be a primary index.
 func NewMultiIndex[Obj, Key any](name string, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
+	return manyKeys(keysOf[Key](name, keys == nil), keys)
+}
+
+// manyKeys completes an index with any number of keys per row.
+//
+//go:noinline
+func manyKeys[Obj, Key any](k *keyed[Key], keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
+	k.index.Multi = true
+	k.index.Keys = func(row unsafe.Pointer, into *store.Keys) { k.append(keys(object[Obj](row)), into) }
+	k.index.Text = func(row unsafe.Pointer, matches func([]byte) bool) string {
+		return k.firstText(keys(object[Obj](row)), matches)
+	}
+	return Index[Obj, Key]{k}
+}
+
+// keyed is an index without the type of its rows: what it does is compiled once for each
+// type of keys.
+type keyed[Key any] struct {
+	index *store.Index
+	codec index.Codec[Key]
+}
+
+// keysOf returns an index without the functions that take keys from rows.
+func keysOf[Key any](name string, noFunction bool) *keyed[Key] {
 	codec, err := index.For[Key]()
-	return newMultiIndex(name, codec, err, keys)
+	return keysWith(name, codec, err, noFunction)
 }
 
-func newMultiIndex[Obj, Key any](name string, codec index.Codec[Key], err error, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
-	ix := Index[Obj, Key]{core: coreIndex(name, codec), codec: codec}
-	ix.core.Multi = true
-	if ix.err = problem(name, err, keys == nil); ix.err != nil {
-		return ix
+func keysWith[Key any](name string, codec index.Codec[Key], err error, noFunction bool) *keyed[Key] {
+	k := &keyed[Key]{codec: codec}
+	k.index = &store.Index{
+		Name: name, Key: reflect.TypeFor[Key](), PrefixFree: codec.PrefixFree(), Parse: k.parse, Err: problem(name, err, noFunction),
 	}
-	ix.core.Keys = func(row unsafe.Pointer, into *store.Keys) { appendKeys(codec, keys(object[Obj](row)), into) }
-	ix.core.Text = func(row unsafe.Pointer, matches func([]byte) bool) string {
-		return firstText(codec, keys(object[Obj](row)), matches)
+	return k
+}
+
+func (k *keyed[Key]) parse(text string) ([]byte, error) {
+	key, err := k.codec.Parse(text)
+	if err != nil {
+		return nil, err
 	}
-	return ix
+	return k.codec.Encode(key), nil
 }
 
-// The functions below are compiled once for each type of keys, whatever the rows.
-
-func coreIndex[Key any](name string, codec index.Codec[Key]) *store.Index {
-	return &store.Index{Name: name, Key: reflect.TypeFor[Key](), PrefixFree: codec.PrefixFree(), Parse: func(text string) ([]byte, error) {
-		key, err := codec.Parse(text)
-		if err != nil {
-			return nil, err
-		}
-		return codec.Encode(key), nil
-	}}
-}
-
+// problem returns why an index cannot be used, or nil.
 func problem(name string, err error, noFunction bool) error {
 	switch {
 	case name == "":
@@ -87,61 +97,80 @@ func problem(name string, err error, noFunction bool) error {
 	return nil
 }
 
-func textOf[Key any](codec index.Codec[Key], key Key, matches func([]byte) bool) string {
-	if !matches(codec.Encode(key)) {
+func (k *keyed[Key]) text(key Key, matches func([]byte) bool) string {
+	if !matches(k.codec.Encode(key)) {
 		return ""
 	}
-	return codec.Format(key)
+	return k.codec.Format(key)
 }
 
-func appendKeys[Key any](codec index.Codec[Key], keys iter.Seq[Key], into *store.Keys) {
+func (k *keyed[Key]) append(keys iter.Seq[Key], into *store.Keys) {
 	if keys == nil {
 		return
 	}
 	for key := range keys {
-		into.Bytes = codec.Append(into.Bytes, key)
+		into.Bytes = k.codec.Append(into.Bytes, key)
 		into.Ends = append(into.Ends, len(into.Bytes))
 	}
 }
 
-func firstText[Key any](codec index.Codec[Key], keys iter.Seq[Key], matches func([]byte) bool) string {
+func (k *keyed[Key]) firstText(keys iter.Seq[Key], matches func([]byte) bool) string {
 	if keys == nil {
 		return ""
 	}
 	for key := range keys {
-		if matches(codec.Encode(key)) {
-			return codec.Format(key)
+		if matches(k.codec.Encode(key)) {
+			return k.codec.Format(key)
 		}
 	}
 	return ""
 }
 
+// unique is AsUnique of the index. Like query it is not inlined, so that it is compiled once
+// for a type of keys.
+//
+//go:noinline
+func (k *keyed[Key]) unique() *keyed[Key] {
+	if k == nil {
+		return nil
+	}
+	return &keyed[Key]{index: k.index.AsUnique(), codec: k.codec}
+}
+
+func (k *keyed[Key]) query(key Key) store.Query {
+	if k == nil {
+		return store.Query{}
+	}
+	return store.Query{Index: k.index, Key: k.codec.Encode(key)}
+}
+
+// untyped returns the index without its types, or nil if it was not declared.
+func (k *keyed[Key]) untyped() *store.Index {
+	if k == nil {
+		return nil
+	}
+	return k.index
+}
+
 // Unique returns a copy of the index in which no two rows may share a key. That is checked
 // when a transaction commits, so rows may swap their keys inside a transaction; until then
 // several rows can have the same key. See [UniqueError].
-func (i Index[Obj, Key]) Unique() Index[Obj, Key] {
-	i.core = i.core.AsUnique()
-	return i
-}
+func (i Index[Obj, Key]) Unique() Index[Obj, Key] { return Index[Obj, Key]{i.keys.unique()} }
 
 // Query returns the query for the rows that have key in this index.
-func (i Index[Obj, Key]) Query(key Key) Query[Obj] {
-	return Query[Obj]{store.Query{Index: i.core, Key: i.codec.Encode(key)}}
-}
+func (i Index[Obj, Key]) Query(key Key) Query[Obj] { return Query[Obj]{i.keys.query(key)} }
 
 // Name returns the name of the index.
-func (i Index[Obj, Key]) Name() string { return i.core.NameOrNone() }
+func (i Index[Obj, Key]) Name() string { return i.keys.untyped().NameOrNone() }
 
-func (i Index[Obj, Key]) untyped() (*store.Index, error) { return i.core, i.err }
-
-func (i Index[Obj, Key]) of(Obj) {}
+func (i Index[Obj, Key]) of(*Obj) *store.Index { return i.keys.untyped() }
 
 // Indexer is an [Index] with any type of keys, as a schema lists them. Only Index and
 // PrefixIndex implement it.
 type Indexer[Obj any] interface {
-	Name() string
-	untyped() (*store.Index, error)
-	of(Obj) // ties the index to the type of its rows
+	// of returns the index without its types. Its argument, which is nil, ties the index
+	// to the type of its rows.
+	of(*Obj) *store.Index
 }
 
 // Query is a key of one index, made by [Index.Query]. What the table does with it depends

@@ -142,7 +142,7 @@ func TestAQueryOfAnIndexThatTheTableDoesNotHavePanics(t *testing.T) {
 	mustPanic(t, "an index of that name with other keys", func() { f.items.Get(txn, numbers.Query(1)) }, `"group"`, `"items"`)
 	mustPanic(t, "a range between two indexes", func() { f.items.Range(txn, byID.Query(""), byGroup.Query("z")) }, `"id"`, `"group"`, `"items"`)
 	mustPanic(t, "a search for networks", func() {
-		statedb.NewPrefixIndex("other", func(item) netip.Prefix { return netip.Prefix{} }).Lookup(txn, f.items, netip.Addr{})
+		statedb.NewPrefixIndex("other", func(item) netip.Prefix { return netip.Prefix{} }).Lookup(txn, statedb.ReadOnly(f.items), netip.Addr{})
 	}, `"other"`, `"items"`)
 	f.update(func(txn *statedb.WriteTxn) error {
 		_, err := f.items.Modify(txn, other.Query("a"), func(i item) item { return i })

@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-func exampleServices() (*statedb.DB, statedb.RWTable[Service]) {
+func exampleServices() (*statedb.DB, *statedb.RWTable[Service]) {
 	db := statedb.New()
 	services := newServices(db)
 	put(db, services,

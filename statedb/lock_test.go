@@ -36,12 +36,12 @@ func (l *logged) lines() []string {
 }
 
 // newLogged returns a database with two tables, and what it logs.
-func newLogged(t *testing.T) (db *statedb.DB, a, b statedb.RWTable[item], log *logged) {
+func newLogged(t *testing.T) (db *statedb.DB, a, b *statedb.RWTable[item], log *logged) {
 	t.Helper()
 	log = &logged{}
 	db = newDB(statedb.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	a, b = newTable(t, db, itemSchema("a")), newTable(t, db, itemSchema("b"))
-	for _, table := range []statedb.RWTable[item]{a, b} {
+	for _, table := range []*statedb.RWTable[item]{a, b} {
 		contend(t, db, table)
 	}
 	return db, a, b, log
@@ -49,7 +49,7 @@ func newLogged(t *testing.T) (db *statedb.DB, a, b statedb.RWTable[item], log *l
 
 // contend has somebody wait for a table: from then on it is known where transactions on
 // it begin.
-func contend(t *testing.T, db *statedb.DB, table statedb.RWTable[item]) {
+func contend(t *testing.T, db *statedb.DB, table *statedb.RWTable[item]) {
 	t.Helper()
 	txn, err := db.WriteTxn(t.Context(), table)
 	if err != nil {
@@ -185,7 +185,7 @@ func TestManyShortHoldersAreNotReported(t *testing.T) {
 func TestManyWritersOfManyTablesDoNotDeadlock(t *testing.T) {
 	const tableCount, writers, rounds = 100, 12, 60
 	db := newDB()
-	var tables []statedb.RWTable[item]
+	var tables []*statedb.RWTable[item]
 	for i := range tableCount {
 		tables = append(tables, newTable(t, db, statedb.Schema[item]{Name: fmt.Sprint("t", i), Primary: byID}))
 	}
@@ -224,19 +224,19 @@ func TestManyWritersOfManyTablesDoNotDeadlock(t *testing.T) {
 }
 
 // choose returns up to 30 tables, from low to high or from high to low.
-func choose(random *rand.Rand, tables []statedb.RWTable[item], descending bool) (chosen []statedb.RWTable[item]) {
+func choose(random *rand.Rand, tables []*statedb.RWTable[item], descending bool) (chosen []*statedb.RWTable[item]) {
 	first := random.IntN(len(tables))
 	for i := range 1 + random.IntN(30) {
 		chosen = append(chosen, tables[(first+i*7)%len(tables)])
 	}
-	slices.SortFunc(chosen, func(a, b statedb.RWTable[item]) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(chosen, func(a, b *statedb.RWTable[item]) int { return strings.Compare(a.Name(), b.Name()) })
 	if descending {
 		slices.Reverse(chosen)
 	}
 	return chosen
 }
 
-func metas(tables []statedb.RWTable[item]) (metas []statedb.TableMeta) {
+func metas(tables []*statedb.RWTable[item]) (metas []statedb.TableMeta) {
 	for _, table := range tables {
 		metas = append(metas, table)
 	}
@@ -244,7 +244,7 @@ func metas(tables []statedb.RWTable[item]) (metas []statedb.TableMeta) {
 }
 
 // countUp adds one to a row of each table and returns how many it has committed.
-func countUp(ctx context.Context, db *statedb.DB, tables []statedb.RWTable[item]) (committed int64, err error) {
+func countUp(ctx context.Context, db *statedb.DB, tables []*statedb.RWTable[item]) (committed int64, err error) {
 	err = db.Update(ctx, func(txn *statedb.WriteTxn) error {
 		for _, table := range tables {
 			row, _, _ := table.Get(txn, byID.Query("count"))

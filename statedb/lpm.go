@@ -31,18 +31,20 @@ type PrefixIndex[Obj any] struct{ Index[Obj, netip.Prefix] }
 // NewPrefixIndex declares an index with exactly one prefix per row, which key
 // returns. It may be the primary index.
 func NewPrefixIndex[Obj any](name string, key func(Obj) netip.Prefix) PrefixIndex[Obj] {
-	return prefixIndex(newIndex(name, index.Prefixes(), nil, key))
+	return PrefixIndex[Obj]{oneKey(prefixes(name, key == nil), key)}
 }
 
 // NewMultiPrefixIndex declares an index with any number of prefixes per row, as
 // [NewMultiIndex] does. A search yields a row once for each prefix that it finds.
 func NewMultiPrefixIndex[Obj any](name string, keys func(Obj) iter.Seq[netip.Prefix]) PrefixIndex[Obj] {
-	return prefixIndex(newMultiIndex(name, index.Prefixes(), nil, keys))
+	return PrefixIndex[Obj]{manyKeys(prefixes(name, keys == nil), keys)}
 }
 
-func prefixIndex[Obj any](ix Index[Obj, netip.Prefix]) PrefixIndex[Obj] {
-	ix.core.Networks = true
-	return PrefixIndex[Obj]{ix}
+// prefixes is keysOf for networks.
+func prefixes(name string, noFunction bool) *keyed[netip.Prefix] {
+	k := keysWith(name, index.Prefixes(), nil, noFunction)
+	k.index.Networks = true
+	return k
 }
 
 // Unique is [Index.Unique] for networks.
@@ -53,25 +55,25 @@ func (i PrefixIndex[Obj]) Unique() PrefixIndex[Obj] {
 
 // Lookup returns the row with the longest prefix that contains addr: the first one by
 // primary key if several rows have this prefix.
-func (i PrefixIndex[Obj]) Lookup(txn ReadTxn, table Table[Obj], addr netip.Addr) (Obj, Revision, bool) {
+func (i PrefixIndex[Obj]) Lookup(txn ReadTxn, table *Table[Obj], addr netip.Addr) (Obj, Revision, bool) {
 	return i.LookupPrefix(txn, table, hostPrefix(addr))
 }
 
 // LookupWatch is Lookup with a watch, like the …Watch methods of [Table]. It also closes
 // when a longer prefix that contains addr is added.
-func (i PrefixIndex[Obj]) LookupWatch(txn ReadTxn, table Table[Obj], addr netip.Addr) (Obj, Revision, <-chan struct{}, bool) {
+func (i PrefixIndex[Obj]) LookupWatch(txn ReadTxn, table *Table[Obj], addr netip.Addr) (Obj, Revision, <-chan struct{}, bool) {
 	return i.LookupPrefixWatch(txn, table, hostPrefix(addr))
 }
 
 // LookupPrefix returns the row with the longest prefix that contains prefix,
 // which may be prefix itself.
-func (i PrefixIndex[Obj]) LookupPrefix(txn ReadTxn, table Table[Obj], prefix netip.Prefix) (Obj, Revision, bool) {
+func (i PrefixIndex[Obj]) LookupPrefix(txn ReadTxn, table *Table[Obj], prefix netip.Prefix) (Obj, Revision, bool) {
 	search := i.search(txn, table, prefix)
 	return found[Obj](search.Longest())
 }
 
 // LookupPrefixWatch is LookupPrefix with a watch.
-func (i PrefixIndex[Obj]) LookupPrefixWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix) (Obj, Revision, <-chan struct{}, bool) {
+func (i PrefixIndex[Obj]) LookupPrefixWatch(txn ReadTxn, table *Table[Obj], prefix netip.Prefix) (Obj, Revision, <-chan struct{}, bool) {
 	search := i.search(txn, table, prefix)
 	e, watch := search.LongestWatch()
 	obj, revision, exists := found[Obj](e)
@@ -80,13 +82,13 @@ func (i PrefixIndex[Obj]) LookupPrefixWatch(txn ReadTxn, table Table[Obj], prefi
 
 // Containing yields the rows with prefixes that contain prefix, itself included,
 // from the shortest prefix to the longest.
-func (i PrefixIndex[Obj]) Containing(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) iter.Seq2[Obj, Revision] {
+func (i PrefixIndex[Obj]) Containing(txn ReadTxn, table *Table[Obj], prefix netip.Prefix, opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	search := i.search(txn, table, prefix)
 	return rows[Obj](search.Containing(opts))
 }
 
 // ContainingWatch is Containing with a watch.
-func (i PrefixIndex[Obj]) ContainingWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+func (i PrefixIndex[Obj]) ContainingWatch(txn ReadTxn, table *Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
 	search := i.search(txn, table, prefix)
 	selection, watch := search.ContainingWatch(opts)
 	return rows[Obj](selection), watch
@@ -94,20 +96,20 @@ func (i PrefixIndex[Obj]) ContainingWatch(txn ReadTxn, table Table[Obj], prefix 
 
 // Within yields the rows with prefixes that are inside prefix, itself included,
 // in the order of the index.
-func (i PrefixIndex[Obj]) Within(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) iter.Seq2[Obj, Revision] {
+func (i PrefixIndex[Obj]) Within(txn ReadTxn, table *Table[Obj], prefix netip.Prefix, opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	search := i.search(txn, table, prefix)
 	return rows[Obj](search.Within(opts))
 }
 
 // WithinWatch is Within with a watch.
-func (i PrefixIndex[Obj]) WithinWatch(txn ReadTxn, table Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
+func (i PrefixIndex[Obj]) WithinWatch(txn ReadTxn, table *Table[Obj], prefix netip.Prefix, opts ...ReadOption) (iter.Seq2[Obj, Revision], <-chan struct{}) {
 	search := i.search(txn, table, prefix)
 	selection, watch := search.WithinWatch(opts)
 	return rows[Obj](selection), watch
 }
 
-func (i PrefixIndex[Obj]) search(txn ReadTxn, table Table[Obj], prefix netip.Prefix) store.NetworkSearch {
-	return table.Untyped().SearchNetworks(txn, i.core, prefix)
+func (i PrefixIndex[Obj]) search(txn ReadTxn, table *Table[Obj], prefix netip.Prefix) store.NetworkSearch {
+	return table.Untyped().SearchNetworks(txn, i.keys.untyped(), prefix)
 }
 
 // hostPrefix returns the prefix of one address, or an invalid one.

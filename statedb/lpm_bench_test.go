@@ -42,7 +42,7 @@ func benchAddrs() []netip.Addr {
 	return addrs
 }
 
-func (n *networks) fill(b *testing.B, table statedb.RWTable[network], rows []network) {
+func (n *networks) fill(b *testing.B, table *statedb.RWTable[network], rows []network) {
 	b.Helper()
 	err := n.db.Update(b.Context(), func(txn *statedb.WriteTxn) error {
 		for _, row := range rows {
@@ -63,7 +63,7 @@ func (n *networks) fill(b *testing.B, table statedb.RWTable[network], rows []net
 func BenchmarkPrefixInsert(b *testing.B) {
 	const batch = 100
 	rows := benchNetworks(benchRows)
-	table := func(of func(*networks) statedb.RWTable[network]) func(*testing.B) {
+	table := func(of func(*networks) *statedb.RWTable[network]) func(*testing.B) {
 		return func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -75,8 +75,8 @@ func BenchmarkPrefixInsert(b *testing.B) {
 			perRow(b, len(rows))
 		}
 	}
-	b.Run("primary", table(func(n *networks) statedb.RWTable[network] { return n.primary }))
-	b.Run("secondary", table(func(n *networks) statedb.RWTable[network] { return n.secondary }))
+	b.Run("primary", table(func(n *networks) *statedb.RWTable[network] { return n.primary }))
+	b.Run("secondary", table(func(n *networks) *statedb.RWTable[network] { return n.secondary }))
 	b.Run("bart-persistent", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -106,7 +106,7 @@ func BenchmarkPrefixLookup(b *testing.B) {
 	n.fill(b, n.primary, rows)
 	n.fill(b, n.secondary, rows)
 	txn := n.db.ReadTxn()
-	for _, table := range []statedb.Table[network]{n.primary, n.secondary} {
+	for _, table := range []*statedb.Table[network]{statedb.ReadOnly(n.primary), statedb.ReadOnly(n.secondary)} {
 		b.Run(table.Name(), func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

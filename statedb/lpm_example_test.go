@@ -16,7 +16,7 @@ type hop struct {
 
 var byDestination = statedb.NewPrefixIndex("destination", func(h hop) netip.Prefix { return h.Destination })
 
-func hops() (*statedb.DB, statedb.RWTable[hop]) {
+func hops() (*statedb.DB, *statedb.RWTable[hop]) {
 	db := statedb.New()
 	table, err := statedb.NewTable(db, statedb.Schema[hop]{Name: "hops", Primary: byDestination})
 	if err != nil {
@@ -40,13 +40,13 @@ func ExamplePrefixIndex() {
 	db, table := hops()
 	txn := db.ReadTxn()
 	for _, addr := range []string{"10.1.2.3", "10.2.0.1", "192.0.2.1"} {
-		h, _, _ := byDestination.Lookup(txn, table, netip.MustParseAddr(addr))
+		h, _, _ := byDestination.Lookup(txn, statedb.ReadOnly(table), netip.MustParseAddr(addr))
 		fmt.Println(addr, "by", h.Destination, "via", h.Via)
 	}
-	for h := range byDestination.Containing(txn, table, netip.MustParsePrefix("10.1.2.0/24")) {
+	for h := range byDestination.Containing(txn, statedb.ReadOnly(table), netip.MustParsePrefix("10.1.2.0/24")) {
 		fmt.Println("contains 10.1.2.0/24:", h.Destination)
 	}
-	for h := range byDestination.Within(txn, table, netip.MustParsePrefix("10.0.0.0/8")) {
+	for h := range byDestination.Within(txn, statedb.ReadOnly(table), netip.MustParsePrefix("10.0.0.0/8")) {
 		fmt.Println("inside 10.0.0.0/8:", h.Destination)
 	}
 	// Output:
@@ -63,7 +63,7 @@ func ExamplePrefixIndex() {
 func ExamplePrefixIndex_LookupWatch() {
 	db, table := hops()
 	addr := netip.MustParseAddr("10.1.2.3")
-	h, _, changed, _ := byDestination.LookupWatch(db.ReadTxn(), table, addr)
+	h, _, changed, _ := byDestination.LookupWatch(db.ReadTxn(), statedb.ReadOnly(table), addr)
 	fmt.Println("via", h.Via)
 	err := db.Update(context.Background(), func(txn *statedb.WriteTxn) error {
 		_, _, err := table.Insert(txn, hop{netip.MustParsePrefix("10.1.2.0/24"), "host"})
@@ -73,7 +73,7 @@ func ExamplePrefixIndex_LookupWatch() {
 		log.Fatal(err)
 	}
 	<-changed
-	h, _, _ = byDestination.Lookup(db.ReadTxn(), table, addr)
+	h, _, _ = byDestination.Lookup(db.ReadTxn(), statedb.ReadOnly(table), addr)
 	fmt.Println("via", h.Via)
 	// Output:
 	// via rack

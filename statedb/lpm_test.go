@@ -26,7 +26,7 @@ var (
 // same prefix.
 type networks struct {
 	db                 *statedb.DB
-	primary, secondary statedb.RWTable[network]
+	primary, secondary *statedb.RWTable[network]
 }
 
 func newNetworks(t fatal) *networks {
@@ -74,7 +74,7 @@ func networksOf(t *testing.T, prefixes ...string) *networks {
 }
 
 func (n *networks) lookup(txn statedb.ReadTxn, addr string) string {
-	row, _, _ := byPrefix.Lookup(txn, n.primary, netip.MustParseAddr(addr))
+	row, _, _ := byPrefix.Lookup(txn, statedb.ReadOnly(n.primary), netip.MustParseAddr(addr))
 	return row.Name
 }
 
@@ -108,7 +108,7 @@ func TestFamiliesDoNotContainEachOther(t *testing.T) {
 	if got := four.lookup(four.db.ReadTxn(), "::"); got != "" {
 		t.Errorf(":: matches %q, expected nothing", got)
 	}
-	got := names(byPrefix.Within(four.db.ReadTxn(), four.primary, netip.MustParsePrefix("::/0")))
+	got := names(byPrefix.Within(four.db.ReadTxn(), statedb.ReadOnly(four.primary), netip.MustParsePrefix("::/0")))
 	if len(got) > 0 {
 		t.Errorf("inside ::/0: %v, expected nothing", got)
 	}
@@ -137,7 +137,7 @@ func TestInvalidPrefixesContainNothing(t *testing.T) {
 	n := networksOf(t, "0.0.0.0/0", "::/0")
 	n.insert(t, network{Name: "invalid"})
 	txn := n.db.ReadTxn()
-	for _, table := range []statedb.Table[network]{n.primary, n.secondary} {
+	for _, table := range []*statedb.Table[network]{statedb.ReadOnly(n.primary), statedb.ReadOnly(n.secondary)} {
 		if row, _, ok := table.Get(txn, byPrefix.Query(netip.Prefix{})); !ok || row.Name != "invalid" {
 			t.Errorf("%s: found %v, %t by the invalid prefix itself", table.Name(), row, ok)
 		}
@@ -162,12 +162,12 @@ func TestASearchForNetworksInAnotherIndexPanics(t *testing.T) {
 	ordinary := statedb.NewIndex("prefix", func(n network) netip.Prefix { return n.Prefix })
 	other := newTable(t, n.db, statedb.Schema[network]{Name: "ordinary", Primary: ordinary})
 	none := statedb.PrefixIndex[network]{}
-	mustPanic(t, "an index of another kind with the same name", func() { byPrefix.Lookup(n.db.ReadTxn(), other, addr) }, `"prefix"`, `"ordinary"`)
+	mustPanic(t, "an index of another kind with the same name", func() { byPrefix.Lookup(n.db.ReadTxn(), statedb.ReadOnly(other), addr) }, `"prefix"`, `"ordinary"`)
 	mustPanic(t, "an index that the table does not have", func() {
-		statedb.NewPrefixIndex("none", network.prefix).Lookup(txn, n.primary, addr)
+		statedb.NewPrefixIndex("none", network.prefix).Lookup(txn, statedb.ReadOnly(n.primary), addr)
 	}, `"none"`, n.primary.Name())
-	mustPanic(t, "the zero index", func() { none.Lookup(txn, n.primary, addr) }, n.primary.Name())
-	if found(byPrefix.Lookup(newDB().ReadTxn(), n.primary, addr)) {
+	mustPanic(t, "the zero index", func() { none.Lookup(txn, statedb.ReadOnly(n.primary), addr) }, n.primary.Name())
+	if found(byPrefix.Lookup(newDB().ReadTxn(), statedb.ReadOnly(n.primary), addr)) {
 		t.Error("a snapshot of another database finds something")
 	}
 	if _, err := statedb.NewTable(n.db, statedb.Schema[network]{Name: "wrong", Primary: none}); err == nil {
@@ -182,7 +182,7 @@ func found(_ network, _ statedb.Revision, ok bool) bool { return ok }
 func TestANewLongerPrefixClosesTheWatchOfALookup(t *testing.T) {
 	n := networksOf(t, "10.0.0.0/8", "10.1.0.0/16", "192.168.0.0/16", "::/0")
 	addr := netip.MustParseAddr("10.1.2.3")
-	row, _, watch, ok := byPrefix.LookupWatch(n.db.ReadTxn(), n.primary, addr)
+	row, _, watch, ok := byPrefix.LookupWatch(n.db.ReadTxn(), statedb.ReadOnly(n.primary), addr)
 	if !ok || row.Name != "10.1.0.0/16" {
 		t.Fatalf("found %v, %t", row, ok)
 	}
@@ -215,8 +215,8 @@ func TestALookupInsideATransactionSeesItsWrites(t *testing.T) {
 	if got := n.lookup(n.db.ReadTxn(), "10.1.0.1"); got != "10.0.0.0/8" {
 		t.Errorf("found %q outside", got)
 	}
-	within := byPrefix.Within(txn, n.primary, netip.MustParsePrefix("10.0.0.0/8"))
-	containing := byPrefix.Containing(txn, n.primary, longer.Prefix)
+	within := byPrefix.Within(txn, statedb.ReadOnly(n.primary), netip.MustParsePrefix("10.0.0.0/8"))
+	containing := byPrefix.Containing(txn, statedb.ReadOnly(n.primary), longer.Prefix)
 	for row := range within { // what was there when it was asked for
 		if _, _, err := n.primary.Delete(txn, row); err != nil {
 			t.Fatal(err)
@@ -265,7 +265,7 @@ func TestARowMayHaveManyPrefixesOrNone(t *testing.T) {
 	}
 	txn := db.ReadTxn()
 	for addr, want := range map[string]string{"10.1.1.1": "a", "10.2.1.1": "b", "10.2.2.2": "a", "10.3.0.0": ""} {
-		if row, _, _ := byNode.Lookup(txn, nodes, netip.MustParseAddr(addr)); row.Name != want {
+		if row, _, _ := byNode.Lookup(txn, statedb.ReadOnly(nodes), netip.MustParseAddr(addr)); row.Name != want {
 			t.Errorf("%s is of %q, expected %q", addr, row.Name, want)
 		}
 	}
@@ -312,7 +312,7 @@ func TestAUniqueIndexOfNetworksCanStillBeSearched(t *testing.T) {
 	}
 	check(t, "insert", insert(1, "10.0.0.0/8"))
 	wantError(t, insert(2, "10.0.0.0/8"), statedb.ErrNotUnique)
-	if row, _, ok := byPrefix.Lookup(db.ReadTxn(), table, netip.MustParseAddr("10.1.2.3")); !ok || row.ID != 1 {
+	if row, _, ok := byPrefix.Lookup(db.ReadTxn(), statedb.ReadOnly(table), netip.MustParseAddr("10.1.2.3")); !ok || row.ID != 1 {
 		t.Errorf("found %+v, %t", row, ok)
 	}
 }

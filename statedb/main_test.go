@@ -64,7 +64,7 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-func newTable[Obj any](t fatal, db *statedb.DB, schema statedb.Schema[Obj]) statedb.RWTable[Obj] {
+func newTable[Obj any](t fatal, db *statedb.DB, schema statedb.Schema[Obj]) *statedb.RWTable[Obj] {
 	t.Helper()
 	table, err := statedb.NewTable(db, schema)
 	if err != nil {
@@ -77,7 +77,7 @@ func newTable[Obj any](t fatal, db *statedb.DB, schema statedb.Schema[Obj]) stat
 type fixture struct {
 	t     *testing.T
 	db    *statedb.DB
-	items statedb.RWTable[item]
+	items *statedb.RWTable[item]
 }
 
 func newFixture(t *testing.T, rows ...item) *fixture {

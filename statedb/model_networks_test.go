@@ -21,7 +21,7 @@ func networkOf(i item) netip.Prefix {
 }
 
 // checkNetworks compares searches by containment with what the model has.
-func (m model) checkNetworks(table statedb.Table[item], txn statedb.ReadTxn) error {
+func (m model) checkNetworks(table *statedb.Table[item], txn statedb.ReadTxn) error {
 	for _, text := range []string{"10.0.0.0/8", "10.1.0.0/16", "10.255.3.0/24", "10.1.1.0/32", "0.0.0.0/0", "10.0.0.0/12"} {
 		asked := netip.MustParsePrefix(text)
 		var outer, inner []string

@@ -52,7 +52,7 @@ type run struct {
 
 // modelTable is a table, its model, and who looks on.
 type modelTable struct {
-	statedb.RWTable[item]
+	*statedb.RWTable[item]
 	unique  uniqueness
 	want    model // as the open transaction sees it
 	before  model // as committed
@@ -141,8 +141,8 @@ func (r *run) keep() {
 
 func (r *run) checkReads(where string, want model, l *modelTable, txn statedb.ReadTxn) {
 	r.t.Helper()
-	check(r.t, where, want.check(l, txn, drawProbes(r.t)))
-	check(r.t, where, want.checkNetworks(l, txn))
+	check(r.t, where, want.check(statedb.ReadOnly(l.RWTable), txn, drawProbes(r.t)))
+	check(r.t, where, want.checkNetworks(statedb.ReadOnly(l.RWTable), txn))
 }
 
 func (r *run) transaction() {
@@ -432,7 +432,7 @@ func (c *modelCursor) follow(after statedb.Revision) {
 // fold takes up to limit changes; when these are all, they lead to the model.
 func (r *run) fold(c *modelCursor, limit int) {
 	txn := r.db.ReadTxn()
-	loop := newFeedLoop(c.of, txn)
+	loop := newFeedLoop(statedb.ReadOnly(c.of.RWTable), txn)
 	for change := range c.cursor.Next(txn) {
 		check(r.t, "feed", loop.violation(change))
 		switch change.Kind {

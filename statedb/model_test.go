@@ -172,7 +172,7 @@ func matching[Key any](entries []entry[Key], match func(Key) bool) []modelRow {
 
 // check compares all reads through the index at the probes, at every key and
 // beside it.
-func (ix modelIndex[Key]) check(items statedb.Table[item], txn statedb.ReadTxn, m model, probes []Key) error {
+func (ix modelIndex[Key]) check(items *statedb.Table[item], txn statedb.ReadTxn, m model, probes []Key) error {
 	entries := ix.entries(m)
 	if n, err := items.LenOf(txn, ix.index.Name()); n != len(entries) || err != nil {
 		return fmt.Errorf("LenOf(%s) is %d, expected %d: %w", ix.index.Name(), n, len(entries), err)
@@ -198,7 +198,7 @@ func (ix modelIndex[Key]) check(items statedb.Table[item], txn statedb.ReadTxn, 
 	return nil
 }
 
-func (ix modelIndex[Key]) checkGet(items statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], probe Key) error {
+func (ix modelIndex[Key]) checkGet(items *statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], probe Key) error {
 	equal := matching(entries, func(k Key) bool { return ix.compare(k, probe) == 0 })
 	row, revision, ok := items.Get(txn, ix.index.Query(probe))
 	switch {
@@ -210,7 +210,7 @@ func (ix modelIndex[Key]) checkGet(items statedb.Table[item], txn statedb.ReadTx
 	return nil
 }
 
-func (ix modelIndex[Key]) checkSequences(items statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], probe Key) error {
+func (ix modelIndex[Key]) checkSequences(items *statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], probe Key) error {
 	q := ix.index.Query(probe)
 	for _, read := range []struct {
 		name  string
@@ -237,7 +237,7 @@ func (ix modelIndex[Key]) checkSequences(items statedb.Table[item], txn statedb.
 	return nil
 }
 
-func (ix modelIndex[Key]) checkRange(items statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], from, to Key) error {
+func (ix modelIndex[Key]) checkRange(items *statedb.Table[item], txn statedb.ReadTxn, entries []entry[Key], from, to Key) error {
 	want := matching(entries, func(k Key) bool { return ix.compare(k, from) >= 0 && ix.compare(k, to) < 0 })
 	err := compareSequences(func(opts ...statedb.ReadOption) rows {
 		return items.Range(txn, ix.index.Query(from), ix.index.Query(to), opts...)
@@ -346,7 +346,7 @@ func items() *rapid.Generator[item] {
 }
 
 // check compares every read of a table with the model.
-func (m model) check(table statedb.Table[item], txn statedb.ReadTxn, p probes) error {
+func (m model) check(table *statedb.Table[item], txn statedb.ReadTxn, p probes) error {
 	places := []place{}
 	for _, text := range p.texts {
 		places = append(places, place{text, p.numbers[0]})

@@ -102,15 +102,31 @@ func object[Obj any](row unsafe.Pointer) Obj { return *(*Obj)(row) }
 // setObject sets the row behind such a pointer.
 func setObject[Obj any](row unsafe.Pointer, obj Obj) { *(*Obj)(row) = obj }
 
-// rowOf returns a pointer to a row for the store. It hides from the compiler that the
-// pointer is passed to functions it does not know: none of them keeps it, so the row need
-// not be moved to the heap. While the pointer is a number the stack must not move: nothing
-// may be called, and with the race detector the compiler would insert calls that check
-// pointers.
+// rowOf returns a pointer to a row for the store, which copies the row if it keeps it. So the
+// row need not be moved to the heap, but all that it refers to must be: the store may keep
+// that, and texts of keys that are parts of it.
+func rowOf[Obj any](obj *Obj) unsafe.Pointer {
+	if leaked != nil {
+		leak(obj)
+	}
+	return hidden(unsafe.Pointer(obj))
+}
+
+// leaked is always nil, but the compiler has to expect that rows are stored in it.
+var leaked any
+
+// leak tells the compiler that what a row refers to escapes to the heap. It is never called.
+//
+//go:noinline
+func leak[Obj any](obj *Obj) { leaked = *obj }
+
+// hidden hides from the compiler that a pointer is passed to functions it does not know.
+// While the pointer is a number the stack must not move: nothing may be called, and with the
+// race detector the compiler would insert calls that check pointers.
 //
 //go:nosplit
 //go:nocheckptr
-func rowOf[Obj any](obj *Obj) unsafe.Pointer {
-	address := uintptr(unsafe.Pointer(obj))
+func hidden(p unsafe.Pointer) unsafe.Pointer {
+	address := uintptr(p)
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }

@@ -60,184 +60,186 @@ type Amend[Obj any] struct {
 	Reset func(obj Obj) Obj
 }
 
-func (a Amend[Obj]) enabled() bool { return a.Carry != nil && a.Reset != nil }
+// description is a schema without the type of the rows.
+type description struct {
+	schema, row, equaler any // pointers to the schema, a row, and an interface with Equal
+	size                 uintptr
+	primary              *store.Index
+	secondary            []*store.Index
+	rows                 store.RowType // with functions that the schema may not need
+	// How rows are compared: by the schema's function, by their method, or by ==.
+	byFunction, byMethod, byValue func(a, b unsafe.Pointer) bool
+}
+
+// describe describes a schema, which may be wrong. This and each function in it is compiled
+// for each type of rows, so all that can be is left to others.
+func describe[Obj any](s *Schema[Obj]) *description {
+	d := &description{
+		schema: s, row: (*Obj)(nil), equaler: (*interface{ Equal(other Obj) bool })(nil),
+		size: entrySize[Obj](), primary: coreOf(s.Primary),
+		byFunction: func(a, b unsafe.Pointer) bool { return s.Equal(object[Obj](a), object[Obj](b)) },
+		byMethod: func(a, b unsafe.Pointer) bool {
+			return any(object[Obj](a)).(interface{ Equal(other Obj) bool }).Equal(object[Obj](b))
+		},
+		byValue: func(a, b unsafe.Pointer) bool { return any(object[Obj](a)) == any(object[Obj](b)) },
+	}
+	for _, ix := range s.Secondary {
+		d.secondary = append(d.secondary, coreOf(ix))
+	}
+	d.rows = store.RowType{
+		New:   newEntry[Obj],
+		Apply: func(fn any, from, into unsafe.Pointer) { setObject(into, fn.(func(Obj) Obj)(object[Obj](from))) },
+		Carry: func(from, to, into unsafe.Pointer) {
+			setObject(into, s.Amend.Carry(object[Obj](from), object[Obj](to)))
+		},
+		Reset: func(row unsafe.Pointer) { setObject(row, s.Amend.Reset(object[Obj](row))) },
+		Default: func(txn ReadTxn, i int, row unsafe.Pointer) error {
+			obj, err := s.Defaulters[i](txn, object[Obj](row))
+			if err == nil {
+				setObject(row, obj)
+			}
+			return err
+		},
+		Validate: func(txn ReadTxn, i int, row, old unsafe.Pointer) error {
+			p := Proposal[Obj]{Object: object[Obj](row)}
+			if old != nil {
+				p.Old, p.Replaces = object[Obj](old), true
+			}
+			return s.Validators[i](txn, p)
+		},
+		Cell: func(i int, row unsafe.Pointer) string { return s.Columns[i].Cell(object[Obj](row)) },
+	}
+	return d
+}
+
+// coreOf returns the index behind one that a schema lists, or nil.
+func coreOf[Obj any](ix Indexer[Obj]) *store.Index {
+	if ix == nil {
+		return nil
+	}
+	return ix.of(nil)
+}
 
 var tableName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// facts is what is checked of a schema, without the type of its rows.
-type facts struct {
-	name                       string
-	primary                    indexer
-	secondary                  []indexer
-	size                       uintptr
-	nilDefaulter, nilValidator int // the first that is nil, or -1
-	carry, reset               bool
-	writable                   bool
-	row                        reflect.Type
-	columns                    []string
-	nilCell                    int
+// create checks the schema and adds its table to a database.
+func (d *description) create(db *DB) (*store.Table, error) {
+	name := d.field("Name").String()
+	d.complete()
+	if err := d.check(name); err != nil {
+		return nil, fmt.Errorf("%w of table %q: %w", ErrSchema, name, err)
+	}
+	return store.NewTable(db, name, d.rows)
 }
 
-// indexer is an [Indexer] of any row type.
-type indexer interface{ untyped() (*store.Index, error) }
-
-func (s *Schema[Obj]) facts() facts {
-	f := facts{
-		name: s.Name, primary: s.Primary, size: entrySize[Obj](), row: reflect.TypeFor[Obj](), writable: s.WritableByName,
-		carry: s.Amend.Carry != nil, reset: s.Amend.Reset != nil, nilDefaulter: -1, nilValidator: -1, nilCell: -1,
+// complete sets what does not depend on the type of the rows, and removes the functions that
+// the schema does not need.
+func (d *description) complete() {
+	r := &d.rows
+	r.Type, r.Size = reflect.TypeOf(d.row).Elem(), d.size
+	r.WritableByName = d.field("WritableByName").Bool()
+	r.Indexes = append([]*store.Index{d.primary}, d.secondary...)
+	r.Defaulters, r.Validators = d.field("Defaulters").Len(), d.field("Validators").Len()
+	if !d.isSet("Amend", "Carry") {
+		r.Carry, r.Reset = nil, nil
 	}
-	for _, ix := range s.Secondary {
-		f.secondary = append(f.secondary, ix)
+	if r.Type.Kind() != reflect.Pointer && plainlyComparable(r.Type) {
+		r.Identical = d.byValue
 	}
-	for i := len(s.Defaulters) - 1; i >= 0; i-- {
-		if s.Defaulters[i] == nil {
-			f.nilDefaulter = i
-		}
-	}
-	for i := len(s.Validators) - 1; i >= 0; i-- {
-		if s.Validators[i] == nil {
-			f.nilValidator = i
-		}
-	}
-	for i, c := range s.Columns {
-		if f.columns = append(f.columns, c.Name); c.Cell == nil && f.nilCell < 0 {
-			f.nilCell = i
-		}
-	}
-	return f
-}
-
-func (f *facts) check() error {
 	switch {
-	case !tableName.MatchString(f.name):
-		return fmt.Errorf("name %q is not made of lower-case letters, digits and dashes, beginning with a letter", f.name)
-	case f.primary == nil:
-		return errors.New("Primary is not set")
-	case f.size >= store.MaxRow:
-		return errors.New("rows of two megabytes cannot be kept by value: use pointers to them")
-	case f.nilDefaulter >= 0:
-		return fmt.Errorf("Defaulters[%d] is nil", f.nilDefaulter)
-	case f.nilValidator >= 0:
-		return fmt.Errorf("Validators[%d] is nil", f.nilValidator)
-	case f.carry != f.reset:
-		return errors.New("Amend needs both Carry and Reset")
-	case f.writable && f.row.Kind() == reflect.Interface:
-		return fmt.Errorf("WritableByName needs rows that JSON can be decoded into, and %s is an interface", f.row)
+	case d.isSet("Equal"):
+		r.Equal = d.byFunction
+	case r.Identical != nil:
+		r.Equal = r.Identical
+	case r.Type.Implements(reflect.TypeOf(d.equaler).Elem()):
+		r.Equal = d.byMethod
 	}
-	if err := f.checkColumns(); err != nil {
+}
+
+// field returns a field of the schema, or a field of such a field.
+func (d *description) field(path ...string) reflect.Value {
+	v := reflect.ValueOf(d.schema).Elem()
+	for _, name := range path {
+		v = v.FieldByName(name)
+	}
+	return v
+}
+
+func (d *description) isSet(path ...string) bool { return !d.field(path...).IsNil() }
+
+// firstNil returns the index of the first nil in a field that lists functions, or -1.
+func (d *description) firstNil(field string) int {
+	functions := d.field(field)
+	for i := range functions.Len() {
+		if functions.Index(i).IsNil() {
+			return i
+		}
+	}
+	return -1
+}
+
+func (d *description) check(name string) error {
+	nilDefaulter, nilValidator := d.firstNil("Defaulters"), d.firstNil("Validators")
+	switch {
+	case !tableName.MatchString(name):
+		return fmt.Errorf("name %q is not made of lower-case letters, digits and dashes, beginning with a letter", name)
+	case !d.isSet("Primary"):
+		return errors.New("Primary is not set")
+	case d.rows.Size >= store.MaxRow:
+		return errors.New("rows of two megabytes cannot be kept by value: use pointers to them")
+	case nilDefaulter >= 0:
+		return fmt.Errorf("Defaulters[%d] is nil", nilDefaulter)
+	case nilValidator >= 0:
+		return fmt.Errorf("Validators[%d] is nil", nilValidator)
+	case d.isSet("Amend", "Carry") != d.isSet("Amend", "Reset"):
+		return errors.New("Amend needs both Carry and Reset")
+	case d.rows.WritableByName && d.rows.Type.Kind() == reflect.Interface:
+		return fmt.Errorf("WritableByName needs rows that JSON can be decoded into, and %s is an interface", d.rows.Type)
+	}
+	if err := d.checkColumns(); err != nil {
 		return err
 	}
-	return f.checkIndexes()
+	return d.checkIndexes()
 }
 
-func (f *facts) checkColumns() error {
+func (d *description) checkColumns() error {
 	seen := map[string]bool{}
-	for i, name := range f.columns {
+	columns := d.field("Columns")
+	for i := range columns.Len() {
+		name := columns.Index(i).FieldByName("Name").String()
 		switch {
 		case name == "":
 			return fmt.Errorf("Columns[%d] has no name", i)
-		case i == f.nilCell:
+		case columns.Index(i).FieldByName("Cell").IsNil():
 			return fmt.Errorf("column %q has no function Cell", name)
 		case seen[name]:
 			return fmt.Errorf("two columns are named %q", name)
 		}
 		seen[name] = true
+		d.rows.Columns = append(d.rows.Columns, name)
 	}
 	return nil
 }
 
-func (f *facts) checkIndexes() error {
+func (d *description) checkIndexes() error {
 	seen := map[string]bool{}
-	for i, ix := range append([]indexer{f.primary}, f.secondary...) {
-		if ix == nil {
-			return errors.New("Secondary holds a nil index")
-		}
-		core, err := ix.untyped()
+	secondary := d.field("Secondary")
+	for i, ix := range d.rows.Indexes {
 		switch {
-		case err != nil:
-			return err
-		case core == nil:
+		case i > 0 && secondary.Index(i-1).IsNil():
+			return errors.New("Secondary holds a nil index")
+		case ix == nil:
 			return problem("", nil, true)
-		case i == 0 && core.Multi:
-			return fmt.Errorf("primary index %q may yield more than one key, or none: declare it with NewIndex", core.Name)
-		case seen[core.Name]:
-			return fmt.Errorf("two indexes are named %q", core.Name)
+		case ix.Err != nil:
+			return ix.Err
+		case i == 0 && ix.Multi:
+			return fmt.Errorf("primary index %q may yield more than one key, or none: declare it with NewIndex", ix.Name)
+		case seen[ix.Name]:
+			return fmt.Errorf("two indexes are named %q", ix.Name)
 		}
-		seen[core.Name] = true
+		seen[ix.Name] = true
 	}
 	return nil
-}
-
-func (f *facts) indexes() []*store.Index {
-	var indexes []*store.Index
-	for _, ix := range append([]indexer{f.primary}, f.secondary...) {
-		core, _ := ix.untyped()
-		indexes = append(indexes, core)
-	}
-	return indexes
-}
-
-// rowType returns what the store has to know about the type of the rows. It captures as
-// little as possible: each function here is compiled for each type of rows.
-func (s *Schema[Obj]) rowType(f *facts) store.RowType {
-	r := store.RowType{Type: f.row, Size: f.size, WritableByName: f.writable, Indexes: f.indexes(), Columns: f.columns}
-	r.Apply = func(fn any, from, into unsafe.Pointer) { setObject(into, fn.(func(Obj) Obj)(object[Obj](from))) }
-	if f.row.Kind() != reflect.Pointer {
-		r.New = newEntry[Obj]
-		if plainlyComparable(f.row) {
-			r.Identical = func(a, b unsafe.Pointer) bool { return any(object[Obj](a)) == any(object[Obj](b)) }
-		}
-	}
-	r.Equal = r.Identical
-	if equal := s.Equal; equal != nil {
-		r.Equal = func(a, b unsafe.Pointer) bool { return equal(object[Obj](a), object[Obj](b)) }
-	} else if r.Equal == nil && f.row.Implements(reflect.TypeFor[equaler[Obj]]()) {
-		r.Equal = func(a, b unsafe.Pointer) bool { return any(object[Obj](a)).(equaler[Obj]).Equal(object[Obj](b)) }
-	}
-	if a := s.Amend; a.enabled() {
-		r.Carry = func(from, to, into unsafe.Pointer) { setObject(into, a.Carry(object[Obj](from), object[Obj](to))) }
-		r.Reset = func(row unsafe.Pointer) { setObject(row, a.Reset(object[Obj](row))) }
-	}
-	if fill := s.Defaulters; len(fill) > 0 {
-		r.Defaulters = len(fill)
-		r.Default = func(txn ReadTxn, i int, row unsafe.Pointer) error {
-			obj, err := fill[i](txn, object[Obj](row))
-			if err == nil {
-				setObject(row, obj)
-			}
-			return err
-		}
-	}
-	if validators := s.Validators; len(validators) > 0 {
-		r.Validate = func(txn ReadTxn, row, old unsafe.Pointer) error { return validate(validators, txn, row, old) }
-	}
-	if columns := s.Columns; len(columns) > 0 {
-		r.Cells = func(row unsafe.Pointer) []string { return cells(columns, object[Obj](row)) }
-	}
-	return r
-}
-
-type equaler[Obj any] interface{ Equal(other Obj) bool }
-
-func validate[Obj any](validators []func(ReadTxn, Proposal[Obj]) error, txn ReadTxn, row, old unsafe.Pointer) error {
-	p := Proposal[Obj]{Object: object[Obj](row)}
-	if old != nil {
-		p.Old, p.Replaces = object[Obj](old), true
-	}
-	for _, accept := range validators {
-		if err := accept(txn, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func cells[Obj any](columns []Column[Obj], obj Obj) []string {
-	texts := make([]string, len(columns))
-	for i, c := range columns {
-		texts[i] = c.Cell(obj)
-	}
-	return texts
 }
 
 // Proposal is a write that validators accept or reject.

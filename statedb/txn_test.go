@@ -187,7 +187,7 @@ func TestAClosedTransactionGivesOneErrorEverywhere(t *testing.T) {
 }
 
 // everyWrite calls all methods that take a write transaction.
-func everyWrite(items statedb.RWTable[item], txn *statedb.WriteTxn, source *statedb.Source) map[string]error {
+func everyWrite(items *statedb.RWTable[item], txn *statedb.WriteTxn, source *statedb.Source) map[string]error {
 	row := item{ID: "a"}
 	same := func(i item) item { return i }
 	errs := map[string]error{}

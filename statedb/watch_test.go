@@ -14,7 +14,7 @@ func (f *fixture) watchAll(txn statedb.ReadTxn, id string) map[string]<-chan str
 	row := item{ID: id, Group: "g", Tags: "t"}
 	watches := map[string]<-chan struct{}{}
 	_, _, watches["get"], _ = f.items.GetWatch(txn, byID.Query(row.ID))
-	if hasGroups(txn, f.items) {
+	if hasGroups(txn, statedb.ReadOnly(f.items)) {
 		_, _, watches["get by group"], _ = f.items.GetWatch(txn, byGroup.Query(row.Group))
 		_, watches["list"] = f.items.ListWatch(txn, byTag.Query("t"))
 	}
@@ -24,7 +24,7 @@ func (f *fixture) watchAll(txn statedb.ReadTxn, id string) map[string]<-chan str
 	return watches
 }
 
-func hasGroups(txn statedb.ReadTxn, items statedb.Table[item]) bool {
+func hasGroups(txn statedb.ReadTxn, items *statedb.Table[item]) bool {
 	_, err := items.LenOf(txn, byGroup.Name())
 	return err == nil
 }

@@ -53,7 +53,7 @@ func (t *trial) parse(ctx context.Context, text string) (float64, error) {
 }
 
 // complaints are about files that were not taken over: their time would be too short.
-func complaints(db *statedb.DB, documents statedb.Table[file.Document]) (err error) {
+func complaints(db *statedb.DB, documents *statedb.Table[file.Document]) (err error) {
 	for d := range documents.All(db.ReadTxn()) {
 		if d.State != file.OK {
 			err = errors.Join(err, fmt.Errorf("%+v", d))
@@ -77,7 +77,7 @@ func kindsOf(db *statedb.DB) (kinds []file.Kind, initialized func() <-chan struc
 
 func addKind[Obj reconciler.Reconcilable[Obj]](
 	db *statedb.DB, kinds *[]file.Kind, name string, schema statedb.Schema[Obj], defaults func() Obj, normalized func(Obj) (Obj, error),
-) (statedb.RWTable[Obj], error) {
+) (*statedb.RWTable[Obj], error) {
 	table, err := statedb.NewTable(db, schema)
 	if err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (t *trial) measureSingle(ctx context.Context, in *inProcess) error {
 // inProcess is what the agent has for routes, in this process.
 type inProcess struct {
 	db         *statedb.DB
-	table      statedb.RWTable[route.Route]
+	table      *statedb.RWTable[route.Route]
 	target     *route.Target
 	mirror     route.Mirror
 	reconciler *reconciler.Reconciler[route.Route]
@@ -102,7 +102,7 @@ func newInProcess() (in *inProcess, err error) {
 	if in.mirror, err = in.target.NewMirror(in.db, seen); err == nil {
 		in.reconciler, err = reconciler.New(reconciler.Params[route.Route]{
 			DB: in.db, Table: in.table, Target: in.target,
-			DependsOn: route.DependsOn(links, reconciler.Observation[link.Link]{}, addresses, reconciler.Observation[address.Address]{}), Observed: route.Observed(seen),
+			DependsOn: route.DependsOn(statedb.ReadOnly(links), reconciler.Observation[link.Link]{}, statedb.ReadOnly(addresses), reconciler.Observation[address.Address]{}), Observed: route.Observed(statedb.ReadOnly(seen)),
 		})
 	}
 	if err != nil {

@@ -66,7 +66,7 @@ func runStatehive(id func(int) uint64) run {
 		var writing error
 		err = whileRunning(ctx, r.Run, func(ended <-chan struct{}) {
 			if writing = write(ctx, db, table, id, n); writing == nil {
-				awaitStatuses(db, table, n, ended)
+				awaitStatuses(db, statedb.ReadOnly(table), n, ended)
 			}
 		})
 		if s := r.Summary(db.ReadTxn()); writing == nil && err == nil && s.Done != n {
@@ -79,7 +79,7 @@ func runStatehive(id func(int) uint64) run {
 	}
 }
 
-func write(ctx context.Context, db *statedb.DB, table statedb.RWTable[row], id func(int) uint64, n int) error {
+func write(ctx context.Context, db *statedb.DB, table *statedb.RWTable[row], id func(int) uint64, n int) error {
 	for first := 0; first < n; first += batch {
 		err := db.Update(ctx, func(txn *statedb.WriteTxn) error {
 			for i := first; i < min(first+batch, n); i++ {
@@ -98,7 +98,7 @@ func write(ctx context.Context, db *statedb.DB, table statedb.RWTable[row], id f
 
 // awaitStatuses returns when n rows were written twice: once as they are, and
 // once with their status.
-func awaitStatuses(db *statedb.DB, table statedb.Table[row], n int, ended <-chan struct{}) {
+func awaitStatuses(db *statedb.DB, table *statedb.Table[row], n int, ended <-chan struct{}) {
 	for {
 		txn := db.ReadTxn()
 		if int(table.Revision(txn)) >= 2*n {

@@ -64,14 +64,14 @@ func (s *statehive) Propagate(times int) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
-	write := func(ctx context.Context, table statedb.RWTable[Row], row Row) error {
+	write := func(ctx context.Context, table *statedb.RWTable[Row], row Row) error {
 		return s.db.Update(ctx, func(txn *statedb.WriteTxn) error {
 			_, _, err := table.Insert(txn, row)
 			return err
 		}, table)
 	}
 	copying := func(ctx context.Context) error {
-		return statedb.Follow(ctx, s.table, statedb.FollowOptions{}, func(ctx context.Context, b statedb.Batch[Row]) error {
+		return statedb.Follow(ctx, statedb.ReadOnly(s.table), statedb.FollowOptions{}, func(ctx context.Context, b statedb.Batch[Row]) error {
 			for _, change := range b.Changes {
 				if err := write(ctx, target, change.Object); err != nil {
 					return err

@@ -32,7 +32,7 @@ func (s *statehive) Announce(networks []netip.Prefix) (err error) {
 }
 
 func (s *statehive) Route(addr netip.Addr) bool {
-	_, _, ok := byDestination.Lookup(s.db.ReadTxn(), s.routes, addr)
+	_, _, ok := byDestination.Lookup(s.db.ReadTxn(), statedb.ReadOnly(s.routes), addr)
 	return ok
 }
 

@@ -17,9 +17,9 @@ var (
 
 type statehive struct {
 	db     *statedb.DB
-	table  statedb.RWTable[Row]
+	table  *statedb.RWTable[Row]
 	cursor *statedb.Cursor[Row]
-	routes statedb.RWTable[route] // nil before the first
+	routes *statedb.RWTable[route] // nil before the first
 }
 
 func newStatehive(secondaries, tables int) (Store, error) {

@@ -118,7 +118,7 @@ func getNetwork(n int) opening {
 		return func() error {
 			txn := db.ReadTxn()
 			for _, p := range all {
-				if o, _, found := byDestination.Lookup(txn, table, p.Addr()); !found || !o.Destination.Contains(p.Addr()) {
+				if o, _, found := byDestination.Lookup(txn, statedb.ReadOnly(table), p.Addr()); !found || !o.Destination.Contains(p.Addr()) {
 					return errNotFound
 				}
 			}

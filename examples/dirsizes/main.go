@@ -81,11 +81,11 @@ func scanCell() cell.Cell {
 type scanner struct {
 	config scanConfig
 	db     *statedb.DB
-	dirs   statedb.RWTable[Dir]
+	dirs   *statedb.RWTable[Dir]
 }
 
 // newScanner is a constructor: its parameters are what it needs, its result is what it makes.
-func newScanner(c scanConfig, db *statedb.DB, dirs statedb.RWTable[Dir]) *scanner {
+func newScanner(c scanConfig, db *statedb.DB, dirs *statedb.RWTable[Dir]) *scanner {
 	return &scanner{config: c, db: db, dirs: dirs}
 }
 
@@ -133,7 +133,7 @@ func quotaCell() cell.Cell {
 	)
 }
 
-func judge(c quotaConfig, dirs statedb.Table[Dir], jobs job.Group, h health.Health, logger *slog.Logger) error {
+func judge(c quotaConfig, dirs *statedb.Table[Dir], jobs job.Group, h health.Health, logger *slog.Logger) error {
 	return jobs.Add(job.TableObserver("judge", dirs, statedb.FollowOptions{},
 		func(_ context.Context, _ health.Health, b statedb.Batch[Dir]) error {
 			for d := range dirs.All(b.Txn) {

@@ -21,8 +21,8 @@ type Setting struct {
 // ByName is the primary index.
 var ByName = statedb.NewIndex("name", func(s Setting) string { return s.Name })
 
-// Cell provides Settings, and statedb.Table[Setting] for reading. The table that
-// can be written, statedb.RWTable[Setting], stays in the module.
+// Cell provides Settings, and *statedb.Table[Setting] for reading. The table that
+// can be written, *statedb.RWTable[Setting], stays in the module.
 func Cell() cell.Cell {
 	return cell.Module("settings", "named values that may be waited for",
 		dbcell.Protected(statedb.Schema[Setting]{
@@ -46,10 +46,10 @@ func named(_ statedb.ReadTxn, p statedb.Proposal[Setting]) error {
 // Settings are named values. They are safe for concurrent use.
 type Settings struct {
 	db    *statedb.DB
-	table statedb.RWTable[Setting]
+	table *statedb.RWTable[Setting]
 }
 
-func newSettings(db *statedb.DB, table statedb.RWTable[Setting]) *Settings {
+func newSettings(db *statedb.DB, table *statedb.RWTable[Setting]) *Settings {
 	return &Settings{db: db, table: table}
 }
 

@@ -77,10 +77,10 @@ func TestWaitEndsWithTheValueOrTheContext(t *testing.T) {
 }
 
 func TestOthersReadTheTableButCannotWriteIt(t *testing.T) {
-	if err := build(t, cell.Invoke(func(statedb.Table[Setting]) {})); err != nil {
+	if err := build(t, cell.Invoke(func(*statedb.Table[Setting]) {})); err != nil {
 		t.Errorf("a reader was refused: %v", err)
 	}
-	err := build(t, cell.Invoke(func(statedb.RWTable[Setting]) {}))
+	err := build(t, cell.Invoke(func(*statedb.RWTable[Setting]) {}))
 	if err == nil || !strings.Contains(err.Error(), `private to module "settings"`) {
 		t.Errorf("a writer from outside was not refused: %v", err)
 	}

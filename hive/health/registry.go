@@ -14,7 +14,7 @@ import (
 // Registry owns the table of statuses. It is safe for concurrent use. A hive has one.
 type Registry struct {
 	db     *statedb.DB
-	table  statedb.RWTable[Status]
+	table  *statedb.RWTable[Status]
 	logger *slog.Logger
 
 	mu   sync.Mutex
@@ -31,7 +31,7 @@ func NewRegistry(db *statedb.DB, logger *slog.Logger) (*Registry, error) {
 }
 
 // Table returns the table of statuses.
-func (r *Registry) Table() statedb.Table[Status] { return r.table }
+func (r *Registry) Table() *statedb.Table[Status] { return statedb.ReadOnly(r.table) }
 
 // Scope opens an outermost scope. It fails with ErrDuplicate if one of that id is open.
 func (r *Registry) Scope(id string) (Health, error) {

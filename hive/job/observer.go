@@ -36,7 +36,7 @@ func Observer[T any](name string, events <-chan T, fn func(ctx context.Context, 
 // When fn returns an error the job is degraded and, after a delay that doubles from 100 ms to a minute, starts over with a
 // listing: so nothing is lost. It ends when the table is dropped.
 func TableObserver[Obj any](
-	name string, table statedb.Table[Obj], options statedb.FollowOptions,
+	name string, table *statedb.Table[Obj], options statedb.FollowOptions,
 	fn func(ctx context.Context, health health.Health, batch statedb.Batch[Obj]) error,
 ) Job {
 	o := &observer{name: name}

@@ -65,7 +65,7 @@ func TestObserverOfATableStartsOverAfterAnErrorAndLosesNothing(t *testing.T) {
 		}
 		var got []string
 		var fail atomic.Bool
-		m.must(m.Add(job.TableObserver("o", statedb.Table[row](table), statedb.FollowOptions{}, func(_ context.Context, _ health.Health, b statedb.Batch[row]) error {
+		m.must(m.Add(job.TableObserver("o", statedb.ReadOnly(table), statedb.FollowOptions{}, func(_ context.Context, _ health.Health, b statedb.Batch[row]) error {
 			if fail.Load() {
 				return errors.New("not now")
 			}

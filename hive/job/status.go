@@ -57,7 +57,7 @@ func ByModule() statedb.Index[Status, string] {
 // Registry owns the table of jobs. It is safe for concurrent use. A hive has one.
 type Registry struct {
 	db     *statedb.DB
-	table  statedb.RWTable[Status]
+	table  *statedb.RWTable[Status]
 	logger *slog.Logger
 }
 
@@ -73,7 +73,7 @@ func NewRegistry(db *statedb.DB, logger *slog.Logger) (*Registry, error) {
 }
 
 // Table returns the table of jobs.
-func (r *Registry) Table() statedb.Table[Status] { return r.table }
+func (r *Registry) Table() *statedb.Table[Status] { return statedb.ReadOnly(r.table) }
 
 func (r *Registry) write(s Status, fn func(*statedb.WriteTxn, Status) (Status, bool, error)) {
 	err := r.db.Update(context.Background(), func(txn *statedb.WriteTxn) error {

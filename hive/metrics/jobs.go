@@ -11,13 +11,13 @@ import (
 // partsCollector tells of the tables of jobs and of health, as they are when it is asked.
 type partsCollector struct {
 	db     *statedb.DB
-	jobs   statedb.Table[job.Status]
-	health statedb.Table[health.Status]
+	jobs   *statedb.Table[job.Status]
+	health *statedb.Table[health.Status]
 
 	runs, failures, took, running, parts *prometheus.Desc
 }
 
-func newPartsCollector(prefix Prefix, db *statedb.DB, jobs statedb.Table[job.Status], table statedb.Table[health.Status]) *partsCollector {
+func newPartsCollector(prefix Prefix, db *statedb.DB, jobs *statedb.Table[job.Status], table *statedb.Table[health.Status]) *partsCollector {
 	labels := []string{"module_id", "job"}
 	name := func(s string) string { return string(prefix) + "_" + s }
 	return &partsCollector{
@@ -60,6 +60,6 @@ func (c *partsCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func registerParts(r prometheus.Registerer, p Prefix, db *statedb.DB, jobs statedb.Table[job.Status], table statedb.Table[health.Status]) error {
+func registerParts(r prometheus.Registerer, p Prefix, db *statedb.DB, jobs *statedb.Table[job.Status], table *statedb.Table[health.Status]) error {
 	return r.Register(newPartsCollector(p, db, jobs, table))
 }

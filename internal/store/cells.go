@@ -11,10 +11,14 @@ import (
 
 // cells returns the text of the cells of a row.
 func (r *RowType) cells(row unsafe.Pointer) []string {
-	if r.Cells != nil {
-		return r.Cells(row)
+	if r.fields != nil {
+		return fieldCells(r.value(row), r.fields)
 	}
-	return fieldCells(r.value(row), r.fields)
+	cells := make([]string, len(r.Columns))
+	for i := range cells {
+		cells[i] = r.Cell(i, row)
+	}
+	return cells
 }
 
 // setFieldColumns makes a column of every exported field, those of embedded structs

@@ -30,22 +30,22 @@ type RowType struct {
 	// Apply sets into to the result of fn, a function of the user, for the row from. fn is
 	// an interface so that passing it allocates nothing.
 	Apply func(fn any, from, into unsafe.Pointer)
-	// Default runs one of the Defaulters on a row. Validate runs all validators on a row
-	// that would replace old, which may be nil. Validate itself may be nil.
-	Defaulters int
-	Default    func(txn ReadTxn, i int, row unsafe.Pointer) error
-	Validate   func(txn ReadTxn, row, old unsafe.Pointer) error
+	// Default runs one of the Defaulters on a row. Validate runs one of the Validators on a
+	// row that would replace old, which may be nil.
+	Defaulters, Validators int
+	Default                func(txn ReadTxn, i int, row unsafe.Pointer) error
+	Validate               func(txn ReadTxn, i int, row, old unsafe.Pointer) error
 	// Indexes are the indexes, the primary one first.
 	Indexes []*Index
-	// Columns are the names of the columns, and Cells returns the text of a row in each. If
-	// Cells is nil there is a column for each exported field.
+	// Columns are the names of the columns, and Cell returns the text of a row in one of
+	// them. If Columns is nil there is a column for each exported field.
 	Columns []string
-	Cells   func(row unsafe.Pointer) []string
+	Cell    func(i int, row unsafe.Pointer) string
 	// WritableByName allows the table to be written by name.
 	WritableByName bool
 
 	kind   kind
-	fields [][]int // paths of the fields of the columns, if Cells is nil
+	fields [][]int // paths of the fields of the columns, if there is one for each exported field
 }
 
 // kind is how rows of a type have to be handled.
@@ -115,6 +115,8 @@ type Index struct {
 	Text func(row unsafe.Pointer, matches func(encoded []byte) bool) string
 	// Parse encodes the key with this text.
 	Parse func(text string) ([]byte, error)
+	// Err is why the index cannot be used, or nil.
+	Err error
 }
 
 // NameOrNone returns the name of the index, or "" for nil.

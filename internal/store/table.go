@@ -103,7 +103,7 @@ func newTable(db *DB, name string, rows RowType) *Table {
 	if rows.kind == byPointer {
 		rows.New = newPointerEntry
 	}
-	if rows.Cells == nil {
+	if rows.Columns == nil {
 		rows.setFieldColumns()
 	}
 	t := &Table{db: db, name: name, rows: rows, indexes: rows.Indexes}

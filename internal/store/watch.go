@@ -41,6 +41,37 @@ func (t *Table) Watch(txn ReadTxn) <-chan struct{} {
 	return v.watch.channel()
 }
 
+// FindWatch is Find with the watch of the rows with the query's key.
+func (t *Table) FindWatch(txn ReadTxn, q Query) (*Entry, <-chan struct{}) {
+	watch := t.WatchKey(txn, q)
+	return t.Find(txn, q), watch
+}
+
+// AllWatch is All with the watch of the rows.
+func (t *Table) AllWatch(txn ReadTxn, opts []ReadOption) (*Selection, <-chan struct{}) {
+	return t.All(txn, opts), t.WatchAll(txn)
+}
+
+// ListWatch is List with the watch of the rows.
+func (t *Table) ListWatch(txn ReadTxn, q Query, opts []ReadOption) (*Selection, <-chan struct{}) {
+	return t.List(txn, q, opts), t.WatchKey(txn, q)
+}
+
+// PrefixWatch is Prefix with the watch of the rows.
+func (t *Table) PrefixWatch(txn ReadTxn, q Query, opts []ReadOption) (*Selection, <-chan struct{}) {
+	return t.Prefix(txn, q, opts), t.WatchPrefix(txn, q)
+}
+
+// LowerBoundWatch is LowerBound with the watch of the rows.
+func (t *Table) LowerBoundWatch(txn ReadTxn, q Query, opts []ReadOption) (*Selection, <-chan struct{}) {
+	return t.LowerBound(txn, q, opts), t.WatchIndex(txn, q)
+}
+
+// RangeWatch is Range with the watch of the rows.
+func (t *Table) RangeWatch(txn ReadTxn, from, to Query, opts []ReadOption) (*Selection, <-chan struct{}) {
+	return t.Range(txn, from, to, opts), t.WatchRange(txn, from, to)
+}
+
 // watchable returns the version to watch, or nil and what to return as the watch.
 func (t *Table) watchable(txn ReadTxn) (v *version, none <-chan struct{}) {
 	v = t.committed(txn)

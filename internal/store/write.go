@@ -373,7 +373,7 @@ func (to *target) write(txn *WriteTxn, row unsafe.Pointer) error {
 	if t.rows.Reset != nil {
 		t.rows.Reset(row)
 	}
-	if t.rows.Validate != nil {
+	if t.rows.Validators > 0 {
 		if err := to.validate(txn, row); err != nil {
 			return err
 		}
@@ -392,8 +392,10 @@ func (to *target) validate(txn *WriteTxn, row unsafe.Pointer) error {
 	if to.old != nil {
 		was = to.old.Row()
 	}
-	if err := t.rows.Validate((*view)(txn), row, was); err != nil {
-		return t.rejected(row, err)
+	for i := range t.rows.Validators {
+		if err := t.rows.Validate((*view)(txn), i, row, was); err != nil {
+			return t.rejected(row, err)
+		}
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (noop) Prune(context.Context, statedb.ReadTxn, iter.Seq2[thing, statedb.Rev
 // running is a started hive with one reconciled table.
 type running struct {
 	db       *statedb.DB
-	table    statedb.RWTable[thing]
+	table    *statedb.RWTable[thing]
 	registry *prometheus.Registry
 	client   *inspect.Client
 	socket   string
@@ -116,7 +116,7 @@ func start(t *testing.T, prefix metrics.Prefix, more ...cell.Cell) running {
 }
 
 // keep is for a module that has the table.
-func (r *running) keep(db *statedb.DB, table statedb.RWTable[thing]) { r.db, r.table = db, table }
+func (r *running) keep(db *statedb.DB, table *statedb.RWTable[thing]) { r.db, r.table = db, table }
 
 // begin starts a hive with an API, until the end of the test.
 func (r *running) begin(t *testing.T, h *hive.Hive, args ...string) {

@@ -36,7 +36,7 @@ type handle interface {
 // typed is the handle of a reconciler.
 type typed[Obj any] struct {
 	*reconciler.Reconciler[Obj]
-	rows   statedb.Table[Obj]
+	rows   *statedb.Table[Obj]
 	status func(Obj) reconciler.Status
 }
 

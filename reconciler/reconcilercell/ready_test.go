@@ -25,7 +25,7 @@ func TestHiveIsReadyOnceTheFirstFullPassHasTriedAllRows(t *testing.T) {
 	var source *statedb.Source
 	var r running
 	h := newHive(t, inspect.Cell(), reconcilercell.Cell(),
-		things(cell.Invoke(func(db *statedb.DB, table statedb.RWTable[thing]) error {
+		things(cell.Invoke(func(db *statedb.DB, table *statedb.RWTable[thing]) error {
 			r.db, r.table = db, table
 			return db.Update(t.Context(), func(txn *statedb.WriteTxn) (err error) {
 				source, err = table.RegisterSource(txn, "late")
@@ -94,7 +94,7 @@ func startReadying(t *testing.T, args ...string) *readying {
 	h := newHive(t, reconcilercell.Cell(),
 		things(
 			cell.Decorate(func(reconciler.Target[thing]) reconciler.Target[thing] { return r.target }),
-			cell.Invoke(func(db *statedb.DB, table statedb.RWTable[thing]) {
+			cell.Invoke(func(db *statedb.DB, table *statedb.RWTable[thing]) {
 				r.db, r.table = db, table
 				ids := make([]string, 1000)
 				for i := range ids {
@@ -202,12 +202,12 @@ func TestReadinessDoesNotWaitForASecondTryUnlessToldTo(t *testing.T) {
 func TestReadinessDoesNotWaitForARowThatNothingWillTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := make(chan string, 100)
-		onThings := func(things statedb.Table[thing]) reconcilercell.Relations[part] {
+		onThings := func(things *statedb.Table[thing]) reconcilercell.Relations[part] {
 			return reconcilercell.Relations[part]{DependsOn: []reconciler.Dependency[part]{reconciler.DependsOn(things, thing.GetStatus, thingsOf)}}
 		}
 		var readiness *hive.Readiness
 		h := newHive(t, reconcilercell.Cell(), related(log, noRelations, onThings),
-			cell.Invoke(func(db *statedb.DB, things statedb.RWTable[thing], parts statedb.RWTable[part], is *hive.Readiness) error {
+			cell.Invoke(func(db *statedb.DB, things *statedb.RWTable[thing], parts *statedb.RWTable[part], is *hive.Readiness) error {
 				readiness = is
 				return db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 					_, _, good := things.Insert(txn, thing{ID: "good"})

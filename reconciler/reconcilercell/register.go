@@ -50,7 +50,7 @@ func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj])
 // module provides it beside its target, mostly by a constructor that takes the
 // other tables:
 //
-//	cell.ProvidePrivate(func(links statedb.Table[Link]) reconcilercell.Relations[Route] {
+//	cell.ProvidePrivate(func(links *statedb.Table[Link]) reconcilercell.Relations[Route] {
 //		return reconcilercell.Relations[Route]{DependsOn: []reconciler.Dependency[Route]{
 //			reconciler.DependsOn(links, Link.GetStatus, linksOf),
 //		}}
@@ -68,12 +68,12 @@ type params[Obj any] struct {
 
 	Module    cell.FullModuleID
 	DB        *statedb.DB
-	Table     statedb.RWTable[Obj]
+	Table     *statedb.RWTable[Obj]
 	Target    reconciler.Target[Obj]
 	Config    reconciler.Config `optional:"true"`
 	Relations Relations[Obj]    `optional:"true"`
 	Default   Config
-	NotDone   statedb.RWTable[reconciler.NotDone]
+	NotDone   *statedb.RWTable[reconciler.NotDone]
 	Registry  *registry
 	Origins   []func(table, key string) string `group:"row-origins"`
 	Jobs      job.Group
@@ -105,7 +105,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 		if err != nil {
 			return nil, err
 		}
-		p.Registry.add(instance{module: p.Module, health: h, handle: typed[Obj]{r, p.Table, field.Get}})
+		p.Registry.add(instance{module: p.Module, health: h, handle: typed[Obj]{r, statedb.ReadOnly(p.Table), field.Get}})
 		return r, p.Jobs.Add(job.OneShot("reconciler-"+name, func(ctx context.Context, jobHealth health.Health) error {
 			h.begin(jobHealth)
 			return r.Run(ctx)

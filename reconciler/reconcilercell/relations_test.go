@@ -101,8 +101,8 @@ func partsOf(_ statedb.ReadTxn, t thing) iter.Seq[statedb.Query[part]] {
 type relatives struct {
 	running
 
-	parts statedb.RWTable[part]
-	seen  statedb.RWTable[seenPart]
+	parts *statedb.RWTable[part]
+	seen  *statedb.RWTable[seenPart]
 	log   chan string
 }
 
@@ -110,7 +110,7 @@ func startRelated(t *testing.T, ofParts any) relatives {
 	t.Helper()
 	r := relatives{log: make(chan string, 100)}
 	h := newHive(t, inspect.Cell(), reconcilercell.Cell(), related(r.log, noRelations, ofParts),
-		cell.Invoke(func(db *statedb.DB, things statedb.RWTable[thing], parts statedb.RWTable[part], seen statedb.RWTable[seenPart]) {
+		cell.Invoke(func(db *statedb.DB, things *statedb.RWTable[thing], parts *statedb.RWTable[part], seen *statedb.RWTable[seenPart]) {
 			r.db, r.table, r.parts, r.seen = db, things, parts, seen
 		}))
 	r.begin(t, h)
@@ -149,7 +149,7 @@ func (r relatives) wantCalls(t *testing.T, want ...string) {
 }
 
 func TestARowWaitsForThoseThatItsModuleSaysItDependsOn(t *testing.T) {
-	r := startRelated(t, func(things statedb.Table[thing]) reconcilercell.Relations[part] {
+	r := startRelated(t, func(things *statedb.Table[thing]) reconcilercell.Relations[part] {
 		return reconcilercell.Relations[part]{DependsOn: []reconciler.Dependency[part]{
 			reconciler.DependsOn(things, thing.GetStatus, thingsOf),
 		}}
@@ -170,7 +170,7 @@ func TestARowWaitsForThoseThatItsModuleSaysItDependsOn(t *testing.T) {
 }
 
 func TestARowIsRunWhenOneChangesThatItsModuleSaysItIsRelatedTo(t *testing.T) {
-	r := startRelated(t, func(things statedb.Table[thing]) reconcilercell.Relations[part] {
+	r := startRelated(t, func(things *statedb.Table[thing]) reconcilercell.Relations[part] {
 		return reconcilercell.Relations[part]{Related: []reconciler.Related[part]{reconciler.Watches(things, partsOf)}}
 	})
 	r.commit(t, func(txn *statedb.WriteTxn) error {
@@ -192,7 +192,7 @@ func TestARowIsRunWhenOneChangesThatItsModuleSaysItIsRelatedTo(t *testing.T) {
 }
 
 func TestARowIsRepairedWhenItsModuleObservesThatItDiffers(t *testing.T) {
-	r := startRelated(t, func(seen statedb.Table[seenPart]) reconcilercell.Relations[part] {
+	r := startRelated(t, func(seen *statedb.Table[seenPart]) reconcilercell.Relations[part] {
 		return reconcilercell.Relations[part]{Observed: reconciler.Observes(seen,
 			func(_ statedb.ReadTxn, s seenPart) iter.Seq[statedb.Query[part]] { return one(partByID.Query(s.ID)) },
 			func(txn statedb.ReadTxn, want part) []reconciler.Change {
@@ -216,12 +216,12 @@ func TestARowIsRepairedWhenItsModuleObservesThatItDiffers(t *testing.T) {
 
 func TestAHiveWhoseTablesDependOnEachOtherInACircleDoesNotStart(t *testing.T) {
 	h := newHive(t, inspect.Cell(), reconcilercell.Cell(), related(make(chan string),
-		func(parts statedb.Table[part]) reconcilercell.Relations[thing] {
+		func(parts *statedb.Table[part]) reconcilercell.Relations[thing] {
 			return reconcilercell.Relations[thing]{DependsOn: []reconciler.Dependency[thing]{
 				reconciler.DependsOn(parts, part.GetStatus, func(t thing) iter.Seq[statedb.Query[part]] { return partsOf(nil, t) }),
 			}}
 		},
-		func(things statedb.Table[thing]) reconcilercell.Relations[part] {
+		func(things *statedb.Table[thing]) reconcilercell.Relations[part] {
 			return reconcilercell.Relations[part]{DependsOn: []reconciler.Dependency[part]{
 				reconciler.DependsOn(things, thing.GetStatus, thingsOf),
 			}}

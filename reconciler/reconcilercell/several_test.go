@@ -60,11 +60,11 @@ func halfOf(name string, err error) cell.Cell {
 
 func TestSeveralReconcilersShareATableInAHive(t *testing.T) {
 	var r running
-	var hosts statedb.RWTable[host]
+	var hosts *statedb.RWTable[host]
 	h := newHive(t, inspect.Cell(), reconcilercell.Cell(), cell.Module("hosts", "hosts of the test",
 		dbcell.Protected(hostSchema()),
 		halfOf("dns", nil), halfOf("firewall", errors.New("no such chain")),
-		cell.Invoke(func(db *statedb.DB, table statedb.RWTable[host]) { r.db, hosts = db, table }),
+		cell.Invoke(func(db *statedb.DB, table *statedb.RWTable[host]) { r.db, hosts = db, table }),
 	))
 	r.begin(t, h)
 	err := r.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
@@ -88,7 +88,7 @@ func TestSeveralReconcilersShareAModule(t *testing.T) {
 		dbcell.Protected(hostSchema()),
 		cell.ProvidePrivate(func() reconciler.Target[host] { return half{} }),
 		reconcilercell.RegisterWithStatus("hosts", statusOf("hosts")),
-		cell.Invoke(func(db *statedb.DB, table statedb.RWTable[thing]) { r.db, r.table = db, table }),
+		cell.Invoke(func(db *statedb.DB, table *statedb.RWTable[thing]) { r.db, r.table = db, table }),
 	))
 	r.begin(t, h)
 	r.insert(t, "x")

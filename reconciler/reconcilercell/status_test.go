@@ -87,7 +87,7 @@ func TestStatusSaysWhatAReconcilerWaitsForAndWhatIsWrong(t *testing.T) {
 
 func TestReconcilersWorkInAHiveWithoutAPIAndMetrics(t *testing.T) {
 	var r running
-	h := newHive(t, reconcilercell.Cell(), things(cell.Invoke(func(db *statedb.DB, table statedb.RWTable[thing]) {
+	h := newHive(t, reconcilercell.Cell(), things(cell.Invoke(func(db *statedb.DB, table *statedb.RWTable[thing]) {
 		r.db, r.table = db, table
 	})))
 	if err := h.Start(t.Context()); err != nil {

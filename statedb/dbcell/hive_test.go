@@ -106,8 +106,8 @@ type agent struct {
 	t      *testing.T
 	socket string
 	db     *statedb.DB
-	ports  statedb.RWTable[port]
-	notes  statedb.RWTable[note]
+	ports  *statedb.RWTable[port]
+	notes  *statedb.RWTable[note]
 }
 
 func startAgent(t *testing.T) *agent {
@@ -133,7 +133,7 @@ func (a *agent) build() *hive.Hive {
 		cell.Module("owner", "writes the tables",
 			dbcell.Protected(portSchema()),
 			dbcell.Open(noteSchema()),
-			cell.Invoke(func(db *statedb.DB, ports statedb.RWTable[port], notes statedb.RWTable[note]) {
+			cell.Invoke(func(db *statedb.DB, ports *statedb.RWTable[port], notes *statedb.RWTable[note]) {
 				a.db, a.ports, a.notes = db, ports, notes
 			}),
 		),

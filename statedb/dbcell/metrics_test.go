@@ -17,7 +17,7 @@ import (
 // scraped is a hive with a registry and two tables.
 type scraped struct {
 	db       *statedb.DB
-	notes    statedb.RWTable[note]
+	notes    *statedb.RWTable[note]
 	registry *prometheus.Registry
 }
 
@@ -26,7 +26,7 @@ func startScraped(t *testing.T, cells ...cell.Cell) *scraped {
 	s := &scraped{}
 	cells = append(cells,
 		dbcell.Cell(), dbcell.Open(noteSchema()), dbcell.Open(portSchema()),
-		cell.Invoke(func(db *statedb.DB, notes statedb.RWTable[note], r *prometheus.Registry) {
+		cell.Invoke(func(db *statedb.DB, notes *statedb.RWTable[note], r *prometheus.Registry) {
 			s.db, s.notes, s.registry = db, notes, r
 		}),
 	)

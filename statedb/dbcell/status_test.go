@@ -66,7 +66,7 @@ func TestRowsInErrorAreFoundByTheIndexIfThereIsOne(t *testing.T) {
 	}
 }
 
-func insert(t *testing.T, db *statedb.DB, table statedb.RWTable[task], tasks ...task) {
+func insert(t *testing.T, db *statedb.DB, table *statedb.RWTable[task], tasks ...task) {
 	t.Helper()
 	err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 		for _, row := range tasks {

@@ -26,13 +26,13 @@ func TestOnlyTheOwningModuleCanWriteAProtectedTable(t *testing.T) {
 	owner := func(inner ...cell.Cell) cell.Cell {
 		return cell.Module("owner", "owns the table", append([]cell.Cell{dbcell.Protected(noteSchema())}, inner...)...)
 	}
-	write := cell.Invoke(func(notes statedb.RWTable[note], db *statedb.DB) error {
+	write := cell.Invoke(func(notes *statedb.RWTable[note], db *statedb.DB) error {
 		return db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 			_, _, err := notes.Insert(txn, note{Name: "a"})
 			return err
 		}, notes)
 	})
-	read := cell.Invoke(func(notes statedb.Table[note], db *statedb.DB) error {
+	read := cell.Invoke(func(notes *statedb.Table[note], db *statedb.DB) error {
 		if n := notes.Len(db.ReadTxn()); n != 1 {
 			t.Errorf("the reader sees %d rows, want 1", n)
 		}
@@ -58,7 +58,7 @@ func TestOnlyTheOwningModuleCanWriteAProtectedTable(t *testing.T) {
 func TestEveryoneCanWriteAnOpenTable(t *testing.T) {
 	err := construct(t,
 		cell.Module("owner", "declares the table", dbcell.Open(noteSchema())),
-		cell.Module("other", "another module", cell.Invoke(func(statedb.RWTable[note], statedb.Table[note]) {})),
+		cell.Module("other", "another module", cell.Invoke(func(*statedb.RWTable[note], *statedb.Table[note]) {})),
 	)
 	if err != nil {
 		t.Error(err)

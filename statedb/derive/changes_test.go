@@ -66,7 +66,7 @@ func TestTheOrderOfEventsDoesNotMatter(t *testing.T) {
 			d := newDerivation(t)
 			var events []func(*statedb.WriteTxn) error
 			for i := range after {
-				for _, table := range []statedb.RWTable[item]{d.left, d.right} {
+				for _, table := range []*statedb.RWTable[item]{d.left, d.right} {
 					if i%5 != 0 { // that one is new
 						d.put(table, before[i])
 					}

@@ -18,7 +18,7 @@ import (
 type Spec[Out, Key any] struct {
 	// Output is the table to fill. If its schema defines equality, an unchanged row is not
 	// written. Defaulters must not change the primary key.
-	Output statedb.RWTable[Out]
+	Output *statedb.RWTable[Out]
 	// Primary is the primary index of Output; for a [statedb.PrefixIndex], its Index field.
 	Primary statedb.Index[Out, Key]
 	// Inputs are the tables that Compute reads, each made by [From].

@@ -161,7 +161,7 @@ func TestDerivationsFollowEachOther(t *testing.T) {
 			Output:  sums,
 			Primary: placeByGroup,
 			Inputs: []derive.Input[string]{
-				derive.From(d.out, func(_ statedb.ReadTxn, row joined, affects func(string)) { affects(row.Group) }),
+				derive.From(statedb.ReadOnly(d.out), func(_ statedb.ReadTxn, row joined, affects func(string)) { affects(row.Group) }),
 			},
 			Compute: func(txn statedb.ReadTxn, group string) (place, bool, error) {
 				total := place{Group: group}

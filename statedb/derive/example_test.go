@@ -67,8 +67,8 @@ func ExampleNew() {
 		Output:  locations,
 		Primary: LocationByService,
 		Inputs: []derive.Input[string]{
-			derive.From(services, func(_ statedb.ReadTxn, s Service, affects func(string)) { affects(s.Name) }),
-			derive.From(zones, func(txn statedb.ReadTxn, z Zone, affects func(string)) {
+			derive.From(statedb.ReadOnly(services), func(_ statedb.ReadTxn, s Service, affects func(string)) { affects(s.Name) }),
+			derive.From(statedb.ReadOnly(zones), func(txn statedb.ReadTxn, z Zone, affects func(string)) {
 				for s := range services.List(txn, ServiceByZone.Query(z.Name)) {
 					affects(s.Name)
 				}

@@ -139,7 +139,7 @@ func TestAPanicOfTheMappingLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := simple(t, "a", "b", "c")
 		panics := ""
-		d.spec.Inputs[1] = derive.From(d.right, func(txn statedb.ReadTxn, row item, affects func(string)) {
+		d.spec.Inputs[1] = derive.From(statedb.ReadOnly(d.right), func(txn statedb.ReadTxn, row item, affects func(string)) {
 			if row.Tags == "bad" && panics != "" {
 				panic(panics)
 			}
@@ -438,13 +438,15 @@ func TestAWrongDerivationIsAnErrorThatSaysWhy(t *testing.T) {
 		`index of the table is "id"`: func(_ *derivation, s *spec) {
 			s.Primary = statedb.NewIndex("group", func(j joined) string { return j.Group })
 		},
-		"Compute is not set":          func(_ *derivation, s *spec) { s.Compute = nil },
-		"there are no Inputs":         func(_ *derivation, s *spec) { s.Inputs = nil },
-		"Inputs[2] has no table":      func(_ *derivation, s *spec) { s.Inputs = append(s.Inputs, derive.Input[string]{}) },
-		"Inputs[2] is the output":     func(d *derivation, s *spec) { s.Inputs = append(s.Inputs, inputOf(d.out)) },
-		"belongs to another database": func(_ *derivation, s *spec) { s.Inputs = append(s.Inputs, inputOf(newDerivation(t).out)) },
+		"Compute is not set":      func(_ *derivation, s *spec) { s.Compute = nil },
+		"there are no Inputs":     func(_ *derivation, s *spec) { s.Inputs = nil },
+		"Inputs[2] has no table":  func(_ *derivation, s *spec) { s.Inputs = append(s.Inputs, derive.Input[string]{}) },
+		"Inputs[2] is the output": func(d *derivation, s *spec) { s.Inputs = append(s.Inputs, inputOf(statedb.ReadOnly(d.out))) },
+		"belongs to another database": func(_ *derivation, s *spec) {
+			s.Inputs = append(s.Inputs, inputOf(statedb.ReadOnly(newDerivation(t).out)))
+		},
 		"no table or no function: make": func(d *derivation, s *spec) {
-			s.Inputs = append(s.Inputs, derive.From[item, string](d.left, nil))
+			s.Inputs = append(s.Inputs, derive.From[item, string](statedb.ReadOnly(d.left), nil))
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -461,6 +463,6 @@ func TestAWrongDerivationIsAnErrorThatSaysWhy(t *testing.T) {
 	}
 }
 
-func inputOf(table statedb.Table[joined]) derive.Input[string] {
+func inputOf(table *statedb.Table[joined]) derive.Input[string] {
 	return derive.From(table, func(_ statedb.ReadTxn, row joined, affects func(string)) { affects(row.ID) })
 }

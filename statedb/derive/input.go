@@ -18,7 +18,7 @@ type Input[Key any] struct {
 // read it if the output row existed. It may read the inputs in txn to find them; changes of
 // other tables that it or Compute reads are not noticed. It must not panic: that is a
 // failure, after which all rows are computed again, with growing pauses.
-func From[In, Key any](table statedb.Table[In], affected func(txn statedb.ReadTxn, row In, affects func(Key))) Input[Key] {
+func From[In, Key any](table *statedb.Table[In], affected func(txn statedb.ReadTxn, row In, affects func(Key))) Input[Key] {
 	if table == nil || affected == nil {
 		return Input[Key]{}
 	}
@@ -51,7 +51,7 @@ type marker[Key any] interface {
 }
 
 type tableFeed[In, Key any] struct {
-	table    statedb.Table[In]
+	table    *statedb.Table[In]
 	cursor   *statedb.Cursor[In]
 	affected func(statedb.ReadTxn, In, func(Key))
 }

@@ -41,7 +41,7 @@ func TestKeysMayBeOfAnyTypeThatIndexesKnow(t *testing.T) {
 			Output:  out,
 			Primary: byPair,
 			Inputs: []derive.Input[pair]{
-				derive.From(d.left, func(_ statedb.ReadTxn, row item, affects func(pair)) { affects(pair{row.Group, row.ID}) }),
+				derive.From(statedb.ReadOnly(d.left), func(_ statedb.ReadTxn, row item, affects func(pair)) { affects(pair{row.Group, row.ID}) }),
 			},
 			Compute: func(txn statedb.ReadTxn, key pair) (item, bool, error) {
 				row, _, exists := d.left.Get(txn, byID.Query(key.id))
@@ -70,7 +70,7 @@ func TestKeysMayBeNetworks(t *testing.T) {
 			Output:  out,
 			Primary: byPrefix.Index,
 			Inputs: []derive.Input[netip.Prefix]{
-				derive.From(d.left, func(_ statedb.ReadTxn, row item, affects func(netip.Prefix)) { affects(netip.MustParsePrefix(row.ID)) }),
+				derive.From(statedb.ReadOnly(d.left), func(_ statedb.ReadTxn, row item, affects func(netip.Prefix)) { affects(netip.MustParsePrefix(row.ID)) }),
 			},
 			Compute: func(txn statedb.ReadTxn, p netip.Prefix) (network, bool, error) {
 				_, _, exists := d.left.Get(txn, byID.Query(p.String()))
@@ -80,7 +80,7 @@ func TestKeysMayBeNetworks(t *testing.T) {
 		d.put(d.left, item{ID: "10.1.0.0/16"})
 		stop()
 		txn := d.db.ReadTxn()
-		if _, _, exists := byPrefix.Lookup(txn, out, netip.MustParseAddr("10.1.2.3")); out.Len(txn) != 1 || !exists {
+		if _, _, exists := byPrefix.Lookup(txn, statedb.ReadOnly(out), netip.MustParseAddr("10.1.2.3")); out.Len(txn) != 1 || !exists {
 			t.Errorf("there are %d rows, the one that is wanted: %t", out.Len(txn), exists)
 		}
 	})
@@ -95,13 +95,13 @@ func TestNoRowIsDeletedWhileItIsNotKnownWhatAffectsIt(t *testing.T) {
 		d.put(d.left, item{ID: "a", Group: "bad"}, item{ID: "b", Group: "x"})
 		d.put(d.right, item{ID: "1", Group: "bad"}, item{ID: "2", Group: "x"})
 		broken := true
-		d.spec.Inputs[0] = derive.From(d.left, func(_ statedb.ReadTxn, row item, affects func(string)) {
+		d.spec.Inputs[0] = derive.From(statedb.ReadOnly(d.left), func(_ statedb.ReadTxn, row item, affects func(string)) {
 			if d.fence.Add(1); broken && row.Group == "bad" {
 				panic("out of cheese")
 			}
 			affects(row.ID)
 		})
-		d.spec.Inputs[1] = derive.From(d.right, func(_ statedb.ReadTxn, _ item, affects func(string)) { affects("b") })
+		d.spec.Inputs[1] = derive.From(statedb.ReadOnly(d.right), func(_ statedb.ReadTxn, _ item, affects func(string)) { affects("b") })
 		d.start()
 		d.want("a=0", "b=0", "c=0")
 		d.put(d.right, item{ID: "2", Group: "x", Number: 7})
@@ -152,7 +152,7 @@ func TestAKeyFunctionThatIsNotTheTablesIsAFailure(t *testing.T) {
 		stop := runs(t, derive.Spec[joined, int]{
 			Output:  d.out,
 			Primary: statedb.NewIndex("id", func(j joined) int { return len(j.ID) }),
-			Inputs:  []derive.Input[int]{derive.From(d.left, func(_ statedb.ReadTxn, _ item, affects func(int)) { affects(1) })},
+			Inputs:  []derive.Input[int]{derive.From(statedb.ReadOnly(d.left), func(_ statedb.ReadTxn, _ item, affects func(int)) { affects(1) })},
 			Compute: func(statedb.ReadTxn, int) (joined, bool, error) { return joined{ID: "a"}, true, nil },
 			Logger:  d.spec.Logger,
 			OnError: func(err error) { told = err },

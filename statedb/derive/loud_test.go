@@ -168,7 +168,7 @@ func TestAPanicOfTheMappingIsLoggedAndShownByHealth(t *testing.T) {
 		var log book
 		var health clinic
 		d.spec.Logger, d.spec.Health = log.logger(), &health
-		d.spec.Inputs[1] = derive.From(d.right, func(statedb.ReadTxn, item, func(string)) { panic("out of cheese") })
+		d.spec.Inputs[1] = derive.From(statedb.ReadOnly(d.right), func(statedb.ReadTxn, item, func(string)) { panic("out of cheese") })
 		d.start()
 		d.wantTold(&health.told, `degraded: it is not known what a row affects: table right, row "a": panic: out of cheese`)
 		lines := log.lines()
@@ -200,7 +200,7 @@ func TestADerivationThatHasEndedMakesRoomForAnother(t *testing.T) {
 
 		d.right = newTable(t, d.db, statedb.Schema[item]{Name: "right", Primary: byID, Secondary: []statedb.Indexer[item]{byGroup}})
 		d.put(d.right, item{ID: "b", Group: "b", Number: 5})
-		d.spec.Inputs[1] = derive.From(d.right, d.leftsOf)
+		d.spec.Inputs[1] = derive.From(statedb.ReadOnly(d.right), d.leftsOf)
 		d.start()
 		d.want("b=5")
 		d.wantState(true, "")

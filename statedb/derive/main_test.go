@@ -34,7 +34,7 @@ var (
 
 var errAborted = errors.New("aborted")
 
-func newTable[Obj any](t *testing.T, db *statedb.DB, schema statedb.Schema[Obj]) statedb.RWTable[Obj] {
+func newTable[Obj any](t *testing.T, db *statedb.DB, schema statedb.Schema[Obj]) *statedb.RWTable[Obj] {
 	t.Helper()
 	table, err := statedb.NewTable(db, schema)
 	if err != nil {
@@ -83,8 +83,8 @@ var joinedByID = statedb.NewIndex("id", func(j joined) string { return j.ID })
 type derivation struct {
 	t           *testing.T
 	db          *statedb.DB
-	left, right statedb.RWTable[item]
-	out         statedb.RWTable[joined]
+	left, right *statedb.RWTable[item]
+	out         *statedb.RWTable[joined]
 	spec        derive.Spec[joined, string]
 
 	computed []string                                   // keys, since it was last asked
@@ -102,7 +102,7 @@ func newDerivation(t *testing.T, schema ...func(*statedb.Schema[joined])) *deriv
 	for _, change := range schema {
 		change(&out)
 	}
-	input := func(name string) statedb.RWTable[item] {
+	input := func(name string) *statedb.RWTable[item] {
 		return newTable(t, db, statedb.Schema[item]{Name: name, Primary: byID, Secondary: []statedb.Indexer[item]{byGroup}})
 	}
 	d := &derivation{t: t, db: db, left: input("left"), right: input("right"), out: newTable(t, db, out)}
@@ -111,8 +111,8 @@ func newDerivation(t *testing.T, schema ...func(*statedb.Schema[joined])) *deriv
 		Primary: joinedByID,
 		Logger:  slog.New(slog.DiscardHandler),
 		Inputs: []derive.Input[string]{
-			derive.From(d.left, func(_ statedb.ReadTxn, row item, affects func(string)) { affects(row.ID) }),
-			derive.From(d.right, d.leftsOf),
+			derive.From(statedb.ReadOnly(d.left), func(_ statedb.ReadTxn, row item, affects func(string)) { affects(row.ID) }),
+			derive.From(statedb.ReadOnly(d.right), d.leftsOf),
 		},
 		Compute: d.compute,
 	}
@@ -202,12 +202,12 @@ func (d *derivation) commit(fn func(txn *statedb.WriteTxn) error) {
 	}
 }
 
-func (d *derivation) put(table statedb.RWTable[item], rows ...item) {
+func (d *derivation) put(table *statedb.RWTable[item], rows ...item) {
 	d.t.Helper()
 	d.write(inserting(table, rows...))
 }
 
-func (d *derivation) remove(table statedb.RWTable[item], ids ...string) {
+func (d *derivation) remove(table *statedb.RWTable[item], ids ...string) {
 	d.t.Helper()
 	d.write(func(txn *statedb.WriteTxn) error {
 		for _, id := range ids {
@@ -219,7 +219,7 @@ func (d *derivation) remove(table statedb.RWTable[item], ids ...string) {
 	})
 }
 
-func inserting[Obj any](table statedb.RWTable[Obj], rows ...Obj) func(*statedb.WriteTxn) error {
+func inserting[Obj any](table *statedb.RWTable[Obj], rows ...Obj) func(*statedb.WriteTxn) error {
 	return func(txn *statedb.WriteTxn) error {
 		for _, row := range rows {
 			if _, _, err := table.Insert(txn, row); err != nil {

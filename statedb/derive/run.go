@@ -25,7 +25,7 @@ type subject[Out, Key any] struct {
 // running is the state of a Derivation while it runs. It belongs to the goroutine of Run.
 type running[Out, Key any] struct {
 	*Derivation[Out, Key]
-	out    statedb.RWTable[Out]
+	out    *statedb.RWTable[Out]
 	limit  *loglimit.Handler
 	log    *slog.Logger
 	feeds  []feed[Key]

@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb/derive"
 )
 
-func (d *derivation) register(table statedb.RWTable[item], name string) *statedb.Source {
+func (d *derivation) register(table *statedb.RWTable[item], name string) *statedb.Source {
 	d.t.Helper()
 	var source *statedb.Source
 	d.commit(func(txn *statedb.WriteTxn) (err error) {

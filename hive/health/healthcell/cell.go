@@ -25,7 +25,7 @@ func Cell() cell.Cell {
 }
 
 // endpoint answers with all statuses, ordered by id.
-func endpoint(db *statedb.DB, table statedb.Table[health.Status]) inspect.EndpointOut {
+func endpoint(db *statedb.DB, table *statedb.Table[health.Status]) inspect.EndpointOut {
 	return inspect.NewEndpoint("GET "+path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		all := []health.Status{}
 		for s := range table.All(db.ReadTxn()) {

@@ -137,7 +137,7 @@ type Params struct {
 	// RefreshInterval is how long after a row was applied it is applied again; not positive:
 	// it is not. It may be nil.
 	RefreshInterval func(row *store.Entry) time.Duration
-	NotDone         statedb.RWTable[NotDone]
+	NotDone         *statedb.RWTable[NotDone]
 	Origin          func(table, key string) string
 	Logger          *slog.Logger
 	Health          Health

@@ -17,7 +17,7 @@ type KindConfig[Obj any] struct {
 	Name string
 	// Table gets the rows. Its row type is a struct, or a pointer to one, whose
 	// exported fields are the fields of a document, named by their yaml tags.
-	Table statedb.RWTable[Obj]
+	Table *statedb.RWTable[Obj]
 	// Default returns a new row that says what missing fields mean. Nil: the zero value.
 	Default func() Obj
 	// Normalized checks a row and completes it. Its errors may be joined; those that
@@ -75,7 +75,7 @@ func NewKind[Obj any](c KindConfig[Obj]) (Kind, error) {
 var kindName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
 func (k *kind[Obj]) Name() string             { return k.config.Name }
-func (k *kind[Obj]) table() statedb.TableMeta { return k.config.Table }
+func (k *kind[Obj]) table() statedb.TableMeta { return k.config.Table.Untyped() }
 func (k *kind[Obj]) keyField() string         { return k.config.KeyField }
 func (k *kind[Obj]) catalog() catalog         { return k.fields }
 

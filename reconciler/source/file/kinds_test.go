@@ -68,8 +68,8 @@ type rule struct {
 
 type fixture struct {
 	db     *statedb.DB
-	routes statedb.RWTable[route]
-	sets   statedb.RWTable[*set]
+	routes *statedb.RWTable[route]
+	sets   *statedb.RWTable[*set]
 }
 
 func newFixture(t testing.TB) fixture {

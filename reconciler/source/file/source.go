@@ -84,7 +84,7 @@ type Source struct {
 	config    Config
 	parser    parser
 	feeds     []feed
-	documents statedb.RWTable[Document]
+	documents *statedb.RWTable[Document]
 	tables    []statedb.TableMeta // all that are written
 	origins   atomic.Pointer[map[id]*document]
 	approvals approvals
@@ -179,11 +179,11 @@ func (s *Source) register(txn *statedb.WriteTxn) error {
 }
 
 // Documents returns the table of files, whose rows tell what is wrong with them.
-func (s *Source) Documents() statedb.Table[Document] { return s.documents }
+func (s *Source) Documents() *statedb.Table[Document] { return statedb.ReadOnly(s.documents) }
 
 // Feeds reports whether documents of one of the kinds become rows of a table.
 func (s *Source) Feeds(table statedb.TableMeta) bool {
-	return slices.ContainsFunc(s.config.Kinds, func(k Kind) bool { return k.table() == table })
+	return slices.ContainsFunc(s.config.Kinds, func(k Kind) bool { return k.table() == table.Untyped() })
 }
 
 // Dir returns the absolute path of the directory.

@@ -73,7 +73,7 @@ func build(p params) (*file.Source, error) {
 }
 
 // reportHealth keeps the health as the files are, until ctx is done.
-func reportHealth(ctx context.Context, h health.Health, db *statedb.DB, table statedb.Table[file.Document]) error {
+func reportHealth(ctx context.Context, h health.Health, db *statedb.DB, table *statedb.Table[file.Document]) error {
 	for {
 		rows, changed := table.AllWatch(db.ReadTxn())
 		var files []file.Document

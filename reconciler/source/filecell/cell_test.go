@@ -42,8 +42,8 @@ type app struct {
 	dir    string
 	out    *bytes.Buffer
 	db     *statedb.DB
-	lamps  statedb.Table[lamp]
-	health statedb.Table[health.Status]
+	lamps  *statedb.Table[lamp]
+	health *statedb.Table[health.Status]
 }
 
 func newApp(t *testing.T, dir string) *app {
@@ -64,7 +64,7 @@ func newApp(t *testing.T, dir string) *app {
 			dbcell.Protected(statedb.Schema[lamp]{Name: "lamps", Primary: statedb.NewIndex("name", func(l lamp) string { return l.Name })}),
 			filecell.Kind(file.KindConfig[lamp]{Name: "lamp", KeyField: "name"}),
 		),
-		cell.Invoke(func(db *statedb.DB, lamps statedb.Table[lamp], status statedb.Table[health.Status], _ statedb.Table[file.Document]) {
+		cell.Invoke(func(db *statedb.DB, lamps *statedb.Table[lamp], status *statedb.Table[health.Status], _ *statedb.Table[file.Document]) {
 			a.db, a.lamps, a.health = db, lamps, status
 		}),
 	)

@@ -15,7 +15,7 @@ import (
 // made would be removed. The errors of c are those of [file.NewKind].
 func Kind[Obj any](c file.KindConfig[Obj]) cell.Cell {
 	return cell.Group(
-		cell.Provide(func(table statedb.RWTable[Obj]) (kindOut, error) {
+		cell.Provide(func(table *statedb.RWTable[Obj]) (kindOut, error) {
 			c.Table = table
 			k, err := file.NewKind(c)
 			return kindOut{Kind: k}, err
@@ -34,7 +34,7 @@ type kindOut struct {
 type fed[Obj any] struct {
 	cell.In
 
-	Table  statedb.RWTable[Obj]
+	Table  *statedb.RWTable[Obj]
 	Source *file.Source `optional:"true"`
 }
 

@@ -19,7 +19,7 @@ import (
 const path = "/v1/documents"
 
 // endpoint answers with the rows of the table of files.
-func endpoint(db *statedb.DB, table statedb.Table[file.Document]) inspect.EndpointOut {
+func endpoint(db *statedb.DB, table *statedb.Table[file.Document]) inspect.EndpointOut {
 	return inspect.NewEndpoint("GET "+path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		files := []file.Document{}
 		for d := range table.All(db.ReadTxn()) {

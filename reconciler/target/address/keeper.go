@@ -33,7 +33,7 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 // keeper keeps the table of a mirror. It belongs to one goroutine.
 type keeper struct {
 	target *Target
-	table  statedb.RWTable[Seen]
+	table  *statedb.RWTable[Seen]
 	links  map[int]rtnl.Link
 }
 
@@ -90,7 +90,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		return k.linkChanged(txn, e.link)
 	case unix.RTM_DELLINK:
 		delete(k.links, e.link.Index)
-		for s := range onDevice(txn, k.table, e.link.Index) {
+		for s := range onDevice(txn, statedb.ReadOnly(k.table), e.link.Index) {
 			if _, _, err := k.table.Delete(txn, s); err != nil {
 				return "", err
 			}
@@ -100,7 +100,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 }
 
 // onDevice yields the addresses of a device.
-func onDevice(txn statedb.ReadTxn, table statedb.Table[Seen], index int) iter.Seq2[Seen, statedb.Revision] {
+func onDevice(txn statedb.ReadTxn, table *statedb.Table[Seen], index int) iter.Seq2[Seen, statedb.Revision] {
 	return table.Range(txn, SeenByKey.Query(SeenKey{Index: index}), SeenByKey.Query(SeenKey{Index: index + 1}))
 }
 
@@ -114,7 +114,7 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 	if !renamed && !down {
 		return "", nil
 	}
-	for s := range onDevice(txn, k.table, link.Index) {
+	for s := range onDevice(txn, statedb.ReadOnly(k.table), link.Index) {
 		if down && s.Address.Addr().Is6() {
 			doubt = "a link with IPv6 addresses went down"
 		}

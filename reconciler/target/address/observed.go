@@ -82,7 +82,7 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 
 // NewMirror returns a mirror, to be run before the target is used and until t is
 // closed. Nobody else writes its table.
-func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, error) {
+func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode, Apply: k.apply,
@@ -127,7 +127,7 @@ func presentIn(view mirror.View[Seen]) presence {
 }
 
 // Observed compares addresses with what a mirror has seen.
-func Observed(seen statedb.Table[Seen]) reconciler.Observation[Address] {
+func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Address]] {
 			return func(yield func(statedb.Query[Address]) bool) {
@@ -141,7 +141,7 @@ func Observed(seen statedb.Table[Seen]) reconciler.Observation[Address] {
 		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return differences(txn, seen, want) })
 }
 
-func differences(txn statedb.ReadTxn, seen statedb.Table[Seen], want Address) []reconciler.Change {
+func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
 	is := ""
 	for s := range seen.List(txn, SeenByName.Query(want.Key())) {
 		if !s.Duplicate {

@@ -10,7 +10,7 @@ import (
 )
 
 // runMirror runs a mirror for a target until the end of the test.
-func runMirror(t *testing.T, target *Target) (*statedb.DB, statedb.RWTable[Seen]) {
+func runMirror(t *testing.T, target *Target) (*statedb.DB, *statedb.RWTable[Seen]) {
 	t.Helper()
 	db := statedb.New()
 	seen, err := statedb.NewTable(db, SeenSchema())
@@ -31,7 +31,7 @@ func TestTheMirrorShowsAllAddresses(t *testing.T) {
 	db, seen := runMirror(t, newTarget(t, t.TempDir()))
 	want := func(want ...Seen) {
 		t.Helper()
-		nstest.WaitForRows(t, db, seen, func(s Seen) bool {
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(s Seen) bool {
 			return s.Device[0] == 'e' && !s.Address.Addr().IsLinkLocalUnicast()
 		}, want...)
 	}
@@ -83,7 +83,7 @@ func TestAnAddressIsComparedWithWhatWasSeen(t *testing.T) {
 		{row("e0", "2001:db8::1/64"), "2001:db8::1/64, a duplicate"},
 	} {
 		is := "-"
-		for _, change := range differences(db.ReadTxn(), table, c.row) {
+		for _, change := range differences(db.ReadTxn(), statedb.ReadOnly(table), c.row) {
 			is = change.Is
 		}
 		if is != c.is {

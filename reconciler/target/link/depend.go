@@ -23,7 +23,7 @@ var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
 // what the rows of links are compared with: one whose link is gone, or has become
 // somebody else's, satisfies nobody.
 func DependsOn[Obj any](
-	links statedb.Table[Link], observed reconciler.Observation[Link], device func(Obj) string,
+	links *statedb.Table[Link], observed reconciler.Observation[Link], device func(Obj) string,
 ) reconciler.Dependency[Obj] {
 	return reconciler.DependsOn(links, Link.GetStatus, func(obj Obj) iter.Seq[statedb.Query[Link]] {
 		name := device(obj)

@@ -63,7 +63,7 @@ type event struct {
 
 // NewMirror returns a mirror, to be run before the target is used and until t is
 // closed. Nobody else writes its table.
-func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, error) {
+func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode,
 		Subscribe: func() (mirror.Subscription, error) { return rtnl.Subscribe(unix.RTNLGRP_LINK) },
@@ -100,7 +100,7 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 // Observed compares links with what a mirror has seen. A link that others have
 // made in the place of one of ours differs too, and so does a veth whose other end
 // has changed its name.
-func (t *Target) Observed(seen statedb.Table[Seen]) reconciler.Observation[Link] {
+func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Link] {
 	return reconciler.Observes(seen, rowsOf,
 		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return t.differences(txn, seen, want) })
 }
@@ -116,7 +116,7 @@ func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 	}
 }
 
-func (t *Target) differences(txn statedb.ReadTxn, seen statedb.Table[Seen], want Link) []reconciler.Change {
+func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Link) []reconciler.Change {
 	for is := range seen.List(txn, SeenByName.Query(want.Name)) {
 		due := want.differences(is)
 		rec, _ := t.records.Get(want.Name)

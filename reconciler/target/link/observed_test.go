@@ -14,7 +14,7 @@ import (
 )
 
 // runMirror runs a mirror for a target until the end of the test.
-func runMirror(t *testing.T, target *Target) (*statedb.DB, statedb.RWTable[Seen]) {
+func runMirror(t *testing.T, target *Target) (*statedb.DB, *statedb.RWTable[Seen]) {
 	t.Helper()
 	db := statedb.New()
 	seen, err := statedb.NewTable(db, SeenSchema())
@@ -34,7 +34,7 @@ func TestTheMirrorShowsAllLinks(t *testing.T) {
 	db, seen := runMirror(t, newTarget(t, t.TempDir()))
 	want := func(want ...Seen) {
 		t.Helper()
-		nstest.WaitForRows(t, db, seen, func(s Seen) bool { return s.Index == 700 }, want...)
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(s Seen) bool { return s.Index == 700 }, want...)
 	}
 	br7, err := net.InterfaceByName("br7")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 				}
 			}
 			var fields []string
-			for _, change := range target.differences(db.ReadTxn(), table, c.row) {
+			for _, change := range target.differences(db.ReadTxn(), statedb.ReadOnly(table), c.row) {
 				fields = append(fields, change.Field)
 			}
 			if diff := cmp.Diff(c.fields, fields); diff != "" {

@@ -18,8 +18,8 @@ import (
 // not waited for. seenLinks and seenAddresses are what the rows of links and
 // addresses are compared with.
 func DependsOn(
-	links statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
-	addresses statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
+	links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+	addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
 ) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
 		link.DependsOn(links, seenLinks, func(r Route) string { return r.Device }),

@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-func tableOf[Obj any](t *testing.T, db *statedb.DB, schema statedb.Schema[Obj], rows ...Obj) statedb.Table[Obj] {
+func tableOf[Obj any](t *testing.T, db *statedb.DB, schema statedb.Schema[Obj], rows ...Obj) *statedb.Table[Obj] {
 	t.Helper()
 	table, err := statedb.NewTable(db, schema)
 	if err != nil {
@@ -28,7 +28,7 @@ func tableOf[Obj any](t *testing.T, db *statedb.DB, schema statedb.Schema[Obj], 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return table
+	return statedb.ReadOnly(table)
 }
 
 func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {

@@ -89,7 +89,7 @@ func decodeAddress(m syscall.NetlinkMessage) (index int, address netip.Addr, ok 
 // keeper keeps the table of a mirror. It belongs to one goroutine, but for decode.
 type keeper struct {
 	target   *Target
-	table    statedb.RWTable[Seen]
+	table    *statedb.RWTable[Seen]
 	changes6 atomic.Uint64 // notifications of IPv6 routes
 
 	links   map[int]rtnl.Link

@@ -42,7 +42,7 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 
 // NewMirror returns a mirror, to be run before the target is used and until t is
 // closed. Nobody else writes its table.
-func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, error) {
+func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply,
@@ -57,7 +57,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen statedb.RWTable[Seen]) (Mirror, 
 }
 
 // Observed compares routes with what a mirror has seen.
-func Observed(seen statedb.Table[Seen]) reconciler.Observation[Route] {
+func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Route] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Route]] {
 			return func(yield func(statedb.Query[Route]) bool) { yield(ByKey.Query(s.Key)) }
@@ -65,7 +65,7 @@ func Observed(seen statedb.Table[Seen]) reconciler.Observation[Route] {
 		func(txn statedb.ReadTxn, want Route) []reconciler.Change { return differences(txn, seen, want) })
 }
 
-func differences(txn statedb.ReadTxn, seen statedb.Table[Seen], want Route) []reconciler.Change {
+func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Route) []reconciler.Change {
 	row, err := want.Normalized()
 	if err != nil {
 		return nil // which is for Update to say

@@ -14,7 +14,7 @@ import (
 )
 
 // runMirror runs a mirror for a target until the end of the test.
-func runMirror(t *testing.T, target *Target) (*statedb.DB, statedb.RWTable[Seen]) {
+func runMirror(t *testing.T, target *Target) (*statedb.DB, *statedb.RWTable[Seen]) {
 	t.Helper()
 	db := statedb.New()
 	seen, err := statedb.NewTable(db, SeenSchema())
@@ -36,7 +36,7 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 	db, seen := runMirror(t, newTarget(t))
 	wantSeen := func(want ...Seen) {
 		t.Helper()
-		nstest.WaitForRows(t, db, seen, func(Seen) bool { return true }, want...)
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, want...)
 	}
 	e0, err := net.InterfaceByName("e0")
 	if err != nil {

@@ -26,7 +26,7 @@ func sysctls(around *surroundings) cell.Cell {
 			func(owned *ownership.Store) (reconciler.Target[sysctl.Sysctl], error) {
 				return sysctl.New(sysctl.Config{Owned: owned, Allow: around.allowSysctl})
 			},
-			func(links statedb.Table[link.Link], seen reconciler.Observation[link.Link]) reconcilercell.Relations[sysctl.Sysctl] {
+			func(links *statedb.Table[link.Link], seen reconciler.Observation[link.Link]) reconcilercell.Relations[sysctl.Sysctl] {
 				return reconcilercell.Relations[sysctl.Sysctl]{
 					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, seen, sysctl.Sysctl.Device)},
 				}
@@ -65,7 +65,7 @@ func addresses() cell.Cell {
 			func(t *address.Target) reconciler.Target[address.Address] { return t },
 			(*address.Target).NewMirror,
 			func(
-				links statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link], seen reconciler.Observation[address.Address],
+				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link], seen reconciler.Observation[address.Address],
 			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
 					DependsOn: []reconciler.Dependency[address.Address]{
@@ -89,9 +89,9 @@ func routes() cell.Cell {
 			func(t *route.Target) reconciler.Target[route.Route] { return t },
 			(*route.Target).NewMirror,
 			func(
-				links statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
-				addresses statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
-				seen statedb.Table[route.Seen],
+				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
+				seen *statedb.Table[route.Seen],
 			) reconcilercell.Relations[route.Route] {
 				return reconcilercell.Relations[route.Route]{
 					DependsOn: route.DependsOn(links, seenLinks, addresses, seenAddresses),

@@ -46,7 +46,7 @@ type Subscription interface {
 type Config[Row comparable, Event any] struct {
 	DB *statedb.DB
 	// Table belongs to the mirror: nobody else writes it.
-	Table statedb.RWTable[Row]
+	Table *statedb.RWTable[Row]
 	// Subscribe begins to receive notifications.
 	Subscribe func() (Subscription, error)
 	// Decode returns what a notification says, or false if that is nothing about

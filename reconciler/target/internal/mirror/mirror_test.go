@@ -28,7 +28,7 @@ type thing struct {
 type kernel struct {
 	t      *testing.T
 	db     *statedb.DB
-	table  statedb.RWTable[thing]
+	table  *statedb.RWTable[thing]
 	mirror *Mirror[thing, event]
 
 	mu            sync.Mutex

@@ -12,7 +12,7 @@ import (
 // not there. The zero value knows nothing.
 type View[Row any] struct {
 	Txn   statedb.ReadTxn
-	Table statedb.Table[Row]
+	Table *statedb.Table[Row]
 }
 
 // Reliable reports whether what Get does not find is not there.
@@ -46,7 +46,7 @@ func (m *Mirror[Row, Event]) View(ctx context.Context) View[Row] {
 	if !m.complete(txn) {
 		return View[Row]{}
 	}
-	return View[Row]{txn, m.config.Table}
+	return View[Row]{txn, statedb.ReadOnly(m.config.Table)}
 }
 
 // doubtPatience bounds how long Settled waits for a listing.

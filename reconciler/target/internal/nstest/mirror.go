@@ -35,7 +35,7 @@ func (h healthy) Degraded(message string, err error) { h.t.Errorf("%s: %v", mess
 func (healthy) Stopped(string)                       {}
 
 // WaitForRows waits until those rows of a table that which lets through are these.
-func WaitForRows[Row any](t *testing.T, db *statedb.DB, table statedb.Table[Row], which func(Row) bool, want ...Row) {
+func WaitForRows[Row any](t *testing.T, db *statedb.DB, table *statedb.Table[Row], which func(Row) bool, want ...Row) {
 	t.Helper()
 	for deadline := time.After(30 * time.Second); ; {
 		txn := db.ReadTxn()
