@@ -66,8 +66,8 @@ func (t *Task) Newest() *store.Entry {
 
 // Renewed returns the task, without its outcome, with the row that it worked on.
 func (t *Task) Renewed() Task {
-	renewed := *t
-	renewed.Outcome = Outcome{}
+	// The outcome is not even read: a worker that is stuck may be writing it.
+	renewed := Task{Kind: t.Kind, Was: t.Was, Full: t.Full, Open: t.Open, Item: t.Item, Entry: t.Entry, GivenBack: t.GivenBack}
 	if n := t.Newer; n != nil {
 		renewed.Was, renewed.Entry = n.Was, n.Entry
 		renewed.Full = renewed.Full && renewed.Was != status.Pending
