@@ -76,14 +76,14 @@ func (f *failureLog) failed(why reason, key string, err error, known bool, now t
 // logFailure logs an operation that has failed, unless that is for the next report.
 func (l *loop) logFailure(why reason, name string, attempts int, err error, now time.Time) {
 	rows, _ := l.r.failures.of(why)
-	if l.failureLog.failed(why, name, err, rows > 0, now) {
+	if l.health.failed.failed(why, name, err, rows > 0, now) {
 		l.r.p.Logger.Warn(why.operation+" failed", "reconciler", l.r.p.Name, "key", name, "attempts", attempts, "error", err)
 	}
 }
 
 // logFailures logs what has failed since the last report, if it is time for the next one.
 func (l *loop) logFailures(now time.Time) {
-	f := &l.failureLog
+	f := &l.health.failed
 	if f.due.IsZero() || now.Before(f.due) {
 		return
 	}
@@ -97,7 +97,7 @@ func (l *loop) logFailures(now time.Time) {
 // reportFailures logs a line with a count for each of the reasons that most operations have
 // failed for, and one for each operation about all others.
 func (l *loop) reportFailures() {
-	f := &l.failureLog
+	f := &l.health.failed
 	var pending []reason
 	for why, e := range f.reasons {
 		if e.left > 0 {

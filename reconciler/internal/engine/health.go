@@ -33,6 +33,7 @@ type healthState struct {
 	version  uint64           // changes with what is news, and with concerns
 	seen     healthFacts      // when it was last reported
 	reported string
+	failed   failureLog
 }
 
 type youngFailure struct {
@@ -166,7 +167,7 @@ func (l *loop) healthDue(now time.Time) (due time.Time) {
 	if young := l.health.young; len(young) > 0 {
 		due = young[0].since.Add(healthGrace)
 	}
-	due = earliest(due, l.failureLog.due)
+	due = earliest(due, l.health.failed.due)
 	if at := l.plan.failing.Add(healthGrace); l.plan.attempts > 0 && at.After(now) {
 		due = earliest(due, at)
 	}

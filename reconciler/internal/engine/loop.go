@@ -29,20 +29,19 @@ type loop struct {
 
 	pool *pool.Pool
 
-	ready      bool      // the table is initialized
-	dropped    bool      // the table was dropped: nothing more can be done
-	held       bool      // a source is incomplete: nothing surplus is removed
-	lookAt     time.Time // when sources are not waited for any longer; zero: never
-	exclusive  bool      // nothing else may run
-	stopBy     time.Time // when a stop gives up
-	tokenAt    time.Time
-	health     healthState
-	failureLog failureLog
-	meters     meters
-	listing    listing
-	blast      blast
-	drift      driftLog
-	refreshes  map[string]error // why it is not known when rows are applied again, by encoded key
+	ready     bool      // the table is initialized
+	dropped   bool      // the table was dropped: nothing more can be done
+	held      bool      // a source is incomplete: nothing surplus is removed
+	lookAt    time.Time // when sources are not waited for any longer; zero: never
+	exclusive bool      // nothing else may run
+	stopBy    time.Time // when a stop gives up
+	tokenAt   time.Time
+	health    healthState
+	meters    meters
+	listing   listing
+	blast     blast
+	drift     driftLog
+	refreshes map[string]error // why it is not known when rows are applied again, by encoded key
 }
 
 func (r *Engine) newLoop(ctx context.Context) *loop {
