@@ -81,6 +81,9 @@ func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool)
 	state, observed := d.undone(dep), false
 	if state == "" || state == pendingState { // which it may be because it is contradicted
 		if contradiction := d.contradicted(txn, dep); contradiction != "" {
+			if state != "" {
+				contradiction = state + ", and " + contradiction
+			}
 			state, observed = contradiction, true
 		}
 	}
