@@ -52,14 +52,9 @@ func (c *Cursor[Obj]) Close() { c.core.Close() }
 // nothing if an earlier call was given a newer snapshot. The loop may end early: the next
 // call yields the rest. The snapshot of a write transaction does not have its uncommitted
 // writes.
-func (c *Cursor[Obj]) Next(txn ReadTxn) iter.Seq[Change[Obj]] { return changes[Obj](c.core, txn) }
-
-// changes is Next. It is not inlined, so that it is compiled once for a row type.
-//
-//go:noinline
-func changes[Obj any](core *store.Cursor, txn ReadTxn) iter.Seq[Change[Obj]] {
+func (c *Cursor[Obj]) Next(txn ReadTxn) iter.Seq[Change[Obj]] {
 	return func(yield func(Change[Obj]) bool) {
-		core.Next(txn, func(change store.Change) bool {
+		c.core.Next(txn, func(change store.Change) bool {
 			typed := Change[Obj]{Kind: change.Kind, Revision: change.Revision}
 			if change.Entry != nil {
 				typed.Object = objectOf[Obj](change.Entry)
