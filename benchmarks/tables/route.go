@@ -20,6 +20,7 @@ func (s *statehive) Announce(networks []netip.Prefix) (err error) {
 		if s.routes, err = statedb.NewTable(s.db, statedb.Schema[route]{Name: "routes", Primary: byDestination}); err != nil {
 			return err
 		}
+		s.lookup = statedb.ReadOnly(s.routes)
 	}
 	return s.db.Update(context.Background(), func(txn *statedb.WriteTxn) error {
 		for _, n := range networks {
@@ -32,7 +33,7 @@ func (s *statehive) Announce(networks []netip.Prefix) (err error) {
 }
 
 func (s *statehive) Route(addr netip.Addr) bool {
-	_, _, ok := byDestination.Lookup(s.db.ReadTxn(), statedb.ReadOnly(s.routes), addr)
+	_, _, ok := byDestination.Lookup(s.db.ReadTxn(), s.lookup, addr)
 	return ok
 }
 

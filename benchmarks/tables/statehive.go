@@ -20,6 +20,7 @@ type statehive struct {
 	table  *statedb.RWTable[Row]
 	cursor *statedb.Cursor[Row]
 	routes *statedb.RWTable[route] // nil before the first
+	lookup *statedb.Table[route]   // routes
 }
 
 func newStatehive(secondaries, tables int) (Store, error) {

@@ -51,12 +51,21 @@ func (b *built) build(ctx context.Context, base string) (err error) {
 	}
 	for version, module := range modules {
 		for _, kind := range kinds {
-			if _, err := output(ctx, module, "go", "build", "-trimpath", "-tags", kind, "-o", b.program(version, kind), "./versions"); err != nil {
+			tags := kind + "," + tableTag(module)
+			if _, err := output(ctx, module, "go", "build", "-trimpath", "-tags", tags, "-o", b.program(version, kind), "./versions"); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// tableTag is the build tag for a commit whose tables are interfaces, or empty.
+func tableTag(module string) string {
+	if _, err := os.Stat(filepath.Join(module, "..", "statedb", "rwtable.go")); err != nil {
+		return "interfaces"
+	}
+	return ""
 }
 
 // copySource has the base measured by what measures this tree.

@@ -115,10 +115,11 @@ func getNetwork(n int) opening {
 			return nil, 0, err
 		}
 		err = fillNetworks(db, table, all, 100)
+		routes := readOnly(table)
 		return func() error {
 			txn := db.ReadTxn()
 			for _, p := range all {
-				if o, _, found := byDestination.Lookup(txn, statedb.ReadOnly(table), p.Addr()); !found || !o.Destination.Contains(p.Addr()) {
+				if o, _, found := byDestination.Lookup(txn, routes, p.Addr()); !found || !o.Destination.Contains(p.Addr()) {
 					return errNotFound
 				}
 			}
