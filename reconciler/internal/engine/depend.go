@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
@@ -49,7 +50,7 @@ func (d *Dependency) check() error {
 		return errors.New("the function that names rows is not set")
 	}
 	for _, o := range d.Observed {
-		if err := o.check(); err != nil {
+		if err := o.Check(); err != nil {
 			return fmt.Errorf("the observation: %w", err)
 		}
 	}
@@ -104,14 +105,14 @@ func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool)
 // contradicted returns how a row that is done differs from what is observed.
 func (d *Dependency) contradicted(txn store.ReadTxn, dep *store.Entry) string {
 	for _, o := range d.Observed {
-		if !o.reliable(txn) {
+		if !o.Reliable(txn) {
 			continue
 		}
-		switch changes, err := o.differs(txn, dep); {
+		switch changes, err := o.Differs(txn, dep); {
 		case err != nil:
 			return "is not known to agree with what is observed: " + err.Error()
 		case len(changes) > 0:
-			return "differs from what is observed: " + driftText(changes[:1])
+			return "differs from what is observed: " + hold.Differences(changes[:1])
 		}
 	}
 	return ""
@@ -173,7 +174,7 @@ func (d *Dependency) begin(r *Engine, waits *dependencyWaits) func(context.Conte
 	cursor := d.Table.Changes(d.Table.Revision(r.p.DB.ReadTxn()))
 	var observed []func(context.Context)
 	for _, o := range d.Observed {
-		observed = append(observed, o.onChange(r.p.DB, func(txn store.ReadTxn) { r.free(waits.takeOther(txn)) }))
+		observed = append(observed, o.Follow(r.p.DB, func(txn store.ReadTxn) { r.free(waits.takeOther(txn)) }))
 	}
 	return func(ctx context.Context) {
 		defer cursor.Close()

@@ -94,7 +94,7 @@ func (c *checker) version(txn store.ReadTxn) tableVersion {
 func (c *checker) renew(txn store.ReadTxn) {
 	changed := c.setVersion(0, c.version(txn))
 	for i, o := range c.Observed {
-		changed = c.setVersion(i+1, o.version(txn)) || changed
+		changed = c.setVersion(i+1, observedVersion(o, txn)) || changed
 	}
 	if changed {
 		clear(c.verdicts)
@@ -107,7 +107,7 @@ func (c *checker) same(a, b store.ReadTxn) bool {
 		return false
 	}
 	for _, o := range c.Observed {
-		if o.version(a) != o.version(b) {
+		if observedVersion(o, a) != observedVersion(o, b) {
 			return false
 		}
 	}
@@ -186,4 +186,8 @@ func (l *loop) dependent(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 		return true
 	}
 	return false
+}
+
+func observedVersion(o *Observation, txn store.ReadTxn) tableVersion {
+	return tableVersion{o.Table.Revision(txn), o.Reliable(txn)}
 }

@@ -24,7 +24,7 @@
 //     ready in one of four lanes with guaranteed shares , or waits.
 //  4. A worker that is free is given a batch, of the round or of a lane
 //     (dispatch.go). Only now it is decided by the newest row what is to be done,
-//     and whether it may be: what may not is put aside (the gate, in pause.go).
+//     and whether it may be: what may not is put aside (the gate, in gate.go).
 //  5. The worker calls the target for one row after another (package pool)
 //     or for many in one go if it takes batches (perform.go):
 //     all but retries, so that a row that spoils a batch is found. A watchdog (stuck.go) ends the contexts of operations that
@@ -53,9 +53,9 @@
 //
 //   - The start: Run waits for the sources of the table (sources.go) and for the
 //     target's Init (init.go).
-//   - What runs rows besides changes: triggers by hand (pause.go), rows of other
+//   - What runs rows besides changes: triggers by hand (gate.go), rows of other
 //     tables and events (related.go).
-//   - What holds rows: pauses (pause.go), the limits of changes (blast.go), whose
+//   - What holds rows: pauses (gate.go), the limits of changes (blast.go), whose
 //     plan waits for an approval (plan.go), rows that they depend on (depend.go), and
 //     deletes that come first (group.go). The rate limit (limits.go) holds everybody.
 //   - What tells how it stands: health (health.go), figures (stats.go, meters.go),

@@ -3,19 +3,16 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // promptRepairs is how often a row is repaired at once before its repairs are slowed.
 const promptRepairs = 3
-
-// maxDriftText is how many differences of a row are told.
-const maxDriftText = 3
 
 // driftLog is what is known of rows that were repaired because of what was
 // observed, and of those that are reported. The zero value is an empty one.
@@ -63,7 +60,7 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	}
 	it, of := op.Item, l.r.p.Observed
 	settled := l.settledAt(op, now)
-	changes, err := of.differs(txn, op.Entry)
+	changes, err := of.Differs(txn, op.Entry)
 	switch {
 	case l.unknown(op, txn):
 		if it.Differs {
@@ -92,7 +89,7 @@ func (l *loop) forDrift(op *pool.Task) bool {
 // unknown reports whether nothing can be concluded of a row from what is observed: that is not
 // all, or a listing that began before the last operation on the row.
 func (l *loop) unknown(op *pool.Task, txn store.ReadTxn) bool {
-	return !l.r.p.Observed.reliable(txn) || l.r.listings.predates(op.Item.Key, l.lastApplied(op))
+	return !l.r.p.Observed.Reliable(txn) || l.r.listings.Predate(op.Item.Key, l.lastApplied(op))
 }
 
 // delayed puts the repair of a row aside that is not to be made now.
@@ -101,7 +98,7 @@ func (l *loop) delayed(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 		return false
 	}
 	it, of := op.Item, l.r.p.Observed
-	changes, _ := of.differs(txn, op.Entry)
+	changes, _ := of.Differs(txn, op.Entry)
 	switch initialized, _ := of.Table.Initialized(txn); {
 	case !initialized && len(of.Table.Sources(txn)) == 0: // dropped: nobody will ever know
 		return false
@@ -154,7 +151,7 @@ func (l *loop) holdDrift(it *workqueue.Item, waitsFor string, until time.Time) {
 	// What was observed before it was known that the row differs has not been told.
 	txn := l.r.p.DB.ReadTxn()
 	if e := l.r.find(txn, it.Key); e != nil {
-		if changes, err := l.r.p.Observed.differs(txn, e); err == nil && len(changes) == 0 && l.r.p.Observed.reliable(txn) {
+		if changes, err := l.r.p.Observed.Differs(txn, e); err == nil && len(changes) == 0 && l.r.p.Observed.Reliable(txn) {
 			_ = l.r.inbox.trigger([]string{it.Key}, workqueue.Retries, workqueue.Drifted)
 		}
 	}
@@ -166,7 +163,7 @@ func (l *loop) reportDrift(it *workqueue.Item, changes []Change) {
 		l.meters.drift++
 		setText(&l.drift.reported, it.Key, l.r.p.Table.KeyText(it.Entry))
 	}
-	l.holdDrift(it, driftText(changes)+"; that is only reported", time.Time{})
+	l.holdDrift(it, hold.Differences(changes)+"; that is only reported", time.Time{})
 }
 
 // slowRepair puts the repair of a row aside that has drifted too often.
@@ -176,7 +173,7 @@ func (l *loop) slowRepair(it *workqueue.Item, changes []Change, now time.Time) b
 		return false
 	}
 	l.holdDrift(it, fmt.Sprintf("%s; it has drifted %d times, each within %v of the time before: its repair is slowed",
-		driftText(changes), before.n+1, l.r.p.Config.Drift.Window), before.next)
+		hold.Differences(changes), before.n+1, l.r.p.Config.Drift.Window), before.next)
 	return true
 }
 
@@ -213,7 +210,7 @@ func (l *loop) differs(op *pool.Task, changes []Change) {
 	l.commit.mark(op.Entry, Pending)
 	l.waits.oweNow(it)
 	l.r.p.Logger.Warn("row has drifted", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.KeyText(it.Entry), "differences", driftText(changes))
+		"key", l.r.p.Table.KeyText(it.Entry), "differences", hold.Differences(changes))
 }
 
 // agrees notes that nothing is known any more that an item differs from.
@@ -288,17 +285,4 @@ func setText(m *map[string]string, key, text string) {
 		*m = map[string]string{}
 	}
 	(*m)[key] = text
-}
-
-// driftText says how something is, and how it should be.
-func driftText(changes []Change) string {
-	parts := make([]string, 0, maxDriftText+1)
-	for i, c := range changes {
-		if i == maxDriftText {
-			parts = append(parts, fmt.Sprintf("%d more", len(changes)-i))
-			break
-		}
-		parts = append(parts, fmt.Sprintf("%s is %q, not %q", c.Field, c.Is, c.Want))
-	}
-	return strings.Join(parts, ", ")
 }

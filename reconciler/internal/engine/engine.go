@@ -12,6 +12,7 @@ import (
 
 	"github.com/statehive/statehive/internal/loglimit"
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -32,8 +33,8 @@ type Engine struct {
 	waits    []dependencyWaits    // for each of Params.DependsOn
 	member   *member              // of Params.Group, or nil
 	drifted  keySet               // the rows that differ from what is observed
-	pauses   atomic.Pointer[[]pause]
-	listings listings // of what is observed
+	pauses   *hold.Pauses
+	listings hold.Listings // of what is observed
 
 	board      board         // what Stats says
 	fullWanted chan struct{} // holds one token while a full pass is asked for
@@ -58,12 +59,11 @@ func New(p Params) (*Engine, error) {
 	log := loglimit.New(p.Logger.Handler())
 	p.Logger = slog.New(log)
 	r := &Engine{
-		p: p, log: log, random: rand.Float64, inbox: newInbox(),
+		p: p, log: log, random: rand.Float64, inbox: newInbox(), pauses: hold.NewPauses(p.Table),
 		opened: make(chan struct{}), ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
 	}
 	r.limits.Store(&p.Config.Limits)
 	r.late.Store(new([]string))
-	r.pauses.Store(new([]pause))
 	if err := r.join(); err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}

@@ -47,7 +47,7 @@ func (l *loop) explain(key string) (Explanation, error) {
 
 // pauseOf says that a row is paused that has nothing to be done.
 func (l *loop) pauseOf(row *store.Entry) []Wait {
-	until, paused := l.r.paused(row)
+	until, paused := l.r.pauses.Paused(row)
 	if !paused {
 		return nil
 	}

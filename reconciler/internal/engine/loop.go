@@ -142,7 +142,9 @@ func (l *loop) look(now time.Time) {
 // decide makes ready what has to be done now, and hands out what it can.
 func (l *loop) decide(now time.Time) {
 	l.queue.Wake(now)
-	l.expirePauses(now)
+	if l.r.pauses.Expire(now) {
+		l.release(workqueue.Paused, now)
+	}
 	l.expireDrift(now)
 	l.blast.each(func(b *brake) { b.expire(now) })
 	l.endRound(now)
@@ -241,7 +243,7 @@ func (l *loop) changed(change store.Change, now time.Time) {
 
 // simple says that a changed row needs nothing but to be applied at once.
 func (l *loop) simple(e *store.Entry) bool {
-	if len(l.pauses()) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
+	if l.r.pauses.Any() || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
 		return false
 	}
 	if len(l.queue.Items) > 0 && l.queue.Items[string(e.Key())] != nil {
@@ -390,7 +392,7 @@ func (l *loop) nextDue(now time.Time) time.Time {
 	}
 	due = earliest(due, l.nextTakeBack(now))
 	due = earliest(due, l.tokenAt)
-	due = earliest(due, l.pausesEnd())
+	due = earliest(due, l.r.pauses.NextEnd())
 	due = earliest(due, l.drift.expires)
 	due = earliest(due, l.nextWake())
 	if l.round.open > 0 { // the full pass waits for its end

@@ -2,22 +2,14 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
-	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
-
-// Observation compares rows with a table of what was observed: see Observes in package
-// reconciler.
-type Observation struct {
-	Watched // the observed table, and the rows that an observed row is about
-	Compare func(txn store.ReadTxn, row *store.Entry) []Change
-}
 
 // DriftPolicy says what is done about a row that differs from what is observed.
 type DriftPolicy uint8
@@ -61,54 +53,16 @@ func (d Drift) check() error {
 	return nil
 }
 
-func (o *Observation) check() error {
-	if o.Compare == nil {
-		return errors.New("the function that compares is not set")
-	}
-	return o.Watched.check()
-}
+// Observation compares rows with a table of what was observed: see Observes in package
+// reconciler.
+type Observation = hold.Observation
 
-func (o *Observation) reliable(txn store.ReadTxn) bool {
-	if initialized, _ := o.Table.Initialized(txn); !initialized {
-		return false // nor if it was dropped
-	}
-	for _, s := range o.Table.Sources(txn) {
-		if s.Incomplete != "" {
-			return false
-		}
-	}
-	return true
-}
-
-func (o *Observation) version(txn store.ReadTxn) tableVersion {
-	return tableVersion{o.Table.Revision(txn), o.reliable(txn)}
-}
-
-func (o *Observation) differs(txn store.ReadTxn, row *store.Entry) (changes []Change, err error) {
-	err = pool.Guard(func() { changes = o.Compare(txn, row) })
-	return changes, err
-}
-
-func (o *Observation) onChange(db *store.DB, fn func(store.ReadTxn)) func(context.Context) {
-	watch := o.Table.Watch(db.ReadTxn())
-	return func(ctx context.Context) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-watch:
-				txn := db.ReadTxn()
-				watch = o.Table.Watch(txn) // nil once the table was dropped
-				fn(txn)
-			}
-		}
-	}
-}
-
-func (o *Observation) begin(r *Engine) func(context.Context) {
+// compareRows follows the observed table.
+func (r *Engine) compareRows(o *Observation) func(context.Context) {
 	y := newRelay(r, "observed table "+o.Table.Name(), workqueue.Drifted)
+	watched := &Watched{Table: o.Table, Rows: o.Rows}
 	f := &driftFeed{
-		Observation: o, r: r, feed: o.feed(y), whole: true, own: r.p.Table.Changes(r.p.Table.Revision(r.p.DB.ReadTxn())),
+		Observation: o, r: r, feed: watched.feed(y), whole: true, own: r.p.Table.Changes(r.p.Table.Revision(r.p.DB.ReadTxn())),
 	}
 	return f.follow
 }
@@ -118,44 +72,10 @@ func (p Params) checkObserved() error {
 	if p.Observed == nil {
 		return nil
 	}
-	if err := p.Observed.check(); err != nil {
+	if err := p.Observed.Check(); err != nil {
 		return fmt.Errorf("Params.Observed: %w", err)
 	}
 	return nil
-}
-
-// listings is what is known of the listings that fill an observed table. A listing is known by
-// its source, which is incomplete meanwhile. What it finds may be as old as its beginning, so it
-// tells nothing of a row that was worked on since: only news after its end do, and the next
-// listing.
-type listings struct {
-	mu    sync.Mutex
-	began time.Time       // of the last listing that has ended; zero: there was none
-	news  map[string]bool // rows that something was observed of since its end, by encoded key
-}
-
-// ended notes a listing.
-func (s *listings) ended(began time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.began, s.news = began, map[string]bool{}
-}
-
-// heard notes that something was observed of a row.
-func (s *listings) heard(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.began.IsZero() {
-		s.news[key] = true
-	}
-}
-
-// predates reports whether the last listing began before, or a little after, the last
-// operation on a row ended, and nothing was observed of the row since.
-func (s *listings) predates(key string, applied time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.began.IsZero() && applied.After(s.began) && !s.news[key]
 }
 
 // driftFeed follows an observed table, and the rows: each is compared once more
@@ -211,14 +131,14 @@ func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
 	f.feed.relay.clear()
 	f.takeDone(txn, now)
 	switch {
-	case !f.reliable(txn):
+	case !f.Reliable(txn):
 		if f.knew && f.lists.IsZero() {
 			f.lists = now
 		}
 		f.whole, f.fresh = true, nil
 	case f.whole:
 		if !f.lists.IsZero() {
-			f.r.listings.ended(f.lists.Add(-f.r.p.Config.Drift.Settle))
+			f.r.listings.Ended(f.lists.Add(-f.r.p.Config.Drift.Settle))
 		}
 		f.knew, f.lists = true, time.Time{}
 		f.whole, f.fresh = false, nil
@@ -228,7 +148,7 @@ func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
 	default:
 		f.lookAtFresh(txn, now)
 		for _, key := range sortedKeys(named) {
-			f.r.listings.heard(key)
+			f.r.listings.Observed(key)
 			f.examineRow(txn, key)
 		}
 	}
@@ -275,10 +195,10 @@ func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
 	if status.Kind() != Done && !known {
 		return // when it is, it is compared
 	}
-	if f.r.listings.predates(keyOf(e), status.Since()) {
+	if f.r.listings.Predate(keyOf(e), status.Since()) {
 		return
 	}
-	changes, err := f.differs(txn, e)
+	changes, err := f.Differs(txn, e)
 	f.feed.relay.trouble(func() string { return f.r.p.Table.KeyText(e) }, err)
 	if err == nil && (len(changes) > 0 || known) {
 		f.suspects = append(f.suspects, keyOf(e))

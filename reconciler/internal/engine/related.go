@@ -83,7 +83,7 @@ func (r *Engine) startRelated(ctx context.Context) *followers {
 		f.run(ctx, "table "+d.Table.Name(), d.begin(r, &r.waits[i]))
 	}
 	if o := r.p.Observed; o != nil {
-		f.run(ctx, "observed table "+o.Table.Name(), o.begin(r))
+		f.run(ctx, "observed table "+o.Table.Name(), r.compareRows(o))
 	}
 	return f
 }

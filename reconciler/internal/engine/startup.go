@@ -60,7 +60,7 @@ func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, trie
 // resting says that nothing will try a row soon, which is not because it was tried.
 // The table of what is not done is too late to tell.
 func (r *Engine) resting(txn store.ReadTxn, e *store.Entry, status Status, depends checkers) bool {
-	until, paused := r.paused(e)
+	until, paused := r.pauses.Paused(e)
 	if paused && (until.IsZero() || time.Now().Before(until)) {
 		return true
 	}

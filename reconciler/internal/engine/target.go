@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/status"
 )
@@ -31,15 +32,9 @@ type Target struct {
 // spec of the row has changed, or the row is gone.
 type SetStatus func(row *store.Entry, next func(Status) Status) (bool, error)
 
-// Change is one field that differs between what is and what is wanted.
-type Change struct {
-	Field string `json:"field"`
-	Is    string `json:"is"`   // empty: absent
-	Want  string `json:"want"` // empty: to be removed
-}
-
 // These are defined where they are made.
 type (
+	Change      = hold.Change
 	Status      = status.Status
 	StatusKind  = status.Kind
 	Result      = pool.Result

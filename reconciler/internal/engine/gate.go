@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
+
+// Selector says which rows of a table are meant: those with one of the keys, or
+// that match. The zero value means all rows.
+type Selector = hold.Selector
+
+// gate puts an operation aside that may not run now, and reports whether it did.
+func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
+	// What agrees with what is observed is not to be repaired, and waits for nobody.
+	if l.compared(op, txn, now) {
+		return true
+	}
+	if why, held := l.r.pauses.Holds(op, txn, now); held {
+		l.park(op.Item, why.Stage, why.Until, why.Text)
+		return true
+	}
+	return l.delayed(op, txn, now) || l.dependent(op, txn, now) || l.overLimit(op, txn, now)
+}
+
+func (l *loop) park(it *workqueue.Item, stage workqueue.Stage, until time.Time, detail string) {
+	l.queue.Wait(it, stage, until, detail)
+	l.unrepaired(it)
+	l.ledger.note(it)
+}
+
+// release makes ready what was held for a reason that may have ended. What is
+// held still is put aside again.
+func (l *loop) release(stage workqueue.Stage, now time.Time) {
+	for _, key := range sortedKeys(l.queue.Items) {
+		if it := l.queue.Items[key]; it.Stage() == stage {
+			l.enqueue(it, workqueue.Changes, workqueue.Resume, now)
+		}
+	}
+}
+
+// sortedKeys makes the order of operations the same every time.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Pause keeps the selected rows from being run until a time, or until
+// [Reconciler.Resume] if it is zero: rows that come later too, and deletes too.
+// Changes of a row meanwhile end in one operation. An operation that is running
+// goes on. [ErrNotRunning] when the reconciler does not run; a restart forgets
+// pauses.
+func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) error {
+	which.Keys = slices.Clone(which.Keys)
+	return r.call(ctx, func(l *loop) {
+		l.giveUpRound(time.Now())
+		r.pauses.Begin(which, until)
+		for _, w := range l.pool.Workers() {
+			if w.Batch != nil {
+				l.takeBack(w.Batch)
+			}
+		}
+	})
+}
+
+// Resume ends the pauses of the selected rows: with the zero Selector all
+// pauses, with keys those keys, also out of pauses of more keys, and with Match
+// the rows that match, also later, out of the pauses by Match. A key that is in a
+// pause of all rows or by Match stays paused, and so does a row that matches and
+// is in a pause of all rows or by its key.
+func (r *Engine) Resume(ctx context.Context, which Selector) error {
+	return r.call(ctx, func(l *loop) {
+		r.pauses.End(which)
+		l.release(workqueue.Paused, time.Now())
+	})
+}
+
+// Trigger has the selected rows applied now, whatever their status, and failed
+// deletes tried again, also of rows that wait for their backoff. It returns how
+// many were found. Rows that are waiting to be run already are not run twice.
+// [ErrNotRunning] when the reconciler does not run.
+func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
+	keys := map[string]bool{}
+	for e := range r.all(r.p.DB.ReadTxn()) {
+		if which.Selects(r.p.Table.KeyText(e), e) {
+			keys[keyOf(e)] = true
+		}
+	}
+	err := r.call(ctx, func(l *loop) {
+		for key, it := range l.queue.Items {
+			if it.Deleting && which.Selects(r.p.Table.KeyText(it.Entry), it.Entry) {
+				keys[key] = true
+			}
+		}
+	})
+	if err == nil {
+		err = r.inbox.trigger(slices.Collect(maps.Keys(keys)), workqueue.Manuals, workqueue.Manual)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(keys), nil
+}
