@@ -35,7 +35,7 @@ type (
 	Health = engine.Health
 
 	// Group is the reconcilers of a process that know each other ([Params].Group).
-	// It finds circles of dependencies, and deletes what depends on a row before the
+	// It finds cycles of dependencies, and deletes what depends on a row before the
 	// row: the Delete of a row waits while a reconciler of the group that depends on
 	// it ([DependsOn]) has still to delete a row that names it, also of the same
 	// commit. It does not wait for reconcilers that do not run or wait for their

@@ -56,8 +56,8 @@
 //   - What runs rows besides changes: triggers by hand (gate.go), rows of other
 //     tables and events (related.go).
 //   - What holds rows: pauses (gate.go), the limits of changes (blast.go), whose
-//     plan waits for an approval (plan.go), rows that they depend on (depend.go), and
-//     deletes that come first (group.go). The rate limit (limits.go) holds everybody.
+//     plan waits for an approval (plan.go), rows that they depend on, and
+//     deletes that come first (gate.go, and package hold). The rate limit (limits.go) holds everybody.
 //   - What tells how it stands: health (health.go), figures (stats.go, meters.go),
 //     explanations of a row (explain.go, wait.go), and waiting for rows (waiting.go,
 //     waits.go).

@@ -30,8 +30,8 @@ type Engine struct {
 	unready  atomic.Pointer[Wait] // what Init failed with, until it succeeds
 	opened   chan struct{}        // closed when the inbox is open
 	ended    chan struct{}        // closed when Run returns
-	waits    []dependencyWaits    // for each of Params.DependsOn
-	member   *member              // of Params.Group, or nil
+	depends  *hold.Dependencies   // Params.DependsOn
+	member   *hold.Member         // of Params.Group, or nil
 	drifted  keySet               // the rows that differ from what is observed
 	pauses   *hold.Pauses
 	listings hold.Listings // of what is observed
@@ -64,7 +64,8 @@ func New(p Params) (*Engine, error) {
 	}
 	r.limits.Store(&p.Config.Limits)
 	r.late.Store(new([]string))
-	if err := r.join(); err != nil {
+	r.depends = hold.NewDependencies(p.DB, p.DependsOn, r.releaseDependents)
+	if r.member, err = hold.Join(p.Group, p.Table, p.DependsOn, r.releaseDeletes); err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
 	if p.Target.Observe == nil && !p.Config.DeleteLimit.Off {
@@ -114,7 +115,7 @@ func (r *Engine) Run(ctx context.Context) (err error) {
 	defer close(r.ended)
 	defer r.log.Close()
 	defer func() { r.p.Health.Stopped(stoppedMessage(err)) }()
-	defer r.member.leave()
+	defer r.member.Leave()
 	if ready, err := r.waitForSources(ctx); !ready {
 		return err
 	}

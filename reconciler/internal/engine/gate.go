@@ -12,9 +12,21 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// Selector says which rows of a table are meant: those with one of the keys, or
-// that match. The zero value means all rows.
-type Selector = hold.Selector
+// These are defined where they decide what is held.
+type (
+	Selector   = hold.Selector
+	Dependency = hold.Dependency
+	Group      = hold.Group
+)
+
+// ErrCycle is returned by [New] when a dependency leads back to the table that
+// has it, directly or through other reconcilers of the group.
+var ErrCycle = hold.ErrCycle
+
+// owner is what policies may know of the engine.
+func (r *Engine) owner() hold.Owner {
+	return hold.Owner{Name: r.p.Name, DB: r.p.DB, Table: r.p.Table, Logger: r.p.Logger}
+}
 
 // gate puts an operation aside that may not run now, and reports whether it did.
 func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
@@ -22,11 +34,14 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	if l.compared(op, txn, now) {
 		return true
 	}
-	if why, held := l.r.pauses.Holds(op, txn, now); held {
-		l.park(op.Item, why.Stage, why.Until, why.Text)
-		return true
+	ask := func(p hold.Policy) bool {
+		why, held := p.Holds(op, txn, now)
+		if held {
+			l.park(op.Item, why.Stage, why.Until, why.Text)
+		}
+		return held
 	}
-	return l.delayed(op, txn, now) || l.dependent(op, txn, now) || l.overLimit(op, txn, now)
+	return ask(l.r.pauses) || l.delayed(op, txn, now) || ask(l.depends) || ask(l.order) || l.overLimit(op, txn, now)
 }
 
 func (l *loop) park(it *workqueue.Item, stage workqueue.Stage, until time.Time, detail string) {
@@ -43,6 +58,23 @@ func (l *loop) release(stage workqueue.Stage, now time.Time) {
 			l.enqueue(it, workqueue.Changes, workqueue.Resume, now)
 		}
 	}
+}
+
+// releaseDependents makes rows ready that wait for others, if they still do.
+func (r *Engine) releaseDependents(keys []string) {
+	_ = r.inbox.post(func(l *loop) { // refused only when Run ends
+		now := time.Now()
+		for _, key := range keys {
+			if it := l.queue.Items[key]; it != nil && it.Stage() == workqueue.Dependency {
+				l.enqueue(it, workqueue.Changes, workqueue.Unblocked, now)
+			}
+		}
+	})
+}
+
+// releaseDeletes makes deletes ready that wait for those of other reconcilers.
+func (r *Engine) releaseDeletes() {
+	_ = r.inbox.post(func(l *loop) { l.release(workqueue.Order, time.Now()) })
 }
 
 // sortedKeys makes the order of operations the same every time.

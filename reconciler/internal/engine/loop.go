@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
@@ -21,11 +22,10 @@ type loop struct {
 	commit statusCommit
 	full   fullPass
 	plan   fullPlan
-	orders map[string]orderWait // deletes that wait for others, by encoded key
-	names  []byte               // memory for what the row of a delete names
 	waits  waits
 
-	depends checkers
+	depends *hold.Checker
+	order   *hold.Order
 
 	pool *pool.Pool
 
@@ -50,7 +50,8 @@ func (r *Engine) newLoop(ctx context.Context) *loop {
 		queue:   workqueue.New(),
 		ledger:  newLedger(&r.p),
 		plan:    fullPlan{owed: true},
-		depends: r.newCheckers(),
+		depends: r.depends.NewChecker(),
+		order:   hold.NewOrder(r.owner(), r.member, r.p.DependsOn),
 		blast:   newBlast(&r.p.Config, time.Now()),
 	}
 	l.commit.lock.table = r.p.Table
@@ -136,7 +137,7 @@ func (l *loop) look(now time.Time) {
 	l.ready, l.held, l.lookAt = all.ready(), len(all.incomplete) > 0, until
 	l.dropped = all.dropped
 	l.health.sources = all
-	l.r.member.setActive(l.ready)
+	l.r.member.SetActive(l.ready)
 }
 
 // decide makes ready what has to be done now, and hands out what it can.
@@ -202,7 +203,7 @@ func (l *loop) pull(now time.Time) {
 		}
 	}
 	if taken < size {
-		l.r.member.setRead(l.r.p.Table.Revision(txn))
+		l.r.member.SetRead(l.r.p.Table.Revision(txn))
 	}
 	l.lookAhead(txn, taken >= size)
 	l.round.ready()
@@ -249,7 +250,7 @@ func (l *loop) simple(e *store.Entry) bool {
 	if len(l.queue.Items) > 0 && l.queue.Items[string(e.Key())] != nil {
 		return false
 	}
-	return !l.depends.blocked(l.round.txn, e)
+	return !l.depends.Blocked(l.round.txn, e)
 }
 
 func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
@@ -261,7 +262,7 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 	if deleted {
 		it.Attempts, it.Orphan = 0, false
 		l.setDeleting(it, true)
-		l.noteDelete(it) // it may name others than before
+		l.order.Note(it) // it may name others than before
 	} else {
 		l.isBack(it)
 		l.blast.updated(it)
@@ -327,7 +328,7 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 			delta = -1
 		}
 		l.r.deleting.Add(delta)
-		l.noteDelete(it)
+		l.order.Note(it)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
@@ -13,7 +14,7 @@ func (l *loop) newPool(ctx context.Context) *pool.Pool {
 	c := &l.r.p.Config
 	return pool.New(ctx, c.Workers, pool.Deadlines{Operation: c.OperationTimeout, Grace: c.stuckAfter()}, pool.Calls{
 		Snapshot:   l.r.p.DB.ReadTxn,
-		NewChecker: func() pool.Checker { return &taskChecker{r: l.r, depends: l.r.newCheckers()} },
+		NewChecker: func() pool.Checker { return &taskChecker{r: l.r, depends: l.r.depends.NewChecker()} },
 		Perform:    l.r.perform,
 		Joined:     l.r.p.Target.UpdateBatch != nil,
 	})
@@ -22,12 +23,12 @@ func (l *loop) newPool(ctx context.Context) *pool.Pool {
 // taskChecker is a [pool.Checker].
 type taskChecker struct {
 	r       *Engine
-	depends checkers
+	depends *hold.Checker
 	same    bool // what blocks rows is as it was when the batch was handed out
 }
 
 // Begin implements [pool.Checker].
-func (c *taskChecker) Begin(before, now store.ReadTxn) { c.same = c.depends.same(before, now) }
+func (c *taskChecker) Begin(before, now store.ReadTxn) { c.same = c.depends.Same(before, now) }
 
 // Current implements [pool.Checker].
 func (c *taskChecker) Current(txn store.ReadTxn, t *pool.Task) bool {
@@ -41,7 +42,7 @@ func (c *taskChecker) Current(txn store.ReadTxn, t *pool.Task) bool {
 	case e == nil:
 		return false
 	}
-	if (!c.same || e != t.Entry) && c.depends.blocked(txn, e) {
+	if (!c.same || e != t.Entry) && c.depends.Blocked(txn, e) {
 		return false
 	}
 	if e != t.Entry {

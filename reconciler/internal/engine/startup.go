@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 )
 
 // NotTried yields what of a snapshot was wanted when the sources had delivered
@@ -20,7 +21,7 @@ import (
 // may be yielded that much longer. Without that table nobody knows: one failure is enough then.
 func (r *Engine) NotTried(txn store.ReadTxn, tries int) iter.Seq2[string, string] {
 	return func(yield func(key, state string) bool) {
-		listed, depends := store.Revision(r.listed.Load()), r.newCheckers()
+		listed, depends := store.Revision(r.listed.Load()), r.depends.NewChecker()
 		for e := range r.all(txn) {
 			status := r.status(e)
 			if status.Kind() == Done || e.Spec() > listed {
@@ -36,7 +37,7 @@ func (r *Engine) NotTried(txn store.ReadTxn, tries int) iter.Seq2[string, string
 
 // notTried says how it stands with a row that is not done and was not tried often
 // enough; nothing of others.
-func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, tries int, depends checkers) string {
+func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, tries int, depends *hold.Checker) string {
 	switch {
 	case r.resting(txn, e, status, depends):
 		return ""
@@ -59,11 +60,11 @@ func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, trie
 
 // resting says that nothing will try a row soon, which is not because it was tried.
 // The table of what is not done is too late to tell.
-func (r *Engine) resting(txn store.ReadTxn, e *store.Entry, status Status, depends checkers) bool {
+func (r *Engine) resting(txn store.ReadTxn, e *store.Entry, status Status, depends *hold.Checker) bool {
 	until, paused := r.pauses.Paused(e)
 	if paused && (until.IsZero() || time.Now().Before(until)) {
 		return true
 	}
 	var stuck *StuckError
-	return errors.As(status.Err(), &stuck) || depends.blocked(txn, e)
+	return errors.As(status.Err(), &stuck) || depends.Blocked(txn, e)
 }

@@ -66,8 +66,8 @@ func (o *Observation) Differs(txn store.ReadTxn, row *store.Entry) (changes []Ch
 	return changes, err
 }
 
-// Follow returns a function that calls fn when the observed table changes, from now on.
-func (o *Observation) Follow(db *store.DB, fn func(store.ReadTxn)) func(context.Context) {
+// follow returns a function that calls fn when the observed table changes, from now on.
+func (o *Observation) follow(db *store.DB, fn func(store.ReadTxn)) func(context.Context) {
 	watch := o.Table.Watch(db.ReadTxn())
 	return func(ctx context.Context) {
 		for {
