@@ -276,7 +276,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 	} else {
 		l.r.succeeded(now)
 		l.full.sawGone(out)
-		l.blast.ended(out, now)
+		l.limits.Succeeded(out, now)
 		if out.Kind == pool.Delete {
 			l.setDeleting(out.Item, false)
 		}

@@ -55,7 +55,7 @@
 //     target's Init (init.go).
 //   - What runs rows besides changes: triggers by hand (gate.go), rows of other
 //     tables and events (related.go).
-//   - What holds rows: pauses (gate.go), the limits of changes (blast.go), whose
+//   - What holds rows: pauses (gate.go), the limits of changes (package hold), whose
 //     plan waits for an approval (plan.go), rows that they depend on, and
 //     deletes that come first (gate.go, and package hold). The rate limit (limits.go) holds everybody.
 //   - What tells how it stands: health (health.go), figures (stats.go, meters.go),

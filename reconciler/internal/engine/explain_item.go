@@ -79,7 +79,7 @@ func (l *loop) explainItem(e *Explanation, it *workqueue.Item, now time.Time) {
 	default:
 		e.WaitsFor, e.NextDue = []Wait{waitOf(it)}, it.Due()
 		if stage == workqueue.Limit {
-			e.WaitsFor[0].Text += "; it is part of plan " + l.blast.id(l.blast.plan)
+			e.WaitsFor[0].Text += "; it is part of plan " + l.limits.PlanID()
 		}
 		if !l.ready {
 			e.WaitsFor = append(e.WaitsFor, Wait{Cause: waitSources, Text: waitingMessage(l.health.sources.waitingFor)})

@@ -14,9 +14,10 @@ import (
 
 // These are defined where they decide what is held.
 type (
-	Selector   = hold.Selector
-	Dependency = hold.Dependency
-	Group      = hold.Group
+	Selector    = hold.Selector
+	ChangeLimit = hold.ChangeLimit
+	Dependency  = hold.Dependency
+	Group       = hold.Group
 )
 
 // ErrCycle is returned by [New] when a dependency leads back to the table that
@@ -41,7 +42,7 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 		}
 		return held
 	}
-	return ask(l.r.pauses) || l.delayed(op, txn, now) || ask(l.depends) || ask(l.order) || l.overLimit(op, txn, now)
+	return ask(l.r.pauses) || l.delayed(op, txn, now) || ask(l.depends) || ask(l.order) || ask(l.limits)
 }
 
 func (l *loop) park(it *workqueue.Item, stage workqueue.Stage, until time.Time, detail string) {

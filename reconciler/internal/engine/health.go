@@ -165,7 +165,7 @@ func (l *loop) healthFacts(now time.Time) healthFacts {
 		surplus: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
 		paused:  l.queue.In(workqueue.Paused) > 0,
 	}
-	f.heldDeletes, f.heldUpdates = l.blast.held()
+	f.heldDeletes, f.heldUpdates = l.limits.HeldItems()
 	return f
 }
 
@@ -261,11 +261,11 @@ func (l *loop) troubles(facts healthFacts) (t troubles) {
 	if facts.stuck > 0 {
 		t.add(fmt.Sprintf("operations stuck: %d", facts.stuck))
 	}
-	l.blast.each(func(b *brake) {
-		if b.held && b.wanting > 0 {
-			t.add(fmt.Sprintf("%vs held: %d", b.kind, b.wanting), fmt.Errorf("%vs of %v: %w", b.kind, b.limit, errUnapproved))
+	for _, held := range l.limits.Held() {
+		if held.Items > 0 {
+			t.add(fmt.Sprintf("%vs held: %d", held.Kind, held.Items), fmt.Errorf("%vs of %v: %w", held.Kind, held.Limit, errUnapproved))
 		}
-	})
+	}
 	if facts.surplus {
 		t.add("surplus cannot be found", l.plan.err)
 	}

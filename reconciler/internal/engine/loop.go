@@ -39,7 +39,7 @@ type loop struct {
 	health    healthState
 	meters    meters
 	listing   listing
-	blast     blast
+	limits    *hold.ChangeLimiter
 	drift     driftLog
 }
 
@@ -52,7 +52,7 @@ func (r *Engine) newLoop(ctx context.Context) *loop {
 		plan:    fullPlan{owed: true},
 		depends: r.depends.NewChecker(),
 		order:   hold.NewOrder(r.owner(), r.member, r.p.DependsOn),
-		blast:   newBlast(&r.p.Config, time.Now()),
+		limits:  hold.NewChangeLimiter(r.owner(), r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Target.Status, time.Now()),
 	}
 	l.commit.lock.table = r.p.Table
 	l.pool = l.newPool(ctx)
@@ -68,7 +68,7 @@ func (l *loop) close() {
 	l.pool.Close()
 	l.retract()
 	l.cursor.Close()
-	l.blast.lookedAhead()
+	l.limits.StopLookingAhead()
 }
 
 func (l *loop) run(ctx context.Context) error {
@@ -147,7 +147,7 @@ func (l *loop) decide(now time.Time) {
 		l.release(workqueue.Paused, now)
 	}
 	l.expireDrift(now)
-	l.blast.each(func(b *brake) { b.expire(now) })
+	l.limits.Expire(now)
 	l.endRound(now)
 	for moved := true; moved; {
 		if l.round.open == 0 { // else an item might be of a row of the round
@@ -156,7 +156,9 @@ func (l *loop) decide(now time.Time) {
 			l.pull(now)
 		}
 		l.askSurplus(now)
-		l.relieve(now)
+		if l.limits.Relieve() {
+			l.release(workqueue.Limit, now)
+		}
 		moved = l.dispatch(now)
 	}
 }
@@ -196,7 +198,7 @@ func (l *loop) pull(now time.Time) {
 	l.round.begin(txn, now)
 	l.waits.from = l.waits.pulled
 	for change := range l.cursor.Changes(txn) {
-		l.blast.took(change)
+		l.limits.Take(change)
 		l.changed(change, now)
 		if taken++; taken >= size {
 			break
@@ -205,7 +207,7 @@ func (l *loop) pull(now time.Time) {
 	if taken < size {
 		l.r.member.SetRead(l.r.p.Table.Revision(txn))
 	}
-	l.lookAhead(txn, taken >= size)
+	l.limits.LookAhead(txn, taken >= size)
 	l.round.ready()
 	l.waits.pulled = l.cursor.Seen()
 	l.listing.follow(taken, seen, l.waits.pulled, now)
@@ -244,7 +246,7 @@ func (l *loop) changed(change store.Change, now time.Time) {
 
 // simple says that a changed row needs nothing but to be applied at once.
 func (l *loop) simple(e *store.Entry) bool {
-	if l.r.pauses.Any() || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
+	if l.r.pauses.Any() || l.r.p.Config.Debounce > 0 || l.limits.LimitsUpdates() {
 		return false
 	}
 	if len(l.queue.Items) > 0 && l.queue.Items[string(e.Key())] != nil {
@@ -265,7 +267,7 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 		l.order.Note(it) // it may name others than before
 	} else {
 		l.isBack(it)
-		l.blast.updated(it)
+		l.limits.CountUpdate(it)
 	}
 	if !l.debounce(it, now) {
 		l.enqueue(it, workqueue.Changes, workqueue.Change, now)
@@ -322,9 +324,9 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 		it.Deleting = deleting
 		delta := int64(1)
 		if deleting {
-			l.blast.count(it, l.blast.deletes)
+			l.limits.CountDelete(it)
 		} else {
-			l.blast.discount(it)
+			l.limits.Discount(it)
 			delta = -1
 		}
 		l.r.deleting.Add(delta)
@@ -373,7 +375,7 @@ func (l *loop) holdSurplus(it *workqueue.Item, txn store.ReadTxn) bool {
 // drop forgets an item that needs nothing.
 func (l *loop) drop(it *workqueue.Item) {
 	l.leaveFull(it)
-	l.blast.discount(it)
+	l.limits.Discount(it)
 	it.Err = nil
 	l.agrees(it)
 	l.queue.Forget(it)

@@ -50,7 +50,7 @@ func (c *taskChecker) Current(txn store.ReadTxn, t *pool.Task) bool {
 		if e.Spec() == t.Entry.Spec() && was == Pending {
 			was = t.Was // its status was reset because it differs
 		}
-		if !c.r.unlimited(t.Was, was) {
+		if !c.r.p.Config.UpdateLimit.Ignores(t.Was, was) {
 			return false
 		}
 		t.Newer = &pool.Newer{Was: was, Entry: e}
