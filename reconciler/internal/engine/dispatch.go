@@ -264,7 +264,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 		return
 	}
 	l.count(out)
-	l.repaired(out, now)
+	l.repairs.Ended(out, now)
 	if it := out.Item; it != nil {
 		it.Force = false
 		l.queue.Move(it, workqueue.Committing)

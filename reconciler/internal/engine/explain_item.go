@@ -36,8 +36,7 @@ func (l *loop) explain(key string) (Explanation, error) {
 		e.WaitsFor = l.readyWaits(Wait{Cause: waitTurn, Text: "its turn: the change has not been read yet"}, now)
 	}
 	if row != nil {
-		repairs := l.drift.repairs[keyOf(row)]
-		e.Drifted, e.LastDrift = repairs.n, repairs.last
+		e.Drifted, e.LastDrift = l.repairs.Of(keyOf(row))
 	}
 	if e.Exists && e.WaitsFor[0].Cause == waitNothing {
 		e.WaitsFor = append(e.WaitsFor, l.pauseOf(row)...)

@@ -18,6 +18,14 @@ type (
 	ChangeLimit = hold.ChangeLimit
 	Dependency  = hold.Dependency
 	Group       = hold.Group
+	Drift       = hold.Drift
+	DriftPolicy = hold.DriftPolicy
+)
+
+// The policies of rows that differ.
+const (
+	DriftRepair = hold.DriftRepair
+	DriftReport = hold.DriftReport
 )
 
 // ErrCycle is returned by [New] when a dependency leads back to the table that
@@ -29,25 +37,46 @@ func (r *Engine) owner() hold.Owner {
 	return hold.Owner{Name: r.p.Name, DB: r.p.DB, Table: r.p.Table, Logger: r.p.Logger}
 }
 
+// policies are asked in this order about each operation, until one of them holds it.
+type policies struct {
+	list    []hold.Policy
+	repairs *hold.Repairs
+	depends *hold.Checker
+	order   *hold.Order
+	limits  *hold.ChangeLimiter
+}
+
+func (l *loop) newPolicies(now time.Time) policies {
+	r, owner := l.r, l.r.owner()
+	p := policies{
+		repairs: l.newRepairs(),
+		depends: r.depends.NewChecker(),
+		order:   hold.NewOrder(owner, r.member, r.p.DependsOn),
+		limits:  hold.NewChangeLimiter(owner, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Target.Status, now),
+	}
+	p.list = []hold.Policy{r.pauses, p.repairs, p.depends, p.order, p.limits}
+	return p
+}
+
 // gate puts an operation aside that may not run now, and reports whether it did.
 func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	// What agrees with what is observed is not to be repaired, and waits for nobody.
 	if l.compared(op, txn, now) {
 		return true
 	}
-	ask := func(p hold.Policy) bool {
-		why, held := p.Holds(op, txn, now)
-		if held {
-			l.park(op.Item, why.Stage, why.Until, why.Text)
+	for _, p := range l.policies.list {
+		if why, held := p.Holds(op, txn, now); held {
+			l.park(op.Item, why)
+			return true
 		}
-		return held
 	}
-	return ask(l.r.pauses) || l.delayed(op, txn, now) || ask(l.depends) || ask(l.order) || ask(l.limits)
+	return false
 }
 
-func (l *loop) park(it *workqueue.Item, stage workqueue.Stage, until time.Time, detail string) {
-	l.queue.Wait(it, stage, until, detail)
-	l.unrepaired(it)
+// park puts an item aside that is held.
+func (l *loop) park(it *workqueue.Item, why hold.Reason) {
+	l.queue.Wait(it, why.Stage, why.Until, why.Text)
+	l.repairs.Held(it)
 	l.ledger.note(it)
 }
 

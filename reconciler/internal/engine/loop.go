@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
-	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
@@ -24,9 +23,6 @@ type loop struct {
 	plan   fullPlan
 	waits  waits
 
-	depends *hold.Checker
-	order   *hold.Order
-
 	pool *pool.Pool
 
 	ready     bool      // the table is initialized
@@ -39,21 +35,18 @@ type loop struct {
 	health    healthState
 	meters    meters
 	listing   listing
-	limits    *hold.ChangeLimiter
-	drift     driftLog
+	policies
 }
 
 func (r *Engine) newLoop(ctx context.Context) *loop {
 	l := &loop{
-		r:       r,
-		cursor:  r.p.Table.Changes(0),
-		queue:   workqueue.New(),
-		ledger:  newLedger(&r.p),
-		plan:    fullPlan{owed: true},
-		depends: r.depends.NewChecker(),
-		order:   hold.NewOrder(r.owner(), r.member, r.p.DependsOn),
-		limits:  hold.NewChangeLimiter(r.owner(), r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Target.Status, time.Now()),
+		r:      r,
+		cursor: r.p.Table.Changes(0),
+		queue:  workqueue.New(),
+		ledger: newLedger(&r.p),
+		plan:   fullPlan{owed: true},
 	}
+	l.policies = l.newPolicies(time.Now())
 	l.commit.lock.table = r.p.Table
 	l.pool = l.newPool(ctx)
 	l.queue.OnMove = r.onMove
@@ -146,7 +139,7 @@ func (l *loop) decide(now time.Time) {
 	if l.r.pauses.Expire(now) {
 		l.release(workqueue.Paused, now)
 	}
-	l.expireDrift(now)
+	l.repairs.Expire(now)
 	l.limits.Expire(now)
 	l.endRound(now)
 	for moved := true; moved; {
@@ -396,7 +389,7 @@ func (l *loop) nextDue(now time.Time) time.Time {
 	due = earliest(due, l.nextTakeBack(now))
 	due = earliest(due, l.tokenAt)
 	due = earliest(due, l.r.pauses.NextEnd())
-	due = earliest(due, l.drift.expires)
+	due = earliest(due, l.repairs.Expires())
 	due = earliest(due, l.nextWake())
 	if l.round.open > 0 { // the full pass waits for its end
 		return earliest(due, l.round.givenUpAt())

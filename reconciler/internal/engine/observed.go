@@ -11,48 +11,6 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// DriftPolicy says what is done about a row that differs from what is observed.
-type DriftPolicy uint8
-
-const (
-	// DriftRepair has the row updated at once.
-	DriftRepair DriftPolicy = iota
-	// DriftReport shows it in health and in the not-done table. A full pass, a
-	// change of the row and a trigger update it nevertheless.
-	DriftReport
-)
-
-// Drift is what is done about rows that differ from what is observed of them.
-type Drift struct {
-	Policy DriftPolicy
-	// Settle is how long the observed table may take to show what an operation has
-	// done: differences are none before. Default 1 s.
-	Settle time.Duration
-	// Window: a row that drifts for the fourth time, each time within this of the
-	// one before, is reported, and its repair waits for a backoff that grows with
-	// every time. Default 5 minutes; at least twice Config.MaxBackoff.
-	Window time.Duration
-}
-
-func (d Drift) withDefaults(maxBackoff time.Duration) Drift {
-	setDefault(&d.Settle, time.Second)
-	setDefault(&d.Window, 5*time.Minute)
-	d.Window = max(d.Window, longer(maxBackoff, maxBackoff))
-	return d
-}
-
-func (d Drift) check() error {
-	switch {
-	case d.Policy > DriftReport:
-		return fmt.Errorf("Config.Drift.Policy is %d: it must be DriftRepair or DriftReport", d.Policy)
-	case d.Settle < 0:
-		return fmt.Errorf("Config.Drift.Settle is %v: it must be positive, or 0 for the default", d.Settle)
-	case d.Window < 0:
-		return fmt.Errorf("Config.Drift.Window is %v: it must be positive, or 0 for the default", d.Window)
-	}
-	return nil
-}
-
 // Observation compares rows with a table of what was observed: see Observes in package
 // reconciler.
 type Observation = hold.Observation
