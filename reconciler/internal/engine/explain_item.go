@@ -93,7 +93,7 @@ func (l *loop) readyWaits(turn Wait, now time.Time) []Wait {
 		return []Wait{{Cause: waitSources, Text: waitingMessage(l.health.sources.waitingFor)}, turn}
 	case l.exclusive:
 		return []Wait{{Cause: waitPrune, Text: "the target to be pruned: nothing else runs meanwhile"}, turn}
-	case now.Before(l.tokenAt):
+	case l.rate.Holds(now):
 		limiter := l.r.limits.Load().Limiter
 		text := "the rate limit"
 		if limiter != nil {

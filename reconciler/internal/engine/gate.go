@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
@@ -44,6 +46,7 @@ type policies struct {
 	depends *hold.Checker
 	order   *hold.Order
 	limits  *hold.ChangeLimiter
+	rate    *hold.Rate // holds everything
 }
 
 func (l *loop) newPolicies(now time.Time) policies {
@@ -53,6 +56,7 @@ func (l *loop) newPolicies(now time.Time) policies {
 		depends: r.depends.NewChecker(),
 		order:   hold.NewOrder(owner, r.member, r.p.DependsOn),
 		limits:  hold.NewChangeLimiter(owner, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Target.Status, now),
+		rate:    hold.NewRate(func() *rate.Limiter { return r.limits.Load().Limiter }),
 	}
 	p.list = []hold.Policy{r.pauses, p.repairs, p.depends, p.order, p.limits}
 	return p

@@ -31,7 +31,6 @@ type loop struct {
 	lookAt    time.Time // when sources are not waited for any longer; zero: never
 	exclusive bool      // nothing else may run
 	stopBy    time.Time // when a stop gives up
-	tokenAt   time.Time
 	health    healthState
 	meters    meters
 	listing   listing
@@ -387,7 +386,7 @@ func (l *loop) nextDue(now time.Time) time.Time {
 		return due
 	}
 	due = earliest(due, l.nextTakeBack(now))
-	due = earliest(due, l.tokenAt)
+	due = earliest(due, l.rate.Until())
 	due = earliest(due, l.r.pauses.NextEnd())
 	due = earliest(due, l.repairs.Expires())
 	due = earliest(due, l.nextWake())
