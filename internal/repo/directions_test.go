@@ -33,7 +33,7 @@ func layers() []layer {
 		{packages: "reconciler/target/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/target/..."}, tests: []string{"reconciler/targettest"}},
 		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "reconciler/source/..."}},
 		{packages: "reconciler/internal/...", imports: []string{"statedb", "reconciler/internal/...", "internal/store", "internal/backoff", "internal/duetime", "internal/loglimit"}},
-		{packages: "reconciler", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store", "reconciler/internal/engine"}, tests: []string{"reconciler/targettest"}},
+		{packages: "reconciler", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store", "reconciler/internal/..."}, tests: []string{"reconciler/targettest"}},
 
 		// The hive: tables are its means, reconcilers are unknown to it. The API and the command line know neither.
 		{packages: "hive/cell/...", imports: []string{"hive/cell/..."}},

@@ -35,7 +35,7 @@
 //     nothing is written to the row, and it is run again. A row that is done is
 //     forgotten then.
 //  7. A row that has failed, or that its target wants again, waits in the queue for
-//     its time, which is decided in retry.go. Meanwhile it stands in the not-done
+//     its time, which hold.Backoff decides. Meanwhile it stands in the not-done
 //     table (notdone.go, written by ledger.go).
 //
 // A row that is deleted is always an item: it keeps the row as it was last until

@@ -110,7 +110,7 @@ func (l *loop) newRepairs() *hold.Repairs {
 	r := l.r
 	return hold.NewRepairs(hold.RepairParams{
 		Owner: r.owner(), Observed: r.p.Observed, Listings: &r.listings, Drift: r.p.Config.Drift, Status: r.p.Target.Status,
-		Backoff: func(attempts int) time.Duration { return r.p.Config.backoff(attempts, r.random) },
+		Backoff: func(attempts int) time.Duration { return r.backoff().After(attempts) },
 		Recheck: func(key string) {
 			_ = r.inbox.trigger([]string{key}, workqueue.Retries, workqueue.Drifted) // refused only when Run ends
 		},

@@ -21,8 +21,8 @@ import (
 // any time.
 type Engine struct {
 	p        Params
-	log      *loglimit.Handler // of p.Logger
-	random   random
+	log      *loglimit.Handler     // of p.Logger
+	random   func() float64        // in [0,1)
 	onMove   func(from, to string) // a row has come to another stage; nil but in tests
 	limits   atomic.Pointer[Limits]
 	inbox    *inbox

@@ -44,6 +44,6 @@ func (l *loop) forecast(out *pool.Task, now time.Time) NotDone {
 	if it.Attempts++; out.Err == nil {
 		it.Attempts = 0
 	}
-	it.Foresee(l.nextTry(out, it.Attempts, now))
+	it.Preview(l.r.backoff().Next(out, it.Attempts, now))
 	return l.ledger.notDone(it)
 }

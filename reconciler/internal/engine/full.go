@@ -340,7 +340,7 @@ func (l *loop) fullFailed(err error, now time.Time) {
 		l.plan.failing = now
 	}
 	l.plan.owed, l.plan.err = true, err
-	l.plan.after = now.Add(l.r.p.Config.backoff(l.plan.attempts, l.r.random))
+	l.plan.after = now.Add(l.r.backoff().After(l.plan.attempts))
 	l.waits.sought(false)
 	l.meters.fullErrors++
 	l.meters.pruneErrors++

@@ -84,6 +84,11 @@ func (l *loop) park(it *workqueue.Item, why hold.Reason) {
 	l.ledger.note(it)
 }
 
+// backoff is what decides when operations that failed are tried again.
+func (r *Engine) backoff() hold.Backoff {
+	return hold.Backoff{Min: r.p.Config.MinBackoff, Max: r.p.Config.MaxBackoff, Random: r.random}
+}
+
 // release makes ready what was held for a reason that may have ended. What is
 // held still is put aside again.
 func (l *loop) release(stage workqueue.Stage, now time.Time) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
@@ -24,7 +25,7 @@ const shownErrors = 3
 
 // steady says whether the failure of an item is news at once.
 func steady(it *workqueue.Item, now time.Time) bool {
-	return it.Attempts >= steadyAttempts || isTerminal(it.Err) || it.Stage() == workqueue.Stuck || it.Due().Sub(now) > healthGrace
+	return it.Attempts >= steadyAttempts || hold.IsTerminal(it.Err) || it.Stage() == workqueue.Stuck || it.Due().Sub(now) > healthGrace
 }
 
 // healthState is what health is made of. It keeps the rows that fail.

@@ -24,7 +24,7 @@ func (r *Engine) initTarget(ctx context.Context) (ready bool, err error) {
 		select {
 		case <-ctx.Done():
 			return false, nil
-		case <-time.After(r.p.Config.backoff(attempts, r.random)):
+		case <-time.After(r.backoff().After(attempts)):
 		}
 		if r.sources(r.p.DB.ReadTxn()).dropped {
 			return false, r.errDropped()

@@ -115,8 +115,8 @@ func readable(err error) error {
 	}
 	panicked := pool.Guard(func() {
 		_ = err.Error()
-		_, _ = retryDelay(err)
-		_ = isTerminal(err)
+		_, _ = hold.RetryDelay(err)
+		_ = hold.IsTerminal(err)
 	})
 	if panicked != nil {
 		return fmt.Errorf("the target returned an error of type %T that cannot be read: %w", err, panicked)

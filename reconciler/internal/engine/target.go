@@ -7,6 +7,7 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/status"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Target is what the engine calls of the typed world: the functions of one target and one
@@ -38,6 +39,7 @@ type (
 	Status      = status.Status
 	StatusKind  = status.Kind
 	Result      = pool.Result
+	Attempt     = workqueue.Attempt
 	BatchResult = pool.BatchResult
 	PanicError  = pool.PanicError
 	StuckError  = pool.StuckError
