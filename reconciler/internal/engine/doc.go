@@ -27,7 +27,7 @@
 //     and whether it may be: what may not is put aside (the gate, in gate.go).
 //  5. The worker calls the target for one row after another (package pool)
 //     or for many in one go if it takes batches (perform.go):
-//     all but retries, so that a row that spoils a batch is found. A watchdog (stuck.go) ends the contexts of operations that
+//     all but retries, so that a row that spoils a batch is found. A watchdog (perform.go) ends the contexts of operations that
 //     take too long, and replaces workers that do not heed that.
 //  6. What came of operations is collected and their statuses written in one
 //     transaction (commit.go), 10 ms after the first of them at the latest, or when
@@ -36,7 +36,7 @@
 //     forgotten then.
 //  7. A row that has failed, or that its target wants again, waits in the queue for
 //     its time, which hold.Backoff decides. Meanwhile it stands in the not-done
-//     table (notdone.go, written by ledger.go).
+//     table (notdone.go, with what writes it).
 //
 // A row that is deleted is always an item: it keeps the row as it was last until
 // the target's Delete has succeeded or the row is there again.
@@ -51,15 +51,15 @@
 //
 // # What else there is
 //
-//   - The start: Run waits for the sources of the table (sources.go) and for the
-//     target's Init (init.go).
+//   - The start: Run waits for the sources of the table (startup.go) and for the
+//     target's Init (startup.go).
 //   - What runs rows besides changes: triggers by hand (gate.go), rows of other
 //     tables and events (related.go).
 //   - What holds rows: pauses (gate.go), the limits of changes (package hold), whose
 //     plan waits for an approval (plan.go), rows that they depend on, and
 //     deletes that come first (gate.go, and package hold). The rate limit (limits.go) holds everybody.
 //   - What tells how it stands: health (health.go), figures (stats.go, meters.go),
-//     explanations of a row (explain.go, wait.go), and waiting for rows (waiting.go,
+//     explanations of a row (explain.go), and waiting for rows (waiting.go,
 //     waits.go).
-//   - A delete that cannot succeed is given up in forget.go.
+//   - A delete that cannot succeed is given up in inbox.go.
 package engine

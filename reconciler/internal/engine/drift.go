@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
@@ -116,4 +119,191 @@ func (l *loop) newRepairs() *hold.Repairs {
 		},
 		Count: func() { l.meters.drift++ },
 	})
+}
+
+// Observation compares rows with a table of what was observed: see Observes in package
+// reconciler.
+type Observation = hold.Observation
+
+// compareRows follows the observed table.
+func (r *Engine) compareRows(o *Observation) func(context.Context) {
+	y := newRelay(r, "observed table "+o.Table.Name(), workqueue.Drifted)
+	watched := &Watched{Table: o.Table, Rows: o.Rows}
+	f := &driftFeed{
+		Observation: o, r: r, feed: watched.feed(y), whole: true, own: r.p.Table.Changes(r.p.Table.Revision(r.p.DB.ReadTxn())),
+	}
+	return f.follow
+}
+
+// checkObserved says what is wrong with the params' observation.
+func (p Params) checkObserved() error {
+	if p.Observed == nil {
+		return nil
+	}
+	if err := p.Observed.Check(); err != nil {
+		return fmt.Errorf("Params.Observed: %w", err)
+	}
+	return nil
+}
+
+// driftFeed follows an observed table, and the rows: each is compared once more
+// when it has been done for a while, because what it is compared with may not have
+// changed since. Rows that may have drifted are handed over to the deciding
+// goroutine, which compares them again when their time has come.
+type driftFeed struct {
+	*Observation
+	r     *Engine
+	feed  *childFeed
+	own   *store.Cursor
+	whole bool      // all rows are to be compared
+	lists time.Time // since when the table is incomplete, after it was complete once; else zero
+	knew  bool      // it was complete once
+	fresh []settled // rows that are done since a short time, oldest first
+
+	suspects []string
+}
+
+// settled is a row that is to be compared at a time.
+type settled struct {
+	key string
+	due time.Time
+}
+
+func (f *driftFeed) follow(ctx context.Context) {
+	defer f.feed.cursor.Close()
+	defer f.own.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		f.look(f.r.p.DB.ReadTxn(), now)
+		due := time.Time{}
+		if len(f.fresh) > 0 {
+			due = f.fresh[0].due
+		}
+		setTimer(timer, now, due)
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.feed.cursor.Watch():
+		case <-f.own.Watch():
+		case <-timer.C:
+		}
+	}
+}
+
+// look compares what has to be with a snapshot.
+func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
+	f.feed.collect(txn)
+	named := f.feed.relay.rows
+	f.feed.relay.clear()
+	f.takeDone(txn, now)
+	switch {
+	case !f.Reliable(txn):
+		if f.knew && f.lists.IsZero() {
+			f.lists = now
+		}
+		f.whole, f.fresh = true, nil
+	case f.whole:
+		if !f.lists.IsZero() {
+			f.r.listings.Ended(f.lists.Add(-f.r.p.Config.Drift.Settle))
+		}
+		f.knew, f.lists = true, time.Time{}
+		f.whole, f.fresh = false, nil
+		for e := range f.r.all(txn) {
+			f.examine(txn, e)
+		}
+	default:
+		f.lookAtFresh(txn, now)
+		for _, key := range sortedKeys(named) {
+			f.r.listings.Observed(key)
+			f.examineRow(txn, key)
+		}
+	}
+	if len(f.suspects) > 0 {
+		_ = f.r.inbox.trigger(f.suspects, workqueue.Retries, workqueue.Drifted) // refused only when Run ends
+		f.suspects = nil
+	}
+}
+
+// takeDone notes which rows have become done.
+func (f *driftFeed) takeDone(txn store.ReadTxn, now time.Time) {
+	due := now.Add(f.r.p.Config.Drift.Settle)
+	for change := range f.own.Changes(txn) {
+		switch {
+		case change.Kind == store.Reset:
+			f.whole = true
+		case change.Kind == store.Upsert && f.r.status(change.Entry).Kind() == Done:
+			f.fresh = append(f.fresh, settled{keyOf(change.Entry), due})
+		}
+	}
+}
+
+// lookAtFresh compares the rows that have been done for long enough.
+func (f *driftFeed) lookAtFresh(txn store.ReadTxn, now time.Time) {
+	n := 0
+	for n < len(f.fresh) && !f.fresh[n].due.After(now) {
+		f.examineRow(txn, f.fresh[n].key)
+		n++
+	}
+	if f.fresh = f.fresh[n:]; len(f.fresh) == 0 {
+		f.fresh = nil
+	}
+}
+
+func (f *driftFeed) examineRow(txn store.ReadTxn, key string) {
+	if e := f.r.find(txn, key); e != nil {
+		f.examine(txn, e)
+	}
+}
+
+// examine takes a row for suspect that is done and differs, or that did and agrees.
+func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
+	status, known := f.r.status(e), f.r.drifted.has(keyOf(e))
+	if status.Kind() != Done && !known {
+		return // when it is, it is compared
+	}
+	if f.r.listings.Predate(keyOf(e), status.Since()) {
+		return
+	}
+	changes, err := f.Differs(txn, e)
+	f.feed.relay.trouble(func() string { return f.r.p.Table.KeyText(e) }, err)
+	if err == nil && (len(changes) > 0 || known) {
+		f.suspects = append(f.suspects, keyOf(e))
+	}
+}
+
+// keySet is a set of encoded keys that several goroutines use.
+type keySet struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+func (s *keySet) set(key string, in bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == nil {
+		s.keys = map[string]bool{}
+	}
+	if s.keys[key] = true; !in {
+		delete(s.keys, key)
+	}
+}
+
+func (s *keySet) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[key]
+}
+
+func (s *keySet) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys)
+}
+
+func (s *keySet) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.keys)
 }
