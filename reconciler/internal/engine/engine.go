@@ -20,29 +20,41 @@ import (
 // [New] and call Run, once. The other methods are safe for concurrent use, at
 // any time.
 type Engine struct {
-	p        Params
-	log      *loglimit.Handler     // of p.Logger
-	random   func() float64        // in [0,1)
-	onMove   func(from, to string) // a row has come to another stage; nil but in tests
-	limits   atomic.Pointer[Limits]
-	inbox    *inbox
-	started  atomic.Bool
-	unready  atomic.Pointer[Wait] // what Init failed with, until it succeeds
-	opened   chan struct{}        // closed when the inbox is open
-	ended    chan struct{}        // closed when Run returns
-	depends  *hold.Dependencies   // Params.DependsOn
-	member   *hold.Member         // of Params.Group, or nil
-	drifted  keySet               // the rows that differ from what is observed
-	pauses   *hold.Pauses
-	listings hold.Listings // of what is observed
+	p          Params
+	log        *loglimit.Handler     // of p.Logger
+	random     func() float64        // in [0,1)
+	onMove     func(from, to string) // a row has come to another stage; nil but in tests
+	limits     atomic.Pointer[Limits]
+	inbox      *inbox
+	fullWanted chan struct{}      // holds one token while a full pass is asked for
+	depends    *hold.Dependencies // Params.DependsOn
+	member     *hold.Member       // of Params.Group, or nil
+	pauses     *hold.Pauses
+	listings   hold.Listings // of what is observed
+	lifetime
+	sourceWait
+	published
+}
 
-	board      board         // what Stats says
-	fullWanted chan struct{} // holds one token while a full pass is asked for
+// lifetime is how far Run has come.
+type lifetime struct {
+	started atomic.Bool
+	unready atomic.Pointer[Wait] // what Init failed with, until it succeeds
+	opened  chan struct{}        // closed when the inbox is open
+	ended   chan struct{}        // closed when Run returns
+}
 
+// sourceWait is how long sources are waited for.
+type sourceWait struct {
 	patience patience                 // with sources
 	late     atomic.Pointer[[]string] // sources that are not waited for
+	listed   atomic.Uint64            // revision of the table when its sources had delivered, or 0
+}
 
-	listed      atomic.Uint64 // revision of the table when its sources had delivered, or 0
+// published is what the deciding goroutine shows others.
+type published struct {
+	board       board  // what Stats says
+	drifted     keySet // the rows that differ from what is observed
 	deleting    atomic.Int64
 	lastSuccess atomic.Int64 // Unix nanoseconds, or 0
 }
@@ -60,7 +72,7 @@ func New(p Params) (*Engine, error) {
 	p.Logger = slog.New(log)
 	r := &Engine{
 		p: p, log: log, random: rand.Float64, inbox: newInbox(), pauses: hold.NewPauses(p.Table),
-		opened: make(chan struct{}), ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
+		lifetime: lifetime{opened: make(chan struct{}), ended: make(chan struct{})}, fullWanted: make(chan struct{}, 1),
 	}
 	r.limits.Store(&p.Config.Limits)
 	r.late.Store(new([]string))
