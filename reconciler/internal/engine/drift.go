@@ -102,9 +102,9 @@ func (l *loop) agrees(it *workqueue.Item) {
 // driftHealth tells health of rows that drift again and again, and of those that
 // nobody repairs.
 func (l *loop) driftHealth() {
-	if flapping, held, changed := l.repairs.Concerns(); changed {
-		l.health.concern("rows that drift again and again", flapping)
-		l.health.concern("rows that differ from what is observed", held)
+	if l.repairs.Changed() {
+		l.health.concern("rows that drift again and again", l.repairs.Flapping())
+		l.health.concern("rows that differ from what is observed", l.repairs.Unrepaired())
 	}
 }
 

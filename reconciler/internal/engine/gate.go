@@ -14,25 +14,18 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// These are defined where they decide what is held.
 type (
-	Selector    = hold.Selector
+	// Selector selects rows, to be triggered or paused.
+	Selector = hold.Selector
+	// ChangeLimit bounds how many rows are changed within a time.
 	ChangeLimit = hold.ChangeLimit
-	Dependency  = hold.Dependency
-	Group       = hold.Group
-	Drift       = hold.Drift
-	DriftPolicy = hold.DriftPolicy
+	// Dependency makes rows wait for rows of another table.
+	Dependency = hold.Dependency
+	// Group is reconcilers that know each other.
+	Group = hold.Group
+	// Drift is what is done about rows that differ from what is observed of them.
+	Drift = hold.Drift
 )
-
-// The policies of rows that differ.
-const (
-	DriftRepair = hold.DriftRepair
-	DriftReport = hold.DriftReport
-)
-
-// ErrCycle is returned by [New] when a dependency leads back to the table that
-// has it, directly or through other reconcilers of the group.
-var ErrCycle = hold.ErrCycle
 
 // owner is what policies may know of the engine.
 func (r *Engine) owner() hold.Owner {

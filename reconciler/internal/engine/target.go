@@ -35,16 +35,23 @@ type Target struct {
 // spec of the row has changed, or the row is gone.
 type SetStatus func(row *store.Entry, next func(Status) Status) (bool, error)
 
-// These are defined where they are made.
 type (
-	Change      = hold.Change
-	Status      = status.Status
-	StatusKind  = status.Kind
-	Result      = pool.Result
-	Attempt     = workqueue.Attempt
+	// Status is the status of a row.
+	Status = status.Status
+	// StatusKind is the kind of a status.
+	StatusKind = status.Kind
+	// Change is one field that differs between what is and what is wanted.
+	Change = hold.Change
+	// Result is the outcome of a successful Update.
+	Result = pool.Result
+	// BatchResult is the outcome of one row of UpdateBatch.
 	BatchResult = pool.BatchResult
-	PanicError  = pool.PanicError
-	StuckError  = pool.StuckError
+	// PanicError is the error of an operation that panicked.
+	PanicError = pool.PanicError
+	// StuckError is the error of an operation that has not returned.
+	StuckError = pool.StuckError
+	// Attempt is an operation that failed.
+	Attempt = workqueue.Attempt
 )
 
 // The kinds of statuses.

@@ -82,7 +82,7 @@ type Repairs struct {
 	repairs map[string]repairs // by encoded key
 	rows    driftedRows
 	expires time.Time // when there is a repair to forget; zero: never
-	changed bool      // the concerns have
+	changed bool      // what Changed reports
 }
 
 // driftedRows has keys as text, by encoded key.
@@ -255,13 +255,18 @@ func (r *Repairs) Expire(now time.Time) {
 	}
 }
 
-// Concerns returns which rows drift again and again, and which differ and are not repaired, as
-// errors that are nil if there are none. It reports false if they are as they were at the last
-// call.
-func (r *Repairs) Concerns() (flapping, held error, changed bool) {
+// Changed reports whether Flapping or Unrepaired may return something else than when it was
+// called last.
+func (r *Repairs) Changed() (changed bool) {
 	changed, r.changed = r.changed, false
-	return someRows(r.rows.flapping), someRows(r.rows.held), changed
+	return changed
 }
+
+// Flapping names the rows that drift again and again; nil: there are none.
+func (r *Repairs) Flapping() error { return someRows(r.rows.flapping) }
+
+// Unrepaired names the rows that differ and are held; nil: there are none.
+func (r *Repairs) Unrepaired() error { return someRows(r.rows.held) }
 
 // someRows names the first of some rows, or is nil if there are none.
 func someRows(texts map[string]string) error {

@@ -48,18 +48,18 @@ func TestRepairRunsAtOnceUntilTheRowDriftsAgainAndAgain(t *testing.T) {
 	if n, last := r.Of(repair.Item.Key); n != 4 || !last.Equal(b.now) || *counts != 4 {
 		t.Errorf("repaired %d times, the last time at %v, counted %d", n, last, *counts)
 	}
-	if flapping, held, changed := r.Concerns(); flapping == nil || flapping.Error() != "a" || held != nil || !changed {
+	if flapping, held, changed := r.Flapping(), r.Unrepaired(), r.Changed(); flapping == nil || flapping.Error() != "a" || held != nil || !changed {
 		t.Errorf("flapping %v, held %v, changed %t", flapping, held, changed)
 	}
 	b.now = b.now.Add(5 * time.Minute)
 	r.Expire(b.now.Add(-1))
-	if flapping, _, changed := r.Concerns(); flapping == nil || changed {
+	if flapping, changed := r.Flapping(), r.Changed(); flapping == nil || changed {
 		t.Errorf("flapping %v, changed %t before the window is over", flapping, changed)
 	}
 	for !r.Expires().IsZero() {
 		r.Expire(r.Expires())
 	}
-	if flapping, _, changed := r.Concerns(); flapping != nil || !changed {
+	if flapping, changed := r.Flapping(), r.Changed(); flapping != nil || !changed {
 		t.Errorf("flapping %v, changed %t when the window is over", flapping, changed)
 	}
 }
@@ -88,11 +88,11 @@ func TestDriftThatIsOnlyReportedIsCountedOnceUntilTheRowAgrees(t *testing.T) {
 	b.want(r, repair, want)
 	b.want(r, repair, want)
 	r.Held(repair.Item)
-	if _, held, _ := r.Concerns(); *counts != 1 || *rechecks != 0 || held == nil {
+	if held := r.Unrepaired(); *counts != 1 || *rechecks != 0 || held == nil {
 		t.Errorf("counted %d times, rechecked %d times, held %v", *counts, *rechecks, held)
 	}
 	r.Agrees(repair.Item.Key)
-	if _, held, changed := r.Concerns(); held != nil || !changed {
+	if held, changed := r.Unrepaired(), r.Changed(); held != nil || !changed {
 		t.Errorf("held %v, changed %t", held, changed)
 	}
 	b.want(r, repair, want)

@@ -24,7 +24,7 @@ type ChangeLimit struct {
 	// Window is the time that the counted changes lie in: the rows changed in it
 	// without an approval, and all that are to be changed. Default 1 minute.
 	Window time.Duration
-	// Off says that there is no limit.
+	// Off: there is no limit.
 	Off bool
 }
 
