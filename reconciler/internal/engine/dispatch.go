@@ -136,7 +136,7 @@ func (l *loop) wanted(b *pool.Batch, idle bool) bool {
 }
 
 func (l *loop) otherClassReady(than workqueue.Class) bool {
-	if than != workqueue.Refreshes && l.full.wantsSurplus() {
+	if than != workqueue.Refreshes && l.full.wantsOrphans() {
 		return true
 	}
 	for other := range workqueue.Classes {
@@ -236,7 +236,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 		l.meters.prune.observe(out.Took)
 		switch {
 		case !w.Stuck:
-			l.surplusAnswered(out, &w.Batch.Answer, now)
+			l.orphansAnswered(out, &w.Batch.Answer, now)
 		case out.Kind == pool.Prune: // what was applied since may be gone
 			l.plan.due = now
 		}

@@ -153,7 +153,7 @@ func (l *loop) decide(now time.Time) {
 			l.advanceFull(now)
 			l.pull(now)
 		}
-		l.askSurplus(now)
+		l.askForOrphans(now)
 		if l.limits.Relieve() {
 			l.release(workqueue.Limit, now)
 		}
@@ -217,7 +217,7 @@ func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task
 	op = pool.Task{Item: it, Entry: e}
 	if e == nil {
 		op.Kind, op.Entry, op.Full = pool.Delete, it.Entry, it.Orphan
-		held := it.Orphan && l.holdSurplus(it, txn)
+		held := it.Orphan && l.holdOrphan(it, txn)
 		return op, it.Deleting && !held
 	}
 	// The row is there again: a delete of what it was before must not run.
@@ -238,9 +238,9 @@ func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task
 	return op, it.Force || op.Was != Done
 }
 
-// holdSurplus takes back the removal of something surplus when a source has become
+// holdOrphan takes back the removal of an orphan when a source has become
 // incomplete since it was found. It is looked for again later.
-func (l *loop) holdSurplus(it *workqueue.Item, txn store.ReadTxn) bool {
+func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 	if !l.r.sources(txn).removalHeld() {
 		return false
 	}
