@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/reconciler/internal/engine"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -22,27 +23,27 @@ type (
 	// What exceeds it is held, and shown by [Reconciler.Plan], until
 	// [Reconciler.Approve], or until so many of the rows are back that the rest is
 	// within the limit. That time goes by releases nothing.
-	ChangeLimit = engine.ChangeLimit
+	ChangeLimit = hold.ChangeLimit
 
 	// Drift is what is done about rows that differ from what is observed of them.
-	Drift = engine.Drift
+	Drift = hold.Drift
 
 	// DriftPolicy says what is done about a row that differs from what is observed.
-	DriftPolicy = engine.DriftPolicy
+	DriftPolicy = hold.DriftPolicy
 
 	// Health is told how a reconciler is. Calls come from one goroutine, and only
 	// when something has changed.
 	Health = engine.Health
 
 	// Group is the reconcilers of a process that know each other ([Params].Group).
-	// It finds circles of dependencies, and deletes what depends on a row before the
+	// It finds cycles of dependencies, and deletes what depends on a row before the
 	// row: the Delete of a row waits while a reconciler of the group that depends on
 	// it ([DependsOn]) has still to delete a row that names it, also of the same
 	// commit. It does not wait for reconcilers that do not run or wait for their
 	// sources, and for no longer than five minutes.
 	//
 	// The zero value is an empty group. It is safe for concurrent use.
-	Group = engine.Group
+	Group = hold.Group
 )
 
 type (
@@ -129,10 +130,10 @@ type (
 
 const (
 	// DriftRepair has the row updated at once.
-	DriftRepair = engine.DriftRepair
+	DriftRepair = hold.DriftRepair
 	// DriftReport shows it in health and in the not-done table. A full pass, a
 	// change of the row and a trigger update it nevertheless.
-	DriftReport = engine.DriftReport
+	DriftReport = hold.DriftReport
 )
 
 // StatusIndexName is the name of the index that [NewStatusIndex] makes.
@@ -147,7 +148,7 @@ var (
 	ErrNotRunning = engine.ErrNotRunning
 	// ErrCycle is returned by [New] when a dependency leads back to the table that
 	// has it, directly or through other reconcilers of the group.
-	ErrCycle = engine.ErrCycle
+	ErrCycle = hold.ErrCycle
 	// ErrBatchResults is the error of rows whose [BatchTarget] did not return an
 	// outcome for each of them.
 	ErrBatchResults = engine.ErrBatchResults
@@ -161,8 +162,8 @@ func NotDoneSchema() statedb.Schema[NotDone] { return engine.NotDoneSchema() }
 
 // Terminal marks an error that repeating does not mend: the row is not tried
 // again until its spec changes or a full pass comes to it. Terminal(nil) is nil.
-func Terminal(err error) error { return engine.Terminal(err) }
+func Terminal(err error) error { return hold.Terminal(err) }
 
 // RetryAfter sets the time after which a failed operation is tried again, in
 // place of the backoff, which stays if d is not positive. RetryAfter(d, nil) is nil.
-func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, err) }
+func RetryAfter(d time.Duration, err error) error { return hold.RetryAfter(d, err) }

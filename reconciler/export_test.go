@@ -10,7 +10,7 @@ func (r *Reconciler[Obj]) Items() []string                 { return r.engine.Ite
 func (r *Reconciler[Obj]) Stage(key string) string         { return r.engine.Stage(key) }
 func (r *Reconciler[Obj]) Round() int                      { return r.engine.Round() }
 func (r *Reconciler[Obj]) Waiting() int                    { return r.engine.Waiting() }
-func (r *Reconciler[Obj]) Scouts() int                     { return r.engine.Scouts() }
+func (r *Reconciler[Obj]) LooksAhead() int                 { return r.engine.LooksAhead() }
 
 var (
 	Stages = engine.Stages

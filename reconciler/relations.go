@@ -177,7 +177,8 @@ func Observes[Obj, Seen any](
 	rows func(txn statedb.ReadTxn, seen Seen) iter.Seq[statedb.Query[Obj]],
 	compare func(txn statedb.ReadTxn, want Obj) []Change,
 ) Observation[Obj] {
-	o := &engine.Observation{Watched: *watched(table, rows)}
+	w := watched(table, rows)
+	o := &engine.Observation{Table: w.Table, Rows: w.Rows}
 	if compare != nil {
 		o.Compare = func(txn statedb.ReadTxn, e *store.Entry) []Change { return compare(txn, rowOf[Obj](e)) }
 	}

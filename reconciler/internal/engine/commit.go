@@ -265,7 +265,7 @@ func (l *loop) settle(out *pool.Task, now time.Time) {
 		it.Attempts++
 		l.waits.oweNow(it)
 	}
-	stage, due := l.nextTry(out, it.Attempts, now)
+	stage, due := l.r.backoff().Next(out, it.Attempts, now)
 	if !again {
 		it.Reasons = 0
 	}

@@ -73,10 +73,10 @@ func (c Config) withDefaults() Config {
 	c.Limits = *c.Limits.withDefaults()
 	setDefault(&c.MaxDebounce, max(c.Debounce, 10*min(c.Debounce, math.MaxInt64/10)))
 	setDefault(&c.Workers, 1)
-	c.DeleteLimit = c.DeleteLimit.withDefaults()
+	c.DeleteLimit = c.DeleteLimit.WithDefaults()
 	c.UpdateLimit.Off = c.UpdateLimit.Off || c.UpdateLimit == ChangeLimit{}
-	c.UpdateLimit = c.UpdateLimit.withDefaults()
-	c.Drift = c.Drift.withDefaults(c.MaxBackoff)
+	c.UpdateLimit = c.UpdateLimit.WithDefaults()
+	c.Drift = c.Drift.WithDefaults(c.MaxBackoff)
 	return c
 }
 
@@ -120,7 +120,7 @@ func (c Config) check() error {
 	case c.Workers < 0 || c.Workers > maxWorkers:
 		return fmt.Errorf("Config.Workers is %d: it must be positive and at most %d, or 0 for the default", c.Workers, maxWorkers)
 	}
-	return errors.Join(c.Limits.check(), c.DeleteLimit.check("Config.DeleteLimit"), c.UpdateLimit.check("Config.UpdateLimit"), c.Drift.check())
+	return errors.Join(c.Limits.check(), c.DeleteLimit.Check("Config.DeleteLimit"), c.UpdateLimit.Check("Config.UpdateLimit"), c.Drift.Check())
 }
 
 // Params is what an [Engine] is made of. DB, Table and Target are required.

@@ -18,10 +18,10 @@ const (
 // dispatch hands ready operations to idle workers. It says whether it dropped
 // any item, which may let a full pass move on.
 func (l *loop) dispatch(now time.Time) (dropped bool) {
-	if now.Before(l.tokenAt) {
+	if l.rate.Holds(now) {
 		return false
 	}
-	if l.tokenAt = (time.Time{}); l.exclusive {
+	if l.rate.Reset(); l.exclusive {
 		return false
 	}
 	l.takeBackFor(now)
@@ -44,14 +44,14 @@ func (l *loop) dispatch(now time.Time) (dropped bool) {
 // The batch is empty if what was ready needs nothing.
 func (l *loop) compose(now time.Time) (b *pool.Batch, dropped bool) {
 	turn, n := l.queue.Turn(l.round.more)
-	if n == 0 || now.Before(l.tokenAt) {
+	if n == 0 || l.rate.Holds(now) {
 		return nil, false
 	}
 	n = max(1, min(n/len(l.pool.Workers()), batchSize))
 	b = &pool.Batch{At: now, Read: now, Class: turn}
 	if turn == workqueue.Changes && l.backlog() == 0 {
 		b.OfRound, b.Txn, b.Read = true, l.round.txn, l.round.at
-		if n = l.tokens(n, now); n > 0 {
+		if n = l.rate.Take(n, now); n > 0 {
 			b.Tasks = l.round.take(n)
 		}
 	} else {
@@ -82,7 +82,7 @@ func (l *loop) fill(b *pool.Batch, n int, now time.Time) (dropped bool) {
 		case l.gate(&op, b.Txn, now):
 			l.leaveFull(it)
 			dropped = true
-		case l.tokens(1, now) == 0:
+		case l.rate.Take(1, now) == 0:
 			l.queue.PutBack(it, b.Class)
 			return dropped
 		default:
@@ -92,24 +92,6 @@ func (l *loop) fill(b *pool.Batch, n int, now time.Time) (dropped bool) {
 		}
 	}
 	return dropped
-}
-
-// tokens asks the rate limiter for up to n operations. When it allows none it
-// notes when to ask again.
-func (l *loop) tokens(n int, now time.Time) int {
-	limiter := l.r.limits.Load().Limiter
-	if limiter == nil {
-		return n
-	}
-	for i := range n {
-		if !limiter.AllowN(now, 1) {
-			if i == 0 {
-				l.tokenAt = now.Add(untilToken(limiter, now))
-			}
-			return i
-		}
-	}
-	return n
 }
 
 // takeBackFor takes back what has not begun of batches when someone else could
@@ -154,7 +136,7 @@ func (l *loop) wanted(b *pool.Batch, idle bool) bool {
 }
 
 func (l *loop) otherClassReady(than workqueue.Class) bool {
-	if than != workqueue.Refreshes && l.full.wantsSurplus() {
+	if than != workqueue.Refreshes && l.full.wantsOrphans() {
 		return true
 	}
 	for other := range workqueue.Classes {
@@ -254,7 +236,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 		l.meters.prune.observe(out.Took)
 		switch {
 		case !w.Stuck:
-			l.surplusAnswered(out, &w.Batch.Answer, now)
+			l.orphansAnswered(out, &w.Batch.Answer, now)
 		case out.Kind == pool.Prune: // what was applied since may be gone
 			l.plan.due = now
 		}
@@ -264,7 +246,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 		return
 	}
 	l.count(out)
-	l.repaired(out, now)
+	l.repairs.Ended(out, now)
 	if it := out.Item; it != nil {
 		it.Force = false
 		l.queue.Move(it, workqueue.Committing)
@@ -276,7 +258,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 	} else {
 		l.r.succeeded(now)
 		l.full.sawGone(out)
-		l.blast.ended(out, now)
+		l.limits.Succeeded(out, now)
 		if out.Kind == pool.Delete {
 			l.setDeleting(out.Item, false)
 		}

@@ -4,63 +4,74 @@
 // a spec revision. Typed code runs only where a function of [Target], [Related], [Dependency]
 // or [Observation] is called.
 //
+// One goroutine, the loop (loop.go), decides everything: it sleeps until something has
+// happened, and then looks at what there is to do. What it knows is its own; others reach it
+// through its inbox (inbox.go). Four packages do the rest of the work for it:
+//
+//   - workqueue keeps the rows that have something to be done, each in one stage.
+//   - hold has the reasons not to run a row now, each a policy in a file of its own.
+//   - pool has the workers that call the target.
+//   - status is what a row carries.
+//
 // # How a row travels
 //
-// One goroutine decides, some workers carry out. What decides is the loop
-// (loop.go): it sleeps until something has happened, and then looks at what there
-// is to do. All that it knows belongs to it alone; others reach it through its
-// inbox (inbox.go).
+//  1. A write of spec makes a row pending, which is the zero status, and puts a record into
+//     the table's change feed (feed.go). A record is only a hint: the status on the newest
+//     row says whether there is work.
+//  2. A changed row that nothing stands against is put into the round (round.go): up to a
+//     thousand rows that need nothing but an Update and are in no map. The next ones are
+//     read when each of them has its status, or is an item. After 10 ms without progress the
+//     rest of a round becomes items.
+//  3. Every other row with something to be done, or to wait for, is an item of the queue, at
+//     most once, with all the reasons for it. A row that is deleted is always one: it keeps
+//     the row as it was last until the target's Delete has succeeded or the row is there
+//     again.
+//  4. A free worker is given a batch of the round or of one class of the queue (dispatch.go).
+//     Only now it is decided by the newest row what is to be done, and gate.go asks the
+//     policies of package hold, in the order of its list, whether it may be.
+//  5. The worker calls the target for one row after another, or for many in one call
+//     (perform.go), unless the row has changed too much meanwhile. A watchdog ends the
+//     contexts of operations that take too long, and replaces workers that go on regardless.
+//  6. Outcomes are collected and written in one transaction (commit.go).
+//  7. A row that is done is forgotten. One that has failed, or that its target wants again,
+//     waits in the queue for its time, and stands in the not-done table (notdone.go).
 //
-//  1. A write of spec makes a row pending, which is the zero status,
-//     and puts a record into the table's change feed. The loop pulls the records.
-//     One is only a hint: the status on the newest row says whether there is work.
-//  2. A changed row that nothing stands against is put into the round (round.go):
-//     up to a thousand rows that need nothing but an Update, because what they depend
-//     on is done, and are in no map. The next ones are read when each of them has its
-//     status, or is an item because it has failed; after 10 ms what is left of a round
-//     becomes items.
-//  3. Every other row with something to be done, or to wait for, is an item of the
-//     queue (package workqueue), at most once, with all the reasons for it. It is
-//     ready in one of four lanes with guaranteed shares , or waits.
-//  4. A worker that is free is given a batch, of the round or of a lane
-//     (dispatch.go). Only now it is decided by the newest row what is to be done,
-//     and whether it may be: what may not is put aside (the gate, in pause.go).
-//  5. The worker calls the target for one row after another (package pool)
-//     or for many in one go if it takes batches (perform.go):
-//     all but retries, so that a row that spoils a batch is found. A watchdog (stuck.go) ends the contexts of operations that
-//     take too long, and replaces workers that do not heed that.
-//  6. What came of operations is collected and their statuses written in one
-//     transaction (commit.go), 10 ms after the first of them at the latest, or when
-//     no operation runs. If the spec is not the one any more that was worked on,
-//     nothing is written to the row, and it is run again. A row that is done is
-//     forgotten then.
-//  7. A row that has failed, or that its target wants again, waits in the queue for
-//     its time, which is decided in retry.go. Meanwhile it stands in the not-done
-//     table (notdone.go, written by ledger.go).
+// Documentation/life-of-a-row.md has this as a diagram of the stages of a row, which tests
+// hold against the code.
 //
-// A row that is deleted is always an item: it keeps the row as it was last until
-// the target's Delete has succeeded or the row is there again.
+// # Where to look
 //
-// A full pass (full.go) sends every row this way once more, in slices of 64 in a
-// lane of its own, and then removes what the target has and the table has not. At
-// start the feed has every row; what is not done is applied, and the surplus is
-// removed after that.
+//   - Backoff is computed by Backoff.After of package hold; Backoff.Next there
+//     decides whether it applies to an outcome. It is asked twice: by settle in commit.go,
+//     when the status is written, and by forecast in notdone.go, just before. Both get the
+//     same answer, because the delay is kept in the outcome.
+//   - A status is written by setStatuses in commit.go alone, 10 ms after the first outcome or
+//     as soon as no operation runs. The guard is [SetStatus]: it writes nothing if the spec
+//     of the row is not the one that was worked on, or the row is gone. The outcome is
+//     outdated then, and the row runs again. Nothing waits for a table that others have
+//     locked: lock.go asks for it in the background.
+//   - When the table is dropped, watch in loop.go wakes the loop, look sets dropped, and the
+//     loop ends before it decides anything more: Run returns [store.ErrDropped]. A worker
+//     asks the sources of the newest snapshot before each operation (perform.go), so what was
+//     handed out before is skipped; what runs already ends in finish. A full pass under way
+//     is given up with its orphans: that a dropped table has no rows says nothing of them.
 //
-// Documentation/life-of-a-row.md has all this as a diagram of the stages of a row
-// , which tests hold against the code.
+// # Full passes
+//
+// A full pass (full.go) sends every row through steps 3 to 7 once more, in slices of 64 in a
+// class of their own. Then it asks the target what there is, and deletes the orphans: what is
+// in no row. At start the feed has every row, so that only orphans are looked for. They are
+// not while a source is incomplete (startup.go): rows may be missing then.
 //
 // # What else there is
 //
-//   - The start: Run waits for the sources of the table (sources.go) and for the
-//     target's Init (init.go).
-//   - What runs rows besides changes: triggers by hand (pause.go), rows of other
-//     tables and events (related.go).
-//   - What holds rows: pauses (pause.go), the limits of changes (blast.go), whose
-//     plan waits for an approval (plan.go), rows that they depend on (depend.go), and
-//     deletes that come first (group.go). The rate limit (limits.go) holds everybody.
-//   - What tells how it stands: health (health.go), the reasons for which rows fail
-//     (failures.go, logged by failure_log.go), figures (stats.go, meters.go),
-//     explanations of a row (explain.go, wait.go), and waiting for rows (waiting.go,
-//     waits.go).
-//   - A delete that cannot succeed is given up in forget.go.
+//   - Before the first operation Run waits for the sources of the table, and for the
+//     target's Init (startup.go).
+//   - Rows also run because of other tables and events (related.go), of what is observed
+//     (drift.go), and by hand (Trigger in gate.go).
+//   - What is held is released in gate.go: Pause and Resume, and the rows that others have
+//     waited for. Held changes are shown and approved in plan.go; Forget in inbox.go gives up
+//     a delete that cannot succeed. The rate limit can be changed (limits.go).
+//   - Health is in health.go, the reasons for which rows fail in failures.go, numbers in stats.go and meters.go, explanations of a row in
+//     explain.go, and waiting for rows in waiting.go and waits.go.
 package engine

@@ -18,7 +18,7 @@ func TestPackageCommentLeadsToFilesThatAreThere(t *testing.T) {
 			t.Errorf("doc.go leads to a file that is not there: %v", err)
 		}
 	}
-	for _, file := range []string{"loop.go", "commit.go", "full.go", "retry.go"} {
+	for _, file := range []string{"loop.go", "commit.go", "full.go", "gate.go"} {
 		if !slices.Contains(named, file) {
 			t.Errorf("doc.go does not lead to %s", file)
 		}

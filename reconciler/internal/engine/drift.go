@@ -1,39 +1,16 @@
 package engine
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
-
-// promptRepairs is how often a row is repaired at once before its repairs are slowed.
-const promptRepairs = 3
-
-// maxDriftText is how many differences of a row are told.
-const maxDriftText = 3
-
-// driftLog is what is known of rows that were repaired because of what was
-// observed, and of those that are reported. The zero value is an empty one.
-type driftLog struct {
-	repairs    map[string]repairs // by encoded key
-	flapping   map[string]string  // keys as text of those that are repaired too often
-	reported   map[string]string  // and of those that are only reported
-	unrepaired map[string]string  // and of those whose repair is held, whatever holds it
-	expires    time.Time          // when there is a repair to forget; zero: never
-	changed    bool               // since health was told
-}
-
-// repairs are those of a row, each within the window of the one before.
-type repairs struct {
-	n    int
-	last time.Time
-	next time.Time // not again before
-}
 
 // suspect has a row compared with what is observed, unless it is run anyway.
 func (l *loop) suspect(key string, now time.Time) {
@@ -58,14 +35,14 @@ func (l *loop) suspect(key string, now time.Time) {
 // run, and reports whether it is not to run for that reason. A row that is found to differ is
 // pending from then on, whatever delays its repair.
 func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
-	if !l.forDrift(op) {
+	if !l.repairs.IsRepair(op) {
 		return false
 	}
 	it, of := op.Item, l.r.p.Observed
-	settled := l.settledAt(op, now)
-	changes, err := of.differs(txn, op.Entry)
+	settled := l.repairs.SettledAt(op, now)
+	changes, err := of.Differs(txn, op.Entry)
 	switch {
-	case l.unknown(op, txn):
+	case l.repairs.Unknown(op, txn):
 		if it.Differs {
 			return false // the policy decides
 		}
@@ -84,56 +61,6 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	return true
 }
 
-// forDrift reports whether an operation is to run for nothing but what was observed.
-func (l *loop) forDrift(op *pool.Task) bool {
-	return l.r.p.Observed != nil && op.Kind == pool.Update && op.Was == Done && op.Item.Reasons.OnlyDrift()
-}
-
-// unknown reports whether nothing can be concluded of a row from what is observed: that is not
-// all, or a listing that began before the last operation on the row.
-func (l *loop) unknown(op *pool.Task, txn store.ReadTxn) bool {
-	return !l.r.p.Observed.reliable(txn) || l.r.listings.predates(op.Item.Key, l.lastApplied(op))
-}
-
-// delayed puts the repair of a row aside that is not to be made now.
-func (l *loop) delayed(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
-	if !l.forDrift(op) || !op.Item.Differs {
-		return false
-	}
-	it, of := op.Item, l.r.p.Observed
-	changes, _ := of.differs(txn, op.Entry)
-	switch initialized, _ := of.Table.Initialized(txn); {
-	case !initialized && len(of.Table.Sources(txn)) == 0: // dropped: nobody will ever know
-		return false
-	case l.unknown(op, txn):
-		l.holdDrift(it, "table "+of.Table.Name()+", which is not complete", time.Time{})
-	case l.r.p.Config.Drift.Policy == DriftReport:
-		l.reportDrift(it, changes)
-	default:
-		return l.slowRepair(it, changes, now)
-	}
-	return true
-}
-
-// settledAt is when the observed table has to show what the last update of a row
-// has done.
-func (l *loop) settledAt(op *pool.Task, now time.Time) time.Time {
-	last := l.lastApplied(op)
-	if last.After(now) { // the clock was set back
-		last = now
-	}
-	return last.Add(l.r.p.Config.Drift.Settle)
-}
-
-// lastApplied returns when the last update of a row ended, as far as that is known.
-func (l *loop) lastApplied(op *pool.Task) time.Time {
-	last := l.r.status(op.Entry).Since()
-	if op.Item.Applied.After(last) {
-		last = op.Item.Applied
-	}
-	return last
-}
-
 // mustSettle says that a row is to be compared once it can be seen what an update
 // has done: it had drifted, or was suspected to have, or it was done and something
 // was to be changed anyway.
@@ -148,60 +75,6 @@ func (l *loop) settleUntil(it *workqueue.Item, due time.Time) {
 	l.ledger.note(it)
 }
 
-// holdDrift puts a row aside that is not repaired now.
-func (l *loop) holdDrift(it *workqueue.Item, waitsFor string, until time.Time) {
-	l.park(it, workqueue.Drift, until, waitsFor)
-	// What was observed before it was known that the row differs has not been told.
-	txn := l.r.p.DB.ReadTxn()
-	if e := l.r.find(txn, it.Key); e != nil {
-		if changes, err := l.r.p.Observed.differs(txn, e); err == nil && len(changes) == 0 && l.r.p.Observed.reliable(txn) {
-			_ = l.r.inbox.trigger([]string{it.Key}, workqueue.Retries, workqueue.Drifted)
-		}
-	}
-}
-
-// reportDrift shows that a row differs. It is counted once, until it agrees.
-func (l *loop) reportDrift(it *workqueue.Item, changes []Change) {
-	if l.drift.reported[it.Key] == "" {
-		l.meters.drift++
-		setText(&l.drift.reported, it.Key, l.r.p.Table.KeyText(it.Entry))
-	}
-	l.holdDrift(it, driftText(changes)+"; that is only reported", time.Time{})
-}
-
-// slowRepair puts the repair of a row aside that has drifted too often.
-func (l *loop) slowRepair(it *workqueue.Item, changes []Change, now time.Time) bool {
-	before := l.drift.repairs[it.Key]
-	if !now.Before(before.next) {
-		return false
-	}
-	l.holdDrift(it, fmt.Sprintf("%s; it has drifted %d times, each within %v of the time before: its repair is slowed",
-		driftText(changes), before.n+1, l.r.p.Config.Drift.Window), before.next)
-	return true
-}
-
-// repaired counts an update that ran because of what was observed.
-func (l *loop) repaired(out *pool.Task, now time.Time) {
-	it, c := out.Item, &l.r.p.Config
-	if it == nil || out.Kind != pool.Update || !it.Differs || !it.Ran.OnlyDrift() {
-		return
-	}
-	l.meters.drift++
-	repair := repairs{n: l.drift.repairs[it.Key].n + 1, last: now}
-	if repair.n >= promptRepairs {
-		repair.next = now.Add(c.backoff(repair.n-promptRepairs+1, l.r.random))
-	}
-	if l.drift.repairs == nil {
-		l.drift.repairs = map[string]repairs{}
-	}
-	l.drift.repairs[it.Key] = repair
-	l.drift.expires = earliest(l.drift.expires, now.Add(c.Drift.Window))
-	if repair.n > promptRepairs {
-		setText(&l.drift.flapping, it.Key, l.r.p.Table.KeyText(it.Entry))
-		l.drift.changed = true
-	}
-}
-
 // differs notes that the row of an operation differs from what is observed: it is not done.
 func (l *loop) differs(op *pool.Task, changes []Change) {
 	it := op.Item
@@ -213,7 +86,7 @@ func (l *loop) differs(op *pool.Task, changes []Change) {
 	l.commit.mark(op.Entry, Pending)
 	l.waits.oweNow(it)
 	l.r.p.Logger.Warn("row has drifted", "reconciler", l.r.p.Name,
-		"key", l.r.p.Table.KeyText(it.Entry), "differences", driftText(changes))
+		"key", l.r.p.Table.KeyText(it.Entry), "differences", hold.Differences(changes))
 }
 
 // agrees notes that nothing is known any more that an item differs from.
@@ -223,82 +96,214 @@ func (l *loop) agrees(it *workqueue.Item) {
 	}
 	it.Differs = false
 	l.r.drifted.set(it.Key, false)
-	delete(l.drift.reported, it.Key)
-	if l.drift.unrepaired[it.Key] != "" {
-		delete(l.drift.unrepaired, it.Key)
-		l.drift.changed = true
-	}
-}
-
-// unrepaired makes known that a row differs and is held.
-func (l *loop) unrepaired(it *workqueue.Item) {
-	if it.Differs && l.drift.unrepaired[it.Key] == "" && l.drift.flapping[it.Key] == "" {
-		setText(&l.drift.unrepaired, it.Key, l.r.p.Table.KeyText(it.Entry))
-		l.drift.changed = true
-	}
-}
-
-// expireDrift forgets repairs that were long ago.
-func (l *loop) expireDrift(now time.Time) {
-	if l.drift.expires.IsZero() || now.Before(l.drift.expires) {
-		return
-	}
-	l.drift.expires = time.Time{}
-	for key, r := range l.drift.repairs {
-		if end := r.last.Add(l.r.p.Config.Drift.Window); end.After(now) {
-			l.drift.expires = earliest(l.drift.expires, end)
-			continue
-		}
-		delete(l.drift.repairs, key)
-		delete(l.drift.flapping, key)
-		l.drift.changed = true
-	}
+	l.repairs.Agrees(it.Key)
 }
 
 // driftHealth tells health of rows that drift again and again, and of those that
 // nobody repairs.
 func (l *loop) driftHealth() {
-	if !l.drift.changed {
-		return
+	if l.repairs.Changed() {
+		l.health.concern("rows that drift again and again", l.repairs.Flapping())
+		l.health.concern("rows that differ from what is observed", l.repairs.Unrepaired())
 	}
-	l.drift.changed = false
-	l.health.concern("rows that drift again and again", someRows(l.drift.flapping))
-	l.health.concern("rows that differ from what is observed", someRows(l.drift.unrepaired))
 }
 
-// someRows says how many rows there are and names one, or is nil if there are none.
-func someRows(texts map[string]string) error {
-	if len(texts) == 0 {
+// newRepairs returns the policy of repairs.
+func (l *loop) newRepairs() *hold.Repairs {
+	r := l.r
+	return hold.NewRepairs(hold.RepairParams{
+		Owner: r.owner(), Observed: r.p.Observed, Listings: &r.listings, Drift: r.p.Config.Drift, Status: r.p.Target.Status,
+		Backoff: func(attempts int) time.Duration { return r.backoff().After(attempts) },
+		Recheck: func(key string) {
+			_ = r.inbox.trigger([]string{key}, workqueue.Retries, workqueue.Drifted) // refused only when Run ends
+		},
+		Count: func() { l.meters.drift++ },
+	})
+}
+
+// Observation compares rows with a table of what was observed: see Observes in package
+// reconciler.
+type Observation = hold.Observation
+
+// compareRows follows the observed table.
+func (r *Engine) compareRows(o *Observation) func(context.Context) {
+	y := newRelay(r, "observed table "+o.Table.Name(), workqueue.Drifted)
+	watched := &Watched{Table: o.Table, Rows: o.Rows}
+	f := &driftFeed{
+		Observation: o, r: r, feed: watched.feed(y), whole: true, own: r.p.Table.Changes(r.p.Table.Revision(r.p.DB.ReadTxn())),
+	}
+	return f.follow
+}
+
+// checkObserved says what is wrong with the params' observation.
+func (p Params) checkObserved() error {
+	if p.Observed == nil {
 		return nil
 	}
-	first := ""
-	for _, text := range texts {
-		if first == "" || text < first {
-			first = text
-		}
+	if err := p.Observed.Check(); err != nil {
+		return fmt.Errorf("Params.Observed: %w", err)
 	}
-	if len(texts) == 1 {
-		return errors.New(first)
-	}
-	return fmt.Errorf("%s and %d more", first, len(texts)-1)
+	return nil
 }
 
-func setText(m *map[string]string, key, text string) {
-	if *m == nil {
-		*m = map[string]string{}
-	}
-	(*m)[key] = text
+// driftFeed follows an observed table, and the rows: each is compared once more
+// when it has been done for a while, because what it is compared with may not have
+// changed since. Rows that may have drifted are handed over to the deciding
+// goroutine, which compares them again when their time has come.
+type driftFeed struct {
+	*Observation
+	r     *Engine
+	feed  *childFeed
+	own   *store.Cursor
+	whole bool      // all rows are to be compared
+	lists time.Time // since when the table is incomplete, after it was complete once; else zero
+	knew  bool      // it was complete once
+	fresh []settled // rows that are done since a short time, oldest first
+
+	suspects []string
 }
 
-// driftText says how something is, and how it should be.
-func driftText(changes []Change) string {
-	parts := make([]string, 0, maxDriftText+1)
-	for i, c := range changes {
-		if i == maxDriftText {
-			parts = append(parts, fmt.Sprintf("%d more", len(changes)-i))
-			break
+// settled is a row that is to be compared at a time.
+type settled struct {
+	key string
+	due time.Time
+}
+
+func (f *driftFeed) follow(ctx context.Context) {
+	defer f.feed.cursor.Close()
+	defer f.own.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		f.look(f.r.p.DB.ReadTxn(), now)
+		due := time.Time{}
+		if len(f.fresh) > 0 {
+			due = f.fresh[0].due
 		}
-		parts = append(parts, fmt.Sprintf("%s is %q, not %q", c.Field, c.Is, c.Want))
+		setTimer(timer, now, due)
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.feed.cursor.Watch():
+		case <-f.own.Watch():
+		case <-timer.C:
+		}
 	}
-	return strings.Join(parts, ", ")
+}
+
+// look compares what has to be with a snapshot.
+func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
+	f.feed.collect(txn)
+	named := f.feed.relay.rows
+	f.feed.relay.clear()
+	f.takeDone(txn, now)
+	switch {
+	case !f.Reliable(txn):
+		if f.knew && f.lists.IsZero() {
+			f.lists = now
+		}
+		f.whole, f.fresh = true, nil
+	case f.whole:
+		if !f.lists.IsZero() {
+			f.r.listings.Ended(f.lists.Add(-f.r.p.Config.Drift.Settle))
+		}
+		f.knew, f.lists = true, time.Time{}
+		f.whole, f.fresh = false, nil
+		for e := range f.r.all(txn) {
+			f.examine(txn, e)
+		}
+	default:
+		f.lookAtFresh(txn, now)
+		for _, key := range sortedKeys(named) {
+			f.r.listings.Observed(key)
+			f.examineRow(txn, key)
+		}
+	}
+	if len(f.suspects) > 0 {
+		_ = f.r.inbox.trigger(f.suspects, workqueue.Retries, workqueue.Drifted) // refused only when Run ends
+		f.suspects = nil
+	}
+}
+
+// takeDone notes which rows have become done.
+func (f *driftFeed) takeDone(txn store.ReadTxn, now time.Time) {
+	due := now.Add(f.r.p.Config.Drift.Settle)
+	for change := range f.own.Changes(txn) {
+		switch {
+		case change.Kind == store.Reset:
+			f.whole = true
+		case change.Kind == store.Upsert && f.r.status(change.Entry).Kind() == Done:
+			f.fresh = append(f.fresh, settled{keyOf(change.Entry), due})
+		}
+	}
+}
+
+// lookAtFresh compares the rows that have been done for long enough.
+func (f *driftFeed) lookAtFresh(txn store.ReadTxn, now time.Time) {
+	n := 0
+	for n < len(f.fresh) && !f.fresh[n].due.After(now) {
+		f.examineRow(txn, f.fresh[n].key)
+		n++
+	}
+	if f.fresh = f.fresh[n:]; len(f.fresh) == 0 {
+		f.fresh = nil
+	}
+}
+
+func (f *driftFeed) examineRow(txn store.ReadTxn, key string) {
+	if e := f.r.find(txn, key); e != nil {
+		f.examine(txn, e)
+	}
+}
+
+// examine takes a row for suspect that is done and differs, or that did and agrees.
+func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
+	status, known := f.r.status(e), f.r.drifted.has(keyOf(e))
+	if status.Kind() != Done && !known {
+		return // when it is, it is compared
+	}
+	if f.r.listings.Predate(keyOf(e), status.Since()) {
+		return
+	}
+	changes, err := f.Differs(txn, e)
+	f.feed.relay.trouble(func() string { return f.r.p.Table.KeyText(e) }, err)
+	if err == nil && (len(changes) > 0 || known) {
+		f.suspects = append(f.suspects, keyOf(e))
+	}
+}
+
+// keySet is a set of encoded keys that several goroutines use.
+type keySet struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+func (s *keySet) set(key string, in bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == nil {
+		s.keys = map[string]bool{}
+	}
+	if s.keys[key] = true; !in {
+		delete(s.keys, key)
+	}
+}
+
+func (s *keySet) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[key]
+}
+
+func (s *keySet) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys)
+}
+
+func (s *keySet) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.keys)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/statehive/statehive/internal/loglimit"
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -19,30 +20,42 @@ import (
 // [New] and call Run, once. The other methods are safe for concurrent use, at
 // any time.
 type Engine struct {
-	p        Params
-	log      *loglimit.Handler // of p.Logger
-	random   random
-	onMove   func(from, to string) // a row has come to another stage; nil but in tests
-	limits   atomic.Pointer[Limits]
-	inbox    *inbox
-	started  atomic.Bool
-	unready  atomic.Pointer[Wait] // what Init failed with, until it succeeds
-	opened   chan struct{}        // closed when the inbox is open
-	ended    chan struct{}        // closed when Run returns
-	waits    []dependencyWaits    // for each of Params.DependsOn
-	member   *member              // of Params.Group, or nil
-	drifted  keySet               // the rows that differ from what is observed
-	pauses   atomic.Pointer[[]pause]
-	listings listings // of what is observed
+	p          Params
+	log        *loglimit.Handler     // of p.Logger
+	random     func() float64        // in [0,1)
+	onMove     func(from, to string) // a row has come to another stage; nil but in tests
+	limits     atomic.Pointer[Limits]
+	inbox      *inbox
+	fullWanted chan struct{}      // holds one token while a full pass is asked for
+	depends    *hold.Dependencies // Params.DependsOn
+	member     *hold.Member       // of Params.Group, or nil
+	pauses     *hold.Pauses
+	listings   hold.Listings // of what is observed
+	lifetime
+	sourceWait
+	published
+}
 
-	board      board         // what Stats says
-	failures   *failures     // what FailureGroups says
-	fullWanted chan struct{} // holds one token while a full pass is asked for
+// lifetime is how far Run has come.
+type lifetime struct {
+	started atomic.Bool
+	unready atomic.Pointer[Wait] // what Init failed with, until it succeeds
+	opened  chan struct{}        // closed when the inbox is open
+	ended   chan struct{}        // closed when Run returns
+}
 
+// sourceWait is how long sources are waited for.
+type sourceWait struct {
 	patience patience                 // with sources
 	late     atomic.Pointer[[]string] // sources that are not waited for
+	listed   atomic.Uint64            // revision of the table when its sources had delivered, or 0
+}
 
-	listed      atomic.Uint64 // revision of the table when its sources had delivered, or 0
+// published is what the deciding goroutine shows others.
+type published struct {
+	board       board     // what Stats says
+	failures    *failures // what FailureGroups says
+	drifted     keySet    // the rows that differ from what is observed
 	deleting    atomic.Int64
 	lastSuccess atomic.Int64 // Unix nanoseconds, or 0
 }
@@ -59,13 +72,14 @@ func New(p Params) (*Engine, error) {
 	log := loglimit.New(p.Logger.Handler())
 	p.Logger = slog.New(log)
 	r := &Engine{
-		p: p, log: log, random: rand.Float64, inbox: newInbox(), failures: newFailures(),
-		opened: make(chan struct{}), ended: make(chan struct{}), fullWanted: make(chan struct{}, 1),
+		p: p, log: log, random: rand.Float64, inbox: newInbox(), pauses: hold.NewPauses(p.Table),
+		lifetime: lifetime{opened: make(chan struct{}), ended: make(chan struct{})}, fullWanted: make(chan struct{}, 1),
+		published: published{failures: newFailures()},
 	}
 	r.limits.Store(&p.Config.Limits)
 	r.late.Store(new([]string))
-	r.pauses.Store(new([]pause))
-	if err := r.join(); err != nil {
+	r.depends = hold.NewDependencies(p.DB, p.DependsOn, r.releaseDependents)
+	if r.member, err = hold.Join(p.Group, p.Table, p.DependsOn, r.releaseDeletes); err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
 	if p.Target.Observe == nil && !p.Config.DeleteLimit.Off {
@@ -115,7 +129,7 @@ func (r *Engine) Run(ctx context.Context) (err error) {
 	defer close(r.ended)
 	defer r.log.Close()
 	defer func() { r.p.Health.Stopped(stoppedMessage(err)) }()
-	defer r.member.leave()
+	defer r.member.Leave()
 	if ready, err := r.waitForSources(ctx); !ready {
 		return err
 	}

@@ -31,7 +31,7 @@ type fullPhase uint8
 const (
 	fullIdle    fullPhase = iota
 	fullUpdates           // all rows are being applied
-	fullSurplus           // what is there is being listed by the target
+	fullOrphans           // what is there is being listed by the target
 	fullCompare           // and compared with the table
 	fullDeletes           // and the surplus removed
 )
@@ -47,7 +47,7 @@ type fullPass struct {
 	outstanding int               // items that it waits for
 	observed    []*store.Entry    // what is there and was not compared yet
 	drainUntil  time.Time         // no worker is given anything before; zero: they are
-	surplus     []*workqueue.Item // what is not wanted of what was
+	orphans     []*workqueue.Item // what is not wanted of what was
 	asked       bool              // the target is being asked for the surplus
 	gone        map[string]bool   // what was deleted since it was asked
 }
@@ -55,7 +55,7 @@ type fullPass struct {
 // fullPlan says when full passes are due.
 type fullPlan struct {
 	due time.Time // all rows and the surplus; zero: never
-	// owed: the surplus alone has to be removed, because that could not be done
+	// owed: the orphans alone have to be removed, because that could not be done
 	// when it was due. So it is at start, where the feed has all rows applied.
 	owed     bool
 	attempts int       // failed ones to find the surplus
@@ -121,7 +121,7 @@ func (l *loop) stepFull(now time.Time) (more bool) {
 		if l.enqueueSlice(now) {
 			return false
 		}
-		l.full.phase = fullSurplus
+		l.full.phase = fullOrphans
 		return true
 	case fullCompare:
 		l.compareSlice(now)
@@ -205,16 +205,16 @@ func (l *loop) leaveFull(it *workqueue.Item) {
 	}
 }
 
-// wantsSurplus says that the target is to be asked now for the surplus.
-func (f *fullPass) wantsSurplus() bool {
-	return f.phase == fullSurplus && !f.asked && f.outstanding == 0
+// wantsOrphans says that the target is to be asked now for the orphans.
+func (f *fullPass) wantsOrphans() bool {
+	return f.phase == fullOrphans && !f.asked && f.outstanding == 0
 }
 
-// askSurplus asks the target for what is there, or to prune. While a source is
-// incomplete a row that is missing from the table may be wanted: the surplus is
+// askForOrphans asks the target for what is there, or to prune. While a source is
+// incomplete a row that is missing from the table may be wanted: the orphans are
 // owed then.
-func (l *loop) askSurplus(now time.Time) {
-	if !l.full.wantsSurplus() {
+func (l *loop) askForOrphans(now time.Time) {
+	if !l.full.wantsOrphans() {
 		return
 	}
 	op, txn := pool.Task{Kind: pool.Observe}, l.r.p.DB.ReadTxn()
@@ -277,8 +277,8 @@ func (f *fullPass) sawGone(out *pool.Task) {
 	}
 }
 
-// surplusAnswered takes what came of askSurplus.
-func (l *loop) surplusAnswered(out *pool.Task, answer *pool.Answer, now time.Time) {
+// orphansAnswered takes what came of askForOrphans.
+func (l *loop) orphansAnswered(out *pool.Task, answer *pool.Answer, now time.Time) {
 	l.exclusive, l.full.asked = false, false
 	pruned := uint64(max(0, answer.Pruned))
 	l.meters.outOfSync += pruned
@@ -291,7 +291,7 @@ func (l *loop) surplusAnswered(out *pool.Task, answer *pool.Answer, now time.Tim
 	l.full.observed, l.full.phase = answer.Observed, fullCompare
 }
 
-// compareSlice finds the surplus in some of what was observed. What was deleted
+// compareSlice finds the orphans in some of what was observed. What was deleted
 // since the target was asked is none.
 func (l *loop) compareSlice(now time.Time) {
 	txn := l.r.p.DB.ReadTxn()
@@ -299,16 +299,16 @@ func (l *loop) compareSlice(now time.Time) {
 	l.full.observed = l.full.observed[len(slice):]
 	for _, e := range slice {
 		if l.r.p.Table.FindKey(txn, e.Key()) == nil && !l.full.gone[string(e.Key())] {
-			l.foundSurplus(e)
+			l.foundOrphan(e)
 		}
 	}
 	if len(l.full.observed) == 0 {
 		l.full.phase = fullDeletes
-		l.removeSurplus(now)
+		l.removeOrphans(now)
 	}
 }
 
-func (l *loop) foundSurplus(e *store.Entry) {
+func (l *loop) foundOrphan(e *store.Entry) {
 	it := l.queue.Get(keyOf(e))
 	if !it.Idle() {
 		return // something is being done about it
@@ -319,28 +319,28 @@ func (l *loop) foundSurplus(e *store.Entry) {
 		l.setDeleting(it, true)
 	}
 	l.waits.oweNow(it)
-	l.full.surplus = append(l.full.surplus, it)
+	l.full.orphans = append(l.full.orphans, it)
 }
 
-// removeSurplus makes ready what was found, all at once: before any of it is
+// removeOrphans makes ready what was found, all at once: before any of it is
 // removed it is counted how much it is.
-func (l *loop) removeSurplus(now time.Time) {
-	for _, it := range l.full.surplus {
+func (l *loop) removeOrphans(now time.Time) {
+	for _, it := range l.full.orphans {
 		if it.Deleting && it.Idle() && l.queue.Items[it.Key] == it {
 			l.joinFull(it)
 			l.enqueue(it, workqueue.Refreshes, workqueue.Orphan, now)
 		}
 	}
-	l.full.surplus = nil
+	l.full.orphans = nil
 }
 
-// fullFailed tries again to find the surplus after a backoff: nothing was removed.
+// fullFailed tries again to find the orphans after a backoff: nothing was removed.
 func (l *loop) fullFailed(err error, now time.Time) {
 	if l.plan.attempts++; l.plan.attempts == 1 {
 		l.plan.failing = now
 	}
 	l.plan.owed, l.plan.err = true, err
-	l.plan.after = now.Add(l.r.p.Config.backoff(l.plan.attempts, l.r.random))
+	l.plan.after = now.Add(l.r.backoff().After(l.plan.attempts))
 	l.waits.sought(false)
 	l.meters.fullErrors++
 	l.meters.pruneErrors++

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
@@ -21,7 +22,7 @@ const (
 
 // steady says whether the failure of an item is news at once.
 func steady(it *workqueue.Item, now time.Time) bool {
-	return it.Attempts >= steadyAttempts || isTerminal(it.Err) || it.Stage() == workqueue.Stuck || it.Due().Sub(now) > healthGrace
+	return it.Attempts >= steadyAttempts || hold.IsTerminal(it.Err) || it.Stage() == workqueue.Stuck || it.Due().Sub(now) > healthGrace
 }
 
 // healthState is what health is made of, beside the rows that fail.
@@ -130,7 +131,7 @@ func (l *loop) healthFacts(now time.Time) healthFacts {
 		surplus: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
 		paused:  l.queue.In(workqueue.Paused) > 0,
 	}
-	f.heldDeletes, f.heldUpdates = l.blast.held()
+	f.heldDeletes, f.heldUpdates = l.limits.HeldItems()
 	return f
 }
 
@@ -227,11 +228,11 @@ func (l *loop) troubles(facts healthFacts) (t troubles) {
 	if facts.stuck > 0 {
 		t.add(fmt.Sprintf("operations stuck: %d", facts.stuck))
 	}
-	l.blast.each(func(b *brake) {
-		if b.held && b.wanting > 0 {
-			t.add(fmt.Sprintf("%vs held: %d", b.kind, b.wanting), fmt.Errorf("%vs of %v: %w", b.kind, b.limit, errUnapproved))
+	for _, held := range l.limits.Held() {
+		if held.Items > 0 {
+			t.add(fmt.Sprintf("%vs held: %d", held.Kind, held.Items), fmt.Errorf("%vs of %v: %w", held.Kind, held.Limit, errUnapproved))
 		}
-	})
+	}
 	if facts.surplus {
 		t.add("surplus cannot be found", l.plan.err)
 	}

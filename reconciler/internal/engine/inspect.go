@@ -81,10 +81,10 @@ func (r *Engine) Waiting() (n int) {
 	return n
 }
 
-// Scouts is how many cursors look ahead in the feed.
-func (r *Engine) Scouts() (n int) {
+// LooksAhead is how many cursors look ahead in the feed.
+func (r *Engine) LooksAhead() (n int) {
 	_ = r.call(context.Background(), func(l *loop) {
-		if l.blast.scout != nil {
+		if l.limits.LooksAhead() {
 			n = 1
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -59,24 +58,10 @@ func (r *Engine) SetLimits(limits Limits) error {
 	}
 	r.limits.Store(limits.withDefaults())
 	// One that does not run finds them when it does.
-	if err := r.inbox.post(func(l *loop) { l.tokenAt = time.Time{} }); !errors.Is(err, ErrNotRunning) {
+	if err := r.inbox.post(func(l *loop) { l.rate.Reset() }); !errors.Is(err, ErrNotRunning) {
 		return err
 	}
 	return nil
 }
 
 func (r *Engine) roundSize() int { return r.limits.Load().RoundSize }
-
-// maxTokenWait is how long a limiter is not asked again, at most: it may have
-// been changed.
-const maxTokenWait = time.Second
-
-// untilToken returns how long it takes a limiter to allow an operation.
-func untilToken(limiter *rate.Limiter, now time.Time) time.Duration {
-	reservation := limiter.ReserveN(now, 1)
-	if !reservation.OK() {
-		return maxTokenWait
-	}
-	defer reservation.CancelAt(now)
-	return min(max(reservation.DelayFrom(now), time.Microsecond), maxTokenWait)
-}

@@ -13,47 +13,45 @@ import (
 // loop is a running reconciler: one goroutine that decides, and workers that
 // carry out. All fields belong to the deciding goroutine.
 type loop struct {
-	r      *Engine
-	cursor *store.Cursor
-	round  round
+	r *Engine
+	feed
 	queue  *workqueue.Queue
+	pool   *pool.Pool
 	ledger *ledger
 	commit statusCommit
-	full   fullPass
-	plan   fullPlan
-	orders map[string]orderWait // deletes that wait for others, by encoded key
-	names  []byte               // memory for what the row of a delete names
 	waits  waits
+	health healthState
+	meters meters
+	stopBy time.Time // when a stop gives up
+	passes
+	policies
+	sourceState
+}
 
-	depends checkers
+// sourceState is how it stands with the sources of the table.
+type sourceState struct {
+	ready   bool      // the table is initialized
+	dropped bool      // the table was dropped: nothing more can be done
+	held    bool      // a source is incomplete: no orphans are removed
+	lookAt  time.Time // when sources are not waited for any longer; zero: never
+}
 
-	pool *pool.Pool
-
-	ready     bool      // the table is initialized
-	dropped   bool      // the table was dropped: nothing more can be done
-	held      bool      // a source is incomplete: nothing surplus is removed
-	lookAt    time.Time // when sources are not waited for any longer; zero: never
-	exclusive bool      // nothing else may run
-	stopBy    time.Time // when a stop gives up
-	tokenAt   time.Time
-	health    healthState
-	meters    meters
-	listing   listing
-	blast     blast
-	drift     driftLog
-	refreshes map[string]error // why it is not known when rows are applied again, by encoded key
+// passes is the full pass under way and the next one.
+type passes struct {
+	full      fullPass
+	plan      fullPlan
+	exclusive bool // the target is being pruned: nothing else may run
 }
 
 func (r *Engine) newLoop(ctx context.Context) *loop {
 	l := &loop{
-		r:       r,
-		cursor:  r.p.Table.Changes(0),
-		queue:   workqueue.New(),
-		ledger:  newLedger(&r.p),
-		plan:    fullPlan{owed: true},
-		depends: r.newCheckers(),
-		blast:   newBlast(&r.p.Config, time.Now()),
+		r:      r,
+		feed:   feed{cursor: r.p.Table.Changes(0)},
+		queue:  workqueue.New(),
+		ledger: newLedger(&r.p),
+		passes: passes{plan: fullPlan{owed: true}},
 	}
+	l.policies = l.newPolicies(time.Now())
 	l.commit.lock.table = r.p.Table
 	l.pool = l.newPool(ctx)
 	l.queue.OnMove = r.onMove
@@ -68,7 +66,7 @@ func (l *loop) close() {
 	l.pool.Close()
 	l.retract()
 	l.cursor.Close()
-	l.blast.lookedAhead()
+	l.limits.StopLookingAhead()
 }
 
 func (l *loop) run(ctx context.Context) error {
@@ -137,15 +135,17 @@ func (l *loop) look(now time.Time) {
 	l.ready, l.held, l.lookAt = all.ready(), len(all.incomplete) > 0, until
 	l.dropped = all.dropped
 	l.health.sources = all
-	l.r.member.setActive(l.ready)
+	l.r.member.SetActive(l.ready)
 }
 
 // decide makes ready what has to be done now, and hands out what it can.
 func (l *loop) decide(now time.Time) {
 	l.queue.Wake(now)
-	l.expirePauses(now)
-	l.expireDrift(now)
-	l.blast.each(func(b *brake) { b.expire(now) })
+	if l.r.pauses.Expire(now) {
+		l.release(workqueue.Paused, now)
+	}
+	l.repairs.Expire(now)
+	l.limits.Expire(now)
 	l.endRound(now)
 	for moved := true; moved; {
 		if l.round.open == 0 { // else an item might be of a row of the round
@@ -153,8 +153,10 @@ func (l *loop) decide(now time.Time) {
 			l.advanceFull(now)
 			l.pull(now)
 		}
-		l.askSurplus(now)
-		l.relieve(now)
+		l.askForOrphans(now)
+		if l.limits.Relieve() {
+			l.release(workqueue.Limit, now)
+		}
 		moved = l.dispatch(now)
 	}
 }
@@ -180,109 +182,6 @@ func (l *loop) nextWake() time.Time {
 	return time.Time{}
 }
 
-// hungry says that more changes may be taken from the feed.
-func (l *loop) hungry() bool {
-	return l.round.open == 0 && l.backlog() < l.r.roundSize()
-}
-
-// pull takes changes from the feed until there is a round of work.
-func (l *loop) pull(now time.Time) {
-	if !l.hungry() {
-		return
-	}
-	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
-	l.round.begin(txn, now)
-	l.waits.from = l.waits.pulled
-	for change := range l.cursor.Changes(txn) {
-		l.blast.took(change)
-		l.changed(change, now)
-		if taken++; taken >= size {
-			break
-		}
-	}
-	if taken < size {
-		l.r.member.setRead(l.r.p.Table.Revision(txn))
-	}
-	l.lookAhead(txn, taken >= size)
-	l.round.ready()
-	l.waits.pulled = l.cursor.Seen()
-	l.listing.follow(taken, seen, l.waits.pulled, now)
-}
-
-// changed queues what a record of the feed makes necessary. A record is only a
-// hint: the status on the newest row decides whether there is work.
-func (l *loop) changed(change store.Change, now time.Time) {
-	switch change.Kind {
-	case store.Reset:
-		l.plan.due = now
-		l.lostDeletes(l.round.txn, now)
-		return
-	case store.Delete:
-		l.changedItem(change, true, now)
-		return
-	case store.Upsert:
-	}
-	switch l.r.status(change.Entry).Kind() {
-	case Pending:
-		if it := l.queue.Items[string(change.Entry.Key())]; it != nil && it.Differs && it.Entry.Spec() == change.Entry.Spec() {
-			it.Entry = change.Entry // its status was reset because it differs, which is known
-		} else if l.simple(change.Entry) {
-			l.round.add(change.Entry)
-			l.queue.Pass(workqueue.Rest, workqueue.InRound)
-		} else {
-			l.changedItem(change, false, now)
-		}
-	case Error:
-		if l.queue.Items[string(change.Entry.Key())] == nil {
-			l.changedItem(change, false, now) // it was in error before the start
-		}
-	case Done:
-		l.refreshLater(change.Entry, now)
-	}
-}
-
-// simple says that a changed row needs nothing but to be applied at once.
-func (l *loop) simple(e *store.Entry) bool {
-	if len(l.pauses()) > 0 || l.r.p.Config.Debounce > 0 || l.blast.updates != nil {
-		return false
-	}
-	if len(l.queue.Items) > 0 && l.queue.Items[string(e.Key())] != nil {
-		return false
-	}
-	return !l.depends.blocked(l.round.txn, e)
-}
-
-func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
-	it := l.queue.Get(keyOf(change.Entry))
-	l.agrees(it) // what was known of an older spec
-	it.Entry = change.Entry
-	it.Present = !deleted
-	l.waits.owe(it)
-	if deleted {
-		it.Attempts, it.Orphan = 0, false
-		l.setDeleting(it, true)
-		l.noteDelete(it) // it may name others than before
-	} else {
-		l.isBack(it)
-		l.blast.updated(it)
-	}
-	if !l.debounce(it, now) {
-		l.enqueue(it, workqueue.Changes, workqueue.Change, now)
-	}
-	if it.Noted {
-		l.ledger.note(it)
-	}
-}
-
-// isBack ends the delete of an item whose row is there again, unless the target has it.
-func (l *loop) isBack(it *workqueue.Item) {
-	if it.Deleting && !it.Stage().InHand() {
-		l.setDeleting(it, false)
-		it.Orphan, it.Err = false, nil
-		it.Attempts = 0
-	}
-}
-
 // enqueue makes an item ready and notes since when it is.
 func (l *loop) enqueue(it *workqueue.Item, class workqueue.Class, why workqueue.Reason, now time.Time) {
 	l.queue.Enqueue(it, class, why, now)
@@ -297,25 +196,6 @@ func (l *loop) requeue(it *workqueue.Item, class workqueue.Class, why workqueue.
 	l.queue.Requeue(it, class)
 }
 
-// debounce puts a changed item aside until its row has stayed as it is for a
-// time, but not for ever.
-func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
-	c := &l.r.p.Config
-	if c.Debounce <= 0 || it.Stage().InHand() {
-		return false
-	}
-	if it.Since.IsZero() || it.Stage() != workqueue.Debounce {
-		if it.Stage() == workqueue.Queued {
-			return true // it is about to run, with the newest row
-		}
-		it.Since = now
-	}
-	due := earliest(now.Add(c.Debounce), it.Since.Add(c.MaxDebounce))
-	l.queue.Wait(it, workqueue.Debounce, due, "")
-	it.Reasons |= workqueue.Change
-	return true
-}
-
 func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 	if it.Deleting != deleting {
 		it.Deleting = deleting
@@ -323,13 +203,13 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 		if deleting {
 			it.Refresh = time.Time{}
 			l.refreshFails(it.Key, nil)
-			l.blast.count(it, l.blast.deletes)
+			l.limits.CountDelete(it)
 		} else {
-			l.blast.discount(it)
+			l.limits.Discount(it)
 			delta = -1
 		}
 		l.r.deleting.Add(delta)
-		l.noteDelete(it)
+		l.order.Note(it)
 	}
 }
 
@@ -339,7 +219,7 @@ func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task
 	op = pool.Task{Item: it, Entry: e}
 	if e == nil {
 		op.Kind, op.Entry, op.Full = pool.Delete, it.Entry, it.Orphan
-		held := it.Orphan && l.holdSurplus(it, txn)
+		held := it.Orphan && l.holdOrphan(it, txn)
 		return op, it.Deleting && !held
 	}
 	// The row is there again: a delete of what it was before must not run.
@@ -360,9 +240,9 @@ func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task
 	return op, it.Force || op.Was != Done
 }
 
-// holdSurplus takes back the removal of something surplus when a source has become
+// holdOrphan takes back the removal of an orphan when a source has become
 // incomplete since it was found. It is looked for again later.
-func (l *loop) holdSurplus(it *workqueue.Item, txn store.ReadTxn) bool {
+func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 	if !l.r.sources(txn).removalHeld() {
 		return false
 	}
@@ -374,7 +254,7 @@ func (l *loop) holdSurplus(it *workqueue.Item, txn store.ReadTxn) bool {
 // drop forgets an item that needs nothing, unless it is to be applied again in its time.
 func (l *loop) drop(it *workqueue.Item) {
 	l.leaveFull(it)
-	l.blast.discount(it)
+	l.limits.Discount(it)
 	it.Err = nil
 	l.agrees(it)
 	if it.Refresh.IsZero() {
@@ -398,9 +278,9 @@ func (l *loop) nextDue(now time.Time) time.Time {
 		return due
 	}
 	due = earliest(due, l.nextTakeBack(now))
-	due = earliest(due, l.tokenAt)
-	due = earliest(due, l.pausesEnd())
-	due = earliest(due, l.drift.expires)
+	due = earliest(due, l.rate.Until())
+	due = earliest(due, l.r.pauses.NextEnd())
+	due = earliest(due, l.repairs.Expires())
 	due = earliest(due, l.nextWake())
 	if l.round.open > 0 { // the full pass waits for its end
 		return earliest(due, l.round.givenUpAt())

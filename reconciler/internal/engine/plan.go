@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
@@ -122,66 +121,36 @@ func (r *Engine) Approve(ctx context.Context, id string) error {
 
 // show returns what is held, as the plan that can be approved from now on.
 func (l *loop) show() (plan Plan, held []planned) {
-	l.eachHeld(func(it *workqueue.Item, by *brake, _ *claim) {
-		held = append(held, planned{Planned{Operation: by.kind.String(), Surplus: it.Orphan}, it.Entry})
-	})
-	if len(held) == 0 {
+	plan.Deletes, plan.Updates = l.limits.HeldItems()
+	if plan.Deletes+plan.Updates == 0 {
 		return Plan{}, nil
 	}
-	l.blast.shown = l.blast.plan
-	plan.ID = l.blast.id(l.blast.shown)
-	plan.Deletes, plan.Updates = l.blast.held()
-	plan.Rows = l.r.p.Table.Len(l.r.p.DB.ReadTxn()) + plan.Deletes
-	l.blast.each(func(b *brake) {
-		if b.held {
-			plan.Since = earliest(plan.Since, b.since)
-			plan.Limits = append(plan.Limits, b.kind.String()+": "+b.limit.String())
+	for _, it := range l.queue.Items {
+		if kind, is := l.limits.HeldKind(it.Key); is {
+			held = append(held, planned{Planned{Operation: kind.String(), Surplus: it.Orphan}, it.Entry})
 		}
-	})
+	}
+	plan.ID = l.limits.ShowPlan()
+	plan.Rows = l.r.p.Table.Len(l.r.p.DB.ReadTxn()) + plan.Deletes
+	for _, h := range l.limits.Held() {
+		plan.Since = earliest(plan.Since, h.Since)
+		plan.Limits = append(plan.Limits, h.Kind.String()+": "+h.Limit.String())
+	}
 	return plan, held
 }
 
-// eachHeld calls fn for the items that may not run.
-func (l *loop) eachHeld(fn func(it *workqueue.Item, by *brake, c *claim)) {
-	if deletes, updates := l.blast.held(); deletes+updates == 0 {
-		return
-	}
-	for _, it := range l.queue.Items {
-		if by, c := l.blast.counts(it); c != nil && by.held && c.allowance == wanting {
-			fn(it, by, c)
-		}
-	}
-}
-
 func (l *loop) approve(id string, now time.Time) error {
-	b := &l.blast
-	deletes, updates := b.held()
-	switch {
-	case deletes+updates == 0:
+	if deletes, updates := l.limits.HeldItems(); deletes+updates == 0 {
 		return &ApprovalError{ID: id}
-	case b.shown == 0 || id != b.id(b.shown):
-		return &ApprovalError{ID: id, Current: b.id(b.plan)}
 	}
-	let := 0
-	l.eachHeld(func(it *workqueue.Item, by *brake, c *claim) {
-		if c.plan <= b.shown {
-			c.allowance = approved
-			by.unwant(it.Key)
-			by.wanting--
-			let++
-		}
-	})
-	b.nextPlan()
-	b.each(func(brake *brake) { brake.held = brake.held && brake.wanting > 0 })
+	n, ok := l.limits.Approve(id)
+	if !ok {
+		return &ApprovalError{ID: id, Current: l.limits.PlanID()}
+	}
 	l.release(workqueue.Limit, now)
-	l.r.p.Logger.Info("held changes were approved", "reconciler", l.r.p.Name, "plan", id, "rows", let)
+	l.r.p.Logger.Info("held changes were approved", "reconciler", l.r.p.Name, "plan", id, "rows", n)
 	return nil
 }
-
-// id names a plan.
-func (b *blast) id(plan uint64) string { return b.run + "-" + strconv.FormatUint(plan, 10) }
-
-func runName(now time.Time) string { return strconv.FormatInt(now.UnixMilli(), 36) }
 
 // errUnapproved says how to go on.
 var errUnapproved = errors.New("look at the plan and approve it")

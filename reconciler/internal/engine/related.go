@@ -39,6 +39,16 @@ func (p Params) checkRelated() error {
 	return nil
 }
 
+// checkDependencies says what is wrong with the params' dependencies.
+func (p Params) checkDependencies() error {
+	for i, d := range p.DependsOn {
+		if err := d.Check(); err != nil {
+			return fmt.Errorf("Params.DependsOn[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
 // relatedTables are the other tables that the reconciler reads.
 func (p Params) relatedTables() (tables []*store.Table) {
 	for _, related := range p.Related {
@@ -47,7 +57,7 @@ func (p Params) relatedTables() (tables []*store.Table) {
 		}
 	}
 	for _, d := range p.DependsOn {
-		tables = append(tables, d.tables()...)
+		tables = append(tables, d.Tables()...)
 	}
 	if p.Observed != nil {
 		tables = append(tables, p.Observed.Table)
@@ -79,11 +89,10 @@ func (r *Engine) startRelated(ctx context.Context) *followers {
 		f.run(ctx, y.name, related.begin(y))
 	}
 	for i := range r.p.DependsOn {
-		d := &r.p.DependsOn[i]
-		f.run(ctx, "table "+d.Table.Name(), d.begin(r, &r.waits[i]))
+		f.run(ctx, "table "+r.p.DependsOn[i].Table.Name(), r.depends.Follow(i))
 	}
 	if o := r.p.Observed; o != nil {
-		f.run(ctx, "observed table "+o.Table.Name(), o.begin(r))
+		f.run(ctx, "observed table "+o.Table.Name(), r.compareRows(o))
 	}
 	return f
 }
@@ -100,7 +109,7 @@ func (f *followers) run(ctx context.Context, name string, follow func(context.Co
 // stop ends them. Those that have not ended by then, because a function of the user has not
 // returned, are left behind and named by the error.
 func (f *followers) stop(by time.Time) error {
-	f.r.member.leave()
+	f.r.member.Leave()
 	f.cancel()
 	timer := time.NewTimer(time.Until(by))
 	defer timer.Stop()

@@ -2,10 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/status"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // Target is what the engine calls of the typed world: the functions of one target and one
@@ -31,21 +35,23 @@ type Target struct {
 // spec of the row has changed, or the row is gone.
 type SetStatus func(row *store.Entry, next func(Status) Status) (bool, error)
 
-// Change is one field that differs between what is and what is wanted.
-type Change struct {
-	Field string `json:"field"`
-	Is    string `json:"is"`   // empty: absent
-	Want  string `json:"want"` // empty: to be removed
-}
-
-// These are defined where they are made.
 type (
-	Status      = status.Status
-	StatusKind  = status.Kind
-	Result      = pool.Result
+	// Status is the status of a row.
+	Status = status.Status
+	// StatusKind is the kind of a status.
+	StatusKind = status.Kind
+	// Change is one field that differs between what is and what is wanted.
+	Change = hold.Change
+	// Result is the outcome of a successful Update.
+	Result = pool.Result
+	// BatchResult is the outcome of one row of UpdateBatch.
 	BatchResult = pool.BatchResult
-	PanicError  = pool.PanicError
-	StuckError  = pool.StuckError
+	// PanicError is the error of an operation that panicked.
+	PanicError = pool.PanicError
+	// StuckError is the error of an operation that has not returned.
+	StuckError = pool.StuckError
+	// Attempt is an operation that failed.
+	Attempt = workqueue.Attempt
 )
 
 // The kinds of statuses.
@@ -54,3 +60,43 @@ const (
 	Done    = status.Done
 	Error   = status.Error
 )
+
+// ErrBatchResults is the error of rows whose [BatchTarget] did not return an
+// outcome for each of them.
+var ErrBatchResults = errors.New("target returned not one outcome for each row of a batch")
+
+// FieldError says which field of a row is wrong. Row types return it when they
+// check themselves; sources of desired state add the place where the field was
+// written.
+type FieldError struct {
+	Field string // as a document spells it
+	Err   error  // what is wrong with it, and what was expected
+}
+
+// Error implements error.
+func (e *FieldError) Error() string { return fmt.Sprintf("field %q: %v", e.Field, e.Err) }
+
+// Unwrap returns what is wrong with the field.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// TargetError is an error of an operation of the target: what it returned, or a
+// [PanicError] or [StuckError]. Its text is that of what it wraps.
+type TargetError struct {
+	Operation string // init, update, delete, observe or prune
+	Err       error
+}
+
+// Error implements error.
+func (e *TargetError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what the target returned.
+func (e *TargetError) Unwrap() error { return e.Err }
+
+// SourceError says that a source of the table has not delivered all of its rows.
+type SourceError struct {
+	Source string
+	Reason string // why, as the source says it
+}
+
+// Error implements error.
+func (e *SourceError) Error() string { return fmt.Sprintf("source %s: %s", e.Source, e.Reason) }

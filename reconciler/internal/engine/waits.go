@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
@@ -80,7 +81,7 @@ func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
 func (l *loop) awaitFeed(it *workqueue.Item) {
 	it.Err = nil // of a row that is not there any more
 	l.leaveFull(it)
-	l.park(it, workqueue.Unread, time.Time{}, "")
+	l.park(it, hold.Reason{Stage: workqueue.Unread})
 }
 
 // lostDeletes deletes what waits for the feed to tell that it is gone: the feed

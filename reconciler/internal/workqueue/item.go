@@ -134,5 +134,5 @@ func (f *Failures) Remember(a Attempt) {
 	f.Tries = append(f.Tries, a)
 }
 
-// Foresee makes an item that is in no queue what it would be in a stage.
-func (it *Item) Foresee(stage Stage, due time.Time) { it.stage, it.due = stage, due }
+// Preview makes an item that is in no queue what it would be in a stage.
+func (it *Item) Preview(stage Stage, due time.Time) { it.stage, it.due = stage, due }

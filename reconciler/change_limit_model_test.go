@@ -207,7 +207,7 @@ func TestDeletesOfATargetThatIsPrunedAreLimited(t *testing.T) {
 	})
 }
 
-// The scout must not keep the feed from being forgotten, or be left open.
+// The cursor that looks ahead must not keep the feed from being forgotten, or be left open.
 func TestFeedOfManyDeletesIsReadToItsEnd(t *testing.T) {
 	prepared(t, func(w *world) { w.config.Limits.RoundSize = 1 }, func(t *testing.T, w *world) {
 		w.put(numbered(50, 1)...)
@@ -221,7 +221,7 @@ func TestFeedOfManyDeletesIsReadToItsEnd(t *testing.T) {
 		})
 		w.pass(2 * time.Second)
 		w.wantConverged()
-		if n := w.r.Scouts(); n != 0 {
+		if n := w.r.LooksAhead(); n != 0 {
 			t.Errorf("%d cursors are left", n)
 		}
 	})

@@ -1,4 +1,4 @@
-package engine
+package hold
 
 import (
 	"errors"
@@ -41,14 +41,14 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// isTerminal says whether err is not to be retried.
-func isTerminal(err error) bool {
+// IsTerminal reports whether err is not to be retried.
+func IsTerminal(err error) bool {
 	var terminal *terminalError
 	return errors.As(err, &terminal)
 }
 
-// retryDelay returns the time that [RetryAfter] set.
-func retryDelay(err error) (time.Duration, bool) {
+// RetryDelay returns the time that [RetryAfter] set.
+func RetryDelay(err error) (time.Duration, bool) {
 	var retry *retryAfterError
 	if !errors.As(err, &retry) {
 		return 0, false
@@ -56,40 +56,42 @@ func retryDelay(err error) (time.Duration, bool) {
 	return retry.after, true
 }
 
-// nextTry returns the stage that follows an outcome after so many failures in a row, and
-// when it ends: at rest the row is done with, and after a terminal error only something else
-// helps. The answer is always the same, although there is chance in it.
-func (l *loop) nextTry(out *pool.Task, attempts int, now time.Time) (stage workqueue.Stage, due time.Time) {
+// Next returns the stage that follows an outcome after so many failures in a row, and when it
+// ends: at rest the row is done with, and after a terminal error only something else helps.
+// It keeps the delay in the outcome, so that it returns the same again.
+func (b Backoff) Next(out *pool.Task, attempts int, now time.Time) (stage workqueue.Stage, due time.Time) {
 	switch {
 	case out.Err == nil && out.Result.Again > 0:
 		return workqueue.Again, now.Add(out.Result.Again)
 	case out.Err == nil:
 		return workqueue.Rest, time.Time{}
 	}
-	delay, given := retryDelay(out.Err)
+	delay, given := RetryDelay(out.Err)
 	switch {
-	case isTerminal(out.Err):
+	case IsTerminal(out.Err):
 		return workqueue.Terminal, time.Time{}
 	case given && delay > 0:
 	case out.Delay > 0:
 		delay = out.Delay
 	default:
-		delay = l.r.p.Config.backoff(attempts, l.r.random)
+		delay = b.After(attempts)
 		out.Delay = delay
 	}
 	return workqueue.Backoff, now.Add(delay)
 }
 
-// random returns numbers in [0,1): math/rand's, unless a test wants the same again.
-type random func() float64
-
-// backoff returns how long to wait after a number of failed attempts.
-func (c Config) backoff(attempts int, random random) (delay time.Duration) {
-	if c.Backoff != nil && pool.Guard(func() { delay = c.Backoff(attempts) }) == nil && delay > 0 {
-		return delay
-	}
-	return backoff.Backoff{Min: c.MinBackoff, Max: c.MaxBackoff}.After(attempts, random)
+// Backoff decides when an operation that failed is tried again.
+type Backoff struct {
+	Min, Max time.Duration
+	Random   func() float64 // in [0,1)
+	// Replaced, if set, decides instead, unless it panics or returns no positive duration.
+	Replaced func(attempts int) time.Duration
 }
 
-// Attempt is an operation that failed.
-type Attempt = workqueue.Attempt
+// After returns how long to wait after a number of failed attempts.
+func (b Backoff) After(attempts int) (delay time.Duration) {
+	if b.Replaced != nil && pool.Guard(func() { delay = b.Replaced(attempts) }) == nil && delay > 0 {
+		return delay
+	}
+	return backoff.Backoff{Min: b.Min, Max: b.Max}.After(attempts, b.Random)
+}

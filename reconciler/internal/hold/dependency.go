@@ -1,0 +1,185 @@
+package hold
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/status"
+)
+
+// Dependency makes rows wait for rows of another table: see DependsOn in package reconciler.
+type Dependency struct {
+	Table  *store.Table
+	Status func(row *store.Entry) status.Status // of a row of Table
+	// On yields what a row of the reconciled table depends on.
+	On       func(row *store.Entry, yield func(store.Query) bool)
+	Observed []*Observation // of the rows of Table
+}
+
+// Check returns what is wrong with how the dependency is declared.
+func (d *Dependency) Check() error {
+	switch {
+	case d.Table == nil:
+		return errors.New("the table is not set")
+	case d.Status == nil:
+		return errors.New("the function that tells a status is not set")
+	case d.On == nil:
+		return errors.New("the function that names rows is not set")
+	}
+	for _, o := range d.Observed {
+		if err := o.Check(); err != nil {
+			return fmt.Errorf("the observation: %w", err)
+		}
+	}
+	return nil
+}
+
+// Tables returns all tables that the dependency reads.
+func (d *Dependency) Tables() []*store.Table {
+	tables := []*store.Table{d.Table}
+	for _, o := range d.Observed {
+		tables = append(tables, o.Table)
+	}
+	return tables
+}
+
+// blocker is what a row waits for.
+type blocker struct {
+	key  string // encoded; empty: the table itself
+	text string
+	// again returns the text in another snapshot; nil if only the row itself can change it.
+	again func(txn store.ReadTxn) string
+}
+
+func (b blocker) equal(other blocker) bool { return b.key == other.key && b.text == other.text }
+
+// blocks reports whether a row of the table blocks those that name it.
+func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool) {
+	state, observed := d.notDone(dep), false
+	if state == "" || state == pendingState { // which it may be because it differs
+		if difference := d.difference(txn, dep); difference != "" {
+			if state != "" {
+				difference = state + ", and " + difference
+			}
+			state, observed = difference, true
+		}
+	}
+	if state == "" {
+		return blocker{}, false
+	}
+	b := blocker{key: string(dep.Key()), text: fmt.Sprintf("%s %s, which %s", d.Table.Name(), d.Table.KeyText(dep), state)}
+	if observed {
+		b.again = func(txn store.ReadTxn) string {
+			newest := d.Table.FindKey(txn, dep.Key())
+			if newest == nil {
+				return ""
+			}
+			b, _ := d.blocks(txn, newest)
+			return b.text
+		}
+	}
+	return b, true
+}
+
+// notDone describes a row that is not done; empty: it is.
+func (d *Dependency) notDone(dep *store.Entry) string {
+	var s status.Status
+	if panicked := pool.Guard(func() { s = d.Status(dep) }); panicked != nil {
+		return "is not known to be done: " + panicked.Error()
+	}
+	if s.Kind() == status.Done {
+		return ""
+	}
+	return describe(s)
+}
+
+// pendingState describes a row that is pending.
+var pendingState = describe(status.Status{})
+
+func describe(s status.Status) string {
+	if s.Kind() == status.Error {
+		return "is in " + s.String()
+	}
+	return "is " + s.String()
+}
+
+// difference describes a row that differs from what is observed; empty: it does not.
+func (d *Dependency) difference(txn store.ReadTxn, dep *store.Entry) string {
+	for _, o := range d.Observed {
+		if !o.Reliable(txn) {
+			continue
+		}
+		switch changes, err := o.Differs(txn, dep); {
+		case err != nil:
+			return "is not known to agree with what is observed: " + err.Error()
+		case len(changes) > 0:
+			return "differs from what is observed: " + Differences(changes[:1])
+		}
+	}
+	return ""
+}
+
+// tableState describes a table that is not initialized.
+func (d *Dependency) tableState(txn store.ReadTxn) string {
+	if len(d.Table.Sources(txn)) == 0 {
+		return "was dropped"
+	}
+	return "is not initialized"
+}
+
+// appendQueries appends what a row depends on, as far as it is known if On panics.
+func (d *Dependency) appendQueries(queries []store.Query, row *store.Entry) ([]store.Query, error) {
+	err := pool.Guard(func() {
+		d.On(row, func(q store.Query) bool {
+			queries = append(queries, q)
+			return true
+		})
+	})
+	return queries, err
+}
+
+// appendID appends what tells apart rows that depend on different rows.
+func (d *Dependency) appendID(id []byte, row *store.Entry) []byte {
+	_ = pool.Guard(func() { // what is wrong is known from the row itself
+		d.On(row, func(q store.Query) bool {
+			id = appendQuery(id, q)
+			return true
+		})
+	})
+	return append(id, 0)
+}
+
+func appendQuery(to []byte, q store.Query) []byte {
+	return appendText(appendText(to, q.Index.NameOrNone()), q.Key)
+}
+
+// appendText appends a text behind its length.
+func appendText[T string | []byte](to []byte, text T) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
+}
+
+// indexKey is a key of an index of a table.
+type indexKey struct {
+	table      *store.Table
+	index, key string
+}
+
+// namedRows is the rows with a key, which a row depends on.
+type namedRows struct {
+	indexKey
+	matches func(row *store.Entry) bool
+}
+
+// named returns what a row depends on.
+func (d *Dependency) named(row *store.Entry) (rows []namedRows) {
+	queries, _ := d.appendQueries(nil, row) // what is wrong is known from the row itself
+	for _, q := range queries {
+		rows = append(rows, namedRows{indexKey{d.Table, q.Index.NameOrNone(), string(q.Key)}, func(dep *store.Entry) bool {
+			return d.Table.Matches(q, dep.Row())
+		}})
+	}
+	return rows
+}

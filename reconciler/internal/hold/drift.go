@@ -1,0 +1,286 @@
+package hold
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/status"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
+
+// DriftPolicy says what is done about a row that differs from what is observed.
+type DriftPolicy uint8
+
+const (
+	// DriftRepair has the row updated at once.
+	DriftRepair DriftPolicy = iota
+	// DriftReport shows it in health and in the not-done table. A full pass, a
+	// change of the row and a trigger update it nevertheless.
+	DriftReport
+)
+
+// Drift is what is done about rows that differ from what is observed of them.
+type Drift struct {
+	Policy DriftPolicy
+	// Settle is how long the observed table may take to show what an operation has
+	// done: differences are none before. Default 1 s.
+	Settle time.Duration
+	// Window: a row that drifts for the fourth time, each time within this of the
+	// one before, is reported, and its repair waits for a backoff that grows with
+	// every time. Default 5 minutes; at least twice Config.MaxBackoff.
+	Window time.Duration
+}
+
+// WithDefaults returns d with what was left out.
+func (d Drift) WithDefaults(maxBackoff time.Duration) Drift {
+	setDefault(&d.Settle, time.Second)
+	setDefault(&d.Window, 5*time.Minute)
+	d.Window = max(d.Window, maxBackoff+min(maxBackoff, math.MaxInt64-maxBackoff))
+	return d
+}
+
+// Check returns what is wrong with d.
+func (d Drift) Check() error {
+	switch {
+	case d.Policy > DriftReport:
+		return fmt.Errorf("Config.Drift.Policy is %d: it must be DriftRepair or DriftReport", d.Policy)
+	case d.Settle < 0:
+		return fmt.Errorf("Config.Drift.Settle is %v: it must be positive, or 0 for the default", d.Settle)
+	case d.Window < 0:
+		return fmt.Errorf("Config.Drift.Window is %v: it must be positive, or 0 for the default", d.Window)
+	}
+	return nil
+}
+
+// promptRepairs is how often a row is repaired at once before its repairs are slowed.
+const promptRepairs = 3
+
+// RepairParams is what a policy [Repairs] is made of.
+type RepairParams struct {
+	Owner
+	Observed *Observation // nil: nothing drifts
+	Listings *Listings
+	Drift    Drift
+	Status   func(row *store.Entry) status.Status
+	Backoff  func(attempts int) time.Duration
+	// Recheck is called with the encoded key of a row that is held, and does not differ any
+	// more in the newest snapshot.
+	Recheck func(key string)
+	// Count is called for each repair, and each row that is reported.
+	Count func()
+}
+
+// Repairs is the policy that holds repairs of rows that differ from what is observed: those
+// that are only reported, those of rows that drift again and again, and all while what is
+// observed is not known. Make it with [NewRepairs].
+type Repairs struct {
+	p       RepairParams
+	repairs map[string]repairs // by encoded key
+	rows    driftedRows
+	expires time.Time // when there is a repair to forget; zero: never
+	changed bool      // what Changed reports
+}
+
+// driftedRows has keys as text, by encoded key.
+type driftedRows struct {
+	flapping map[string]string // repaired too often
+	reported map[string]string // only reported
+	held     map[string]string // their repair is held, whatever holds it
+}
+
+// repairs is those of a row, each within the window of the one before.
+type repairs struct {
+	n    int
+	last time.Time
+	next time.Time // not again before
+}
+
+// NewRepairs returns a policy that knows of no repair.
+func NewRepairs(p RepairParams) *Repairs {
+	return &Repairs{
+		p: p, repairs: map[string]repairs{},
+		rows: driftedRows{flapping: map[string]string{}, reported: map[string]string{}, held: map[string]string{}},
+	}
+}
+
+// IsRepair reports whether an operation is to run for nothing but what was observed.
+func (r *Repairs) IsRepair(t *pool.Task) bool {
+	return r.p.Observed != nil && t.Kind == pool.Update && t.Was == status.Done && t.Item.Reasons.OnlyDrift()
+}
+
+// Unknown reports whether nothing follows from what is observed of a row: it is not all, or
+// was listed before the last operation on the row.
+func (r *Repairs) Unknown(t *pool.Task, txn store.ReadTxn) bool {
+	return !r.p.Observed.Reliable(txn) || r.p.Listings.Predate(t.Item.Key, r.lastApplied(t))
+}
+
+// lastApplied returns when the last update of a row ended, as far as that is known.
+func (r *Repairs) lastApplied(t *pool.Task) time.Time {
+	last := r.p.Status(t.Entry).Since()
+	if t.Item.Applied.After(last) {
+		last = t.Item.Applied
+	}
+	return last
+}
+
+// SettledAt returns when the observed table has to show what the last update of a row has
+// done.
+func (r *Repairs) SettledAt(t *pool.Task, now time.Time) time.Time {
+	last := r.lastApplied(t)
+	if last.After(now) { // the clock was set back
+		last = now
+	}
+	return last.Add(r.p.Drift.Settle)
+}
+
+// Holds implements [Policy].
+func (r *Repairs) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (why Reason, held bool) {
+	if !r.IsRepair(t) || !t.Item.Differs || r.p.Observed.dropped(txn) { // then nobody will ever know
+		return Reason{}, false
+	}
+	switch {
+	case r.Unknown(t, txn):
+		why = Reason{Text: "table " + r.p.Observed.Table.Name() + ", which is not complete"}
+	case r.p.Drift.Policy == DriftReport:
+		why = r.report(t, txn)
+	default:
+		if why, held = r.slow(t, txn, now); !held {
+			return Reason{}, false
+		}
+	}
+	why.Stage = workqueue.Drift
+	r.recheck(t.Item.Key)
+	return why, true
+}
+
+// report counts a row once, until it agrees.
+func (r *Repairs) report(t *pool.Task, txn store.ReadTxn) Reason {
+	if key := t.Item.Key; r.rows.reported[key] == "" {
+		r.p.Count()
+		r.rows.reported[key] = r.p.Table.KeyText(t.Item.Entry)
+	}
+	return Reason{Text: r.differences(t, txn) + "; that is only reported"}
+}
+
+// slow holds the repair of a row that has drifted too often.
+func (r *Repairs) slow(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, bool) {
+	before := r.repairs[t.Item.Key]
+	if !now.Before(before.next) {
+		return Reason{}, false
+	}
+	text := fmt.Sprintf("%s; it has drifted %d times, each within %v of the time before: its repair is slowed",
+		r.differences(t, txn), before.n+1, r.p.Drift.Window)
+	return Reason{Text: text, Until: before.next}, true
+}
+
+func (r *Repairs) differences(t *pool.Task, txn store.ReadTxn) string {
+	changes, _ := r.p.Observed.Differs(txn, t.Entry)
+	return Differences(changes)
+}
+
+// recheck looks at what was observed before it was known that a row differs: nobody was told.
+func (r *Repairs) recheck(key string) {
+	txn, row := r.p.newest(key)
+	if row == nil {
+		return
+	}
+	if changes, err := r.p.Observed.Differs(txn, row); err == nil && len(changes) == 0 && r.p.Observed.Reliable(txn) {
+		r.p.Recheck(key)
+	}
+}
+
+// Ended counts an update that ran because of what was observed.
+func (r *Repairs) Ended(t *pool.Task, now time.Time) {
+	it := t.Item
+	if it == nil || t.Kind != pool.Update || !it.Differs || !it.Ran.OnlyDrift() {
+		return
+	}
+	r.p.Count()
+	repair := repairs{n: r.repairs[it.Key].n + 1, last: now}
+	if repair.n >= promptRepairs {
+		repair.next = now.Add(r.p.Backoff(repair.n - promptRepairs + 1))
+	}
+	r.repairs[it.Key] = repair
+	r.expires = earliest(r.expires, now.Add(r.p.Drift.Window))
+	if repair.n > promptRepairs {
+		r.rows.flapping[it.Key] = r.p.Table.KeyText(it.Entry)
+		r.changed = true
+	}
+}
+
+// Of returns how often a row was repaired lately, and when the last time.
+func (r *Repairs) Of(key string) (n int, last time.Time) {
+	of := r.repairs[key]
+	return of.n, of.last
+}
+
+// Held notes that an item is held, whatever holds it.
+func (r *Repairs) Held(it *workqueue.Item) {
+	if it.Differs && r.rows.held[it.Key] == "" && r.rows.flapping[it.Key] == "" {
+		r.rows.held[it.Key] = r.p.Table.KeyText(it.Entry)
+		r.changed = true
+	}
+}
+
+// Agrees notes that a row does not differ any more.
+func (r *Repairs) Agrees(key string) {
+	delete(r.rows.reported, key)
+	if r.rows.held[key] != "" {
+		delete(r.rows.held, key)
+		r.changed = true
+	}
+}
+
+// Expires returns when there are repairs to forget, or zero.
+func (r *Repairs) Expires() time.Time { return r.expires }
+
+// Expire forgets repairs that were long ago.
+func (r *Repairs) Expire(now time.Time) {
+	if r.expires.IsZero() || now.Before(r.expires) {
+		return
+	}
+	r.expires = time.Time{}
+	for key, of := range r.repairs {
+		if end := of.last.Add(r.p.Drift.Window); end.After(now) {
+			r.expires = earliest(r.expires, end)
+			continue
+		}
+		delete(r.repairs, key)
+		delete(r.rows.flapping, key)
+		r.changed = true
+	}
+}
+
+// Changed reports whether Flapping or Unrepaired may return something else than when it was
+// called last.
+func (r *Repairs) Changed() (changed bool) {
+	changed, r.changed = r.changed, false
+	return changed
+}
+
+// Flapping names the rows that drift again and again; nil: there are none.
+func (r *Repairs) Flapping() error { return someRows(r.rows.flapping) }
+
+// Unrepaired names the rows that differ and are held; nil: there are none.
+func (r *Repairs) Unrepaired() error { return someRows(r.rows.held) }
+
+// someRows names the first of some rows, or is nil if there are none.
+func someRows(texts map[string]string) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	first := ""
+	for _, text := range texts {
+		if first == "" || text < first {
+			first = text
+		}
+	}
+	if len(texts) == 1 {
+		return errors.New(first)
+	}
+	return fmt.Errorf("%s and %d more", first, len(texts)-1)
+}

@@ -1,0 +1,177 @@
+package hold
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/status"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
+
+// limited is a table of so many rows whose changes are limited to 2 rows and 20 %.
+func limited(t *testing.T, rows int) (*bed, *ChangeLimiter) {
+	t.Helper()
+	b := newBed(t, "rows")
+	for i := range rows {
+		b.put("rows", row{ID: fmt.Sprint(i)})
+	}
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	return b, NewChangeLimiter(b.owner("rows"), limit, limit, statusOf, b.now)
+}
+
+// gone deletes rows, and returns the operations on them, which are counted.
+func (b *bed) gone(l *ChangeLimiter, ids ...string) (tasks []*pool.Task) {
+	b.t.Helper()
+	for _, id := range ids {
+		tasks = append(tasks, b.task(pool.Delete, "rows", id))
+	}
+	b.delete("rows", ids...)
+	for _, task := range tasks {
+		l.CountDelete(task.Item)
+	}
+	return tasks
+}
+
+func heldBy(kind pool.Kind) Reason {
+	return Reason{
+		Stage: workqueue.Limit,
+		Text:  fmt.Sprintf("until its %v is approved: more than 2 rows and 20 %% of the table within 1m0s", kind),
+	}
+}
+
+func TestDeletesBeyondTheLimitAreHeldUntilTheyAreApproved(t *testing.T) {
+	b, l := limited(t, 10)
+	tasks := b.gone(l, "1", "2", "3")
+	for _, task := range tasks {
+		b.want(l, task, heldBy(pool.Delete))
+	}
+	if deletes, updates := l.HeldItems(); deletes != 3 || updates != 0 {
+		t.Errorf("%d deletes and %d updates are held", deletes, updates)
+	}
+	if _, ok := l.Approve(l.PlanID()); ok {
+		t.Error("a plan was approved that nobody has seen")
+	}
+	id := l.ShowPlan()
+	late := b.gone(l, "4")[0]
+	if n, ok := l.Approve(id); n != 3 || !ok {
+		t.Errorf("%d approved, %t", n, ok)
+	}
+	for _, task := range tasks {
+		b.want(l, task, Reason{})
+		l.Succeeded(task, b.now)
+	}
+	if _, ok := l.Approve(id); ok {
+		t.Error("a plan was approved twice")
+	}
+	b.want(l, late, heldBy(pool.Delete)) // what came later needs an approval of its own
+	if n, ok := l.Approve(l.ShowPlan()); n != 1 || !ok {
+		t.Errorf("%d approved, %t", n, ok)
+	}
+	b.want(l, late, Reason{})
+}
+
+func TestDeletesWithinTheLimitRunAndCountForTheWindow(t *testing.T) {
+	b, l := limited(t, 20)
+	for _, task := range b.gone(l, "1", "2", "3") { // 15 %
+		b.want(l, task, Reason{})
+		l.Succeeded(task, b.now)
+	}
+	b.now = b.now.Add(time.Minute)
+	l.Expire(b.now)
+	b.want(l, b.gone(l, "4", "5")[0], heldBy(pool.Delete))
+	b.now = b.now.Add(1)
+	l.Expire(b.now)
+	if l.Relieve() {
+		t.Error("time alone released what was held")
+	}
+	b.want(l, b.gone(l, "6")[0], heldBy(pool.Delete))
+	l.Discount(b.queue.Items[b.queueKey("6")])
+	if !l.Relieve() {
+		t.Error("what is left is within the limit")
+	}
+}
+
+// queueKey is the encoded key of a row.
+func (b *bed) queueKey(id string) string { return string(byID.Query(id).Untyped().Key) }
+
+func TestUpdatesOfRowsThatWereAppliedAreLimited(t *testing.T) {
+	b, l := limited(t, 10)
+	var tasks []*pool.Task
+	for i := range 10 {
+		task := b.task(pool.Update, "rows", fmt.Sprint(i))
+		b.want(l, task, Reason{}) // the first time
+		l.Succeeded(task, b.now)
+		task.Item.Reasons = workqueue.Change
+		tasks = append(tasks, task)
+	}
+	for _, task := range tasks[:3] {
+		l.CountUpdate(task.Item)
+	}
+	b.want(l, tasks[0], heldBy(pool.Update))
+	tasks[5].Was = status.Done // a full pass changes nothing
+	b.want(l, tasks[5], Reason{})
+}
+
+func TestLimitLooksAheadInTheFeed(t *testing.T) {
+	b, l := limited(t, 10)
+	cursor := b.tables["rows"].Untyped().Changes(0)
+	defer cursor.Close()
+	for change := range cursor.Changes(b.db.ReadTxn()) {
+		l.Take(change)
+	}
+	first := b.task(pool.Delete, "rows", "1")
+	for i := range 4 {
+		b.delete("rows", fmt.Sprint(i))
+	}
+	l.LookAhead(b.db.ReadTxn(), true)
+	if l.LooksAhead() {
+		t.Error("it looks ahead although nothing is to be decided")
+	}
+	l.CountDelete(first.Item)
+	l.LookAhead(b.db.ReadTxn(), true)
+	b.want(l, first, heldBy(pool.Delete))
+	l.LookAhead(b.db.ReadTxn(), false) // the rest was taken, and came to nothing
+	if l.LooksAhead() || !l.Relieve() {
+		t.Error("one delete is within the limit")
+	}
+	b.want(l, first, Reason{})
+}
+
+// TestNoMoreChangesAreLetThroughThanTheLimit counts by itself, in a table of 20 rows.
+func TestNoMoreChangesAreLetThroughThanTheLimit(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b, l := limited(t, 20)
+		let := map[string]time.Time{} // when a delete was let through
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			b.now = b.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(rt, "seconds")) * time.Second)
+			l.Expire(b.now)
+			id := fmt.Sprint(rapid.IntRange(0, 19).Draw(rt, "row"))
+			b.put("rows", row{ID: id})
+			task := b.gone(l, id)[0]
+			if rapid.Bool().Draw(rt, "back") {
+				l.Discount(task.Item)
+				l.Relieve()
+				b.put("rows", row{ID: id})
+				continue
+			}
+			if _, held := b.holds(l, task); held {
+				continue
+			}
+			l.Succeeded(task, b.now)
+			let[id] = b.now
+			recent := 0
+			for _, at := range let {
+				if b.now.Sub(at) <= time.Minute {
+					recent++
+				}
+			}
+			if most := 20 * 20 / 100; recent > most {
+				rt.Fatalf("%d deletes within a minute, want %d at most", recent, most)
+			}
+		}
+	})
+}

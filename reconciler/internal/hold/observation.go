@@ -1,0 +1,134 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+)
+
+// Change is one field that differs between what is and what is wanted.
+type Change struct {
+	Field string `json:"field"`
+	Is    string `json:"is"`   // empty: absent
+	Want  string `json:"want"` // empty: to be removed
+}
+
+// Observation compares rows with a table of what was observed: see Observes in package
+// reconciler.
+type Observation struct {
+	Table *store.Table
+	// Rows yields the rows that an observed row is about.
+	Rows    func(txn store.ReadTxn, observed *store.Entry, yield func(store.Query) bool)
+	Compare func(txn store.ReadTxn, row *store.Entry) []Change
+}
+
+// Check returns what is wrong with how the observation is declared.
+func (o *Observation) Check() error {
+	switch {
+	case o.Compare == nil:
+		return errors.New("the function that compares is not set")
+	case o.Table == nil:
+		return errors.New("the table is not set")
+	case o.Rows == nil:
+		return errors.New("the function that names rows is not set")
+	}
+	return nil
+}
+
+// Reliable reports whether a missing observed row means that there is nothing.
+func (o *Observation) Reliable(txn store.ReadTxn) bool {
+	if initialized, _ := o.Table.Initialized(txn); !initialized {
+		return false // nor if it was dropped
+	}
+	for _, s := range o.Table.Sources(txn) {
+		if s.Incomplete != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// dropped reports whether nothing will ever be observed again.
+func (o *Observation) dropped(txn store.ReadTxn) bool {
+	initialized, _ := o.Table.Initialized(txn)
+	return !initialized && len(o.Table.Sources(txn)) == 0
+}
+
+// Differs returns how a row differs from what is observed.
+func (o *Observation) Differs(txn store.ReadTxn, row *store.Entry) (changes []Change, err error) {
+	err = pool.Guard(func() { changes = o.Compare(txn, row) })
+	return changes, err
+}
+
+// follow returns a function that calls fn when the observed table changes, from now on.
+func (o *Observation) follow(db *store.DB, fn func(store.ReadTxn)) func(context.Context) {
+	watch := o.Table.Watch(db.ReadTxn())
+	return func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-watch:
+				txn := db.ReadTxn()
+				watch = o.Table.Watch(txn) // nil once the table was dropped
+				fn(txn)
+			}
+		}
+	}
+}
+
+// maxChanges is how many differences of a row are named.
+const maxChanges = 3
+
+// Differences names what differs, as a text.
+func Differences(changes []Change) string {
+	parts := make([]string, 0, maxChanges+1)
+	for i, c := range changes {
+		if i == maxChanges {
+			parts = append(parts, fmt.Sprintf("%d more", len(changes)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s is %q, not %q", c.Field, c.Is, c.Want))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Listings is what is known of the listings that fill an observed table, which count as
+// incomplete meanwhile. What a listing finds may be as old as its beginning, so it says
+// nothing of a row that was worked on since: only news after its end do, or the next listing.
+// It is safe for concurrent use.
+type Listings struct {
+	mu    sync.Mutex
+	began time.Time       // the last one that has ended; zero: there was none
+	news  map[string]bool // rows observed since its end, by encoded key
+}
+
+// Ended notes a listing.
+func (s *Listings) Ended(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began, s.news = began, map[string]bool{}
+}
+
+// Observed notes that something was observed of a row.
+func (s *Listings) Observed(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.began.IsZero() {
+		s.news[key] = true
+	}
+}
+
+// Predate reports whether all that is known of a row may be older than its last operation,
+// which ended at applied.
+func (s *Listings) Predate(key string, applied time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.began.IsZero() && applied.After(s.began) && !s.news[key]
+}

@@ -1,0 +1,182 @@
+package hold
+
+import (
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
+
+// MaxOrderDelay is how long a delete waits for those of the rows that depend on it.
+const MaxOrderDelay = 5 * time.Minute
+
+// Order is the policy that holds the delete of a row while a reconciler of the same group has
+// still to delete a row that depends on it.
+type Order struct {
+	owner   Owner
+	member  *Member
+	on      []Dependency
+	waiting map[string]orderedDelete // by encoded key
+	id      []byte                   // memory for one
+}
+
+// orderedDelete is a delete that waits for others.
+type orderedDelete struct {
+	since     time.Time
+	revisions map[*Member]store.Revision
+}
+
+// NewOrder returns a policy for a member of a group; it holds nothing if that is nil.
+func NewOrder(owner Owner, member *Member, on []Dependency) *Order {
+	return &Order{owner: owner, member: member, on: on, waiting: map[string]orderedDelete{}}
+}
+
+// Holds implements [Policy].
+func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, bool) {
+	if o.member == nil || t.Kind != pool.Delete {
+		return Reason{}, false
+	}
+	it, table := t.Item, o.owner.Table
+	wait, known := o.waiting[it.Key]
+	if !known {
+		wait = orderedDelete{now, o.member.revisions(txn)}
+	}
+	text, blocked := o.member.blocker(t.Entry, indexKey{table, table.Primary().Name, it.Key}, wait.revisions)
+	switch {
+	case !blocked:
+		return Reason{}, false
+	case now.Sub(wait.since) >= MaxOrderDelay:
+		o.owner.Logger.Warn("deleted out of order: it has waited too long",
+			"reconciler", o.owner.Name, "key", table.KeyText(t.Entry), "waitsFor", text)
+		return Reason{}, false
+	}
+	o.waiting[it.Key] = wait
+	return Reason{workqueue.Order, text, wait.since.Add(MaxOrderDelay)}, true
+}
+
+// Note tells the group whether the row of an item has to be deleted.
+func (o *Order) Note(it *workqueue.Item) {
+	if o.member == nil {
+		return
+	}
+	if !it.Deleting {
+		delete(o.waiting, it.Key)
+	}
+	switch {
+	case len(o.on) == 0:
+		return
+	case !it.Deleting:
+		o.member.removeDelete(it.Key)
+		return
+	}
+	o.id = o.id[:0]
+	for i := range o.on {
+		o.id = o.on[i].appendID(o.id, it.Entry)
+	}
+	row := it.Entry
+	named := func() (rows []namedRows) {
+		for i := range o.on {
+			rows = append(rows, o.on[i].named(row)...)
+		}
+		return rows
+	}
+	o.member.setDelete(deletedRow{it.Key, o.id, named, func() string { return o.owner.Table.KeyText(row) }})
+}
+
+// deletedRow is a row that has to be deleted.
+type deletedRow struct {
+	key   string             // encoded
+	id    []byte             // tells rows apart that name different rows
+	named func() []namedRows // what it names
+	text  func() string      // its key
+}
+
+// deleteSet is the rows that a reconciler has to delete, by what they name. Many name the same,
+// which is kept once.
+type deleteSet struct {
+	rows   map[string]*namingRows // by encoded key
+	byID   map[string]*namingRows
+	byName map[indexKey][]*namingRows
+}
+
+// namingRows is the rows to be deleted that name the same rows.
+type namingRows struct {
+	id    string
+	named []namedRows
+	texts map[string]func() string // their keys as text, by encoded key
+	order []string                 // their encoded keys as they came, and some that are gone
+}
+
+func newDeleteSet() deleteSet {
+	return deleteSet{rows: map[string]*namingRows{}, byID: map[string]*namingRows{}, byName: map[indexKey][]*namingRows{}}
+}
+
+// first returns the key, as text, of the row that is in the set for longest.
+func (s *namingRows) first() string {
+	for s.texts[s.order[0]] == nil {
+		s.order = s.order[1:]
+	}
+	return s.texts[s.order[0]]()
+}
+
+// naming returns the key, as text, of a row of the set that names another one.
+func (d *deleteSet) naming(row *store.Entry, primary indexKey) (key string, naming bool) {
+	for _, set := range d.byName[primary] {
+		return set.first(), true
+	}
+	for in, sets := range d.byName {
+		if in.table != primary.table || in.index == primary.index {
+			continue
+		}
+		for _, named := range sets[0].named { // all of the sets have the same of this key
+			if named.indexKey == in && named.matches(row) {
+				return sets[0].first(), true
+			}
+		}
+	}
+	return "", false
+}
+
+// set adds a row. It reports whether it named other rows before.
+func (d *deleteSet) set(row deletedRow) (renamed bool) {
+	if before := d.rows[row.key]; before != nil {
+		if before.id == string(row.id) {
+			before.texts[row.key] = row.text
+			return false
+		}
+		renamed = d.remove(row.key)
+	}
+	set := d.byID[string(row.id)]
+	if set == nil {
+		set = &namingRows{id: string(row.id), named: row.named(), texts: map[string]func() string{}}
+		d.byID[set.id] = set
+		for _, named := range set.named {
+			d.byName[named.indexKey] = append(d.byName[named.indexKey], set)
+		}
+	}
+	d.rows[row.key], set.texts[row.key] = set, row.text
+	set.order = append(set.order, row.key)
+	return renamed
+}
+
+// remove removes a row. It reports whether it named other rows.
+func (d *deleteSet) remove(key string) (named bool) {
+	set := d.rows[key]
+	if set == nil {
+		return false
+	}
+	delete(d.rows, key)
+	if delete(set.texts, key); len(set.texts) > 0 {
+		return len(set.named) > 0
+	}
+	delete(d.byID, set.id)
+	for _, row := range set.named {
+		others := slices.DeleteFunc(d.byName[row.indexKey], func(other *namingRows) bool { return other == set })
+		if d.byName[row.indexKey] = others; len(others) == 0 {
+			delete(d.byName, row.indexKey)
+		}
+	}
+	return len(set.named) > 0
+}

@@ -1,0 +1,91 @@
+package hold
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
+)
+
+func TestCycleOfDependenciesIsRefused(t *testing.T) {
+	b := newBed(t, "a", "b", "c")
+	join := func(g *Group, table string, on ...string) error {
+		var depends []Dependency
+		for _, other := range on {
+			depends = append(depends, b.onOf(other))
+		}
+		_, err := Join(g, b.tables[table].Untyped(), depends, func() {})
+		return err
+	}
+	g := new(Group)
+	if err := errors.Join(join(g, "a", "b"), join(g, "b", "c"), join(nil, "c", "a")); err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range [][]string{{"a"}, {"b"}, {"c"}} {
+		if err := join(g, "c", on...); !errors.Is(err, ErrCycle) {
+			t.Errorf("c on %v: %v, want %v", on, err, ErrCycle)
+		}
+	}
+	if err := join(g, "c"); err != nil {
+		t.Errorf("those that were refused are still there: %v", err)
+	}
+}
+
+// TestDeleteWaitsForThoseOfRowsThatDependOnItsRow has links, and routes that depend on them.
+func TestDeleteWaitsForThoseOfRowsThatDependOnItsRow(t *testing.T) {
+	b := newBed(t, "links", "routes")
+	b.put("links", row{ID: "x"}, row{ID: "y"})
+	b.put("routes", row{ID: "r", Of: "x"})
+	g, woken := new(Group), 0
+	links, err := Join(g, b.tables["links"].Untyped(), nil, func() { woken++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := []Dependency{b.onOf("links")}
+	routes, err := Join(g, b.tables["routes"].Untyped(), on, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil), NewOrder(b.owner("routes"), routes, on)
+	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
+	b.want(order, x, Reason{}) // routes does not run
+
+	routes.SetActive(true)
+	b.want(order, b.task(pool.Update, "links", "x"), Reason{})
+	x.Item.Deleting = true
+	until := b.now.Add(MaxOrderDelay)
+	b.want(order, x, Reason{workqueue.Order, "the changes of routes, which are still to be read", until})
+	ofRoutes.Note(r.Item)
+	routes.SetRead(routes.revision(b.db.ReadTxn()))
+	if woken != 1 {
+		t.Errorf("woken %d times, want once", woken)
+	}
+	b.want(order, x, Reason{workqueue.Order, "the delete of routes r", until})
+	b.want(order, b.task(pool.Delete, "links", "y"), Reason{})
+	b.want(ofRoutes, r, Reason{})
+
+	b.now = until
+	b.want(order, x, Reason{}) // it has waited too long
+	b.now = until.Add(-1)
+	b.want(order, x, Reason{workqueue.Order, "the delete of routes r", until})
+	r.Item.Deleting = false
+	ofRoutes.Note(r.Item)
+	if woken != 2 {
+		t.Errorf("woken %d times, want twice", woken)
+	}
+	b.want(order, x, Reason{})
+}
+
+func TestOrderHoldsNothingWithoutAGroup(t *testing.T) {
+	b := newBed(t, "links")
+	b.put("links", row{ID: "x"})
+	o := NewOrder(b.owner("links"), nil, nil)
+	x := b.task(pool.Delete, "links", "x")
+	o.Note(x.Item)
+	b.want(o, x, Reason{})
+}
+
+// revision is how far m has to read to know a snapshot.
+func (m *Member) revision(txn store.ReadTxn) store.Revision { return m.table.Revision(txn) }
