@@ -1,6 +1,7 @@
 package reconciler_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +85,16 @@ func (s *scan) wantQuiet() {
 	s.equal("health", "ok: reconciled", s.health.last())
 }
 
-// A listing says nothing about what was done after it began.
+// sureOnce checks that what the listing does not know of has been applied once more at most,
+// to make sure.
+func (s *scan) sureOnce() {
+	s.t.Helper()
+	log := s.target.log()
+	slices.Sort(log)
+	s.equal("applied once more", slices.Compact(slices.Clone(log)), log)
+}
+
+// A listing may say nothing about what was done after it began.
 func TestAnOperationDuringAScanIsNoDrift(t *testing.T) {
 	for name, change := range map[string]func(s *scan){
 		"a row that was changed": func(s *scan) { s.put(row{ID: "a", Want: 2}) },
@@ -105,6 +115,7 @@ func TestAnOperationDuringAScanIsNoDrift(t *testing.T) {
 				s.target.log()
 				s.end()
 				s.pass(5 * time.Second)
+				s.sureOnce()
 				s.wantQuiet()
 
 				s.whole() // has seen it
@@ -130,6 +141,7 @@ func TestAnOperationJustBeforeAScanIsNoDrift(t *testing.T) {
 		s.target.log()
 		s.end()
 		s.pass(5 * time.Second)
+		s.wantLog("update a=2") // to make sure
 		s.wantQuiet()
 	})
 }
@@ -157,7 +169,7 @@ func TestAnOperationAcrossTheEndsOfAScanIsNoDrift(t *testing.T) {
 				}
 				s.end()
 				s.pass(10 * time.Second)
-				s.wantLog("update a=2")
+				s.equal("first operation", "update a=2", s.target.log()[0])
 				s.wantQuiet()
 				s.whole()
 				s.wantQuiet()
@@ -177,7 +189,7 @@ func TestAScanFindsTheDriftOfRowsThatWereDoneBefore(t *testing.T) {
 		s.target.log()
 		s.end()
 		s.pass(100 * time.Millisecond)
-		s.wantLog("update b=1")
+		s.wantLog("update a=2", "update b=1") // a to make sure
 		s.wantDrift(1)
 		s.pass(10 * time.Second) // the repair is newer than the listing too
 		s.wantLog()
@@ -188,8 +200,8 @@ func TestAScanFindsTheDriftOfRowsThatWereDoneBefore(t *testing.T) {
 	})
 }
 
-// The next listing is newer than the operation, and what it says counts.
-func TestTheNextScanFindsDrift(t *testing.T) {
+// What has happened to a row after an operation, and in the same listing, is mended too.
+func TestDriftAfterAnOperationInAScanIsRepaired(t *testing.T) {
 	scanning(t, func(_ *testing.T, s *scan) {
 		s.begin()
 		s.pass(2 * time.Second)
@@ -200,7 +212,23 @@ func TestTheNextScanFindsDrift(t *testing.T) {
 		s.target.log()
 		s.end()
 		s.pass(5 * time.Second)
-		s.wantLog()
+		s.wantLog("update a=2")
+		s.whole()
+		s.wantQuiet()
+	})
+}
+
+// The next listing is newer than the operation, and what it says counts.
+func TestTheNextScanFindsDrift(t *testing.T) {
+	scanning(t, func(_ *testing.T, s *scan) {
+		s.begin()
+		s.pass(2 * time.Second)
+		s.put(row{ID: "a", Want: 2})
+		s.pass(8 * time.Second)
+		s.end()
+		s.pass(5 * time.Second)
+		s.target.log()
+		s.target.corrupt("a", 7)
 		s.begin()
 		s.pass(10 * time.Second)
 		s.end()

@@ -41,8 +41,9 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	it, of := op.Item, l.r.p.Observed
 	settled := l.repairs.SettledAt(op, now)
 	changes, err := of.Differs(txn, op.Entry)
+	certainty := l.repairs.Certainty(op, txn)
 	switch {
-	case l.repairs.Unknown(op, txn):
+	case certainty == hold.Unknown:
 		if it.Differs {
 			return false // the policy decides
 		}
@@ -54,6 +55,8 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 		l.drop(it)
 	case now.Before(settled):
 		l.settleUntil(it, settled)
+	case certainty == hold.Uncertain:
+		return false // an update makes sure: it is no drift unless it is seen again
 	default:
 		l.differs(op, changes)
 		return false
@@ -206,7 +209,7 @@ func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
 		f.whole, f.fresh = true, nil
 	case f.whole:
 		if !f.lists.IsZero() {
-			f.r.listings.Ended(f.lists.Add(-f.r.p.Config.Drift.Settle))
+			f.r.listings.Ended(f.lists.Add(-f.r.p.Config.Drift.Settle), now)
 		}
 		f.knew, f.lists = true, time.Time{}
 		f.whole, f.fresh = false, nil
@@ -263,7 +266,7 @@ func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
 	if status.Kind() != Done && !known {
 		return // when it is, it is compared
 	}
-	if f.r.listings.Predate(keyOf(e), status.Since()) {
+	if f.r.listings.About(keyOf(e), status.Since()) == hold.Unknown {
 		return
 	}
 	changes, err := f.Differs(txn, e)

@@ -112,10 +112,17 @@ func (r *Repairs) IsRepair(t *pool.Task) bool {
 	return r.p.Observed != nil && t.Kind == pool.Update && t.Was == status.Done && t.Item.Reasons.OnlyDrift()
 }
 
-// Unknown reports whether nothing follows from what is observed of a row: it is not all, or
-// was listed before the last operation on the row.
-func (r *Repairs) Unknown(t *pool.Task, txn store.ReadTxn) bool {
-	return !r.p.Observed.Reliable(txn) || r.p.Listings.Predate(t.Item.Key, r.lastApplied(t))
+// Certainty returns what follows from what is observed of the row of an operation: nothing
+// while that is not all.
+func (r *Repairs) Certainty(t *pool.Task, txn store.ReadTxn) Certainty {
+	if !r.p.Observed.Reliable(txn) {
+		return Unknown
+	}
+	about := r.p.Listings.About(t.Item.Key, r.lastApplied(t))
+	if about == Uncertain && (t.Item.Differs || r.p.Drift.Policy == DriftReport) {
+		return Certain // it was known before; or nothing may be tried
+	}
+	return about
 }
 
 // lastApplied returns when the last update of a row ended, as far as that is known.
@@ -143,7 +150,7 @@ func (r *Repairs) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (why Rea
 		return Reason{}, false
 	}
 	switch {
-	case r.Unknown(t, txn):
+	case r.Certainty(t, txn) == Unknown:
 		why = Reason{Text: "table " + r.p.Observed.Table.Name() + ", which is not complete"}
 	case r.p.Drift.Policy == DriftReport:
 		why = r.report(t, txn)

@@ -117,7 +117,7 @@ func TestRepairWaitsWhileNotAllIsObserved(t *testing.T) {
 	b.want(r, repair, incomplete)
 	b.write("seen", func(txn *statedb.WriteTxn) error { return source.Initialized(txn) })
 	b.want(r, repair, Reason{})
-	r.p.Listings.Ended(time.Unix(499, 0)) // the row is done since 500
+	r.p.Listings.Ended(time.Unix(498, 0), time.Unix(499, 0)) // the row is done since 500
 	b.want(r, repair, incomplete)
 }
 

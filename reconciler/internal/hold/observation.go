@@ -100,20 +100,21 @@ func Differences(changes []Change) string {
 }
 
 // Listings is what is known of the listings that fill an observed table, which count as
-// incomplete meanwhile. What a listing finds may be as old as its beginning, so it says
-// nothing of a row that was worked on since: only news after its end do, or the next listing.
-// It is safe for concurrent use.
+// incomplete meanwhile. What a listing finds may be as old as its beginning or as new as its
+// end, so of a row that was worked on in between it is uncertain, and of one that was worked on
+// later it tells nothing: only news after its end do, or the next listing. It is safe for
+// concurrent use.
 type Listings struct {
-	mu    sync.Mutex
-	began time.Time       // the last one that has ended; zero: there was none
-	news  map[string]bool // rows observed since its end, by encoded key
+	mu           sync.Mutex
+	began, ended time.Time       // of the last one; zero: there was none
+	news         map[string]bool // rows observed since its end, by encoded key
 }
 
 // Ended notes a listing.
-func (s *Listings) Ended(began time.Time) {
+func (s *Listings) Ended(began, ended time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.began, s.news = began, map[string]bool{}
+	s.began, s.ended, s.news = began, ended, map[string]bool{}
 }
 
 // Observed notes that something was observed of a row.
@@ -125,10 +126,26 @@ func (s *Listings) Observed(key string) {
 	}
 }
 
-// Predate reports whether all that is known of a row may be older than its last operation,
-// which ended at applied.
-func (s *Listings) Predate(key string, applied time.Time) bool {
+// Certainty is what follows from what is observed of a row.
+type Certainty uint8
+
+// The kinds of certainty.
+const (
+	Certain   Certainty = iota // it is newer than the last operation on the row
+	Uncertain                  // it may be older
+	Unknown                    // it is older
+)
+
+// About returns what follows for a row whose last operation ended at applied.
+func (s *Listings) About(key string, applied time.Time) Certainty {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.began.IsZero() && applied.After(s.began) && !s.news[key]
+	switch {
+	case s.began.IsZero() || !applied.After(s.began) || s.news[key]:
+		return Certain
+	case !applied.Before(s.ended):
+		return Unknown
+	default:
+		return Uncertain
+	}
 }

@@ -15,21 +15,23 @@ func TestDifferencesNamesTheFirst(t *testing.T) {
 
 func TestListingSaysNothingOfRowsThatWereAppliedSinceItBegan(t *testing.T) {
 	var s Listings
-	began := time.Unix(100, 0)
-	s.Observed("a")
-	if s.Predate("a", began) {
-		t.Error("without a listing there is nothing that predates")
-	}
-	s.Ended(began)
-	if s.Predate("a", began) || !s.Predate("a", began.Add(1)) {
-		t.Error("the listing predates what was applied after it began, and nothing else")
+	began, ended := time.Unix(100, 0), time.Unix(110, 0)
+	want := func(when, key string, applied time.Time, want Certainty) {
+		t.Helper()
+		if got := s.About(key, applied); got != want {
+			t.Errorf("%s: certainty %d of %s applied at %v, want %d", when, got, key, applied, want)
+		}
 	}
 	s.Observed("a")
-	if s.Predate("a", began.Add(1)) || !s.Predate("b", began.Add(1)) {
-		t.Error("what was observed of a row since the listing does not predate it")
-	}
-	s.Ended(began.Add(2))
-	if !s.Predate("a", began.Add(3)) {
-		t.Error("news from before a listing are none after it")
-	}
+	want("without a listing", "a", began, Certain)
+	s.Ended(began, ended)
+	want("applied before the listing", "a", began, Certain)
+	want("applied while it lasted", "a", began.Add(1), Uncertain)
+	want("applied at its end", "a", ended, Unknown)
+	want("applied after it", "a", ended.Add(1), Unknown)
+	s.Observed("a")
+	want("observed since", "a", ended.Add(1), Certain)
+	want("not observed since", "b", ended.Add(1), Unknown)
+	s.Ended(ended.Add(2), ended.Add(4))
+	want("observed before the listing", "a", ended.Add(5), Unknown)
 }
