@@ -69,12 +69,11 @@ func Reconciled[Obj Reconcilable[Obj]](schema statedb.Schema[Obj]) statedb.Schem
 // NewStatusIndex returns the index by which rows in error are found. Rows that
 // are pending or done are not in it, so that it costs nothing while all is well.
 func NewStatusIndex[Obj Reconcilable[Obj]]() statedb.Index[Obj, StatusKind] {
-	none := func(func(StatusKind) bool) {}
 	one := func(yield func(StatusKind) bool) { yield(Error) }
 	return statedb.NewMultiIndex(StatusIndexName, func(obj Obj) iter.Seq[StatusKind] {
 		if obj.GetStatus().Kind() == Error {
 			return one
 		}
-		return none
+		return nil
 	})
 }

@@ -36,8 +36,8 @@ func oneKey[Obj, Key any](k *keyed[Key], key func(Obj) Key) Index[Obj, Key] {
 	return Index[Obj, Key]{k}
 }
 
-// NewMultiIndex declares an index with any number of keys per row. A row without keys is
-// not in the index and costs it nothing; a key that is yielded twice counts once. It cannot
+// NewMultiIndex declares an index with any number of keys per row. A row without keys, for
+// which keys may return nil, is not in the index and costs it nothing; a key that is yielded twice counts once. It cannot
 // be a primary index.
 func NewMultiIndex[Obj, Key any](name string, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
 	return manyKeys(keysOf[Key](name, keys == nil), keys)
