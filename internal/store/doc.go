@@ -29,8 +29,9 @@
 //
 // # Unsafe rules
 //
-// Rows cross the package boundary as unsafe.Pointer. The unsafe code is in entry.go here
-// and in row.go of statedb; all other code only passes the pointers on. The rules:
+// Rows cross the package boundary as unsafe.Pointer. The unsafe code is in entry.go here and
+// in the files row.go of statedb and of reconciler; all other code only passes the pointers
+// on. The rules:
 //
 //   - A pointer to a row that is passed to the store is valid until the call returns. It
 //     may point into the caller's stack, which moves when it grows. It may be kept only in
