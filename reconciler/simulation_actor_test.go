@@ -285,7 +285,7 @@ func (a *actor) watch() {
 			}
 			limit := retryPatience
 			if strings.HasPrefix(what, "pending") {
-				limit = patience
+				limit = patience + a.rounds()*roundPatience
 			}
 			if now.Sub(since) > limit {
 				a.t.Errorf("%s of %q waits since %v although a hand is free", what, a.name, now.Sub(since))
@@ -293,6 +293,19 @@ func (a *actor) watch() {
 			}
 		}
 	}
+}
+
+// roundPatience is how long a round keeps the rows of the next one waiting.
+const roundPatience = 10 * time.Millisecond
+
+// rounds is how many rounds all rows are.
+func (a *actor) rounds() time.Duration {
+	size := a.r.Limits().RoundSize
+	rows := 0
+	for range a.table.All(a.db.ReadTxn()) {
+		rows++
+	}
+	return time.Duration(rows/size + 1)
 }
 
 // waiting returns what could be done by a hand that is free now.
