@@ -285,7 +285,7 @@ func (a *actor) watch() {
 			}
 			limit := retryPatience
 			if strings.HasPrefix(what, "pending") {
-				limit = patience + a.rounds()*roundPatience
+				limit = patience + a.rounds()
 			}
 			if now.Sub(since) > limit {
 				a.t.Errorf("%s of %q waits since %v although a hand is free", what, a.name, now.Sub(since))
@@ -298,14 +298,14 @@ func (a *actor) watch() {
 // roundPatience is how long a round keeps the rows of the next one waiting.
 const roundPatience = 10 * time.Millisecond
 
-// rounds is how many rounds all rows are.
+// rounds is how long all rows may take until they are in a round.
 func (a *actor) rounds() time.Duration {
 	size := a.r.Limits().RoundSize
 	rows := 0
 	for range a.table.All(a.db.ReadTxn()) {
 		rows++
 	}
-	return time.Duration(rows/size + 1)
+	return roundPatience * time.Duration(rows/size+1)
 }
 
 // waiting returns what could be done by a hand that is free now.
