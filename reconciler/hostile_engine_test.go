@@ -1,0 +1,188 @@
+package reconciler_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// refreshedHourly has all rows applied again after an hour.
+func refreshedHourly(o *watchful) {
+	params := o.world.params
+	o.world.params = func(p *reconciler.Params[row]) {
+		params(p)
+		p.RefreshInterval = func(row) time.Duration { return time.Hour }
+	}
+}
+
+// wantReached checks that whoever waits for the table is answered soon.
+func (w *world) wantReached() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+	defer cancel()
+	if err := w.r.WaitTable(ctx); err != nil {
+		w.t.Errorf("wait for the table: %v", err)
+	}
+}
+
+// A row that is done again, because what is observed agrees, keeps nobody waiting until it is
+// refreshed.
+func TestHostileARefreshedRowThatAgreesAgainIsWaitedForNoLonger(t *testing.T) {
+	watching(t, func(o *watchful) {
+		refreshedHourly(o)
+		o.config.Drift.Policy = reconciler.DriftReport
+	}, func(_ *testing.T, o *watchful) {
+		o.pass(10 * time.Minute)
+		o.wantReached()
+		o.see(sighting{"a", 7})
+		o.wantStatus("a", "pending")
+		o.see(sighting{"a", 1})
+		o.pass(2 * time.Second)
+		o.equal("status", reconciler.Done, o.status("a").Kind())
+		o.wantReached()
+	})
+}
+
+// That a row is only reported holds also of one that its target wants again later.
+func TestHostileDriftOfARowThatIsAgainIsOnlyReported(t *testing.T) {
+	watching(t, func(o *watchful) {
+		o.config.Drift.Policy = reconciler.DriftReport
+		o.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if c.op == "update" && c.id == "a" {
+				return reconciler.Result{Again: 100 * time.Hour}, nil
+			}
+			return reconciler.Result{}, nil
+		})
+	}, func(_ *testing.T, o *watchful) {
+		o.breaks("a", 7)
+		o.pass(time.Minute)
+		o.wantLog()
+	})
+}
+
+// Repairs of a row that its target wants again later are slowed like those of others.
+func TestHostileRepairsOfARowThatIsAgainAreSlowed(t *testing.T) {
+	updates := func(again time.Duration) (n int) {
+		watching(t, func(o *watchful) {
+			o.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+				return reconciler.Result{Again: again}, nil
+			})
+		}, func(_ *testing.T, o *watchful) {
+			for range 20 {
+				o.breaks("a", 7)
+				o.see(sighting{"a", 1})
+				o.pass(1100 * time.Millisecond)
+			}
+			n = len(o.target.log())
+		})
+		return n
+	}
+	if plain, again := updates(0), updates(100*time.Hour); again > plain+2 {
+		t.Errorf("%d repairs of a row that is again, %d of one that is not", again, plain)
+	}
+}
+
+// A longer Config.Backoff slows repairs at least as much as the default.
+func TestHostileRepairsAreSlowedByTheReplacedBackoff(t *testing.T) {
+	updates := func(b func(int) time.Duration) (n int) {
+		watching(t, func(o *watchful) {
+			o.config.Backoff = b
+		}, func(_ *testing.T, o *watchful) {
+			o.target.will(func(_ context.Context, c call) (reconciler.Result, error) { return reconciler.Result{}, nil })
+			o.see(sighting{"a", 7}) // and no repair helps
+			o.pass(100 * time.Hour)
+			n = len(o.target.log())
+		})
+		return n
+	}
+	// One each hour, after the three that are prompt.
+	if n := updates(func(int) time.Duration { return time.Hour }); n > 110 {
+		t.Errorf("%d repairs in 100 hours, although the backoff is one hour", n)
+	}
+}
+
+// A row that differs is applied again in its time like one that does not.
+func TestHostileAReportedRowIsRefreshed(t *testing.T) {
+	watching(t, func(o *watchful) {
+		refreshedHourly(o)
+		o.config.Drift.Policy = reconciler.DriftReport
+	}, func(_ *testing.T, o *watchful) {
+		o.breaks("a", 7)
+		o.target.log()
+		o.pass(2 * time.Hour)
+		if log := strings.Join(o.target.log(), " "); !strings.Contains(log, "update a=1") {
+			o.t.Errorf("operations in two hours: %s", log)
+		}
+	})
+}
+
+// Health forgets a row that agrees again, also one whose key is an empty text.
+func TestHostileDriftOfARowWithAnEmptyKeyEnds(t *testing.T) {
+	watching(t, func(o *watchful) { o.config.Drift.Policy = reconciler.DriftReport }, func(_ *testing.T, o *watchful) {
+		o.panics = "none"
+		o.put(row{ID: "", Want: 1})
+		o.see(sighting{"", 1})
+		o.pass(time.Hour)
+		o.equal("health", "ok: reconciled", o.health.last())
+		o.see(sighting{"", 7})
+		o.pass(time.Minute)
+		o.wantDrift(1)
+		o.see(sighting{"", 1})
+		o.pass(time.Minute)
+		o.equal("health", "ok: reconciled", o.health.last())
+	})
+}
+
+// What is known to differ is not left behind as done because the table is locked.
+func TestHostileARowThatDiffersIsNotDoneAfterAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		o := withSightings(w)
+		w.config.Drift.Policy = reconciler.DriftReport
+		w.write(row{ID: "a", Want: 1})
+		o.sight(sighting{"a", 1})
+		w.start()
+		w.pass(time.Hour)
+		txn := must(w.db.WriteTxn(t.Context(), w.table))
+		o.see(sighting{"a", 7})
+		w.cancel()
+		time.AfterFunc(time.Second, txn.Abort)
+		err := <-w.ended
+		w.ended = nil
+		if err == nil && w.status("a").Kind() == reconciler.Done {
+			t.Errorf("the row is %v, and Run returned no error", w.status("a"))
+		}
+		txn.Abort()
+	})
+}
+
+// A row that was applied shortly before what is observed was listed anew is repaired if it is
+// not in the listing, and stays so: rows that depend on it wait for that.
+func TestHostileARowThatAListingMissesIsRepaired(t *testing.T) {
+	var source *statedb.Source
+	watching(t, func(o *watchful) {
+		o.check(o.db.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
+			if source, err = o.seen.RegisterSource(txn, "mirror"); err == nil {
+				err = source.Initialized(txn)
+			}
+			return err
+		}, o.seen))
+	}, func(_ *testing.T, o *watchful) {
+		o.put(row{ID: "a", Want: 2})
+		o.see(sighting{"a", 2})
+		o.wantLog("update a=2")
+		o.pass(500 * time.Millisecond)
+		o.check(o.db.Update(context.Background(), func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, "lost") }, o.seen))
+		o.pass(100 * time.Millisecond)
+		o.target.vanish("a")
+		o.miss("a") // which the listing finds
+		o.check(o.db.Update(context.Background(), func(txn *statedb.WriteTxn) error { return source.Complete(txn) }, o.seen))
+		o.pass(time.Hour)
+		o.wantLog("update a=2")
+	})
+}
