@@ -157,6 +157,9 @@ func (l *loop) writeStatuses(txn *store.WriteTxn, err error, withNotDone bool, n
 		return
 	}
 	l.unlocked(&l.commit.lock, statusTrouble)
+	if err != nil {
+		l.commit.marks = nil // as of a table that was dropped
+	}
 	for _, out := range outcomes {
 		if err != nil && isUpdate(out) {
 			l.statusFailed(out, err)

@@ -14,21 +14,20 @@ import (
 
 // suspect has a row compared with what is observed, unless it is run anyway.
 func (l *loop) suspect(key string, now time.Time) {
-	it, why := l.queue.Get(key), workqueue.Drifted
+	it := l.queue.Get(key)
 	switch s := it.Stage(); {
 	case s.InHand():
 	case s == workqueue.Queued:
 		it.Force = true
+	case it.Err != nil, it.Deleting, s == workqueue.Settle, s == workqueue.Debounce:
+		return // it is run, or compared, anyway
 	default:
-		if it.Err != nil || s == workqueue.Settle || it.Deleting {
-			return
-		}
-		if !it.Due().IsZero() && !s.Held() && s != workqueue.Refresh {
-			why |= workqueue.Repeat // what it waits for is not to be lost
+		if s == workqueue.Again {
+			it.Refresh = earliest(it.Refresh, it.Due()) // it is still applied again then
 		}
 		it.Force = true
 	}
-	l.enqueue(it, workqueue.Retries, why, now)
+	l.enqueue(it, workqueue.Retries, workqueue.Drifted, now)
 }
 
 // compared compares the row of an operation with what is observed, if that is why it is to

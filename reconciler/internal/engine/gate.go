@@ -72,7 +72,11 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 
 // park puts an item aside that is held.
 func (l *loop) park(it *workqueue.Item, why hold.Reason) {
-	l.queue.Wait(it, why.Stage, why.Until, why.Text)
+	until := why.Until
+	if why.Stage == workqueue.Drift {
+		until = earliest(until, it.Refresh) // then it is applied whatever is known of it
+	}
+	l.queue.Wait(it, why.Stage, until, why.Text)
 	l.repairs.Held(it)
 	l.ledger.note(it)
 }

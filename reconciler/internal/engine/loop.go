@@ -261,6 +261,7 @@ func (l *loop) drop(it *workqueue.Item) {
 		l.queue.Forget(it)
 	} else {
 		it.Force, it.Reasons = false, 0
+		it.Unblock()
 		l.queue.Wait(it, workqueue.Refresh, it.Refresh, "")
 	}
 	l.ledger.note(it)
@@ -321,7 +322,7 @@ func (l *loop) finish() error {
 	l.collectAll(time.Now())
 	for {
 		l.flush(time.Now())
-		if l.pool.Busy() == 0 && len(l.commit.outcomes) == 0 {
+		if l.pool.Busy() == 0 && len(l.commit.outcomes)+len(l.commit.marks) == 0 {
 			l.ledger.hurry()
 			if !l.ledger.lock.waiting() {
 				l.commitLedger(time.Now())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
@@ -217,17 +218,22 @@ func (l *loop) nameOf(out *pool.Task) string {
 	return l.r.p.Table.KeyText(out.Entry)
 }
 
-// someKeys names the rows of outcomes, or the first of them if there are many.
-func (l *loop) someKeys(outcomes []*pool.Task) string {
+// unwritten names the rows whose statuses are not written, or the first of them if there are
+// many.
+func (l *loop) unwritten() string {
 	const named = 3
-	keys := "of"
-	for _, out := range outcomes[:min(named, len(outcomes))] {
-		keys += " " + l.nameOf(out)
+	var keys []string
+	for _, out := range l.commit.outcomes {
+		keys = append(keys, l.nameOf(out))
 	}
-	if more := len(outcomes) - named; more > 0 {
-		keys += fmt.Sprintf(" and %d more", more)
+	for _, m := range l.commit.marks {
+		keys = append(keys, l.r.p.Table.KeyText(m.entry))
 	}
-	return keys
+	text := "of " + strings.Join(keys[:min(named, len(keys))], " ")
+	if more := len(keys) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // abandoned names what the reconciler does not wait for any longer.
@@ -246,8 +252,8 @@ func (l *loop) abandoned(now time.Time) error {
 			}
 		}
 	}
-	if n := len(l.commit.outcomes); n > 0 && l.commit.lock.waiting() {
-		errs = append(errs, &StatusError{fmt.Errorf("%s: %w", l.someKeys(l.commit.outcomes), l.commit.lock.errLocked())})
+	if l.commit.lock.waiting() {
+		errs = append(errs, &StatusError{fmt.Errorf("%s: %w", l.unwritten(), l.commit.lock.errLocked())})
 	}
 	if l.ledger.lock.waiting() {
 		errs = append(errs, fmt.Errorf("write what is not done: %w", l.ledger.lock.errLocked()))

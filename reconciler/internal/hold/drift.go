@@ -3,7 +3,9 @@ package hold
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
@@ -166,7 +168,8 @@ func (r *Repairs) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (why Rea
 
 // report counts a row once, until it agrees.
 func (r *Repairs) report(t *pool.Task, txn store.ReadTxn) Reason {
-	if key := t.Item.Key; r.rows.reported[key] == "" {
+	key := t.Item.Key
+	if _, known := r.rows.reported[key]; !known {
 		r.p.Count()
 		r.rows.reported[key] = r.p.Table.KeyText(t.Item.Entry)
 	}
@@ -227,7 +230,9 @@ func (r *Repairs) Of(key string) (n int, last time.Time) {
 
 // Held notes that an item is held, whatever holds it.
 func (r *Repairs) Held(it *workqueue.Item) {
-	if it.Differs && r.rows.held[it.Key] == "" && r.rows.flapping[it.Key] == "" {
+	_, held := r.rows.held[it.Key]
+	_, flaps := r.rows.flapping[it.Key]
+	if it.Differs && !held && !flaps {
 		r.rows.held[it.Key] = r.p.Table.KeyText(it.Entry)
 		r.changed = true
 	}
@@ -236,7 +241,7 @@ func (r *Repairs) Held(it *workqueue.Item) {
 // Agrees notes that a row does not differ any more.
 func (r *Repairs) Agrees(key string) {
 	delete(r.rows.reported, key)
-	if r.rows.held[key] != "" {
+	if _, held := r.rows.held[key]; held {
 		delete(r.rows.held, key)
 		r.changed = true
 	}
@@ -252,7 +257,7 @@ func (r *Repairs) Expire(now time.Time) {
 	}
 	r.expires = time.Time{}
 	for key, of := range r.repairs {
-		if end := of.last.Add(r.p.Drift.Window); end.After(now) {
+		if end := r.end(of); end.After(now) {
 			r.expires = earliest(r.expires, end)
 			continue
 		}
@@ -260,6 +265,12 @@ func (r *Repairs) Expire(now time.Time) {
 		delete(r.rows.flapping, key)
 		r.changed = true
 	}
+}
+
+// end returns when repairs are forgotten: after the window, but not before a slowed one had its
+// time.
+func (r *Repairs) end(of repairs) time.Time {
+	return of.last.Add(max(r.p.Drift.Window, 2*of.next.Sub(of.last)))
 }
 
 // Changed reports whether Flapping or Unrepaired may return something else than when it was
@@ -280,12 +291,7 @@ func someRows(texts map[string]string) error {
 	if len(texts) == 0 {
 		return nil
 	}
-	first := ""
-	for _, text := range texts {
-		if first == "" || text < first {
-			first = text
-		}
-	}
+	first := slices.Min(slices.Collect(maps.Values(texts)))
 	if len(texts) == 1 {
 		return errors.New(first)
 	}

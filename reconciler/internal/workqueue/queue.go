@@ -183,12 +183,12 @@ func (q *Queue) Wake(now time.Time) {
 		switch {
 		case it.stage == Debounce:
 			q.Enqueue(it, Changes, 0, since)
+		case it.stage == Refresh || it.stage == Drift && it.due.Equal(it.Refresh):
+			it.Force, it.Refresh = true, time.Time{}
+			q.Enqueue(it, Refreshes, Elapsed, since)
 		case it.stage == Settle || it.stage == Drift:
 			it.Force = true
 			q.Enqueue(it, Retries, Drifted, since)
-		case it.stage == Refresh:
-			it.Force, it.Refresh = true, time.Time{}
-			q.Enqueue(it, Refreshes, Elapsed, since)
 		case it.Err != nil:
 			it.Force = true
 			q.Enqueue(it, Retries, Retry, since)

@@ -32,7 +32,7 @@ func (w *world) wantReached() {
 
 // A row that is done again, because what is observed agrees, keeps nobody waiting until it is
 // refreshed.
-func TestHostileARefreshedRowThatAgreesAgainIsWaitedForNoLonger(t *testing.T) {
+func TestARefreshedRowThatAgreesAgainIsWaitedForNoLonger(t *testing.T) {
 	watching(t, func(o *watchful) {
 		refreshedHourly(o)
 		o.config.Drift.Policy = reconciler.DriftReport
@@ -49,7 +49,7 @@ func TestHostileARefreshedRowThatAgreesAgainIsWaitedForNoLonger(t *testing.T) {
 }
 
 // That a row is only reported holds also of one that its target wants again later.
-func TestHostileDriftOfARowThatIsAgainIsOnlyReported(t *testing.T) {
+func TestDriftOfARowThatIsAgainIsOnlyReported(t *testing.T) {
 	watching(t, func(o *watchful) {
 		o.config.Drift.Policy = reconciler.DriftReport
 		o.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
@@ -66,7 +66,7 @@ func TestHostileDriftOfARowThatIsAgainIsOnlyReported(t *testing.T) {
 }
 
 // Repairs of a row that its target wants again later are slowed like those of others.
-func TestHostileRepairsOfARowThatIsAgainAreSlowed(t *testing.T) {
+func TestRepairsOfARowThatIsAgainAreSlowed(t *testing.T) {
 	updates := func(again time.Duration) (n int) {
 		watching(t, func(o *watchful) {
 			o.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
@@ -88,7 +88,7 @@ func TestHostileRepairsOfARowThatIsAgainAreSlowed(t *testing.T) {
 }
 
 // A longer Config.Backoff slows repairs at least as much as the default.
-func TestHostileRepairsAreSlowedByTheReplacedBackoff(t *testing.T) {
+func TestRepairsAreSlowedByTheReplacedBackoff(t *testing.T) {
 	updates := func(b func(int) time.Duration) (n int) {
 		watching(t, func(o *watchful) {
 			o.config.Backoff = b
@@ -107,7 +107,7 @@ func TestHostileRepairsAreSlowedByTheReplacedBackoff(t *testing.T) {
 }
 
 // A row that differs is applied again in its time like one that does not.
-func TestHostileAReportedRowIsRefreshed(t *testing.T) {
+func TestAReportedRowIsRefreshed(t *testing.T) {
 	watching(t, func(o *watchful) {
 		refreshedHourly(o)
 		o.config.Drift.Policy = reconciler.DriftReport
@@ -122,7 +122,7 @@ func TestHostileAReportedRowIsRefreshed(t *testing.T) {
 }
 
 // Health forgets a row that agrees again, also one whose key is an empty text.
-func TestHostileDriftOfARowWithAnEmptyKeyEnds(t *testing.T) {
+func TestDriftOfARowWithAnEmptyKeyEnds(t *testing.T) {
 	watching(t, func(o *watchful) { o.config.Drift.Policy = reconciler.DriftReport }, func(_ *testing.T, o *watchful) {
 		o.panics = "none"
 		o.put(row{ID: "", Want: 1})
@@ -139,7 +139,7 @@ func TestHostileDriftOfARowWithAnEmptyKeyEnds(t *testing.T) {
 }
 
 // What is known to differ is not left behind as done because the table is locked.
-func TestHostileARowThatDiffersIsNotDoneAfterAStop(t *testing.T) {
+func TestARowThatDiffersIsNotDoneAfterAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		o := withSightings(w)
@@ -163,7 +163,7 @@ func TestHostileARowThatDiffersIsNotDoneAfterAStop(t *testing.T) {
 
 // A row that was applied shortly before what is observed was listed anew is repaired if it is
 // not in the listing, and stays so: rows that depend on it wait for that.
-func TestHostileARowThatAListingMissesIsRepaired(t *testing.T) {
+func TestARowThatAListingMissesIsRepaired(t *testing.T) {
 	var source *statedb.Source
 	watching(t, func(o *watchful) {
 		o.check(o.db.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
