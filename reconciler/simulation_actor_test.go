@@ -300,8 +300,10 @@ const roundPatience = 10 * time.Millisecond
 
 // rounds is how long all rows may take until they are in a round.
 func (a *actor) rounds() time.Duration {
-	size := a.r.Limits().RoundSize
-	rows := 0
+	rows, size := 0, 1
+	if n := len(a.made); n > 0 {
+		size = a.made[n-1].Limits().RoundSize
+	}
 	for range a.table.All(a.db.ReadTxn()) {
 		rows++
 	}
