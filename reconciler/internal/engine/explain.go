@@ -32,7 +32,7 @@ type Explanation struct {
 	// ready in, if it is, Since when that came to be.
 	Queued  bool      `json:"queued"`
 	Reasons string    `json:"reasons"`
-	Lane    string    `json:"lane,omitempty"`
+	Class   string    `json:"class,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 
 	// WaitsFor is never empty; what comes first is in the way of the rest.
@@ -68,7 +68,7 @@ func (e *UnknownKeyError) Error() string {
 		text += "; like it: " + strings.Join(e.Like, ", ")
 	}
 	if len(e.Incomplete) > 0 {
-		text += "; removal of surplus is held: " + reasons(e.Incomplete)
+		text += "; removal of orphans is held: " + reasons(e.Incomplete)
 	}
 	return text
 }
@@ -241,8 +241,8 @@ func (l *loop) explainItem(e *Explanation, it *workqueue.Item, now time.Time) {
 	}
 	switch stage := it.Stage(); {
 	case stage == workqueue.Queued:
-		e.Lane = it.Class().String()
-		text := fmt.Sprintf("its turn: %d before it in lane %v", it.Before(), it.Class())
+		e.Class = it.Class().String()
+		text := fmt.Sprintf("its turn: %d before it in class %v", it.Before(), it.Class())
 		e.WaitsFor = l.readyWaits(Wait{Cause: waitTurn, Text: text}, now)
 	case stage == workqueue.Committing:
 		e.WaitsFor = []Wait{{Cause: waitCommit, Text: "the commit of its status"}}

@@ -82,8 +82,8 @@ func (e Explanation) writtenBy() string {
 
 func (e Explanation) queuedText() string {
 	text := "yes"
-	if e.Lane != "" {
-		text += ", in lane " + e.Lane
+	if e.Class != "" {
+		text += ", in class " + e.Class
 	}
 	if e.Reasons != "" {
 		text += ", because of " + strings.ReplaceAll(e.Reasons, ",", ", ")

@@ -344,7 +344,7 @@ func (l *loop) fullFailed(err error, now time.Time) {
 	l.waits.sought(false)
 	l.meters.fullErrors++
 	l.meters.pruneErrors++
-	l.r.p.Logger.Warn("surplus could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
+	l.r.p.Logger.Warn("orphans could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
 	l.endFull(now)
 }
 

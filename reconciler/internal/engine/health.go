@@ -120,7 +120,7 @@ func (h *healthState) concern(about string, err error) {
 // healthFacts is what health depends on: what it says is put together only when
 // they have changed.
 type healthFacts struct {
-	ready, settled, held, surplus, paused bool
+	ready, settled, held, orphans, paused bool
 	version                               uint64
 	stuck, heldDeletes, heldUpdates       int
 }
@@ -128,7 +128,7 @@ type healthFacts struct {
 func (l *loop) healthFacts(now time.Time) healthFacts {
 	f := healthFacts{
 		ready: l.ready, settled: l.health.settled, held: l.held, version: l.health.version, stuck: len(l.pool.Stuck()),
-		surplus: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
+		orphans: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
 		paused:  l.queue.In(workqueue.Paused) > 0,
 	}
 	f.heldDeletes, f.heldUpdates = l.limits.HeldItems()
@@ -184,7 +184,7 @@ func (l *loop) healthMessage(facts healthFacts) (string, error) {
 	}
 	switch {
 	case facts.held:
-		return "removal of surplus is held: " + reasons(l.health.sources.incomplete), nil
+		return "removal of orphans is held: " + reasons(l.health.sources.incomplete), nil
 	case !facts.settled:
 		return "applying all rows for the first time", nil
 	case facts.paused:
@@ -233,8 +233,8 @@ func (l *loop) troubles(facts healthFacts) (t troubles) {
 			t.add(fmt.Sprintf("%vs held: %d", held.Kind, held.Items), fmt.Errorf("%vs of %v: %w", held.Kind, held.Limit, errUnapproved))
 		}
 	}
-	if facts.surplus {
-		t.add("surplus cannot be found", l.plan.err)
+	if facts.orphans {
+		t.add("orphans cannot be found", l.plan.err)
 	}
 	for _, about := range sortedKeys(h.concerns) {
 		t.add(about, h.concerns[about])

@@ -25,7 +25,7 @@ func (r *Engine) Items() (items []string) {
 			if it.Entry != nil {
 				name = r.p.Table.KeyText(it.Entry)
 			}
-			items = append(items, fmt.Sprintf("%s stage=%v class=%v deleting=%t surplus=%t full=%t force=%t dirty=%t reasons=%v due=%v err=%v",
+			items = append(items, fmt.Sprintf("%s stage=%v class=%v deleting=%t orphan=%t full=%t force=%t dirty=%t reasons=%v due=%v err=%v",
 				name, it.Stage(), it.Class(), it.Deleting, it.Orphan, it.FullPass, it.Force, it.Dirty, it.Reasons, it.Due(), it.Err))
 		}
 	})
@@ -62,8 +62,8 @@ func Stages() (names []string) {
 	return names
 }
 
-// Lanes are the names of the priority classes.
-func Lanes() (names []string) {
+// Classes are the names of the priority classes.
+func Classes() (names []string) {
 	for c := range workqueue.Classes {
 		names = append(names, c.String())
 	}

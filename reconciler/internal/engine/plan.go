@@ -34,8 +34,8 @@ type Plan struct {
 type Planned struct {
 	Key       string `json:"key"`       // of the row, as text
 	Operation string `json:"operation"` // update or delete
-	// Surplus: the target has it, and it was never in the table since the start.
-	Surplus bool `json:"surplus,omitempty"`
+	// Orphan: the target has it, and the table has not had it since the start.
+	Orphan bool `json:"orphan,omitempty"`
 	// Changes are what the update would do, if the target can tell.
 	Changes []Change `json:"changes,omitempty"`
 	// Error is why Changes are not known.
@@ -127,7 +127,7 @@ func (l *loop) show() (plan Plan, held []planned) {
 	}
 	for _, it := range l.queue.Items {
 		if kind, is := l.limits.HeldKind(it.Key); is {
-			held = append(held, planned{Planned{Operation: kind.String(), Surplus: it.Orphan}, it.Entry})
+			held = append(held, planned{Planned{Operation: kind.String(), Orphan: it.Orphan}, it.Entry})
 		}
 	}
 	plan.ID = l.limits.ShowPlan()

@@ -165,7 +165,7 @@ func (r *Engine) giveUpSources(late []string) {
 	r.late.Store(&late)
 	for _, name := range late {
 		if !slices.Contains(before, name) {
-			r.p.Logger.Warn("source is not waited for any longer: removal of surplus is held until it delivers",
+			r.p.Logger.Warn("source is not waited for any longer: removal of orphans is held until it delivers",
 				"reconciler", r.p.Name, "source", name, "after", r.p.Config.SourceTimeout)
 		}
 	}

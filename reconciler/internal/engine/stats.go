@@ -31,7 +31,7 @@ type Stats struct {
 	Reasons  int // groups of these rows, as [Engine.FailureGroups] returns them
 	Deleting int // rows that are gone from the table, and not yet from the target
 	// Queue is what could run and waits for its turn, in each lane.
-	Queue []LaneStats
+	Queue []ClassStats
 	// Held is how many rows are kept from running, by what keeps them: paused,
 	// limit, dependency, order and drift are always there.
 	Held map[string]int
@@ -47,10 +47,10 @@ type Stats struct {
 	LastSuccess    time.Time // zero: never
 }
 
-// LaneStats is how it stands with one of the lanes that rows wait in: change,
+// ClassStats is how it stands with one of the lanes that rows wait in: change,
 // manual, retry and refresh.
-type LaneStats struct {
-	Lane string
+type ClassStats struct {
+	Class string
 	// Depth is how many rows wait. In lane change they are at most so many: changes
 	// that were not read yet count each, and some turn out to need nothing.
 	Depth int
@@ -90,10 +90,10 @@ func (r *Engine) Stats() Stats {
 }
 
 // queue says how long the lanes are, with what has come into the feed since.
-func (s *standing) queue(now time.Time) []LaneStats {
-	stats := make([]LaneStats, workqueue.Classes)
+func (s *standing) queue(now time.Time) []ClassStats {
+	stats := make([]ClassStats, workqueue.Classes)
 	for i, state := range s.classes {
-		stats[i] = LaneStats{Lane: workqueue.Class(i).String(), Depth: state.depth}
+		stats[i] = ClassStats{Class: workqueue.Class(i).String(), Depth: state.depth}
 		if !state.oldest.IsZero() {
 			stats[i].Oldest = max(0, now.Sub(state.oldest))
 		}

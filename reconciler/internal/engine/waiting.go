@@ -14,9 +14,9 @@ type FailedError struct {
 	Reconciler string
 	Rows       []FailedRow // ordered by key; at most a thousand
 	More       int         // how many rows have failed beyond those
-	// Surplus is why the surplus of the target could not be found, if that is so:
-	// what was deleted before the reconciler started may still be there.
-	Surplus error
+	// Orphans is why the orphans of the target could not be found, or nil if they were.
+	// If it is not nil, what was deleted before the reconciler started may still be there.
+	Orphans error
 }
 
 // FailedRow is a row whose last operation has failed.
@@ -36,8 +36,8 @@ func (e *FailedError) Error() string {
 	if more := len(e.Rows) + e.More - len(parts); more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more", more))
 	}
-	if e.Surplus != nil {
-		parts = append(parts, fmt.Sprintf("surplus: %v", e.Surplus))
+	if e.Orphans != nil {
+		parts = append(parts, fmt.Sprintf("orphans: %v", e.Orphans))
 	}
 	return fmt.Sprintf("reconciler %s: %s", e.Reconciler, strings.Join(parts, "; "))
 }
@@ -48,8 +48,8 @@ func (e *FailedError) Unwrap() []error {
 	for _, row := range e.Rows {
 		errs = append(errs, row.Err)
 	}
-	if e.Surplus != nil {
-		errs = append(errs, e.Surplus)
+	if e.Orphans != nil {
+		errs = append(errs, e.Orphans)
 	}
 	return errs
 }

@@ -26,7 +26,7 @@ type waits struct {
 	from    store.Revision // and was up to here before it was read the last time
 	settled store.Revision // what is read up to here is done, or an item
 	changed bool           // something has come to rest
-	surplus bool           // it is known of the surplus from before the start how it stands
+	orphans bool           // it is known of the surplus from before the start how it stands
 	swept   bool           // none of it is left but in items
 
 	unread   waitHeap             // who waits for the feed
@@ -87,7 +87,7 @@ func (l *loop) awaitFeed(it *workqueue.Item) {
 // lostDeletes deletes what waits for the feed to tell that it is gone: the feed
 // has lost that. The rest is found as surplus.
 func (l *loop) lostDeletes(txn store.ReadTxn, now time.Time) {
-	l.waits.swept, l.waits.surplus = false, false
+	l.waits.swept, l.waits.orphans = false, false
 	for _, key := range sortedKeys(l.queue.Items) {
 		it := l.queue.Items[key]
 		if it.Idle() && !it.Stage().Held() && it.Err == nil && l.awaitsFeed(it, txn) {
@@ -108,7 +108,7 @@ func (l *loop) rested(it *workqueue.Item) {
 // sought is called when the surplus was looked for, and removed as far as it could be.
 func (ws *waits) sought(swept bool) {
 	if !ws.swept {
-		ws.changed, ws.surplus, ws.swept = true, true, swept
+		ws.changed, ws.orphans, ws.swept = true, true, swept
 	}
 }
 
@@ -125,8 +125,8 @@ func (l *loop) answerWaits() {
 	for ws.unread.Len() > 0 && ws.unread.list[0].revision <= settled {
 		l.waitOn(heap.Pop(&ws.unread).(*waiter))
 	}
-	if ws.surplus {
-		ws.surplus = false
+	if ws.orphans {
+		ws.orphans = false
 		for _, key := range sortedKeys(ws.rows) {
 			l.answerRow(key)
 		}
@@ -179,8 +179,8 @@ func (l *loop) verdict(w *waiter, it *workqueue.Item) (known bool, err error) {
 		return false, nil
 	}
 	if l.r.find(l.r.p.DB.ReadTxn(), w.row) == nil && !l.waits.swept {
-		surplus := l.unswept()
-		return surplus != nil, l.failure(nil, surplus)
+		orphans := l.unswept()
+		return orphans != nil, l.failure(nil, orphans)
 	}
 	return true, nil
 }
@@ -195,8 +195,8 @@ func (l *loop) unswept() error {
 
 // answerTables answers those who wait for all rows and need not any longer.
 func (l *loop) answerTables() {
-	ws, surplus := &l.waits, l.unswept()
-	if ws.tables.Len() == 0 || l.hindered() || !ws.swept && surplus == nil || l.tableGone() {
+	ws, orphans := &l.waits, l.unswept()
+	if ws.tables.Len() == 0 || l.hindered() || !ws.swept && orphans == nil || l.tableGone() {
 		return
 	}
 	failed, busy := l.failedItems()
@@ -205,7 +205,7 @@ func (l *loop) answerTables() {
 		n, _ := slices.BinarySearchFunc(failed, w.revision+1, func(it *workqueue.Item, revision store.Revision) int {
 			return cmp.Compare(owedBy(it), revision)
 		})
-		w.answer <- l.failure(failed[:n], surplus)
+		w.answer <- l.failure(failed[:n], orphans)
 	}
 	ws.inTheWay = l.hindrance()
 }
@@ -246,13 +246,13 @@ func (l *loop) failedItems() (failed []*workqueue.Item, busy *workqueue.Item) {
 }
 
 // failure returns the error of those who wait for what has failed, or nil.
-func (l *loop) failure(failed []*workqueue.Item, surplus error) error {
-	if len(failed) == 0 && surplus == nil {
+func (l *loop) failure(failed []*workqueue.Item, orphans error) error {
+	if len(failed) == 0 && orphans == nil {
 		return nil
 	}
 	failed = slices.SortedFunc(slices.Values(failed), func(a, b *workqueue.Item) int { return cmp.Compare(a.Key, b.Key) })
 	listed := failed[:min(len(failed), maxFailedRows)]
-	err := &FailedError{Reconciler: l.r.p.Name, More: len(failed) - len(listed), Surplus: surplus}
+	err := &FailedError{Reconciler: l.r.p.Name, More: len(failed) - len(listed), Orphans: orphans}
 	for _, it := range listed {
 		op := pool.Update
 		if it.Deleting {
