@@ -46,14 +46,14 @@ type lifetime struct {
 
 // sourceWait is how long sources are waited for.
 type sourceWait struct {
-	patience patience                 // with sources
-	late     atomic.Pointer[[]string] // sources that are not waited for
-	listed   atomic.Uint64            // revision of the table when its sources had delivered, or 0
+	since  sourcesSince             // with sources
+	late   atomic.Pointer[[]string] // sources that are not waited for
+	listed atomic.Uint64            // revision of the table when its sources had delivered, or 0
 }
 
 // published is what the deciding goroutine shows others.
 type published struct {
-	board       board     // what Stats says
+	stats       latestStats
 	failures    *failures // what FailureGroups says
 	drifted     keySet    // the rows that differ from what is observed
 	deleting    atomic.Int64
@@ -189,7 +189,7 @@ func (r *Engine) Summary(txn store.ReadTxn) Summary {
 	if at := r.lastSuccess.Load(); at != 0 {
 		s.LastSuccess = time.Unix(0, at)
 	}
-	last := r.board.get()
+	last := r.stats.get()
 	s.Paused, s.Drifted = last.held[workqueue.Paused], r.drifted.len()
 	all := r.sources(txn)
 	s.WaitingFor, s.Incomplete = all.waitingFor, all.incomplete

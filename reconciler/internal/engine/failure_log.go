@@ -2,8 +2,12 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/statehive/statehive/internal/loglimit"
 )
@@ -24,11 +28,11 @@ const (
 // failureLog logs operations that fail: a line when a reason is new, and then at most one a
 // minute with the count. The zero value has logged nothing.
 type failureLog struct {
-	reasons map[reason]*logged // those of operations that have failed since the report before the last one
-	due     time.Time          // of the next report; zero: there is nothing to report
-	last    time.Time          // report
-	since   time.Time          // told counts since then
-	told    int                // lines about new reasons
+	reasons  map[reason]*logged // those of operations that have failed since the report before the last one
+	due      time.Time          // of the next report; zero: there is nothing to report
+	last     time.Time          // report
+	since    time.Time          // start of the interval that newLines counts in
+	newLines int                // lines logged about new reasons
 }
 
 // logged is what no line has told yet of a reason.
@@ -51,7 +55,7 @@ func (f *failureLog) failed(why reason, key string, err error, known bool, now t
 		f.reasons = map[reason]*logged{}
 	}
 	if now.Sub(f.since) >= logInterval {
-		f.since, f.told = now, 0
+		f.since, f.newLines = now, 0
 	}
 	e := f.reasons[why]
 	if e == nil {
@@ -63,8 +67,8 @@ func (f *failureLog) failed(why reason, key string, err error, known bool, now t
 			e = &logged{}
 			f.reasons[why] = e
 		}
-		if !known && f.told < loggedReasons {
-			f.told++
+		if !known && f.newLines < loggedReasons {
+			f.newLines++
 			return true
 		}
 	}
@@ -140,4 +144,76 @@ func (l *loop) reportFailure(why reason, e logged) {
 		attrs = append(attrs, "rows", rows, "keys", examples, "error", why.text)
 	}
 	l.r.p.Logger.Warn(why.operation+" failed", attrs...)
+}
+
+// reason is what the rows of a group have in common.
+type reason struct{ operation, text string }
+
+// reasonOf returns why an operation on a row has failed, in words that do not name the row.
+func reasonOf(operation, name string, err error) reason {
+	text := err.Error()
+	var stuck *StuckError
+	if errors.As(err, &stuck) {
+		text = strings.Replace(text, stuck.After.Round(time.Millisecond).String(), "its time", 1)
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	text = replaceWord(text, name)
+	if strings.ContainsRune(name, ' ') {
+		for word := range strings.FieldsSeq(name) {
+			if utf8.RuneCountInString(word) >= minWord {
+				text = replaceWord(text, word)
+			}
+		}
+	}
+	return reason{operation, shortened(text)}
+}
+
+// shortened returns a text without what exceeds the bound.
+func shortened(text string) string {
+	if len(text) <= maxReason {
+		return text
+	}
+	end := maxReason - len("…")
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]) + "…"
+}
+
+// replaceWord replaces a word by the placeholder wherever it is not part of a longer word.
+func replaceWord(text, word string) string {
+	if word == "" || !strings.Contains(text, word) {
+		return text
+	}
+	var replaced strings.Builder
+	from := 0
+	for {
+		at := strings.Index(text[from:], word)
+		if at < 0 {
+			break
+		}
+		at += from
+		end := at + len(word)
+		if continues(text[:at], text[at:]) || continues(text[:end], text[end:]) {
+			end = at + 1 // not a word of its own; look for the next one
+			replaced.WriteString(text[from:end])
+		} else {
+			replaced.WriteString(text[from:at])
+			replaced.WriteString(keyPlaceholder)
+		}
+		from = end
+	}
+	replaced.WriteString(text[from:])
+	return replaced.String()
+}
+
+// continues reports whether a word goes on from one part of a text to the next.
+func continues(before, after string) bool {
+	last, _ := utf8.DecodeLastRuneInString(before)
+	first, _ := utf8.DecodeRuneInString(after)
+	return ofWord(last) && ofWord(first)
+}
+
+func ofWord(r rune) bool {
+	return r != utf8.RuneError && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
 }

@@ -2,14 +2,11 @@ package engine
 
 import (
 	"cmp"
+	"container/heap"
 	"container/list"
-	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 const (
@@ -57,7 +54,7 @@ type failures struct {
 	singles list.List              // the groups of one row, in the order in which they became that
 	largest ranking[*failureGroup] // those with rows that are news, by how many; not other
 	news    int                    // how many rows are news for health
-	places  uint64                 // how many places were ever given away
+	lastSeq uint64                 // the last newsSeq assigned
 }
 
 func newFailures() *failures {
@@ -67,17 +64,14 @@ func newFailures() *failures {
 	}
 }
 
-// reason is what the rows of a group have in common.
-type reason struct{ operation, text string }
-
 // failure is a row whose last operation has failed.
 type failure struct {
 	key, name string // the encoded key, and its text
 	why       reason
 	err       error
 	since     time.Time // it has been failing
-	place     uint64    // among those that are news for health, in the order in which they became that; 0: it is none
-	settled   bool      // it is known that it was not an outdated operation alone that has failed
+	newsSeq   uint64    // order in which failures became news for health; 0: not news
+	confirmed bool      // the outcome was written and was not outdated
 
 	group        *failureGroup
 	atKey, atNew int // its positions in the rankings of the group
@@ -143,12 +137,12 @@ func newFailureGroup(why reason, now time.Time) *failureGroup {
 	return &failureGroup{
 		why: why, since: now, rank: -1,
 		rows: ranking[*failure]{before: byKey, at: func(f *failure) *int { return &f.atKey }},
-		news: ranking[*failure]{before: byPlace, at: func(f *failure) *int { return &f.atNew }},
+		news: ranking[*failure]{before: bySeq, at: func(f *failure) *int { return &f.atNew }},
 	}
 }
 
-func byKey(a, b *failure) int   { return cmp.Compare(a.key, b.key) }
-func byPlace(a, b *failure) int { return cmp.Compare(a.place, b.place) }
+func byKey(a, b *failure) int { return cmp.Compare(a.key, b.key) }
+func bySeq(a, b *failure) int { return cmp.Compare(a.newsSeq, b.newsSeq) }
 
 // bySize orders groups by how many of their rows are news, and those of the same size by which
 // has the row that has been news longest.
@@ -156,7 +150,7 @@ func bySize(a, b *failureGroup) int {
 	if n := cmp.Compare(len(b.news.list), len(a.news.list)); n != 0 {
 		return n
 	}
-	return byPlace(a.news.list[0], b.news.list[0])
+	return bySeq(a.news.list[0], b.news.list[0])
 }
 
 // moveLocked takes a row out of its group and puts it into another; nil: into none.
@@ -172,7 +166,7 @@ func (s *failures) moveLocked(f *failure, to *failureGroup) {
 	}
 	s.largest.remove(to)
 	to.rows.add(f)
-	if f.place != 0 {
+	if f.newsSeq != 0 {
 		to.news.add(f)
 	}
 	s.resizedLocked(to)
@@ -207,12 +201,12 @@ func (s *failures) resizedLocked(g *failureGroup) {
 func (s *failures) becomesNews(f *failure) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.place != 0 {
+	if f.newsSeq != 0 {
 		return false
 	}
-	s.places++
+	s.lastSeq++
 	s.news++
-	f.place = s.places
+	f.newsSeq = s.lastSeq
 	s.largest.remove(f.group)
 	f.group.news.add(f)
 	s.resizedLocked(f.group)
@@ -229,10 +223,10 @@ func (s *failures) fine(key string) (wasNews bool) {
 	}
 	delete(s.rows, key)
 	s.moveLocked(f, nil)
-	if f.place != 0 {
+	if f.newsSeq != 0 {
 		s.news--
 	}
-	return f.place != 0
+	return f.newsSeq != 0
 }
 
 // get returns the failure of a row, or nil.
@@ -317,71 +311,60 @@ func namesOf(rows []*failure) []string {
 	return names
 }
 
-// reasonOf returns why an operation on a row has failed, in words that do not name the row.
-func reasonOf(operation, name string, err error) reason {
-	text := err.Error()
-	var stuck *StuckError
-	if errors.As(err, &stuck) {
-		text = strings.Replace(text, stuck.After.Round(time.Millisecond).String(), "its time", 1)
-	}
-	text, _, _ = strings.Cut(text, "\n")
-	text = replaceWord(text, name)
-	if strings.ContainsRune(name, ' ') {
-		for word := range strings.FieldsSeq(name) {
-			if utf8.RuneCountInString(word) >= minWord {
-				text = replaceWord(text, word)
-			}
-		}
-	}
-	return reason{operation, shortened(text)}
+// shown is how many of the first items of a ranking are known.
+const shown = 3
+
+// ranking is a heap whose first items, in order, are known at any time. Adding and removing an
+// item takes logarithmic time.
+type ranking[T any] struct {
+	list   []T
+	before func(a, b T) int
+	at     func(T) *int // where an item keeps its position; -1: it is in no such ranking
 }
 
-// shortened returns a text without what exceeds the bound.
-func shortened(text string) string {
-	if len(text) <= maxReason {
-		return text
+// add adds an item.
+func (r *ranking[T]) add(item T) { heap.Push(r, item) }
+
+// remove removes an item if it is in the ranking.
+func (r *ranking[T]) remove(item T) {
+	if at := *r.at(item); at >= 0 {
+		heap.Remove(r, at)
 	}
-	end := maxReason - len("…")
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.Clone(text[:end]) + "…"
 }
 
-// replaceWord replaces a word by the placeholder wherever it is not part of a longer word.
-func replaceWord(text, word string) string {
-	if word == "" || !strings.Contains(text, word) {
-		return text
-	}
-	var replaced strings.Builder
-	from := 0
-	for {
-		at := strings.Index(text[from:], word)
-		if at < 0 {
-			break
-		}
-		at += from
-		end := at + len(word)
-		if continues(text[:at], text[at:]) || continues(text[:end], text[end:]) {
-			end = at + 1 // not a word of its own; look for the next one
-			replaced.WriteString(text[from:end])
-		} else {
-			replaced.WriteString(text[from:at])
-			replaced.WriteString(keyPlaceholder)
-		}
-		from = end
-	}
-	replaced.WriteString(text[from:])
-	return replaced.String()
+// first returns the first items, in order.
+func (r *ranking[T]) first() []T {
+	// The one in place n of the order is at most n-1 levels below the top.
+	top := slices.Clone(r.list[:min(len(r.list), 1<<shown-1)])
+	slices.SortFunc(top, r.before)
+	return top[:min(len(top), shown)]
 }
 
-// continues reports whether a word goes on from one part of a text to the next.
-func continues(before, after string) bool {
-	last, _ := utf8.DecodeLastRuneInString(before)
-	first, _ := utf8.DecodeRuneInString(after)
-	return ofWord(last) && ofWord(first)
+// Len implements [heap.Interface].
+func (r *ranking[T]) Len() int { return len(r.list) }
+
+// Less implements [heap.Interface].
+func (r *ranking[T]) Less(i, j int) bool { return r.before(r.list[i], r.list[j]) < 0 }
+
+// Swap implements [heap.Interface].
+func (r *ranking[T]) Swap(i, j int) {
+	r.list[i], r.list[j] = r.list[j], r.list[i]
+	*r.at(r.list[i]), *r.at(r.list[j]) = i, j
 }
 
-func ofWord(r rune) bool {
-	return r != utf8.RuneError && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
+// Push implements [heap.Interface].
+func (r *ranking[T]) Push(x any) {
+	item := x.(T)
+	*r.at(item) = len(r.list)
+	r.list = append(r.list, item)
+}
+
+// Pop implements [heap.Interface].
+func (r *ranking[T]) Pop() any {
+	last := len(r.list) - 1
+	item := r.list[last]
+	r.list[last] = *new(T)
+	r.list = r.list[:last]
+	*r.at(item) = -1
+	return item
 }

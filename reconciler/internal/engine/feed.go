@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
@@ -16,19 +18,19 @@ type feed struct {
 	refreshes map[string]error
 }
 
-// hungry says that more changes may be taken from the feed.
-func (l *loop) hungry() bool {
+// wantsChanges says that more changes may be taken from the feed.
+func (l *loop) wantsChanges() bool {
 	return l.round.open == 0 && l.backlog() < l.r.roundSize()
 }
 
 // pull takes changes from the feed until there is a round of work.
 func (l *loop) pull(now time.Time) {
-	if !l.hungry() {
+	if !l.wantsChanges() {
 		return
 	}
 	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
 	l.round.begin(txn, now)
-	l.waits.from = l.waits.pulled
+	l.waits.readBefore = l.waits.read
 	for change := range l.cursor.Changes(txn) {
 		l.limits.Take(change)
 		l.changed(change, now)
@@ -41,8 +43,8 @@ func (l *loop) pull(now time.Time) {
 	}
 	l.limits.LookAhead(txn, taken >= size)
 	l.round.ready()
-	l.waits.pulled = l.cursor.Seen()
-	l.listing.follow(taken, seen, l.waits.pulled, now)
+	l.waits.read = l.cursor.Seen()
+	l.listing.follow(taken, seen, l.waits.read, now)
 }
 
 // changed queues what a record of the feed makes necessary. A record is only a
@@ -136,4 +138,148 @@ func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 	l.queue.Wait(it, workqueue.Debounce, due, "")
 	it.Reasons |= workqueue.Change
 	return true
+}
+
+// awaitsFeed says that an item's row is gone, of which the feed has still to tell.
+func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
+	if !blocking(it) || !it.Present || it.Deleting || l.waits.read >= l.r.p.Table.Revision(txn) {
+		return false
+	}
+	return l.r.find(txn, it.Key) == nil
+}
+
+// awaitFeed puts an item aside until the feed tells that its row is gone.
+func (l *loop) awaitFeed(it *workqueue.Item) {
+	it.Err = nil // of a row that is not there any more
+	l.leaveFull(it)
+	l.park(it, hold.Reason{Stage: workqueue.Unread})
+}
+
+// lostDeletes deletes what waits for the feed to tell that it is gone: the feed
+// has lost that. The rest is found as surplus.
+func (l *loop) lostDeletes(txn store.ReadTxn, now time.Time) {
+	l.waits.orphansFound, l.waits.orphansKnown = false, false
+	for _, key := range sortedKeys(l.queue.Items) {
+		it := l.queue.Items[key]
+		if it.Idle() && !it.Stage().Held() && it.Err == nil && l.awaitsFeed(it, txn) {
+			l.setDeleting(it, true)
+			l.enqueue(it, workqueue.Changes, workqueue.Change, now)
+		}
+	}
+}
+
+const (
+	// roundPatience is how long none of the rows of a round may end before they
+	// become items of the queue.
+	roundPatience = 10 * time.Millisecond
+	// roundLimit is how long the rows of a round may be under way before they do so
+	// in any case.
+	roundLimit = 100 * time.Millisecond
+)
+
+// round is what one look at the feed found to be done: changed rows that need
+// nothing but an Update. Their keys are in no map, which is what makes it fast;
+// nothing else is read from the feed before each has had its status written, so
+// that none of them can be in two hands. A round that takes long is given up:
+// what is left of it becomes items.
+type round struct {
+	rows []pool.Task
+	left [][]pool.Task // parts of rows that no worker was given
+	more int           // how many those are
+	open int           // rows that are not settled
+	txn  store.ReadTxn // the snapshot of the rows
+	at   time.Time
+	last time.Time // when one of the rows ended; at first, at
+}
+
+// begin makes the rows of txn that are added from now on the round.
+func (r *round) begin(txn store.ReadTxn, now time.Time) {
+	clear(r.rows)
+	*r = round{rows: r.rows[:0], left: r.left[:0], txn: txn, at: now, last: now}
+}
+
+func (r *round) add(e *store.Entry) {
+	r.rows = append(r.rows, pool.Task{Entry: e, Open: true})
+}
+
+// ready lets workers have the rows.
+func (r *round) ready() {
+	r.open = len(r.rows)
+	r.giveBack(r.rows)
+}
+
+// take returns up to n rows that no worker has.
+func (r *round) take(n int) []pool.Task {
+	part := r.left[0]
+	if n < len(part) {
+		r.left[0] = part[n:]
+		part = part[:n]
+	} else {
+		r.left = r.left[1:]
+	}
+	r.more -= len(part)
+	return part
+}
+
+func (r *round) giveBack(rows []pool.Task) {
+	if len(rows) > 0 {
+		r.left = append(r.left, rows)
+		r.more += len(rows)
+	}
+}
+
+// givenUpAt is when the round is given up unless one of its rows ends before.
+func (r *round) givenUpAt() time.Time {
+	return earliest(r.last.Add(roundPatience), r.at.Add(roundLimit))
+}
+
+// giveUpRound makes items of the rows of the round that are not settled.
+func (l *loop) giveUpRound(now time.Time) {
+	l.collectAll(now)
+	l.flush(now)
+	for _, out := range l.commit.outcomes { // their table is locked by others
+		if out.Open {
+			l.adopt(out, workqueue.Committing)
+			out.Open = false
+		}
+	}
+	for _, w := range l.pool.All() {
+		if b := w.Batch; b != nil && b.OfRound {
+			l.round.giveBack(b.TakeBack())
+			inHand := b.Uncollected()
+			for i := range inHand {
+				l.adopt(&inHand[i], workqueue.Running)
+				inHand[i].Open = false
+			}
+			b.OfRound = false
+		}
+	}
+	for _, part := range l.round.left {
+		for i := range part {
+			l.enqueue(l.adopt(&part[i], workqueue.InRound), workqueue.Changes, workqueue.Change, l.round.at)
+		}
+	}
+	l.round = round{}
+}
+
+// closeRow says that a row needs the round no longer.
+func (l *loop) closeRow(out *pool.Task) {
+	if out.Open {
+		out.Open = false
+		l.round.open--
+	}
+}
+
+// adopt makes an item of a row of the round.
+func (l *loop) adopt(out *pool.Task, stage workqueue.Stage) *workqueue.Item {
+	it := l.queue.Adopt(keyOf(out.Entry))
+	it.Entry = out.Entry
+	it.Ran = workqueue.Change
+	out.Item = it
+	it.Present = true
+	if stage != workqueue.InRound {
+		l.queue.Move(it, stage)
+	}
+	l.waits.owe(it)
+	return it
 }

@@ -17,8 +17,8 @@ import (
 // fullSlice is how many rows of a full pass are made ready at a time.
 const fullSlice = 64
 
-// fullLook is how many rows a full pass looks at without a look at the changes.
-const fullLook = 4096
+// fullScan is how many rows a full pass looks at without a look at the changes.
+const fullScan = 4096
 
 // drainLimit is how long a target is given nothing to do, at first, so that it
 // can be pruned.
@@ -42,7 +42,7 @@ type fullPass struct {
 	whole       bool // applies all rows, not only those that are pending
 	began       time.Time
 	last        []byte            // the rows up to this one were looked at
-	looking     bool              // last is set
+	started     bool              // last is set
 	again       bool              // but for that one itself
 	outstanding int               // items that it waits for
 	observed    []*store.Entry    // what is there and was not compared yet
@@ -128,7 +128,7 @@ func (l *loop) stepFull(now time.Time) (more bool) {
 		return l.full.phase != before
 	case fullDeletes:
 		l.r.succeeded(now)
-		l.waits.sought(!l.plan.owed)
+		l.waits.orphansSearched(!l.plan.owed)
 		l.endFull(now)
 		return false
 	default:
@@ -144,20 +144,20 @@ func (f *fullPass) moving() bool {
 // enqueueSlice makes the next rows ready; false when there are no more. Each
 // slice is of the newest snapshot, so that what is done since is not done twice.
 func (l *loop) enqueueSlice(now time.Time) (more bool) {
-	txn, slice, look := l.r.p.DB.ReadTxn(), fullSlice, fullLook
+	txn, slice, look := l.r.p.DB.ReadTxn(), fullSlice, fullScan
 	for e := range l.full.rest(l.r.p.Table, txn) {
 		if look--; look == 0 {
-			l.full.last, l.full.looking = e.Key(), true
+			l.full.last, l.full.started = e.Key(), true
 			l.full.again = true // this row itself is still to be looked at
 			return true
 		}
 		if !l.full.whole && l.r.status(e).Kind() == Done {
 			continue
 		}
-		if l.full.looking && !l.full.again && bytes.Equal(e.Key(), l.full.last) {
+		if l.full.started && !l.full.again && bytes.Equal(e.Key(), l.full.last) {
 			continue
 		}
-		l.full.last, l.full.looking, l.full.again = e.Key(), true, false
+		l.full.last, l.full.started, l.full.again = e.Key(), true, false
 		l.enqueueFull(e, now)
 		if slice--; slice == 0 {
 			return true
@@ -168,7 +168,7 @@ func (l *loop) enqueueSlice(now time.Time) (more bool) {
 
 // rest yields the rows from the last one that was looked at on.
 func (f *fullPass) rest(table *store.Table, txn store.ReadTxn) iter.Seq[*store.Entry] {
-	if f.looking {
+	if f.started {
 		return table.LowerBound(txn, store.Query{Index: table.Primary(), Key: f.last}, nil).Entries()
 	}
 	return table.All(txn, nil).Entries()
@@ -295,7 +295,7 @@ func (l *loop) orphansAnswered(out *pool.Task, answer *pool.Answer, now time.Tim
 // since the target was asked is none.
 func (l *loop) compareSlice(now time.Time) {
 	txn := l.r.p.DB.ReadTxn()
-	slice := l.full.observed[:min(fullLook, len(l.full.observed))]
+	slice := l.full.observed[:min(fullScan, len(l.full.observed))]
 	l.full.observed = l.full.observed[len(slice):]
 	for _, e := range slice {
 		if l.r.p.Table.FindKey(txn, e.Key()) == nil && !l.full.gone[string(e.Key())] {
@@ -341,7 +341,7 @@ func (l *loop) fullFailed(err error, now time.Time) {
 	}
 	l.plan.owed, l.plan.err = true, err
 	l.plan.after = now.Add(l.r.backoff().After(l.plan.attempts))
-	l.waits.sought(false)
+	l.waits.orphansSearched(false)
 	l.meters.fullErrors++
 	l.meters.pruneErrors++
 	l.r.p.Logger.Warn("orphans could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
@@ -349,7 +349,7 @@ func (l *loop) fullFailed(err error, now time.Time) {
 }
 
 func (l *loop) endFull(now time.Time) {
-	l.exclusive, l.health.settled = false, true
+	l.exclusive, l.health.firstPassDone = false, true
 	l.meters.full.observe(now.Sub(l.full.began))
 	l.full = fullPass{}
 }

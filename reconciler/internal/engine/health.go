@@ -27,14 +27,14 @@ func steady(it *workqueue.Item, now time.Time) bool {
 
 // healthState is what health is made of, beside the rows that fail.
 type healthState struct {
-	sources  sources
-	settled  bool             // the first full pass is over
-	young    []youngFailure   // in order of time; those that are no more may be in it
-	concerns map[string]error // by what they are about
-	version  uint64           // changes with what is news, and with concerns
-	seen     healthFacts      // when it was last reported
-	reported string
-	failed   failureLog
+	sources       sources
+	firstPassDone bool
+	young         []youngFailure   // in order of time; those that are no more may be in it
+	concerns      map[string]error // by what they are about
+	version       uint64           // changes with what is news, and with concerns
+	seen          healthFacts      // when it was last reported
+	reported      string
+	failed        failureLog
 }
 
 type youngFailure struct {
@@ -55,7 +55,7 @@ func (l *loop) failing(it *workqueue.Item, now time.Time) {
 	}
 	name := l.r.p.Table.KeyText(it.Entry)
 	f := l.hasFailed(it, name, reasonOf(operation.String(), name, it.Err), it.Err, now)
-	f.settled = true
+	f.confirmed = true
 	if steady(it, now) && l.r.failures.becomesNews(f) {
 		l.health.version++
 	}
@@ -67,7 +67,7 @@ func (l *loop) hasFailed(it *workqueue.Item, name string, why reason, err error,
 	if first {
 		l.health.young = append(l.health.young, youngFailure{it.Key, now})
 	}
-	if f.place != 0 {
+	if f.newsSeq != 0 {
 		l.health.version++
 	}
 	return f
@@ -75,7 +75,7 @@ func (l *loop) hasFailed(it *workqueue.Item, name string, why reason, err error,
 
 // neverFailed records that what has failed of an item was outdated. That it failed before stays.
 func (l *loop) neverFailed(it *workqueue.Item) {
-	if f := l.r.failures.get(it.Key); f != nil && !f.settled {
+	if f := l.r.failures.get(it.Key); f != nil && !f.confirmed {
 		l.fine(it.Key)
 	}
 }
@@ -87,8 +87,8 @@ func (l *loop) fine(key string) {
 	}
 }
 
-// ripen makes news of what has failed for long.
-func (l *loop) ripen(now time.Time) {
+// promoteFailures makes news of what has failed for long.
+func (l *loop) promoteFailures(now time.Time) {
 	h := &l.health
 	for len(h.young) > 0 && now.Sub(h.young[0].since) >= healthGrace {
 		y := h.young[0]
@@ -120,14 +120,14 @@ func (h *healthState) concern(about string, err error) {
 // healthFacts is what health depends on: what it says is put together only when
 // they have changed.
 type healthFacts struct {
-	ready, settled, held, orphans, paused bool
-	version                               uint64
-	stuck, heldDeletes, heldUpdates       int
+	ready, firstPassDone, held, orphans, paused bool
+	version                                     uint64
+	stuck, heldDeletes, heldUpdates             int
 }
 
 func (l *loop) healthFacts(now time.Time) healthFacts {
 	f := healthFacts{
-		ready: l.ready, settled: l.health.settled, held: l.held, version: l.health.version, stuck: len(l.pool.Stuck()),
+		ready: l.ready, firstPassDone: l.health.firstPassDone, held: l.held, version: l.health.version, stuck: len(l.pool.Stuck()),
 		orphans: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
 		paused:  l.queue.In(workqueue.Paused) > 0,
 	}
@@ -139,7 +139,7 @@ func (l *loop) healthFacts(now time.Time) healthFacts {
 func (l *loop) report(now time.Time) {
 	h := &l.health
 	l.logFailures(now)
-	l.ripen(now)
+	l.promoteFailures(now)
 	l.driftHealth()
 	facts := l.healthFacts(now)
 	// What sources say is not among the facts.
@@ -179,13 +179,13 @@ func (l *loop) healthMessage(facts healthFacts) (string, error) {
 	if !facts.ready {
 		return waitingMessage(l.health.sources.waitingFor), nil
 	}
-	if t := l.troubles(facts); len(t.parts) > 0 {
+	if t := l.problems(facts); len(t.parts) > 0 {
 		return strings.Join(t.parts, ", "), t.err()
 	}
 	switch {
 	case facts.held:
 		return "removal of orphans is held: " + reasons(l.health.sources.incomplete), nil
-	case !facts.settled:
+	case !facts.firstPassDone:
 		return "applying all rows for the first time", nil
 	case facts.paused:
 		return "reconciled, but for rows that are paused", nil
@@ -196,24 +196,24 @@ func (l *loop) healthMessage(facts healthFacts) (string, error) {
 // errStillStuck is the error of stuck operations that are on no row in error.
 var errStillStuck = errors.New("an operation has not returned long after its deadline")
 
-// troubles is all that is wrong, each with its error.
-type troubles struct {
+// problems is all that is wrong, each with its error.
+type problems struct {
 	parts []string
 	errs  listError
 }
 
-func (t *troubles) add(part string, errs ...error) {
+func (t *problems) add(part string, errs ...error) {
 	t.parts, t.errs = append(t.parts, part), append(t.errs, errs...)
 }
 
-func (t *troubles) err() error {
+func (t *problems) err() error {
 	if len(t.errs) == 1 {
 		return t.errs[0]
 	}
 	return t.errs
 }
 
-func (l *loop) troubles(facts healthFacts) (t troubles) {
+func (l *loop) problems(facts healthFacts) (t problems) {
 	h := &l.health
 	if groups, all, more := l.r.failures.worst(); all > 0 {
 		errs := make([]error, 0, len(groups)+1)

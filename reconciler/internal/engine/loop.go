@@ -17,11 +17,11 @@ type loop struct {
 	feed
 	queue  *workqueue.Queue
 	pool   *pool.Pool
-	ledger *ledger
+	ledger *notDoneWriter
 	commit statusCommit
-	waits  waits
+	waits  waiters
 	health healthState
-	meters meters
+	meters metrics
 	stopBy time.Time // when a stop gives up
 	passes
 	policies
@@ -30,10 +30,10 @@ type loop struct {
 
 // sourceState is how it stands with the sources of the table.
 type sourceState struct {
-	ready   bool      // the table is initialized
-	dropped bool      // the table was dropped: nothing more can be done
-	held    bool      // a source is incomplete: no orphans are removed
-	lookAt  time.Time // when sources are not waited for any longer; zero: never
+	ready     bool      // the table is initialized
+	dropped   bool      // the table was dropped: nothing more can be done
+	held      bool      // a source is incomplete: no orphans are removed
+	recheckAt time.Time // when sources are not waited for any longer; zero: never
 }
 
 // passes is the full pass under way and the next one.
@@ -48,7 +48,7 @@ func (r *Engine) newLoop(ctx context.Context) *loop {
 		r:      r,
 		feed:   feed{cursor: r.p.Table.Changes(0)},
 		queue:  workqueue.New(),
-		ledger: newLedger(&r.p),
+		ledger: newNotDoneWriter(&r.p),
 		passes: passes{plan: fullPlan{owed: true}},
 	}
 	l.policies = l.newPolicies(time.Now())
@@ -76,7 +76,7 @@ func (l *loop) run(ctx context.Context) error {
 		now := time.Now()
 		// Before anything is read, so that no change falls in between.
 		changes := l.watch()
-		if l.look(now); l.dropped {
+		if l.checkSources(now); l.dropped {
 			break
 		}
 		l.watchOver(now)
@@ -84,14 +84,14 @@ func (l *loop) run(ctx context.Context) error {
 		if l.ready {
 			l.decide(now)
 		}
-		if l.commit.due(now, l.pool.Busy()-len(l.pool.Stuck())) || l.ledgerDue(now) {
+		if l.commit.due(now, l.pool.Busy()-len(l.pool.Stuck())) || l.notDoneDue(now) {
 			l.flush(now)
 			continue
 		}
-		l.answerWaits()
+		l.answerWaiters()
 		l.report(now)
 		l.publish()
-		if l.ready && !l.hungry() {
+		if l.ready && !l.wantsChanges() {
 			changes = nil // there is enough to do
 		}
 		setTimer(timer, now, l.nextDue(now))
@@ -104,7 +104,7 @@ func (l *loop) run(ctx context.Context) error {
 		case g := <-l.commit.lock.granted:
 			l.statusesGranted(g, time.Now())
 		case g := <-l.ledger.lock.granted:
-			l.ledgerGranted(g, time.Now())
+			l.notDoneGranted(g, time.Now())
 		case <-changes:
 		case <-l.r.inbox.signal:
 			l.takeCalls()
@@ -129,10 +129,10 @@ func (l *loop) watch() <-chan struct{} {
 	return l.cursor.Watch()
 }
 
-// look sees whether the sources let operations run.
-func (l *loop) look(now time.Time) {
-	all, until := l.r.lookAtSources(now)
-	l.ready, l.held, l.lookAt = all.ready(), len(all.incomplete) > 0, until
+// checkSources updates whether the sources let operations run.
+func (l *loop) checkSources(now time.Time) {
+	all, until := l.r.updateSources(now)
+	l.ready, l.held, l.recheckAt = all.ready(), len(all.incomplete) > 0, until
 	l.dropped = all.dropped
 	l.health.sources = all
 	l.r.member.SetActive(l.ready)
@@ -265,12 +265,12 @@ func (l *loop) drop(it *workqueue.Item) {
 	}
 	l.ledger.note(it)
 	l.fine(it.Key)
-	l.rested(it)
+	l.notifyWaiters(it)
 }
 
 // nextDue returns when the loop has to look again by itself, or zero.
 func (l *loop) nextDue(now time.Time) time.Time {
-	due := earliest(earliest(l.commit.dueAt(), l.ledger.dueAt()), l.lookAt)
+	due := earliest(earliest(l.commit.dueAt(), l.ledger.dueAt()), l.recheckAt)
 	due = earliest(due, earliest(l.commit.lock.overdueAt(), l.ledger.lock.overdueAt()))
 	due = earliest(due, l.healthDue(now))
 	due = earliest(earliest(due, l.pool.NextOverdue()), l.pool.NextPeek(now))
@@ -304,7 +304,7 @@ func (l *loop) nextDue(now time.Time) time.Time {
 func (l *loop) finish() error {
 	l.r.inbox.setOpen(false)
 	l.takeCalls()
-	l.endWaits()
+	l.endWaiters()
 	limit := l.r.p.Config.StopTimeout
 	stop := time.AfterFunc(limit, l.pool.Abort)
 	defer stop.Stop()
@@ -324,7 +324,7 @@ func (l *loop) finish() error {
 		if l.pool.Busy() == 0 && len(l.commit.outcomes) == 0 {
 			l.ledger.hurry()
 			if !l.ledger.lock.waiting() {
-				l.commitLedger(time.Now())
+				l.commitNotDone(time.Now())
 			}
 			if !l.ledger.lock.waiting() {
 				return nil
@@ -339,7 +339,7 @@ func (l *loop) finish() error {
 		case g := <-l.commit.lock.granted:
 			l.statusesGranted(g, time.Now())
 		case g := <-l.ledger.lock.granted:
-			l.ledgerGranted(g, time.Now())
+			l.notDoneGranted(g, time.Now())
 		case now := <-overdue.C:
 			l.pool.EndOverdue(now)
 			setTimer(overdue, now, l.pool.NextEnd(now))

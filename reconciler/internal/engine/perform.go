@@ -204,7 +204,7 @@ func (l *loop) reportStuck(out *pool.Task, stuck *StuckError, now time.Time) {
 	l.failing(it, now)
 	l.ledger.note(it)
 	l.waits.oweNow(it)
-	l.rested(it)
+	l.notifyWaiters(it)
 	reported := out.Renewed()
 	reported.Err, reported.Stuck = err, true
 	l.commit.add(&reported, now)

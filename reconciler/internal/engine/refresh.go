@@ -15,8 +15,8 @@ import (
 // that were applied together are not all applied again together.
 const refreshSpread = 0.1
 
-// refreshTrouble is what health shows of rows whose interval is not known.
-const refreshTrouble = "rows are not refreshed"
+// refreshProblem is what health shows of rows whose interval is not known.
+const refreshProblem = "rows are not refreshed"
 
 // refreshAfter returns when a row is applied again after an outcome, or zero. Whatever else
 // there is to be done about it comes first.
@@ -78,5 +78,5 @@ func (l *loop) refreshFails(key string, err error) {
 	for _, first = range l.refreshes {
 		break // one of them says enough
 	}
-	l.health.concern(refreshTrouble, first)
+	l.health.concern(refreshProblem, first)
 }

@@ -140,11 +140,11 @@ type relay struct {
 	gone     map[string]bool     // in no table: perhaps to be deleted
 	onlyDone bool                // rows that are not are run anyway
 	index    string              // that the table is known to have; empty: none
-	troubles map[string]error
+	problems map[string]error
 }
 
 func newRelay(r *Engine, name string, why workqueue.Reason) *relay {
-	y := &relay{r: r, name: name, troubles: map[string]error{}}
+	y := &relay{r: r, name: name, problems: map[string]error{}}
 	y.send = func(rows []string) {
 		_ = r.inbox.trigger(rows, workqueue.Changes, why) // refused only when Run ends
 	}
@@ -220,18 +220,18 @@ func (y *relay) known(q store.Query) error {
 
 // trouble reports what is wrong with a key, or that nothing is any more.
 func (y *relay) trouble(keyText func() string, err error) {
-	if err == nil && len(y.troubles) == 0 {
+	if err == nil && len(y.problems) == 0 {
 		return // as for nearly all keys, whose text is not needed
 	}
 	key := keyText()
 	if err == nil {
-		if y.troubles[key] == nil {
+		if y.problems[key] == nil {
 			return
 		}
-		delete(y.troubles, key)
+		delete(y.problems, key)
 	} else {
 		err = fmt.Errorf("%q: %w", key, err)
-		y.troubles[key] = err
+		y.problems[key] = err
 		var stack []byte
 		if p := (*PanicError)(nil); errors.As(err, &p) {
 			stack = p.Stack
@@ -239,8 +239,8 @@ func (y *relay) trouble(keyText func() string, err error) {
 		y.r.p.Logger.Error("related rows are not known", "reconciler", y.r.p.Name, "of", y.name, "error", err, "stack", string(stack))
 	}
 	var first error
-	for _, k := range sortedKeys(y.troubles) {
-		first = y.troubles[k]
+	for _, k := range sortedKeys(y.problems) {
+		first = y.problems[k]
 		break
 	}
 	_ = y.r.inbox.post(func(l *loop) { l.health.concern(y.name, first) })

@@ -44,7 +44,7 @@ func (r *Engine) NotTried(txn store.ReadTxn, tries int) iter.Seq2[string, string
 // enough; nothing of others.
 func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, tries int, depends *hold.Checker) string {
 	switch {
-	case r.resting(txn, e, status, depends):
+	case r.notTriedSoon(txn, e, status, depends):
 		return ""
 	case status.Kind() == Pending:
 		return "it was not tried yet"
@@ -63,9 +63,9 @@ func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, trie
 	return fmt.Sprintf("it failed %d of %d tries%s: %v", failed, tries, next, status.Err())
 }
 
-// resting says that nothing will try a row soon, which is not because it was tried.
+// notTriedSoon says that nothing will try a row soon, which is not because it was tried.
 // The table of what is not done is too late to tell.
-func (r *Engine) resting(txn store.ReadTxn, e *store.Entry, status Status, depends *hold.Checker) bool {
+func (r *Engine) notTriedSoon(txn store.ReadTxn, e *store.Entry, status Status, depends *hold.Checker) bool {
 	until, paused := r.pauses.Paused(e)
 	if paused && (until.IsZero() || time.Now().Before(until)) {
 		return true
@@ -125,22 +125,22 @@ func (r *Engine) errDropped() error {
 
 // patience is since when a source is waited for, by name. It belongs to the
 // goroutine of Run.
-type patience map[string]time.Time
+type sourcesSince map[string]time.Time
 
-// lookAtSources says how it stands with the sources now, and gives up waiting for
+// updateSources says how it stands with the sources now, and gives up waiting for
 // those that take too long. It has to be called again when until has come, if that
 // is not zero.
-func (r *Engine) lookAtSources(now time.Time) (all sources, until time.Time) {
+func (r *Engine) updateSources(now time.Time) (all sources, until time.Time) {
 	txn, limit := r.p.DB.ReadTxn(), r.p.Config.SourceTimeout
 	if limit == 0 {
 		return r.sources(txn), until
 	}
-	waited, late := patience{}, []string{}
+	waited, late := sourcesSince{}, []string{}
 	for _, s := range r.p.Table.Sources(txn) {
 		if s.Initialized {
 			continue
 		}
-		since, known := r.patience[s.Name]
+		since, known := r.sourceWait.since[s.Name]
 		if !known {
 			since = now
 		}
@@ -151,7 +151,7 @@ func (r *Engine) lookAtSources(now time.Time) (all sources, until time.Time) {
 			until = earliest(until, since.Add(limit))
 		}
 	}
-	r.patience = waited
+	r.sourceWait.since = waited
 	r.giveUpSources(late)
 	return r.sources(txn), until
 }
@@ -178,7 +178,7 @@ func (r *Engine) waitForSources(ctx context.Context) (ready bool, err error) {
 	defer timer.Stop()
 	for reported := ""; ; {
 		changed, now := r.tableChanged(), time.Now()
-		all, until := r.lookAtSources(now)
+		all, until := r.updateSources(now)
 		switch {
 		case all.dropped:
 			return false, r.errDropped()
