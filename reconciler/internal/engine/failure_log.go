@@ -13,37 +13,36 @@ import (
 )
 
 const (
-	// logInterval is how long after a report of failures the next one comes at the
-	// earliest. The first comes soon, because it has the count.
+	// logInterval is the shortest time between two reports of failures. The first report comes
+	// after logSoon, because the line about a new reason has no count.
 	logInterval = time.Minute
 	logSoon     = 10 * time.Second
-	// loggedReasons is how many reasons are logged at once when they are new, within
-	// logInterval, and how many have a line of their own in a report. Within any minute
-	// that is less than package loglimit lets pass.
+	// loggedReasons is how many new reasons are logged immediately within logInterval, and how
+	// many get a line of their own in a report. It stays below the limit of package loglimit.
 	loggedReasons = 10
-	// maxLogged bounds how many reasons are told apart at a time.
+	// maxLogged bounds how many reasons are tracked at a time.
 	maxLogged = 1000
 )
 
-// failureLog logs operations that fail: a line when a reason is new, and then at most one a
-// minute with the count. The zero value has logged nothing.
+// failureLog logs failed operations: a line when a reason is new, and then at most one a minute
+// with the count. The zero value is ready to use.
 type failureLog struct {
-	reasons  map[reason]*logged // those of operations that have failed since the report before the last one
-	due      time.Time          // of the next report; zero: there is nothing to report
-	last     time.Time          // report
+	reasons  map[reason]*logged // of failures since the second-to-last report
+	due      time.Time          // when the next report is due; zero if there is nothing to report
+	last     time.Time          // when the last report was made
 	since    time.Time          // start of the interval that newLines counts in
 	newLines int                // lines logged about new reasons
 }
 
-// logged is what no line has told yet of a reason.
+// logged is what has not been logged yet about a reason.
 type logged struct {
 	left int // how many operations have failed
 	key  string
 	err  error // of the last one
 }
 
-// failed counts an operation that has failed, and reports whether it is to be logged now: its
-// reason is new. Rows already fail for a reason that is known.
+// failed counts a failed operation, and reports whether to log it now because its reason is new.
+// A reason is known if other rows are failing for it.
 func (f *failureLog) failed(why reason, key string, err error, known bool, now time.Time) bool {
 	if f.due.IsZero() {
 		f.due = now.Add(logSoon)
@@ -77,7 +76,7 @@ func (f *failureLog) failed(why reason, key string, err error, known bool, now t
 	return false
 }
 
-// logFailure logs an operation that has failed, unless that is for the next report.
+// logFailure logs a failed operation, unless the next report covers it.
 func (l *loop) logFailure(why reason, name string, attempts int, err error, now time.Time) {
 	rows, _ := l.r.failures.of(why)
 	if l.health.failed.failed(why, name, err, rows > 0, now) {
@@ -85,7 +84,7 @@ func (l *loop) logFailure(why reason, name string, attempts int, err error, now 
 	}
 }
 
-// logFailures logs what has failed since the last report, if it is time for the next one.
+// logFailures logs the next report if it is due.
 func (l *loop) logFailures(now time.Time) {
 	f := &l.health.failed
 	if f.due.IsZero() || now.Before(f.due) {
@@ -98,8 +97,8 @@ func (l *loop) logFailures(now time.Time) {
 	}
 }
 
-// reportFailures logs a line with a count for each of the reasons that most operations have
-// failed for, and one for each operation about all others.
+// reportFailures logs a line with a count for each of the most frequent reasons, and one for each
+// kind of operation about all the others.
 func (l *loop) reportFailures() {
 	f := &l.health.failed
 	var pending []reason
@@ -130,8 +129,8 @@ func (l *loop) reportFailures() {
 	}
 }
 
-// reportFailure logs how many operations have failed for a reason since the last line about
-// it, and how many rows are failing for it now.
+// reportFailure logs how many operations have failed for a reason since its last line, and how
+// many rows are failing for it now.
 func (l *loop) reportFailure(why reason, e logged) {
 	rows, examples := l.r.failures.of(why)
 	attrs := []any{"reconciler", l.r.p.Name, loglimit.LeftOut, e.left}

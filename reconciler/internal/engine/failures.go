@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	// maxGroups bounds how many groups of failures there are, the one of all that fits
-	// into no other included.
+	// maxGroups bounds the number of groups, including the one of all other errors.
 	maxGroups = 1000
 	// maxReason bounds the text of a group, in bytes.
 	maxReason = 500
 	// minWord is the shortest word of a key that is replaced in an error's text.
 	minWord = 3
 
-	// otherErrors is the text of the group of what fits into no other.
+	// otherErrors is the text of the group for rows that fit into no other.
 	otherErrors = "other errors"
 	// keyPlaceholder stands in the text of a group for the keys of its rows.
 	keyPlaceholder = "<key>"
@@ -27,33 +26,33 @@ const (
 // FailureGroup is the rows that fail for the same reason: in the same operation, with the same
 // first line of the error's text.
 //
-// Texts that differ only by the row are the same: in each of them <key> stands for the text of
-// the row's primary key, and for each of its words of at least three characters. There are at
-// most 1000 groups. Rows that fit into none of the others are in the last one, whose error is
-// "other errors" and which is of no operation.
+// Texts that differ only in the key are the same: <key> replaces the text of the row's primary
+// key, and each of its words of at least three characters. There are at most 1000 groups. Rows
+// that fit into none of them are in the last one, which has the error "other errors" and no
+// operation.
 type FailureGroup struct {
 	Operation string    `json:"operation"` // update or delete
 	Error     string    `json:"error"`
-	Count     int       `json:"count"`    // of rows
-	Examples  []string  `json:"examples"` // up to three keys as text, the first ones in the order of keys
-	Since     time.Time `json:"since"`    // there are rows in the group
+	Count     int       `json:"count"`    // number of rows
+	Examples  []string  `json:"examples"` // the first keys in order, as text; at most three
+	Since     time.Time `json:"since"`    // since when the group has had rows
 }
 
-// FailureGroups returns the rows whose last operation has failed, by reason. What most rows fail
-// for comes first. It neither reads the table nor waits for the reconciler, so that it answers
-// also when that hangs. It is empty while the reconciler does not run.
+// FailureGroups returns the rows whose last operation failed, grouped by reason, the largest group
+// first. It neither reads the table nor waits for the reconciler, so it works even when that
+// hangs. It returns nothing while the reconciler is not running.
 func (r *Engine) FailureGroups() []FailureGroup { return r.failures.list() }
 
-// failures are the rows whose last operation has failed, in groups. The deciding goroutine
-// changes them, others may look at them. Made by newFailures.
+// failures are the rows whose last operation failed, in groups. Only the loop changes them; other
+// goroutines may read them.
 type failures struct {
 	mu      sync.Mutex
 	rows    map[string]*failure // by encoded key
 	groups  map[reason]*failureGroup
-	other   *failureGroup          // nil: it has no rows
-	singles list.List              // the groups of one row, in the order in which they became that
-	largest ranking[*failureGroup] // those with rows that are news, by how many; not other
-	news    int                    // how many rows are news for health
+	other   *failureGroup          // nil if it has no rows
+	singles list.List              // the groups of one row, by when they became that
+	largest ranking[*failureGroup] // groups with news, by number of news; without other
+	news    int                    // rows that are news for health
 	lastSeq uint64                 // the last newsSeq assigned
 }
 
@@ -74,7 +73,7 @@ type failure struct {
 	confirmed bool      // the outcome was written and was not outdated
 
 	group        *failureGroup
-	atKey, atNew int // its positions in the rankings of the group
+	atKey, atNew int // its positions in the group's rankings
 }
 
 // what names the operation and the row.
@@ -85,12 +84,12 @@ type failureGroup struct {
 	why    reason
 	since  time.Time
 	rows   ranking[*failure] // by key
-	news   ranking[*failure] // those that are news, by place
-	single *list.Element     // among the groups of one row, if it is one
-	rank   int               // among the largest groups
+	news   ranking[*failure] // those that are news, by newsSeq
+	single *list.Element     // its element of singles, or nil
+	rank   int               // its position in largest
 }
 
-// fails notes that a row has failed, and reports whether it was fine before.
+// fails records that a row has failed, and reports whether it was fine before.
 func (s *failures) fails(key, name string, why reason, err error, now time.Time) (f *failure, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,9 +106,8 @@ func (s *failures) fails(key, name string, why reason, err error, now time.Time)
 	return f, first
 }
 
-// groupLocked returns the group that rows with a reason belong to. If there can be no more
-// groups, and the reason is not known yet, one of a single row makes room: so a reason that
-// many rows fail for has its group, however many others there are.
+// groupLocked returns the group for a reason. At the limit of groups, a new reason displaces the
+// oldest group of a single row, so that a reason shared by many rows always has its group.
 func (s *failures) groupLocked(why reason, known bool, now time.Time) *failureGroup {
 	if g := s.groups[why]; g != nil {
 		return g
@@ -144,8 +142,7 @@ func newFailureGroup(why reason, now time.Time) *failureGroup {
 func byKey(a, b *failure) int { return cmp.Compare(a.key, b.key) }
 func bySeq(a, b *failure) int { return cmp.Compare(a.newsSeq, b.newsSeq) }
 
-// bySize orders groups by how many of their rows are news, and those of the same size by which
-// has the row that has been news longest.
+// bySize orders groups by how many of their rows are news, and then by their oldest news.
 func bySize(a, b *failureGroup) int {
 	if n := cmp.Compare(len(b.news.list), len(a.news.list)); n != 0 {
 		return n
@@ -153,7 +150,7 @@ func bySize(a, b *failureGroup) int {
 	return bySeq(a.news.list[0], b.news.list[0])
 }
 
-// moveLocked takes a row out of its group and puts it into another; nil: into none.
+// moveLocked moves a row from its group to another; nil means none.
 func (s *failures) moveLocked(f *failure, to *failureGroup) {
 	if from := f.group; from != nil {
 		s.largest.remove(from)
@@ -172,8 +169,8 @@ func (s *failures) moveLocked(f *failure, to *failureGroup) {
 	s.resizedLocked(to)
 }
 
-// resizedLocked removes a group without rows, and files one that has rows by how many. It is
-// not among the largest ones.
+// resizedLocked updates largest, singles and groups after a change of a group's size. The group
+// must not be in largest.
 func (s *failures) resizedLocked(g *failureGroup) {
 	n := len(g.rows.list)
 	if g != s.other && len(g.news.list) > 0 {
@@ -197,7 +194,7 @@ func (s *failures) resizedLocked(g *failureGroup) {
 	}
 }
 
-// becomesNews gives a failure its place among those that are news, if it has none.
+// becomesNews makes a failure news, and reports whether it was not before.
 func (s *failures) becomesNews(f *failure) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +210,7 @@ func (s *failures) becomesNews(f *failure) (changed bool) {
 	return true
 }
 
-// fine notes that a row does not fail any more, and reports whether that it did was news.
+// fine records that a row no longer fails, and reports whether its failure was news.
 func (s *failures) fine(key string) (wasNews bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,8 +286,8 @@ func (g *failureGroup) show() FailureGroup {
 	}
 }
 
-// worst returns the groups with most rows that are news, and how many such rows there are in
-// all and in the other groups.
+// worst returns the groups with most news, the number of all rows that are news, and how many of
+// these are in other groups.
 func (s *failures) worst() (found []groupError, all, more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,15 +308,15 @@ func namesOf(rows []*failure) []string {
 	return names
 }
 
-// shown is how many of the first items of a ranking are known.
+// shown is how many of the first items of a ranking are available.
 const shown = 3
 
-// ranking is a heap whose first items, in order, are known at any time. Adding and removing an
-// item takes logarithmic time.
+// ranking is a heap that can return its first few items in order. Adding and removing an item
+// takes logarithmic time.
 type ranking[T any] struct {
 	list   []T
 	before func(a, b T) int
-	at     func(T) *int // where an item keeps its position; -1: it is in no such ranking
+	at     func(T) *int // where an item keeps its position; -1 if it is in no ranking
 }
 
 // add adds an item.
@@ -334,7 +331,7 @@ func (r *ranking[T]) remove(item T) {
 
 // first returns the first items, in order.
 func (r *ranking[T]) first() []T {
-	// The one in place n of the order is at most n-1 levels below the top.
+	// The nth item in order is at most n-1 levels below the top.
 	top := slices.Clone(r.list[:min(len(r.list), 1<<shown-1)])
 	slices.SortFunc(top, r.before)
 	return top[:min(len(top), shown)]

@@ -9,16 +9,16 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// feed is what is read from the table, and what came of it that is no item.
+// feed is the change feed of the table, and what was read from it that is not an item.
 type feed struct {
 	cursor  *store.Cursor
 	round   round
 	listing listing
-	// refreshes are why it is not known when rows are applied again, by encoded key.
+	// refreshes are the failures of RefreshInterval, by encoded key.
 	refreshes map[string]error
 }
 
-// wantsChanges says that more changes may be taken from the feed.
+// wantsChanges reports whether more changes may be taken from the feed.
 func (l *loop) wantsChanges() bool {
 	return l.round.open == 0 && l.backlog() < l.r.roundSize()
 }
@@ -47,8 +47,8 @@ func (l *loop) pull(now time.Time) {
 	l.listing.follow(taken, seen, l.waits.read, now)
 }
 
-// changed queues what a record of the feed makes necessary. A record is only a
-// hint: the status on the newest row decides whether there is work.
+// changed handles a record of the feed. A record is only a hint: the status of the newest row
+// decides whether there is work.
 func (l *loop) changed(change store.Change, now time.Time) {
 	switch change.Kind {
 	case store.Reset:
@@ -63,7 +63,7 @@ func (l *loop) changed(change store.Change, now time.Time) {
 	switch l.r.status(change.Entry).Kind() {
 	case Pending:
 		if it := l.queue.Items[string(change.Entry.Key())]; it != nil && it.Differs && it.Entry.Spec() == change.Entry.Spec() {
-			it.Entry = change.Entry // its status was reset because it differs, which is known
+			it.Entry = change.Entry // it was reset because the row differs, which is known
 		} else if l.simple(change.Entry) {
 			l.round.add(change.Entry)
 			l.queue.Pass(workqueue.Rest, workqueue.InRound)
@@ -79,7 +79,7 @@ func (l *loop) changed(change store.Change, now time.Time) {
 	}
 }
 
-// simple says that a changed row needs nothing but to be applied at once.
+// simple reports whether a changed row can be applied at once, without an item.
 func (l *loop) simple(e *store.Entry) bool {
 	if l.r.pauses.Any() || l.r.p.Config.Debounce > 0 || l.limits.LimitsUpdates() {
 		return false
@@ -112,7 +112,7 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 	}
 }
 
-// isBack ends the delete of an item whose row is there again, unless the target has it.
+// isBack ends the delete of an item whose row is back, unless the delete is running.
 func (l *loop) isBack(it *workqueue.Item) {
 	if it.Deleting && !it.Stage().InHand() {
 		l.setDeleting(it, false)
@@ -121,8 +121,7 @@ func (l *loop) isBack(it *workqueue.Item) {
 	}
 }
 
-// debounce puts a changed item aside until its row has stayed as it is for a
-// time, but not for ever.
+// debounce makes a changed item wait until its row has been unchanged for a while, up to a limit.
 func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 	c := &l.r.p.Config
 	if c.Debounce <= 0 || it.Stage().InHand() {
@@ -130,7 +129,7 @@ func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 	}
 	if it.Since.IsZero() || it.Stage() != workqueue.Debounce {
 		if it.Stage() == workqueue.Queued {
-			return true // it is about to run, with the newest row
+			return true // it will run with the newest row
 		}
 		it.Since = now
 	}
@@ -140,7 +139,7 @@ func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 	return true
 }
 
-// awaitsFeed says that an item's row is gone, of which the feed has still to tell.
+// awaitsFeed reports whether an item's row is gone, but the feed has not delivered that yet.
 func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
 	if !blocking(it) || !it.Present || it.Deleting || l.waits.read >= l.r.p.Table.Revision(txn) {
 		return false
@@ -148,15 +147,15 @@ func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
 	return l.r.find(txn, it.Key) == nil
 }
 
-// awaitFeed puts an item aside until the feed tells that its row is gone.
+// awaitFeed makes an item wait until the feed delivers the delete of its row.
 func (l *loop) awaitFeed(it *workqueue.Item) {
 	it.Err = nil // of a row that is not there any more
 	l.leaveFull(it)
 	l.park(it, hold.Reason{Stage: workqueue.Unread})
 }
 
-// lostDeletes deletes what waits for the feed to tell that it is gone: the feed
-// has lost that. The rest is found as surplus.
+// lostDeletes deletes the rows whose deletes the feed has lost and which an item waits for.
+// The others are found as orphans.
 func (l *loop) lostDeletes(txn store.ReadTxn, now time.Time) {
 	l.waits.orphansFound, l.waits.orphansKnown = false, false
 	for _, key := range sortedKeys(l.queue.Items) {
@@ -169,30 +168,27 @@ func (l *loop) lostDeletes(txn store.ReadTxn, now time.Time) {
 }
 
 const (
-	// roundPatience is how long none of the rows of a round may end before they
-	// become items of the queue.
+	// roundPatience is how long a round may make no progress before its rows become items.
 	roundPatience = 10 * time.Millisecond
-	// roundLimit is how long the rows of a round may be under way before they do so
-	// in any case.
+	// roundLimit is how long a round may take before its rows become items in any case.
 	roundLimit = 100 * time.Millisecond
 )
 
-// round is what one look at the feed found to be done: changed rows that need
-// nothing but an Update. Their keys are in no map, which is what makes it fast;
-// nothing else is read from the feed before each has had its status written, so
-// that none of them can be in two hands. A round that takes long is given up:
-// what is left of it becomes items.
+// round is the changed rows from one read of the feed that need nothing but an Update. It is fast
+// because their keys are in no map. Nothing else is read from the feed before each of them has
+// its status, so that no row can be given to two workers. If a round takes long, its remaining
+// rows become items.
 type round struct {
 	rows []pool.Task
-	left [][]pool.Task // parts of rows that no worker was given
-	more int           // how many those are
-	open int           // rows that are not settled
+	left [][]pool.Task // parts of rows that no worker has
+	more int           // number of rows in left
+	open int           // rows that are not complete
 	txn  store.ReadTxn // the snapshot of the rows
 	at   time.Time
-	last time.Time // when one of the rows ended; at first, at
+	last time.Time // when a row last ended; initially at
 }
 
-// begin makes the rows of txn that are added from now on the round.
+// begin starts a new round of rows of txn.
 func (r *round) begin(txn store.ReadTxn, now time.Time) {
 	clear(r.rows)
 	*r = round{rows: r.rows[:0], left: r.left[:0], txn: txn, at: now, last: now}
@@ -202,7 +198,7 @@ func (r *round) add(e *store.Entry) {
 	r.rows = append(r.rows, pool.Task{Entry: e, Open: true})
 }
 
-// ready lets workers have the rows.
+// ready makes the rows available to workers.
 func (r *round) ready() {
 	r.open = len(r.rows)
 	r.giveBack(r.rows)
@@ -228,12 +224,12 @@ func (r *round) giveBack(rows []pool.Task) {
 	}
 }
 
-// givenUpAt is when the round is given up unless one of its rows ends before.
+// givenUpAt returns when the round is given up unless one of its rows ends before.
 func (r *round) givenUpAt() time.Time {
 	return earliest(r.last.Add(roundPatience), r.at.Add(roundLimit))
 }
 
-// giveUpRound makes items of the rows of the round that are not settled.
+// giveUpRound makes items of the rows of the round that are not complete.
 func (l *loop) giveUpRound(now time.Time) {
 	l.collectAll(now)
 	l.flush(now)
@@ -262,7 +258,7 @@ func (l *loop) giveUpRound(now time.Time) {
 	l.round = round{}
 }
 
-// closeRow says that a row needs the round no longer.
+// closeRow removes a row from the open ones of the round.
 func (l *loop) closeRow(out *pool.Task) {
 	if out.Open {
 		out.Open = false
