@@ -54,9 +54,9 @@ type (
 	// how it stands now.
 	Stats = engine.Stats
 
-	// LaneStats is how it stands with one of the lanes that rows wait in: change,
+	// ClassStats is how it stands with one of the lanes that rows wait in: change,
 	// manual, retry and refresh.
-	LaneStats = engine.LaneStats
+	ClassStats = engine.ClassStats
 
 	// FailureGroup is the rows that fail for the same reason: in the same operation, with the
 	// same first line of the error's text.

@@ -166,7 +166,7 @@ func (d *bed) waitFor(revision statedb.Revision) {
 	}
 }
 
-// waitForTable waits until all is done, surplus included.
+// waitForTable waits until all is done, orphans included.
 func (d *bed) waitForTable() {
 	d.b.Helper()
 	ctx, cancel := context.WithTimeout(d.b.Context(), 5*time.Minute)

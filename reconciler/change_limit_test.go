@@ -332,7 +332,7 @@ func TestRestartHoldsAgainWhatWasHeld(t *testing.T) {
 		w.equal("deleted", []string(nil), w.deleted())
 		plan := w.plan()
 		w.equal("held", 20, plan.Deletes)
-		w.equal("first", reconciler.Planned{Key: "10000", Operation: "delete", Surplus: true}, plan.Operations[0])
+		w.equal("first", reconciler.Planned{Key: "10000", Operation: "delete", Orphan: true}, plan.Operations[0])
 		w.equal("approval of the plan of another run", error(&reconciler.ApprovalError{ID: old, Current: plan.ID}), w.r.Approve(w.t.Context(), old))
 		w.approve()
 		w.wantConverged()

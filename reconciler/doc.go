@@ -11,7 +11,7 @@
 // # Promises
 //
 //   - Nothing runs before the table is initialized, unless [Config].SourceTimeout
-//     says so, and no surplus is removed while one of its sources is incomplete.
+//     says so, and no orphans are removed while one of its sources is incomplete.
 //   - Two operations on one row never overlap.
 //   - An outdated outcome is never written, an outdated delete never run.
 //   - A panic of a target is an error of the row; every operation has a deadline.

@@ -65,7 +65,7 @@ func causes() map[string]cause {
 			w.pass(time.Second)
 			w.put(row{ID: "1"}, row{ID: "2"}, row{ID: "a"})
 			w.pass(time.Second)
-		}, want: []string{"turn: its turn: 2 before it in lane change"}},
+		}, want: []string{"turn: its turn: 2 before it in class change"}},
 		"being applied": {prepare: hour, make: func(w *world) {
 			w.target.will(slowly("a"))
 			put(w)
@@ -88,7 +88,7 @@ func causes() map[string]cause {
 		"the rate limit": {prepare: func(w *world) { w.config.Limits.Limiter = rate.NewLimiter(0.001, 1) }, make: func(w *world) {
 			w.put(row{ID: "0"})
 			put(w)
-		}, want: []string{"rate: the rate limit of 0.001 operations per second", "turn: its turn: 0 before it in lane change"}},
+		}, want: []string{"rate: the rate limit of 0.001 operations per second", "turn: its turn: 0 before it in class change"}},
 		"a pause with an end": {make: func(w *world) {
 			w.check(w.r.Pause(w.t.Context(), reconciler.Selector[row]{}, time.Now().Add(time.Minute)))
 			put(w)
@@ -120,7 +120,7 @@ func causes() map[string]cause {
 			w.target.will(slowly(""))
 			w.fullPass()
 			put(w)
-		}, want: []string{"prune: the target to be pruned: nothing else runs meanwhile", "turn: its turn: 0 before it in lane change"}},
+		}, want: []string{"prune: the target to be pruned: nothing else runs meanwhile", "turn: its turn: 0 before it in class change"}},
 		"the end of the reconciler": {make: func(w *world) {
 			fails(reconciler.RetryAfter(time.Hour, errBoom))(w)
 			w.stop()
@@ -242,7 +242,7 @@ func TestExplainSaysThatARowMayBeMissing(t *testing.T) {
 			return errors.Join(source.Initialized(txn), source.Incomplete(txn, "a.yaml is broken"))
 		})
 		_, err := w.r.Explain(t.Context(), "old")
-		w.equal("error", `table rows: key "old": no such row; removal of surplus is held: files: a.yaml is broken`, err.Error())
+		w.equal("error", `table rows: key "old": no such row; removal of orphans is held: files: a.yaml is broken`, err.Error())
 	})
 }
 

@@ -13,6 +13,6 @@ func (r *Reconciler[Obj]) Waiting() int                    { return r.engine.Wai
 func (r *Reconciler[Obj]) LooksAhead() int                 { return r.engine.LooksAhead() }
 
 var (
-	Stages = engine.Stages
-	Lanes  = engine.Lanes
+	Stages  = engine.Stages
+	Classes = engine.Classes
 )

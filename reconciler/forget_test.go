@@ -22,7 +22,7 @@ func TestForgottenDeleteIsNotTriedAgain(t *testing.T) {
 		w.equal("not-done", []reconciler.NotDone{}, w.notDoneRows())
 		w.equal("deleting", 0, w.deleting())
 		w.equal("health", "ok: reconciled", w.health.last())
-		// What is left of it is surplus, which a full pass removes.
+		// What is left of it is an orphan, which a full pass removes.
 		w.target.will(nil)
 		w.fullPass()
 		w.wantTarget(map[string]int{"b": 1})

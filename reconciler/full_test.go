@@ -219,7 +219,7 @@ func TestNothingIsRemovedWhenObservingFails(t *testing.T) {
 				}
 				w.pass(2 * time.Second)
 				w.wantTarget(map[string]int{"a": 1, "old": 1})
-				if got := w.health.last(); !strings.HasPrefix(got, "degraded: surplus cannot be found: ") || !strings.HasSuffix(got, "boom") {
+				if got := w.health.last(); !strings.HasPrefix(got, "degraded: orphans cannot be found: ") || !strings.HasSuffix(got, "boom") {
 					t.Errorf("health %q", got)
 				}
 				w.wantGaps("\x00observe", 100*time.Millisecond, 200*time.Millisecond, 400*time.Millisecond)
@@ -308,7 +308,7 @@ func TestFailingPruneIsRepeatedWithBackoff(t *testing.T) {
 	}, func(_ *testing.T, w *world) {
 		w.pass(5 * time.Second)
 		w.wantGaps("", 100*time.Millisecond, 200*time.Millisecond, 400*time.Millisecond)
-		w.equal("health", "degraded: surplus cannot be found: boom", w.health.last())
+		w.equal("health", "degraded: orphans cannot be found: boom", w.health.last())
 		w.target.will(nil)
 		w.pass(time.Minute)
 		w.wantConverged()
@@ -391,7 +391,7 @@ func TestSurplusIsHeldWhileASourceIsIncomplete(t *testing.T) {
 		})
 	}, func(_ *testing.T, w *world) {
 		w.wantLog("init", "update a=1")
-		w.equal("health", "ok: removal of surplus is held: files: a.yaml is broken", w.health.last())
+		w.equal("health", "ok: removal of orphans is held: files: a.yaml is broken", w.health.last())
 		w.equal("incomplete", map[string]string{"files": "a.yaml is broken"}, w.r.Summary(w.db.ReadTxn()).Incomplete)
 		// Updates and deletes of rows run.
 		w.put(row{ID: "b", Want: 1})
@@ -414,7 +414,7 @@ func TestSurplusIsHeldWhileASourceIsIncomplete(t *testing.T) {
 		w.fullPass()
 		w.wantLog("update b=1")
 		complete(w, "")
-		w.wantLog("observe", "delete old") // of the surplus alone
+		w.wantLog("observe", "delete old") // of the orphans alone
 		w.wantConverged()
 	})
 }

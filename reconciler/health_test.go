@@ -135,7 +135,7 @@ func TestHealthReportsASearchForSurplusThatIsStuck(t *testing.T) {
 		w.pass(2100 * time.Millisecond)
 		w.equal("at once", true, strings.HasPrefix(w.health.last(), "degraded: operations stuck: 1"))
 		w.pass(time.Minute)
-		w.equal("still", "degraded: operations stuck: 1, surplus cannot be found: target is too busy to be asked: an operation takes long",
+		w.equal("still", "degraded: operations stuck: 1, orphans cannot be found: target is too busy to be asked: an operation takes long",
 			w.health.last())
 		close(release)
 		w.pass(2 * time.Minute)
@@ -159,7 +159,7 @@ func TestHealthIsNotGreenWhileSurplusIsSoughtAgain(t *testing.T) {
 		w.pass(999 * time.Millisecond)
 		w.equal("within the grace", "ok: reconciled", w.health.last())
 		w.pass(time.Millisecond)
-		w.equal("after it", "degraded: surplus cannot be found: boom", w.health.last())
+		w.equal("after it", "degraded: orphans cannot be found: boom", w.health.last())
 		w.pass(time.Minute)
 		w.equal("health", "ok: reconciled", w.health.last())
 	})
@@ -194,7 +194,7 @@ func TestHealthFollowsTheStart(t *testing.T) {
 			"degraded: target is not ready: boom",
 			"ok: applying all rows for the first time",
 			"ok: reconciled",
-			"ok: removal of surplus is held: files: a.yaml is broken",
+			"ok: removal of orphans is held: files: a.yaml is broken",
 			"ok: reconciled",
 			"degraded: waiting for sources: late",
 			"ok: reconciled",

@@ -69,7 +69,7 @@ func TestObservedNilRowIsAnErrorOfTheTarget(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
 		time.Sleep(5 * time.Second)
-		if last := log.last(); !strings.HasPrefix(last, "degraded: surplus cannot be found: panic: ") {
+		if last := log.last(); !strings.HasPrefix(last, "degraded: orphans cannot be found: panic: ") {
 			t.Error(last)
 		}
 		cancel()

@@ -216,9 +216,9 @@ func TestStagesAreNamedAsTheirPageSays(t *testing.T) {
 	if diff := cmp.Diff(inCode, described); diff != "" {
 		t.Errorf("stages (-in the code +described):\n%s", diff)
 	}
-	for _, lane := range reconciler.Lanes() {
-		if !strings.Contains(page, "`"+lane+"`") {
-			t.Errorf("%s does not name lane %s", lifePath, lane)
+	for _, class := range reconciler.Classes() {
+		if !strings.Contains(page, "`"+class+"`") {
+			t.Errorf("%s does not name class %s", lifePath, class)
 		}
 	}
 	inDiagram := map[string]bool{}

@@ -84,12 +84,12 @@ func TestManyFailingRowsDoNotFillTheLog(t *testing.T) {
 		if failed["update"] < 5*rows {
 			t.Errorf("only %d updates have failed", failed["update"])
 		}
-		for message, want := range map[string]int{"update failed": failed["update"], "surplus could not be found": failed["observe"]} {
+		for message, want := range map[string]int{"update failed": failed["update"], "orphans could not be found": failed["observe"]} {
 			if most := book.most(message); most > 100 {
 				t.Errorf("%d lines %q in a minute", most, message)
 			}
 			w.equal(message+": logged and counted", want, book.told(message))
 		}
-		w.equal("lines about another cause", failed["observe"], len(book.lines["surplus could not be found"]))
+		w.equal("lines about another cause", failed["observe"], len(book.lines["orphans could not be found"]))
 	})
 }

@@ -80,7 +80,7 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 		untypedParams.Table = p.Table.Untyped()
 	}
 	if p.Table != nil && p.Target != nil {
-		if err := checkSurplus(p.Target); err != nil {
+		if err := checkOrphans(p.Target); err != nil {
 			return nil, fmt.Errorf("reconciler %q: %w", cmp.Or(p.Name, p.Table.Name()), err)
 		}
 		untypedParams.Target = untyped(p.Table, p.Target, field)
@@ -105,7 +105,7 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 func (r *Reconciler[Obj]) Name() string { return r.engine.Name() }
 
 // FullPass asks for a full pass as soon as possible: all rows are applied again
-// and the surplus is removed. Asking again before it has begun changes nothing.
+// and orphans are removed. Asking again before it has begun changes nothing.
 func (r *Reconciler[Obj]) FullPass() { r.engine.FullPass() }
 
 // Run reconciles until ctx ends. Operations that are running then may go on for
@@ -147,7 +147,7 @@ func (r *Reconciler[Obj]) Resume(ctx context.Context, which Selector[Obj]) error
 
 // Forget gives up the pending delete of a row, by its primary key as text: it is
 // neither tried again nor shown any longer. One that is running is the last. What
-// the target has of the row stays there, unless a full pass finds it surplus. It
+// the target has of the row stays there, unless a full pass finds it an orphan. It
 // is logged. [UnknownKeyError] when no such delete is pending, [ErrNotRunning]
 // when the reconciler does not run.
 func (r *Reconciler[Obj]) Forget(ctx context.Context, key string) error {
@@ -193,7 +193,7 @@ func (r *Reconciler[Obj]) SetLimits(limits Limits) error { return r.engine.SetLi
 // WaitRow waits until the row with the primary key of obj is as the table says
 // now, or as a later write of it says: done, or gone from the target if the table
 // has no such row. A row that never was is gone once the reconciler, after its
-// start, has removed the surplus of the target.
+// start, has removed the orphans of the target.
 //
 // It returns, as [Reconciler.WaitTable] and [Reconciler.WaitRevision] do:
 //

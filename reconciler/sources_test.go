@@ -37,12 +37,12 @@ func TestSourceThatIsTooLateIsNotWaitedForAnyLonger(t *testing.T) {
 		w.wantLog("init", "update a=1")
 		w.put(row{ID: "a", Want: 2})
 		w.fullPass()
-		w.wantLog("update a=2", "update a=2") // and nothing surplus is removed
+		w.wantLog("update a=2", "update a=2") // and no orphan is removed
 		const why = "has delivered nothing within 10s"
 		s := w.r.Summary(w.db.ReadTxn())
 		w.equal("incomplete", map[string]string{"late": why}, s.Incomplete)
 		w.equal("waiting for", 0, len(s.WaitingFor))
-		w.equal("health", "ok: removal of surplus is held: late: "+why, w.health.last())
+		w.equal("health", "ok: removal of orphans is held: late: "+why, w.health.last())
 		w.update(late.Initialized)
 		synctest.Wait()
 		w.wantLog("observe", "delete old")

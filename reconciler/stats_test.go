@@ -14,20 +14,20 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// lane returns how it stands with a lane.
-func (w *world) lane(name string) reconciler.LaneStats {
+// class returns the stats of a priority class.
+func (w *world) class(name string) reconciler.ClassStats {
 	w.t.Helper()
 	queue := w.r.Stats().Queue
-	i := slices.IndexFunc(queue, func(l reconciler.LaneStats) bool { return l.Lane == name })
+	i := slices.IndexFunc(queue, func(l reconciler.ClassStats) bool { return l.Class == name })
 	if i < 0 {
-		w.t.Fatalf("no lane %s in %v", name, queue)
+		w.t.Fatalf("no class %s in %v", name, queue)
 	}
 	return queue[i]
 }
 
-func (w *world) wantLane(name string, depth int, oldest time.Duration) {
+func (w *world) wantClass(name string, depth int, oldest time.Duration) {
 	w.t.Helper()
-	w.equal("lane", reconciler.LaneStats{Lane: name, Depth: depth, Oldest: oldest}, w.lane(name))
+	w.equal("class", reconciler.ClassStats{Class: name, Depth: depth, Oldest: oldest}, w.class(name))
 }
 
 // wantIdle checks that nothing is queued, held or running.
@@ -90,7 +90,7 @@ func TestStatsAddUpWhatWasDone(t *testing.T) {
 		w.fullPass()
 		s = w.r.Stats()
 		w.equal("errors of the full pass", uint64(2), s.FullErrors)
-		w.equal("of them of the search for surplus", uint64(1), s.PruneErrors)
+		w.equal("of them of the search for orphans", uint64(1), s.PruneErrors)
 		w.target.will(nil)
 		w.pass(time.Minute)
 		w.wantIdle()
@@ -143,7 +143,7 @@ func TestDurationsCountUpToTheirBounds(t *testing.T) {
 	}
 }
 
-func TestStatsSayHowLongRowsWaitInEachLane(t *testing.T) {
+func TestStatsSayHowLongRowsWaitInEachClass(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		w.put(row{ID: "a"}, row{ID: "b"}, row{ID: "c"}, row{ID: "d"})
 		w.wantIdle()
@@ -158,17 +158,17 @@ func TestStatsSayHowLongRowsWaitInEachLane(t *testing.T) {
 		w.put(row{ID: "b", Want: 1}, row{ID: "c", Want: 1})
 		must(w.r.Trigger(w.t.Context(), reconciler.Selector[row]{Keys: []string{"d"}}))
 		w.pass(2 * time.Second)
-		w.wantLane("change", 2, 2*time.Second)
-		w.wantLane("manual", 1, 2*time.Second-10*time.Millisecond) // after the round
-		w.wantLane("retry", 0, 0)
-		w.wantLane("refresh", 0, 0)
+		w.wantClass("change", 2, 2*time.Second)
+		w.wantClass("manual", 1, 2*time.Second-10*time.Millisecond) // after the round
+		w.wantClass("retry", 0, 0)
+		w.wantClass("refresh", 0, 0)
 		s := w.r.Stats()
 		w.equal("running", []any{1, 1, 3 * time.Second}, []any{s.Workers, s.Running, s.LongestRunning})
 		w.pass(time.Minute)
 		w.wantIdle()
 		w.fullPass()
 		w.pass(time.Second)
-		w.wantLane("refresh", 3, time.Second)
+		w.wantClass("refresh", 3, time.Second)
 		w.pass(time.Minute)
 		w.wantIdle()
 	})
@@ -180,10 +180,10 @@ func TestStatsCountWhatWasNotReadFromTheFeed(t *testing.T) {
 		w.put(row{ID: "a"})
 		w.put(numbered(100, 1)...)
 		w.pass(500 * time.Millisecond)
-		w.wantLane("change", 100, 500*time.Millisecond)
+		w.wantClass("change", 100, 500*time.Millisecond)
 		w.pass(2 * time.Second) // two of them and a
 		// Statuses are changes too, which turn out to need nothing.
-		if l := w.lane("change"); l.Depth < 98 || l.Depth > 101 || l.Oldest != 2500*time.Millisecond {
+		if l := w.class("change"); l.Depth < 98 || l.Depth > 101 || l.Oldest != 2500*time.Millisecond {
 			w.t.Errorf("%+v", l)
 		}
 		w.pass(2 * time.Minute)
@@ -203,9 +203,9 @@ func TestStatsCountWhatIsStillToBeListedAtTheStart(t *testing.T) {
 		})
 	}, func(_ *testing.T, w *world) {
 		w.pass(500 * time.Millisecond)
-		w.wantLane("change", 99, 500*time.Millisecond)
+		w.wantClass("change", 99, 500*time.Millisecond)
 		w.pass(10 * time.Second)
-		if l := w.lane("change"); l.Depth < 89 || l.Depth > 100 || l.Oldest != 10500*time.Millisecond {
+		if l := w.class("change"); l.Depth < 89 || l.Depth > 100 || l.Oldest != 10500*time.Millisecond {
 			w.t.Errorf("%+v", l)
 		}
 		w.pass(2 * time.Minute)
@@ -225,7 +225,7 @@ func TestStatsOfRetriesSayHowLateTheyAre(t *testing.T) {
 		})
 		w.put(row{ID: "b", Want: 1})
 		w.pass(4 * time.Second)
-		w.wantLane("retry", 1, 3*time.Second)
+		w.wantClass("retry", 1, 3*time.Second)
 		w.equal("delayed", 0, w.r.Stats().Delayed)
 		w.pass(time.Minute)
 		w.wantIdle()

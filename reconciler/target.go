@@ -87,7 +87,7 @@ type NoInit struct{}
 func (NoInit) Init(ctx context.Context) error { return ctx.Err() }
 
 // NoPrune is for targets that are observers, which embed it: they are not pruned. [New]
-// refuses it in a target that is no [Observer], because nothing would remove the surplus.
+// refuses it in a target that is no [Observer], because nothing would remove orphans.
 type NoPrune[Obj any] struct{}
 
 // Prune returns [errors.ErrUnsupported].
@@ -97,8 +97,8 @@ func (NoPrune[Obj]) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Obj, state
 
 func (NoPrune[Obj]) neverPruned() {}
 
-// checkSurplus refuses a target that can neither list what there is nor prune it.
-func checkSurplus[Obj any](target Target[Obj]) error {
+// checkOrphans refuses a target that can neither list what there is nor prune it.
+func checkOrphans[Obj any](target Target[Obj]) error {
 	_, neverPruned := target.(interface{ neverPruned() })
 	if _, observes := target.(Observer[Obj]); neverPruned && !observes {
 		return fmt.Errorf("Params.Target is %T, which has NoPrune and no Observe: it must have one of Prune and Observe, or what no row wants would stay for ever", target)
@@ -107,7 +107,7 @@ func checkSurplus[Obj any](target Target[Obj]) error {
 }
 
 // Observer is a [Target] that can list what is there. The reconciler then finds
-// the surplus by itself and removes it through Delete.
+// orphans itself and removes them through Delete.
 type Observer[Obj any] interface {
 	// Observe yields everything that is there and ours. Because of a listing with
 	// an error nothing is removed.

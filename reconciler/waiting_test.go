@@ -277,7 +277,7 @@ func TestWaitingAfterAStartIsForWhatWasDeletedBefore(t *testing.T) {
 	}, func(t *testing.T, w *world) {
 		all, old := w.askTable(), w.askRow("old")
 		w.pass(2 * time.Second)
-		w.wantAsked("reconciler rows: surplus: boom", all, old)
+		w.wantAsked("reconciler rows: orphans: boom", all, old)
 		if !errors.Is(all.err, errBoom) {
 			t.Errorf("got %v", all.err)
 		}

@@ -63,7 +63,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // promise checks what holds for every operation. Rows whose id begins with "old"
-// are never in the table: to delete one is to remove something surplus.
+// are never in the table: to delete one is to remove an orphan.
 func (w *world) promise(c call, txn statedb.ReadTxn, r row) string {
 	incomplete := false
 	for _, s := range w.table.Sources(txn) {
@@ -79,7 +79,7 @@ func (w *world) promise(c call, txn statedb.ReadTxn, r row) string {
 	case c.op == "delete" && there:
 		return "of a row that is there"
 	case incomplete && (c.op == "prune" || c.op == "delete" && strings.HasPrefix(c.id, "old")):
-		return "of surplus while a source is incomplete"
+		return "of orphans while a source is incomplete"
 	}
 	return ""
 }

@@ -18,8 +18,8 @@ const someMetrics = `
 # HELP statehive_reconciler_full_total Full passes that have ended.
 statehive_reconciler_full_total{module_id="route",reconciler="routes"} 1
 statehive_reconciler_full_total{module_id="link",reconciler="links"} 2
-statehive_reconciler_queue_depth{lane="change",module_id="route",reconciler="routes"} 1200
-statehive_reconciler_queue_depth{lane="retry",module_id="route",reconciler="routes"} 1e+03
+statehive_reconciler_queue_depth{class="change",module_id="route",reconciler="routes"} 1200
+statehive_reconciler_queue_depth{class="retry",module_id="route",reconciler="routes"} 1e+03
 statehive_reconciler_active_workers{module_id="route",reconciler="routes"} 0
 go_goroutines 12
 `

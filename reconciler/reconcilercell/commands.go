@@ -180,8 +180,8 @@ func resumeCommand() cli.CommandOut {
 
 func resyncCommand() cli.CommandOut {
 	return actor{
-		use: "resync TABLE", short: "Make a full pass: apply all rows again and remove what is too much",
-		long:    "Make a full pass as soon as possible: apply all rows again, repair what is not as it should be, and remove the surplus.",
+		use: "resync TABLE", short: "Make a full pass: apply all rows again and remove orphans",
+		long:    "Make a full pass as soon as possible: apply all rows again, repair what is not as it should be, and remove orphans: what the target has and no row wants.",
 		example: "  resync routes",
 		action:  "full",
 	}.command()

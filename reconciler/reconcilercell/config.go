@@ -10,7 +10,7 @@ import (
 // Config is what all reconcilers of a hive have in common.
 type Config struct {
 	// FullInterval is for reconcilers whose own configuration leaves it out.
-	FullInterval time.Duration `flag:"full-interval" usage:"time between full passes, which apply every row again and remove the surplus: at least 1s (negative: only at start)"`
+	FullInterval time.Duration `flag:"full-interval" usage:"time between full passes, which apply every row again and remove orphans: at least 1s (negative: only at start)"`
 	// ReadyTries is how often a row that was wanted at the start is tried, if it
 	// fails, before readiness no longer waits for it.
 	ReadyTries int `flag:"ready-tries" usage:"how often a row of the start is tried before /readyz no longer waits for it"`

@@ -109,17 +109,17 @@ func totals() []declared {
 			func(s reconciler.Stats) statedb.Durations { return s.Full }),
 		counter("full_total", "Full passes that have ended.",
 			func(s reconciler.Stats) uint64 { return s.Full.Count }),
-		counter("full_errors_total", "Operations of full passes that failed, the search for surplus included.",
+		counter("full_errors_total", "Operations of full passes that failed, the search for orphans included.",
 			func(s reconciler.Stats) uint64 { return s.FullErrors }),
-		counter("full_out_of_sync_total", "Rows that a full pass found out of sync with the target, and surplus that it removed.",
+		counter("full_out_of_sync_total", "Rows that a full pass found out of sync with the target, and orphans that it removed.",
 			func(s reconciler.Stats) uint64 { return s.OutOfSync }),
 		counter("drift_total", "Rows that were repaired, or reported, because they differed from what was observed of them.",
 			func(s reconciler.Stats) uint64 { return s.Drift }),
 		histogram("prune_duration_seconds", "How long the target took to list what it has, or to prune itself.",
 			func(s reconciler.Stats) statedb.Durations { return s.Prune }),
-		counter("prune_errors_total", "Searches for surplus that failed.",
+		counter("prune_errors_total", "Searches for orphans that failed.",
 			func(s reconciler.Stats) uint64 { return s.PruneErrors }),
-		counter("pruned_total", "Surplus that was removed from the target.",
+		counter("pruned_total", "Orphans that were removed from the target.",
 			func(s reconciler.Stats) uint64 { return s.Pruned }),
 	}
 }
@@ -142,16 +142,16 @@ func backlog() []declared {
 					value(reason, float64(rows))
 				}
 			}),
-		gauges("queue_depth", "Rows that wait for their turn, at most.", "lane",
+		gauges("queue_depth", "Rows that wait for their turn, at most.", "class",
 			func(s reconciler.Stats, value func(string, float64)) {
-				for _, lane := range s.Queue {
-					value(lane.Lane, float64(lane.Depth))
+				for _, class := range s.Queue {
+					value(class.Class, float64(class.Depth))
 				}
 			}),
-		gauges("queue_oldest_age_seconds", "How long the first row that waits for its turn has had something to be done.", "lane",
+		gauges("queue_oldest_age_seconds", "How long the first row that waits for its turn has had something to be done.", "class",
 			func(s reconciler.Stats, value func(string, float64)) {
-				for _, lane := range s.Queue {
-					value(lane.Lane, lane.Oldest.Seconds())
+				for _, class := range s.Queue {
+					value(class.Class, class.Oldest.Seconds())
 				}
 			}),
 	}

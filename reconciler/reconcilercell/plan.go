@@ -89,8 +89,8 @@ func printPlan(cmd *cobra.Command, format cli.Format, plan reconciler.Plan) erro
 // detailsOf is what an operation would do.
 func detailsOf(op reconciler.Planned) string {
 	var parts []string
-	if op.Surplus {
-		parts = append(parts, "surplus")
+	if op.Orphan {
+		parts = append(parts, "orphan")
 	}
 	for _, c := range op.Changes {
 		parts = append(parts, fmt.Sprintf("%s: %q to %q", c.Field, c.Is, c.Want))

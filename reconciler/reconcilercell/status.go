@@ -66,7 +66,7 @@ func (s Status) troubles() []string {
 		all = append(all, strings.TrimSuffix(s.Message+": "+cause, ": "))
 	}
 	for _, source := range slices.Sorted(maps.Keys(s.Incomplete)) {
-		all = append(all, "removal of surplus is held: "+source+": "+s.Incomplete[source])
+		all = append(all, "removal of orphans is held: "+source+": "+s.Incomplete[source])
 	}
 	return all
 }

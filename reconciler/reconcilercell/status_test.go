@@ -77,12 +77,12 @@ func TestStatusSaysWhatAReconcilerWaitsForAndWhatIsWrong(t *testing.T) {
 		return source.Initialized(txn)
 	})
 	r.wantStatus(t, 1, "things 1 0 0 1 0 0 0 ago Degraded",
-		"things: rows in error: 1: update bad: no such thing", "things: removal of surplus is held: files: a.yaml is broken")
+		"things: rows in error: 1: update bad: no such thing", "things: removal of orphans is held: files: a.yaml is broken")
 	r.update(t, func(txn *statedb.WriteTxn) error {
 		_, _, err := r.table.Delete(txn, thing{ID: "bad"})
 		return err
 	})
-	r.wantStatus(t, 0, "things 0 0 0 0 0 0 0 ago OK", "things: removal of surplus is held: files: a.yaml is broken")
+	r.wantStatus(t, 0, "things 0 0 0 0 0 0 0 ago OK", "things: removal of orphans is held: files: a.yaml is broken")
 }
 
 func TestReconcilersWorkInAHiveWithoutAPIAndMetrics(t *testing.T) {

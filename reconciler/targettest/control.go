@@ -186,8 +186,8 @@ func (f *Fake[Obj]) check(op Operation, txn statedb.ReadTxn, obj Obj) {
 	defer f.mu.Unlock()
 	version, newest := f.cfg.Version(obj), f.newest[op.Key]
 	seen, yielded := f.yielded[op.Key]
-	surplus := op.Kind == Delete && yielded && seen == version
-	if version != 0 && version < newest && !surplus {
+	orphan := op.Kind == Delete && yielded && seen == version
+	if version != 0 && version < newest && !orphan {
 		f.violatedLocked("%v with a row of version %d, older than the %d of the last update", op, version, newest)
 	}
 	if op.Kind == Update {

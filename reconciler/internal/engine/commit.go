@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,8 +15,8 @@ import (
 // commitDelay is how long the first outcome waits for others to be written with it.
 const commitDelay = 10 * time.Millisecond
 
-// statusTrouble is what health shows while statuses cannot be written.
-const statusTrouble = "statuses cannot be written"
+// statusProblem is what health reports while statuses cannot be written.
+const statusProblem = "statuses cannot be written"
 
 // statusCommit collects outcomes, so that their statuses are written together.
 type statusCommit struct {
@@ -25,8 +26,8 @@ type statusCommit struct {
 	marks    []statusMark
 }
 
-// statusMark is a status that no operation has led to: a row that was done was seen to differ,
-// or agrees again before it was repaired.
+// statusMark is a status change without an operation: a row that was done has drifted, or
+// agrees again before it was repaired.
 type statusMark struct {
 	entry *store.Entry
 	kind  StatusKind
@@ -36,7 +37,7 @@ func (c *statusCommit) mark(e *store.Entry, kind StatusKind) {
 	c.marks = append(c.marks, statusMark{e, kind})
 }
 
-// set returns the status of the row after the mark. It changes nothing else than it is to.
+// set returns the status of the row after the mark.
 func (m statusMark) set(s Status, now time.Time) Status {
 	switch {
 	case m.kind == Pending && s.Kind() == Done:
@@ -76,25 +77,20 @@ func (c *statusCommit) take() []*pool.Task {
 	return outcomes
 }
 
-func (l *loop) ledgerDue(now time.Time) bool {
-	due := l.ledger.dueAt()
-	return !due.IsZero() && !now.Before(due)
-}
-
-// flush writes the statuses that were collected, unless the table is locked by others, and
-// what is not done when its time has come.
+// flush writes the collected statuses, unless others have locked the table, and the rows of
+// the not-done table that are due.
 func (l *loop) flush(now time.Time) {
 	if len(l.commit.outcomes)+len(l.commit.marks) > 0 && !l.commit.lock.waiting() {
 		l.commitStatuses(now)
 	}
-	if l.ledgerDue(now) {
+	if l.notDoneDue(now) {
 		l.ledger.sweep(now)
-		l.commitLedger(now)
+		l.commitNotDone(now)
 	}
 }
 
-// StatusError is an error in writing statuses back: the operations had run, but
-// the rows do not show it.
+// StatusError is an error in writing statuses: the operations have run, but the rows do not
+// show it.
 type StatusError struct{ Err error }
 
 // Error implements error.
@@ -111,12 +107,12 @@ func isStatusError(err error) bool {
 	return errors.As(err, &status)
 }
 
-// commitStatuses writes the statuses that were collected, and what is not done with them, if
-// the tables are not locked. It asks for the lock if the table of the rows is.
+// commitStatuses writes the collected statuses, together with the not-done table if that is not
+// locked. If the reconciled table is locked, it requests the lock.
 func (l *loop) commitStatuses(now time.Time) {
 	outcomes, db := l.commit.outcomes, l.r.p.DB
 	if len(l.commit.marks) == 0 && !slices.ContainsFunc(outcomes, isUpdate) {
-		l.settleAll(l.commit.take(), now)
+		l.completeAll(l.commit.take(), now)
 		return
 	}
 	if l.r.p.NotDone != nil && !now.Before(l.ledger.notNow) && slices.ContainsFunc(outcomes, notable) {
@@ -134,7 +130,7 @@ func (l *loop) commitStatuses(now time.Time) {
 	l.writeStatuses(txn, err, false, now)
 }
 
-// statusesGranted is called when the table of the rows has been locked for the statuses.
+// statusesGranted is called when the reconciled table's lock was granted.
 func (l *loop) statusesGranted(g grant, now time.Time) {
 	l.commit.lock.end()
 	l.writeStatuses(g.txn, g.err, false, now)
@@ -144,19 +140,19 @@ func isUpdate(out *pool.Task) bool { return out.Kind == pool.Update }
 
 // writeStatuses sets the status of each row whose spec is still the one that was worked on, and
 // ends the transaction. The outcomes of the others are outdated: the row has a newer spec, or
-// is gone, which the feed says too. Then every item goes on.
+// is gone, and the feed has that change too. Then the items proceed.
 func (l *loop) writeStatuses(txn *store.WriteTxn, err error, withNotDone bool, now time.Time) {
 	outcomes := l.commit.take()
 	if err == nil {
 		err = l.setStatuses(txn, outcomes, withNotDone, now)
 	}
 	if err != nil && withNotDone && l.ledger.failedIn(err) {
-		l.ledgerFailed(now, err)
+		l.notDoneFailed(now, err)
 		l.commit.outcomes = outcomes
 		l.commitStatuses(now) // without that table
 		return
 	}
-	l.unlocked(&l.commit.lock, statusTrouble)
+	l.unlocked(&l.commit.lock, statusProblem)
 	if err != nil {
 		l.commit.marks = nil // as of a table that was dropped
 	}
@@ -165,13 +161,13 @@ func (l *loop) writeStatuses(txn *store.WriteTxn, err error, withNotDone bool, n
 			l.statusFailed(out, err)
 		}
 	}
-	l.settleAll(outcomes, now)
+	l.completeAll(outcomes, now)
 }
 
-// settleAll decides how rows go on whose outcomes have been written.
-func (l *loop) settleAll(outcomes []*pool.Task, now time.Time) {
+// completeAll completes all outcomes, which have been written.
+func (l *loop) completeAll(outcomes []*pool.Task, now time.Time) {
 	for _, out := range outcomes {
-		l.settle(out, now)
+		l.complete(out, now)
 	}
 	clear(outcomes)
 	if l.commit.outcomes == nil {
@@ -179,8 +175,8 @@ func (l *loop) settleAll(outcomes []*pool.Task, now time.Time) {
 	}
 }
 
-// setStatuses writes statuses, and what is not done into the other table of the transaction if
-// there is one, and commits.
+// setStatuses writes statuses, and the not-done table if it is part of the transaction, and
+// commits.
 func (l *loop) setStatuses(txn *store.WriteTxn, outcomes []*pool.Task, withNotDone bool, now time.Time) error {
 	defer txn.Abort()
 	set := l.r.p.Target.SetStatus(txn)
@@ -227,10 +223,10 @@ func (l *loop) statusFailed(out *pool.Task, err error) {
 		"key", l.r.p.Table.KeyText(out.Entry), "error", err)
 }
 
-// settle decides how a row goes on after its outcome has been written.
-func (l *loop) settle(out *pool.Task, now time.Time) {
+// complete decides what happens to a row whose outcome has been written.
+func (l *loop) complete(out *pool.Task, now time.Time) {
 	if out.Stuck {
-		return // it is in hand still
+		return // a worker still has it
 	}
 	defer l.closeRow(out)
 	refresh := l.refreshAfter(out, now)
@@ -242,8 +238,8 @@ func (l *loop) settle(out *pool.Task, now time.Time) {
 		l.adopt(out, workqueue.Committing)
 	}
 	it := out.Item
-	// That an update was outdated is known for sure; otherwise a change that came
-	// meanwhile is one more reason to run.
+	// Whether an update was outdated is known exactly, so a change in the meantime is no reason
+	// to run it again; for everything else it is.
 	again := it.Dirty && (out.Kind == pool.Delete || isStatusError(out.Err) || it.Reasons&^workqueue.Change != 0)
 	it.Dirty, it.Refresh = false, refresh
 	if out.Outdated {
@@ -289,46 +285,96 @@ func (l *loop) settle(out *pool.Task, now time.Time) {
 	}
 	l.failing(it, now)
 	l.ledger.note(it)
-	l.rested(it)
+	l.notifyWaiters(it)
 }
 
-// commitLedger writes what is not done, or asks for the lock of the table if others have it.
-func (l *loop) commitLedger(now time.Time) {
-	if len(l.ledger.touched) == 0 {
-		return
-	}
-	txn, err := l.r.p.DB.TryWriteTxn(l.r.p.NotDone)
-	if txn == nil && err == nil {
-		l.ledger.lock.ask(l.r.p.DB, now)
-		return
-	}
-	l.writeLedger(txn, err, now)
+// lockPatience is how long others may lock a table before health reports it.
+const lockPatience = time.Second
+
+// lockRequest waits for the lock of a table in a goroutine of its own, so that the loop never
+// does. It hands over an open transaction.
+type lockRequest struct {
+	table    store.TableMeta
+	granted  chan grant // nil if nothing was requested
+	gone     chan struct{}
+	cancel   context.CancelFunc
+	since    time.Time
+	reported bool // to health
 }
 
-// ledgerGranted is called when the table of what is not done has been locked.
-func (l *loop) ledgerGranted(g grant, now time.Time) {
-	l.ledger.lock.end()
-	l.writeLedger(g.txn, g.err, now)
+type grant struct {
+	txn *store.WriteTxn
+	err error
 }
 
-func (l *loop) writeLedger(txn *store.WriteTxn, err error, now time.Time) {
-	if err == nil {
-		defer txn.Abort()
-		if err = l.ledger.write(txn); err == nil {
-			_, err = txn.Commit()
+func (q *lockRequest) waiting() bool { return q.granted != nil }
+
+func (q *lockRequest) ask(db *store.DB, now time.Time) {
+	ctx, cancel := context.WithCancel(context.Background())
+	granted, gone := make(chan grant), make(chan struct{})
+	q.granted, q.gone, q.cancel, q.since = granted, gone, cancel, now
+	go func() {
+		defer close(gone)
+		txn, err := db.WriteTxn(ctx, q.table)
+		select {
+		case granted <- grant{txn, err}:
+		case <-ctx.Done():
+			if txn != nil {
+				txn.Abort()
+			}
 		}
-	}
-	l.unlocked(&l.ledger.lock, ledgerTrouble)
-	if err != nil {
-		l.ledgerFailed(now, err)
-		return
-	}
-	l.health.concern(ledgerTrouble, nil)
-	l.ledger.succeeded(now)
+	}()
 }
 
-func (l *loop) ledgerFailed(now time.Time, err error) {
-	l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "error", err)
-	l.health.concern(ledgerTrouble, err)
-	l.ledger.failed(now)
+// end ends the request, which was granted or is no longer needed.
+func (q *lockRequest) end() {
+	if q.waiting() {
+		q.cancel()
+		<-q.gone
+		q.granted = nil
+	}
+}
+
+// overdueAt returns when to report to health that the table is locked, or zero.
+func (q *lockRequest) overdueAt() time.Time {
+	if !q.waiting() || q.reported {
+		return time.Time{}
+	}
+	return q.since.Add(lockPatience)
+}
+
+// errLocked returns an error that names the holder of the lock.
+func (q *lockRequest) errLocked() error {
+	holder := q.table.Untyped().Holder()
+	if holder == "" {
+		holder = "held by others in turn"
+	}
+	return &store.TableError{Table: q.table.Name(), Err: fmt.Errorf("%w: %s", errTableLocked, holder)}
+}
+
+var errTableLocked = errors.New("its lock")
+
+// watchLocks reports tables that others have locked for long to health.
+func (l *loop) watchLocks(now time.Time) {
+	l.watchLock(&l.commit.lock, statusProblem, now)
+	l.watchLock(&l.ledger.lock, notDoneProblem, now)
+}
+
+func (l *loop) watchLock(q *lockRequest, about string, now time.Time) {
+	due := q.overdueAt()
+	if due.IsZero() || now.Before(due) {
+		return
+	}
+	q.reported = true
+	err := q.errLocked()
+	l.health.concern(about, err)
+	l.r.p.Logger.Warn(about+": a table is locked", "reconciler", l.r.p.Name, "error", err)
+}
+
+// unlocked is called once the table could be written.
+func (l *loop) unlocked(q *lockRequest, about string) {
+	if q.reported {
+		q.reported = false
+		l.health.concern(about, nil)
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/statedb"
 )
@@ -17,48 +19,45 @@ type Config struct {
 	// 30 minutes; negative: only at start, on demand and when changes were lost.
 	FullInterval time.Duration
 	// MinBackoff and MaxBackoff bound the time before a failed operation is tried
-	// again: the first doubles with every attempt up to the second, ±20 %.
+	// again. It starts at MinBackoff and doubles with every attempt up to MaxBackoff, ±20 %.
 	// Defaults 100 ms and 1 minute.
 	MinBackoff, MaxBackoff time.Duration
-	// Backoff, if set, takes their place: it returns the time before the next try after
-	// so many failures in a row. [RetryAfter] and [Terminal] come before it. If it returns
-	// no positive time, or panics, the default is taken. It is called from one goroutine,
-	// returns soon and does not use the reconciler.
+	// Backoff, if set, replaces them: it returns the time before the next try after a number
+	// of consecutive failures. [RetryAfter] and [Terminal] take precedence. If it panics or
+	// does not return a positive duration, the default is used. It is called from one
+	// goroutine, must return quickly and must not use the reconciler.
 	Backoff func(attempts int) time.Duration
 	// OperationTimeout ends the context of an operation. Default 30 s.
 	OperationTimeout time.Duration
-	// StopTimeout is how long operations may go on when the reconciler is told to
-	// stop, before their contexts end. Default 5 s.
+	// StopTimeout is how long running operations may take when the reconciler stops, before
+	// their contexts end. Default 5 s.
 	StopTimeout time.Duration
-	// SourceTimeout is how long sources of the table are waited for that have not
-	// delivered their first listing: no operation runs meanwhile. Then rows are
-	// updated and deleted without them, and, as for a source that is incomplete, no
-	// surplus is removed until they have delivered. Default: for ever.
+	// SourceTimeout is how long to wait for the first listings of the table's sources before
+	// running any operation. After that, rows are updated and deleted without them, and, as
+	// with an incomplete source, no orphans are removed until they have delivered.
+	// Default: for ever.
 	SourceTimeout time.Duration
 	// Limits can be changed later, see [Reconciler.SetLimits].
 	Limits Limits
-	// Debounce is how long a changed row has to stay as it is before it is run,
-	// though no longer than MaxDebounce after the first change. Defaults: not at
-	// all, and ten times Debounce.
+	// Debounce is how long a changed row must stay unchanged before it runs, though it runs
+	// MaxDebounce after the first change at the latest. Defaults: 0, and ten times Debounce.
 	Debounce, MaxDebounce time.Duration
 	// Workers is how many operations run at once, on different rows. Default 1;
 	// at most 65,536.
 	Workers int
-	// DeleteLimit holds deletes when they are too many at once, surplus included,
-	// unless the target cannot observe: what Prune removes is not counted.
+	// DeleteLimit holds deletes, including those of orphans, when there are too many at once.
+	// What Prune removes is not counted.
 	DeleteLimit ChangeLimit
-	// UpdateLimit does the same for updates of rows that were applied before, since
-	// the start. The zero value: there is no limit. With one every changed row is
-	// queued by itself, which takes more time and memory.
+	// UpdateLimit does the same for updates of rows that were already applied since the
+	// start. The zero value means no limit. With a limit every changed row is queued
+	// individually, which takes more time and memory.
 	UpdateLimit ChangeLimit
-	// Drift says what is done about rows that differ from what Params.Observed
-	// tells of them.
+	// Drift configures how to handle rows that differ from Params.Observed.
 	Drift Drift
 }
 
-// The bounds of Config.Workers and Config.FullInterval. Full passes that follow each other
-// without a pause leave the target no rest: a shorter interval is a mistake, such as a number
-// without its unit.
+// The bounds of Config.Workers and Config.FullInterval. A shorter interval would keep the
+// target busy all the time; most likely the unit of the duration was forgotten.
 const (
 	maxWorkers      = 1 << 16
 	minFullInterval = time.Second
@@ -80,7 +79,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// longer returns the sum of two durations, or the longest one if that is less.
+// longer returns the sum of two durations, or the longest duration if that overflows.
 func longer(a, b time.Duration) time.Duration { return a + min(b, math.MaxInt64-a) }
 
 func setDefault[T comparable](field *T, value T) {
@@ -134,8 +133,8 @@ type Params struct {
 	DependsOn []Dependency
 	Group     *Group
 	Observed  *Observation // nil: rows are compared with nothing
-	// RefreshInterval is how long after a row was applied it is applied again; not positive:
-	// it is not. It may be nil.
+	// RefreshInterval returns the time after which a done row is applied again, if positive.
+	// It may be nil.
 	RefreshInterval func(row *store.Entry) time.Duration
 	NotDone         *statedb.RWTable[NotDone]
 	Origin          func(table, key string) string
@@ -143,8 +142,8 @@ type Params struct {
 	Health          Health
 }
 
-// Health is told how a reconciler is. Calls come from one goroutine, and only
-// when something has changed.
+// Health receives the health of a reconciler. Its methods are called from one goroutine, and
+// only when something has changed.
 type Health interface {
 	OK(message string)
 	Degraded(message string, err error)
@@ -200,3 +199,60 @@ type noHealth struct{}
 func (noHealth) OK(string)              {}
 func (noHealth) Degraded(string, error) {}
 func (noHealth) Stopped(string)         {}
+
+// Limits can be changed while a reconciler runs.
+type Limits struct {
+	// RoundSize is how many changes are taken from the feed at a time. Default 1000.
+	RoundSize int
+	// Limiter bounds the rate of operations. If it is nil or its rate is [rate.Inf], there is
+	// no bound; with a rate of 0 only the first burst runs. It may be changed through its own
+	// methods at any time.
+	Limiter *rate.Limiter
+}
+
+func (l Limits) check() error {
+	if l.RoundSize < 0 {
+		return fmt.Errorf("Limits.RoundSize is %d: it must be positive, or 0 for the default", l.RoundSize)
+	}
+	if l.Limiter == nil {
+		return nil
+	}
+	return checkRate(l.Limiter.Limit(), l.Limiter.Burst())
+}
+
+// checkRate refuses a rate that is not a number, and a positive one that would never let
+// anything through.
+func checkRate(limit rate.Limit, burst int) error {
+	switch {
+	case math.IsInf(float64(limit), 1): // rate.Inf is a number, and JSON carries it
+		return errors.New("Limits.Limiter has the rate +Inf: for no bound it must be rate.Inf, or Limiter nil")
+	case !(limit >= 0): // or NaN
+		return fmt.Errorf("Limits.Limiter has the rate %v: it must be positive, 0 for a standstill, or rate.Inf for no bound", float64(limit))
+	case limit > 0 && limit != rate.Inf && burst < 1:
+		return fmt.Errorf("Limits.Limiter has a burst of %d: it must be at least 1, or nothing ever runs", burst)
+	}
+	return nil
+}
+
+func (l Limits) withDefaults() *Limits {
+	setDefault(&l.RoundSize, 1000)
+	return &l
+}
+
+// Limits returns the limits in force.
+func (r *Engine) Limits() Limits { return *r.limits.Load() }
+
+// SetLimits replaces the limits in force. It changes nothing if one of them is invalid.
+func (r *Engine) SetLimits(limits Limits) error {
+	if err := limits.check(); err != nil {
+		return err
+	}
+	r.limits.Store(limits.withDefaults())
+	// A reconciler that does not run yet uses them from the start.
+	if err := r.inbox.post(func(l *loop) { l.rate.Reset() }); !errors.Is(err, ErrNotRunning) {
+		return err
+	}
+	return nil
+}
+
+func (r *Engine) roundSize() int { return r.limits.Load().RoundSize }

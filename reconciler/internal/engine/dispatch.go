@@ -10,13 +10,13 @@ import (
 const (
 	// batchSize is the most operations that a worker is given at a time.
 	batchSize = 256
-	// batchPatience is how long a batch is left alone although somebody waits for
-	// what has not begun of it.
+	// batchPatience is the age from which tasks that have not begun may be taken back from
+	// a batch.
 	batchPatience = 100 * time.Microsecond
 )
 
-// dispatch hands ready operations to idle workers. It says whether it dropped
-// any item, which may let a full pass move on.
+// dispatch hands ready operations to idle workers. It reports whether it dropped any item,
+// which may let a full pass move on.
 func (l *loop) dispatch(now time.Time) (dropped bool) {
 	if l.rate.Holds(now) {
 		return false
@@ -27,7 +27,7 @@ func (l *loop) dispatch(now time.Time) (dropped bool) {
 	l.takeBackFor(now)
 	for _, w := range l.pool.Workers() {
 		for w.Batch == nil {
-			b, more := l.compose(now)
+			b, more := l.nextBatch(now)
 			dropped = dropped || more
 			if b == nil {
 				break
@@ -40,9 +40,9 @@ func (l *loop) dispatch(now time.Time) (dropped bool) {
 	return dropped
 }
 
-// compose returns the next batch, of one lane, or nil when nothing is ready.
+// nextBatch returns the next batch, of one class, or nil when nothing is ready.
 // The batch is empty if what was ready needs nothing.
-func (l *loop) compose(now time.Time) (b *pool.Batch, dropped bool) {
+func (l *loop) nextBatch(now time.Time) (b *pool.Batch, dropped bool) {
 	turn, n := l.queue.Turn(l.round.more)
 	if n == 0 || l.rate.Holds(now) {
 		return nil, false
@@ -62,7 +62,7 @@ func (l *loop) compose(now time.Time) (b *pool.Batch, dropped bool) {
 	return b, dropped
 }
 
-// fill adds up to n operations of the batch's lane.
+// fill adds up to n operations of the batch's class.
 func (l *loop) fill(b *pool.Batch, n int, now time.Time) (dropped bool) {
 	ready, _ := l.queue.Ready(b.Class)
 	b.Tasks = make([]pool.Task, 0, min(n, ready))
@@ -94,8 +94,8 @@ func (l *loop) fill(b *pool.Batch, n int, now time.Time) (dropped bool) {
 	return dropped
 }
 
-// takeBackFor takes back what has not begun of batches when someone else could
-// do it, or when another lane waits for its share.
+// takeBackFor takes back tasks that have not begun when another worker could run them, or when
+// it is another class's turn.
 func (l *loop) takeBackFor(now time.Time) {
 	idle, young := l.idle(), false
 	for _, w := range l.pool.Workers() {
@@ -110,7 +110,7 @@ func (l *loop) takeBackFor(now time.Time) {
 	l.queue.Overtaken = l.queue.Overtaken && young
 }
 
-// idle says that a worker has nothing and there is nothing to give it.
+// idle reports whether a worker is idle and there is nothing to give it.
 func (l *loop) idle() bool {
 	if _, n := l.queue.Turn(l.round.more); n > 0 {
 		return false
@@ -123,7 +123,7 @@ func (l *loop) idle() bool {
 	return false
 }
 
-// wanted says that what has not begun of a batch should be taken back.
+// wanted reports whether the tasks of a batch that have not begun should be taken back.
 func (l *loop) wanted(b *pool.Batch, idle bool) bool {
 	switch n := len(b.Remaining()); {
 	case n == 0 || b.Asks():
@@ -148,7 +148,7 @@ func (l *loop) otherClassReady(than workqueue.Class) bool {
 	return false
 }
 
-// takeBack puts what has not begun of a batch at the head of its lane again.
+// takeBack returns the tasks of a batch that have not begun to the head of their class.
 func (l *loop) takeBack(b *pool.Batch) {
 	if b.Asks() {
 		return
@@ -172,7 +172,7 @@ func (l *loop) takeBack(b *pool.Batch) {
 	}
 }
 
-// nextTakeBack returns when a batch may be taken back from, if somebody waits for that.
+// nextTakeBack returns when tasks can be taken back that should be, or zero.
 func (l *loop) nextTakeBack(now time.Time) (due time.Time) {
 	idle := l.idle()
 	for _, w := range l.pool.Workers() {
@@ -185,7 +185,7 @@ func (l *loop) nextTakeBack(now time.Time) (due time.Time) {
 	return due
 }
 
-// returned takes a worker back that has come to the end of its batch.
+// returned is called when a worker has finished its batch.
 func (l *loop) returned(w *pool.Worker, now time.Time) {
 	l.collect(w, now)
 	l.pool.Release(w)
@@ -199,7 +199,7 @@ func (l *loop) collectAll(now time.Time) {
 	}
 }
 
-// collect takes the outcomes of the operations of a worker that have ended.
+// collect handles the outcomes of a worker's operations that have ended.
 func (l *loop) collect(w *pool.Worker, now time.Time) {
 	b := w.Batch
 	ended := b.Ended()
@@ -219,14 +219,14 @@ func (l *loop) collect(w *pool.Worker, now time.Time) {
 	}
 }
 
-// startsAfresh forgets the failures of an older spec than the one that was worked on.
+// startsAfresh forgets the failures of an older spec.
 func (l *loop) startsAfresh(out *pool.Task) {
 	if it := out.Item; it != nil && out.Was == Pending && !isStatusError(it.Err) {
 		it.Attempts = 0
 	}
 }
 
-// finished takes the outcome of an operation.
+// finished handles the outcome of an operation.
 func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 	if out.Err != nil {
 		out.Err = &TargetError{Operation: out.Kind.String(), Err: out.Err}
@@ -237,7 +237,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 		switch {
 		case !w.Stuck:
 			l.orphansAnswered(out, &w.Batch.Answer, now)
-		case out.Kind == pool.Prune: // what was applied since may be gone
+		case out.Kind == pool.Prune: // it may have removed what was applied since
 			l.plan.due = now
 		}
 		return
@@ -266,7 +266,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 	l.commit.add(out, now)
 }
 
-// skipped has another look at a row that an operation was not right for any more.
+// skipped queues a row again whose operation was no longer right when it was to begin.
 func (l *loop) skipped(out *pool.Task, now time.Time) {
 	if out.Item == nil {
 		l.adopt(out, workqueue.InRound)

@@ -16,17 +16,16 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// Engine drives a target to what the rows of a table say. Make it with
-// [New] and call Run, once. The other methods are safe for concurrent use, at
-// any time.
+// Engine drives a target to the state that the rows of a table describe. Make it with [New]
+// and call Run once. The other methods are safe for concurrent use at any time.
 type Engine struct {
 	p          Params
 	log        *loglimit.Handler     // of p.Logger
 	random     func() float64        // in [0,1)
-	onMove     func(from, to string) // a row has come to another stage; nil but in tests
+	onMove     func(from, to string) // called when a row changes its stage; nil except in tests
 	limits     atomic.Pointer[Limits]
 	inbox      *inbox
-	fullWanted chan struct{}      // holds one token while a full pass is asked for
+	fullWanted chan struct{}      // holds a token while a full pass is requested
 	depends    *hold.Dependencies // Params.DependsOn
 	member     *hold.Member       // of Params.Group, or nil
 	pauses     *hold.Pauses
@@ -36,26 +35,26 @@ type Engine struct {
 	published
 }
 
-// lifetime is how far Run has come.
+// lifetime is the progress of Run.
 type lifetime struct {
 	started atomic.Bool
-	unready atomic.Pointer[Wait] // what Init failed with, until it succeeds
+	unready atomic.Pointer[Wait] // the failure of Init, until it succeeds
 	opened  chan struct{}        // closed when the inbox is open
 	ended   chan struct{}        // closed when Run returns
 }
 
-// sourceWait is how long sources are waited for.
+// sourceWait is the state of waiting for sources.
 type sourceWait struct {
-	patience patience                 // with sources
-	late     atomic.Pointer[[]string] // sources that are not waited for
-	listed   atomic.Uint64            // revision of the table when its sources had delivered, or 0
+	since  sourcesSince             // with sources
+	late   atomic.Pointer[[]string] // sources that took too long
+	listed atomic.Uint64            // revision of the table when waiting for its sources ended, or 0
 }
 
-// published is what the deciding goroutine shows others.
+// published is what the loop shows other goroutines.
 type published struct {
-	board       board     // what Stats says
-	failures    *failures // what FailureGroups says
-	drifted     keySet    // the rows that differ from what is observed
+	stats       latestStats
+	failures    *failures // for FailureGroups
+	drifted     keySet    // the rows known to differ from what is observed
 	deleting    atomic.Int64
 	lastSuccess atomic.Int64 // Unix nanoseconds, or 0
 }
@@ -63,7 +62,7 @@ type published struct {
 // ErrStarted is returned by the second call of Run.
 var ErrStarted = errors.New("reconciler was started already")
 
-// New returns an engine, or an error that says which parameter is wrong.
+// New returns an engine, or an error that names the wrong parameter.
 func New(p Params) (*Engine, error) {
 	p, err := p.withDefaults()
 	if err != nil {
@@ -107,8 +106,8 @@ func keyOf(e *store.Entry) string { return string(e.Key()) }
 // Name returns the name from the params.
 func (r *Engine) Name() string { return r.p.Name }
 
-// FullPass asks for a full pass as soon as possible: all rows are applied again
-// and the surplus is removed. Asking again before it has begun changes nothing.
+// FullPass requests a full pass as soon as possible: all rows are applied again and orphans are
+// removed. Further requests before it begins have no effect.
 func (r *Engine) FullPass() {
 	select {
 	case r.fullWanted <- struct{}{}:
@@ -116,12 +115,11 @@ func (r *Engine) FullPass() {
 	}
 }
 
-// Run reconciles until ctx ends. Operations that are running then may go on for
-// Config.StopTimeout; their outcomes are still written. Then their contexts end,
-// and those that go on nevertheless are left behind and named by the error, which
-// is nil otherwise. ErrStarted when Run was called before. When the table is
-// dropped Run ends with an error that matches [store.ErrDropped], and nothing is
-// removed because of that.
+// Run reconciles until ctx ends. Operations running at that time may go on for
+// Config.StopTimeout, and their outcomes are still written. Then their contexts end; operations
+// that still do not return are abandoned and named by the error, which is nil otherwise. Run
+// returns [ErrStarted] if it was called before. If the table is dropped, Run returns an error
+// that matches [store.ErrDropped], and nothing is removed from the target.
 func (r *Engine) Run(ctx context.Context) (err error) {
 	if r.started.Swap(true) {
 		return ErrStarted
@@ -153,7 +151,7 @@ func stoppedMessage(err error) string {
 	return "stopped"
 }
 
-// Summary is how a reconciler stands.
+// Summary is an overview of a reconciler.
 type Summary struct {
 	Name        string    `json:"name"`
 	Table       string    `json:"table"`
@@ -161,14 +159,14 @@ type Summary struct {
 	Done        int       `json:"done"`
 	Pending     int       `json:"pending"`
 	Error       int       `json:"error"`
-	Deleting    int       `json:"deleting"` // gone from the table, not yet from the target
-	Paused      int       `json:"paused"`   // have something to be done that a pause holds, deletes included
-	Drifted     int       `json:"drifted"`  // known to differ from what is observed: not done
+	Deleting    int       `json:"deleting"` // gone from the table but not yet from the target
+	Paused      int       `json:"paused"`   // pending but held by a pause, including deletes
+	Drifted     int       `json:"drifted"`  // known to differ from what is observed, and so not done
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
-	// WaitingFor names the sources that have not delivered their first listing:
-	// no operation runs before they have.
+	// WaitingFor names the sources whose first listing is missing. No operation runs before
+	// they have delivered.
 	WaitingFor []string `json:"waitingFor,omitempty"`
-	// Incomplete says, by source, why nothing surplus is removed at the moment.
+	// Incomplete has, by source, the reasons why no orphans are removed at the moment.
 	Incomplete map[string]string `json:"incomplete,omitempty"`
 }
 
@@ -189,7 +187,7 @@ func (r *Engine) Summary(txn store.ReadTxn) Summary {
 	if at := r.lastSuccess.Load(); at != 0 {
 		s.LastSuccess = time.Unix(0, at)
 	}
-	last := r.board.get()
+	last := r.stats.get()
 	s.Paused, s.Drifted = last.held[workqueue.Paused], r.drifted.len()
 	all := r.sources(txn)
 	s.WaitingFor, s.Incomplete = all.waitingFor, all.incomplete

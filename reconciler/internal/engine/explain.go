@@ -12,53 +12,52 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// Explanation is all that is known of how it stands with a row. It is plain data,
-// which JSON carries.
+// Explanation is everything known about the state of a row. It is plain data that can be
+// encoded as JSON.
 type Explanation struct {
 	Reconciler string `json:"reconciler"`
 	Table      string `json:"table"`
 	Key        string `json:"key"`    // of the row, as text
 	Exists     bool   `json:"exists"` // in the table; otherwise it is being deleted
 	Status     Status `json:"status"`
-	// Spec is the revision of the last write of it that was not its status.
+	// Spec is the revision of the last write other than of its status.
 	Spec store.Revision `json:"spec"`
-	// Origin is who wrote the row, such as a file and a line, if that is known;
-	// Sources are all that feed the table.
+	// Origin is who wrote the row, such as a file and a line, if known. Sources are all
+	// sources of the table.
 	Origin  string              `json:"origin,omitempty"`
 	Sources []store.SourceState `json:"sources"`
 
-	// Queued says that it is to be run, or waits for something before it can be, for
-	// these Reasons; otherwise they are why it last ran. Lane is the one that it is
-	// ready in, if it is, Since when that came to be.
+	// Queued reports whether the row is to be run, now or later. Reasons are why, or why it
+	// last ran if it is not queued. Class is its priority class if it is ready, and Since
+	// when it was queued.
 	Queued  bool      `json:"queued"`
 	Reasons string    `json:"reasons"`
-	Lane    string    `json:"lane,omitempty"`
+	Class   string    `json:"class,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 
-	// WaitsFor is never empty; what comes first is in the way of the rest.
+	// WaitsFor is never empty. Each element has to end before the next one matters.
 	WaitsFor []Wait    `json:"waitsFor"`
 	NextDue  time.Time `json:"nextDue,omitzero"`
-	// Attempts is how many failed in a row, LastAttempts the last ones that failed
-	// since it was last done, and LastError why the last one did.
+	// Attempts is the number of consecutive failures, LastAttempts the most recent ones since
+	// the row was last done, and LastError the error of the last one.
 	Attempts     int       `json:"attempts"`
 	LastAttempts []Attempt `json:"lastAttempts"`
 	LastError    string    `json:"lastError,omitempty"`
-	// Drifted is how often it was repaired lately because it differed from what was
-	// observed, LastDrift when that was the last time.
+	// Drifted is how often the row was recently repaired because it differed from what was
+	// observed, and LastDrift when it last was.
 	Drifted   int       `json:"drifted,omitempty"`
 	LastDrift time.Time `json:"lastDrift,omitzero"`
 }
 
-// UnknownKeyError says that a reconciler knows no row with a key. It matches
-// [store.ErrNotFound].
+// UnknownKeyError is the error for a key that no row has. It matches [store.ErrNotFound].
 type UnknownKeyError struct {
 	Table string
 	Key   string
-	Like  []string // keys that there are and that are like it
-	// Incomplete says, by source, why something may be missing in the table, and
-	// why what the target has besides is not removed.
+	Like  []string // similar keys that exist
+	// Incomplete has, by source, the reasons why rows may be missing in the table, and why
+	// orphans are not removed.
 	Incomplete map[string]string
-	Err        error // what is wrong with the key, if more than that nothing has it
+	Err        error // what is wrong with the key itself, or nil
 }
 
 // Error implements error.
@@ -68,13 +67,12 @@ func (e *UnknownKeyError) Error() string {
 		text += "; like it: " + strings.Join(e.Like, ", ")
 	}
 	if len(e.Incomplete) > 0 {
-		text += "; removal of surplus is held: " + reasons(e.Incomplete)
+		text += "; removal of orphans is held: " + reasons(e.Incomplete)
 	}
 	return text
 }
 
-// Unwrap returns what is wrong with the key, and a [SourceError] for each source
-// that may be why.
+// Unwrap returns the error of the key, and a [SourceError] for each incomplete source.
 func (e *UnknownKeyError) Unwrap() []error {
 	errs := []error{e.what()}
 	for _, name := range sortedKeys(e.Incomplete) {
@@ -90,9 +88,9 @@ func (e *UnknownKeyError) what() error {
 	return e.Err
 }
 
-// Explain says how it stands with a row, given its primary key as text: a row of
-// the table, or one whose delete is pending. It works at any time, also while the
-// reconciler does not run. [UnknownKeyError] when there is no such row.
+// Explain explains the state of a row, given its primary key as text. The row is in the table,
+// or its delete is pending. Explain also works while the reconciler is not running. It returns
+// an [UnknownKeyError] if there is no such row.
 func (r *Engine) Explain(ctx context.Context, key string) (Explanation, error) {
 	var e Explanation
 	var result error
@@ -106,7 +104,7 @@ func (r *Engine) Explain(ctx context.Context, key string) (Explanation, error) {
 	return e, result
 }
 
-// explainIdle is Explain while nothing runs.
+// explainIdle is Explain while the reconciler is not running.
 func (r *Engine) explainIdle(key string) (Explanation, error) {
 	txn := r.p.DB.ReadTxn()
 	e, found, err := r.explainRow(txn, key)
@@ -133,7 +131,7 @@ func (r *Engine) notDoneRow(txn store.ReadTxn, key string) (NotDone, bool) {
 	return row, found
 }
 
-// startWaits is what all rows wait for before the reconciler runs, or afterwards.
+// startWaits returns what all rows wait for while the loop is not running.
 func (r *Engine) startWaits(txn store.ReadTxn) []Wait {
 	waitingFor := r.sources(txn).waitingFor
 	select {
@@ -153,7 +151,7 @@ func (r *Engine) startWaits(txn store.ReadTxn) []Wait {
 	}
 }
 
-// explainRow says what the table knows of a row.
+// explainRow explains a row as far as the table knows it.
 func (r *Engine) explainRow(txn store.ReadTxn, key string) (e Explanation, row *store.Entry, err error) {
 	e = Explanation{
 		Reconciler: r.p.Name, Table: r.p.Table.Name(), Key: key, Sources: r.p.Table.Sources(txn), LastAttempts: []Attempt{},
@@ -182,8 +180,8 @@ func (r *Engine) explainRow(txn store.ReadTxn, key string) (e Explanation, row *
 	return e, row, nil
 }
 
-// explain is [Reconciler.Explain] of the deciding goroutine. Rows of the round
-// under way become items, so that there is one place to look.
+// explain is [Reconciler.Explain] in the loop. The rows of the current round become items first,
+// so that only the queue has to be searched.
 func (l *loop) explain(key string) (Explanation, error) {
 	now := time.Now()
 	if l.round.open > 0 {
@@ -217,7 +215,7 @@ func (l *loop) explain(key string) (Explanation, error) {
 	return e, nil
 }
 
-// pauseOf says that a row is paused that has nothing to be done.
+// pauseOf explains the pause of a row that is done.
 func (l *loop) pauseOf(row *store.Entry) []Wait {
 	until, paused := l.r.pauses.Paused(row)
 	if !paused {
@@ -241,8 +239,8 @@ func (l *loop) explainItem(e *Explanation, it *workqueue.Item, now time.Time) {
 	}
 	switch stage := it.Stage(); {
 	case stage == workqueue.Queued:
-		e.Lane = it.Class().String()
-		text := fmt.Sprintf("its turn: %d before it in lane %v", it.Before(), it.Class())
+		e.Class = it.Class().String()
+		text := fmt.Sprintf("its turn: %d before it in class %v", it.Before(), it.Class())
 		e.WaitsFor = l.readyWaits(Wait{Cause: waitTurn, Text: text}, now)
 	case stage == workqueue.Committing:
 		e.WaitsFor = []Wait{{Cause: waitCommit, Text: "the commit of its status"}}
@@ -259,7 +257,7 @@ func (l *loop) explainItem(e *Explanation, it *workqueue.Item, now time.Time) {
 	}
 }
 
-// readyWaits says what a row waits for that could run.
+// readyWaits returns what a ready row waits for.
 func (l *loop) readyWaits(turn Wait, now time.Time) []Wait {
 	switch {
 	case !l.ready:
@@ -278,7 +276,7 @@ func (l *loop) readyWaits(turn Wait, now time.Time) []Wait {
 	}
 }
 
-// runningWait says how far the operation is that a worker has been given.
+// runningWait returns how far the operation of an item is that a worker has.
 func (l *loop) runningWait(it *workqueue.Item) Wait {
 	for _, w := range l.pool.All() {
 		if w.Batch == nil {
@@ -301,14 +299,14 @@ func (l *loop) runningWait(it *workqueue.Item) Wait {
 	return Wait{Cause: waitRunning, Text: "its operation to return"}
 }
 
-// maxLike and maxCompared bound what is done to name keys like one that there is not.
+// maxLike and maxCompared bound the search for similar keys.
 const (
 	maxLike     = 5
 	maxCompared = 10_000
 )
 
-// unknownKey is the error of a key that no row has. It names those that have the
-// longest beginning in common with it; l, if not nil, knows the pending deletes.
+// unknownKey returns the error for a key that no row has. It names the keys that share the
+// longest prefix with it, including those of pending deletes if l is not nil.
 func (r *Engine) unknownKey(txn store.ReadTxn, key string, err error, l *loop) error {
 	unknown := &UnknownKeyError{Table: r.p.Table.Name(), Key: key, Incomplete: r.sources(txn).incomplete, Err: err}
 	best, compared := 0, 0

@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// String is the explanation for people, a line for each thing that is known.
+// String returns the explanation as text, with a line for each fact.
 func (e Explanation) String() string {
 	var text strings.Builder
 	line := func(name, format string, args ...any) {
@@ -61,7 +61,7 @@ func (e Explanation) statusText() string {
 	return text
 }
 
-// writtenBy is the origin if it is known, else the sources that may have written.
+// writtenBy returns the origin if it is known, or else the sources that may have written the row.
 func (e Explanation) writtenBy() string {
 	if e.Origin != "" {
 		return e.Origin
@@ -82,8 +82,8 @@ func (e Explanation) writtenBy() string {
 
 func (e Explanation) queuedText() string {
 	text := "yes"
-	if e.Lane != "" {
-		text += ", in lane " + e.Lane
+	if e.Class != "" {
+		text += ", in class " + e.Class
 	}
 	if e.Reasons != "" {
 		text += ", because of " + strings.ReplaceAll(e.Reasons, ",", ", ")
@@ -96,17 +96,17 @@ func (e Explanation) queuedText() string {
 
 // Wait is something that a row waits for.
 type Wait struct {
-	// Cause is one of: nothing, turn, running, commit, stuck, backoff, again,
-	// refresh, terminal, debounce, settle, rate, paused, limit, dependency, order, drift, prune, sources,
-	// target, stopped; or what another hold is called.
+	// Cause is one of: nothing, turn, running, commit, stuck, backoff, again, refresh, terminal,
+	// debounce, settle, rate, paused, limit, dependency, order, drift, prune, sources, target,
+	// stopped.
 	Cause string `json:"cause"`
-	// Text says it in words, with the names of what is waited for.
+	// Text describes it, naming what the row waits for.
 	Text string `json:"text"`
-	// Until is when it ends by itself, if that is known.
+	// Until is when the wait ends by itself, if known.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// The causes that are no stages.
+// The causes that are not stages.
 const (
 	waitNothing = "nothing"
 	waitTurn    = "turn" // others are before it
@@ -125,7 +125,7 @@ const terminalWait = "terminal error: a new spec or a full pass"
 
 const timeFormat = time.RFC3339
 
-// waitOf says what an item waits for that is put aside.
+// waitOf returns what a waiting item waits for.
 func waitOf(it *workqueue.Item) Wait {
 	due := it.Due()
 	until, cause := due.Format(timeFormat), it.Stage().String()
@@ -149,7 +149,7 @@ func waitOf(it *workqueue.Item) Wait {
 	}
 }
 
-// runningWait says that an operation has begun and not returned.
+// runningWait describes an operation that has begun and not returned.
 func runningWait(what pool.Kind, since time.Time, timeout time.Duration, stuck bool) Wait {
 	if stuck {
 		text := fmt.Sprintf("%v has been stuck since %s: it has not returned, although its context has ended", what, since.Format(timeFormat))

@@ -2,44 +2,47 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/statehive/statehive/internal/loglimit"
 )
 
 const (
-	// logInterval is how long after a report of failures the next one comes at the
-	// earliest. The first comes soon, because it has the count.
+	// logInterval is the shortest time between two reports of failures. The first report comes
+	// after logSoon, because the line about a new reason has no count.
 	logInterval = time.Minute
 	logSoon     = 10 * time.Second
-	// loggedReasons is how many reasons are logged at once when they are new, within
-	// logInterval, and how many have a line of their own in a report. Within any minute
-	// that is less than package loglimit lets pass.
+	// loggedReasons is how many new reasons are logged immediately within logInterval, and how
+	// many get a line of their own in a report. It stays below the limit of package loglimit.
 	loggedReasons = 10
-	// maxLogged bounds how many reasons are told apart at a time.
+	// maxLogged bounds how many reasons are tracked at a time.
 	maxLogged = 1000
 )
 
-// failureLog logs operations that fail: a line when a reason is new, and then at most one a
-// minute with the count. The zero value has logged nothing.
+// failureLog logs failed operations: a line when a reason is new, and then at most one a minute
+// with the count. The zero value is ready to use.
 type failureLog struct {
-	reasons map[reason]*logged // those of operations that have failed since the report before the last one
-	due     time.Time          // of the next report; zero: there is nothing to report
-	last    time.Time          // report
-	since   time.Time          // told counts since then
-	told    int                // lines about new reasons
+	reasons  map[reason]*logged // of failures since the second-to-last report
+	due      time.Time          // when the next report is due; zero if there is nothing to report
+	last     time.Time          // when the last report was made
+	since    time.Time          // start of the interval that newLines counts in
+	newLines int                // lines logged about new reasons
 }
 
-// logged is what no line has told yet of a reason.
+// logged is what has not been logged yet about a reason.
 type logged struct {
 	left int // how many operations have failed
 	key  string
 	err  error // of the last one
 }
 
-// failed counts an operation that has failed, and reports whether it is to be logged now: its
-// reason is new. Rows already fail for a reason that is known.
+// failed counts a failed operation, and reports whether to log it now because its reason is new.
+// A reason is known if other rows are failing for it.
 func (f *failureLog) failed(why reason, key string, err error, known bool, now time.Time) bool {
 	if f.due.IsZero() {
 		f.due = now.Add(logSoon)
@@ -51,7 +54,7 @@ func (f *failureLog) failed(why reason, key string, err error, known bool, now t
 		f.reasons = map[reason]*logged{}
 	}
 	if now.Sub(f.since) >= logInterval {
-		f.since, f.told = now, 0
+		f.since, f.newLines = now, 0
 	}
 	e := f.reasons[why]
 	if e == nil {
@@ -63,8 +66,8 @@ func (f *failureLog) failed(why reason, key string, err error, known bool, now t
 			e = &logged{}
 			f.reasons[why] = e
 		}
-		if !known && f.told < loggedReasons {
-			f.told++
+		if !known && f.newLines < loggedReasons {
+			f.newLines++
 			return true
 		}
 	}
@@ -73,7 +76,7 @@ func (f *failureLog) failed(why reason, key string, err error, known bool, now t
 	return false
 }
 
-// logFailure logs an operation that has failed, unless that is for the next report.
+// logFailure logs a failed operation, unless the next report covers it.
 func (l *loop) logFailure(why reason, name string, attempts int, err error, now time.Time) {
 	rows, _ := l.r.failures.of(why)
 	if l.health.failed.failed(why, name, err, rows > 0, now) {
@@ -81,7 +84,7 @@ func (l *loop) logFailure(why reason, name string, attempts int, err error, now 
 	}
 }
 
-// logFailures logs what has failed since the last report, if it is time for the next one.
+// logFailures logs the next report if it is due.
 func (l *loop) logFailures(now time.Time) {
 	f := &l.health.failed
 	if f.due.IsZero() || now.Before(f.due) {
@@ -94,8 +97,8 @@ func (l *loop) logFailures(now time.Time) {
 	}
 }
 
-// reportFailures logs a line with a count for each of the reasons that most operations have
-// failed for, and one for each operation about all others.
+// reportFailures logs a line with a count for each of the most frequent reasons, and one for each
+// kind of operation about all the others.
 func (l *loop) reportFailures() {
 	f := &l.health.failed
 	var pending []reason
@@ -126,8 +129,8 @@ func (l *loop) reportFailures() {
 	}
 }
 
-// reportFailure logs how many operations have failed for a reason since the last line about
-// it, and how many rows are failing for it now.
+// reportFailure logs how many operations have failed for a reason since its last line, and how
+// many rows are failing for it now.
 func (l *loop) reportFailure(why reason, e logged) {
 	rows, examples := l.r.failures.of(why)
 	attrs := []any{"reconciler", l.r.p.Name, loglimit.LeftOut, e.left}
@@ -140,4 +143,76 @@ func (l *loop) reportFailure(why reason, e logged) {
 		attrs = append(attrs, "rows", rows, "keys", examples, "error", why.text)
 	}
 	l.r.p.Logger.Warn(why.operation+" failed", attrs...)
+}
+
+// reason is what the rows of a group have in common.
+type reason struct{ operation, text string }
+
+// reasonOf returns why an operation on a row has failed, in words that do not name the row.
+func reasonOf(operation, name string, err error) reason {
+	text := err.Error()
+	var stuck *StuckError
+	if errors.As(err, &stuck) {
+		text = strings.Replace(text, stuck.After.Round(time.Millisecond).String(), "its time", 1)
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	text = replaceWord(text, name)
+	if strings.ContainsRune(name, ' ') {
+		for word := range strings.FieldsSeq(name) {
+			if utf8.RuneCountInString(word) >= minWord {
+				text = replaceWord(text, word)
+			}
+		}
+	}
+	return reason{operation, shortened(text)}
+}
+
+// shortened returns a text without what exceeds the bound.
+func shortened(text string) string {
+	if len(text) <= maxReason {
+		return text
+	}
+	end := maxReason - len("…")
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]) + "…"
+}
+
+// replaceWord replaces a word by the placeholder wherever it is not part of a longer word.
+func replaceWord(text, word string) string {
+	if word == "" || !strings.Contains(text, word) {
+		return text
+	}
+	var replaced strings.Builder
+	from := 0
+	for {
+		at := strings.Index(text[from:], word)
+		if at < 0 {
+			break
+		}
+		at += from
+		end := at + len(word)
+		if continues(text[:at], text[at:]) || continues(text[:end], text[end:]) {
+			end = at + 1 // not a word of its own; look for the next one
+			replaced.WriteString(text[from:end])
+		} else {
+			replaced.WriteString(text[from:at])
+			replaced.WriteString(keyPlaceholder)
+		}
+		from = end
+	}
+	replaced.WriteString(text[from:])
+	return replaced.String()
+}
+
+// continues reports whether a word goes on from one part of a text to the next.
+func continues(before, after string) bool {
+	last, _ := utf8.DecodeLastRuneInString(before)
+	first, _ := utf8.DecodeRuneInString(after)
+	return ofWord(last) && ofWord(first)
+}
+
+func ofWord(r rune) bool {
+	return r != utf8.RuneError && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
 }

@@ -2,26 +2,22 @@ package engine
 
 import (
 	"cmp"
+	"container/heap"
 	"container/list"
-	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 const (
-	// maxGroups bounds how many groups of failures there are, the one of all that fits
-	// into no other included.
+	// maxGroups bounds the number of groups, including the one of all other errors.
 	maxGroups = 1000
 	// maxReason bounds the text of a group, in bytes.
 	maxReason = 500
 	// minWord is the shortest word of a key that is replaced in an error's text.
 	minWord = 3
 
-	// otherErrors is the text of the group of what fits into no other.
+	// otherErrors is the text of the group for rows that fit into no other.
 	otherErrors = "other errors"
 	// keyPlaceholder stands in the text of a group for the keys of its rows.
 	keyPlaceholder = "<key>"
@@ -30,34 +26,34 @@ const (
 // FailureGroup is the rows that fail for the same reason: in the same operation, with the same
 // first line of the error's text.
 //
-// Texts that differ only by the row are the same: in each of them <key> stands for the text of
-// the row's primary key, and for each of its words of at least three characters. There are at
-// most 1000 groups. Rows that fit into none of the others are in the last one, whose error is
-// "other errors" and which is of no operation.
+// Texts that differ only in the key are the same: <key> replaces the text of the row's primary
+// key, and each of its words of at least three characters. There are at most 1000 groups. Rows
+// that fit into none of them are in the last one, which has the error "other errors" and no
+// operation.
 type FailureGroup struct {
 	Operation string    `json:"operation"` // update or delete
 	Error     string    `json:"error"`
-	Count     int       `json:"count"`    // of rows
-	Examples  []string  `json:"examples"` // up to three keys as text, the first ones in the order of keys
-	Since     time.Time `json:"since"`    // there are rows in the group
+	Count     int       `json:"count"`    // number of rows
+	Examples  []string  `json:"examples"` // the first keys in order, as text; at most three
+	Since     time.Time `json:"since"`    // since when the group has had rows
 }
 
-// FailureGroups returns the rows whose last operation has failed, by reason. What most rows fail
-// for comes first. It neither reads the table nor waits for the reconciler, so that it answers
-// also when that hangs. It is empty while the reconciler does not run.
+// FailureGroups returns the rows whose last operation failed, grouped by reason, the largest group
+// first. It neither reads the table nor waits for the reconciler, so it works even when that
+// hangs. It returns nothing while the reconciler is not running.
 func (r *Engine) FailureGroups() []FailureGroup { return r.failures.list() }
 
-// failures are the rows whose last operation has failed, in groups. The deciding goroutine
-// changes them, others may look at them. Made by newFailures.
+// failures are the rows whose last operation failed, in groups. Only the loop changes them; other
+// goroutines may read them.
 type failures struct {
 	mu      sync.Mutex
 	rows    map[string]*failure // by encoded key
 	groups  map[reason]*failureGroup
-	other   *failureGroup          // nil: it has no rows
-	singles list.List              // the groups of one row, in the order in which they became that
-	largest ranking[*failureGroup] // those with rows that are news, by how many; not other
-	news    int                    // how many rows are news for health
-	places  uint64                 // how many places were ever given away
+	other   *failureGroup          // nil if it has no rows
+	singles list.List              // the groups of one row, by when they became that
+	largest ranking[*failureGroup] // groups with news, by number of news; without other
+	news    int                    // rows that are news for health
+	lastSeq uint64                 // the last newsSeq assigned
 }
 
 func newFailures() *failures {
@@ -67,20 +63,17 @@ func newFailures() *failures {
 	}
 }
 
-// reason is what the rows of a group have in common.
-type reason struct{ operation, text string }
-
 // failure is a row whose last operation has failed.
 type failure struct {
 	key, name string // the encoded key, and its text
 	why       reason
 	err       error
 	since     time.Time // it has been failing
-	place     uint64    // among those that are news for health, in the order in which they became that; 0: it is none
-	settled   bool      // it is known that it was not an outdated operation alone that has failed
+	newsSeq   uint64    // order in which failures became news for health; 0: not news
+	confirmed bool      // the outcome was written and was not outdated
 
 	group        *failureGroup
-	atKey, atNew int // its positions in the rankings of the group
+	atKey, atNew int // its positions in the group's rankings
 }
 
 // what names the operation and the row.
@@ -91,12 +84,12 @@ type failureGroup struct {
 	why    reason
 	since  time.Time
 	rows   ranking[*failure] // by key
-	news   ranking[*failure] // those that are news, by place
-	single *list.Element     // among the groups of one row, if it is one
-	rank   int               // among the largest groups
+	news   ranking[*failure] // those that are news, by newsSeq
+	single *list.Element     // its element of singles, or nil
+	rank   int               // its position in largest
 }
 
-// fails notes that a row has failed, and reports whether it was fine before.
+// fails records that a row has failed, and reports whether it was fine before.
 func (s *failures) fails(key, name string, why reason, err error, now time.Time) (f *failure, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,9 +106,8 @@ func (s *failures) fails(key, name string, why reason, err error, now time.Time)
 	return f, first
 }
 
-// groupLocked returns the group that rows with a reason belong to. If there can be no more
-// groups, and the reason is not known yet, one of a single row makes room: so a reason that
-// many rows fail for has its group, however many others there are.
+// groupLocked returns the group for a reason. At the limit of groups, a new reason displaces the
+// oldest group of a single row, so that a reason shared by many rows always has its group.
 func (s *failures) groupLocked(why reason, known bool, now time.Time) *failureGroup {
 	if g := s.groups[why]; g != nil {
 		return g
@@ -143,23 +135,22 @@ func newFailureGroup(why reason, now time.Time) *failureGroup {
 	return &failureGroup{
 		why: why, since: now, rank: -1,
 		rows: ranking[*failure]{before: byKey, at: func(f *failure) *int { return &f.atKey }},
-		news: ranking[*failure]{before: byPlace, at: func(f *failure) *int { return &f.atNew }},
+		news: ranking[*failure]{before: bySeq, at: func(f *failure) *int { return &f.atNew }},
 	}
 }
 
-func byKey(a, b *failure) int   { return cmp.Compare(a.key, b.key) }
-func byPlace(a, b *failure) int { return cmp.Compare(a.place, b.place) }
+func byKey(a, b *failure) int { return cmp.Compare(a.key, b.key) }
+func bySeq(a, b *failure) int { return cmp.Compare(a.newsSeq, b.newsSeq) }
 
-// bySize orders groups by how many of their rows are news, and those of the same size by which
-// has the row that has been news longest.
+// bySize orders groups by how many of their rows are news, and then by their oldest news.
 func bySize(a, b *failureGroup) int {
 	if n := cmp.Compare(len(b.news.list), len(a.news.list)); n != 0 {
 		return n
 	}
-	return byPlace(a.news.list[0], b.news.list[0])
+	return bySeq(a.news.list[0], b.news.list[0])
 }
 
-// moveLocked takes a row out of its group and puts it into another; nil: into none.
+// moveLocked moves a row from its group to another; nil means none.
 func (s *failures) moveLocked(f *failure, to *failureGroup) {
 	if from := f.group; from != nil {
 		s.largest.remove(from)
@@ -172,14 +163,14 @@ func (s *failures) moveLocked(f *failure, to *failureGroup) {
 	}
 	s.largest.remove(to)
 	to.rows.add(f)
-	if f.place != 0 {
+	if f.newsSeq != 0 {
 		to.news.add(f)
 	}
 	s.resizedLocked(to)
 }
 
-// resizedLocked removes a group without rows, and files one that has rows by how many. It is
-// not among the largest ones.
+// resizedLocked updates largest, singles and groups after a change of a group's size. The group
+// must not be in largest.
 func (s *failures) resizedLocked(g *failureGroup) {
 	n := len(g.rows.list)
 	if g != s.other && len(g.news.list) > 0 {
@@ -203,23 +194,23 @@ func (s *failures) resizedLocked(g *failureGroup) {
 	}
 }
 
-// becomesNews gives a failure its place among those that are news, if it has none.
+// becomesNews makes a failure news, and reports whether it was not before.
 func (s *failures) becomesNews(f *failure) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.place != 0 {
+	if f.newsSeq != 0 {
 		return false
 	}
-	s.places++
+	s.lastSeq++
 	s.news++
-	f.place = s.places
+	f.newsSeq = s.lastSeq
 	s.largest.remove(f.group)
 	f.group.news.add(f)
 	s.resizedLocked(f.group)
 	return true
 }
 
-// fine notes that a row does not fail any more, and reports whether that it did was news.
+// fine records that a row no longer fails, and reports whether its failure was news.
 func (s *failures) fine(key string) (wasNews bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,10 +220,10 @@ func (s *failures) fine(key string) (wasNews bool) {
 	}
 	delete(s.rows, key)
 	s.moveLocked(f, nil)
-	if f.place != 0 {
+	if f.newsSeq != 0 {
 		s.news--
 	}
-	return f.place != 0
+	return f.newsSeq != 0
 }
 
 // get returns the failure of a row, or nil.
@@ -295,8 +286,8 @@ func (g *failureGroup) show() FailureGroup {
 	}
 }
 
-// worst returns the groups with most rows that are news, and how many such rows there are in
-// all and in the other groups.
+// worst returns the groups with most news, the number of all rows that are news, and how many of
+// these are in other groups.
 func (s *failures) worst() (found []groupError, all, more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,71 +308,60 @@ func namesOf(rows []*failure) []string {
 	return names
 }
 
-// reasonOf returns why an operation on a row has failed, in words that do not name the row.
-func reasonOf(operation, name string, err error) reason {
-	text := err.Error()
-	var stuck *StuckError
-	if errors.As(err, &stuck) {
-		text = strings.Replace(text, stuck.After.Round(time.Millisecond).String(), "its time", 1)
-	}
-	text, _, _ = strings.Cut(text, "\n")
-	text = replaceWord(text, name)
-	if strings.ContainsRune(name, ' ') {
-		for word := range strings.FieldsSeq(name) {
-			if utf8.RuneCountInString(word) >= minWord {
-				text = replaceWord(text, word)
-			}
-		}
-	}
-	return reason{operation, shortened(text)}
+// shown is how many of the first items of a ranking are available.
+const shown = 3
+
+// ranking is a heap that can return its first few items in order. Adding and removing an item
+// takes logarithmic time.
+type ranking[T any] struct {
+	list   []T
+	before func(a, b T) int
+	at     func(T) *int // where an item keeps its position; -1 if it is in no ranking
 }
 
-// shortened returns a text without what exceeds the bound.
-func shortened(text string) string {
-	if len(text) <= maxReason {
-		return text
+// add adds an item.
+func (r *ranking[T]) add(item T) { heap.Push(r, item) }
+
+// remove removes an item if it is in the ranking.
+func (r *ranking[T]) remove(item T) {
+	if at := *r.at(item); at >= 0 {
+		heap.Remove(r, at)
 	}
-	end := maxReason - len("…")
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.Clone(text[:end]) + "…"
 }
 
-// replaceWord replaces a word by the placeholder wherever it is not part of a longer word.
-func replaceWord(text, word string) string {
-	if word == "" || !strings.Contains(text, word) {
-		return text
-	}
-	var replaced strings.Builder
-	from := 0
-	for {
-		at := strings.Index(text[from:], word)
-		if at < 0 {
-			break
-		}
-		at += from
-		end := at + len(word)
-		if continues(text[:at], text[at:]) || continues(text[:end], text[end:]) {
-			end = at + 1 // not a word of its own; look for the next one
-			replaced.WriteString(text[from:end])
-		} else {
-			replaced.WriteString(text[from:at])
-			replaced.WriteString(keyPlaceholder)
-		}
-		from = end
-	}
-	replaced.WriteString(text[from:])
-	return replaced.String()
+// first returns the first items, in order.
+func (r *ranking[T]) first() []T {
+	// The nth item in order is at most n-1 levels below the top.
+	top := slices.Clone(r.list[:min(len(r.list), 1<<shown-1)])
+	slices.SortFunc(top, r.before)
+	return top[:min(len(top), shown)]
 }
 
-// continues reports whether a word goes on from one part of a text to the next.
-func continues(before, after string) bool {
-	last, _ := utf8.DecodeLastRuneInString(before)
-	first, _ := utf8.DecodeRuneInString(after)
-	return ofWord(last) && ofWord(first)
+// Len implements [heap.Interface].
+func (r *ranking[T]) Len() int { return len(r.list) }
+
+// Less implements [heap.Interface].
+func (r *ranking[T]) Less(i, j int) bool { return r.before(r.list[i], r.list[j]) < 0 }
+
+// Swap implements [heap.Interface].
+func (r *ranking[T]) Swap(i, j int) {
+	r.list[i], r.list[j] = r.list[j], r.list[i]
+	*r.at(r.list[i]), *r.at(r.list[j]) = i, j
 }
 
-func ofWord(r rune) bool {
-	return r != utf8.RuneError && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
+// Push implements [heap.Interface].
+func (r *ranking[T]) Push(x any) {
+	item := x.(T)
+	*r.at(item) = len(r.list)
+	r.list = append(r.list, item)
+}
+
+// Pop implements [heap.Interface].
+func (r *ranking[T]) Pop() any {
+	last := len(r.list) - 1
+	item := r.list[last]
+	r.list[last] = *new(T)
+	r.list = r.list[:last]
+	*r.at(item) = -1
+	return item
 }

@@ -4,31 +4,33 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/hold"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// feed is what is read from the table, and what came of it that is no item.
+// feed is the change feed of the table, and what was read from it that is not an item.
 type feed struct {
 	cursor  *store.Cursor
 	round   round
 	listing listing
-	// refreshes are why it is not known when rows are applied again, by encoded key.
+	// refreshes are the failures of RefreshInterval, by encoded key.
 	refreshes map[string]error
 }
 
-// hungry says that more changes may be taken from the feed.
-func (l *loop) hungry() bool {
+// wantsChanges reports whether more changes may be taken from the feed.
+func (l *loop) wantsChanges() bool {
 	return l.round.open == 0 && l.backlog() < l.r.roundSize()
 }
 
 // pull takes changes from the feed until there is a round of work.
 func (l *loop) pull(now time.Time) {
-	if !l.hungry() {
+	if !l.wantsChanges() {
 		return
 	}
 	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
 	l.round.begin(txn, now)
-	l.waits.from = l.waits.pulled
+	l.waits.readBefore = l.waits.read
 	for change := range l.cursor.Changes(txn) {
 		l.limits.Take(change)
 		l.changed(change, now)
@@ -41,12 +43,12 @@ func (l *loop) pull(now time.Time) {
 	}
 	l.limits.LookAhead(txn, taken >= size)
 	l.round.ready()
-	l.waits.pulled = l.cursor.Seen()
-	l.listing.follow(taken, seen, l.waits.pulled, now)
+	l.waits.read = l.cursor.Seen()
+	l.listing.follow(taken, seen, l.waits.read, now)
 }
 
-// changed queues what a record of the feed makes necessary. A record is only a
-// hint: the status on the newest row decides whether there is work.
+// changed handles a record of the feed. A record is only a hint: the status of the newest row
+// decides whether there is work.
 func (l *loop) changed(change store.Change, now time.Time) {
 	switch change.Kind {
 	case store.Reset:
@@ -61,7 +63,7 @@ func (l *loop) changed(change store.Change, now time.Time) {
 	switch l.r.status(change.Entry).Kind() {
 	case Pending:
 		if it := l.queue.Items[string(change.Entry.Key())]; it != nil && it.Differs && it.Entry.Spec() == change.Entry.Spec() {
-			it.Entry = change.Entry // its status was reset because it differs, which is known
+			it.Entry = change.Entry // it was reset because the row differs, which is known
 		} else if l.simple(change.Entry) {
 			l.round.add(change.Entry)
 			l.queue.Pass(workqueue.Rest, workqueue.InRound)
@@ -77,7 +79,7 @@ func (l *loop) changed(change store.Change, now time.Time) {
 	}
 }
 
-// simple says that a changed row needs nothing but to be applied at once.
+// simple reports whether a changed row can be applied at once, without an item.
 func (l *loop) simple(e *store.Entry) bool {
 	if l.r.pauses.Any() || l.r.p.Config.Debounce > 0 || l.limits.LimitsUpdates() {
 		return false
@@ -110,7 +112,7 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 	}
 }
 
-// isBack ends the delete of an item whose row is there again, unless the target has it.
+// isBack ends the delete of an item whose row is back, unless the delete is running.
 func (l *loop) isBack(it *workqueue.Item) {
 	if it.Deleting && !it.Stage().InHand() {
 		l.setDeleting(it, false)
@@ -119,8 +121,7 @@ func (l *loop) isBack(it *workqueue.Item) {
 	}
 }
 
-// debounce puts a changed item aside until its row has stayed as it is for a
-// time, but not for ever.
+// debounce makes a changed item wait until its row has been unchanged for a while, up to a limit.
 func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 	c := &l.r.p.Config
 	if c.Debounce <= 0 || it.Stage().InHand() {
@@ -128,7 +129,7 @@ func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 	}
 	if it.Since.IsZero() || it.Stage() != workqueue.Debounce {
 		if it.Stage() == workqueue.Queued {
-			return true // it is about to run, with the newest row
+			return true // it will run with the newest row
 		}
 		it.Since = now
 	}
@@ -136,4 +137,145 @@ func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 	l.queue.Wait(it, workqueue.Debounce, due, "")
 	it.Reasons |= workqueue.Change
 	return true
+}
+
+// awaitsFeed reports whether an item's row is gone, but the feed has not delivered that yet.
+func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
+	if !blocking(it) || !it.Present || it.Deleting || l.waits.read >= l.r.p.Table.Revision(txn) {
+		return false
+	}
+	return l.r.find(txn, it.Key) == nil
+}
+
+// awaitFeed makes an item wait until the feed delivers the delete of its row.
+func (l *loop) awaitFeed(it *workqueue.Item) {
+	it.Err = nil // of a row that is not there any more
+	l.leaveFull(it)
+	l.park(it, hold.Reason{Stage: workqueue.Unread})
+}
+
+// lostDeletes deletes the rows whose deletes the feed has lost and which an item waits for.
+// The others are found as orphans.
+func (l *loop) lostDeletes(txn store.ReadTxn, now time.Time) {
+	l.waits.orphansFound, l.waits.orphansKnown = false, false
+	for _, key := range sortedKeys(l.queue.Items) {
+		it := l.queue.Items[key]
+		if it.Idle() && !it.Stage().Held() && it.Err == nil && l.awaitsFeed(it, txn) {
+			l.setDeleting(it, true)
+			l.enqueue(it, workqueue.Changes, workqueue.Change, now)
+		}
+	}
+}
+
+const (
+	// roundPatience is how long a round may make no progress before its rows become items.
+	roundPatience = 10 * time.Millisecond
+	// roundLimit is how long a round may take before its rows become items in any case.
+	roundLimit = 100 * time.Millisecond
+)
+
+// round is the changed rows from one read of the feed that need nothing but an Update. It is fast
+// because their keys are in no map. Nothing else is read from the feed before each of them has
+// its status, so that no row can be given to two workers. If a round takes long, its remaining
+// rows become items.
+type round struct {
+	rows []pool.Task
+	left [][]pool.Task // parts of rows that no worker has
+	more int           // number of rows in left
+	open int           // rows that are not complete
+	txn  store.ReadTxn // the snapshot of the rows
+	at   time.Time
+	last time.Time // when a row last ended; initially at
+}
+
+// begin starts a new round of rows of txn.
+func (r *round) begin(txn store.ReadTxn, now time.Time) {
+	clear(r.rows)
+	*r = round{rows: r.rows[:0], left: r.left[:0], txn: txn, at: now, last: now}
+}
+
+func (r *round) add(e *store.Entry) {
+	r.rows = append(r.rows, pool.Task{Entry: e, Open: true})
+}
+
+// ready makes the rows available to workers.
+func (r *round) ready() {
+	r.open = len(r.rows)
+	r.giveBack(r.rows)
+}
+
+// take returns up to n rows that no worker has.
+func (r *round) take(n int) []pool.Task {
+	part := r.left[0]
+	if n < len(part) {
+		r.left[0] = part[n:]
+		part = part[:n]
+	} else {
+		r.left = r.left[1:]
+	}
+	r.more -= len(part)
+	return part
+}
+
+func (r *round) giveBack(rows []pool.Task) {
+	if len(rows) > 0 {
+		r.left = append(r.left, rows)
+		r.more += len(rows)
+	}
+}
+
+// givenUpAt returns when the round is given up unless one of its rows ends before.
+func (r *round) givenUpAt() time.Time {
+	return earliest(r.last.Add(roundPatience), r.at.Add(roundLimit))
+}
+
+// giveUpRound makes items of the rows of the round that are not complete.
+func (l *loop) giveUpRound(now time.Time) {
+	l.collectAll(now)
+	l.flush(now)
+	for _, out := range l.commit.outcomes { // their table is locked by others
+		if out.Open {
+			l.adopt(out, workqueue.Committing)
+			out.Open = false
+		}
+	}
+	for _, w := range l.pool.All() {
+		if b := w.Batch; b != nil && b.OfRound {
+			l.round.giveBack(b.TakeBack())
+			inHand := b.Uncollected()
+			for i := range inHand {
+				l.adopt(&inHand[i], workqueue.Running)
+				inHand[i].Open = false
+			}
+			b.OfRound = false
+		}
+	}
+	for _, part := range l.round.left {
+		for i := range part {
+			l.enqueue(l.adopt(&part[i], workqueue.InRound), workqueue.Changes, workqueue.Change, l.round.at)
+		}
+	}
+	l.round = round{}
+}
+
+// closeRow removes a row from the open ones of the round.
+func (l *loop) closeRow(out *pool.Task) {
+	if out.Open {
+		out.Open = false
+		l.round.open--
+	}
+}
+
+// adopt makes an item of a row of the round.
+func (l *loop) adopt(out *pool.Task, stage workqueue.Stage) *workqueue.Item {
+	it := l.queue.Adopt(keyOf(out.Entry))
+	it.Entry = out.Entry
+	it.Ran = workqueue.Change
+	out.Item = it
+	it.Present = true
+	if stage != workqueue.InRound {
+		l.queue.Move(it, stage)
+	}
+	l.waits.owe(it)
+	return it
 }

@@ -17,11 +17,11 @@ import (
 // fullSlice is how many rows of a full pass are made ready at a time.
 const fullSlice = 64
 
-// fullLook is how many rows a full pass looks at without a look at the changes.
-const fullLook = 4096
+// fullScan is how many rows a full pass checks before the loop reads changes again.
+const fullScan = 4096
 
-// drainLimit is how long a target is given nothing to do, at first, so that it
-// can be pruned.
+// drainLimit is how long the first attempt to prune keeps workers idle, waiting for running
+// operations to end.
 const drainLimit = time.Second
 
 var errBusy = errors.New("target is too busy to be asked: an operation takes long")
@@ -31,36 +31,36 @@ type fullPhase uint8
 const (
 	fullIdle    fullPhase = iota
 	fullUpdates           // all rows are being applied
-	fullOrphans           // what is there is being listed by the target
-	fullCompare           // and compared with the table
-	fullDeletes           // and the surplus removed
+	fullOrphans           // the target is listing what exists
+	fullCompare           // the listing is being compared with the table
+	fullDeletes           // the orphans are being removed
 )
 
 // fullPass is the full pass under way, if any.
 type fullPass struct {
 	phase       fullPhase
-	whole       bool // applies all rows, not only those that are pending
+	whole       bool // applies all rows, not just pending ones
 	began       time.Time
-	last        []byte            // the rows up to this one were looked at
-	looking     bool              // last is set
-	again       bool              // but for that one itself
-	outstanding int               // items that it waits for
-	observed    []*store.Entry    // what is there and was not compared yet
-	drainUntil  time.Time         // no worker is given anything before; zero: they are
-	orphans     []*workqueue.Item // what is not wanted of what was
-	asked       bool              // the target is being asked for the surplus
-	gone        map[string]bool   // what was deleted since it was asked
+	last        []byte            // the rows up to this one have been checked
+	started     bool              // last is set
+	again       bool              // except for that one itself
+	outstanding int               // items that the pass waits for
+	observed    []*store.Entry    // what exists and has not been compared yet
+	drainUntil  time.Time         // workers are kept idle until then; zero: they are not
+	orphans     []*workqueue.Item // what was found of them
+	asked       bool              // the target is being asked for orphans
+	gone        map[string]bool   // what was deleted since then
 }
 
 // fullPlan says when full passes are due.
 type fullPlan struct {
-	due time.Time // all rows and the surplus; zero: never
-	// owed: the orphans alone have to be removed, because that could not be done
-	// when it was due. So it is at start, where the feed has all rows applied.
+	due time.Time // the next pass over all rows and orphans; zero: never
+	// owed: a search for orphans alone is pending. It is at start, where the feed has all
+	// rows applied, and when a search could not be made or has failed.
 	owed     bool
-	attempts int       // failed ones to find the surplus
+	attempts int       // failed searches for orphans in a row
 	failing  time.Time // since the first of them
-	after    time.Time // not again before
+	after    time.Time // no search before
 	err      error     // of the last one
 }
 
@@ -89,8 +89,8 @@ func (l *loop) startFull(now time.Time) {
 	}
 }
 
-// enqueueDeletes makes the full pass try every failed delete again: their rows
-// are in no table, and perhaps they are not to be observed either.
+// enqueueDeletes makes the full pass retry every failed delete: their rows are not in the table,
+// and the target may be unable to observe them.
 func (l *loop) enqueueDeletes() {
 	var failed []*workqueue.Item
 	for _, it := range l.queue.Items {
@@ -105,16 +105,15 @@ func (l *loop) enqueueDeletes() {
 	}
 }
 
-// advanceFull moves the full pass on: a slice of rows at a time, while nothing
-// of the slice before is left. What is wanted is attempted before what is not
-// wanted goes.
+// advanceFull advances the full pass by a slice of rows once the previous slice is complete.
+// All rows are attempted before orphans are removed.
 func (l *loop) advanceFull(now time.Time) {
 	l.startFull(now)
 	for l.full.outstanding == 0 && l.stepFull(now) {
 	}
 }
 
-// stepFull does what comes next, and says whether something follows at once.
+// stepFull performs the next step, and reports whether another one follows at once.
 func (l *loop) stepFull(now time.Time) (more bool) {
 	switch before := l.full.phase; before {
 	case fullUpdates:
@@ -128,7 +127,7 @@ func (l *loop) stepFull(now time.Time) (more bool) {
 		return l.full.phase != before
 	case fullDeletes:
 		l.r.succeeded(now)
-		l.waits.sought(!l.plan.owed)
+		l.waits.orphansSearched(!l.plan.owed)
 		l.endFull(now)
 		return false
 	default:
@@ -136,28 +135,28 @@ func (l *loop) stepFull(now time.Time) (more bool) {
 	}
 }
 
-// moving says that the full pass has something to look at, and waits for nothing.
+// moving reports whether the full pass has rows to check and waits for nothing.
 func (f *fullPass) moving() bool {
 	return f.outstanding == 0 && (f.phase == fullUpdates || f.phase == fullCompare)
 }
 
-// enqueueSlice makes the next rows ready; false when there are no more. Each
-// slice is of the newest snapshot, so that what is done since is not done twice.
+// enqueueSlice makes the next rows ready, and reports whether there may be more. Each slice is of
+// the newest snapshot, so that rows done in the meantime are not done twice.
 func (l *loop) enqueueSlice(now time.Time) (more bool) {
-	txn, slice, look := l.r.p.DB.ReadTxn(), fullSlice, fullLook
+	txn, slice, look := l.r.p.DB.ReadTxn(), fullSlice, fullScan
 	for e := range l.full.rest(l.r.p.Table, txn) {
 		if look--; look == 0 {
-			l.full.last, l.full.looking = e.Key(), true
-			l.full.again = true // this row itself is still to be looked at
+			l.full.last, l.full.started = e.Key(), true
+			l.full.again = true // this row itself is still to be checked
 			return true
 		}
 		if !l.full.whole && l.r.status(e).Kind() == Done {
 			continue
 		}
-		if l.full.looking && !l.full.again && bytes.Equal(e.Key(), l.full.last) {
+		if l.full.started && !l.full.again && bytes.Equal(e.Key(), l.full.last) {
 			continue
 		}
-		l.full.last, l.full.looking, l.full.again = e.Key(), true, false
+		l.full.last, l.full.started, l.full.again = e.Key(), true, false
 		l.enqueueFull(e, now)
 		if slice--; slice == 0 {
 			return true
@@ -166,16 +165,15 @@ func (l *loop) enqueueSlice(now time.Time) (more bool) {
 	return false
 }
 
-// rest yields the rows from the last one that was looked at on.
+// rest yields the rows from the last checked one on.
 func (f *fullPass) rest(table *store.Table, txn store.ReadTxn) iter.Seq[*store.Entry] {
-	if f.looking {
+	if f.started {
 		return table.LowerBound(txn, store.Query{Index: table.Primary(), Key: f.last}, nil).Entries()
 	}
 	return table.All(txn, nil).Entries()
 }
 
-// enqueueFull makes the full pass wait for an operation on a row: the one that
-// is running, or a new one.
+// enqueueFull makes the full pass wait for an operation on a row: a running one or a new one.
 func (l *loop) enqueueFull(e *store.Entry, now time.Time) {
 	it := l.queue.Get(keyOf(e))
 	attempted := it.Stage() == workqueue.Committing || it.Idle() && (it.Err != nil || !it.Due().IsZero())
@@ -197,7 +195,7 @@ func (l *loop) joinFull(it *workqueue.Item) {
 	}
 }
 
-// leaveFull is called for each item that was run or dropped.
+// leaveFull is called for each item that has run or was dropped.
 func (l *loop) leaveFull(it *workqueue.Item) {
 	if it.FullPass {
 		it.FullPass = false
@@ -205,14 +203,13 @@ func (l *loop) leaveFull(it *workqueue.Item) {
 	}
 }
 
-// wantsOrphans says that the target is to be asked now for the orphans.
+// wantsOrphans reports whether to ask the target for orphans now.
 func (f *fullPass) wantsOrphans() bool {
 	return f.phase == fullOrphans && !f.asked && f.outstanding == 0
 }
 
-// askForOrphans asks the target for what is there, or to prune. While a source is
-// incomplete a row that is missing from the table may be wanted: the orphans are
-// owed then.
+// askForOrphans asks the target what exists, or to prune. While a source is incomplete, a row
+// missing from the table may be wanted, so the search is postponed.
 func (l *loop) askForOrphans(now time.Time) {
 	if !l.full.wantsOrphans() {
 		return
@@ -244,14 +241,14 @@ func (l *loop) askForOrphans(now time.Time) {
 	l.pool.Hand(w, &pool.Batch{Tasks: []pool.Task{op}, Txn: txn, At: now, Class: workqueue.Refreshes})
 }
 
-// stillAsking says that the target is stuck with an earlier question.
+// stillAsking reports whether an earlier Observe or Prune is stuck.
 func (l *loop) stillAsking() bool {
 	return slices.ContainsFunc(l.pool.Stuck(), func(w *pool.Worker) bool { return w.Batch.Asks() })
 }
 
-// drain keeps workers free until nothing runs, but not for ever: one operation
-// that takes long must not stop all others. The longest time doubles with every
-// attempt, so that a target whose operations always take long is pruned too.
+// drain keeps workers idle until nothing runs, for a limited time: one long operation must not
+// stop all others. The limit doubles with every attempt, so that a target whose operations are
+// always slow is pruned too.
 func (l *loop) drain(now time.Time) {
 	switch {
 	case len(l.pool.Stuck()) > 0:
@@ -269,15 +266,15 @@ func (l *loop) drain(now time.Time) {
 	}
 }
 
-// sawGone notes a successful delete: what it removed may still be in the answer
-// of a target that was asked before.
+// sawGone records a successful delete, because a listing that began earlier may still have what
+// it removed.
 func (f *fullPass) sawGone(out *pool.Task) {
 	if (f.asked || f.phase == fullCompare) && out.Kind == pool.Delete {
 		f.gone[out.Item.Key] = true
 	}
 }
 
-// orphansAnswered takes what came of askForOrphans.
+// orphansAnswered handles the outcome of askForOrphans.
 func (l *loop) orphansAnswered(out *pool.Task, answer *pool.Answer, now time.Time) {
 	l.exclusive, l.full.asked = false, false
 	pruned := uint64(max(0, answer.Pruned))
@@ -291,11 +288,11 @@ func (l *loop) orphansAnswered(out *pool.Task, answer *pool.Answer, now time.Tim
 	l.full.observed, l.full.phase = answer.Observed, fullCompare
 }
 
-// compareSlice finds the orphans in some of what was observed. What was deleted
-// since the target was asked is none.
+// compareSlice finds the orphans in a slice of what was observed. Whatever was deleted since the
+// listing began is not one.
 func (l *loop) compareSlice(now time.Time) {
 	txn := l.r.p.DB.ReadTxn()
-	slice := l.full.observed[:min(fullLook, len(l.full.observed))]
+	slice := l.full.observed[:min(fullScan, len(l.full.observed))]
 	l.full.observed = l.full.observed[len(slice):]
 	for _, e := range slice {
 		if l.r.p.Table.FindKey(txn, e.Key()) == nil && !l.full.gone[string(e.Key())] {
@@ -311,7 +308,7 @@ func (l *loop) compareSlice(now time.Time) {
 func (l *loop) foundOrphan(e *store.Entry) {
 	it := l.queue.Get(keyOf(e))
 	if !it.Idle() {
-		return // something is being done about it
+		return // it is being processed
 	}
 	if !it.Deleting {
 		it.Entry = e
@@ -322,8 +319,8 @@ func (l *loop) foundOrphan(e *store.Entry) {
 	l.full.orphans = append(l.full.orphans, it)
 }
 
-// removeOrphans makes ready what was found, all at once: before any of it is
-// removed it is counted how much it is.
+// removeOrphans makes all orphans ready at once, so that the change limit counts all of them
+// before the first is removed.
 func (l *loop) removeOrphans(now time.Time) {
 	for _, it := range l.full.orphans {
 		if it.Deleting && it.Idle() && l.queue.Items[it.Key] == it {
@@ -334,22 +331,22 @@ func (l *loop) removeOrphans(now time.Time) {
 	l.full.orphans = nil
 }
 
-// fullFailed tries again to find the orphans after a backoff: nothing was removed.
+// fullFailed schedules another search for orphans after a backoff. None was removed.
 func (l *loop) fullFailed(err error, now time.Time) {
 	if l.plan.attempts++; l.plan.attempts == 1 {
 		l.plan.failing = now
 	}
 	l.plan.owed, l.plan.err = true, err
 	l.plan.after = now.Add(l.r.backoff().After(l.plan.attempts))
-	l.waits.sought(false)
+	l.waits.orphansSearched(false)
 	l.meters.fullErrors++
 	l.meters.pruneErrors++
-	l.r.p.Logger.Warn("surplus could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
+	l.r.p.Logger.Warn("orphans could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
 	l.endFull(now)
 }
 
 func (l *loop) endFull(now time.Time) {
-	l.exclusive, l.health.settled = false, true
+	l.exclusive, l.health.firstPassDone = false, true
 	l.meters.full.observe(now.Sub(l.full.began))
 	l.full = fullPass{}
 }

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -23,16 +27,16 @@ type (
 	Dependency = hold.Dependency
 	// Group is reconcilers that know each other.
 	Group = hold.Group
-	// Drift is what is done about rows that differ from what is observed of them.
+	// Drift configures how to handle rows that differ from what is observed.
 	Drift = hold.Drift
 )
 
-// owner is what policies may know of the engine.
+// owner returns what policies may know about the engine.
 func (r *Engine) owner() hold.Owner {
 	return hold.Owner{Name: r.p.Name, DB: r.p.DB, Table: r.p.Table, Logger: r.p.Logger}
 }
 
-// policies are asked in this order about each operation, until one of them holds it.
+// policies are consulted about each operation in the order of list, until one holds it.
 type policies struct {
 	list    []hold.Policy
 	repairs *hold.Repairs
@@ -55,9 +59,9 @@ func (l *loop) newPolicies(now time.Time) policies {
 	return p
 }
 
-// gate puts an operation aside that may not run now, and reports whether it did.
+// gate holds an operation that may not run now, and reports whether it did.
 func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
-	// What agrees with what is observed is not to be repaired, and waits for nobody.
+	// A row that agrees with what is observed needs no repair, so policies do not apply.
 	if l.compared(op, txn, now) {
 		return true
 	}
@@ -70,7 +74,7 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	return false
 }
 
-// park puts an item aside that is held.
+// park makes an item wait for a reason.
 func (l *loop) park(it *workqueue.Item, why hold.Reason) {
 	until := why.Until
 	if why.Stage == workqueue.Drift {
@@ -81,13 +85,13 @@ func (l *loop) park(it *workqueue.Item, why hold.Reason) {
 	l.ledger.note(it)
 }
 
-// backoff is what decides when operations that failed are tried again.
+// backoff returns the schedule for retries.
 func (r *Engine) backoff() hold.Backoff {
 	return hold.Backoff{Min: r.p.Config.MinBackoff, Max: r.p.Config.MaxBackoff, Random: r.random, Replaced: r.p.Config.Backoff}
 }
 
-// release makes ready what was held for a reason that may have ended. What is
-// held still is put aside again.
+// release makes all items of a stage ready, because the reason to hold them may have ended. The
+// gate holds them again if it has not.
 func (l *loop) release(stage workqueue.Stage, now time.Time) {
 	for _, key := range sortedKeys(l.queue.Items) {
 		if it := l.queue.Items[key]; it.Stage() == stage {
@@ -96,7 +100,7 @@ func (l *loop) release(stage workqueue.Stage, now time.Time) {
 	}
 }
 
-// releaseDependents makes rows ready that wait for others, if they still do.
+// releaseDependents makes rows ready that are waiting for rows they depend on.
 func (r *Engine) releaseDependents(keys []string) {
 	_ = r.inbox.post(func(l *loop) { // refused only when Run ends
 		now := time.Now()
@@ -108,19 +112,18 @@ func (r *Engine) releaseDependents(keys []string) {
 	})
 }
 
-// releaseDeletes makes deletes ready that wait for those of other reconcilers.
+// releaseDeletes makes deletes ready that are waiting for deletes of other reconcilers.
 func (r *Engine) releaseDeletes() {
 	_ = r.inbox.post(func(l *loop) { l.release(workqueue.Order, time.Now()) })
 }
 
-// sortedKeys makes the order of operations the same every time.
+// sortedKeys returns the keys of m in order, which makes the order of operations reproducible.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Pause keeps the selected rows from being run until a time, or until
-// [Reconciler.Resume] if it is zero: rows that come later too, and deletes too.
-// Changes of a row meanwhile end in one operation. An operation that is running
-// goes on. [ErrNotRunning] when the reconciler does not run; a restart forgets
-// pauses.
+// Pause holds the selected rows, including future rows and deletes, until a time, or until
+// [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
+// running operation continues. Pauses do not survive a restart. Pause returns [ErrNotRunning] if
+// the reconciler is not running.
 func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) error {
 	which.Keys = slices.Clone(which.Keys)
 	return r.call(ctx, func(l *loop) {
@@ -134,11 +137,10 @@ func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) err
 	})
 }
 
-// Resume ends the pauses of the selected rows: with the zero Selector all
-// pauses, with keys those keys, also out of pauses of more keys, and with Match
-// the rows that match, also later, out of the pauses by Match. A key that is in a
-// pause of all rows or by Match stays paused, and so does a row that matches and
-// is in a pause of all rows or by its key.
+// Resume ends pauses: all of them with the zero Selector; with Keys, the pauses of these keys,
+// even if they were paused together with others; and with Match, the pauses by Match of present
+// and future rows that match. A row stays paused if another pause still covers it: of all rows,
+// by Match when resumed by key, or by key when resumed by Match.
 func (r *Engine) Resume(ctx context.Context, which Selector) error {
 	return r.call(ctx, func(l *loop) {
 		r.pauses.End(which)
@@ -146,10 +148,9 @@ func (r *Engine) Resume(ctx context.Context, which Selector) error {
 	})
 }
 
-// Trigger has the selected rows applied now, whatever their status, and failed
-// deletes tried again, also of rows that wait for their backoff. It returns how
-// many were found. Rows that are waiting to be run already are not run twice.
-// [ErrNotRunning] when the reconciler does not run.
+// Trigger applies the selected rows now, whatever their status, and retries failed deletes without
+// waiting for their backoff. It returns the number of rows found. Rows that are already queued
+// run once. Trigger returns [ErrNotRunning] if the reconciler is not running.
 func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
 	keys := map[string]bool{}
 	for e := range r.all(r.p.DB.ReadTxn()) {
@@ -172,3 +173,144 @@ func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
 	}
 	return len(keys), nil
 }
+
+// maxPlanned is how many operations a plan lists.
+const maxPlanned = 1000
+
+// Plan is what a reconciler holds because it exceeds [Config.DeleteLimit] or
+// [Config.UpdateLimit]. In the zero value nothing is held.
+type Plan struct {
+	ID      string    `json:"id"`             // the argument of [Reconciler.Approve]
+	Since   time.Time `json:"since,omitzero"` // when the first operation was held
+	Deletes int       `json:"deletes"`        // held deletes, listed or not
+	Updates int       `json:"updates"`
+	Rows    int       `json:"rows"` // number of rows in the table, including those to be deleted
+	Limits  []string  `json:"limits,omitempty"`
+	// Operations has the first 1000 held operations, ordered by key.
+	Operations []Planned `json:"operations,omitempty"`
+}
+
+// Planned is an operation of a [Plan].
+type Planned struct {
+	Key       string `json:"key"`       // of the row, as text
+	Operation string `json:"operation"` // update or delete
+	// Orphan reports whether the target has it but the table never had it since the start.
+	Orphan bool `json:"orphan,omitempty"`
+	// Changes is what the update would do, if the target can tell.
+	Changes []Change `json:"changes,omitempty"`
+	// Error is why Changes are not known.
+	Error string `json:"error,omitempty"`
+}
+
+// ApprovalError is returned by [Reconciler.Approve] for a plan that is not the one shown last, or
+// that was already approved.
+type ApprovalError struct {
+	ID      string // the plan to be approved
+	Current string // the current plan; empty if nothing is held
+}
+
+// Error implements error.
+func (e *ApprovalError) Error() string {
+	switch e.Current {
+	case "":
+		return fmt.Sprintf("plan %q cannot be approved: nothing is held", e.ID)
+	case e.ID:
+		return fmt.Sprintf("plan %q cannot be approved before it was looked at", e.ID)
+	}
+	return fmt.Sprintf("plan %q cannot be approved: it is out of date, what is held is plan %q", e.ID, e.Current)
+}
+
+// planned is an operation that is held, before it is described.
+type planned struct {
+	Planned
+	entry *store.Entry
+}
+
+// Plan returns the held operations, and the id to approve them by. It changes nothing in the
+// target. It returns [ErrNotRunning] if the reconciler is not running.
+func (r *Engine) Plan(ctx context.Context) (Plan, error) {
+	var plan Plan
+	var held []planned
+	if err := r.call(ctx, func(l *loop) { plan, held = l.show() }); err != nil {
+		return Plan{}, err
+	}
+	for i := range held {
+		held[i].Key = r.p.Table.KeyText(held[i].entry)
+	}
+	slices.SortFunc(held, func(a, b planned) int { return cmp.Compare(a.Key, b.Key) })
+	for _, op := range held[:min(len(held), maxPlanned)] {
+		if r.p.Target.Diff != nil && op.Operation == pool.Update.String() {
+			r.describe(ctx, &op)
+		}
+		plan.Operations = append(plan.Operations, op.Planned)
+	}
+	return plan, nil
+}
+
+// describe adds what an update would do.
+func (r *Engine) describe(ctx context.Context, op *planned) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, pool.ErrOverdue)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			op.Error = (&PanicError{Value: v, Stack: debug.Stack()}).Error()
+		}
+	}()
+	txn := r.p.DB.ReadTxn()
+	e := r.p.Table.FindKey(txn, op.entry.Key())
+	if e == nil {
+		return
+	}
+	changes, err := r.p.Target.Diff(ctx, txn, e)
+	if op.Changes = changes; err != nil {
+		op.Error = r.explained(ctx, err).Error()
+	}
+}
+
+// Approve releases the operations of a plan, once; operations held since then stay held. Only the
+// plan shown last can be approved, or else Approve returns an [ApprovalError] that names the
+// current one. Plans do not survive a restart. Approve returns [ErrNotRunning] if the reconciler
+// is not running.
+func (r *Engine) Approve(ctx context.Context, id string) error {
+	var err error
+	if callErr := r.call(ctx, func(l *loop) { err = l.approve(id, time.Now()) }); callErr != nil {
+		return callErr
+	}
+	return err
+}
+
+// show returns the held operations as a plan that can be approved from now on.
+func (l *loop) show() (plan Plan, held []planned) {
+	plan.Deletes, plan.Updates = l.limits.HeldItems()
+	if plan.Deletes+plan.Updates == 0 {
+		return Plan{}, nil
+	}
+	for _, it := range l.queue.Items {
+		if kind, is := l.limits.HeldKind(it.Key); is {
+			held = append(held, planned{Planned{Operation: kind.String(), Orphan: it.Orphan}, it.Entry})
+		}
+	}
+	plan.ID = l.limits.ShowPlan()
+	plan.Rows = l.r.p.Table.Len(l.r.p.DB.ReadTxn()) + plan.Deletes
+	for _, h := range l.limits.Held() {
+		plan.Since = earliest(plan.Since, h.Since)
+		plan.Limits = append(plan.Limits, h.Kind.String()+": "+h.Limit.String())
+	}
+	return plan, held
+}
+
+func (l *loop) approve(id string, now time.Time) error {
+	if deletes, updates := l.limits.HeldItems(); deletes+updates == 0 {
+		return &ApprovalError{ID: id}
+	}
+	n, ok := l.limits.Approve(id)
+	if !ok {
+		return &ApprovalError{ID: id, Current: l.limits.PlanID()}
+	}
+	l.release(workqueue.Limit, now)
+	l.r.p.Logger.Info("held changes were approved", "reconciler", l.r.p.Name, "plan", id, "rows", n)
+	return nil
+}
+
+// errUnapproved tells users what to do about held changes.
+var errUnapproved = errors.New("look at the plan and approve it")

@@ -13,28 +13,28 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// A row that fails is news once it has failed so often, or for so long, or if it
-// is not tried again for so long: one short failure is none.
+// A failing row becomes news, and so affects health, after this many attempts, after this time, or
+// if its next try is further away than that. A single short failure does not.
 const (
 	steadyAttempts = 2
 	healthGrace    = time.Second
 )
 
-// steady says whether the failure of an item is news at once.
+// steady reports whether the failure of an item is news at once.
 func steady(it *workqueue.Item, now time.Time) bool {
 	return it.Attempts >= steadyAttempts || hold.IsTerminal(it.Err) || it.Stage() == workqueue.Stuck || it.Due().Sub(now) > healthGrace
 }
 
-// healthState is what health is made of, beside the rows that fail.
+// healthState is what health depends on, other than the failing rows.
 type healthState struct {
-	sources  sources
-	settled  bool             // the first full pass is over
-	young    []youngFailure   // in order of time; those that are no more may be in it
-	concerns map[string]error // by what they are about
-	version  uint64           // changes with what is news, and with concerns
-	seen     healthFacts      // when it was last reported
-	reported string
-	failed   failureLog
+	sources       sources
+	firstPassDone bool
+	young         []youngFailure   // in order of time; may have failures that have ended
+	concerns      map[string]error // problems other than failing rows, by subject
+	version       uint64           // incremented when news or concerns change
+	seen          healthFacts      // as of the last report
+	reported      string
+	failed        failureLog
 }
 
 type youngFailure struct {
@@ -42,8 +42,8 @@ type youngFailure struct {
 	since time.Time
 }
 
-// failing records how it stands with an item whose outcome is written. A failure that was
-// news stays so until the row is fine.
+// failing records whether an item fails, whose outcome was written. A failure that is news stays
+// so until the row is fine.
 func (l *loop) failing(it *workqueue.Item, now time.Time) {
 	if it.Err == nil {
 		l.fine(it.Key)
@@ -55,7 +55,7 @@ func (l *loop) failing(it *workqueue.Item, now time.Time) {
 	}
 	name := l.r.p.Table.KeyText(it.Entry)
 	f := l.hasFailed(it, name, reasonOf(operation.String(), name, it.Err), it.Err, now)
-	f.settled = true
+	f.confirmed = true
 	if steady(it, now) && l.r.failures.becomesNews(f) {
 		l.health.version++
 	}
@@ -67,28 +67,28 @@ func (l *loop) hasFailed(it *workqueue.Item, name string, why reason, err error,
 	if first {
 		l.health.young = append(l.health.young, youngFailure{it.Key, now})
 	}
-	if f.place != 0 {
+	if f.newsSeq != 0 {
 		l.health.version++
 	}
 	return f
 }
 
-// neverFailed records that what has failed of an item was outdated. That it failed before stays.
+// neverFailed records that the failed operation of an item was outdated. Earlier failures remain.
 func (l *loop) neverFailed(it *workqueue.Item) {
-	if f := l.r.failures.get(it.Key); f != nil && !f.settled {
+	if f := l.r.failures.get(it.Key); f != nil && !f.confirmed {
 		l.fine(it.Key)
 	}
 }
 
-// fine records that a row does not fail, or that there is nothing to be done about it.
+// fine records that a row does not fail, or needs nothing.
 func (l *loop) fine(key string) {
 	if l.r.failures.fine(key) {
 		l.health.version++
 	}
 }
 
-// ripen makes news of what has failed for long.
-func (l *loop) ripen(now time.Time) {
+// promoteFailures makes news of failures that have lasted for healthGrace.
+func (l *loop) promoteFailures(now time.Time) {
 	h := &l.health
 	for len(h.young) > 0 && now.Sub(h.young[0].since) >= healthGrace {
 		y := h.young[0]
@@ -102,8 +102,7 @@ func (l *loop) ripen(now time.Time) {
 	}
 }
 
-// concern records what is wrong with something else than a row, or that nothing
-// is if err is nil.
+// concern records a problem other than a failing row, or that it has ended if err is nil.
 func (h *healthState) concern(about string, err error) {
 	if _, known := h.concerns[about]; err == nil && !known {
 		return
@@ -117,32 +116,31 @@ func (h *healthState) concern(about string, err error) {
 	}
 }
 
-// healthFacts is what health depends on: what it says is put together only when
-// they have changed.
+// healthFacts are the inputs of the health message, which is composed only when they change.
 type healthFacts struct {
-	ready, settled, held, surplus, paused bool
-	version                               uint64
-	stuck, heldDeletes, heldUpdates       int
+	ready, firstPassDone, held, orphans, paused bool
+	version                                     uint64
+	stuck, heldDeletes, heldUpdates             int
 }
 
 func (l *loop) healthFacts(now time.Time) healthFacts {
 	f := healthFacts{
-		ready: l.ready, settled: l.health.settled, held: l.held, version: l.health.version, stuck: len(l.pool.Stuck()),
-		surplus: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
+		ready: l.ready, firstPassDone: l.health.firstPassDone, held: l.held, version: l.health.version, stuck: len(l.pool.Stuck()),
+		orphans: l.plan.attempts >= steadyAttempts || l.plan.attempts > 0 && now.Sub(l.plan.failing) >= healthGrace,
 		paused:  l.queue.In(workqueue.Paused) > 0,
 	}
 	f.heldDeletes, f.heldUpdates = l.limits.HeldItems()
 	return f
 }
 
-// report tells health how it stands, if that is new.
+// report reports health if it has changed.
 func (l *loop) report(now time.Time) {
 	h := &l.health
 	l.logFailures(now)
-	l.ripen(now)
+	l.promoteFailures(now)
 	l.driftHealth()
 	facts := l.healthFacts(now)
-	// What sources say is not among the facts.
+	// The state of sources is not among the facts.
 	if facts == h.seen && facts.ready && !facts.held {
 		return
 	}
@@ -163,7 +161,7 @@ func (l *loop) report(now time.Time) {
 	l.r.p.Health.OK(message)
 }
 
-// healthDue returns when health gets worse by itself, or zero.
+// healthDue returns when health may change by itself, or zero.
 func (l *loop) healthDue(now time.Time) (due time.Time) {
 	if young := l.health.young; len(young) > 0 {
 		due = young[0].since.Add(healthGrace)
@@ -179,13 +177,13 @@ func (l *loop) healthMessage(facts healthFacts) (string, error) {
 	if !facts.ready {
 		return waitingMessage(l.health.sources.waitingFor), nil
 	}
-	if t := l.troubles(facts); len(t.parts) > 0 {
+	if t := l.problems(facts); len(t.parts) > 0 {
 		return strings.Join(t.parts, ", "), t.err()
 	}
 	switch {
 	case facts.held:
-		return "removal of surplus is held: " + reasons(l.health.sources.incomplete), nil
-	case !facts.settled:
+		return "removal of orphans is held: " + reasons(l.health.sources.incomplete), nil
+	case !facts.firstPassDone:
 		return "applying all rows for the first time", nil
 	case facts.paused:
 		return "reconciled, but for rows that are paused", nil
@@ -193,27 +191,27 @@ func (l *loop) healthMessage(facts healthFacts) (string, error) {
 	return "reconciled", nil
 }
 
-// errStillStuck is the error of stuck operations that are on no row in error.
+// errStillStuck is the error for stuck operations that no row in error accounts for.
 var errStillStuck = errors.New("an operation has not returned long after its deadline")
 
-// troubles is all that is wrong, each with its error.
-type troubles struct {
+// problems are the parts of a degraded health, with their errors.
+type problems struct {
 	parts []string
 	errs  listError
 }
 
-func (t *troubles) add(part string, errs ...error) {
+func (t *problems) add(part string, errs ...error) {
 	t.parts, t.errs = append(t.parts, part), append(t.errs, errs...)
 }
 
-func (t *troubles) err() error {
+func (t *problems) err() error {
 	if len(t.errs) == 1 {
 		return t.errs[0]
 	}
 	return t.errs
 }
 
-func (l *loop) troubles(facts healthFacts) (t troubles) {
+func (l *loop) problems(facts healthFacts) (t problems) {
 	h := &l.health
 	if groups, all, more := l.r.failures.worst(); all > 0 {
 		errs := make([]error, 0, len(groups)+1)
@@ -233,8 +231,8 @@ func (l *loop) troubles(facts healthFacts) (t troubles) {
 			t.add(fmt.Sprintf("%vs held: %d", held.Kind, held.Items), fmt.Errorf("%vs of %v: %w", held.Kind, held.Limit, errUnapproved))
 		}
 	}
-	if facts.surplus {
-		t.add("surplus cannot be found", l.plan.err)
+	if facts.orphans {
+		t.add("orphans cannot be found", l.plan.err)
 	}
 	for _, about := range sortedKeys(h.concerns) {
 		t.add(about, h.concerns[about])
@@ -245,12 +243,12 @@ func (l *loop) troubles(facts healthFacts) (t troubles) {
 	return t
 }
 
-// groupError is the failures of rows for one reason, in one line.
+// groupError describes the rows that fail for one reason, in one line.
 type groupError struct {
 	why      reason
 	rows     int
-	examples []string // keys of those that have been news longest
-	first    failure  // of the first of them
+	examples []string // keys of those that have been news for longest
+	first    failure  // the one that has been news for longest
 }
 
 // Error implements error.
@@ -272,7 +270,7 @@ func (e groupError) Error() string {
 // Unwrap returns what the target returned for the first of the rows.
 func (e groupError) Unwrap() error { return e.first.err }
 
-// listError is several errors, in one line.
+// listError is several errors in one line.
 type listError []error
 
 // Error implements error.

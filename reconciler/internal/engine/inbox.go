@@ -10,15 +10,13 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// ErrNotRunning is returned by what needs a running reconciler: it does not run yet
-// (Run was not called, sources have to deliver or the target is not ready), or not
-// any more.
+// ErrNotRunning is returned by methods that need a running reconciler if it has not started (Run
+// was not called, or still waits for sources or for the target), or has stopped.
 var ErrNotRunning = errors.New("reconciler is not running")
 
-// inbox is how other goroutines reach the deciding one. A key that is asked for
-// again and again is in it once.
+// inbox is how other goroutines reach the loop. A key that is triggered repeatedly is in it once.
 type inbox struct {
-	signal chan struct{} // holds one token while there is something in it
+	signal chan struct{} // holds a token while the inbox is not empty
 
 	mu       sync.Mutex
 	open     bool
@@ -26,7 +24,7 @@ type inbox struct {
 	calls    []func(*loop)
 }
 
-// triggered is a row that is to be run, although its status does not say so.
+// triggered is a row that is to run whatever its status.
 type triggered struct {
 	class workqueue.Class
 	why   workqueue.Reason
@@ -42,7 +40,7 @@ func (b *inbox) setOpen(open bool) {
 	b.open = open
 }
 
-// trigger asks for operations on rows.
+// trigger requests operations on rows.
 func (b *inbox) trigger(keys []string, class workqueue.Class, why workqueue.Reason) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,8 +59,8 @@ func (b *inbox) trigger(keys []string, class workqueue.Class, why workqueue.Reas
 	return nil
 }
 
-// call has the deciding goroutine run fn, and returns when it has. If ctx ends first
-// that goroutine may still be at it: what fn works on is not the caller's then.
+// call runs fn in the loop and waits for it. If ctx ends first, fn may still be running, and the
+// caller must not touch what fn uses.
 func (r *Engine) call(ctx context.Context, fn func(*loop)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -99,7 +97,7 @@ func (b *inbox) wake() {
 	}
 }
 
-// takeCalls runs what others have asked for.
+// takeCalls runs the posted functions.
 func (l *loop) takeCalls() {
 	b := l.r.inbox
 	b.mu.Lock()
@@ -111,7 +109,7 @@ func (l *loop) takeCalls() {
 	}
 }
 
-// takeTriggers queues the rows that others have asked for.
+// takeTriggers queues the triggered rows.
 func (l *loop) takeTriggers(now time.Time) {
 	b := l.r.inbox
 	b.mu.Lock()
@@ -140,11 +138,11 @@ func (l *loop) takeTriggers(now time.Time) {
 // errThere is returned by Forget.
 var errThere = errors.New("is in the table, and only a delete can be forgotten")
 
-// Forget gives up the pending delete of a row, by its primary key as text: it is
-// neither tried again nor shown any longer. One that is running is the last. What
-// the target has of the row stays there, unless a full pass finds it surplus. It
-// is logged. [UnknownKeyError] when no such delete is pending, [ErrNotRunning]
-// when the reconciler does not run.
+// Forget gives up the pending delete of a row, given its primary key as text. The delete is not
+// retried and no longer shown; if it is running, that run is the last. Whatever the target has of
+// the row stays, unless a full pass finds it as an orphan. Forget logs a warning. It returns an
+// [UnknownKeyError] if no such delete is pending, and [ErrNotRunning] if the reconciler is not
+// running.
 func (r *Engine) Forget(ctx context.Context, key string) error {
 	var result error
 	if err := r.call(ctx, func(l *loop) { result = l.forget(key) }); err != nil {

@@ -8,16 +8,15 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// The functions of this file show tests what is inside a running engine.
+// The functions in this file let tests inspect a running engine.
 
 // Seed makes the jitter of an engine that has not started the same every time.
 func (r *Engine) Seed(seed uint64) { r.random = rand.New(rand.NewPCG(seed, 0)).Float64 }
 
-// OnMove has fn told when rows come from one stage to another. The engine must
-// not have started.
+// OnMove sets a function that is called when a row changes its stage. It must be called before Run.
 func (r *Engine) OnMove(fn func(from, to string)) { r.onMove = fn }
 
-// Items describes what is in the queue of a running engine.
+// Items describes the items in the queue of a running engine.
 func (r *Engine) Items() (items []string) {
 	_ = r.call(context.Background(), func(l *loop) {
 		for _, key := range sortedKeys(l.queue.Items) {
@@ -25,14 +24,14 @@ func (r *Engine) Items() (items []string) {
 			if it.Entry != nil {
 				name = r.p.Table.KeyText(it.Entry)
 			}
-			items = append(items, fmt.Sprintf("%s stage=%v class=%v deleting=%t surplus=%t full=%t force=%t dirty=%t reasons=%v due=%v err=%v",
+			items = append(items, fmt.Sprintf("%s stage=%v class=%v deleting=%t orphan=%t full=%t force=%t dirty=%t reasons=%v due=%v err=%v",
 				name, it.Stage(), it.Class(), it.Deleting, it.Orphan, it.FullPass, it.Force, it.Dirty, it.Reasons, it.Due(), it.Err))
 		}
 	})
 	return items
 }
 
-// Stage is where a row is on its way, by its encoded key.
+// Stage returns the stage of a row, given its encoded key.
 func (r *Engine) Stage(key string) (stage string) {
 	_ = r.call(context.Background(), func(l *loop) {
 		stage = workqueue.Rest.String()
@@ -48,13 +47,13 @@ func (r *Engine) Stage(key string) (stage string) {
 	return stage
 }
 
-// Round is how many rows the round under way has.
+// Round returns how many rows the current round has.
 func (r *Engine) Round() (n int) {
 	_ = r.call(context.Background(), func(l *loop) { n = len(l.round.rows) })
 	return n
 }
 
-// Stages are those that a row can be in.
+// Stages returns the names of the stages.
 func Stages() (names []string) {
 	for s := range workqueue.Stages {
 		names = append(names, s.String())
@@ -62,15 +61,15 @@ func Stages() (names []string) {
 	return names
 }
 
-// Lanes are the names of the priority classes.
-func Lanes() (names []string) {
+// Classes returns the names of the priority classes.
+func Classes() (names []string) {
 	for c := range workqueue.Classes {
 		names = append(names, c.String())
 	}
 	return names
 }
 
-// Waiting is how many wait for rows of a running engine.
+// Waiting returns how many callers wait for rows.
 func (r *Engine) Waiting() (n int) {
 	_ = r.call(context.Background(), func(l *loop) {
 		n = l.waits.unread.Len() + l.waits.tables.Len()
@@ -81,7 +80,7 @@ func (r *Engine) Waiting() (n int) {
 	return n
 }
 
-// LooksAhead is how many cursors look ahead in the feed.
+// LooksAhead returns how many cursors look ahead in the feed.
 func (r *Engine) LooksAhead() (n int) {
 	_ = r.call(context.Background(), func(l *loop) {
 		if l.limits.LooksAhead() {

@@ -10,33 +10,33 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// loop is a running reconciler: one goroutine that decides, and workers that
-// carry out. All fields belong to the deciding goroutine.
+// loop is a running reconciler: one goroutine that decides what runs, and workers that run it.
+// All fields belong to that goroutine.
 type loop struct {
 	r *Engine
 	feed
 	queue  *workqueue.Queue
 	pool   *pool.Pool
-	ledger *ledger
+	ledger *notDoneWriter
 	commit statusCommit
-	waits  waits
+	waits  waiters
 	health healthState
-	meters meters
+	meters metrics
 	stopBy time.Time // when a stop gives up
 	passes
 	policies
 	sourceState
 }
 
-// sourceState is how it stands with the sources of the table.
+// sourceState is the state of the sources of the table.
 type sourceState struct {
-	ready   bool      // the table is initialized
-	dropped bool      // the table was dropped: nothing more can be done
-	held    bool      // a source is incomplete: no orphans are removed
-	lookAt  time.Time // when sources are not waited for any longer; zero: never
+	ready     bool      // the table is initialized
+	dropped   bool      // the table was dropped: the run ends
+	held      bool      // a source is incomplete: no orphans are removed
+	recheckAt time.Time // when to give up waiting for a source; zero: never
 }
 
-// passes is the full pass under way and the next one.
+// passes are the current full pass and the schedule of the next one.
 type passes struct {
 	full      fullPass
 	plan      fullPlan
@@ -48,7 +48,7 @@ func (r *Engine) newLoop(ctx context.Context) *loop {
 		r:      r,
 		feed:   feed{cursor: r.p.Table.Changes(0)},
 		queue:  workqueue.New(),
-		ledger: newLedger(&r.p),
+		ledger: newNotDoneWriter(&r.p),
 		passes: passes{plan: fullPlan{owed: true}},
 	}
 	l.policies = l.newPolicies(time.Now())
@@ -59,7 +59,7 @@ func (r *Engine) newLoop(ctx context.Context) *loop {
 	return l
 }
 
-// close ends the workers, but for those that are stuck.
+// close ends the workers, except for stuck ones.
 func (l *loop) close() {
 	l.commit.lock.end()
 	l.ledger.lock.end()
@@ -74,9 +74,9 @@ func (l *loop) run(ctx context.Context) error {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		now := time.Now()
-		// Before anything is read, so that no change falls in between.
+		// Watch before reading anything, so that no change is missed.
 		changes := l.watch()
-		if l.look(now); l.dropped {
+		if l.checkSources(now); l.dropped {
 			break
 		}
 		l.watchOver(now)
@@ -84,14 +84,14 @@ func (l *loop) run(ctx context.Context) error {
 		if l.ready {
 			l.decide(now)
 		}
-		if l.commit.due(now, l.pool.Busy()-len(l.pool.Stuck())) || l.ledgerDue(now) {
+		if l.commit.due(now, l.pool.Busy()-len(l.pool.Stuck())) || l.notDoneDue(now) {
 			l.flush(now)
 			continue
 		}
-		l.answerWaits()
+		l.answerWaiters()
 		l.report(now)
 		l.publish()
-		if l.ready && !l.hungry() {
+		if l.ready && !l.wantsChanges() {
 			changes = nil // there is enough to do
 		}
 		setTimer(timer, now, l.nextDue(now))
@@ -104,7 +104,7 @@ func (l *loop) run(ctx context.Context) error {
 		case g := <-l.commit.lock.granted:
 			l.statusesGranted(g, time.Now())
 		case g := <-l.ledger.lock.granted:
-			l.ledgerGranted(g, time.Now())
+			l.notDoneGranted(g, time.Now())
 		case <-changes:
 		case <-l.r.inbox.signal:
 			l.takeCalls()
@@ -120,8 +120,7 @@ func (l *loop) run(ctx context.Context) error {
 	return l.finish()
 }
 
-// watch returns a channel that closes when the table, or what is known of its
-// sources, is not what it was any more.
+// watch returns a channel that is closed when the table or the state of its sources changes.
 func (l *loop) watch() <-chan struct{} {
 	if !l.ready {
 		return l.r.tableChanged()
@@ -129,16 +128,16 @@ func (l *loop) watch() <-chan struct{} {
 	return l.cursor.Watch()
 }
 
-// look sees whether the sources let operations run.
-func (l *loop) look(now time.Time) {
-	all, until := l.r.lookAtSources(now)
-	l.ready, l.held, l.lookAt = all.ready(), len(all.incomplete) > 0, until
+// checkSources updates the state of the sources.
+func (l *loop) checkSources(now time.Time) {
+	all, until := l.r.updateSources(now)
+	l.ready, l.held, l.recheckAt = all.ready(), len(all.incomplete) > 0, until
 	l.dropped = all.dropped
 	l.health.sources = all
 	l.r.member.SetActive(l.ready)
 }
 
-// decide makes ready what has to be done now, and hands out what it can.
+// decide makes ready whatever is due, and hands out operations.
 func (l *loop) decide(now time.Time) {
 	l.queue.Wake(now)
 	if l.r.pauses.Expire(now) {
@@ -148,7 +147,7 @@ func (l *loop) decide(now time.Time) {
 	l.limits.Expire(now)
 	l.endRound(now)
 	for moved := true; moved; {
-		if l.round.open == 0 { // else an item might be of a row of the round
+		if l.round.open == 0 { // otherwise an item could duplicate a row of the round
 			l.takeTriggers(now)
 			l.advanceFull(now)
 			l.pull(now)
@@ -161,7 +160,7 @@ func (l *loop) decide(now time.Time) {
 	}
 }
 
-// endRound gives up a round that takes long.
+// endRound gives up a round that takes too long.
 func (l *loop) endRound(now time.Time) {
 	if l.round.open > 0 && !now.Before(l.round.givenUpAt()) {
 		l.giveUpRound(now)
@@ -174,7 +173,7 @@ func (l *loop) backlog() int {
 	return n
 }
 
-// nextWake returns when the first item ends to wait by itself, or zero.
+// nextWake returns when the next waiting item is due, or zero.
 func (l *loop) nextWake() time.Time {
 	if it := l.queue.NextDue(); it != nil {
 		return it.Due()
@@ -182,12 +181,12 @@ func (l *loop) nextWake() time.Time {
 	return time.Time{}
 }
 
-// enqueue makes an item ready and notes since when it is.
+// enqueue makes an item ready.
 func (l *loop) enqueue(it *workqueue.Item, class workqueue.Class, why workqueue.Reason, now time.Time) {
 	l.queue.Enqueue(it, class, why, now)
 }
 
-// requeue makes an item ready that was in hand.
+// requeue makes an item ready that a worker has had.
 func (l *loop) requeue(it *workqueue.Item, class workqueue.Class, why workqueue.Reason, now time.Time) {
 	if it.Since.IsZero() {
 		it.Since = now
@@ -213,7 +212,7 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 	}
 }
 
-// operationFor decides by the newest row what is to be done now, if anything.
+// operationFor derives from the newest row what is to be done, if anything.
 func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task, needed bool) {
 	e := l.r.find(txn, it.Key)
 	op = pool.Task{Item: it, Entry: e}
@@ -222,26 +221,26 @@ func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task
 		held := it.Orphan && l.holdOrphan(it, txn)
 		return op, it.Deleting && !held
 	}
-	// The row is there again: a delete of what it was before must not run.
+	// The row is back: a delete of its older version must not run.
 	l.setDeleting(it, false)
 	if it.Differs && it.Entry.Spec() != e.Spec() {
-		l.agrees(it) // what was known of an older spec
+		l.agrees(it) // known only for an older spec
 	}
 	it.Entry = e
 	it.Orphan = false
 	op.Was = l.r.status(e).Kind()
 	if op.Was == Pending && it.Differs {
-		op.Was, it.Force = Done, true // it is pending only for what was observed
+		op.Was, it.Force = Done, true // it is pending only because of drift
 	}
 	op.Full = it.FullPass && op.Was != Pending
 	if op.Was == Pending && !isStatusError(it.Err) {
-		it.Attempts = 0 // what failed was an older spec
+		it.Attempts = 0 // the failures were of an older spec
 	}
 	return op, it.Force || op.Was != Done
 }
 
-// holdOrphan takes back the removal of an orphan when a source has become
-// incomplete since it was found. It is looked for again later.
+// holdOrphan cancels the removal of an orphan if a source has become incomplete since it was
+// found. A later search finds it again.
 func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 	if !l.r.sources(txn).removalHeld() {
 		return false
@@ -251,7 +250,7 @@ func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 	return true
 }
 
-// drop forgets an item that needs nothing, unless it is to be applied again in its time.
+// drop forgets an item that needs nothing, unless it has a refresh interval.
 func (l *loop) drop(it *workqueue.Item) {
 	l.leaveFull(it)
 	l.limits.Discount(it)
@@ -260,18 +259,18 @@ func (l *loop) drop(it *workqueue.Item) {
 	if it.Refresh.IsZero() {
 		l.queue.Forget(it)
 	} else {
-		it.Force, it.Reasons = false, 0
+		it.Force, it.Reasons, it.Since = false, 0, time.Time{}
 		it.Unblock()
 		l.queue.Wait(it, workqueue.Refresh, it.Refresh, "")
 	}
 	l.ledger.note(it)
 	l.fine(it.Key)
-	l.rested(it)
+	l.notifyWaiters(it)
 }
 
-// nextDue returns when the loop has to look again by itself, or zero.
+// nextDue returns when the loop has to run again by itself, or zero.
 func (l *loop) nextDue(now time.Time) time.Time {
-	due := earliest(earliest(l.commit.dueAt(), l.ledger.dueAt()), l.lookAt)
+	due := earliest(earliest(l.commit.dueAt(), l.ledger.dueAt()), l.recheckAt)
 	due = earliest(due, earliest(l.commit.lock.overdueAt(), l.ledger.lock.overdueAt()))
 	due = earliest(due, l.healthDue(now))
 	due = earliest(earliest(due, l.pool.NextOverdue()), l.pool.NextPeek(now))
@@ -299,13 +298,12 @@ func (l *loop) nextDue(now time.Time) time.Time {
 	return due
 }
 
-// finish lets running operations end and writes what came of them. What goes on for longer,
-// although the contexts of operations have ended, is its error: operations that do not return,
-// and tables that others have locked.
+// finish lets running operations end and writes their outcomes. Its error names the operations
+// that do not return although their contexts have ended, and the tables that others have locked.
 func (l *loop) finish() error {
 	l.r.inbox.setOpen(false)
 	l.takeCalls()
-	l.endWaits()
+	l.endWaiters()
 	limit := l.r.p.Config.StopTimeout
 	stop := time.AfterFunc(limit, l.pool.Abort)
 	defer stop.Stop()
@@ -325,7 +323,7 @@ func (l *loop) finish() error {
 		if l.pool.Busy() == 0 && len(l.commit.outcomes)+len(l.commit.marks) == 0 {
 			l.ledger.hurry()
 			if !l.ledger.lock.waiting() {
-				l.commitLedger(time.Now())
+				l.commitNotDone(time.Now())
 			}
 			if !l.ledger.lock.waiting() {
 				return nil
@@ -340,7 +338,7 @@ func (l *loop) finish() error {
 		case g := <-l.commit.lock.granted:
 			l.statusesGranted(g, time.Now())
 		case g := <-l.ledger.lock.granted:
-			l.ledgerGranted(g, time.Now())
+			l.notDoneGranted(g, time.Now())
 		case now := <-overdue.C:
 			l.pool.EndOverdue(now)
 			setTimer(overdue, now, l.pool.NextEnd(now))
@@ -350,7 +348,7 @@ func (l *loop) finish() error {
 	}
 }
 
-// earliest returns the earlier of two times; zero is never.
+// earliest returns the earlier of two times, where zero means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -10,23 +10,22 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// NotDone is a row that a reconciler is not done with, because an operation
-// failed or is to be repeated, or something holds it. Rows that are merely new
-// are not listed.
+// NotDone is a row that a reconciler is not done with because an operation failed or is to be
+// repeated, or because something holds it. Rows that are merely pending are not listed.
 type NotDone struct {
 	Reconciler string `json:"reconciler"`
 	Table      string `json:"table"`
 	Key        string `json:"key"`       // of the row, as text
 	Operation  string `json:"operation"` // update or delete
-	// State is error, deleting (gone from the table, and Delete has failed),
-	// stuck, paused, held (by the limit), waiting (for another row), drift (it differs
-	// from what is observed), or again (its target asked for it).
+	// State is error, deleting (gone from the table, and Delete has failed), stuck, paused,
+	// held (by a change limit), waiting (for another row), drift (it differs from what is
+	// observed), or again (the target asked for another run).
 	State     string    `json:"state"`
-	Attempts  int       `json:"attempts"` // failed ones in a row
+	Attempts  int       `json:"attempts"` // consecutive failures
 	LastError string    `json:"lastError"`
-	NextDue   time.Time `json:"nextDue,omitzero"` // zero: not before something else happens
+	NextDue   time.Time `json:"nextDue,omitzero"` // zero: not scheduled
 	WaitsFor  string    `json:"waitsFor"`
-	Reasons   string    `json:"reasons"` // why it is to be run, or why it last ran
+	Reasons   string    `json:"reasons"` // why it will run, or else why it last ran
 }
 
 // NotDoneKey identifies a [NotDone] row.
@@ -37,8 +36,8 @@ var NotDoneByKey = statedb.NewIndex("key", func(n NotDone) NotDoneKey {
 	return NotDoneKey{n.Reconciler, n.Key}
 })
 
-// NotDoneSchema declares the table of what is not done, empty when all is well.
-// Reconcilers write it together with the statuses, each key at most once a second.
+// NotDoneSchema declares the table of rows that are not done, which is empty when all is well.
+// Reconcilers write it along with the statuses, each key at most once a second.
 func NotDoneSchema() statedb.Schema[NotDone] {
 	return statedb.Schema[NotDone]{Name: "not-done", Primary: NotDoneByKey, Equal: NotDone.equal}
 }
@@ -49,17 +48,17 @@ func (n NotDone) equal(other NotDone) bool {
 	return due && n == other
 }
 
-// gone says that n stands for the removal of the row.
+// gone reports whether n stands for the removal of the row.
 func (n NotDone) gone() bool { return n.Operation == "" }
 
-// terminal says that n stands for a row that was tried and will not be tried again.
-// No NextDue alone does not say so: one that is to be run at once has none either.
+// terminal reports whether the row has failed for good. A zero NextDue is not enough to tell:
+// a row that is about to run has none either.
 func (n NotDone) terminal() bool { return n.State == notDoneError && n.WaitsFor == terminalWait }
 
 // notDoneError is the State of a row whose Update has failed.
 const notDoneError = "error"
 
-// notDoneStates are the States of rows that are held, or in hand for too long.
+// notDoneStates are the States of rows that are held or stuck.
 var notDoneStates = map[workqueue.Stage]string{
 	workqueue.Stuck: "stuck", workqueue.Paused: "paused", workqueue.Limit: "held",
 	workqueue.Dependency: "waiting", workqueue.Order: "waiting", workqueue.Drift: "drift",
@@ -79,14 +78,13 @@ func notDoneState(it *workqueue.Item) string {
 	}
 }
 
-// notDone returns the row of the table for an item, which stands for a removal
-// if there is nothing to be said of it.
-func (l *ledger) notDone(it *workqueue.Item) NotDone {
-	row := NotDone{Reconciler: l.p.Name, Key: l.p.Table.KeyText(it.Entry)}
+// notDone returns the table's row for an item: a removal if the item is not to be listed.
+func (w *notDoneWriter) notDone(it *workqueue.Item) NotDone {
+	row := NotDone{Reconciler: w.p.Name, Key: w.p.Table.KeyText(it.Entry)}
 	if !it.NotDone() {
 		return row
 	}
-	row.Table, row.Operation, row.State = l.p.Table.Name(), pool.Update.String(), notDoneState(it)
+	row.Table, row.Operation, row.State = w.p.Table.Name(), pool.Update.String(), notDoneState(it)
 	row.Attempts, row.NextDue = it.Attempts, it.Due()
 	if row.Reasons = it.Reasons.String(); it.Reasons == 0 {
 		row.Reasons = it.Ran.String()
@@ -106,23 +104,21 @@ func (l *ledger) notDone(it *workqueue.Item) NotDone {
 	return row
 }
 
-// notDonePeriod is the shortest time between two writes of a key of the not-done
-// table.
+// notDonePeriod is the shortest time between two writes of a key.
 const notDonePeriod = time.Second
 
-// ledgerTrouble is what health says when the table cannot be written.
-const ledgerTrouble = "what is not done cannot be written"
+// notDoneProblem is what health reports when the table cannot be written.
+const notDoneProblem = "what is not done cannot be written"
 
-// ledger keeps a reconciler's part of the not-done table. It belongs to the
-// deciding goroutine.
-type ledger struct {
+// notDoneWriter writes a reconciler's rows of the not-done table. It belongs to the loop.
+type notDoneWriter struct {
 	p       *Params
-	touched map[string]NotDone // by key as text: to be written
-	later   map[string]NotDone // likewise, but their keys were written just now
-	written map[string]written // what the table says, and what was removed just now
-	sweepAt time.Time          // when to look at what is to be written later
-	removed bool               // the sweep has removals to forget
-	notNow  time.Time          // not before, because a write failed
+	touched map[string]NotDone // to be written, by key as text
+	later   map[string]NotDone // likewise, but not within notDonePeriod of the last write
+	written map[string]written // the contents of the table, and recent removals
+	sweepAt time.Time          // when to check later again
+	removed bool               // written has removals
+	notNow  time.Time          // no write before this time, because one failed
 	lock    lockRequest
 }
 
@@ -132,10 +128,10 @@ type written struct {
 	at  time.Time
 }
 
-// newLedger takes over what an earlier run has left in the table: it is removed
-// unless it is found not to be done again.
-func newLedger(p *Params) *ledger {
-	l := &ledger{p: p, touched: map[string]NotDone{}, later: map[string]NotDone{}, written: map[string]written{}}
+// newNotDoneWriter takes over the rows that an earlier run has left in the table. They are
+// removed unless they turn out not to be done again.
+func newNotDoneWriter(p *Params) *notDoneWriter {
+	l := &notDoneWriter{p: p, touched: map[string]NotDone{}, later: map[string]NotDone{}, written: map[string]written{}}
 	if p.NotDone == nil {
 		return l
 	}
@@ -149,149 +145,148 @@ func newLedger(p *Params) *ledger {
 	return l
 }
 
-// note records how it stands with an item. There is nothing to be said of one
-// whose row was never seen: nothing has been done about it.
-func (l *ledger) note(it *workqueue.Item) {
-	if l.p.NotDone == nil || it.Entry == nil {
+// note has the row for an item written if it has changed. An item whose row was never seen
+// has no row: nothing has been done about it.
+func (w *notDoneWriter) note(it *workqueue.Item) {
+	if w.p.NotDone == nil || it.Entry == nil {
 		return
 	}
 	notable := it.NotDone()
-	nothing := !notable && !it.Noted && len(l.written)+len(l.touched)+len(l.later) == 0
+	nothing := !notable && !it.Noted && len(w.written)+len(w.touched)+len(w.later) == 0
 	if nothing {
 		return
 	}
 	it.Noted = notable
-	l.record(l.notDone(it), time.Now())
+	w.record(w.notDone(it), time.Now())
 }
 
-// record has a row written, unless the table says so already.
-func (l *ledger) record(row NotDone, now time.Time) {
-	delete(l.touched, row.Key)
-	delete(l.later, row.Key)
-	last, known := l.written[row.Key]
+// record has a row written, unless the table has it already.
+func (w *notDoneWriter) record(row NotDone, now time.Time) {
+	delete(w.touched, row.Key)
+	delete(w.later, row.Key)
+	last, known := w.written[row.Key]
 	switch {
 	case !known && row.gone(), known && last.row.equal(row):
 	case now.Sub(last.at) >= notDonePeriod:
-		l.touched[row.Key] = row
+		w.touched[row.Key] = row
 	default:
-		if len(l.later) == 0 && !l.removed {
-			l.sweepAt = last.at.Add(notDonePeriod)
+		if len(w.later) == 0 && !w.removed {
+			w.sweepAt = last.at.Add(notDonePeriod)
 		}
-		l.later[row.Key] = row
+		w.later[row.Key] = row
 	}
 }
 
 // dueAt returns when there is something to write, or zero.
-func (l *ledger) dueAt() time.Time {
+func (w *notDoneWriter) dueAt() time.Time {
 	switch {
-	case l.lock.waiting():
+	case w.lock.waiting():
 		return time.Time{}
-	case len(l.touched) == 0 && len(l.later) == 0 && !l.removed:
+	case len(w.touched) == 0 && len(w.later) == 0 && !w.removed:
 		return time.Time{}
-	case len(l.touched) == 0 && l.sweepAt.After(l.notNow):
-		return l.sweepAt
-	case l.notNow.IsZero():
+	case len(w.touched) == 0 && w.sweepAt.After(w.notNow):
+		return w.sweepAt
+	case w.notNow.IsZero():
 		return time.Unix(0, 0) // at once
 	default:
-		return l.notNow
+		return w.notNow
 	}
 }
 
-// sweep makes due what was put off, and forgets removals that were long ago.
-func (l *ledger) sweep(now time.Time) {
-	if now.Before(l.sweepAt) {
+// sweep makes postponed rows due, and forgets old removals.
+func (w *notDoneWriter) sweep(now time.Time) {
+	if now.Before(w.sweepAt) {
 		return
 	}
-	l.sweepAt, l.removed = now.Add(notDonePeriod), false
-	for key, row := range l.later {
-		if now.Sub(l.written[key].at) >= notDonePeriod {
-			l.touched[key] = row
-			delete(l.later, key)
+	w.sweepAt, w.removed = now.Add(notDonePeriod), false
+	for key, row := range w.later {
+		if now.Sub(w.written[key].at) >= notDonePeriod {
+			w.touched[key] = row
+			delete(w.later, key)
 		}
 	}
-	for key, last := range l.written {
+	for key, last := range w.written {
 		switch {
 		case !last.row.gone():
 		case now.Sub(last.at) >= notDonePeriod:
-			delete(l.written, key)
+			delete(w.written, key)
 		default:
-			l.removed = true
+			w.removed = true
 		}
 	}
 }
 
-// hurry makes everything due: the reconciler ends.
-func (l *ledger) hurry() {
-	for key, row := range l.later {
-		l.touched[key] = row
+// hurry makes everything due, because the reconciler stops.
+func (w *notDoneWriter) hurry() {
+	for key, row := range w.later {
+		w.touched[key] = row
 	}
-	clear(l.later)
+	clear(w.later)
 }
 
 // write adds what is due to a transaction on the table.
-func (l *ledger) write(txn *store.WriteTxn) error {
-	for _, row := range l.touched {
-		if err := l.put(txn, row); err != nil {
+func (w *notDoneWriter) write(txn *store.WriteTxn) error {
+	for _, row := range w.touched {
+		if err := w.put(txn, row); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *ledger) put(txn *store.WriteTxn, row NotDone) (err error) {
+func (w *notDoneWriter) put(txn *store.WriteTxn, row NotDone) (err error) {
 	if row.gone() {
-		_, _, err = l.p.NotDone.Delete(txn, row)
+		_, _, err = w.p.NotDone.Delete(txn, row)
 	} else {
-		_, _, err = l.p.NotDone.Insert(txn, row)
+		_, _, err = w.p.NotDone.Insert(txn, row)
 	}
 	return err
 }
 
-// failedIn says that an error is about the table, such as that it was dropped.
-func (l *ledger) failedIn(err error) bool {
+// failedIn reports whether an error is about this table, for example because it was dropped.
+func (w *notDoneWriter) failedIn(err error) bool {
 	var of *store.TableError
-	return errors.As(err, &of) && of.Table == l.p.NotDone.Name()
+	return errors.As(err, &of) && of.Table == w.p.NotDone.Name()
 }
 
-// failed says that a transaction with write has failed: what it should have written
-// stays to be written.
-func (l *ledger) failed(now time.Time) { l.notNow = now.Add(notDonePeriod) }
+// failed is called when a transaction with write has failed. Its rows remain to be written.
+func (w *notDoneWriter) failed(now time.Time) { w.notNow = now.Add(notDonePeriod) }
 
-// succeeded says that a transaction with write has succeeded.
-func (l *ledger) succeeded(now time.Time) {
-	l.notNow = time.Time{}
-	for _, row := range l.touched {
-		l.wrote(row, now)
+// succeeded is called when a transaction with write has been committed.
+func (w *notDoneWriter) succeeded(now time.Time) {
+	w.notNow = time.Time{}
+	for _, row := range w.touched {
+		w.wrote(row, now)
 	}
 }
 
-// wrote says that the table has a row, or that it is removed from it.
-func (l *ledger) wrote(row NotDone, now time.Time) {
-	delete(l.touched, row.Key)
-	delete(l.later, row.Key)
-	l.written[row.Key] = written{row, now}
-	if row.gone() && !l.removed {
-		l.removed = true
-		if len(l.later) == 0 {
-			l.sweepAt = now.Add(notDonePeriod)
+// wrote records that a row was written to the table, or removed from it.
+func (w *notDoneWriter) wrote(row NotDone, now time.Time) {
+	delete(w.touched, row.Key)
+	delete(w.later, row.Key)
+	w.written[row.Key] = written{row, now}
+	if row.gone() && !w.removed {
+		w.removed = true
+		if len(w.later) == 0 {
+			w.sweepAt = now.Add(notDonePeriod)
 		}
 	}
 }
 
-// isNews says that the table may and should be told of a row now.
-func (l *ledger) isNews(row NotDone, now time.Time) bool {
-	last, known := l.written[row.Key]
+// isNews reports whether a row differs from the table and may be written now.
+func (w *notDoneWriter) isNews(row NotDone, now time.Time) bool {
+	last, known := w.written[row.Key]
 	return now.Sub(last.at) >= notDonePeriod && !last.row.equal(row) && (known || !row.gone())
 }
 
-// notable says that the not-done table may have to be told of an update.
+// notable reports whether an update may change the not-done table.
 func notable(out *pool.Task) bool {
 	return out.Kind == pool.Update && (out.Err != nil || out.Result.Again > 0 || out.Item != nil && out.Item.Noted)
 }
 
-// writeForecast adds to the transaction that writes statuses what the rows of the
-// not-done table will be, so that both are seen together, and returns it. When a
-// row then takes another way the ledger finds out and writes it again.
+// writeForecast adds the expected rows of the not-done table to the transaction that writes
+// statuses, so that readers see both change at once, and returns them. If a row turns out
+// otherwise, note writes it again.
 func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*pool.Task, now time.Time) (noted []NotDone) {
 	for _, out := range outcomes {
 		if !notable(out) || out.Outdated || out.Stuck || isStatusError(out.Err) {
@@ -302,7 +297,7 @@ func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*pool.Task, now tim
 			continue
 		}
 		if err := l.ledger.put(txn, row); err != nil {
-			l.health.concern(ledgerTrouble, err)
+			l.health.concern(notDoneProblem, err)
 			l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "key", row.Key, "error", err)
 			continue
 		}
@@ -311,7 +306,7 @@ func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*pool.Task, now tim
 	return noted
 }
 
-// forecast is the row of the not-done table for an update that has ended.
+// forecast returns the expected row of the not-done table for an update that has ended.
 func (l *loop) forecast(out *pool.Task, now time.Time) NotDone {
 	it := &workqueue.Item{Entry: out.Entry, Ran: workqueue.Change, Failures: workqueue.Failures{Err: out.Err}}
 	if out.Item != nil {
@@ -322,4 +317,50 @@ func (l *loop) forecast(out *pool.Task, now time.Time) NotDone {
 	}
 	it.Preview(l.r.backoff().Next(out, it.Attempts, now))
 	return l.ledger.notDone(it)
+}
+
+func (l *loop) notDoneDue(now time.Time) bool {
+	due := l.ledger.dueAt()
+	return !due.IsZero() && !now.Before(due)
+}
+
+// commitNotDone writes the rows that are due, or requests the table's lock if others hold it.
+func (l *loop) commitNotDone(now time.Time) {
+	if len(l.ledger.touched) == 0 {
+		return
+	}
+	txn, err := l.r.p.DB.TryWriteTxn(l.r.p.NotDone)
+	if txn == nil && err == nil {
+		l.ledger.lock.ask(l.r.p.DB, now)
+		return
+	}
+	l.writeNotDone(txn, err, now)
+}
+
+// notDoneGranted is called when the not-done table's lock was granted.
+func (l *loop) notDoneGranted(g grant, now time.Time) {
+	l.ledger.lock.end()
+	l.writeNotDone(g.txn, g.err, now)
+}
+
+func (l *loop) writeNotDone(txn *store.WriteTxn, err error, now time.Time) {
+	if err == nil {
+		defer txn.Abort()
+		if err = l.ledger.write(txn); err == nil {
+			_, err = txn.Commit()
+		}
+	}
+	l.unlocked(&l.ledger.lock, notDoneProblem)
+	if err != nil {
+		l.notDoneFailed(now, err)
+		return
+	}
+	l.health.concern(notDoneProblem, nil)
+	l.ledger.succeeded(now)
+}
+
+func (l *loop) notDoneFailed(now time.Time, err error) {
+	l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "error", err)
+	l.health.concern(notDoneProblem, err)
+	l.ledger.failed(now)
 }

@@ -27,7 +27,7 @@ func (l *loop) newPool(ctx context.Context) *pool.Pool {
 type taskChecker struct {
 	r       *Engine
 	depends *hold.Checker
-	same    bool // what blocks rows is as it was when the batch was handed out
+	same    bool // dependencies have not changed since the batch was handed out
 }
 
 // Begin implements [pool.Checker].
@@ -51,7 +51,7 @@ func (c *taskChecker) Current(txn store.ReadTxn, t *pool.Task) bool {
 	if e != t.Entry {
 		was := c.r.status(e).Kind()
 		if e.Spec() == t.Entry.Spec() && was == Pending {
-			was = t.Was // its status was reset because it differs
+			was = t.Was // its status was reset because of drift
 		}
 		if !c.r.p.Config.UpdateLimit.Ignores(t.Was, was) {
 			return false
@@ -110,8 +110,8 @@ func (r *Engine) performJoined(ctx context.Context, txn store.ReadTxn, tasks []p
 	}
 }
 
-// readable returns err, or what comes of reading it if that is a panic, as of a nil
-// pointer that was returned as an error.
+// readable returns err, or an error that replaces it if reading it panics, as with a nil pointer
+// returned as an error.
 func readable(err error) error {
 	if err == nil {
 		return nil
@@ -127,7 +127,7 @@ func readable(err error) error {
 	return err
 }
 
-// explained adds to an error that came of the end of its context why that ended.
+// explained adds the reason why the context ended to an error.
 func (r *Engine) explained(ctx context.Context, err error) error {
 	err = readable(err)
 	switch cause := context.Cause(ctx); {
@@ -146,8 +146,8 @@ const maxStuckGrace = 10 * time.Second
 
 func (c *Config) stuckAfter() time.Duration { return min(c.OperationTimeout, maxStuckGrace) }
 
-// watchOver ends the contexts of operations that take too long, and replaces the
-// workers of those that go on nevertheless.
+// watchOver ends the contexts of operations that take too long, and replaces the workers of those
+// that continue anyway.
 func (l *loop) watchOver(now time.Time) {
 	l.pool.EndOverdue(now)
 	for _, w := range l.pool.Suspects(now) {
@@ -155,8 +155,8 @@ func (l *loop) watchOver(now time.Time) {
 	}
 }
 
-// replace puts a new worker in the place of one that is stuck, and reports that. The
-// row stays in the hands of the old one until its operation returns.
+// replace replaces a stuck worker by a new one, and reports the operation. Its row stays with the
+// old worker until the operation returns.
 func (l *loop) replace(w *pool.Worker, now time.Time) {
 	began, _ := w.Began()
 	stack, took := w.Stack(), now.Sub(began)
@@ -172,14 +172,14 @@ func (l *loop) replace(w *pool.Worker, now time.Time) {
 		}
 	}
 	for i := range inHand {
-		if out := &inHand[i]; out.Skipped { // beside the others, but not in the target's hands
+		if out := &inHand[i]; out.Skipped { // part of the call's tasks, but not passed to the target
 			l.skipped(out, now)
 			out.GivenBack = true
 		}
 	}
 }
 
-// reportStuck makes known that an operation does not return.
+// reportStuck logs a stuck operation and writes its status.
 func (l *loop) reportStuck(out *pool.Task, stuck *StuckError, now time.Time) {
 	err := &TargetError{Operation: out.Kind.String(), Err: stuck}
 	l.r.p.Logger.Error("operation is stuck", "reconciler", l.r.p.Name, "operation", out.Kind.String(),
@@ -194,7 +194,7 @@ func (l *loop) reportStuck(out *pool.Task, stuck *StuckError, now time.Time) {
 	}
 	it := out.Item
 	if it == nil || it.Stage() != workqueue.Running {
-		return // it has returned by now
+		return // it has just returned
 	}
 	it.Err = err
 	l.queue.Move(it, workqueue.Stuck)
@@ -205,7 +205,7 @@ func (l *loop) reportStuck(out *pool.Task, stuck *StuckError, now time.Time) {
 	l.failing(it, now)
 	l.ledger.note(it)
 	l.waits.oweNow(it)
-	l.rested(it)
+	l.notifyWaiters(it)
 	reported := out.Renewed()
 	reported.Err, reported.Stuck = err, true
 	l.commit.add(&reported, now)
@@ -236,7 +236,7 @@ func (l *loop) unwritten() string {
 	return text
 }
 
-// abandoned names what the reconciler does not wait for any longer.
+// abandoned returns an error that names what the reconciler no longer waits for.
 func (l *loop) abandoned(now time.Time) error {
 	var errs []error
 	for _, w := range l.pool.All() {
@@ -259,7 +259,7 @@ func (l *loop) abandoned(now time.Time) error {
 		errs = append(errs, fmt.Errorf("write what is not done: %w", l.ledger.lock.errLocked()))
 	}
 	if len(errs) == 0 {
-		return nil // they return this moment
+		return nil // they are just returning
 	}
 	return fmt.Errorf("reconciler %s stopped: %w", l.r.p.Name, errors.Join(errs...))
 }

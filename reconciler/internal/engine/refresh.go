@@ -11,15 +11,14 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// refreshSpread is the part of its interval by which the refresh of a row varies, so that rows
-// that were applied together are not all applied again together.
+// refreshSpread is the jitter of refresh intervals, so that rows applied at the same time are not
+// all refreshed at the same time.
 const refreshSpread = 0.1
 
-// refreshTrouble is what health shows of rows whose interval is not known.
-const refreshTrouble = "rows are not refreshed"
+// refreshProblem is what health reports when RefreshInterval fails.
+const refreshProblem = "rows are not refreshed"
 
-// refreshAfter returns when a row is applied again after an outcome, or zero. Whatever else
-// there is to be done about it comes first.
+// refreshAfter returns when to apply a row again after an outcome, or zero.
 func (l *loop) refreshAfter(out *pool.Task, now time.Time) time.Time {
 	if l.r.p.RefreshInterval == nil || out.Kind != pool.Update || out.Err != nil || out.Outdated {
 		return time.Time{}
@@ -27,7 +26,7 @@ func (l *loop) refreshAfter(out *pool.Task, now time.Time) time.Time {
 	return l.refreshAt(out.Entry, now)
 }
 
-// refreshLater has a row applied again in its time that was done before the reconciler began.
+// refreshLater schedules the refresh of a row that was done before the reconciler started.
 func (l *loop) refreshLater(e *store.Entry, now time.Time) {
 	if l.r.p.RefreshInterval == nil || l.queue.Items[keyOf(e)] != nil {
 		return
@@ -39,7 +38,7 @@ func (l *loop) refreshLater(e *store.Entry, now time.Time) {
 	}
 }
 
-// refreshAt returns when a row that is done now is applied again, or zero.
+// refreshAt returns when to refresh a row that is done now, or zero.
 func (l *loop) refreshAt(e *store.Entry, now time.Time) time.Time {
 	var interval time.Duration
 	err := pool.Guard(func() { interval = l.r.p.RefreshInterval(e) })
@@ -53,7 +52,7 @@ func (l *loop) refreshAt(e *store.Entry, now time.Time) time.Time {
 	return now.Add(backoff.Jitter(interval, refreshSpread, l.r.random))
 }
 
-// refreshFails notes why it is not known when a row is applied again, or that it is.
+// refreshFails records the failure of a refresh interval, or that it has ended if err is nil.
 func (l *loop) refreshFails(key string, err error) {
 	before, known := l.refreshes[key]
 	switch {
@@ -76,7 +75,7 @@ func (l *loop) refreshFails(key string, err error) {
 	}
 	var first error
 	for _, first = range l.refreshes {
-		break // one of them says enough
+		break // one of them is enough
 	}
-	l.health.concern(refreshTrouble, first)
+	l.health.concern(refreshProblem, first)
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// Related is where changes come from that make rows run: [Watched] or [Events].
+// Related is a source of changes that make rows run: [Watched] or [Events].
 type Related interface {
 	check() error
-	// table is nil when there is none.
+	// table returns nil if there is none.
 	table() *store.Table
-	// begin looks at what is there and returns the function that follows it.
+	// begin reads the current state and returns the function that follows its changes.
 	begin(y *relay) (follow func(context.Context))
 }
 
-// Naming yields the rows of the reconciled table that something else is about.
+// Naming yields queries for the rows of the reconciled table that something refers to.
 type Naming func(txn store.ReadTxn, yield func(store.Query) bool)
 
-// checkRelated says what is wrong with the params' relations.
+// checkRelated returns an error if one of Related is invalid.
 func (p Params) checkRelated() error {
 	for i, related := range p.Related {
 		if related == nil {
@@ -39,7 +39,7 @@ func (p Params) checkRelated() error {
 	return nil
 }
 
-// checkDependencies says what is wrong with the params' dependencies.
+// checkDependencies returns an error if one of DependsOn is invalid.
 func (p Params) checkDependencies() error {
 	for i, d := range p.DependsOn {
 		if err := d.Check(); err != nil {
@@ -49,7 +49,7 @@ func (p Params) checkDependencies() error {
 	return nil
 }
 
-// relatedTables are the other tables that the reconciler reads.
+// relatedTables returns the other tables that the reconciler reads.
 func (p Params) relatedTables() (tables []*store.Table) {
 	for _, related := range p.Related {
 		if t := related.table(); t != nil {
@@ -106,8 +106,8 @@ func (f *followers) run(ctx context.Context, name string, follow func(context.Co
 	}()
 }
 
-// stop ends them. Those that have not ended by then, because a function of the user has not
-// returned, are left behind and named by the error.
+// stop ends the followers. Those that have not ended by the given time, because a user's function
+// has not returned, are abandoned and named by the error.
 func (f *followers) stop(by time.Time) error {
 	f.r.member.Leave()
 	f.cancel()
@@ -130,21 +130,21 @@ func (f *followers) stop(by time.Time) error {
 	return errors.Join(errs...)
 }
 
-// relay collects rows that are to be run and hands them over to the deciding
-// goroutine. It belongs to the goroutine that follows something.
+// relay collects rows that are to run and hands them to the loop. It belongs to the goroutine of a
+// follower.
 type relay struct {
 	r        *Engine
 	name     string
-	send     func(keys []string) // of rows to be run
+	send     func(keys []string) // passes on the rows to run
 	rows     map[string]bool     // by encoded key
-	gone     map[string]bool     // in no table: perhaps to be deleted
-	onlyDone bool                // rows that are not are run anyway
-	index    string              // that the table is known to have; empty: none
-	troubles map[string]error
+	gone     map[string]bool     // not in the table: a delete may be pending
+	onlyDone bool                // skip rows that are not done, which run anyway
+	index    string              // an index that the table is known to have
+	problems map[string]error
 }
 
 func newRelay(r *Engine, name string, why workqueue.Reason) *relay {
-	y := &relay{r: r, name: name, troubles: map[string]error{}}
+	y := &relay{r: r, name: name, problems: map[string]error{}}
 	y.send = func(rows []string) {
 		_ = r.inbox.trigger(rows, workqueue.Changes, why) // refused only when Run ends
 	}
@@ -156,7 +156,7 @@ func (y *relay) clear() {
 	y.rows, y.gone = map[string]bool{}, map[string]bool{}
 }
 
-// add collects the rows that queries ask for.
+// add collects the rows that match queries.
 func (y *relay) add(txn store.ReadTxn, queries []store.Query) {
 	t := y.r.p.Table
 	for _, query := range queries {
@@ -173,7 +173,7 @@ func (y *relay) add(txn store.ReadTxn, queries []store.Query) {
 	}
 }
 
-// flush hands over what was collected.
+// flush hands the collected rows to the loop.
 func (y *relay) flush() {
 	if len(y.rows) > 0 {
 		y.send(slices.Collect(maps.Keys(y.rows)))
@@ -184,8 +184,8 @@ func (y *relay) flush() {
 	y.clear()
 }
 
-// named calls a function of the user that names rows on behalf of a key. What
-// was named before a panic counts.
+// named calls a user's function that names rows, on behalf of a key. Rows named before a panic
+// count.
 func (y *relay) named(txn store.ReadTxn, key func() string, rows Naming) (queries []store.Query) {
 	var unknown error
 	err := pool.Guard(func() {
@@ -205,7 +205,7 @@ func (y *relay) named(txn store.ReadTxn, key func() string, rows Naming) (querie
 	return queries
 }
 
-// known returns an error if a query is not of the table: it would find nothing.
+// known returns an error if the table does not have the index of a query.
 func (y *relay) known(q store.Query) error {
 	name := q.Index.NameOrNone()
 	if name != "" && name == y.index {
@@ -218,20 +218,20 @@ func (y *relay) known(q store.Query) error {
 	return err
 }
 
-// trouble reports what is wrong with a key, or that nothing is any more.
+// trouble reports a problem with a key, or that it has ended if err is nil.
 func (y *relay) trouble(keyText func() string, err error) {
-	if err == nil && len(y.troubles) == 0 {
-		return // as for nearly all keys, whose text is not needed
+	if err == nil && len(y.problems) == 0 {
+		return // the common case, in which the text is not needed
 	}
 	key := keyText()
 	if err == nil {
-		if y.troubles[key] == nil {
+		if y.problems[key] == nil {
 			return
 		}
-		delete(y.troubles, key)
+		delete(y.problems, key)
 	} else {
 		err = fmt.Errorf("%q: %w", key, err)
-		y.troubles[key] = err
+		y.problems[key] = err
 		var stack []byte
 		if p := (*PanicError)(nil); errors.As(err, &p) {
 			stack = p.Stack
@@ -239,8 +239,8 @@ func (y *relay) trouble(keyText func() string, err error) {
 		y.r.p.Logger.Error("related rows are not known", "reconciler", y.r.p.Name, "of", y.name, "error", err, "stack", string(stack))
 	}
 	var first error
-	for _, k := range sortedKeys(y.troubles) {
-		first = y.troubles[k]
+	for _, k := range sortedKeys(y.problems) {
+		first = y.problems[k]
 		break
 	}
 	_ = y.r.inbox.post(func(l *loop) { l.health.concern(y.name, first) })
@@ -249,7 +249,7 @@ func (y *relay) trouble(keyText func() string, err error) {
 // Watched is a table whose changes make rows run.
 type Watched struct {
 	Table *store.Table
-	// Rows yields the rows that a row of Table is about.
+	// Rows yields the rows that a row of Table refers to.
 	Rows func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
 }
 
@@ -283,7 +283,7 @@ type childFeed struct {
 	*Watched
 	relay  *relay
 	cursor *store.Cursor
-	last   map[string][]store.Query // what each row named last, by its encoded key
+	last   map[string][]store.Query // the rows that each row last named, by its encoded key
 }
 
 func (f *childFeed) follow(ctx context.Context) {
@@ -298,13 +298,13 @@ func (f *childFeed) follow(ctx context.Context) {
 	}
 }
 
-// read hands over the owners of all that has changed.
+// read hands the owners of all changed rows to the loop.
 func (f *childFeed) read(txn store.ReadTxn) {
 	f.collect(txn)
 	f.relay.flush()
 }
 
-// collect gives the owners of all that has changed to the relay.
+// collect adds the owners of all changed rows to the relay.
 func (f *childFeed) collect(txn store.ReadTxn) {
 	lost := false
 	for change := range f.cursor.Changes(txn) {
@@ -339,7 +339,7 @@ func sameQueries(a, b []store.Query) bool {
 	})
 }
 
-// forgetGone hands over the owners of rows whose deletes were lost.
+// forgetGone adds the owners of rows whose deletes the feed has lost.
 func (f *childFeed) forgetGone(txn store.ReadTxn) {
 	there := map[string]bool{}
 	for child := range f.Table.All(txn, nil).Entries() {
@@ -353,16 +353,16 @@ func (f *childFeed) forgetGone(txn store.ReadTxn) {
 	}
 }
 
-// eventBatch is how many events are handed over together, at most.
+// eventBatch is the most events handed over at once.
 const eventBatch = 256
 
 // Events is a channel whose elements make rows run.
 type Events struct {
-	// Receive waits for the next event; Next returns one that is there already, or nil.
-	// Both report false when the channel is closed, or ctx ended.
+	// Receive waits for the next event. Next returns one that is already there, or nil. Both
+	// report false when the channel is closed or ctx has ended.
 	Receive func(ctx context.Context) (Naming, bool)
 	Next    func() (Naming, bool)
-	Err     error // what is wrong with how they were declared, or nil
+	Err     error // what is wrong with the declaration, or nil
 }
 
 func (s *Events) check() error        { return s.Err }
@@ -377,7 +377,7 @@ func (s *Events) begin(y *relay) func(context.Context) {
 	}
 }
 
-// take hands over the rows of an event, and of those that are there already.
+// take hands over the rows of an event, and of events that are already there.
 func (s *Events) take(y *relay, event Naming) {
 	defer y.flush()
 	txn := y.r.p.DB.ReadTxn()
@@ -387,7 +387,7 @@ func (s *Events) take(y *relay, event Naming) {
 	}
 }
 
-// hurryDeletes makes deletes ready that have not succeeded yet, by encoded key.
+// hurryDeletes makes pending deletes ready, by encoded key.
 func (l *loop) hurryDeletes(keys map[string]bool) {
 	for _, key := range sortedKeys(keys) {
 		if it := l.queue.Items[key]; it != nil && it.Deleting {

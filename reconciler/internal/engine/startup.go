@@ -15,15 +15,14 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
-// NotTried yields what of a snapshot was wanted when the sources had delivered
-// their first listings, and has not been tried since, or has failed fewer than so
-// many times and will be tried again: keys as text, with how it stands with the row. Rows that
-// were deleted or changed since then are none of it, and neither is a row that
-// nothing will try soon: that is paused, stuck, has failed for good, or waits for another row, which is
-// for the reconciler of that one to tell. Nothing before the first listings. It
-// reads the table as far as it is followed. How often a row has failed is known from
-// the table of what is not done, which is told of a row at most once a second: a row
-// may be yielded that much longer. Without that table nobody knows: one failure is enough then.
+// NotTried yields the rows of a snapshot that were in the table when its sources had delivered
+// their first listings, and that have not been tried since, or have failed fewer than tries times
+// and will be retried: the key as text, and a description of the state. It leaves out rows that
+// were deleted or changed since, and rows that will not be tried soon because they are paused,
+// stuck, have failed for good, or wait for another row, whose reconciler reports that one. Before
+// the first listings it yields nothing. It reads the table lazily. The number of failures comes
+// from the not-done table, which is written at most once a second for a row, so a row may be
+// yielded that much longer. Without that table one failure is enough.
 func (r *Engine) NotTried(txn store.ReadTxn, tries int) iter.Seq2[string, string] {
 	return func(yield func(key, state string) bool) {
 		listed, depends := store.Revision(r.listed.Load()), r.depends.NewChecker()
@@ -40,11 +39,11 @@ func (r *Engine) NotTried(txn store.ReadTxn, tries int) iter.Seq2[string, string
 	}
 }
 
-// notTried says how it stands with a row that is not done and was not tried often
-// enough; nothing of others.
+// notTried describes a row that is not done and was not tried often enough; for other rows it
+// returns "".
 func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, tries int, depends *hold.Checker) string {
 	switch {
-	case r.resting(txn, e, status, depends):
+	case r.notTriedSoon(txn, e, status, depends):
 		return ""
 	case status.Kind() == Pending:
 		return "it was not tried yet"
@@ -52,7 +51,7 @@ func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, trie
 		return ""
 	}
 	row, _ := r.notDoneRow(txn, r.p.Table.KeyText(e))
-	failed := max(1, row.Attempts) // as the status says, which the table may not have been told yet
+	failed := max(1, row.Attempts) // the status has an error, which the table may not have yet
 	if failed >= tries || row.terminal() {
 		return ""
 	}
@@ -63,9 +62,9 @@ func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, trie
 	return fmt.Sprintf("it failed %d of %d tries%s: %v", failed, tries, next, status.Err())
 }
 
-// resting says that nothing will try a row soon, which is not because it was tried.
-// The table of what is not done is too late to tell.
-func (r *Engine) resting(txn store.ReadTxn, e *store.Entry, status Status, depends *hold.Checker) bool {
+// notTriedSoon reports whether a row is paused, stuck or blocked. It does not use the not-done table,
+// which lags behind.
+func (r *Engine) notTriedSoon(txn store.ReadTxn, e *store.Entry, status Status, depends *hold.Checker) bool {
 	until, paused := r.pauses.Paused(e)
 	if paused && (until.IsZero() || time.Now().Before(until)) {
 		return true
@@ -74,15 +73,15 @@ func (r *Engine) resting(txn store.ReadTxn, e *store.Entry, status Status, depen
 	return errors.As(status.Err(), &stuck) || depends.Blocked(txn, e)
 }
 
-// sources is what is known of those that feed a table.
+// sources is the state of the sources of a table.
 type sources struct {
-	waitingFor []string          // they have not delivered their first listing
+	waitingFor []string          // those without a first listing
 	incomplete map[string]string // why rows may be missing, by name
-	dropped    bool              // there is no table any more, which says nothing of its rows
+	dropped    bool              // the table is gone, which does not mean that its rows are unwanted
 }
 
-// sources says how it stands with the sources in a snapshot. Those that are not
-// waited for any longer count as incomplete.
+// sources returns the state of the sources in a snapshot. Those that took too long count as
+// incomplete.
 func (r *Engine) sources(txn store.ReadTxn) (all sources) {
 	states := r.p.Table.Sources(txn)
 	if len(states) == 0 {
@@ -111,36 +110,34 @@ func (s *sources) addIncomplete(name, why string) {
 	s.incomplete[name] = why
 }
 
-// removalHeld says whether a row that is missing may be wanted nevertheless.
+// removalHeld reports whether missing rows may still be wanted.
 func (s sources) removalHeld() bool { return !s.ready() || len(s.incomplete) > 0 }
 
-// ready says that there is a table and that it is initialized, as far as that is
-// waited for.
+// ready reports whether the table exists and no source has to be waited for.
 func (s sources) ready() bool { return !s.dropped && len(s.waitingFor) == 0 }
 
-// errDropped is the end of a run whose table was dropped.
+// errDropped returns the error of Run after the table was dropped.
 func (r *Engine) errDropped() error {
 	return fmt.Errorf("reconciler %s stopped: %w", r.p.Name, &store.TableError{Table: r.p.Table.Name(), Err: store.ErrDropped})
 }
 
-// patience is since when a source is waited for, by name. It belongs to the
-// goroutine of Run.
-type patience map[string]time.Time
+// sourcesSince is since when a source has been waited for, by name. It belongs to the goroutine of
+// Run.
+type sourcesSince map[string]time.Time
 
-// lookAtSources says how it stands with the sources now, and gives up waiting for
-// those that take too long. It has to be called again when until has come, if that
-// is not zero.
-func (r *Engine) lookAtSources(now time.Time) (all sources, until time.Time) {
+// updateSources returns the current state of the sources, and gives up waiting for those that take
+// too long. It has to be called again at until, if that is not zero.
+func (r *Engine) updateSources(now time.Time) (all sources, until time.Time) {
 	txn, limit := r.p.DB.ReadTxn(), r.p.Config.SourceTimeout
 	if limit == 0 {
 		return r.sources(txn), until
 	}
-	waited, late := patience{}, []string{}
+	waited, late := sourcesSince{}, []string{}
 	for _, s := range r.p.Table.Sources(txn) {
 		if s.Initialized {
 			continue
 		}
-		since, known := r.patience[s.Name]
+		since, known := r.sourceWait.since[s.Name]
 		if !known {
 			since = now
 		}
@@ -151,12 +148,12 @@ func (r *Engine) lookAtSources(now time.Time) (all sources, until time.Time) {
 			until = earliest(until, since.Add(limit))
 		}
 	}
-	r.patience = waited
+	r.sourceWait.since = waited
 	r.giveUpSources(late)
 	return r.sources(txn), until
 }
 
-// giveUpSources says which sources are not waited for.
+// giveUpSources sets which sources are no longer waited for.
 func (r *Engine) giveUpSources(late []string) {
 	before := *r.late.Load()
 	if slices.Equal(before, late) {
@@ -165,20 +162,20 @@ func (r *Engine) giveUpSources(late []string) {
 	r.late.Store(&late)
 	for _, name := range late {
 		if !slices.Contains(before, name) {
-			r.p.Logger.Warn("source is not waited for any longer: removal of surplus is held until it delivers",
+			r.p.Logger.Warn("no longer waiting for a source: removal of orphans is held until it delivers",
 				"reconciler", r.p.Name, "source", name, "after", r.p.Config.SourceTimeout)
 		}
 	}
 }
 
-// waitForSources returns when the table is initialized, or what is missing is not
-// waited for. False: ctx ended, or there is an error.
+// waitForSources waits until the table is initialized or its missing sources took too long. It
+// reports false if ctx has ended or there is an error.
 func (r *Engine) waitForSources(ctx context.Context) (ready bool, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for reported := ""; ; {
 		changed, now := r.tableChanged(), time.Now()
-		all, until := r.lookAtSources(now)
+		all, until := r.updateSources(now)
 		switch {
 		case all.dropped:
 			return false, r.errDropped()
@@ -199,8 +196,8 @@ func (r *Engine) waitForSources(ctx context.Context) (ready bool, err error) {
 	}
 }
 
-// tableChanged returns a channel that closes at the next commit that changes the
-// table or what is known of its sources.
+// tableChanged returns a channel that is closed by the next commit that changes the table or the
+// state of its sources.
 func (r *Engine) tableChanged() <-chan struct{} {
 	return r.p.Table.Watch(r.p.DB.ReadTxn())
 }
@@ -209,8 +206,8 @@ func waitingMessage(names []string) string {
 	return "waiting for sources: " + strings.Join(names, ", ")
 }
 
-// initTarget repeats Init until it succeeds. False: ctx ended, and the error is of
-// an Init that did not return nevertheless; or the table was dropped.
+// initTarget repeats Init until it succeeds. It reports false if ctx has ended, with an error if
+// Init did not return even then, or if the table was dropped.
 func (r *Engine) initTarget(ctx context.Context) (ready bool, err error) {
 	for attempts := 1; ; attempts++ {
 		returned, err := r.callInit(ctx)
@@ -239,15 +236,15 @@ func (r *Engine) notReady(err error, attempts int) {
 	r.p.Logger.Warn("target is not ready", "reconciler", r.p.Name, "attempts", attempts, "error", err)
 }
 
-// initCall is an Init under way, in a goroutine of its own: it may not heed its
-// context, or end its goroutine.
+// initCall is a running Init. It has a goroutine of its own because it may ignore its context or
+// end its goroutine.
 type initCall struct {
 	goroutine chan []byte
 	ended     chan error
 }
 
-// callInit calls the target's Init. One that is stuck is reported and waited for,
-// since two must not overlap, until ctx ends: then it has not returned.
+// callInit calls the target's Init. A stuck one is reported, but waited for until ctx ends, because
+// two calls must not overlap. callInit reports whether Init has returned.
 func (r *Engine) callInit(ctx context.Context) (returned bool, err error) {
 	began := time.Now()
 	opCtx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, pool.ErrOverdue)
@@ -276,7 +273,7 @@ func (r *Engine) callInit(ctx context.Context) (returned bool, err error) {
 	}
 }
 
-// runInit makes errors of a panic and of an ended goroutine.
+// runInit turns a panic and the end of the goroutine into errors.
 func (r *Engine) runInit(ctx context.Context, c *initCall) {
 	c.goroutine <- pool.Goroutine()
 	err := pool.ErrGoexit

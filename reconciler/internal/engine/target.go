@@ -12,14 +12,14 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// Target is what the engine calls of the typed world: the functions of one target and one
-// row type. Those that are nil are what the target cannot do.
+// Target is the typed code that the engine calls: the functions of a target for one row type. The
+// optional ones are nil if the target does not have them.
 type Target struct {
 	Init   func(ctx context.Context) error
 	Update func(ctx context.Context, txn store.ReadTxn, row *store.Entry) (Result, error)
 	Delete func(ctx context.Context, txn store.ReadTxn, row *store.Entry) error
 	Prune  func(ctx context.Context, txn store.ReadTxn) (pruned int, err error)
-	// Observe returns what there is, as entries that are in no table.
+	// Observe returns what exists, as entries that are in no table.
 	Observe     func(ctx context.Context) ([]*store.Entry, error)
 	Diff        func(ctx context.Context, txn store.ReadTxn, row *store.Entry) ([]Change, error)
 	UpdateBatch func(ctx context.Context, txn store.ReadTxn, rows []*store.Entry) []BatchResult
@@ -31,8 +31,8 @@ type Target struct {
 	SetStatus func(txn *store.WriteTxn) SetStatus
 }
 
-// SetStatus replaces the status of a row by what next returns for it. It reports false if the
-// spec of the row has changed, or the row is gone.
+// SetStatus replaces the status of a row by what next returns. It reports false, and changes
+// nothing, if the spec of the row has changed or the row is gone.
 type SetStatus func(row *store.Entry, next func(Status) Status) (bool, error)
 
 type (
@@ -40,7 +40,7 @@ type (
 	Status = status.Status
 	// StatusKind is the kind of a status.
 	StatusKind = status.Kind
-	// Change is one field that differs between what is and what is wanted.
+	// Change is a field whose actual value differs from the wanted one.
 	Change = hold.Change
 	// Result is the outcome of a successful Update.
 	Result = pool.Result
@@ -61,16 +61,15 @@ const (
 	Error   = status.Error
 )
 
-// ErrBatchResults is the error of rows whose [BatchTarget] did not return an
-// outcome for each of them.
+// ErrBatchResults is the error of rows whose [BatchTarget] did not return exactly one outcome for
+// each of them.
 var ErrBatchResults = errors.New("target returned not one outcome for each row of a batch")
 
-// FieldError says which field of a row is wrong. Row types return it when they
-// check themselves; sources of desired state add the place where the field was
-// written.
+// FieldError is the error of an invalid field of a row. Row types return it from their validation;
+// sources of desired state add the position of the field in the document.
 type FieldError struct {
-	Field string // as a document spells it
-	Err   error  // what is wrong with it, and what was expected
+	Field string // as spelled in documents
+	Err   error  // what is wrong, and what was expected
 }
 
 // Error implements error.
@@ -79,8 +78,8 @@ func (e *FieldError) Error() string { return fmt.Sprintf("field %q: %v", e.Field
 // Unwrap returns what is wrong with the field.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// TargetError is an error of an operation of the target: what it returned, or a
-// [PanicError] or [StuckError]. Its text is that of what it wraps.
+// TargetError is the error of an operation of the target. It wraps the returned error, a
+// [PanicError] or a [StuckError], and has the same text.
 type TargetError struct {
 	Operation string // init, update, delete, observe or prune
 	Err       error
@@ -92,10 +91,10 @@ func (e *TargetError) Error() string { return e.Err.Error() }
 // Unwrap returns what the target returned.
 func (e *TargetError) Unwrap() error { return e.Err }
 
-// SourceError says that a source of the table has not delivered all of its rows.
+// SourceError is the error of a source that has not delivered all of its rows.
 type SourceError struct {
 	Source string
-	Reason string // why, as the source says it
+	Reason string // as reported by the source
 }
 
 // Error implements error.

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -115,7 +116,7 @@ func (w *Worker) carryOut(b *Batch) {
 
 // carryTasks runs tasks in one call, but for those that are not right any more.
 func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
-	txn := w.snapshot(b, &tasks[0], began)
+	txn := w.snapshot(b, tasks, began)
 	skipped := 0
 	if txn != b.Txn {
 		w.checker.Begin(b.Txn, txn)
@@ -133,9 +134,9 @@ func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
 // snapshot returns the one to use for an operation that begins now: the newest, if that of the
 // batch is from a while ago. A delete must not run if the row has come back, nor a repair on
 // what is not there any more, so these always look.
-func (w *Worker) snapshot(b *Batch, first *Task, now time.Time) store.ReadTxn {
-	news := first.Kind == Update && first.Was != status.Done
-	if first.Kind.Question() || news && now.Sub(b.Read) < fresh {
+func (w *Worker) snapshot(b *Batch, tasks []Task, now time.Time) store.ReadTxn {
+	looks := func(t Task) bool { return t.Kind == Delete || t.Was == status.Done }
+	if b.Asks() || now.Sub(b.Read) < fresh && !slices.ContainsFunc(tasks, looks) {
 		return b.Txn
 	}
 	return w.pool.calls.Snapshot()

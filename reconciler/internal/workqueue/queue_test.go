@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// next takes one item from the lane whose turn it is.
+// next takes one item from the class whose turn it is.
 func next(q *Queue) *Item {
 	turn, n := q.Turn(0)
 	if n == 0 {
@@ -17,7 +17,7 @@ func next(q *Queue) *Item {
 	return q.Pop(turn)
 }
 
-func TestLanesHaveTheirShares(t *testing.T) {
+func TestClassesHaveTheirWeights(t *testing.T) {
 	q := New()
 	for l := range Classes {
 		for i := range 210 {
@@ -35,7 +35,7 @@ func TestLanesHaveTheirShares(t *testing.T) {
 	}
 }
 
-func TestLaneIsServedWhenTheOthersAreEmpty(t *testing.T) {
+func TestClassIsServedWhenTheOthersAreEmpty(t *testing.T) {
 	for l := range Classes {
 		q := New()
 		for i := range 100 {
@@ -43,11 +43,11 @@ func TestLaneIsServedWhenTheOthersAreEmpty(t *testing.T) {
 		}
 		for i := range 100 {
 			if it := next(q); it == nil || it.Key != string(rune(i)) {
-				t.Fatalf("lane %d, item %d: %v", l, i, it)
+				t.Fatalf("class %d, item %d: %v", l, i, it)
 			}
 		}
 		if it := next(q); it != nil {
-			t.Errorf("lane %d: one more item %v", l, it)
+			t.Errorf("class %d: one more item %v", l, it)
 		}
 	}
 }
@@ -59,35 +59,35 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 		q := New()
 		begin := time.Unix(0, 0)
 		now := begin
-		lane := map[string]int{}      // of the ready ones
+		class := map[string]int{}     // of the ready ones
 		due := map[string]time.Time{} // of those that wait for a time
 		key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
 		t.Repeat(map[string]func(*rapid.T){
 			"enqueue": func(t *rapid.T) {
-				k, l := key.Draw(t, "key"), rapid.IntRange(0, int(Classes)-1).Draw(t, "lane")
+				k, l := key.Draw(t, "key"), rapid.IntRange(0, int(Classes)-1).Draw(t, "class")
 				q.Enqueue(q.Get(k), Class(l), 0, now)
-				if at, ready := lane[k]; !ready || l < at {
-					lane[k] = l
+				if at, ready := class[k]; !ready || l < at {
+					class[k] = l
 				}
 				delete(due, k)
 			},
 			"pop": func(t *rapid.T) {
 				it := next(q)
-				if (it == nil) != (len(lane) == 0) {
-					t.Fatalf("popped %v of %v", it, lane)
+				if (it == nil) != (len(class) == 0) {
+					t.Fatalf("popped %v of %v", it, class)
 				}
 				if it == nil {
 					return
 				}
-				if at, ready := lane[it.Key]; !ready || at != int(it.Class()) {
-					t.Fatalf("popped %s of lane %d, which is in %d, %v", it.Key, it.Class(), at, ready)
+				if at, ready := class[it.Key]; !ready || at != int(it.Class()) {
+					t.Fatalf("popped %s of class %d, which is in %d, %v", it.Key, it.Class(), at, ready)
 				}
 				delete(lane, it.Key)
 				q.Forget(it)
 			},
 			"wait": func(t *rapid.T) {
 				k := key.Draw(t, "key")
-				_, ready := lane[k]
+				_, ready := class[k]
 				if _, waits := due[k]; ready || waits {
 					return
 				}
@@ -99,7 +99,7 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 				q.Wake(now)
 				for k, at := range due {
 					if !at.After(now) {
-						lane[k] = int(Changes)
+						class[k] = int(Changes)
 						delete(due, k)
 					}
 				}
@@ -121,13 +121,13 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 				for l := range q.ready {
 					ready += q.ready[l].length
 				}
-				for _, at := range lane {
+				for _, at := range class {
 					if at == int(Changes) {
 						changes++
 					}
 				}
-				if ready != len(lane) || q.ready[Changes].length != changes {
-					t.Fatalf("%d ready and %d changes, want %v", ready, q.ready[Changes].length, lane)
+				if ready != len(class) || q.ready[Changes].length != changes {
+					t.Fatalf("%d ready and %d changes, want %v", ready, q.ready[Changes].length, class)
 				}
 			},
 		})
