@@ -25,14 +25,14 @@ type (
 	// within the limit. That time goes by releases nothing.
 	ChangeLimit = hold.ChangeLimit
 
-	// Drift is what is done about rows that differ from what is observed of them.
+	// Drift configures how to handle rows that differ from what is observed.
 	Drift = hold.Drift
 
 	// DriftPolicy says what is done about a row that differs from what is observed.
 	DriftPolicy = hold.DriftPolicy
 
-	// Health is told how a reconciler is. Calls come from one goroutine, and only
-	// when something has changed.
+	// Health receives the health of a reconciler. Its methods are called from one goroutine,
+	// and only when something has changed.
 	Health = engine.Health
 
 	// Group is the reconcilers of a process that know each other ([Params].Group).
@@ -47,31 +47,35 @@ type (
 )
 
 type (
-	// Summary is how a reconciler stands.
+	// Summary is an overview of a reconciler.
 	Summary = engine.Summary
 
-	// Stats is what there is to measure of a reconciler: totals since it was made, and
-	// how it stands now.
+	// Stats are the measurements of a reconciler: totals since it was made, and its current
+	// state.
 	Stats = engine.Stats
 
-	// ClassStats is how it stands with one of the lanes that rows wait in: change,
-	// manual, retry and refresh.
+	// ClassStats describes the rows ready in one priority class: change, manual, retry or
+	// refresh.
 	ClassStats = engine.ClassStats
 
 	// FailureGroup is the rows that fail for the same reason: in the same operation, with the
 	// same first line of the error's text.
+	//
+	// Texts that differ only in the key are the same: <key> replaces the text of the row's
+	// primary key, and each of its words of at least three characters. There are at most 1000
+	// groups. Rows that fit into none of them are in the last one, which has the error "other
+	// errors" and no operation.
 	FailureGroup = engine.FailureGroup
 
-	// NotDone is a row that a reconciler is not done with, because an operation
-	// failed or is to be repeated, or something holds it. Rows that are merely new
-	// are not listed.
+	// NotDone is a row that a reconciler is not done with because an operation failed or is to
+	// be repeated, or because something holds it. Rows that are merely pending are not listed.
 	NotDone = engine.NotDone
 
 	// NotDoneKey identifies a [NotDone] row.
 	NotDoneKey = engine.NotDoneKey
 
-	// Explanation is all that is known of how it stands with a row. It is plain data,
-	// which JSON carries.
+	// Explanation is everything known about the state of a row. It is plain data that can be
+	// encoded as JSON.
 	Explanation = engine.Explanation
 
 	// Wait is something that a row waits for.
@@ -81,7 +85,7 @@ type (
 	Attempt = engine.Attempt
 
 	// Plan is what a reconciler holds because it exceeds [Config.DeleteLimit] or
-	// [Config.UpdateLimit]. The zero value: nothing is held.
+	// [Config.UpdateLimit]. In the zero value nothing is held.
 	Plan = engine.Plan
 
 	// Planned is an operation of a [Plan].
@@ -89,42 +93,41 @@ type (
 )
 
 type (
-	// FieldError says which field of a row is wrong. Row types return it when they
-	// check themselves; sources of desired state add the place where the field was
-	// written.
+	// FieldError is the error of an invalid field of a row. Row types return it from their
+	// validation; sources of desired state add the position of the field in the document.
 	FieldError = engine.FieldError
 
-	// TargetError is an error of an operation of the target: what it returned, or a
-	// [PanicError] or [StuckError]. Its text is that of what it wraps.
+	// TargetError is the error of an operation of the target. It wraps the returned error, a
+	// [PanicError] or a [StuckError], and has the same text.
 	TargetError = engine.TargetError
 
-	// StatusError is an error in writing statuses back: the operations had run, but
-	// the rows do not show it.
+	// StatusError is an error in writing statuses: the operations have run, but the rows do
+	// not show it.
 	StatusError = engine.StatusError
 
-	// SourceError says that a source of the table has not delivered all of its rows.
+	// SourceError is the error of a source that has not delivered all of its rows.
 	SourceError = engine.SourceError
 
 	// PanicError is the error of an operation that panicked.
 	PanicError = engine.PanicError
 
-	// StuckError is the error of an operation that has not returned long after its
-	// context had ended. Its row is in nobody else's hands until it does.
+	// StuckError is the error of an operation that has not returned long after its context has
+	// ended. Until it does, no other operation runs on its row.
 	StuckError = engine.StuckError
 
-	// FailedError is returned by waiting for rows of which some have failed, once
-	// nothing else of what is waited for has still to be tried.
+	// FailedError is returned by the Wait methods when some of the rows have failed and none
+	// of the others is still to be tried.
 	FailedError = engine.FailedError
 
 	// FailedRow is a row whose last operation has failed.
 	FailedRow = engine.FailedRow
 
-	// UnknownKeyError says that a reconciler knows no row with a key. It matches
+	// UnknownKeyError is the error for a key that no row has. It matches
 	// [statedb.ErrNotFound].
 	UnknownKeyError = engine.UnknownKeyError
 
-	// ApprovalError is returned by [Reconciler.Approve] for a plan that is not the one
-	// that was shown last, or was approved before.
+	// ApprovalError is returned by [Reconciler.Approve] for a plan that is not the one shown
+	// last, or that was already approved.
 	ApprovalError = engine.ApprovalError
 )
 
@@ -142,22 +145,22 @@ const StatusIndexName = "status"
 var (
 	// ErrStarted is returned by the second call of Run.
 	ErrStarted = engine.ErrStarted
-	// ErrNotRunning is returned by what needs a running reconciler: it does not run yet
-	// (Run was not called, sources have to deliver or the target is not ready), or not
-	// any more.
+	// ErrNotRunning is returned by methods that need a running reconciler if it has not
+	// started (Run was not called, or still waits for sources or for the target), or has
+	// stopped.
 	ErrNotRunning = engine.ErrNotRunning
 	// ErrCycle is returned by [New] when a dependency leads back to the table that
 	// has it, directly or through other reconcilers of the group.
 	ErrCycle = hold.ErrCycle
-	// ErrBatchResults is the error of rows whose [BatchTarget] did not return an
+	// ErrBatchResults is the error of rows whose [BatchTarget] did not return exactly one
 	// outcome for each of them.
 	ErrBatchResults = engine.ErrBatchResults
 	// NotDoneByKey is the primary index of the table of [NotDoneSchema].
 	NotDoneByKey = engine.NotDoneByKey
 )
 
-// NotDoneSchema declares the table of what is not done, empty when all is well.
-// Reconcilers write it together with the statuses, each key at most once a second.
+// NotDoneSchema declares the table of rows that are not done, which is empty when all is well.
+// Reconcilers write it along with the statuses, each key at most once a second.
 func NotDoneSchema() statedb.Schema[NotDone] { return engine.NotDoneSchema() }
 
 // Terminal marks an error that repeating does not mend: the row is not tried

@@ -104,132 +104,124 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 // Name returns the name from the params.
 func (r *Reconciler[Obj]) Name() string { return r.engine.Name() }
 
-// FullPass asks for a full pass as soon as possible: all rows are applied again
-// and orphans are removed. Asking again before it has begun changes nothing.
+// FullPass requests a full pass as soon as possible: all rows are applied again and orphans
+// are removed. Further requests before it begins have no effect.
 func (r *Reconciler[Obj]) FullPass() { r.engine.FullPass() }
 
-// Run reconciles until ctx ends. Operations that are running then may go on for
-// Config.StopTimeout; their outcomes are still written. Then their contexts end,
-// and those that go on nevertheless are left behind and named by the error, which
-// is nil otherwise. ErrStarted when Run was called before. When the table is
-// dropped Run ends with an error that matches [statedb.ErrDropped], and nothing is
-// removed because of that.
+// Run reconciles until ctx ends. Operations running at that time may go on for
+// Config.StopTimeout, and their outcomes are still written. Then their contexts end;
+// operations that still do not return are abandoned and named by the error, which is nil
+// otherwise. Run returns [ErrStarted] if it was called before. If the table is dropped, Run
+// returns an error that matches [statedb.ErrDropped], and nothing is removed from the target.
 func (r *Reconciler[Obj]) Run(ctx context.Context) error { return r.engine.Run(ctx) }
 
 // Summary counts the rows of a snapshot by status. It reads the whole table.
 func (r *Reconciler[Obj]) Summary(txn statedb.ReadTxn) Summary { return r.engine.Summary(txn) }
 
-// Trigger has the selected rows applied now, whatever their status, and failed
-// deletes tried again, also of rows that wait for their backoff. It returns how
-// many were found. Rows that are waiting to be run already are not run twice.
-// [ErrNotRunning] when the reconciler does not run.
+// Trigger applies the selected rows now, whatever their status, and retries failed deletes
+// without waiting for their backoff. It returns the number of rows found. Rows that are
+// already queued run once. Trigger returns [ErrNotRunning] if the reconciler is not running.
 func (r *Reconciler[Obj]) Trigger(ctx context.Context, which Selector[Obj]) (int, error) {
 	return r.engine.Trigger(ctx, which.untyped())
 }
 
-// Pause keeps the selected rows from being run until a time, or until
-// [Reconciler.Resume] if it is zero: rows that come later too, and deletes too.
-// Changes of a row meanwhile end in one operation. An operation that is running
-// goes on. [ErrNotRunning] when the reconciler does not run; a restart forgets
-// pauses.
+// Pause holds the selected rows, including future rows and deletes, until a time, or until
+// [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
+// running operation continues. Pauses do not survive a restart. Pause returns [ErrNotRunning]
+// if the reconciler is not running.
 func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until time.Time) error {
 	return r.engine.Pause(ctx, which.untyped(), until)
 }
 
-// Resume ends the pauses of the selected rows: with the zero Selector all
-// pauses, with keys those keys, also out of pauses of more keys, and with Match
-// the rows that match, also later, out of the pauses by Match. A key that is in a
-// pause of all rows or by Match stays paused, and so does a row that matches and
-// is in a pause of all rows or by its key.
+// Resume ends pauses: all of them with the zero Selector; with Keys, the pauses of these keys,
+// even if they were paused together with others; and with Match, the pauses by Match of
+// present and future rows that match. A row stays paused if another pause still covers it: of
+// all rows, by Match when resumed by key, or by key when resumed by Match.
 func (r *Reconciler[Obj]) Resume(ctx context.Context, which Selector[Obj]) error {
 	return r.engine.Resume(ctx, which.untyped())
 }
 
-// Forget gives up the pending delete of a row, by its primary key as text: it is
-// neither tried again nor shown any longer. One that is running is the last. What
-// the target has of the row stays there, unless a full pass finds it an orphan. It
-// is logged. [UnknownKeyError] when no such delete is pending, [ErrNotRunning]
-// when the reconciler does not run.
+// Forget gives up the pending delete of a row, given its primary key as text. The delete is
+// not retried and no longer shown; if it is running, that run is the last. Whatever the target
+// has of the row stays, unless a full pass finds it as an orphan. Forget logs a warning. It
+// returns an [UnknownKeyError] if no such delete is pending, and [ErrNotRunning] if the
+// reconciler is not running.
 func (r *Reconciler[Obj]) Forget(ctx context.Context, key string) error {
 	return r.engine.Forget(ctx, key)
 }
 
-// Explain says how it stands with a row, given its primary key as text: a row of
-// the table, or one whose delete is pending. It works at any time, also while the
-// reconciler does not run. [UnknownKeyError] when there is no such row.
+// Explain explains the state of a row, given its primary key as text. The row is in the table,
+// or its delete is pending. Explain also works while the reconciler is not running. It returns
+// an [UnknownKeyError] if there is no such row.
 func (r *Reconciler[Obj]) Explain(ctx context.Context, key string) (Explanation, error) {
 	return r.engine.Explain(ctx, key)
 }
 
-// Plan returns what is held, and the id to approve it by. It changes nothing in
-// the target. [ErrNotRunning] when the reconciler does not run.
+// Plan returns the held operations, and the id to approve them by. It changes nothing in the
+// target. It returns [ErrNotRunning] if the reconciler is not running.
 func (r *Reconciler[Obj]) Plan(ctx context.Context) (Plan, error) { return r.engine.Plan(ctx) }
 
-// Approve lets through what the plan with an id showed, once: what was held since
-// then stays so. Only the plan that was shown last can be approved: an
-// [ApprovalError] names the current one. [ErrNotRunning] when the reconciler does
-// not run; a restart forgets plans.
+// Approve releases the operations of a plan, once; operations held since then stay held. Only
+// the plan shown last can be approved, or else Approve returns an [ApprovalError] that names
+// the current one. Plans do not survive a restart. Approve returns [ErrNotRunning] if the
+// reconciler is not running.
 func (r *Reconciler[Obj]) Approve(ctx context.Context, id string) error {
 	return r.engine.Approve(ctx, id)
 }
 
-// Stats returns how the reconciler stands. It neither reads the table nor waits for
-// the reconciler, so that it answers also when that hangs. Before Run, and until the
-// target is ready, nothing is queued.
+// Stats returns the current measurements. It neither reads the table nor waits for the
+// reconciler, so it works even when that hangs. Nothing is queued until the target is ready.
 func (r *Reconciler[Obj]) Stats() Stats { return r.engine.Stats() }
 
-// FailureGroups returns the rows whose last operation has failed, by reason. What most rows fail
-// for comes first. It neither reads the table nor waits for the reconciler, so that it answers
-// also when that hangs. It is empty while the reconciler does not run.
+// FailureGroups returns the rows whose last operation failed, grouped by reason, the largest
+// group first. It neither reads the table nor waits for the reconciler, so it works even when
+// that hangs. It returns nothing while the reconciler is not running.
 func (r *Reconciler[Obj]) FailureGroups() []FailureGroup { return r.engine.FailureGroups() }
 
 // Limits returns the limits in force.
 func (r *Reconciler[Obj]) Limits() Limits { return r.engine.Limits() }
 
-// SetLimits puts limits in the place of those in force. Nothing changes when one
-// of them is wrong.
+// SetLimits replaces the limits in force. It changes nothing if one of them is invalid.
 func (r *Reconciler[Obj]) SetLimits(limits Limits) error { return r.engine.SetLimits(limits) }
 
-// WaitRow waits until the row with the primary key of obj is as the table says
-// now, or as a later write of it says: done, or gone from the target if the table
-// has no such row. A row that never was is gone once the reconciler, after its
-// start, has removed the orphans of the target.
+// WaitRow waits until the row with the primary key of obj is reconciled as the table has it
+// now, or as of a later write: done, or gone from the target if the table has no such row. A
+// row that never existed counts as gone once the reconciler has removed orphans after its
+// start.
 //
-// It returns, as [Reconciler.WaitTable] and [Reconciler.WaitRevision] do:
+// Like [Reconciler.WaitTable] and [Reconciler.WaitRevision] it returns:
 //
-//   - nil when that has been reached;
-//   - a [FailedError] when what is not reached has failed and rests: it waits for
-//     its next try, for a change, or is stuck. That may be so from the beginning:
-//     [Reconciler.Trigger] has rows tried first. What is held or paused has not
-//     failed and is waited for, and so are sources that have still to deliver;
-//   - [ErrNotRunning] at once when the reconciler stops. One that was not started
-//     yet is waited for, so that Run may be called in another goroutine just now;
-//   - the error of ctx when that ends first.
+//   - nil on success;
+//   - a [FailedError] if everything still missing has failed and is idle: backing off, failed
+//     for good, or stuck. That may be the case from the beginning; use [Reconciler.Trigger]
+//     first to have the rows retried. Held and paused rows have not failed, and are waited for,
+//     and so are sources that have not delivered yet;
+//   - [ErrNotRunning] when the reconciler stops. If it has not started yet, the call waits for
+//     it, so Run may be called concurrently;
+//   - ctx's error if ctx ends first.
 func (r *Reconciler[Obj]) WaitRow(ctx context.Context, obj Obj) error {
 	return r.engine.WaitRow(ctx, r.table.KeyQuery(obj).Encoded())
 }
 
-// WaitTable waits until everything that the table says now has been reached:
-// every row is done, or a later write of it, and what is not in the table is gone
-// from the target. It returns as [Reconciler.WaitRow] does.
+// WaitTable waits until the whole table is reconciled as of now: every row, or a later write
+// of it, is done, and what is not in the table is gone from the target. It returns as
+// [Reconciler.WaitRow] does.
 func (r *Reconciler[Obj]) WaitTable(ctx context.Context) error { return r.engine.WaitTable(ctx) }
 
-// WaitRevision is [Reconciler.WaitTable] for what the table said at a revision,
-// which may be one that it has still to come to. Rows that were written soon
-// after it may be waited for too, and may be why it fails.
+// WaitRevision is [Reconciler.WaitTable] as of a revision, which may lie in the future. Rows
+// written soon after it may be waited for too, and may be why it fails.
 func (r *Reconciler[Obj]) WaitRevision(ctx context.Context, revision statedb.Revision) error {
 	return r.engine.WaitRevision(ctx, revision)
 }
 
-// NotTried yields what of a snapshot was wanted when the sources had delivered
-// their first listings, and has not been tried since, or has failed fewer than so
-// many times and will be tried again: keys as text, with how it stands with the row. Rows that
-// were deleted or changed since then are none of it, and neither is a row that
-// nothing will try soon: that is paused, stuck, has failed for good, or waits for another row, which is
-// for the reconciler of that one to tell. Nothing before the first listings. It
-// reads the table as far as it is followed. How often a row has failed is known from
-// the table of what is not done, which is told of a row at most once a second: a row
-// may be yielded that much longer. Without that table nobody knows: one failure is enough then.
+// NotTried yields the rows of a snapshot that were in the table when its sources had delivered
+// their first listings, and that have not been tried since, or have failed fewer than tries
+// times and will be retried: the key as text, and a description of the state. It leaves out
+// rows that were deleted or changed since, and rows that will not be tried soon because they
+// are paused, stuck, have failed for good, or wait for another row, whose reconciler reports
+// that one. Before the first listings it yields nothing. It reads the table lazily. The number
+// of failures comes from the not-done table, which is written at most once a second for a row,
+// so a row may be yielded that much longer. Without that table one failure is enough.
 func (r *Reconciler[Obj]) NotTried(txn statedb.ReadTxn, tries int) iter.Seq2[string, string] {
 	return r.engine.NotTried(txn, tries)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// Batch is some tasks on rows of one snapshot, which a worker carries out one after the
-// other. Those that have not begun can be taken back.
+// Batch is a sequence of tasks on rows of one snapshot for a worker. Tasks that have not begun can
+// be taken back.
 type Batch struct {
 	Tasks   []Task
 	Txn     store.ReadTxn
@@ -17,13 +17,13 @@ type Batch struct {
 	At      time.Time // when it was handed out
 	Class   workqueue.Class
 	OfRound bool
-	Spent   int // of the credit of its class
+	Spent   int // credit of its class that was spent on it
 	Answer  Answer
 
-	next      atomic.Int32 // the first one that has not begun
-	done      atomic.Int32 // those before have ended
-	limit     int          // the owner's: those from here on were taken back
-	collected int          // and those before have been looked at
+	next      atomic.Int32 // first task that has not begun
+	done      atomic.Int32 // tasks before it have ended
+	limit     int          // owner's: tasks from here on were taken back
+	collected int          // owner's: tasks before it were returned by Ended
 }
 
 // claim returns the next tasks, from first to last, which nobody can take back any more: one,
@@ -50,7 +50,7 @@ func (b *Batch) TakeBack() []Task {
 	return taken
 }
 
-// Asks reports whether the batch is a question about all that there is.
+// Asks reports whether the batch is a single Observe or Prune.
 func (b *Batch) Asks() bool { return len(b.Tasks) == 1 && b.Tasks[0].Kind.Question() }
 
 // Remaining returns the tasks that have not begun.
@@ -76,10 +76,10 @@ func (b *Batch) Ended() []Task {
 // Uncollected returns the tasks that were not taken back and that Ended has not returned.
 func (b *Batch) Uncollected() []Task { return b.Tasks[min(b.collected, b.limit):b.limit] }
 
-// Progress is how far a task is.
+// Progress is the progress of a task.
 type Progress uint8
 
-// The kinds of progress.
+// The values of Progress.
 const (
 	Elsewhere Progress = iota // it is not in the batch
 	Waiting                   // for others before it
@@ -87,11 +87,10 @@ const (
 	Ended
 )
 
-// ProgressOf returns how far the task of an item is, with its kind, and before how many others
-// have to end.
+// ProgressOf returns the progress of an item's task, its kind, and how many tasks run before it.
 func (b *Batch) ProgressOf(it *workqueue.Item) (how Progress, kind Kind, before int) {
 	at := b.collected
-	for at < b.limit && b.Tasks[at].Item != it { // what the worker writes beside it is none of our business
+	for at < b.limit && b.Tasks[at].Item != it { // other fields may be written by the worker
 		at++
 	}
 	switch next := int(b.next.Load()); {

@@ -5,8 +5,8 @@
 // begun, and collects what has ended. While an operation runs its worker alone writes the
 // outcome of the task, and the owner everything else. Each operation has a deadline, at which
 // its context ends; the owner replaces the worker of an operation that does not return long
-// after that, and nobody waits for it.
+// after that, and does not wait for it.
 //
-// The pool knows nothing of row types. What is called, and whether a task is still right at
-// the moment it begins, is decided by the functions that it is given.
+// The pool knows nothing about row types. Its Calls decide what to call, and whether a task is
+// still right when it begins.
 package pool

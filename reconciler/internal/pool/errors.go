@@ -24,7 +24,7 @@ func (e *PanicError) Unwrap() error {
 }
 
 // StuckError is the error of an operation that has not returned long after its
-// context had ended. Its row is in nobody else's hands until it does.
+// context has ended. Until it does, no other operation runs on its row.
 type StuckError struct {
 	After time.Duration // since the operation began
 	Stack []byte        // where it is, as runtime.Stack formats it
@@ -38,13 +38,13 @@ func (e *StuckError) Error() string {
 var (
 	// ErrOverdue is the cause of the end of an operation's context at its deadline.
 	ErrOverdue = fmt.Errorf("operation is overdue: %w", context.DeadlineExceeded)
-	// ErrStopped is the same when the reconciler did not wait any longer.
+	// ErrStopped is the cause when the reconciler stops and no longer waits.
 	ErrStopped = errors.New("reconciler stops")
 	// ErrGoexit is the error of an operation that ended its goroutine.
 	ErrGoexit = errors.New("runtime.Goexit was called")
 )
 
-// Guard makes an error of a panic.
+// Guard calls fn, and returns a panic as an error.
 func Guard(fn func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -8,42 +8,42 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// Calls is what workers call.
+// Calls are the functions that workers call.
 type Calls struct {
 	// Snapshot returns the newest state.
 	Snapshot func() store.ReadTxn
-	// NewChecker makes what tells for one worker whether tasks are still right.
+	// NewChecker returns a Checker for one worker.
 	NewChecker func() Checker
-	// Perform calls the target for the tasks that are not skipped, and notes what came of
-	// each. There is more than one task only if Joined.
+	// Perform calls the target for the tasks that are not skipped, and sets their outcomes.
+	// There is more than one task only if Joined.
 	Perform func(ctx context.Context, txn store.ReadTxn, b *Batch, tasks []Task)
-	// Joined: tasks of one kind that follow each other are carried out in one call.
+	// Joined: consecutive tasks of one kind are performed in one call.
 	Joined bool
 }
 
-// Checker tells whether tasks that were handed out with one snapshot are still right in another
+// Checker checks whether tasks that were handed out with one snapshot are still right in a newer
 // one. It belongs to one worker.
 type Checker interface {
 	// Begin is called before Current, with both snapshots.
 	Begin(before, now store.ReadTxn)
-	// Current reports whether there is still something to be done, and notes the row of then.
+	// Current reports whether the task is still to be done, and sets its newest row.
 	Current(now store.ReadTxn, t *Task) bool
 }
 
-// Pool is some workers. It belongs to one goroutine, except that channels, Began and Stack of
-// workers are safe for concurrent use.
+// Pool is a set of workers. It belongs to one goroutine; only its channels, and Began and Stack of
+// workers, are safe for concurrent use.
 type Pool struct {
-	Returns  chan *Worker  // workers that have come to the end of their batch
+	Returns  chan *Worker  // workers that have finished their batch
 	Progress chan struct{} // some operations have ended
 
 	calls     Calls
 	deadlines Deadlines
 	left      chan struct{}           // closed at the end
-	stopping  context.Context         //nolint:containedctx // of all operations: it ends when no call does
+	stopping  context.Context         //nolint:containedctx // parent of the contexts of all operations
 	abort     context.CancelCauseFunc // ends the contexts of running operations
-	crew      []*Worker               // those that can be given work
+	workers   []*Worker               // those that can be given work
 	stuck     []*Worker               // those that were replaced
-	all       []*Worker               // both; never changed, but replaced by another slice
+	all       []*Worker               // both; replaced, never modified
 	busy      int                     // workers with a batch
 }
 
@@ -55,9 +55,9 @@ func New(ctx context.Context, workers int, deadlines Deadlines, calls Calls) *Po
 	}
 	p.stopping, p.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	for range workers {
-		p.crew = append(p.crew, p.newWorker())
+		p.workers = append(p.workers, p.newWorker())
 	}
-	p.all = slices.Clone(p.crew)
+	p.all = slices.Clone(p.workers)
 	return p
 }
 
@@ -70,7 +70,7 @@ func (p *Pool) newWorker() *Worker {
 	return w
 }
 
-// Close ends the workers, but for those that are stuck.
+// Close ends the workers, except for stuck ones.
 func (p *Pool) Close() {
 	close(p.left)
 	p.Abort()
@@ -85,22 +85,22 @@ func (p *Pool) Close() {
 // Abort ends the contexts of all operations. It is safe for concurrent use.
 func (p *Pool) Abort() { p.abort(ErrStopped) }
 
-// Workers returns those that can be given work, and All those that are stuck too. The slices
-// must not be changed; All may be shared with other goroutines.
-func (p *Pool) Workers() []*Worker { return p.crew }
+// Workers returns the workers that can be given work. The slice must not be modified.
+func (p *Pool) Workers() []*Worker { return p.workers }
 
-// All returns all workers, those that are stuck included.
+// All returns all workers, including stuck ones. The slice must not be modified, and may be shared
+// with other goroutines.
 func (p *Pool) All() []*Worker { return p.all }
 
 // Stuck returns the workers that were replaced.
 func (p *Pool) Stuck() []*Worker { return p.stuck }
 
-// Busy returns how many workers have a batch, those that are stuck included.
+// Busy returns how many workers have a batch, including stuck ones.
 func (p *Pool) Busy() int { return p.busy }
 
-// Idle returns a worker that has nothing to do, or nil.
+// Idle returns an idle worker, or nil.
 func (p *Pool) Idle() *Worker {
-	for _, w := range p.crew {
+	for _, w := range p.workers {
 		if w.Batch == nil {
 			return w
 		}
@@ -116,27 +116,26 @@ func (p *Pool) Hand(w *Worker, b *Batch) {
 	w.batches <- b
 }
 
-// Release makes a worker idle that has come to the end of its batch, or lets it go if it was
-// stuck.
+// Release makes a worker idle that has finished its batch, or ends it if it was stuck.
 func (p *Pool) Release(w *Worker) {
 	w.Batch = nil
 	p.busy--
 	if w.Stuck {
 		close(w.batches)
 		p.stuck = slices.DeleteFunc(p.stuck, func(other *Worker) bool { return other == w })
-		p.all = slices.Concat(p.crew, p.stuck)
+		p.all = slices.Concat(p.workers, p.stuck)
 	}
 }
 
-// Replace puts a new worker in the place of one whose operation began at a time. It reports
-// false if that has returned this moment.
+// Replace replaces a worker whose operation began at the given time. It reports false if that
+// operation has just returned.
 func (p *Pool) Replace(w *Worker, began time.Time) bool {
 	if at, runs := w.Began(); !runs || !at.Equal(began) {
 		return false
 	}
 	w.Stuck = true
 	p.stuck = append(p.stuck, w)
-	p.crew[slices.Index(p.crew, w)] = p.newWorker()
-	p.all = slices.Concat(p.crew, p.stuck)
+	p.workers[slices.Index(p.workers, w)] = p.newWorker()
+	p.all = slices.Concat(p.workers, p.stuck)
 	return true
 }

@@ -7,13 +7,13 @@ import (
 	"runtime/debug"
 )
 
-// Goroutine returns how the stack of the calling goroutine begins, such as "goroutine 7 ".
+// Goroutine returns the prefix of the calling goroutine's stack, such as "goroutine 7 ".
 func Goroutine() []byte {
 	id, _, _ := bytes.Cut(debug.Stack(), []byte("["))
 	return id
 }
 
-// StackOf returns where a goroutine is.
+// StackOf returns the stack of a goroutine.
 func StackOf(id []byte) []byte {
 	buf := make([]byte, 1<<16)
 	for n := runtime.Stack(buf, true); n == len(buf) && n < 1<<26; n = runtime.Stack(buf, true) {

@@ -15,42 +15,42 @@ type Kind uint8
 const (
 	Update Kind = iota
 	Delete
-	Observe // ask the target what there is
-	Prune   // have the target remove what is not desired
+	Observe // list what exists
+	Prune   // remove what is not desired
 )
 
 // String returns the name of the operation.
 func (k Kind) String() string { return [...]string{"update", "delete", "observe", "prune"}[k] }
 
-// Question reports whether the operation is about all that there is, and not about a row.
+// Question reports whether the operation is about the whole target and not about a row.
 func (k Kind) Question() bool { return k == Observe || k == Prune }
 
-// Task is one call of the target, and what came of it.
+// Task is an operation on the target and its outcome.
 type Task struct {
 	Kind  Kind
 	Was   status.Kind // of the row
 	Full  bool        // belongs to the full pass, not to a change
 	Open  bool        // counts as open in the round
 	Item  *workqueue.Item
-	Entry *store.Entry // the row, or for a delete what it was
-	// GivenBack says that it was skipped and settled before its batch ended.
+	Entry *store.Entry // the row, or its last version for a delete
+	// GivenBack: it was skipped, and handled before its batch ended.
 	GivenBack bool
 	Outcome
 }
 
-// Outcome is what came of a task.
+// Outcome is the outcome of a task.
 type Outcome struct {
-	Newer    *Newer // what it worked on, if that was not Entry
+	Newer    *Newer // the row that was used, if newer than Entry
 	Result   Result
 	Err      error
 	Took     time.Duration
 	Delay    time.Duration // the backoff, once it is known
 	Skipped  bool          // it did not run: Entry is not the newest row any more
-	Outdated bool          // the row's spec is newer, or the row gone: nothing was written
-	Stuck    bool          // it runs on, long after its deadline
+	Outdated bool          // the row has a newer spec or is gone: no status was written
+	Stuck    bool          // it is still running long after its deadline
 }
 
-// Newer is a row that was found to be newer than that of the task.
+// Newer is a newer version of the row of a task.
 type Newer struct {
 	Was   status.Kind
 	Entry *store.Entry
@@ -64,7 +64,7 @@ func (t *Task) Newest() *store.Entry {
 	return t.Entry
 }
 
-// Renewed returns the task, without its outcome, with the row that it worked on.
+// Renewed returns the task with the row that it used, without its outcome.
 func (t *Task) Renewed() Task {
 	// The outcome is not even read: a worker that is stuck may be writing it.
 	renewed := Task{Kind: t.Kind, Was: t.Was, Full: t.Full, Open: t.Open, Item: t.Item, Entry: t.Entry, GivenBack: t.GivenBack}
@@ -75,7 +75,7 @@ func (t *Task) Renewed() Task {
 	return renewed
 }
 
-// Renew makes the row that the task worked on its own.
+// Renew makes the row that the task used its Entry.
 func (t *Task) Renew() {
 	outcome := t.Outcome
 	*t = t.Renewed()
@@ -85,8 +85,8 @@ func (t *Task) Renew() {
 
 // Result is the outcome of a successful Update. The zero value is "done".
 type Result struct {
-	// Changed: something had to be changed. In a full pass it means that the
-	// target was out of sync.
+	// Changed reports whether Update changed anything. In a full pass it means that the target
+	// was out of sync.
 	Changed bool
 	// Again, if positive, runs Update once more after this time.
 	Again time.Duration
@@ -98,7 +98,7 @@ type BatchResult struct {
 	Err    error
 }
 
-// Answer is what a target said of all that there is.
+// Answer is the outcome of Observe or Prune.
 type Answer struct {
 	Observed []*store.Entry // of Observe
 	Pruned   int            // of Prune

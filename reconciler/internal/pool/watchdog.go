@@ -8,7 +8,7 @@ import (
 // Deadlines are when operations end.
 type Deadlines struct {
 	Operation time.Duration // ends the context of an operation
-	Grace     time.Duration // how much later one that goes on is stuck
+	Grace     time.Duration // after that an operation that has not returned is stuck
 }
 
 func (d Deadlines) stuck() time.Duration {
@@ -17,16 +17,16 @@ func (d Deadlines) stuck() time.Duration {
 
 // EndOverdue ends the contexts of operations that take too long.
 func (p *Pool) EndOverdue(now time.Time) {
-	for _, w := range p.crew {
+	for _, w := range p.workers {
 		if stamp := w.began.Load(); stamp > 0 && now.Sub(w.beganAt(stamp)) >= p.deadlines.Operation {
 			w.overdue(stamp)
 		}
 	}
 }
 
-// Suspects returns the workers whose operations go on long after their contexts have ended.
+// Suspects returns the workers whose operations still run long after their contexts have ended.
 func (p *Pool) Suspects(now time.Time) (suspects []*Worker) {
-	for _, w := range p.crew {
+	for _, w := range p.workers {
 		if stamp := w.began.Load(); stamp < 0 && now.Sub(w.beganAt(stamp)) >= p.deadlines.stuck() {
 			suspects = append(suspects, w)
 		}
@@ -36,7 +36,7 @@ func (p *Pool) Suspects(now time.Time) (suspects []*Worker) {
 
 // NextOverdue returns when EndOverdue or Suspects may have something to do, or zero.
 func (p *Pool) NextOverdue() (due time.Time) {
-	for _, w := range p.crew {
+	for _, w := range p.workers {
 		switch stamp := w.began.Load(); {
 		case stamp > 0:
 			due = earliest(due, w.beganAt(stamp).Add(p.deadlines.Operation))
@@ -51,7 +51,7 @@ func (p *Pool) NextOverdue() (due time.Time) {
 
 // NextEnd returns when EndOverdue may have something to do, or zero.
 func (p *Pool) NextEnd(now time.Time) (due time.Time) {
-	for _, w := range p.crew {
+	for _, w := range p.workers {
 		switch stamp := w.began.Load(); {
 		case stamp > 0:
 			due = earliest(due, w.beganAt(stamp).Add(p.deadlines.Operation))
@@ -62,11 +62,10 @@ func (p *Pool) NextEnd(now time.Time) (due time.Time) {
 	return due
 }
 
-// NextPeek returns when to look at the batches that workers have, or zero: one
-// does not say so when an operation ends shortly after the one before, and the
-// next one may take long.
+// NextPeek returns when to check the batches of workers, or zero. Workers do not signal operations
+// that end shortly after each other, and the next one may take long.
 func (p *Pool) NextPeek(now time.Time) (due time.Time) {
-	for _, w := range p.crew {
+	for _, w := range p.workers {
 		b := w.Batch
 		if b == nil || b.limit-b.collected < 2 {
 			continue

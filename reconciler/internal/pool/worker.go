@@ -15,7 +15,7 @@ import (
 const (
 	// fresh is how long a snapshot counts as the newest for an update.
 	fresh = time.Millisecond
-	// progressPeriod is the time after which a worker makes known how far it is.
+	// progressPeriod is the shortest time between two signals of progress of a worker.
 	progressPeriod = time.Millisecond
 )
 
@@ -50,8 +50,8 @@ func (w *Worker) Began() (at time.Time, runs bool) {
 	return w.beganAt(stamp), stamp != 0
 }
 
-// run carries out batches until there are no more. An operation that ends its
-// goroutine does not end the worker.
+// run performs batches until the pool is closed. An operation that ends its goroutine does not end
+// the worker.
 func (w *Worker) run() {
 	id := Goroutine()
 	w.goroutine.Store(&id)
@@ -91,8 +91,8 @@ func (w *Worker) renew() {
 	w.cancel.Store(&cancel)
 }
 
-// carryOut runs what is not taken back. Each operation begins when the one
-// before has ended, so that one look at the clock serves both.
+// carryOut performs the tasks that are not taken back. The end of one operation is the beginning of
+// the next, so the clock is read once for both.
 func (w *Worker) carryOut(b *Batch) {
 	now := time.Now()
 	w.signaled = now
@@ -105,7 +105,7 @@ func (w *Worker) carryOut(b *Batch) {
 			tasks[i].Took = now.Sub(began)
 		}
 		b.done.Store(int32(last))
-		// Before anyone is told, so that a seed repeats who does what.
+		// Before signaling, so that simulations are reproducible.
 		first, last = b.claim(joined)
 		if now.Sub(w.signaled) >= progressPeriod && first < last {
 			w.signaled = now
@@ -114,7 +114,7 @@ func (w *Worker) carryOut(b *Batch) {
 	}
 }
 
-// carryTasks runs tasks in one call, but for those that are not right any more.
+// carryTasks performs tasks in one call, except for those that are no longer right.
 func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
 	txn := w.snapshot(b, tasks, began)
 	skipped := 0
@@ -142,7 +142,7 @@ func (w *Worker) snapshot(b *Batch, tasks []Task, now time.Time) store.ReadTxn {
 	return w.pool.calls.Snapshot()
 }
 
-// signal lets the owner know that some operations have ended.
+// signal tells the owner that operations have ended.
 func (w *Worker) signal() {
 	select {
 	case w.pool.Progress <- struct{}{}:
@@ -150,8 +150,8 @@ func (w *Worker) signal() {
 	}
 }
 
-// do lets op carry tasks out, under the eyes of the watchdog. A panic is the error
-// of each of them.
+// do runs op, which performs tasks, supervised by the watchdog. A panic becomes the error of each of
+// them.
 func (w *Worker) do(b *Batch, tasks []Task, began time.Time, op func()) {
 	stamp := int64(began.Sub(w.epoch))
 	w.began.Store(stamp)
@@ -182,8 +182,7 @@ func Fail(tasks []Task, err error) {
 	}
 }
 
-// returned is the end of what began at the time in stamp, whose context the
-// watchdog may have ended.
+// returned ends the operation that began at stamp. The watchdog may have ended its context.
 func (w *Worker) returned(stamp int64) {
 	if !w.began.CompareAndSwap(stamp, 0) {
 		<-w.ctx.Done() // the watchdog is about to end it
@@ -197,15 +196,14 @@ func (w *Worker) beganAt(stamp int64) time.Time {
 	return w.epoch.Add(time.Duration(max(stamp, -stamp)))
 }
 
-// overdue ends the context of an operation that began at the time in stamp,
-// unless it has ended.
+// overdue ends the context of the operation that began at stamp, unless it has returned.
 func (w *Worker) overdue(stamp int64) {
 	if w.began.CompareAndSwap(stamp, -stamp) {
 		(*w.cancel.Load())(ErrOverdue)
 	}
 }
 
-// Stack returns where the worker is.
+// Stack returns the stack of the worker's goroutine.
 func (w *Worker) Stack() []byte {
 	if id := w.goroutine.Load(); id != nil {
 		return StackOf(*id)

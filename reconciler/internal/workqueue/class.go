@@ -1,14 +1,14 @@
 package workqueue
 
-// Class is a priority class of ready items: why they are ready. The lowest is the first.
+// Class is a priority class of ready items. Lower values have priority.
 type Class uint8
 
 // The classes.
 const (
-	Changes   Class = iota // a user changed the row, or one it is made of
-	Manuals                // someone asked for it
-	Retries                // its time has come
-	Refreshes              // a full pass came to it, or its time has come
+	Changes   Class = iota // the row changed, or one it depends on
+	Manuals                // triggered by hand
+	Retries                // due for a retry, a repetition or a repair
+	Refreshes              // due in a full pass, or for a refresh
 
 	Classes // how many there are
 )
@@ -18,15 +18,14 @@ var classNames = [Classes]string{"change", "manual", "retry", "refresh"}
 // String returns the name of the class.
 func (c Class) String() string { return classNames[c] }
 
-// weights are how many operations each class may have in turn while others wait: no class
-// starves, however many are ready in another one.
+// weights are how many operations each class gets per turn while other classes have ready items,
+// so that no class starves.
 var weights = [Classes]int{Changes: 8, Manuals: 8, Retries: 4, Refreshes: 1}
 
-// Weight returns how many operations a class may have in turn while others wait.
+// Weight returns how many operations the class gets per turn while others have ready items.
 func (c Class) Weight() int { return weights[c] }
 
-// fifo is a list of items that any one can be taken out of. Its links lie in the items, so an
-// item is in one fifo at most.
+// fifo is an intrusive list of items, so an item is in at most one fifo.
 type fifo struct {
 	head, tail *Item
 	length     int

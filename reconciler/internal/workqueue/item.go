@@ -8,20 +8,20 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// Item is a row that has something to be done, or to wait for, and is not in the round under
-// way. The queue alone changes its stage.
+// Item is a row that has something to do or to wait for, and is not in the current round. Only the
+// queue changes its stage.
 type Item struct {
 	Key   string       // encoded primary key
-	Entry *store.Entry // the newest row that was seen: what a delete is given; nil if somebody asked for a key that had no row
+	Entry *store.Entry // the newest version seen, which Delete is given; nil if a key without a row was triggered
 	Wish
 	Failures
-	Reasons Reason    // why it is to be run: since it last ran
+	Reasons Reason    // why it is to run, collected since it last ran
 	Ran     Reason    // why it last ran
 	Since   time.Time // when it was first queued, after it last ran
-	Applied time.Time // when its last update ended well
-	Refresh time.Time // when it is applied again, if nothing else makes it run before; zero: never
+	Applied time.Time // when its last update succeeded
+	Refresh time.Time // when to apply it again; zero: never
 	Blocks  Blocks
-	Noted   bool // it is, or is about to be, in the not-done table
+	Noted   bool // it is in the not-done table, or is about to be
 
 	position
 }
@@ -29,70 +29,68 @@ type Item struct {
 // Wish is what is to be done about an item.
 type Wish struct {
 	Deleting bool // the row is gone from the table; Delete has not succeeded yet
-	Orphan   bool // deleting what the target has, and the table had not when the full pass looked
-	Force    bool // run although the row's status says that it is done
-	FullPass bool // the full pass under way waits for it
+	Orphan   bool // the delete is of something found in the target and not in the table
+	Force    bool // run even if the status is done
+	FullPass bool // the current full pass waits for it
 	Dirty    bool // changed while it was in hand
-	Differs  bool // it differed from what is observed when it was compared the last time
-	Present  bool // the feed's last word is that the row is there
+	Differs  bool // it differed from what is observed in the last comparison
+	Present  bool // the last record of the feed was not a delete
 }
 
-// Failures are what failed since the item was last done.
+// Failures are the failures since the item was last done.
 type Failures struct {
-	Attempts int // failed ones in a row
+	Attempts int // consecutive failures
 	Err      error
-	Tries    []Attempt // the last ones, if some failed
+	Tries    []Attempt // the most recent ones
 }
 
-// Blocks is which revisions an item keeps from being reconciled.
+// Blocks is the revisions that are not reconciled because of an item.
 type Blocks struct {
 	set  bool
 	from store.Revision
 }
 
-// position is where an item is: its stage, and its places in the queue.
+// position is the stage of an item and its positions in the queue.
 type position struct {
 	stage          Stage
 	class          Class     // when queued, or when it was handed to a worker
-	due            time.Time // when it ends to wait by itself; zero: it does not
-	detail         string    // more on what it waits for
-	heapAt         int       // its place among those that are timed, or -1
+	due            time.Time // when its wait ends by itself; zero: never
+	detail         string    // details on what it waits for
+	heapAt         int       // its index among the timed items, or -1
 	previous, next *Item
 }
 
-// Stage returns where the item is.
+// Stage returns the stage of the item.
 func (it *Item) Stage() Stage { return it.stage }
 
-// Class returns the priority class that it is ready in, or was when a worker took it.
+// Class returns the priority class of the item while it is ready or a worker has it.
 func (it *Item) Class() Class { return it.class }
 
-// Due returns when it ends to wait by itself, or zero.
+// Due returns when its wait ends by itself, or zero.
 func (it *Item) Due() time.Time { return it.due }
 
-// Detail says more about what it waits for.
+// Detail returns details on what it waits for.
 func (it *Item) Detail() string { return it.detail }
 
-// NotDone reports whether the item is to be listed as not done: something has failed, or holds
-// it, or it is to run again.
+// NotDone reports whether to list the item as not done: it has failed, is held, or is to run again.
 func (it *Item) NotDone() bool { return it.Err != nil || it.stage.Shown() }
 
-// Block notes that the item is not done with a revision, unless it is known not to be done
-// with an earlier one.
+// Block marks the item as pending since a revision, unless it has been pending since an earlier one.
 func (it *Item) Block(since store.Revision) {
 	if !it.Blocks.set {
 		it.Blocks = Blocks{true, since}
 	}
 }
 
-// Unblock notes that the item is done with all revisions.
+// Unblock marks the item as not pending.
 func (it *Item) Unblock() { it.Blocks = Blocks{} }
 
-// Blocking returns the first revision that the item is not done with, if there is one.
+// Blocking returns the revision that the item has been pending since, if it is pending.
 func (it *Item) Blocking() (since store.Revision, blocking bool) {
 	return it.Blocks.from, it.Blocks.set
 }
 
-// BlocksRevision reports whether the item is not done with a revision.
+// BlocksRevision reports whether the item has been pending since a revision or an earlier one.
 func (it *Item) BlocksRevision(revision store.Revision) bool {
 	return it.Blocks.set && it.Blocks.from <= revision
 }
@@ -123,10 +121,10 @@ func (a Attempt) String() string {
 	return text + ": " + a.Error
 }
 
-// keptAttempts is how many are kept of a row that is not done.
+// keptAttempts is how many failed attempts of an item are kept.
 const keptAttempts = 5
 
-// Remember keeps an attempt among the last ones.
+// Remember adds an attempt, dropping the oldest one if necessary.
 func (f *Failures) Remember(a Attempt) {
 	if len(f.Tries) == keptAttempts {
 		f.Tries = f.Tries[1:]
@@ -134,5 +132,5 @@ func (f *Failures) Remember(a Attempt) {
 	f.Tries = append(f.Tries, a)
 }
 
-// Preview makes an item that is in no queue what it would be in a stage.
+// Preview sets the stage of an item that is not in a queue.
 func (it *Item) Preview(stage Stage, due time.Time) { it.stage, it.due = stage, due }

@@ -10,10 +10,9 @@ import (
 // Queue holds the items. Make it with [New].
 type Queue struct {
 	Items map[string]*Item // by encoded key; only the queue adds and removes
-	// Overtaken: something that a worker has, and perhaps has not begun, is wanted sooner than
-	// its class says.
+	// Overtaken: an item in a worker's batch, perhaps not begun, has got a higher priority.
 	Overtaken bool
-	// OnMove is told when a row comes to another stage. It may be nil.
+	// OnMove is called when a row changes its stage. It may be nil.
 	OnMove func(from, to string)
 
 	ready  [Classes]fifo
@@ -30,8 +29,8 @@ func New() *Queue {
 	}
 }
 
-// Get returns the item of a row, making one if there is none: a new one is at rest and must
-// be brought to another stage.
+// Get returns the item of a row, creating it if necessary. A new item is at rest, and must be moved
+// to another stage.
 func (q *Queue) Get(key string) *Item { return q.get(key, Rest) }
 
 // Adopt returns the item of a row of the round.
@@ -47,9 +46,8 @@ func (q *Queue) get(key string, stage Stage) *Item {
 	return it
 }
 
-// Enqueue makes an item ready, whatever it waits for: the earliest reason wins. One that is
-// in hand is marked as dirty instead. One that is ready moves up if the new class is a
-// better one: a key is ready at most once.
+// Enqueue makes an item ready, whatever it waits for. An item that a worker has is marked dirty
+// instead. An item that is already ready moves to the new class if that has a higher priority.
 func (q *Queue) Enqueue(it *Item, class Class, why Reason, now time.Time) {
 	if it.Since.IsZero() {
 		it.Since = now
@@ -68,7 +66,7 @@ func (q *Queue) Enqueue(it *Item, class Class, why Reason, now time.Time) {
 	}
 }
 
-// Requeue makes an item ready that is not, also if it is in hand.
+// Requeue makes an item ready that is not, even if a worker has had it.
 func (q *Queue) Requeue(it *Item, class Class) {
 	q.stopWaiting(it)
 	it.class = class
@@ -76,15 +74,15 @@ func (q *Queue) Requeue(it *Item, class Class) {
 	q.ready[class].push(it)
 }
 
-// PutBack makes an item the first of a class again, after it was taken from it for nothing.
+// PutBack returns a popped item that did not run to the front of its class.
 func (q *Queue) PutBack(it *Item, class Class) {
 	it.class = class
 	q.transition(it, Queued)
 	q.ready[class].pushFront(it)
 }
 
-// Wait puts an item aside, in a stage of waiting, until due, or until it is enqueued if due is
-// zero. The detail says more about what it waits for.
+// Wait moves an item to a waiting stage until due, or until it is enqueued if due is zero. The
+// detail describes what it waits for.
 func (q *Queue) Wait(it *Item, stage Stage, due time.Time, detail string) {
 	q.stopWaiting(it)
 	it.due, it.detail = due, detail
@@ -94,7 +92,7 @@ func (q *Queue) Wait(it *Item, stage Stage, due time.Time, detail string) {
 	q.transition(it, stage)
 }
 
-// Move brings an item that no class has to a stage in which it is in hand.
+// Move moves an item that is not ready to a stage in which it is in hand.
 func (q *Queue) Move(it *Item, to Stage) { q.transition(it, to) }
 
 func (q *Queue) stopWaiting(it *Item) {
@@ -110,7 +108,7 @@ func (q *Queue) Forget(it *Item) {
 	delete(q.Items, it.Key)
 }
 
-// NextDue returns the item whose time comes first, or nil.
+// NextDue returns the item that is due first, or nil.
 func (q *Queue) NextDue() *Item {
 	it, _ := q.timed.First()
 	return it
@@ -125,8 +123,8 @@ func (q *Queue) In(s Stage) int { return q.counts[s] }
 // Ready returns how many items of a class are ready, and the first of them, or nil.
 func (q *Queue) Ready(c Class) (n int, first *Item) { return q.ready[c].length, q.ready[c].head }
 
-// Turn returns the class whose turn it is, and how many operations it may have before it is
-// another one's. There are more changes that are no items.
+// Turn returns the class whose turn it is, and how many operations it may run in this turn. More is
+// the number of ready changes that are not items.
 func (q *Queue) Turn(more int) (turn Class, n int) {
 	length := func(c Class) int {
 		if c == Changes {
@@ -166,8 +164,8 @@ func (q *Queue) Spend(c Class, n int) (spent int) {
 // Refund returns credit that was spent for operations that did not begin.
 func (q *Queue) Refund(c Class, n int) { q.credit[c] = min(weights[c], q.credit[c]+n) }
 
-// Pop takes the first item of a class, or nil. It must be brought to another stage, or put
-// back, before anything else happens.
+// Pop removes and returns the first item of a class, or nil. The caller must move it to another
+// stage, or put it back, before using the queue again.
 func (q *Queue) Pop(from Class) *Item {
 	it := q.ready[from].head
 	if it != nil {
@@ -176,7 +174,7 @@ func (q *Queue) Pop(from Class) *Item {
 	return it
 }
 
-// Wake makes ready what is due at now.
+// Wake makes the items ready that are due at now.
 func (q *Queue) Wake(now time.Time) {
 	for it := q.NextDue(); it != nil && !it.due.After(now); it = q.NextDue() {
 		since := it.due
@@ -199,7 +197,7 @@ func (q *Queue) Wake(now time.Time) {
 	}
 }
 
-// Pass tells that a row that is no item came from one stage to another.
+// Pass records that a row that is not an item moves from one stage to another.
 func (q *Queue) Pass(from, to Stage) {
 	if Checked && !Legal(from, to) {
 		panic(fmt.Sprintf("workqueue: a row came from stage %v to %v, which is not legal", from, to))
@@ -209,5 +207,5 @@ func (q *Queue) Pass(from, to Stage) {
 	}
 }
 
-// Idle reports whether nothing is being done about the item: it waits, or is new.
+// Idle reports whether the item waits or is new.
 func (it *Item) Idle() bool { return it.stage == Rest || it.stage.Waiting() }

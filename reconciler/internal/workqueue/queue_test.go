@@ -82,7 +82,7 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 				if at, ready := class[it.Key]; !ready || at != int(it.Class()) {
 					t.Fatalf("popped %s of class %d, which is in %d, %v", it.Key, it.Class(), at, ready)
 				}
-				delete(lane, it.Key)
+				delete(class, it.Key)
 				q.Forget(it)
 			},
 			"wait": func(t *rapid.T) {

@@ -2,32 +2,32 @@ package workqueue
 
 import "fmt"
 
-// Stage is where a row is on its way.
+// Stage is a stage in the life of a row.
 type Stage uint8
 
-// The stages of a row. Those from Debounce on are stages of waiting, and those from Paused
-// on are held: there is something to be done that must not be done now.
+// The stages of a row. From Debounce on they are waiting stages, and from Paused on the
+// row is held: something is to be done that must not be done now.
 const (
-	Rest       Stage = iota // nothing is to be done, or was not read yet: no item
-	InRound                 // of the round under way: no item
+	Rest       Stage = iota // nothing to do, or not read yet: no item
+	InRound                 // in the current round: no item
 	Queued                  // ready, in its class
-	Running                 // in the hands of a worker
-	Stuck                   // still so, long after its deadline
+	Running                 // a worker has it
+	Stuck                   // likewise, long after its deadline
 	Committing              // its outcome waits for the status commit
 
 	Debounce // it may change again soon
-	Settle   // it was applied, which what is observed has still to show
-	Unread   // it is gone, which the feed has still to tell
-	Backoff  // it failed, and is tried again
-	Terminal // it failed, and repeating does not help
-	Again    // its target asked for it
-	Refresh  // it is done, and applied again in its time
+	Settle   // quiet period: observations may not show the last update yet
+	Unread   // it is gone, but the feed has not delivered that yet
+	Backoff  // it failed, and will be retried
+	Terminal // it failed for good
+	Again    // its target asked for another run
+	Refresh  // it is done, and will be refreshed
 
 	Paused     // by hand
-	Limit      // too many changes: it waits for an approval
+	Limit      // too many changes; waits for an approval
 	Dependency // a row that it depends on is not done
-	Order      // a row that depends on it has still to be deleted
-	Drift      // it differs from what is observed, and is not repaired now
+	Order      // a row that depends on it is not deleted yet
+	Drift      // it differs from what is observed, but is not repaired now
 
 	Stages // how many there are
 )
@@ -38,22 +38,22 @@ var stageNames = [Stages]string{
 	"paused", "limit", "dependency", "order", "drift",
 }
 
-// String returns the name of the stage, as people see it.
+// String returns the name of the stage.
 func (s Stage) String() string { return stageNames[s] }
 
-// Waiting reports whether rows of the stage wait for something.
+// Waiting reports whether it is a waiting stage.
 func (s Stage) Waiting() bool { return s >= Debounce }
 
-// Held reports whether rows of the stage have something to be done that must not be done now.
+// Held reports whether rows in the stage are held.
 func (s Stage) Held() bool { return s >= Paused }
 
-// InHand reports whether a worker has the row, or has had it and its outcome is not written.
+// InHand reports whether a worker has the row, or its outcome is not written yet.
 func (s Stage) InHand() bool { return s == Running || s == Stuck || s == Committing }
 
-// Failed reports whether rows of the stage have failed and nothing is being done about it.
+// Failed reports whether rows in the stage have failed and are idle.
 func (s Stage) Failed() bool { return s == Backoff || s == Terminal || s == Stuck }
 
-// Shown reports whether rows of the stage are listed as not done although nothing has failed.
+// Shown reports whether rows in the stage are listed as not done even without a failure.
 func (s Stage) Shown() bool { return s.Held() || s == Again }
 
 // stages is a set of stages.
@@ -81,7 +81,7 @@ var legal = func() (to [Stages]stages) {
 	for s := Debounce; s < Stages; s++ {
 		to[s] = setOf(Queued, Debounce)
 	}
-	// A delete that someone has forgotten by hand.
+	// Forget drops a delete.
 	for _, s := range []Stage{Debounce, Backoff, Terminal, Paused, Limit, Order} {
 		to[s] |= setOf(Rest)
 	}
@@ -91,10 +91,10 @@ var legal = func() (to [Stages]stages) {
 	return to
 }()
 
-// Legal reports whether a row may come from one stage to another.
+// Legal reports whether a row may move from one stage to another.
 func Legal(from, to Stage) bool { return legal[from].has(to) }
 
-// transition brings an item to a stage. It is the only place that does.
+// transition moves an item to a stage. Nothing else changes the stage of a queued item.
 func (q *Queue) transition(it *Item, to Stage) {
 	from := it.stage
 	if from == to {
