@@ -20,9 +20,9 @@ type (
 
 	// ChangeLimit bounds how many rows are changed within a time, so that a mistake
 	// in what is desired does not reach the whole target before someone has seen it.
-	// What exceeds it is held, and shown by [Reconciler.Plan], until
-	// [Reconciler.Approve], or until so many of the rows are back that the rest is
-	// within the limit. That time goes by releases nothing.
+	// Changes beyond it are held, and shown by [Reconciler.Plan], until
+	// [Reconciler.Approve], or until enough of them are withdrawn that the rest is within
+	// the limit. The mere passing of time releases nothing.
 	ChangeLimit = hold.ChangeLimit
 
 	// Drift configures how to handle rows that differ from what is observed.
@@ -163,10 +163,10 @@ var (
 // Reconcilers write it along with the statuses, each key at most once a second.
 func NotDoneSchema() statedb.Schema[NotDone] { return engine.NotDoneSchema() }
 
-// Terminal marks an error that repeating does not mend: the row is not tried
-// again until its spec changes or a full pass comes to it. Terminal(nil) is nil.
+// Terminal marks an error as permanent: the row is not retried until its spec changes or a full
+// pass reaches it. Terminal(nil) is nil.
 func Terminal(err error) error { return hold.Terminal(err) }
 
-// RetryAfter sets the time after which a failed operation is tried again, in
-// place of the backoff, which stays if d is not positive. RetryAfter(d, nil) is nil.
+// RetryAfter sets the time after which a failed operation is retried, replacing the backoff if d is
+// positive. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error { return hold.RetryAfter(d, err) }

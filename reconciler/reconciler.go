@@ -13,9 +13,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Reconciler drives a target to what the rows of a table say. Make it with
-// [New] and call Run, once. The other methods are safe for concurrent use, at
-// any time.
+// Reconciler drives a target to the state that the rows of a table describe. Make it with [New]
+// and call Run once. The other methods are safe for concurrent use at any time.
 type Reconciler[Obj any] struct {
 	engine *engine.Engine
 	table  *statedb.RWTable[Obj]
@@ -37,7 +36,7 @@ type Params[Obj any] struct {
 	// updated, and Group the reconcilers that know each other's deletes; nil: none.
 	DependsOn []Dependency[Obj]
 	Group     *Group
-	// Observed, if set, is what rows are compared with while nothing else happens.
+	// Observed, if set, is what done rows are compared with to detect drift.
 	Observed Observation[Obj]
 
 	// RefreshInterval, if set, is how long after a row was applied it is applied again,
@@ -48,11 +47,11 @@ type Params[Obj any] struct {
 	// by itself; the others cost nothing.
 	RefreshInterval func(Obj) time.Duration
 
-	// NotDone, if set, is told of the rows that are not done. Several reconcilers
+	// NotDone, if set, is the table of the rows that are not done. Several reconcilers
 	// may share the table, under different names.
 	NotDone *statedb.RWTable[NotDone]
-	// Origin, if set, says who wrote a row, given its table and its key as text:
-	// empty when it does not know. Calls may come from several goroutines at once.
+	// Origin, if set, returns who wrote a row, given its table and its key as text, or ""
+	// if it does not know. Calls may come from several goroutines at once.
 	Origin func(table, key string) string
 	// Logger and Health may be nil. Rows that fail for the same reason ([FailureGroup]) are one
 	// line when the first of them fails, and then at most one a minute, with how many they are
@@ -63,8 +62,8 @@ type Params[Obj any] struct {
 	Health Health
 }
 
-// New returns a reconciler of rows that have one status, or an error that says
-// which parameter is wrong.
+// New returns a reconciler of rows that have one status, or an error that
+// names the wrong parameter.
 func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
 	return NewWithStatus(p, StatusField[Obj]{Get: Obj.GetStatus, Set: Obj.WithStatus})
 }
@@ -226,8 +225,8 @@ func (r *Reconciler[Obj]) NotTried(txn statedb.ReadTxn, tries int) iter.Seq2[str
 	return r.engine.NotTried(txn, tries)
 }
 
-// Selector says which rows of a table are meant: those with one of the keys, or
-// that match. The zero value means all rows.
+// Selector selects the rows of a table that have one of the keys, or match. The zero value selects
+// all rows.
 type Selector[Obj any] struct {
 	Keys []string // primary keys as text, as [statedb.Table.Key] returns them
 	// Match is called from several goroutines, also of rows that are deleted. It

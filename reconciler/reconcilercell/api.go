@@ -33,12 +33,12 @@ type api struct {
 
 func newAPI(db *statedb.DB, all *registry, logger *slog.Logger) *api { return &api{db, all, logger} }
 
-// Acted is the answer to what is done by hand.
+// Acted is the response to an action by hand.
 type Acted struct {
 	Reconciler string `json:"reconciler"`
 	Action     string `json:"action"`
-	// Rows is how many rows it was about; -1: all, those that come later too. It is
-	// not known of a plan.
+	// Rows is the number of rows affected; -1 means all, including future ones. It is 0 for a
+	// plan.
 	Rows   int       `json:"rows"`
 	Plan   string    `json:"plan,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
@@ -52,7 +52,7 @@ type Limits struct {
 	Burst     int     `json:"burst"`
 }
 
-// request is what a reconciler is asked for.
+// request is a request to a reconciler.
 type request struct {
 	instance
 
@@ -62,7 +62,7 @@ type request struct {
 
 type action func(ctx context.Context, r request) (any, error)
 
-// endpoint answers requests of a method for an action, which knows some parameters.
+// endpoint returns an endpoint for an action. Parameters that are not known are refused.
 func (a *api) endpoint(method, name string, known []string, act action) inspect.EndpointOut {
 	return inspect.NewEndpoint(method+" "+path+"/{name}/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), actTimeout)
@@ -163,7 +163,7 @@ func resumeEndpoint(a *api) inspect.EndpointOut {
 	})
 }
 
-// rowsOf is the number of rows that keys stand for.
+// rowsOf returns the number of rows that keys select, or -1 for all.
 func rowsOf(keys []string, none bool) int {
 	if len(keys) == 0 && !none {
 		return -1
@@ -203,7 +203,7 @@ func limitsEndpoint(a *api) inspect.EndpointOut {
 	})
 }
 
-// limits are those in force with what the request says of them.
+// limits returns the given limits as changed by the request.
 func (r request) limits(limits reconciler.Limits) (reconciler.Limits, error) {
 	round, err := r.count(paramRound)
 	if err != nil {

@@ -29,8 +29,8 @@ func explainCommand() cli.CommandOut {
 		var format cli.Format
 		cmd := &cobra.Command{
 			Use:   "explain TABLE KEY...",
-			Short: "Explain how it stands with a row: who wrote it, what it waits for, what failed",
-			Long: `Explain how it stands with a row, or with one that is still to be deleted: who wrote it, why it is queued,
+			Short: "Explain the state of a row: who wrote it, what it waits for, what failed",
+			Long: `Explain the state of a row, or of one that is still to be deleted: who wrote it, why it is queued,
 what it waits for, the last attempts, and when it is tried again.` + selectionHelp + tableHelp,
 			Example: "  explain routes inet main 10.0.0.0/24 0\n  explain links eth0 -o json",
 			Args:    cobra.MinimumNArgs(2),
@@ -125,8 +125,7 @@ func pathOf(ctx context.Context, client *inspect.Client, name, action string) (s
 	return "", unknownName(name, names)
 }
 
-// query has the key, and the flags as they were given: the agent says what is
-// wrong with them.
+// query returns the key and the flags as given. The agent validates them.
 func (a actor) query(cmd *cobra.Command, key []string) (url.Values, error) {
 	query := url.Values{}
 	if len(key) > 0 {
@@ -211,7 +210,7 @@ of it stays, unless a full pass finds it. The agent logs it.` + selectionHelp,
 	}.command()
 }
 
-// String says what was done.
+// String describes what was done.
 func (a Acted) String() string {
 	switch {
 	case a.Plan != "":
@@ -234,7 +233,7 @@ func (a Acted) end() string {
 	return " until " + a.Until.Local().Format(time.DateTime)
 }
 
-// String says what the limits are.
+// String describes the limits.
 func (l Limits) String() string {
 	if l.Rate == 0 {
 		return fmt.Sprintf("rounds of %d, no limit of operations", l.RoundSize)

@@ -32,8 +32,7 @@ func defaultConfig() Config {
 // minFullInterval is the shortest time between full passes that a reconciler takes.
 const minFullInterval = time.Second
 
-// Validate says which field is wrong: none of them stands for a default when it is zero, but
-// for FullInterval.
+// Validate returns an error if a field is invalid. Only FullInterval has a default for zero.
 func (c Config) Validate() error {
 	switch {
 	case c.FullInterval > 0 && c.FullInterval < minFullInterval:

@@ -6,7 +6,7 @@ import (
 	"github.com/statehive/statehive/hive/health"
 )
 
-// report is what a reconciler last said of its health.
+// report is the health that a reconciler last reported.
 type report struct {
 	level   health.Level
 	message string

@@ -20,8 +20,7 @@ type metricsParams struct {
 	Prefix     metrics.Prefix        `optional:"true"`
 }
 
-// registerMetrics has what there is to measure collected, if the hive has a
-// registry for it.
+// registerMetrics registers the collector if the hive has a Prometheus registry.
 func registerMetrics(p metricsParams) error {
 	if p.Registerer == nil {
 		return nil
@@ -32,7 +31,7 @@ func registerMetrics(p metricsParams) error {
 	return p.Registerer.Register(newCollector(p.All, string(p.Prefix)))
 }
 
-// collector asks all reconcilers of a hive how they stand when it is scraped. It is
+// collector collects the stats of all reconcilers of a hive when it is scraped. It is
 // safe for concurrent use.
 type collector struct {
 	all     *registry
@@ -40,7 +39,7 @@ type collector struct {
 	metrics []metric
 }
 
-// metric is one metric of a reconciler, with the series that it has.
+// metric is a metric of reconcilers and the function that returns its series.
 type metric struct {
 	desc   *prometheus.Desc
 	series func(desc *prometheus.Desc, s reconciler.Stats, labels []string) []prometheus.Metric
@@ -88,10 +87,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// declared is a metric before it has its prefix.
+// declared is a metric without its prefix.
 type declared struct {
 	name, help string
-	labels     []string // beyond those that all have
+	labels     []string // in addition to the common ones
 	series     func(desc *prometheus.Desc, s reconciler.Stats, labels []string) []prometheus.Metric
 }
 

@@ -86,7 +86,7 @@ func printPlan(cmd *cobra.Command, format cli.Format, plan reconciler.Plan) erro
 	return nil
 }
 
-// detailsOf is what an operation would do.
+// detailsOf describes what an operation would do.
 func detailsOf(op reconciler.Planned) string {
 	var parts []string
 	if op.Orphan {
@@ -124,7 +124,7 @@ held since then that nobody has seen.` + tableHelp,
 	})
 }
 
-// tableAndPlan says what is missing. Other modules may have added commands below approve.
+// tableAndPlan returns an error that names the missing arguments. Other modules may have added commands below approve.
 func tableAndPlan(cmd *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		return nil

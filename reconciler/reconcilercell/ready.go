@@ -8,8 +8,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// maxBlocking is how many rows of a reconciler are named that keep the hive from
-// being ready.
+// maxBlocking is how many of the rows that block readiness are named per reconciler.
 const maxBlocking = 10
 
 // readyCondition keeps the hive from being ready until every reconciler has ended
@@ -28,7 +27,7 @@ func readyCondition(db *statedb.DB, all *registry, config Config) hive.Condition
 	})
 }
 
-// firstPass says what the first full pass waits for.
+// firstPass describes what the first full pass waits for.
 func (i instance) firstPass(txn statedb.ReadTxn) string {
 	s := i.Summary(txn)
 	if len(s.WaitingFor) > 0 {

@@ -21,7 +21,7 @@ import (
 // in the hive.
 //
 // All reconcilers of a hive are one reconciler.Group: what depends on a row is
-// deleted before it, and a hive whose tables depend on each other in a circle is
+// deleted before it, and a hive whose tables depend on each other in a cycle is
 // not built.
 //
 // Names of reconcilers are unique in a hive. A module may have several, of
@@ -113,7 +113,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 	}
 }
 
-// firstOf returns what says what the first of some says that knows.
+// firstOf returns a function that returns the first result that is not empty.
 func firstOf(origins []func(table, key string) string) func(table, key string) string {
 	return func(table, key string) string {
 		for _, origin := range origins {

@@ -73,7 +73,7 @@ func unknownName(name string, names []string) error {
 	return &nameError{fmt.Sprintf("no reconciler is named %q, or the only one of such a table; there are: %s", name, strings.Join(names, ", "))}
 }
 
-// nameError says that a name is not that of one reconciler.
+// nameError is the error for a name that does not identify a reconciler.
 type nameError struct{ text string }
 
 func (e *nameError) Error() string { return e.text }

@@ -24,7 +24,7 @@ const (
 	paramBurst  = "burst"
 )
 
-// selectionParams say which rows are meant: exactly one of them does.
+// selectionParams are the parameters that select rows. Exactly one of them must be given.
 func selectionParams() []string { return []string{paramKey, paramWhere, paramStatus, paramAll} }
 
 // one returns the value of a parameter that is needed once.
@@ -102,7 +102,7 @@ func (r request) inStatus() ([]string, error) {
 	return slices.Clip(r.withStatus(r.db.ReadTxn(), kind)), nil
 }
 
-// until is when a pause ends: zero if nothing is said of that.
+// until returns when a pause ends, or zero if that was not given.
 func (r request) until() (time.Time, error) {
 	if !r.query.Has(paramFor) {
 		return time.Time{}, nil

@@ -17,7 +17,7 @@ import (
 
 const path = "/v1/reconcilers"
 
-// section prints a line for each reconciler and, below, what is wrong.
+// section prints a line for each reconciler and, below, its problems.
 func section() cli.StatusSectionOut {
 	return cli.NewStatusSection(cli.StatusSection{Name: "reconcilers", Order: 10, Show: show})
 }
@@ -34,8 +34,8 @@ func show(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, er
 	healthy = true
 	for _, s := range statuses {
 		healthy = healthy && s.Health == health.OK
-		for _, trouble := range s.troubles() {
-			if _, err := fmt.Fprintf(w, "%s: %s\n", s.Name, trouble); err != nil {
+		for _, problem := range s.problems() {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", s.Name, problem); err != nil {
 				return false, err
 			}
 		}
@@ -58,8 +58,8 @@ func lines(statuses []Status, now time.Time) [][]string {
 	return rows
 }
 
-// troubles are what keeps the reconciler from being done, a line for each.
-func (s Status) troubles() []string {
+// problems returns what keeps the reconciler from being done, a line for each.
+func (s Status) problems() []string {
 	var all []string
 	if s.Health != health.OK {
 		cause, _, _ := strings.Cut(s.Cause, "\n")

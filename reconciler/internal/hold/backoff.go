@@ -10,8 +10,8 @@ import (
 	"github.com/statehive/statehive/internal/backoff"
 )
 
-// Terminal marks an error that repeating does not mend: the row is not tried
-// again until its spec changes or a full pass comes to it. Terminal(nil) is nil.
+// Terminal marks an error as permanent: the row is not retried until its spec changes or a full
+// pass reaches it. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {
 		return nil
@@ -19,8 +19,8 @@ func Terminal(err error) error {
 	return &terminalError{err}
 }
 
-// RetryAfter sets the time after which a failed operation is tried again, in
-// place of the backoff, which stays if d is not positive. RetryAfter(d, nil) is nil.
+// RetryAfter sets the time after which a failed operation is retried, replacing the backoff if d is
+// positive. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -56,9 +56,9 @@ func RetryDelay(err error) (time.Duration, bool) {
 	return retry.after, true
 }
 
-// Next returns the stage that follows an outcome after so many failures in a row, and when it
-// ends: at rest the row is done with, and after a terminal error only something else helps.
-// It keeps the delay in the outcome, so that it returns the same again.
+// Next returns the stage of a row after an outcome, and when it ends: Rest if nothing follows, or
+// Terminal after a terminal error. Attempts is the number of consecutive failures. The delay is
+// kept in the outcome, so that another call returns the same.
 func (b Backoff) Next(out *pool.Task, attempts int, now time.Time) (stage workqueue.Stage, due time.Time) {
 	switch {
 	case out.Err == nil && out.Result.Again > 0:
@@ -84,7 +84,7 @@ func (b Backoff) Next(out *pool.Task, attempts int, now time.Time) (stage workqu
 type Backoff struct {
 	Min, Max time.Duration
 	Random   func() float64 // in [0,1)
-	// Replaced, if set, decides instead, unless it panics or returns no positive duration.
+	// Replaced, if set, decides instead, unless it panics or its result is not positive.
 	Replaced func(attempts int) time.Duration
 }
 

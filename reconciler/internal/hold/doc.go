@@ -1,11 +1,10 @@
-// Package hold has the reasons not to run an operation although there is something to be
-// done: each is a [Policy], in a file of its own, and knows nothing of the others. A new
+// Package hold has the reasons not to run an operation that is pending: each is a [Policy], in a file of its own, and knows nothing of the others. A new
 // reason is a new file, and a line in the engine's list of policies.
 //
 //   - pause.go: someone has paused the row.
-//   - drift.go: the row differs from what is observed, and its repair has to wait.
+//   - drift.go: the row differs from what is observed, and its repair must wait.
 //   - dependency.go: a row that it depends on is not done.
-//   - order.go: a row that depends on it has still to be deleted.
+//   - order.go: a row that depends on it is not deleted yet.
 //   - limit.go: too many rows would be changed at once.
 //
 // Two more hold no single row, and so are no policies: rate.go, which holds everything, and

@@ -13,22 +13,22 @@ import (
 
 // ChangeLimit bounds how many rows are changed within a time, so that a mistake
 // in what is desired does not reach the whole target before someone has seen it.
-// What exceeds it is held, and shown by [Reconciler.Plan], until
-// [Reconciler.Approve], or until so many of the rows are back that the rest is
-// within the limit. That time goes by releases nothing.
+// Changes beyond it are held, and shown by [Reconciler.Plan], until [Reconciler.Approve], or
+// until enough of them are withdrawn that the rest is within the limit. The mere passing of
+// time releases nothing.
 type ChangeLimit struct {
-	// Rows and Percent have both to be exceeded. Percent is of the rows that are
-	// there and those that are counted. Defaults 10 and 30.
+	// The limit is exceeded if both Rows and Percent are. Percent is relative to the rows in
+	// the table, including those to be deleted. Defaults 10 and 30.
 	Rows    int
 	Percent float64
-	// Window is the time that the counted changes lie in: the rows changed in it
-	// without an approval, and all that are to be changed. Default 1 minute.
+	// Window is how long a change counts: the rows changed within it without an approval, and
+	// all rows still to be changed. Default 1 minute.
 	Window time.Duration
-	// Off: there is no limit.
+	// Off disables the limit.
 	Off bool
 }
 
-// WithDefaults returns the limit with what was left out.
+// WithDefaults returns the limit with defaults for its zero fields.
 func (c ChangeLimit) WithDefaults() ChangeLimit {
 	setDefault(&c.Rows, 10)
 	setDefault(&c.Percent, 30)
@@ -36,7 +36,7 @@ func (c ChangeLimit) WithDefaults() ChangeLimit {
 	return c
 }
 
-// Check returns what is wrong with the limit, which is in a field of that name.
+// Check returns an error if the limit, in the given field, is invalid.
 func (c ChangeLimit) Check(field string) error {
 	switch {
 	case c.Rows < 0:
@@ -49,13 +49,13 @@ func (c ChangeLimit) Check(field string) error {
 	return nil
 }
 
-// String returns what is held.
+// String describes the changes that exceed the limit.
 func (c ChangeLimit) String() string {
 	return fmt.Sprintf("more than %d rows and %v %% of the table within %v", c.Rows, c.Percent, c.Window)
 }
 
-// Ignores reports whether the limit does not care that a row has come from one kind of status
-// to another since its operation was let through: what is done counts, what is not does not.
+// Ignores reports whether the limit is unaffected if a row's status has changed since its operation
+// was let through. Only a row that was done and is pending now has to be counted again.
 func (c ChangeLimit) Ignores(was, is status.Kind) bool {
 	return c.Off || was == status.Pending || is != status.Pending
 }
@@ -67,25 +67,25 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 // ChangeLimiter is the policy that holds operations that would change too many rows at once.
-// Items are counted as soon as it is known what is to be done about them. It looks ahead in
-// the feed, so that a mass of changes is held before the first of them runs.
+// Items are counted as soon as their operation is known. The limiter looks ahead in the feed, so
+// that a mass of changes is held before the first of them runs.
 type ChangeLimiter struct {
 	owner            Owner
 	status           func(row *store.Entry) status.Status
-	deletes, updates *counter // nil: there is no limit
+	deletes, updates *counter // nil if there is no limit
 	// applied has the keys of rows that were applied since the start, if updates are
 	// limited: to apply a row for the first time is not to change it.
 	applied map[string]struct{}
 	ahead   lookAhead
-	fewer   bool // fewer are counted than before
+	fewer   bool // a change was withdrawn since the last Relieve
 	plans   plans
 }
 
-// plans numbers what is held, so that nothing is approved that was not shown.
+// plans numbers the plans, so that only changes that were shown can be approved.
 type plans struct {
-	run     string // tells the plans of this run from those of others
-	current uint64 // what is held next belongs to it
-	shown   uint64 // the last one that was shown and not approved, or 0
+	run     string // distinguishes the plans of different runs
+	current uint64 // the plan of the next change held
+	shown   uint64 // the last plan shown and not approved, or 0
 }
 
 // NewChangeLimiter returns a policy with two limits, one of which may be off.

@@ -9,17 +9,17 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// MaxOrderDelay is how long a delete waits for those of the rows that depend on it.
+// MaxOrderDelay is how long a delete waits for the deletes of rows that depend on it.
 const MaxOrderDelay = 5 * time.Minute
 
-// Order is the policy that holds the delete of a row while a reconciler of the same group has
-// still to delete a row that depends on it.
+// Order is the policy that holds the delete of a row until the reconcilers of its group have
+// deleted the rows that depend on it.
 type Order struct {
 	owner   Owner
 	member  *Member
 	on      []Dependency
 	waiting map[string]orderedDelete // by encoded key
-	id      []byte                   // memory for one
+	id      []byte                   // reused buffer
 }
 
 // orderedDelete is a delete that waits for others.
@@ -28,7 +28,7 @@ type orderedDelete struct {
 	revisions map[*Member]store.Revision
 }
 
-// NewOrder returns a policy for a member of a group; it holds nothing if that is nil.
+// NewOrder returns the policy for a member of a group. It holds nothing if the member is nil.
 func NewOrder(owner Owner, member *Member, on []Dependency) *Order {
 	return &Order{owner: owner, member: member, on: on, waiting: map[string]orderedDelete{}}
 }
@@ -48,7 +48,7 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	case !blocked:
 		return Reason{}, false
 	case now.Sub(wait.since) >= MaxOrderDelay:
-		o.owner.Logger.Warn("deleted out of order: it has waited too long",
+		o.owner.Logger.Warn("deleted out of order after waiting too long",
 			"reconciler", o.owner.Name, "key", table.KeyText(t.Entry), "waitsFor", text)
 		return Reason{}, false
 	}
@@ -88,7 +88,7 @@ func (o *Order) Note(it *workqueue.Item) {
 // deletedRow is a row that has to be deleted.
 type deletedRow struct {
 	key   string             // encoded
-	id    []byte             // tells rows apart that name different rows
+	id    []byte             // the same for rows that name the same rows
 	named func() []namedRows // what it names
 	text  func() string      // its key
 }

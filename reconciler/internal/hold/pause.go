@@ -14,8 +14,8 @@ import (
 // value, all rows.
 type Selector struct {
 	Keys []string // primary keys as text, as [statedb.Table.Key] returns them
-	// Match is called from several goroutines, also of rows that are deleted. It returns
-	// soon and does not use the reconciler. It matches a row for which it panics.
+	// Match is called from several goroutines, also of rows that are deleted. It must
+	// return quickly and not use the reconciler. A row for which it panics matches.
 	Match func(*store.Entry) bool
 }
 
@@ -72,7 +72,7 @@ func (p *Pauses) End(rows Selector) {
 	p.set(left)
 }
 
-// removeKeys reports whether something is left of the pause.
+// removeKeys removes keys from the pause, and reports whether anything is left of it.
 func (p *pause) removeKeys(keys []string) bool {
 	had := len(p.rows.Keys)
 	p.rows.Keys = slices.DeleteFunc(slices.Clone(p.rows.Keys), func(k string) bool { return slices.Contains(keys, k) })
@@ -105,7 +105,7 @@ func (p *Pauses) NextEnd() (end time.Time) {
 	return end
 }
 
-// Paused reports whether a row is paused, and until when, or zero. It is safe for concurrent
+// Paused reports whether a row is paused, and until when (zero: until resumed). It is safe for concurrent
 // use.
 func (p *Pauses) Paused(row *store.Entry) (until time.Time, paused bool) {
 	pauses := p.get()

@@ -9,13 +9,13 @@ import (
 // Rate holds all operations while a limiter of their rate allows none. Make it with [NewRate].
 type Rate struct {
 	limiter func() *rate.Limiter
-	until   time.Time // not asked before; zero: it is
+	until   time.Time // do not ask the limiter before; zero: ask
 }
 
-// NewRate returns a rate that asks the limiter in force; nil: there is no bound.
+// NewRate returns a Rate that asks the current limiter; nil means no bound.
 func NewRate(limiter func() *rate.Limiter) *Rate { return &Rate{limiter: limiter} }
 
-// maxRateDelay is how long a limiter is not asked again, at most: it may have been changed.
+// maxRateDelay is how often a limiter is asked at least, because it may have been changed.
 const maxRateDelay = time.Second
 
 // Take asks for up to n operations, and returns how many may run.
@@ -45,11 +45,11 @@ func delay(limiter *rate.Limiter, now time.Time) time.Duration {
 	return min(max(reservation.DelayFrom(now), time.Microsecond), maxRateDelay)
 }
 
-// Holds reports whether the limiter is not to be asked yet.
+// Holds reports whether all operations are held.
 func (r *Rate) Holds(now time.Time) bool { return now.Before(r.until) }
 
-// Until returns when the limiter is to be asked again, or zero.
+// Until returns when to ask the limiter again, or zero.
 func (r *Rate) Until() time.Time { return r.until }
 
-// Reset has the limiter asked again: it may be another one.
+// Reset makes the next call ask the limiter, which may be another one.
 func (r *Rate) Reset() { r.until = time.Time{} }
