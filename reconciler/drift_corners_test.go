@@ -166,7 +166,7 @@ func TestARowThatDiffersIsNotDoneAfterAStop(t *testing.T) {
 func TestARowThatAListingMissesIsRepaired(t *testing.T) {
 	var source *statedb.Source
 	watching(t, func(o *watchful) {
-		o.check(o.db.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
+		o.check(o.db.Update(t.Context(), func(txn *statedb.WriteTxn) (err error) {
 			if source, err = o.seen.RegisterSource(txn, "mirror"); err == nil {
 				err = source.Initialized(txn)
 			}
@@ -177,11 +177,11 @@ func TestARowThatAListingMissesIsRepaired(t *testing.T) {
 		o.see(sighting{"a", 2})
 		o.wantLog("update a=2")
 		o.pass(500 * time.Millisecond)
-		o.check(o.db.Update(context.Background(), func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, "lost") }, o.seen))
+		o.check(o.db.Update(t.Context(), func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, "lost") }, o.seen))
 		o.pass(100 * time.Millisecond)
 		o.target.vanish("a")
 		o.miss("a") // which the listing finds
-		o.check(o.db.Update(context.Background(), func(txn *statedb.WriteTxn) error { return source.Complete(txn) }, o.seen))
+		o.check(o.db.Update(t.Context(), func(txn *statedb.WriteTxn) error { return source.Complete(txn) }, o.seen))
 		o.pass(time.Hour)
 		o.wantLog("update a=2")
 	})
