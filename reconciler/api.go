@@ -54,6 +54,9 @@ type (
 	// state.
 	Stats = engine.Stats
 
+	// Totals are the counts of [Stats] since the reconciler was made.
+	Totals = engine.Totals
+
 	// ClassStats describes the rows ready in one priority class: change, manual, retry or
 	// refresh.
 	ClassStats = engine.ClassStats
@@ -77,6 +80,9 @@ type (
 	// Explanation is everything known about the state of a row. It is plain data that can be
 	// encoded as JSON.
 	Explanation = engine.Explanation
+
+	// History is what has happened to the row of an [Explanation] lately.
+	History = engine.History
 
 	// Wait is something that a row waits for.
 	Wait = engine.Wait

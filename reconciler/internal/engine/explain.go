@@ -38,6 +38,11 @@ type Explanation struct {
 	// WaitsFor is never empty. Each element has to end before the next one matters.
 	WaitsFor []Wait    `json:"waitsFor"`
 	NextDue  time.Time `json:"nextDue,omitzero"`
+	History
+}
+
+// History is what has happened to a row lately.
+type History struct {
 	// Attempts is the number of consecutive failures, LastAttempts the most recent ones since
 	// the row was last done, and LastError the error of the last one.
 	Attempts     int       `json:"attempts"`
@@ -154,7 +159,8 @@ func (r *Engine) startWaits(txn store.ReadTxn) []Wait {
 // explainRow explains a row as far as the table knows it.
 func (r *Engine) explainRow(txn store.ReadTxn, key string) (e Explanation, row *store.Entry, err error) {
 	e = Explanation{
-		Reconciler: r.p.Name, Table: r.p.Table.Name(), Key: key, Sources: r.p.Table.Sources(txn), LastAttempts: []Attempt{},
+		Reconciler: r.p.Name, Table: r.p.Table.Name(), Key: key, Sources: r.p.Table.Sources(txn),
+		History: History{LastAttempts: []Attempt{}},
 	}
 	if r.sources(txn).dropped {
 		_, err := r.p.DB.Table(txn, e.Table)

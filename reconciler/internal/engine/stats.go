@@ -12,18 +12,7 @@ import (
 
 // Stats are the measurements of a reconciler: totals since it was made, and its current state.
 type Stats struct {
-	// Durations of operations on rows that were not done, of full passes, and of the
-	// target's Observe or Prune.
-	Incremental, Full, Prune store.Durations
-	// Failed operations: on rows that were not done, in full passes (including searches
-	// for orphans), and the failed searches for orphans alone.
-	IncrementalErrors, FullErrors, PruneErrors uint64
-	// OutOfSync counts the rows that a full pass or a refresh found changed behind our back,
-	// and the orphans that were removed. Pruned counts the orphans alone.
-	OutOfSync, Pruned uint64
-	Retries           uint64 // operations that ran because the previous one failed
-	// Drift counts rows repaired or reported because they differed from what was observed.
-	Drift uint64
+	Totals
 	// Drifted is how many rows are known to differ from what is observed.
 	Drifted int
 
@@ -47,6 +36,22 @@ type Stats struct {
 	LastSuccess    time.Time // zero: never
 }
 
+// Totals are counted since the reconciler was made.
+type Totals struct {
+	// Durations of operations on rows that were not done, of full passes, and of the
+	// target's Observe or Prune.
+	Incremental, Full, Prune store.Durations
+	// Failed operations: on rows that were not done, in full passes (including searches
+	// for orphans), and the failed searches for orphans alone.
+	IncrementalErrors, FullErrors, PruneErrors uint64
+	// OutOfSync counts the rows that a full pass or a refresh found changed behind our back,
+	// and the orphans that were removed. Pruned counts the orphans alone.
+	OutOfSync, Pruned uint64
+	Retries           uint64 // operations that ran because the previous one failed
+	// Drift counts rows repaired or reported because they differed from what was observed.
+	Drift uint64
+}
+
 // ClassStats describes the rows ready in one priority class: change, manual, retry or refresh.
 type ClassStats struct {
 	Class string
@@ -63,11 +68,12 @@ func (r *Engine) Stats() Stats {
 	now, last := time.Now(), r.stats.get()
 	m := &last.metrics
 	s := Stats{
-		Incremental: m.incremental.stats(), IncrementalErrors: m.incrementalErrors,
-		Full: m.full.stats(), FullErrors: m.fullErrors,
-		Prune: m.prune.stats(), PruneErrors: m.pruneErrors,
-		OutOfSync: m.outOfSync, Pruned: m.pruned, Retries: m.retries, Drift: m.drift,
-
+		Totals: Totals{
+			Incremental: m.incremental.stats(), IncrementalErrors: m.incrementalErrors,
+			Full: m.full.stats(), FullErrors: m.fullErrors,
+			Prune: m.prune.stats(), PruneErrors: m.pruneErrors,
+			OutOfSync: m.outOfSync, Pruned: m.pruned, Retries: m.retries, Drift: m.drift,
+		},
 		Errors: last.errors, Reasons: last.reasons, Deleting: int(r.deleting.Load()), Delayed: last.delayed, Held: map[string]int{},
 		Drifted: r.drifted.len(), Workers: r.p.Config.Workers, Stuck: last.stuck,
 	}

@@ -94,7 +94,11 @@ type Source struct {
 	deviceOf func(os.FileInfo) uint64
 	writing  func(*os.File) bool // somebody has the file open for writing
 
-	// The rest belongs to Run.
+	progress
+}
+
+// progress is what Run knows of the directory. It belongs to Run.
+type progress struct {
 	files       map[string]*fileState // by path
 	doubt       time.Time             // since when the directory cannot be listed
 	began       time.Time             // the first look
@@ -125,7 +129,7 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("directory of documents %q cannot be read: %w", c.Dir, withoutPath(err))
 	}
 	c.Dir = dir
-	s := &Source{config: c, files: map[string]*fileState{}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: readDir, deviceOf: deviceOf, writing: openForWriting}
+	s := &Source{config: c, progress: progress{files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: readDir, deviceOf: deviceOf, writing: openForWriting}
 	s.recalled = c.Memory != nil && c.Memory.InForce()
 	s.parser.kinds = map[string]Kind{}
 	for _, k := range c.Kinds {
