@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -135,8 +134,11 @@ func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
 // batch is from a while ago. A delete must not run if the row has come back, nor a repair on
 // what is not there any more, so these always look.
 func (w *Worker) snapshot(b *Batch, tasks []Task, now time.Time) store.ReadTxn {
-	looks := func(t Task) bool { return t.Kind == Delete || t.Was == status.Done }
-	if b.Asks() || now.Sub(b.Read) < fresh && !slices.ContainsFunc(tasks, looks) {
+	looks := false
+	for i := range tasks { // the rest of a task may be the owner's by now
+		looks = looks || tasks[i].Kind == Delete || tasks[i].Was == status.Done
+	}
+	if b.Asks() || !looks && now.Sub(b.Read) < fresh {
 		return b.Txn
 	}
 	return w.pool.calls.Snapshot()

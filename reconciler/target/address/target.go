@@ -88,6 +88,9 @@ func (t *Target) Close() error {
 // gone: they cannot be told from others' that come later. It ends what a process
 // that was killed has left begun.
 func (t *Target) Init(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	t.writing.Lock()
 	err := t.endPromotions(ctx)
 	t.writing.Unlock()
