@@ -461,3 +461,38 @@ func TestObservationsThatCannotWorkAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestDriftIsFoundHoweverManyRowsAnObservedRowTellsOf compares several rows with
+// one, whose rows change.
+func TestDriftIsFoundHoweverManyRowsAnObservedRowTellsOf(t *testing.T) {
+	var seen *statedb.RWTable[child]
+	prepared(t, func(w *world) {
+		seen = must(statedb.NewTable(w.db, statedb.Schema[child]{Name: "switches", Primary: childByID}))
+		insert(t, w.db, seen, child{"switch", "a b", 1})
+		w.params = func(p *reconciler.Params[row]) {
+			p.Observed = reconciler.Observes(statedb.ReadOnly(seen), func(_ statedb.ReadTxn, c child) iter.Seq[statedb.Query[row]] {
+				return byIDs(strings.Fields(c.Owners)...)
+			}, func(txn statedb.ReadTxn, want row) []reconciler.Change {
+				for c := range seen.All(txn) {
+					if slices.Contains(strings.Fields(c.Owners), want.ID) && c.Number == want.Want {
+						return nil
+					}
+				}
+				return []reconciler.Change{{Field: "switch", Is: "off", Want: fmt.Sprint(want.Want)}}
+			})
+		}
+		w.write(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
+	}, func(t *testing.T, w *world) {
+		w.pass(time.Minute)
+		w.target.log()
+		insert(t, w.db, seen, child{"switch", "b", 1}) // it tells nothing of a any more
+		synctest.Wait()
+		w.wantLog("update a=1")
+		insert(t, w.db, seen, child{"switch", "a b", 1})
+		w.pass(time.Minute)
+		w.wantLog()
+		remove(t, w.db, seen, child{ID: "switch"})
+		synctest.Wait()
+		w.wantLog("update a=1", "update b=1")
+	})
+}

@@ -44,8 +44,9 @@ type simulation struct {
 	children *statedb.RWTable[child] // that have rows run
 }
 
-// TestSimulation lets writers, faults and restarts loose on reconcilers, then
-// ends the faults: everything has to come right by itself.
+// TestSimulation lets writers, faults and restarts loose on reconcilers of one
+// table, and on some that depend on each other, then ends the faults: everything
+// has to come right by itself.
 func TestSimulation(t *testing.T) {
 	first, last := uint64(1), *simulations
 	if *simulationSeed != 0 {
@@ -53,6 +54,7 @@ func TestSimulation(t *testing.T) {
 	}
 	for seed := first; seed <= last; seed++ {
 		simulate(t, seed, 3)
+		simulateLayers(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d failed after %d runs", seed, seed-first)
 		}

@@ -1,0 +1,450 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// layered is a simulation of reconcilers on top of each other, as those of links,
+// addresses and routes are. Rows of a layer depend on those of the layer below it,
+// and what they are in the target is gone when those are. Nobody makes full passes:
+// what others do is told by a feed of what is observed, which is late.
+type layered struct {
+	t      *testing.T
+	random *rand.Rand // of what happens in order
+	chance *chance    // of all else
+	layers []*layer   // the lowest first
+	calm   atomic.Bool
+	others sync.WaitGroup // those who hold tables
+}
+
+// layer is a reconciler of a layered simulation, and its target.
+type layer struct {
+	*world
+	s        *layered
+	number   int
+	observed reconciler.Observation[row]
+	events   chan string // ids that the feed has still to look at
+	held     atomic.Int32
+	dropped  bool
+
+	mu   sync.Mutex
+	seen *statedb.RWTable[sighting]
+
+	differs map[string]difference // rows that are done although they are seen to differ
+}
+
+// difference is a row that is done, and seen to be something else.
+type difference struct {
+	text  string
+	since time.Time
+}
+
+// simulateLayers runs a layered simulation and checks that everything comes right
+// in the end, and that no row was done for long while it was seen to differ.
+func simulateLayers(t *testing.T, seed uint64) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLayered(t, seed)
+		var feeds sync.WaitGroup
+		for _, l := range s.layers {
+			slowest := 1 + s.random.IntN(50)
+			feeds.Go(func() { l.feed(slowest) })
+			l.launch()
+		}
+		for range 60 {
+			s.rest(some(s.random, 100*time.Millisecond))
+			s.step(s.layers[s.random.IntN(len(s.layers))])
+		}
+		s.comeToRest()
+		for _, l := range slices.Backward(s.layers) {
+			l.leave()
+			close(l.events)
+		}
+		feeds.Wait()
+		if t.Failed() {
+			t.Logf("repeat with: go test ./reconciler -run 'TestSimulation$' -seed %d", seed)
+		}
+	})
+}
+
+func newLayered(t *testing.T, seed uint64) *layered {
+	hash := fnv.New64a()
+	hash.Write([]byte("layers"))
+	s := &layered{t: t, random: rand.New(rand.NewPCG(seed, hash.Sum64())), chance: newChance(seed)}
+	group := &reconciler.Group{}
+	base := newWorld(t)
+	for i, name := range []string{"links", "addresses", "routes"}[:1+s.random.IntN(3)] {
+		w := *base
+		l := &layer{world: &w, s: s, number: i, events: make(chan string, 100_000), differs: map[string]difference{}}
+		l.name, l.seed, l.target, l.health, l.moves = name, seed, newFake(), &healthLog{}, &moves{}
+		l.target.promise = l.promise
+		l.target.will(l.act)
+		l.config = s.someConfig()
+		l.batches = s.random.IntN(3) == 0
+		l.makeTable()
+		l.makeSeen()
+		l.params = func(p *reconciler.Params[row]) {
+			p.Group, p.Observed = group, l.observed
+			if i > 0 {
+				below := s.layers[i-1]
+				p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(statedb.ReadOnly(below.rows()), row.GetStatus,
+					func(r row) iter.Seq[statedb.Query[row]] { return byIDs(parentOf(r.ID)) }, below.observed)}
+			}
+		}
+		s.layers = append(s.layers, l)
+	}
+	return s
+}
+
+func (s *layered) someConfig() reconciler.Config {
+	c := reconciler.Config{
+		FullInterval: -1, Workers: 1 + s.random.IntN(4), MinBackoff: 10 * time.Millisecond, MaxBackoff: time.Second,
+		OperationTimeout: 300 * time.Millisecond, StopTimeout: 50 * time.Millisecond,
+		DeleteLimit: reconciler.ChangeLimit{Off: true},
+	}
+	if s.random.IntN(2) == 0 {
+		c.StopTimeout = 2 * time.Second
+	}
+	if s.random.IntN(4) == 0 {
+		c.DeleteLimit = reconciler.ChangeLimit{Rows: 1 + s.random.IntN(4), Percent: 10, Window: time.Second}
+	}
+	c.Drift.Settle = some(s.random, 300*time.Millisecond)
+	if s.random.IntN(6) == 0 {
+		c.Drift.Policy = reconciler.DriftReport
+	}
+	return c
+}
+
+// makeTable makes the table of a layer, which is empty.
+func (l *layer) makeTable() {
+	schema := rowSchema()
+	schema.Name = l.name
+	l.table = must(statedb.NewTable(l.db, schema))
+}
+
+// makeSeen makes the table of what is observed, and lists in it what is there.
+func (l *layer) makeSeen() {
+	seen := must(statedb.NewTable(l.db, statedb.Schema[sighting]{Name: "seen-" + l.name, Primary: sightingByID}))
+	l.check(l.db.Update(context.Background(), func(txn *statedb.WriteTxn) error {
+		source, err := seen.RegisterSource(txn, "feed")
+		if err != nil {
+			return err
+		}
+		for id, is := range l.target.state() {
+			if _, _, err := seen.Insert(txn, sighting{id, is}); err != nil {
+				return err
+			}
+		}
+		return source.Initialized(txn)
+	}, seen))
+	l.sights = &watchful{world: l.world, seen: seen}
+	l.observed = reconciler.Observes(statedb.ReadOnly(seen), func(_ statedb.ReadTxn, s sighting) iter.Seq[statedb.Query[row]] {
+		return byIDs(s.ID)
+	}, l.sights.compare)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen = seen
+}
+
+// someID returns one of a few ids of a layer: each begins with that of a row below.
+func (l *layer) someID() string {
+	id := fmt.Sprint("k", l.s.random.IntN(3))
+	for range l.number {
+		id += fmt.Sprint("/", l.s.random.IntN(2))
+	}
+	return id
+}
+
+// parentOf returns the id of the row that one is on.
+func parentOf(id string) string {
+	if i := strings.LastIndexByte(id, '/'); i >= 0 {
+		return id[:i]
+	}
+	return ""
+}
+
+func (l *layer) below() *layer {
+	if l.number == 0 {
+		return nil
+	}
+	return l.s.layers[l.number-1]
+}
+
+// act is how the target behaves: nothing can be made on what is not there, and what
+// is on something goes with it.
+func (l *layer) act(_ context.Context, c call) (reconciler.Result, error) {
+	take(time.Duration(1+l.s.chance.n(20)) * time.Millisecond)
+	if c.op != "update" && c.op != "delete" {
+		return reconciler.Result{}, nil
+	}
+	defer func() { l.events <- c.id }()
+	if below := l.below(); c.op == "update" && below != nil {
+		if _, there := below.target.state()[parentOf(c.id)]; !there {
+			return reconciler.Result{}, fmt.Errorf("%s is not there", parentOf(c.id))
+		}
+	}
+	if !l.s.calm.Load() {
+		switch l.s.chance.n(12) {
+		case 0:
+			return reconciler.Result{}, errBoom
+		case 1:
+			return reconciler.Result{Again: time.Duration(1+l.s.chance.n(500)) * time.Millisecond}, nil
+		case 2:
+			l.target.half(c)
+			return reconciler.Result{}, errBoom
+		case 3:
+			panic(errBoom)
+		}
+	}
+	if c.op == "delete" {
+		l.bury(c.id)
+	}
+	return reconciler.Result{}, nil
+}
+
+// bury removes what is on something that is gone.
+func (l *layer) bury(id string) {
+	for _, above := range l.s.layers[l.number+1:] {
+		for other := range above.target.state() {
+			if strings.HasPrefix(other, id+"/") {
+				above.target.vanish(other)
+				above.events <- other
+			}
+		}
+	}
+}
+
+// feed writes down what is there of what has changed some time ago.
+func (l *layer) feed(slowest int) {
+	for id := range l.events {
+		take(time.Duration(1+l.s.chance.n(slowest)) * time.Millisecond)
+		l.mu.Lock()
+		seen := l.seen
+		l.mu.Unlock()
+		err := l.db.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
+			if is, there := l.target.state()[id]; there {
+				_, _, err = seen.Insert(txn, sighting{id, is})
+			} else {
+				_, _, err = seen.Delete(txn, sighting{ID: id})
+			}
+			return err
+		}, seen)
+		if err != nil && !errors.Is(err, statedb.ErrDropped) {
+			l.t.Error(err)
+		}
+	}
+}
+
+// step has something happen to a layer.
+func (s *layered) step(l *layer) {
+	id := l.someID()
+	switch n := s.random.IntN(24); {
+	case n < 8:
+		l.write(row{ID: id, Want: s.random.IntN(3)})
+	case n < 10:
+		l.erase(id)
+	case n < 12:
+		l.target.vanish(id)
+		l.bury(id)
+		l.events <- id
+	case n < 14:
+		if _, there := l.target.state()[id]; there {
+			l.target.corrupt(id, s.random.IntN(3))
+			l.events <- id
+		}
+	case n < 16:
+		until := time.Time{}
+		if s.random.IntN(2) == 0 {
+			until = time.Now().Add(some(s.random, time.Second))
+		}
+		l.meddled(l.latest().Pause(context.Background(), reconciler.Selector[row]{Keys: []string{id}}, until))
+	case n < 17:
+		l.meddled(l.latest().Resume(context.Background(), reconciler.Selector[row]{}))
+	case n < 18:
+		_, err := l.latest().Trigger(context.Background(), reconciler.Selector[row]{Keys: []string{id}})
+		l.meddled(err)
+	case n < 21:
+		s.holdSome(l)
+	case n < 22:
+		l.leave()
+		s.rest(some(s.random, 300*time.Millisecond))
+		l.launch()
+	case n < 23:
+		s.replace(l, func() statedb.TableMeta { return l.sights.seen }, l.makeSeen)
+	default:
+		s.replace(l, func() statedb.TableMeta { return l.table }, l.makeTable)
+	}
+}
+
+func (l *layer) meddled(err error) {
+	if err != nil && !errors.Is(err, reconciler.ErrNotRunning) {
+		l.t.Error(err)
+	}
+}
+
+// holdSome has somebody hold some tables of a layer for a while.
+func (s *layered) holdSome(l *layer) {
+	var tables []statedb.TableMeta
+	for _, table := range []statedb.TableMeta{l.table, l.sights.seen, l.notDone} {
+		if s.random.IntN(2) == 0 {
+			tables = append(tables, table)
+		}
+	}
+	if len(tables) == 0 {
+		return
+	}
+	for _, other := range s.layers { // they share a table
+		other.held.Add(1)
+	}
+	d := some(s.random, time.Second)
+	s.others.Go(func() {
+		txn, err := l.db.WriteTxn(context.Background(), tables...)
+		if err == nil {
+			take(d)
+			txn.Abort()
+		} else if !errors.Is(err, statedb.ErrDropped) {
+			l.t.Error(err)
+		}
+		for _, other := range s.layers {
+			other.held.Add(-1)
+		}
+	})
+}
+
+// replace drops a table of a layer while everything runs, which must not have
+// anything removed, and makes it again some time later.
+func (s *layered) replace(l *layer, table func() statedb.TableMeta, makeAgain func()) {
+	rowsToo := table() == statedb.TableMeta(l.table)
+	l.drop(table())
+	if l.dropped = rowsToo; rowsToo {
+		l.target.took()
+	}
+	s.rest(some(s.random, 500*time.Millisecond))
+	for _, c := range l.target.took() {
+		if rowsToo && c.op == "delete" {
+			l.t.Errorf("%v because the table of %s was dropped", c, l.name)
+		}
+	}
+	for _, upper := range slices.Backward(s.layers[l.number:]) { // they were made for the table
+		upper.leave()
+	}
+	s.others.Wait()
+	makeAgain()
+	l.dropped = false
+	for _, upper := range s.layers[l.number:] {
+		upper.launch()
+	}
+}
+
+// leave ends the run of a reconciler, which is soon over whoever holds its tables.
+func (l *layer) leave() {
+	held, began := l.held.Load() > 0, time.Now()
+	l.cancel()
+	err := <-l.ended
+	l.ended = nil
+	clear(l.differs)
+	if took := time.Since(began); took > l.config.StopTimeout+l.config.OperationTimeout {
+		l.t.Errorf("the end of %s took %v", l.name, took)
+	}
+	if err != nil && !held && (!l.dropped || !errors.Is(err, statedb.ErrDropped)) {
+		l.t.Errorf("Run of %s: %v", l.name, err)
+	}
+	l.wantKnownMoves()
+	if faults := l.target.faults; len(faults) > 0 {
+		l.t.Errorf("promises of %s broken: %q", l.name, faults)
+	}
+}
+
+// rest lets time go by.
+func (s *layered) rest(d time.Duration) {
+	const step = 20 * time.Millisecond
+	for ; d > 0; d -= step {
+		take(min(d, step))
+		synctest.Wait()
+		for _, l := range s.layers {
+			l.lookForLies()
+		}
+	}
+}
+
+// lookForLies checks that no row stays done while it is seen to differ, for longer
+// than that may be old news and a status may take to be written.
+func (l *layer) lookForLies() {
+	if l.ended == nil || l.dropped || l.held.Load() > 0 {
+		clear(l.differs)
+		return
+	}
+	txn, now := l.db.ReadTxn(), time.Now()
+	for r := range l.table.All(txn) {
+		changes := l.sights.compare(txn, r)
+		if len(changes) == 0 || r.Status.Kind() != reconciler.Done {
+			delete(l.differs, r.ID)
+			continue
+		}
+		text := fmt.Sprint(changes)
+		d, known := l.differs[r.ID]
+		if !known || d.text != text {
+			l.differs[r.ID] = difference{text, now}
+		} else if now.Sub(d.since) > l.config.Drift.Settle+2*time.Second {
+			l.t.Errorf("%s %s is done since %v although %s", l.name, r.ID, now.Sub(d.since), text)
+			delete(l.differs, r.ID)
+		}
+	}
+}
+
+// comeToRest ends all faults. What is wanted is there some time later, and stays so
+// without another operation.
+func (s *layered) comeToRest() {
+	s.others.Wait()
+	s.calm.Store(true)
+	s.pass(time.Second) // all of them run
+	for _, l := range s.layers {
+		l.check(l.latest().Resume(context.Background(), reconciler.Selector[row]{}))
+		if below := l.below(); below != nil { // rows on nothing cannot be made
+			for r := range l.table.All(l.db.ReadTxn()) {
+				if _, _, there := below.table.Get(l.db.ReadTxn(), byID.Query(parentOf(r.ID))); !there {
+					l.erase(r.ID)
+				}
+			}
+		}
+	}
+	for range s.layers { // each may wait for the one before
+		s.pass(time.Minute)
+		for _, l := range s.layers {
+			for plan := must(l.latest().Plan(s.t.Context())); plan.ID != ""; plan = must(l.latest().Plan(s.t.Context())) {
+				l.check(l.latest().Approve(s.t.Context(), plan.ID))
+				s.pass(time.Second)
+			}
+			if l.config.Drift.Policy == reconciler.DriftReport {
+				must(l.latest().Trigger(s.t.Context(), reconciler.Selector[row]{}))
+				s.pass(time.Minute)
+			}
+		}
+	}
+	s.pass(time.Hour)
+	for _, l := range s.layers {
+		l.wantConverged()
+		l.target.log()
+	}
+	s.pass(time.Hour)
+	for _, l := range s.layers {
+		l.equal("operations of "+l.name, []string{}, l.target.log())
+		l.equal("health of "+l.name, "ok: reconciled", l.health.last())
+	}
+}
+
+func (s *layered) pass(d time.Duration) { s.layers[0].pass(d) }
