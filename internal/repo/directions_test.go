@@ -1,12 +1,13 @@
 package repo
 
 import (
+	"path"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// A layer says which of our packages a part of the tree may import. In patterns, "x/..." is x and all below it.
+// A layer says which of our packages a part of the tree may import. In patterns, "x/..." is x and all below it, and a star is one part of a path.
 type layer struct {
 	packages string
 	imports  []string
@@ -22,6 +23,8 @@ func layers() []layer {
 		{packages: "statedb/dbcell/...", imports: []string{"statedb/...", "hive/..."}},
 		{packages: "reconciler/reconcilercell/...", imports: []string{"statedb/...", "reconciler", "hive/..."}, tests: []string{"reconciler/targettest"}},
 		{packages: "reconciler/source/filecell/...", imports: []string{"statedb/...", "reconciler/source/...", "hive/..."}},
+		{packages: "reconciler/target/kindcell", imports: []string{"statedb/...", "reconciler/...", "hive/..."}},
+		{packages: "reconciler/target/*/*cell", imports: []string{"statedb/...", "reconciler/...", "hive/..."}},
 
 		// Libraries: nothing of the hive.
 		{packages: "statedb/index/...", imports: []string{"statedb/index/..."}},
@@ -110,6 +113,10 @@ func ourPackage(quoted string) (dir string, ours bool) {
 
 // matches says whether a directory fits a pattern.
 func matches(pattern, dir string) bool {
+	if strings.Contains(pattern, "*") {
+		fits, err := path.Match(pattern, dir)
+		return fits && err == nil
+	}
 	base, below := strings.CutSuffix(pattern, "/...")
 	return dir == base || below && strings.HasPrefix(dir, base+"/")
 }

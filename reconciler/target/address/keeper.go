@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
-	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
 // change is what is due to a link that exists, and the request that does it.

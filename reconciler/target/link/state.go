@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler"
-	"github.com/statehive/statehive/reconciler/target/internal/mirror"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 )
 
 // alias marks the links that we created, for people to see.

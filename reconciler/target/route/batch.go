@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
-	"github.com/statehive/statehive/reconciler/target/internal/mirror"
-	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/reconciler/target/mirror"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
 // kernelRoute is a route as the kernel tells of it. Of its device the index alone

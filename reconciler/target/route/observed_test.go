@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
-	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 

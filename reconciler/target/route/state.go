@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
-	"github.com/statehive/statehive/reconciler/target/internal/rtnl"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
 // wanted is a row with its device found.

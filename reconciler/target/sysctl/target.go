@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
-	"github.com/statehive/statehive/reconciler/target/internal/steps"
 	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/reconciler/target/steps"
 	"github.com/statehive/statehive/statedb"
 )
 

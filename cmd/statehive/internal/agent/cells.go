@@ -10,6 +10,10 @@ import (
 	"github.com/statehive/statehive/hive/metrics"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/source/filecell"
+	"github.com/statehive/statehive/reconciler/target/address/addresscell"
+	"github.com/statehive/statehive/reconciler/target/link/linkcell"
+	"github.com/statehive/statehive/reconciler/target/route/routecell"
+	"github.com/statehive/statehive/reconciler/target/sysctl/sysctlcell"
 	"github.com/statehive/statehive/statedb/dbcell"
 )
 
@@ -37,5 +41,10 @@ func foundation(around *surroundings) []cell.Cell {
 }
 
 func kinds(around *surroundings) []cell.Cell {
-	return []cell.Cell{sysctls(around), links(), addresses(), routes()}
+	return []cell.Cell{
+		sysctlcell.Cell(around.allowSysctl),
+		linkcell.Cell(),
+		addresscell.Cell(),
+		routecell.Cell(),
+	}
 }

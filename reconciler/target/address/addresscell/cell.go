@@ -1,0 +1,44 @@
+// Package addresscell puts the kind "address" into a hive.
+package addresscell
+
+import (
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/target/address"
+	"github.com/statehive/statehive/reconciler/target/kindcell"
+	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/link/linkcell"
+	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Cell returns the module. It needs an *ownership.Store and the module of package
+// linkcell, and provides the observed addresses to other kinds.
+func Cell() cell.Cell {
+	return kindcell.Cell(
+		kindcell.Kind[address.Address]{
+			Name: "address", Title: "addresses of links", KeyField: "address",
+			Schema: address.Schema(), Default: address.Default, Normalized: address.Address.Normalized,
+		},
+		cell.ProvidePrivate(
+			func(owned *ownership.Store, check linkcell.Check, l cell.Lifecycle) (*address.Target, error) {
+				t, err := address.New(address.Config{Owned: owned, Allowed: check})
+				return kindcell.Closed(l, t, err)
+			},
+			func(t *address.Target) reconciler.Target[address.Address] { return t },
+			(*address.Target).NewMirror,
+			func(
+				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link], seen reconciler.Observation[address.Address],
+			) reconcilercell.Relations[address.Address] {
+				return reconcilercell.Relations[address.Address]{
+					DependsOn: []reconciler.Dependency[address.Address]{
+						link.DependsOn(links, seenLinks, func(a address.Address) string { return a.Device }),
+					},
+					Observed: seen,
+				}
+			}),
+		cell.Provide(address.Observed),
+		kindcell.Observed[address.Mirror](address.SeenSchema()),
+	)
+}

@@ -1,0 +1,40 @@
+// Package linkcell puts the kind "link" into a hive.
+package linkcell
+
+import (
+	"context"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/target/kindcell"
+	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/ownership"
+)
+
+// Check returns an error for a device that is not the link which we have made under
+// its name: see link.Target.Vouches. Kinds that put something on a device ask it first.
+type Check func(ctx context.Context, device string, index int) error
+
+// Cell returns the module. It needs an *ownership.Store, and provides the observed
+// links to other kinds, as a reconciler.Observation, and a [Check].
+func Cell() cell.Cell {
+	return kindcell.Cell(
+		kindcell.Kind[link.Link]{
+			Name: "link", Title: "network links", KeyField: "name",
+			Schema: link.Schema(), Default: link.Default, Normalized: link.Link.Normalized,
+		},
+		cell.ProvidePrivate(
+			func(owned *ownership.Store, l cell.Lifecycle) (*link.Target, error) {
+				t, err := link.New(link.Config{Owned: owned})
+				return kindcell.Closed(l, t, err)
+			},
+			func(t *link.Target) reconciler.Target[link.Link] { return t },
+			(*link.Target).NewMirror,
+			func(seen reconciler.Observation[link.Link]) reconcilercell.Relations[link.Link] {
+				return reconcilercell.Relations[link.Link]{Observed: seen}
+			}),
+		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),
+		kindcell.Observed[link.Mirror](link.SeenSchema()),
+	)
+}

@@ -1,0 +1,42 @@
+// Package routecell puts the kind "route" into a hive.
+package routecell
+
+import (
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/target/address"
+	"github.com/statehive/statehive/reconciler/target/kindcell"
+	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/link/linkcell"
+	"github.com/statehive/statehive/reconciler/target/route"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Cell returns the module. It needs those of packages linkcell and addresscell.
+func Cell() cell.Cell {
+	return kindcell.Cell(
+		kindcell.Kind[route.Route]{
+			Name: "route", Title: "routes", KeyField: "destination",
+			Schema: route.Schema(), Default: route.Default, Normalized: route.Route.Normalized,
+		},
+		cell.ProvidePrivate(
+			func(check linkcell.Check, l cell.Lifecycle) (*route.Target, error) {
+				t, err := route.New(route.Config{Allowed: check})
+				return kindcell.Closed(l, t, err)
+			},
+			func(t *route.Target) reconciler.Target[route.Route] { return t },
+			(*route.Target).NewMirror,
+			func(
+				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
+				seen *statedb.Table[route.Seen],
+			) reconcilercell.Relations[route.Route] {
+				return reconcilercell.Relations[route.Route]{
+					DependsOn: route.DependsOn(links, seenLinks, addresses, seenAddresses),
+					Observed:  route.Observed(seen),
+				}
+			}),
+		kindcell.Observed[route.Mirror](route.SeenSchema()),
+	)
+}
