@@ -40,7 +40,8 @@ type layer struct {
 	observed reconciler.Observation[row]
 	events   chan string // ids that the feed has still to look at
 	held     atomic.Int32
-	dropped  bool
+	dropped  bool // its table is
+	blind    bool // the table of what is observed is
 
 	mu   sync.Mutex
 	seen *statedb.RWTable[sighting]
@@ -65,7 +66,7 @@ func simulateLayers(t *testing.T, seed uint64) {
 			feeds.Go(func() { l.feed(slowest) })
 			l.launch()
 		}
-		for range 60 {
+		for range 100 {
 			s.rest(some(s.random, 100*time.Millisecond))
 			s.step(s.layers[s.random.IntN(len(s.layers))])
 		}
@@ -216,6 +217,13 @@ func (l *layer) act(_ context.Context, c call) (reconciler.Result, error) {
 	return reconciler.Result{}, nil
 }
 
+// remove removes something behind the reconciler's back.
+func (l *layer) remove(id string) {
+	l.target.vanish(id)
+	l.bury(id)
+	l.events <- id
+}
+
 // bury removes what is on something that is gone.
 func (l *layer) bury(id string) {
 	for _, above := range l.s.layers[l.number+1:] {
@@ -258,9 +266,7 @@ func (s *layered) step(l *layer) {
 	case n < 10:
 		l.erase(id)
 	case n < 12:
-		l.target.vanish(id)
-		l.bury(id)
-		l.events <- id
+		l.remove(id)
 	case n < 14:
 		if _, there := l.target.state()[id]; there {
 			l.target.corrupt(id, s.random.IntN(3))
@@ -272,6 +278,9 @@ func (s *layered) step(l *layer) {
 			until = time.Now().Add(some(s.random, time.Second))
 		}
 		l.meddled(l.latest().Pause(context.Background(), reconciler.Selector[row]{Keys: []string{id}}, until))
+		if s.random.IntN(2) == 0 {
+			l.remove(id)
+		}
 	case n < 17:
 		l.meddled(l.latest().Resume(context.Background(), reconciler.Selector[row]{}))
 	case n < 18:
@@ -330,7 +339,10 @@ func (s *layered) holdSome(l *layer) {
 func (s *layered) replace(l *layer, table func() statedb.TableMeta, makeAgain func()) {
 	rowsToo := table() == statedb.TableMeta(l.table)
 	l.drop(table())
-	if l.dropped = rowsToo; rowsToo {
+	if l.dropped, l.blind = rowsToo, !rowsToo; rowsToo {
+		if l.batches { // the rest of a batch is up to the target
+			s.rest(l.config.OperationTimeout)
+		}
 		l.target.took()
 	}
 	s.rest(some(s.random, 500*time.Millisecond))
@@ -344,7 +356,7 @@ func (s *layered) replace(l *layer, table func() statedb.TableMeta, makeAgain fu
 	}
 	s.others.Wait()
 	makeAgain()
-	l.dropped = false
+	l.dropped, l.blind = false, false
 	for _, upper := range s.layers[l.number:] {
 		upper.launch()
 	}
@@ -381,25 +393,28 @@ func (s *layered) rest(d time.Duration) {
 	}
 }
 
+// statusPatience is how long a status may take to follow what is observed.
+const statusPatience = 200 * time.Millisecond
+
 // lookForLies checks that no row stays done while it is seen to differ, for longer
 // than that may be old news and a status may take to be written.
 func (l *layer) lookForLies() {
-	if l.ended == nil || l.dropped || l.held.Load() > 0 {
+	if l.ended == nil || l.dropped || l.blind || l.held.Load() > 0 {
 		clear(l.differs)
 		return
 	}
 	txn, now := l.db.ReadTxn(), time.Now()
-	for r := range l.table.All(txn) {
+	for r, rev := range l.table.All(txn) {
 		changes := l.sights.compare(txn, r)
 		if len(changes) == 0 || r.Status.Kind() != reconciler.Done {
 			delete(l.differs, r.ID)
 			continue
 		}
-		text := fmt.Sprint(changes)
+		text := fmt.Sprintf("%v, revision %d", changes, rev)
 		d, known := l.differs[r.ID]
 		if !known || d.text != text {
 			l.differs[r.ID] = difference{text, now}
-		} else if now.Sub(d.since) > l.config.Drift.Settle+2*time.Second {
+		} else if now.Sub(d.since) > l.config.Drift.Settle+statusPatience {
 			l.t.Errorf("%s %s is done since %v although %s", l.name, r.ID, now.Sub(d.since), text)
 			delete(l.differs, r.ID)
 		}

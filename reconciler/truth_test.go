@@ -42,6 +42,18 @@ func delays() map[string]delayed {
 			},
 			cause: "paused",
 		},
+		"pause of a row that is to be applied anyway": {
+			begin: func(o *watchful) {
+				o.pause(keys("a"), time.Time{})
+				triggerA(o)
+				breakA(o)
+			},
+			end: func(o *watchful) {
+				o.resume(keys("a"))
+				seenRight(o)
+			},
+			cause: "paused",
+		},
 		"dependency in error": {
 			prepare: dependsOnX,
 			begin: func(o *watchful) {
@@ -85,6 +97,13 @@ func delays() map[string]delayed {
 			cause: "drift",
 		},
 	}
+}
+
+// triggerA has row "a" applied by hand.
+func triggerA(o *watchful) {
+	o.t.Helper()
+	_, err := o.r.Trigger(o.t.Context(), keys("a"))
+	o.check(err)
 }
 
 // dependsOnX has all rows depend on the row "x" of another table.
@@ -215,6 +234,29 @@ func TestARowIsNotDoneOnceWhatIsObservedHasSettledAgainstIt(t *testing.T) {
 		o.pass(seenSoon)
 		o.wantLog("update a=2")
 		o.wantStatus("a", "done")
+	})
+}
+
+// It is so too for a row that is to be applied for another reason, and when it is
+// seen to be right again although it is still held.
+func TestARowThatIsToBeAppliedAnywayIsNotDoneWhileItDiffers(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		o.put(row{ID: "a", Want: 2})
+		o.pause(keys("a"), time.Time{})
+		triggerA(o)
+		o.pass(500 * time.Millisecond)
+		o.breaks("a", 7)
+		o.pass(seenSoon)
+		o.wantStatus("a", "done")
+		o.pass(time.Second)
+		o.wantStatus("a", "pending")
+		o.see(sighting{"a", 2})
+		o.pass(seenSoon)
+		o.wantStatus("a", "done")
+		o.target.log()
+		o.resume(keys("a"))
+		o.pass(seenSoon)
+		o.wantLog("update a=2")
 	})
 }
 

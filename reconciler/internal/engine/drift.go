@@ -63,6 +63,31 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	return true
 }
 
+// compareHeld compares the row of an operation that is held, whatever it is to run for: a row
+// that is seen to differ is not done meanwhile. It returns when to compare it again, if what was
+// done last may not have been observed yet.
+func (l *loop) compareHeld(op *pool.Task, txn store.ReadTxn, now time.Time) (again time.Time) {
+	of := l.r.p.Observed
+	if of == nil || op.Kind != pool.Update || op.Was != Done || l.repairs.Certainty(op, txn) != hold.Certain {
+		return time.Time{}
+	}
+	changes, err := of.Differs(txn, op.Entry)
+	settled := l.repairs.SettledAt(op, now)
+	switch {
+	case err != nil:
+	case len(changes) == 0:
+		if op.Item.Differs {
+			l.commit.mark(op.Entry, Done)
+			l.agrees(op.Item)
+		}
+	case now.Before(settled):
+		return settled
+	default:
+		l.differs(op, changes)
+	}
+	return time.Time{}
+}
+
 // mustSettle says that a row is to be compared once it can be seen what an update
 // has done: it had drifted, or was suspected to have, or it was done and something
 // was to be changed anyway.

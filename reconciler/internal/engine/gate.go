@@ -67,6 +67,7 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	}
 	for _, p := range l.policies.list {
 		if why, held := p.Holds(op, txn, now); held {
+			why.Until = earliest(why.Until, l.compareHeld(op, txn, now))
 			l.park(op.Item, why)
 			return true
 		}
