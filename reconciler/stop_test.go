@@ -487,3 +487,24 @@ func TestStopDoesNotWaitForAFunctionThatNamesRows(t *testing.T) {
 		}
 	})
 }
+
+// An Init that ends after the context has does not begin what then has to be ended.
+func TestStopIsBoundedWhenInitEndsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		limit := briefly(w)
+		w.write(row{ID: "a", Want: 1})
+		w.target.will(func(context.Context, call) (reconciler.Result, error) {
+			take(900 * time.Millisecond)
+			return reconciler.Result{}, nil
+		})
+		insert(t, w.db, w.notDone, reconciler.NotDone{Reconciler: "rows", Key: "of an earlier run"})
+		w.start()
+		release := w.hold(w.notDone, w.table)
+		if err := w.endedWithin(limit, release); err != nil {
+			t.Errorf("Run: %v, although nothing was done", err)
+		}
+		release(nil)
+		w.wantLog("init")
+	})
+}

@@ -212,7 +212,7 @@ func (r *Engine) initTarget(ctx context.Context) (ready bool, err error) {
 	for attempts := 1; ; attempts++ {
 		returned, err := r.callInit(ctx)
 		if returned && err == nil {
-			return true, nil
+			return ctx.Err() == nil, nil
 		}
 		if !returned {
 			return false, fmt.Errorf("reconciler %s stopped: init: %w", r.p.Name, err)
