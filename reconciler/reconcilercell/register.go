@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
@@ -46,8 +47,8 @@ func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj])
 	)
 }
 
-// Relations are what the rows of a reconciler have to do with other tables. A
-// module provides it beside its target, mostly by a constructor that takes the
+// Relations are what has rows applied besides their own changes, mostly other
+// tables. A module provides it beside its target, by a constructor that takes the
 // other tables:
 //
 //	cell.ProvidePrivate(func(links *statedb.Table[Link]) reconcilercell.Relations[Route] {
@@ -56,11 +57,13 @@ func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj])
 //		}}
 //	})
 //
-// The fields are those of [reconciler.Params]; the zero value is no relation.
+// The fields are those of [reconciler.Params], and may be left out.
 type Relations[Obj any] struct {
 	Related   []reconciler.Related[Obj]
 	DependsOn []reconciler.Dependency[Obj]
 	Observed  reconciler.Observation[Obj]
+
+	RefreshInterval func(Obj) time.Duration
 }
 
 type params[Obj any] struct {
@@ -88,19 +91,20 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			return nil, err
 		}
 		r, err := reconciler.NewWithStatus(reconciler.Params[Obj]{
-			Name:      name,
-			DB:        p.DB,
-			Table:     p.Table,
-			Target:    p.Target,
-			Config:    p.Default.completed(p.Config),
-			Related:   p.Relations.Related,
-			DependsOn: p.Relations.DependsOn,
-			Observed:  p.Relations.Observed,
-			Group:     &p.Registry.group,
-			NotDone:   p.NotDone,
-			Origin:    firstOf(p.Origins),
-			Logger:    p.Logger,
-			Health:    h,
+			Name:            name,
+			DB:              p.DB,
+			Table:           p.Table,
+			Target:          p.Target,
+			Config:          p.Default.completed(p.Config),
+			Related:         p.Relations.Related,
+			DependsOn:       p.Relations.DependsOn,
+			Observed:        p.Relations.Observed,
+			RefreshInterval: p.Relations.RefreshInterval,
+			Group:           &p.Registry.group,
+			NotDone:         p.NotDone,
+			Origin:          firstOf(p.Origins),
+			Logger:          p.Logger,
+			Health:          h,
 		}, field)
 		if err != nil {
 			return nil, err

@@ -231,3 +231,14 @@ func TestAHiveWhoseTablesDependOnEachOtherInACircleDoesNotStart(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestARowIsAppliedAgainAfterTheIntervalOfItsModule(t *testing.T) {
+	r := startRelated(t, func() reconcilercell.Relations[part] {
+		return reconcilercell.Relations[part]{RefreshInterval: func(part) time.Duration { return 10 * time.Millisecond }}
+	})
+	r.commit(t, func(txn *statedb.WriteTxn) error {
+		_, _, err := r.parts.Insert(txn, part{ID: "a1"})
+		return err
+	})
+	r.wantCalls(t, "update a1", "update a1", "update a1")
+}
