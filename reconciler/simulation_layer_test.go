@@ -191,4 +191,3 @@ func (l *layer) lookForLies() {
 		}
 	}
 }
-
