@@ -174,7 +174,7 @@ func relatedRows[Obj any](a *actor, kind rowKind[Obj]) []reconciler.Related[Obj]
 	slowly := func(name string) func(keys string) iter.Seq[statedb.Query[Obj]] {
 		random := a.random(name + strconv.Itoa(int(a.restarts.Load())))
 		return func(keys string) iter.Seq[statedb.Query[Obj]] {
-			take(some(random, 50*time.Millisecond))
+			take(some(random, naming))
 			return func(yield func(statedb.Query[Obj]) bool) {
 				for key := range strings.FieldsSeq(keys) {
 					if !yield(kind.byID.Query(key)) {
@@ -255,10 +255,17 @@ func (a *actor) misbehave(ctx context.Context, c call, random *rand.Rand) (recon
 	return reconciler.Result{}, nil
 }
 
+// naming is how long the rows of a child may take to be named, and children how many
+// there are at most: those that are there at the start are named before anything runs.
+const (
+	naming   = 50 * time.Millisecond
+	children = 3
+)
+
 // patience is how long a pending row may wait for a hand that is free, and one
 // that failed for being tried again.
 const (
-	patience      = 100 * time.Millisecond
+	patience      = 100*time.Millisecond + children*naming
 	retryPatience = 2500 * time.Millisecond
 )
 

@@ -273,7 +273,7 @@ func (s *simulation) parent() {
 	random := s.random("parent")
 	for range random.IntN(15) {
 		take(some(random, 500*time.Millisecond))
-		c := child{ID: strconv.Itoa(random.IntN(3)), Owners: someKey(random) + " " + someKey(random), Number: random.IntN(9)}
+		c := child{ID: strconv.Itoa(random.IntN(children)), Owners: someKey(random) + " " + someKey(random), Number: random.IntN(9)}
 		if random.IntN(3) == 0 {
 			remove(s.t, s.db, s.children, c)
 		} else {
