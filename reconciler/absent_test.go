@@ -83,8 +83,8 @@ func TestARowThatIsBackDuringTheDeleteBeforeItsOwnIsNotDeleted(t *testing.T) {
 	})
 }
 
-// Surplus that becomes a row of the table before its turn has come stays.
-func TestSurplusThatIsARowBeforeItsDeleteBeginsIsNotDeleted(t *testing.T) {
+// An orphan stays if it becomes a row of the table before it is its turn to be deleted.
+func TestAnOrphanThatBecomesARowBeforeItsDeleteBeginsIsNotDeleted(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		w.wantAbsent()
 		for _, id := range []string{"old1", "old2", "old3"} {
@@ -109,7 +109,7 @@ func TestSurplusThatIsARowBeforeItsDeleteBeginsIsNotDeleted(t *testing.T) {
 // What nobody can take back is only what the target has begun with: the rows of
 // one call of DeleteBatch are absent when it begins.
 func TestDeleteBatchGetsTheRowsThatAreAbsentWhenItBegins(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		w.put(numbered(20, 1)...)
 		w.pause(reconciler.Selector[row]{}, time.Time{})
 		w.put(row{ID: "0", Want: 2})

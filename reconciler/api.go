@@ -8,8 +8,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// This file has the types that do not depend on the type of rows. They are defined, and their
-// fields documented, where the engine is.
+// This file has the types that do not depend on the row type. They are defined, and their
+// fields documented, in the packages of the engine.
 
 type (
 	// Config tunes a reconciler. The zero value of each field stands for its default.
@@ -18,29 +18,29 @@ type (
 	// Limits can be changed while a reconciler runs.
 	Limits = engine.Limits
 
-	// ChangeLimit bounds how many rows are changed within a time, so that a mistake
-	// in what is desired does not reach the whole target before someone has seen it.
-	// Changes beyond it are held, and shown by [Reconciler.Plan], until
-	// [Reconciler.Approve], or until enough of them are withdrawn that the rest is within
-	// the limit. The mere passing of time releases nothing.
+	// ChangeLimit bounds how many rows are changed within a window of time, so that a mistake
+	// in the desired state does not reach the whole target before anyone notices. Changes that
+	// exceed it are held and shown by [Reconciler.Plan], until they are approved with
+	// [Reconciler.Approve], or until so many are withdrawn that the rest is within the limit.
+	// Time alone releases nothing.
 	ChangeLimit = hold.ChangeLimit
 
-	// Drift configures how to handle rows that differ from what is observed.
+	// Drift configures the handling of rows that differ from the observed table.
 	Drift = hold.Drift
 
-	// DriftPolicy says what is done about a row that differs from what is observed.
+	// DriftPolicy is what is done about a row that has drifted.
 	DriftPolicy = hold.DriftPolicy
 
 	// Health receives the health of a reconciler. Its methods are called from one goroutine,
 	// and only when something has changed.
 	Health = engine.Health
 
-	// Group is the reconcilers of a process that know each other ([Params].Group).
-	// It finds cycles of dependencies, and deletes what depends on a row before the
-	// row: the Delete of a row waits while a reconciler of the group that depends on
-	// it ([DependsOn]) has still to delete a row that names it, also of the same
-	// commit. It does not wait for reconcilers that do not run or wait for their
-	// sources, and for no longer than five minutes.
+	// Group connects the reconcilers of a process ([Params].Group). It finds cycles of
+	// dependencies, and makes sure that dependents are deleted first: the Delete of a row
+	// waits while a reconciler of the group that depends on the row's table ([DependsOn])
+	// still has to delete a row that names it, even if both were removed in the same commit.
+	// It does not wait for reconcilers that are not running or that are waiting for their
+	// sources, and never for longer than five minutes.
 	//
 	// The zero value is an empty group. It is safe for concurrent use.
 	Group = hold.Group
@@ -138,10 +138,10 @@ type (
 )
 
 const (
-	// DriftRepair has the row updated at once.
+	// DriftRepair updates the row at once.
 	DriftRepair = hold.DriftRepair
-	// DriftReport shows it in health and in the not-done table. A full pass, a
-	// change of the row and a trigger update it nevertheless.
+	// DriftReport only reports the row, in health and in the not-done table. A full pass, a
+	// change of the row, or a trigger updates it nevertheless.
 	DriftReport = hold.DriftReport
 )
 

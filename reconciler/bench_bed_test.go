@@ -92,7 +92,7 @@ func newBed(b testing.TB, ids ids, index indexed) *bed {
 	return &bed{b: b, tooLate: time.After(5 * time.Minute), ids: ids, db: db, table: must(statedb.NewTable(db, schema))}
 }
 
-// indexed says whether a table has the status index.
+// indexed is whether a table has the status index.
 type indexed bool
 
 const (
@@ -100,7 +100,7 @@ const (
 	statusIndex  indexed = true
 )
 
-// start runs a reconciler with what p says besides the table.
+// start runs a reconciler of the table with the other parameters from p.
 func (d *bed) start(p reconciler.Params[smallRow]) {
 	d.b.Helper()
 	p.DB, p.Table = d.db, d.table
@@ -230,7 +230,7 @@ func (s *spent) report(b *testing.B) {
 	b.ReportMetric(float64(s.mallocs)/float64(s.rows), "allocs/row")
 }
 
-// cpuTime is what the process has used of all cores, which says more than the
+// cpuTime is the CPU time that the process has used, which is more reliable than the
 // clock while other programs run.
 func cpuTime(b testing.TB) time.Duration {
 	b.Helper()

@@ -214,7 +214,7 @@ func TestHeldDeletesOfRowsThatReturnAreDropped(t *testing.T) {
 	})
 }
 
-func TestApprovalIsOfWhatWasShown(t *testing.T) {
+func TestOnlyThePlanThatWasShownCanBeApproved(t *testing.T) {
 	running(t, func(t *testing.T, w *world) {
 		w.put(numbered(50, 1)...)
 		w.target.log()
@@ -340,7 +340,7 @@ func TestRestartHoldsAgainWhatWasHeld(t *testing.T) {
 	})
 }
 
-func TestSurplusIsCountedAsAWholeBeforeAnyIsRemoved(t *testing.T) {
+func TestOrphansAreCountedAsAWholeBeforeAnyIsRemoved(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		w.put(numbered(12_000, 1)...)
 		for i := range 6000 { // more than are compared at a time
@@ -362,7 +362,7 @@ func TestSurplusIsCountedAsAWholeBeforeAnyIsRemoved(t *testing.T) {
 	})
 }
 
-func TestApprovedSurplusIsNotRemovedWhileASourceIsIncomplete(t *testing.T) {
+func TestApprovedOrphansAreNotRemovedWhileASourceIsIncomplete(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		source := w.source("files")
 		w.update(source.Initialized)
@@ -442,7 +442,7 @@ func TestLimitOfUpdatesHoldsChangesOfAppliedRows(t *testing.T) {
 	})
 }
 
-// Diff says what an update would do, see [reconciler.Differ].
+// Diff implements [reconciler.Differ].
 func (f *fake) Diff(_ context.Context, _ statedb.ReadTxn, r row) ([]reconciler.Change, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -461,7 +461,7 @@ func TestNoLimitHoldsNothing(t *testing.T) {
 	})
 }
 
-func TestPlansAreOfRunningReconcilers(t *testing.T) {
+func TestPlansNeedARunningReconciler(t *testing.T) {
 	running(t, func(t *testing.T, w *world) {
 		w.stop()
 		if _, err := w.r.Plan(t.Context()); !errors.Is(err, reconciler.ErrNotRunning) {

@@ -34,7 +34,7 @@ func senseless() map[string]struct {
 	}
 }
 
-func TestLimitsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidLimitsAreRefused(t *testing.T) {
 	for name, test := range senseless() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -61,7 +61,7 @@ func TestLimitsThatMakeNoSenseAreRefused(t *testing.T) {
 
 // A limiter without a bound, and one by which nothing runs until it is changed, are
 // what somebody may mean.
-func TestLimitsThatMakeSenseAreTaken(t *testing.T) {
+func TestValidLimitsAreAccepted(t *testing.T) {
 	w := newWorld(t)
 	for _, limits := range []reconciler.Limits{
 		{},
@@ -85,7 +85,7 @@ func TestLimitsThatMakeSenseAreTaken(t *testing.T) {
 
 // Full passes one after the other leave the target no rest: a time below a second
 // is a mistake, such as a number without its unit.
-func TestFullIntervalsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidFullIntervalsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	for interval, refused := range map[time.Duration]bool{
 		1:                             true,

@@ -56,7 +56,7 @@ type listing struct{ neverPruned }
 
 func (listing) Observe(context.Context) iter.Seq2[row, error] { return func(func(row, error) bool) {} }
 
-func TestTargetsThatWouldKeepTheirSurplusAreRefused(t *testing.T) {
+func TestTargetsThatWouldKeepTheirOrphansAreRefused(t *testing.T) {
 	w := newWorld(t)
 	_, err := reconciler.New(reconciler.Params[row]{Name: "mine", DB: w.db, Table: w.rows(), Target: neverPruned{}})
 	for _, part := range []string{`reconciler "mine": Params.Target is reconciler_test.neverPruned`, "NoPrune and no Observe"} {
@@ -69,7 +69,7 @@ func TestTargetsThatWouldKeepTheirSurplusAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatATargetNeedNotWrite(t *testing.T) {
+func TestNoInitAndNoPruneStandInForMethodsThatATargetDoesNotNeed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := (reconciler.NoInit{}).Init(ctx); err != nil {
 		t.Errorf("Init: %v", err)

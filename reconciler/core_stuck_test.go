@@ -131,7 +131,7 @@ func TestStuckDeleteIsVisibleUntilItReturns(t *testing.T) {
 	})
 }
 
-func TestStuckQuestionAboutSurplusStopsNothingElse(t *testing.T) {
+func TestStuckSearchForOrphansStopsNothingElse(t *testing.T) {
 	for op, prunes := range map[string]bool{"observe": false, "prune": true} {
 		t.Run(op, func(t *testing.T) {
 			prepared(t, func(w *world) { hurried(1)(w); w.prunes = prunes }, func(_ *testing.T, w *world) {

@@ -65,7 +65,7 @@ func TestRowThatChangesAllTheTimeRunsWithinTheBound(t *testing.T) {
 	}
 }
 
-func TestDebounceIsOfChangesOnly(t *testing.T) {
+func TestOnlyChangesAreDebounced(t *testing.T) {
 	prepared(t, debounced(0), func(t *testing.T, w *world) {
 		w.put(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
 		w.pass(50 * ms)

@@ -99,7 +99,7 @@ func (l *linked) wantWait(key, want string) {
 
 const otherLink = `links eth0, which is pending, and differs from what is observed: value is "7", not "1"`
 
-func TestARowWaitsForOneThatIsNotAsItIsObserved(t *testing.T) {
+func TestARowWaitsForADependencyThatHasDrifted(t *testing.T) {
 	linking(t, func(_ *testing.T, l *linked) {
 		l.onLink.see(sighting{"eth0", 7}) // somebody has made it again
 		l.put(row{ID: "eth0/1", Want: 2})
@@ -121,7 +121,7 @@ func TestARowWaitsForOneThatIsNotAsItIsObserved(t *testing.T) {
 	})
 }
 
-func TestDriftIsNotRepairedOnARowThatIsNotAsItIsObserved(t *testing.T) {
+func TestDriftIsNotRepairedWhileADependencyHasDrifted(t *testing.T) {
 	linking(t, func(_ *testing.T, l *linked) {
 		l.onLink.see(sighting{"eth0", 7})
 		l.own.miss("eth0/1")
@@ -156,7 +156,7 @@ func TestRepairsAreMadeInOrder(t *testing.T) {
 	})
 }
 
-func TestDriftIsNotRepairedOnARowInError(t *testing.T) {
+func TestDriftIsNotRepairedWhileADependencyIsInError(t *testing.T) {
 	linking(t, func(t *testing.T, l *linked) {
 		l.links.target.will(failing("eth0"))
 		l.links.check(l.links.r.Resume(t.Context(), reconciler.Selector[row]{}))
@@ -182,7 +182,7 @@ func TestDeletesDoNotWaitForWhatIsObserved(t *testing.T) {
 	})
 }
 
-func TestObservedRowsThatAreNotAllContradictNothing(t *testing.T) {
+func TestAnIncompleteObservedTableContradictsNothing(t *testing.T) {
 	linking(t, func(t *testing.T, l *linked) {
 		l.links.stop() // it would reset the status of what it sees to differ
 		defer l.links.start()
@@ -231,7 +231,7 @@ func TestARowWhoseComparisonPanicsIsWaitedFor(t *testing.T) {
 
 // The second of two rows that a worker has been given has to wait when its turn
 // comes.
-func TestARowInTheHandsOfAWorkerWaitsForOneThatIsNotAsItIsObserved(t *testing.T) {
+func TestARowHandedToAWorkerWaitsForADependencyThatHasDrifted(t *testing.T) {
 	linking(t, func(_ *testing.T, l *linked) {
 		l.target.will(func(context.Context, call) (reconciler.Result, error) {
 			take(time.Second)
@@ -250,7 +250,7 @@ func TestARowInTheHandsOfAWorkerWaitsForOneThatIsNotAsItIsObserved(t *testing.T)
 }
 
 // Rows that depend on others go the short way too, and are put aside all the same.
-func TestRowsOfARoundWaitForOneThatIsNotAsItIsObserved(t *testing.T) {
+func TestRowsOfARoundWaitForADependencyThatHasDrifted(t *testing.T) {
 	linking(t, func(_ *testing.T, l *linked) {
 		l.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
 			if c.id == "eth0/0" {
@@ -275,7 +275,7 @@ func TestRowsOfARoundWaitForOneThatIsNotAsItIsObserved(t *testing.T) {
 }
 
 // Each of many rows depends on another one, more than are remembered.
-func TestEachOfManyRowsWaitsForItsOwn(t *testing.T) {
+func TestEachOfManyRowsWaitsForItsOwnDependency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLinked(t)
 		l.config.Limits.RoundSize = 500
@@ -307,9 +307,9 @@ func TestEachOfManyRowsWaitsForItsOwn(t *testing.T) {
 	})
 }
 
-// TestRowsGoOnHoweverTheOneTheyDependOnFlickers changes what is observed of links
+// TestRowsMakeProgressWhileTheirDependencyFlaps changes what is observed of links
 // at any time: in the end, when all is as it should be, nobody waits.
-func TestRowsGoOnHoweverTheOneTheyDependOnFlickers(t *testing.T) {
+func TestRowsMakeProgressWhileTheirDependencyFlaps(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			random, chance := rand.New(rand.NewPCG(seed, 0)), newChance(seed)

@@ -218,7 +218,7 @@ func (c *chain) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// wantWaits checks what the not-done table says of a row.
+// wantWaits checks what a row waits for according to the not-done table.
 func (c *chain) wantWaits(name, key, want string) {
 	c.t.Helper()
 	n, _, _ := c.notDone.Get(c.db.ReadTxn(), reconciler.NotDoneByKey.Query(reconciler.NotDoneKey{Reconciler: name, Key: key}))
@@ -435,17 +435,17 @@ func TestAPanicOfADependencyHoldsItsRowAlone(t *testing.T) {
 	})
 }
 
-func TestACircleOfDependenciesIsRefusedByName(t *testing.T) {
+func TestACycleOfDependenciesIsRefusedByName(t *testing.T) {
 	chained(t, func(t *testing.T, c *chain) {
 		p := c.params("links")
 		p.DependsOn = append(p.DependsOn, c.on("routes", byDevice.Query))
 		_, err := reconciler.New(p)
 		if !errors.Is(err, reconciler.ErrCycle) || !strings.Contains(err.Error(), "links -> routes -> links") {
-			t.Errorf("error is %v, which names no circle", err)
+			t.Errorf("error is %v, which names no cycle", err)
 		}
 		p.Group, p.DependsOn = nil, []reconciler.Dependency[row]{c.on("links", byDevice.Query)}
 		if _, err = reconciler.New(p); !errors.Is(err, reconciler.ErrCycle) {
-			t.Errorf("error is %v, expected a circle", err)
+			t.Errorf("error is %v, expected a cycle", err)
 		}
 		p.DependsOn = []reconciler.Dependency[row]{{}}
 		if _, err = reconciler.New(p); err == nil {

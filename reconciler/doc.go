@@ -1,37 +1,39 @@
-// Package reconciler drives a target to what the rows of a table say, and writes
-// back how far each row is.
+// Package reconciler brings a target into the state that the rows of a table describe, and
+// records the outcome in the status of each row.
 //
-// # A user's part
+// # Usage
 //
-// The row type has a [Status] (it implements [Reconcilable]), its table is
-// declared through [Reconciled], and a [Target] knows how to bring a row about.
-// [New] makes a [Reconciler] of them and Run runs it. Nobody marks rows as pending,
-// keeps generations or copies rows.
+// The row type has a [Status] and implements [Reconcilable], its table is declared with
+// [Reconciled], and a [Target] applies and deletes rows. [New] makes a [Reconciler] of them, and
+// its Run method runs it. Users need not mark rows as pending, maintain generations, or copy
+// rows.
 //
 // # Promises
 //
-//   - Nothing runs before the table is initialized, unless [Config].SourceTimeout
-//     says so, and no orphans are removed while one of its sources is incomplete.
-//   - Two operations on one row never overlap.
-//   - An outdated outcome is never written, an outdated delete never run.
-//   - A panic of a target is an error of the row; every operation has a deadline.
-//   - Own status writes are no changes, and those of others neither.
+//   - No operation runs before the table is initialized or [Config].SourceTimeout has
+//     elapsed, and no orphans are removed while a source of the table is incomplete.
+//   - Operations on the same row never overlap.
+//   - The outcome of an operation on an outdated row is not written, and an outdated delete
+//     is not begun.
+//   - A panic of a target is an error of the row, and every operation has a deadline.
+//   - Writing a status is not a change of the row, no matter which reconciler writes it.
 //
-// How it works is told in package internal/engine, which knows nothing of the type of
-// rows, and in Documentation/life-of-a-row.md.
+// The implementation is described in package internal/engine, which is independent of the row
+// type, and in Documentation/life-of-a-row.md.
 //
 // # Errors
 //
-// The error of a row is in its status. errors.As tells which stage it is of:
+// The error of a row is in its status. Its type, found with errors.As, is that of the step which
+// has failed:
 //
-//   - [SourceError]: a source has not delivered what it should; [UnknownKeyError]
-//     wraps it, because a row may be missing for that.
-//   - statedb.RowError, matching statedb.ErrRejected: the table does not accept the
-//     row; it wraps [FieldError] if a field is wrong.
-//   - [TargetError]: the target could not do what is wanted. It wraps what the target
-//     has returned, or [PanicError] or [StuckError].
-//   - [StatusError]: the target has done it, but the status could not be written.
+//   - [SourceError]: a source has not delivered all of its rows. [UnknownKeyError] wraps it,
+//     because that may be why a row is missing.
+//   - statedb.RowError, which matches statedb.ErrRejected: the table does not accept the row.
+//     It wraps [FieldError] if a field is invalid.
+//   - [TargetError]: the operation of the target has failed. It wraps the error that the target
+//     returned, or [PanicError] or [StuckError].
+//   - [StatusError]: the operation has succeeded, but the status could not be written.
 //
-// [Terminal] and [RetryAfter] are how a target says when a failed operation is to
-// be repeated.
+// With [Terminal] and [RetryAfter] a target controls whether and when a failed operation is
+// retried.
 package reconciler

@@ -20,7 +20,7 @@ func refreshedHourly(o *watchful) {
 	}
 }
 
-// wantReached checks that whoever waits for the table is answered soon.
+// wantReached checks that a wait for the table ends soon.
 func (w *world) wantReached() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)

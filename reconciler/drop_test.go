@@ -101,7 +101,7 @@ func TestDroppedTableRemovesNothing(t *testing.T) {
 				w.equal("health", "stopped: reconciler rows stopped: table rows: table was dropped", w.health.last())
 				for _, a := range []*asked{row, whole} {
 					if got := a.String(); got == "waiting" {
-						t.Errorf("whoever waits is not answered")
+						t.Errorf("a waiter is not answered")
 					}
 				}
 			})

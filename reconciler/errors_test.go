@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// stages says which of the stages an error is of.
+// stages returns the types of step that an error has.
 func stages(err error) (of []string) {
 	var source *reconciler.SourceError
 	var rejected *statedb.RowError
@@ -31,7 +31,7 @@ func stages(err error) (of []string) {
 	return of
 }
 
-func TestErrorsOfStagesAreToldApart(t *testing.T) {
+func TestErrorsOfTheStepsCanBeToldApart(t *testing.T) {
 	refused := &reconciler.FieldError{Field: "want", Err: errBoom}
 	prepared(t, func(w *world) {
 		schema := rowSchema()

@@ -22,7 +22,7 @@ func (s shelf) WithStatus(status reconciler.Status) shelf { s.Status = status; r
 
 // store is the target: what is on the shelves. All operations may be repeated, and
 // those on different shelves come at the same time. There is nothing to prepare, and
-// Observe says what there is, so that nothing has to be pruned.
+// Observe lists what exists, so that Prune is not needed.
 type store struct {
 	reconciler.NoInit
 	reconciler.NoPrune[shelf]

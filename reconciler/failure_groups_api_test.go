@@ -146,7 +146,7 @@ func TestErrorsThatNameTheirRowsAreOneGroup(t *testing.T) {
 	})
 }
 
-// An operation that was outdated when it failed says nothing of the row as it is.
+// The failure of an outdated operation does not apply to the newest row.
 func TestOutdatedFailuresAreInNoGroup(t *testing.T) {
 	running(t, func(t *testing.T, w *world) {
 		w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {

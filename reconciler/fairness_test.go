@@ -29,7 +29,7 @@ func position(calls []call, like string) int {
 	return -1
 }
 
-func TestOneKeyIsNeverInTwoHands(t *testing.T) {
+func TestAKeyIsNeverProcessedByTwoWorkersAtOnce(t *testing.T) {
 	prepared(t, func(w *world) { w.config.Workers = 16 }, func(t *testing.T, w *world) {
 		w.target.will(taking(3*time.Millisecond, "10003", "10004"))
 		for i := range 200 {
@@ -171,7 +171,7 @@ func TestChangesDoNotStarveTheFullPass(t *testing.T) {
 	}
 }
 
-func TestChangesDoNotStarveTheFirstRemovalOfSurplus(t *testing.T) {
+func TestChangesDoNotStarveTheFirstRemovalOfOrphans(t *testing.T) {
 	prepared(t, func(w *world) {
 		w.target.is["old"] = 1
 		w.target.will(taking(time.Millisecond))

@@ -29,7 +29,7 @@ func TestFullPassFindsAndRepairsWhatIsOutOfSync(t *testing.T) {
 		before := w.metrics()
 		w.target.log()
 		w.target.corrupt("10007", 99)
-		w.target.corrupt("surplus", 99)
+		w.target.corrupt("orphan", 99)
 		w.fullPass()
 		w.wantConverged()
 		w.equal("out of sync", 2, w.metrics().outOfSync)
@@ -156,7 +156,7 @@ func TestFullPassRetriesTerminalDeletesOfWhatIsNotObserved(t *testing.T) {
 	}
 }
 
-func TestFailingRemovalOfSurplusIsVisibleAndRetried(t *testing.T) {
+func TestFailingRemovalOfAnOrphanIsVisibleAndRetried(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		w.target.will(failing("old"))
 		w.target.corrupt("old", 1)
@@ -173,7 +173,7 @@ func TestFailingRemovalOfSurplusIsVisibleAndRetried(t *testing.T) {
 	})
 }
 
-func TestSurplusThatAUserCreatesAndDeletesIsTheUsers(t *testing.T) {
+func TestAnOrphanThatAUserCreatesAndDeletesIsDeletedAsARow(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		w.target.will(outcomes(reconciler.RetryAfter(time.Hour, errBoom), nil))
 		w.target.corrupt("a", 1)
@@ -233,7 +233,7 @@ func TestNothingIsRemovedWhenObservingFails(t *testing.T) {
 	}
 }
 
-func TestWhatIsDeletedWhileObservingIsNotSurplus(t *testing.T) {
+func TestARowDeletedWhileObservingIsNoOrphan(t *testing.T) {
 	prepared(t, func(w *world) { w.config.Workers = 2 }, func(_ *testing.T, w *world) {
 		w.put(row{ID: "a", Want: 1}, row{ID: "b", Want: 1})
 		w.target.log()
@@ -376,7 +376,7 @@ func TestResetOfTheFeedMakesAFullPassDue(t *testing.T) {
 	})
 }
 
-func TestSurplusIsHeldWhileASourceIsIncomplete(t *testing.T) {
+func TestOrphansAreHeldWhileASourceIsIncomplete(t *testing.T) {
 	var source *statedb.Source
 	complete := func(w *world, reason string) {
 		w.update(func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, reason) })
@@ -407,7 +407,7 @@ func TestSurplusIsHeldWhileASourceIsIncomplete(t *testing.T) {
 		complete(w, "again")
 		complete(w, "")
 		w.pass(time.Hour)
-		w.wantLog() // nothing is owed
+		w.wantLog() // no search for orphans is pending
 		w.equal("health", "ok: reconciled", w.health.last())
 		complete(w, "and again")
 		w.target.corrupt("old", 1)
@@ -419,7 +419,7 @@ func TestSurplusIsHeldWhileASourceIsIncomplete(t *testing.T) {
 	})
 }
 
-func TestSurplusThatWasFoundIsHeldToo(t *testing.T) {
+func TestOrphansThatWereFoundAreHeldToo(t *testing.T) {
 	for name, moment := range map[string]time.Duration{
 		"while observing":        500 * time.Millisecond,
 		"before the first":       1000 * time.Millisecond,

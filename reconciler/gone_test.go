@@ -13,9 +13,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// goneBed is a reconciler of which somebody wants a row to run that is gone when
-// the reconciler hears of it: whoever named the row took a while. Its row with the
-// empty key, which is the key of a zero row too, fails and is not done.
+// goneBed has a reconciler that is requested to run a row which is deleted by the time the
+// request arrives. Its row with the empty key, which is also the key of a zero row, fails and
+// is not done.
 type goneBed[Obj any] struct {
 	*world
 	kind     rowKind[Obj]
@@ -133,7 +133,7 @@ func (b *goneBed[Obj]) test(ask func(*goneBed[Obj])) {
 	b.check(<-ended)
 }
 
-func TestARowThatIsGoneWhenSomebodyWantsItRunIsNoWork(t *testing.T) {
+func TestRequestsToRunADeletedRowAreIgnored(t *testing.T) {
 	t.Run("by value", func(t *testing.T) { testRowsThatAreGone(t, rowsByValue()) })
 	t.Run("by pointer", func(t *testing.T) { testRowsThatAreGone(t, rowsByPointer()) })
 }

@@ -127,7 +127,7 @@ func TestHealthReportsEverythingThatIsWrong(t *testing.T) {
 	})
 }
 
-func TestHealthReportsASearchForSurplusThatIsStuck(t *testing.T) {
+func TestHealthReportsASearchForOrphansThatIsStuck(t *testing.T) {
 	prepared(t, hurried(2), func(_ *testing.T, w *world) {
 		release := make(chan struct{})
 		w.target.will(ignoring(release, "observe"))
@@ -144,7 +144,7 @@ func TestHealthReportsASearchForSurplusThatIsStuck(t *testing.T) {
 }
 
 // The first try has failed, and the second takes long.
-func TestHealthIsNotGreenWhileSurplusIsSoughtAgain(t *testing.T) {
+func TestHealthIsNotGreenWhileTheSearchForOrphansIsRetried(t *testing.T) {
 	running(t, func(_ *testing.T, w *world) {
 		failed := false
 		w.target.will(func(context.Context, call) (reconciler.Result, error) {

@@ -27,7 +27,7 @@ func failing(ids ...string) behavior {
 	}
 }
 
-func TestRowsAreAppliedAndSurplusIsRemovedAfterThem(t *testing.T) {
+func TestRowsAreAppliedBeforeOrphansAreRemoved(t *testing.T) {
 	prepared(t, func(w *world) {
 		w.target.is["old"] = 1
 		w.write(row{ID: "a", Want: 1}, row{ID: "b", Want: 2})
@@ -44,7 +44,7 @@ func TestOneChangeIsExactlyOneUpdate(t *testing.T) {
 		w.put(row{ID: "a", Want: 2})
 		w.pass(time.Hour)
 		w.wantLog("update a=2")
-		w.put(row{ID: "a", Want: 2}) // says the same
+		w.put(row{ID: "a", Want: 2}) // equal, so no change
 		w.wantLog()
 		w.delete("a")
 		w.pass(time.Hour)

@@ -86,7 +86,7 @@ func TestNoInterleavingOfStatusWritesLosesARetryOrRepeatsWork(t *testing.T) {
 	}
 }
 
-// check says whether the operations of a reconciler are those that the row needs.
+// check checks that the operations of a reconciler are those that the row needs.
 func (in interleaving) check(w *world, who int, calls []call) {
 	w.t.Helper()
 	last := 1

@@ -221,7 +221,7 @@ func (w *world) endHolds() {
 	}
 }
 
-// looks says how it stands with "a": its status, the not-done table, and explain.
+// looks describes the state of "a": its status, its not-done row, and its explanation.
 func (w *world) looks() []string {
 	looks := []string{"gone", "–", "–"}
 	if r, _, found := w.table.Get(w.db.ReadTxn(), byID.Query("a")); found {

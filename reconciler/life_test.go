@@ -17,7 +17,7 @@ import (
 // move is the way of a row from one stage to another.
 type move struct{ from, to string }
 
-// moves is what rows did, as the diagram says they may.
+// moves are the moves between stages that rows have made, in the form of the diagram.
 type moves struct {
 	mu   sync.Mutex
 	seen map[move]bool

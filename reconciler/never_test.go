@@ -46,7 +46,7 @@ func whoNames[Obj any]() map[string]func(*goneBed[Obj]) {
 	return ways
 }
 
-func testRowsThatNeverWere[Obj any](t *testing.T, kind rowKind[Obj]) {
+func testRowsThatNeverExisted[Obj any](t *testing.T, kind rowKind[Obj]) {
 	t.Helper()
 	kind.schema.Name = "kept"
 	for name, ask := range whoNames[Obj]() {
@@ -103,7 +103,7 @@ func (b *goneBed[Obj]) nameNobody(others []row, ask func(*goneBed[Obj])) {
 	b.check(<-ended)
 }
 
-func TestARowThatNeverWasIsNoWork(t *testing.T) {
-	t.Run("by value", func(t *testing.T) { testRowsThatNeverWere(t, rowsByValue()) })
-	t.Run("by pointer", func(t *testing.T) { testRowsThatNeverWere(t, rowsByPointer()) })
+func TestRequestsToRunARowThatNeverExistedAreIgnored(t *testing.T) {
+	t.Run("by value", func(t *testing.T) { testRowsThatNeverExisted(t, rowsByValue()) })
+	t.Run("by pointer", func(t *testing.T) { testRowsThatNeverExisted(t, rowsByPointer()) })
 }

@@ -60,8 +60,8 @@ func (w *world) check(err error) {
 	}
 }
 
-// Whoever sees the error in a row's status finds the row in the not-done table:
-// when that is written, the status is in the transaction, and nowhere else yet.
+// A reader that sees the error in a row's status finds the row in the not-done table as well:
+// both are written in one transaction.
 func TestNotDoneIsWrittenWithTheStatus(t *testing.T) {
 	prepared(t, func(w *world) {
 		schema := reconciler.NotDoneSchema()

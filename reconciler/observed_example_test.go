@@ -31,7 +31,7 @@ var (
 	seenLampByRoom = statedb.NewIndex("room", func(l seenLamp) string { return l.Room })
 )
 
-// switches is a target that says what it does.
+// switches is a target that prints its operations.
 type switches struct {
 	reconciler.NoInit
 

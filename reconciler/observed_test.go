@@ -198,8 +198,8 @@ func TestPausedDriftIsNotRepairedByTheEndOfThePauseIfItIsOnlyReported(t *testing
 	})
 }
 
-// The feed of what is observed is slow: what it tells after an update is from before.
-func TestOldNewsDoNotCountAsDrift(t *testing.T) {
+// The feed of observations is slow: what arrives after an update is older than the update.
+func TestOutdatedObservationsAreNotDrift(t *testing.T) {
 	watching(t, nil, func(t *testing.T, o *watchful) {
 		o.put(row{ID: "a", Want: 2})
 		o.wantLog("update a=2")
@@ -222,7 +222,7 @@ func TestOldNewsDoNotCountAsDrift(t *testing.T) {
 	})
 }
 
-func TestOldNewsOfADeletedRowDoNothing(t *testing.T) {
+func TestOutdatedObservationsOfADeletedRowDoNothing(t *testing.T) {
 	watching(t, nil, func(_ *testing.T, o *watchful) {
 		o.delete("a")
 		o.wantLog("delete a")
@@ -267,7 +267,7 @@ func TestFullPassRepairsWhatWasObservedWrongly(t *testing.T) {
 }
 
 // What a full pass changes is seen late as well.
-func TestOldNewsDoNotCountAsDriftAfterAFullPass(t *testing.T) {
+func TestOutdatedObservationsAreNotDriftAfterAFullPass(t *testing.T) {
 	watching(t, nil, func(_ *testing.T, o *watchful) {
 		o.target.corrupt("a", 7)
 		o.fullPass()
@@ -365,7 +365,7 @@ func TestDriftDoesNotTakeAwayWhatATargetAskedFor(t *testing.T) {
 }
 
 // What is observed may be behind when a row that its target wants again is run for
-// that, and then be right by accident, without a change to tell of it.
+// that, and then be right by accident, without a change that reports it.
 func TestARowIsComparedUntilItAgrees(t *testing.T) {
 	watching(t, nil, func(_ *testing.T, o *watchful) {
 		o.target.will(func(context.Context, call) (reconciler.Result, error) {
@@ -485,7 +485,7 @@ func TestDriftIsFoundHoweverManyRowsAnObservedRowTellsOf(t *testing.T) {
 	}, func(t *testing.T, w *world) {
 		w.pass(time.Minute)
 		w.target.log()
-		insert(t, w.db, seen, child{"switch", "b", 1}) // it tells nothing of a any more
+		insert(t, w.db, seen, child{"switch", "b", 1}) // no longer about a
 		synctest.Wait()
 		w.wantLog("update a=1")
 		insert(t, w.db, seen, child{"switch", "a b", 1})

@@ -57,7 +57,7 @@ type Params[Obj any] struct {
 	// line when the first of them fails, and then at most one a minute, with how many they are
 	// and a few of their keys. Of the warnings and errors with the same message
 	// at most 100 in a minute are logged; the others are counted, and a line at the end
-	// of the minute says how many they were and what the last of them was about.
+	// of the minute has their number and the last of them.
 	Logger *slog.Logger
 	Health Health
 }

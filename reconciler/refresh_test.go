@@ -81,7 +81,7 @@ func TestManyRowsAreNotAllAppliedAgainAtOnce(t *testing.T) {
 	})
 }
 
-func TestAChangeBeginsTheTimeAnew(t *testing.T) {
+func TestAChangeRestartsTheRefreshInterval(t *testing.T) {
 	refreshing(t, func(_ *testing.T, w *world) {
 		for i := range 20 {
 			w.put(row{ID: "short", Want: i})
@@ -103,7 +103,7 @@ func TestARefreshFindsWhatIsOutOfSync(t *testing.T) {
 	})
 }
 
-// What the target says of this row is more than what is said of all.
+// The time that the target returns for a row overrides the interval of all rows.
 func TestATargetThatWantsARowAgainIsAskedForIt(t *testing.T) {
 	refreshing(t, func(_ *testing.T, w *world) {
 		w.target.will(func(_ context.Context, c call) (result reconciler.Result, _ error) {
@@ -134,7 +134,7 @@ func TestRefreshesRespectPausesAndEndWithTheRow(t *testing.T) {
 	})
 }
 
-func TestARefreshIntervalThatPanicsIsNone(t *testing.T) {
+func TestARefreshIntervalThatPanicsIsIgnored(t *testing.T) {
 	refreshing(t, func(t *testing.T, w *world) {
 		w.put(row{ID: "panics", Want: 2}, row{ID: "short", Want: 1})
 		got := w.updatesIn(time.Minute)
@@ -159,7 +159,7 @@ func TestBackoffCanBeReplaced(t *testing.T) {
 	})
 }
 
-func TestErrorsSayMoreThanABackoff(t *testing.T) {
+func TestErrorsOverrideAReplacedBackoff(t *testing.T) {
 	prepared(t, func(w *world) {
 		w.config.Backoff = func(int) time.Duration { return time.Hour }
 	}, func(_ *testing.T, w *world) {
@@ -171,8 +171,8 @@ func TestErrorsSayMoreThanABackoff(t *testing.T) {
 	})
 }
 
-// What a user's function says must not make the reconciler busy, or end it.
-func TestABackoffThatMakesNoSense(t *testing.T) {
+// A user's function must not cause a busy loop, or a panic.
+func TestAnInvalidBackoffIsReplacedByTheDefault(t *testing.T) {
 	for name, backoff := range map[string]func(int) time.Duration{
 		"negative": func(int) time.Duration { return -1 },
 		"zero":     func(int) time.Duration { return 0 },
@@ -188,12 +188,12 @@ func TestABackoffThatMakesNoSense(t *testing.T) {
 			}, func(t *testing.T, w *world) {
 				w.target.will(failing("a"))
 				w.put(row{ID: "a", Want: 1})
-				// The default one is in its place.
+				// The default backoff applies.
 				if n := w.updatesIn(time.Minute)["a"]; n == 0 || n > 15 {
 					t.Errorf("%d updates in a minute", n)
 				}
 				if asked == 0 {
-					t.Error("nobody has asked for the backoff")
+					t.Error("the backoff function was not called")
 				}
 				w.target.will(nil)
 				w.pass(2 * time.Minute)
@@ -203,7 +203,7 @@ func TestABackoffThatMakesNoSense(t *testing.T) {
 	}
 }
 
-func TestBackoffGoesNotTogetherWithItsBounds(t *testing.T) {
+func TestBackoffExcludesItsBounds(t *testing.T) {
 	w := newWorld(t)
 	p := reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}
 	p.Config.Backoff, p.Config.MinBackoff = func(int) time.Duration { return time.Second }, time.Second

@@ -10,33 +10,32 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Related makes rows run when something else changes than themselves. [Watches]
-// and [Events] make it. Only rows that are in the table are run, whatever their
-// status, and deletes that have not succeeded yet. A row that is named again and
-// again before it runs is run once.
+// Related makes rows run when something other than the row changes. Make it with [Watches] or
+// [Events]. Rows in the table run whatever their status, and so do deletes that have not
+// succeeded yet; other rows are ignored. A row that is named repeatedly before it runs, runs
+// once.
 //
-// The functions that name rows are called from one goroutine each while the
-// reconciler runs. They read from the snapshot that they are given, and return
-// soon. One that panics, or asks for an index that the table has not, is reported
-// to log and health, and what it had not named is left to the next full pass.
+// Each function that names rows is called from one goroutine while the reconciler runs. It must
+// read only from the snapshot that it is given, and return quickly. A function that panics, or
+// queries an index that the table does not have, is reported in the log and in health; the rows
+// that it has failed to name run in the next full pass.
 type Related[Obj any] struct{ of engine.Related }
 
-// Watches runs the rows that depend on a row of another table when that one
-// changes in any way, is deleted, or its status changes: owners names them,
-// often by listing an index of the reconciled table. When others are named than
-// the last time, both run, for which the last answer is kept for each row of the
-// other table.
+// Watches runs the rows that depend on a row of another table when that row changes in any way,
+// is deleted, or its status changes. Owners names the dependent rows, often with a query of an
+// index of the reconciled table. If it names other rows than the last time, the previous ones
+// run too, so the last result is kept for each row of the other table.
 //
-// Rows that are done when the reconciler starts run once more if a row of the
-// other table names them: it may have changed meanwhile.
+// When the reconciler starts, rows that are named by a row of the other table run once even if
+// they are done: the other row may have changed in the meantime.
 func Watches[Obj, Child any](
 	table *statedb.Table[Child], owners func(txn statedb.ReadTxn, child Child) iter.Seq[statedb.Query[Obj]],
 ) Related[Obj] {
 	return Related[Obj]{watched(table, owners)}
 }
 
-// Events runs the rows that are named for each thing that comes from a channel.
-// It is received from while the reconciler runs, and until it is closed.
+// Events runs the rows that are named for each value received from a channel. Values are
+// received while the reconciler runs, until the channel is closed.
 func Events[Obj, Event any](
 	events <-chan Event, rows func(txn statedb.ReadTxn, event Event) iter.Seq[statedb.Query[Obj]],
 ) Related[Obj] {
@@ -70,7 +69,7 @@ func Events[Obj, Event any](
 	return Related[Obj]{related}
 }
 
-// watched is a table whose rows are about rows of another one.
+// watched returns a table whose rows name rows of the reconciled table.
 func watched[Obj, Child any](
 	table *statedb.Table[Child], rows func(statedb.ReadTxn, Child) iter.Seq[statedb.Query[Obj]],
 ) *engine.Watched {
@@ -83,7 +82,7 @@ func watched[Obj, Child any](
 	return w
 }
 
-// core returns a table without the type of its rows; nil of nil.
+// core returns the untyped table, or nil if the table is nil.
 func core[Obj any](table *statedb.Table[Obj]) *store.Table {
 	if table == nil {
 		return nil
@@ -103,29 +102,26 @@ func queries[Obj any](seq iter.Seq[statedb.Query[Obj]], yield func(store.Query) 
 	}
 }
 
-// Dependency makes rows wait for rows of another table. [DependsOn] makes it.
+// Dependency makes rows wait for rows of another table. Make it with [DependsOn].
 type Dependency[Obj any] struct{ of engine.Dependency }
 
-// DependsOn has a row updated only when all rows of another table that on names,
-// by any of its indexes, are done: the table must be initialized, and a row that
-// is not in it does not count, because what it stands for may be there without
-// it. The row waits until one of them changes; it stands in the not-done table
-// meanwhile and says for what. It is not updated again when they change later:
-// for that there is [Watches]. Deletes do not wait; see [Group] for their order.
+// DependsOn delays the update of a row until all rows that it depends on are done. They are the
+// rows of another table that on names, with queries of any of its indexes. The other table must
+// be initialized. A named row that does not exist is not waited for, because the object that it
+// would describe may exist without it. While a row waits, it is listed in the not-done table
+// with the row that it waits for. It is not updated again when its dependencies change later;
+// use [Watches] for that. Deletes do not wait for dependencies; see [Group] for their order.
 //
-// A status is old news: what a row stands for may have been removed or replaced
-// since it was done. With observed, which is the [Observation] of the other
-// table's own reconciler, a row that differs from what is observed satisfies nobody,
-// until it agrees again. Nothing is concluded from observed rows that are not known
-// to be all: while their table is not initialized or a source of it is incomplete,
-// the status alone decides. A row whose comparison panics is waited for.
+// A status may be outdated: an object may have been removed or replaced after its row was done.
+// If observed is given, which is the [Observation] of the other table's own reconciler, a row
+// that has drifted does not satisfy the dependency until it agrees again. While the observed
+// table is not initialized, or one of its sources is incomplete, only the status counts. A row
+// whose comparison panics does not satisfy the dependency.
 //
-// on is called from several goroutines, also of rows that are deleted. It says
-// the same of the same row each time, and returns soon. So does status; what it and
-// the comparison with observed have said holds until one of the tables changes. Of a row for which it
-// panics, or asks for an index that the table has not, nobody knows what it waits
-// for: it waits, and so it does once the table is dropped. status may be called
-// from several goroutines too.
+// On and status are called from several goroutines, on also for deleted rows. They must return
+// quickly, and the same for the same row each time: results of status and of the comparison with
+// observed are kept until one of the tables changes. A row for which on panics, or queries an
+// index that the table does not have, waits; so does every row once the other table is dropped.
 func DependsOn[Obj, Dep any](
 	table *statedb.Table[Dep], status func(Dep) Status, on func(Obj) iter.Seq[statedb.Query[Dep]],
 	observed ...Observation[Dep],
@@ -145,33 +141,32 @@ func DependsOn[Obj, Dep any](
 	return Dependency[Obj]{d}
 }
 
-// Observation compares rows with a table of what was observed. [Observes] makes
-// it; the zero value compares with nothing.
+// Observation compares rows with an observed table. Make it with [Observes]; the zero value
+// compares with nothing.
 type Observation[Obj any] struct{ of *engine.Observation }
 
-// Observes compares the rows of the reconciled table with what someone else, such
-// as a subscription to events of the kernel, writes into another table: at each
-// change of a row of that, also when it goes, and all of them when it has become
-// initialized. rows names those that an observed row tells something about;
-// compare says how the outside world differs from a row, as far as the snapshot's
-// observed rows tell, and nothing when they agree. A row that has become done is
-// compared once as well, a while later. What is done about a difference is up to
-// Config.Drift.
+// Observes detects drift: it compares the rows of the reconciled table with an observed table,
+// which something else fills, such as a subscription to kernel events. Rows are compared when an
+// observed row about them changes or is deleted, and once the observed table is initialized. A
+// row is also compared once shortly after it has become done. Rows names the rows that an
+// observed row is about. Compare returns how the actual state, according to the observed rows of
+// the snapshot, differs from a row, or nothing if they agree. Config.Drift configures what
+// happens then.
 //
-// What was observed is old news, so little is believed of it:
+// Observations may be outdated, so they have little effect:
 //
-//   - Only rows that are done are compared, and not before Drift.Settle has gone by
-//     since the last operation on them: news from before it still arrive.
-//   - It never decides what is done: the target's Update, with the newest row, does
-//     so by itself. All that old news can cause is an Update without an effect.
-//   - It never makes a row done, and nothing is deleted because of it: what is
-//     observed and in no row is left to the full pass.
-//   - That nothing is observed says nothing while the table is not initialized or
-//     one of its sources is incomplete.
-//   - The full pass asks the target itself. It repairs what nobody has observed.
+//   - Only rows that are done are compared, and only after Drift.Settle has elapsed since the
+//     last operation on them, because older observations may still arrive.
+//   - An observation never decides what an operation does: the target's Update does, given the
+//     newest row. The worst that an outdated observation causes is an Update without effect.
+//   - An observation never makes a row done, and never causes a delete: observed objects without
+//     a row are left to the full pass.
+//   - The absence of an observed row means nothing while the observed table is not initialized
+//     or one of its sources is incomplete.
+//   - The full pass asks the target itself, and so repairs drift that was not observed.
 //
-// rows and compare are called from several goroutines, and return soon. A row for
-// which compare panics is not compared, which health and log report.
+// Rows and compare are called from several goroutines, and must return quickly. A row for which
+// compare panics is not compared, which is reported in health and in the log.
 func Observes[Obj, Seen any](
 	table *statedb.Table[Seen],
 	rows func(txn statedb.ReadTxn, seen Seen) iter.Seq[statedb.Query[Obj]],

@@ -218,7 +218,7 @@ func TestDriftAfterAnOperationInAScanIsRepaired(t *testing.T) {
 	})
 }
 
-// The next listing is newer than the operation, and what it says counts.
+// The next listing is newer than the operation, so it counts.
 func TestTheNextScanFindsDrift(t *testing.T) {
 	scanning(t, func(_ *testing.T, s *scan) {
 		s.begin()

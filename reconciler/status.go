@@ -7,13 +7,13 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Status is how far a row is with its reconciler. It is part of the row, written
-// by the reconciler alone, and comparable. The zero value is pending, so that a
-// fresh row costs nothing. Kind, Since and Err tell it; it has the forms of text, JSON and
-// YAML.
+// Status is the state of a row with respect to one reconciler. It is part of the row, written
+// only by the reconciler, and comparable. The zero value is pending, so that a new row costs
+// nothing. Its methods Kind, Since and Err return the details. It can be encoded as text, JSON
+// and YAML; JSON and YAML can also be decoded.
 type Status = status.Status
 
-// StatusKind is how far a row is, in one word.
+// StatusKind is the state of a row with respect to its reconciler.
 type StatusKind = status.Kind
 
 const (
@@ -25,33 +25,32 @@ const (
 	Error = status.Error
 )
 
-// StatusSet holds the statuses of several reconcilers of a row, by name. A name
-// that is absent is pending, so that the zero value says that all are. Get and With read
-// and replace one; All yields those that are not pending.
+// StatusSet holds the statuses of a row with several reconcilers, by name. The status of a name
+// that is absent is pending, so the zero value is the set in which all are pending. Get returns
+// a status, With replaces one, and All yields those that are not pending.
 //
-// It is immutable and as small as a pointer: a row keeps it by value. Two sets
-// are == if one was copied from the other; sets with the same statuses that came
-// about separately need not be.
+// A StatusSet is immutable and has the size of a pointer, so that a row can hold it by value. Two
+// sets are == if one is a copy of the other; sets that were built separately may differ even if
+// they hold the same statuses.
 type StatusSet = status.Set
 
-// Reconcilable is a row type that has a status. Its methods have value
-// semantics: WithStatus returns a changed copy, also of a pointer row.
+// Reconcilable is implemented by row types that have a status. WithStatus returns a changed copy
+// and leaves the row unchanged, even if the row type is a pointer.
 type Reconcilable[Obj any] interface {
 	GetStatus() Status
 	WithStatus(Status) Obj
 }
 
-// StatusField is where a row keeps the status of one reconciler. Both functions
-// leave the row they get alone. Two reconcilers must not share a status: each would
-// take what the other has done for its own.
+// StatusField is where a row holds the status of one reconciler. Set returns a changed copy;
+// neither function may modify the row. Two reconcilers must not share a status: each would
+// mistake the results of the other for its own.
 type StatusField[Obj any] struct {
 	Get func(Obj) Status
 	Set func(Obj, Status) Obj
 }
 
-// Reconciled completes the schema of a table whose rows are reconciled: it sets
-// Amend, so that ordinary writes carry the status along or reset it, and adds
-// the status index.
+// Reconciled completes the schema of a table whose rows are reconciled. It sets Amend, so that
+// ordinary writes keep the status or reset it, and adds the status index.
 func Reconciled[Obj Reconcilable[Obj]](schema statedb.Schema[Obj]) statedb.Schema[Obj] {
 	schema.Amend = statedb.Amend[Obj]{
 		Carry: func(from, to Obj) Obj { return to.WithStatus(from.GetStatus()) },
@@ -66,8 +65,8 @@ func Reconciled[Obj Reconcilable[Obj]](schema statedb.Schema[Obj]) statedb.Schem
 	return schema
 }
 
-// NewStatusIndex returns the index by which rows in error are found. Rows that
-// are pending or done are not in it, so that it costs nothing while all is well.
+// NewStatusIndex returns the index of the rows in error. Rows that are pending or done are not
+// in it, so that it costs nothing while there are no errors.
 func NewStatusIndex[Obj Reconcilable[Obj]]() statedb.Index[Obj, StatusKind] {
 	one := func(yield func(StatusKind) bool) { yield(Error) }
 	return statedb.NewMultiIndex(StatusIndexName, func(obj Obj) iter.Seq[StatusKind] {

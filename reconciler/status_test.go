@@ -212,8 +212,8 @@ func TestPointerRowsAreReconciled(t *testing.T) {
 	})
 }
 
-// What contradicts itself is refused, in JSON as in YAML, whose form is the same.
-func TestStatusesThatAreNoneAreRefused(t *testing.T) {
+// Contradictory fields are refused, in JSON and in YAML, which have the same form.
+func TestInvalidStatusesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"kind":"done","error":"x"}`:                     `status has kind done and error "x", which only kind error has`,
 		`{"error":"x"}`:                                   `status has kind pending and error "x", which only kind error has`,

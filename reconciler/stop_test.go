@@ -156,7 +156,7 @@ func TestStopNamesTheRowsWhoseStatusesAreNotWritten(t *testing.T) {
 	})
 }
 
-// Whoever holds the table is known once somebody has waited for it before.
+// The holder of a table is known once someone has waited for the table.
 func TestStopNamesWhoHoldsTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -416,8 +416,8 @@ func TestStatusesDoNotWaitForTheNotDoneTable(t *testing.T) {
 	})
 }
 
-// Nobody may hold the reconciled table while waiting for the other one: whoever
-// writes rows would wait too, for ever if that one is who holds the other.
+// The reconciler must not hold the reconciled table while it waits for the not-done table: a
+// writer of rows would wait too, and forever if it holds the not-done table.
 func TestTheReconciledTableIsFreeWhileTheNotDoneTableIsHeld(t *testing.T) {
 	running(t, func(t *testing.T, w *world) {
 		w.target.will(failing("a"))

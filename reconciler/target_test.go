@@ -84,7 +84,7 @@ type fake struct {
 
 	answer time.Duration // between looking and answering, of Observe
 
-	// promise says what is wrong with an operation on a row of a
+	// promise returns what is wrong with an operation on a row of a
 	// snapshot, or nothing.
 	promise func(c call, txn statedb.ReadTxn, r row) string
 

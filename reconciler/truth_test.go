@@ -329,7 +329,7 @@ func TestDriftResetsNothingButTheStatusOfItsReconciler(t *testing.T) {
 	})
 }
 
-// Whoever starts next does not know what was observed, but that the row is not done.
+// After a restart the observation is lost, but the row is still pending.
 func TestARowThatDiffersIsRepairedAfterARestart(t *testing.T) {
 	watching(t, nil, func(_ *testing.T, o *watchful) {
 		o.pause(keys("a"), time.Time{})
@@ -346,7 +346,7 @@ func TestARowThatDiffersIsRepairedAfterARestart(t *testing.T) {
 }
 
 // The addresses know of the link no more than its status.
-func TestARowWaitsForOneThatIsToBeRepaired(t *testing.T) {
+func TestARowWaitsForADependencyThatIsToBeRepaired(t *testing.T) {
 	for name, way := range map[string]struct {
 		differ func(l *linked) // the address
 		want   string
@@ -407,9 +407,9 @@ func linkedByStatus(t *testing.T, test func(t *testing.T, l *linked)) {
 	})
 }
 
-// Nothing tells the address that its link is another one but what is observed of
-// the link, which is seen while a worker has the repair in hand.
-func TestARepairInHandWaitsForOneThatIsNotAsItIsObserved(t *testing.T) {
+// Only the observation of the link shows that it was replaced. It arrives while a worker has the
+// repair of the address.
+func TestARepairHandedToAWorkerWaitsForADependencyThatHasDrifted(t *testing.T) {
 	linking(t, func(_ *testing.T, l *linked) {
 		l.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
 			if c.id == "eth0/1" {

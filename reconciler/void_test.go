@@ -111,8 +111,8 @@ func TestNotDoneForgetsHeldDeletesThatAreVoid(t *testing.T) {
 	})
 }
 
-// A surplus whose removal is held is void once the rows are there.
-func TestHealthForgetsHeldSurplusThatIsWanted(t *testing.T) {
+// The held deletes of orphans are void once the orphans are rows.
+func TestHealthForgetsHeldOrphansThatHaveBecomeRows(t *testing.T) {
 	prepared(t, func(w *world) {
 		w.config.OperationTimeout = 2 * time.Hour
 		for _, r := range numbered(20, 1) {

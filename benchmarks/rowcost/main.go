@@ -1,11 +1,11 @@
-// Command rowcost measures what one more type of rows costs whoever builds on the
-// libraries: CPU time of compilation and linking, and bytes of binary, for a table
-// alone and for one with a reconciler, rows by value and by pointer. It writes a
-// table in Markdown.
+// Command rowcost measures the cost of one more row type in a program that uses the libraries:
+// the CPU time of compiling and linking it, and the size of the binary, for a table alone and
+// for a table with a reconciler, with rows by value and by pointer. It prints a table in
+// Markdown.
 //
-// Each figure is the difference between a program with 11 such types and one with
-// 1, divided by 10. Of CPU time, which is that of the whole go build with all that
-// the programs import compiled before, it takes the least of 3 builds.
+// Each figure is the difference between a program with 11 row types and one with a single row
+// type, divided by 10. The CPU time is that of go build, with all imported packages compiled
+// beforehand; it is the minimum of 3 builds.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "a regular expression: only what has such a name, such as 'table, .*'")
+	only := flag.String("only", "", "measure only the uses whose names match this regular expression, such as 'table, .*'")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Stdout, *only)

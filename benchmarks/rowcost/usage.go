@@ -6,15 +6,13 @@ import (
 	"runtime"
 )
 
-// usage is how a program uses the libraries, and what one more row type that is
-// used so may cost.
+// usage is a way to use the libraries, and the goal for its cost of one more row type.
 type usage struct {
 	name       string
 	reconciler bool
 	pointer    bool
 	goal       cost
-	// later says that the goal is not yet to be reached.
-	later bool
+	later      bool // the goal need not be reached yet
 }
 
 func usages() []usage {
@@ -29,14 +27,14 @@ func usages() []usage {
 // cost is seconds of CPU time and the size of a binary.
 type cost struct{ cpu, kB float64 }
 
-// difference is what one type costs, of so many.
+// difference returns the cost of one of the types that more has in addition to less.
 func difference(more, less cost, types int) cost {
 	n := float64(types)
 	return cost{cpu: (more.cpu - less.cpu) / n, kB: (more.kB - less.kB) / n}
 }
 
 func writeHeader(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `What one more row type costs; %s, %d cores. Bold: the goal is missed. Goals in brackets are yet to come.
+	_, err := fmt.Fprintf(w, `What one more row type costs; %s, %d cores. Bold: the goal is missed. Goals in brackets need not be reached yet.
 
 | use | CPU time of a build | goal | binary | goal |
 |---|---|---|---|---|
@@ -50,7 +48,7 @@ func (u usage) write(w io.Writer, c cost) error {
 	return err
 }
 
-// judged returns two cells: what is, bold when it should be less by now, and the goal.
+// judged returns two cells: the value, in bold if it misses a goal to be reached now, and the goal.
 func (u usage) judged(format string, is, goal float64) string {
 	cell, wanted := fmt.Sprintf(format, is), "≤ "+fmt.Sprintf(format, goal)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// line is what was measured, as medians, and what was wanted.
+// line is a line of the table: the medians of a measurement, and the goal.
 type line struct {
 	name      string
 	goal      float64
@@ -18,8 +18,8 @@ type line struct {
 
 func writeHeader(w io.Writer, versions [2]string, runs int) error {
 	_, err := fmt.Fprintf(w, `Tables of %s (base) and %s (now), by row or operation: medians of %d runs in turn; %s, %d cores used.
-A ratio above 1 is better than the base; bold: the goal is missed. A goal is about the clock if it does not say CPU;
-with other work on the machine only CPU time means anything.
+A ratio above 1 is better than the base; bold: the goal is missed. A goal is for elapsed time unless it is marked CPU;
+with other work on the machine only CPU time is meaningful.
 
 | what | base | now | ratio | CPU, base | CPU, now | ratio | goal |
 |---|---|---|---|---|---|---|---|
@@ -31,7 +31,7 @@ func (l line) write(w io.Writer) (err error) {
 	clock, cpu := ratio(l.base.clock, l.now.clock), ratio(l.base.cpu, l.now.cpu)
 	switch l.by {
 	case heapBytes:
-		// Whole bytes: what is below is not the table's.
+		// Whole bytes: fractions are not due to the table.
 		base, now := math.Round(l.base.bytes), math.Round(l.now.bytes)
 		_, err = fmt.Fprintf(w, "| %s | %.0f B | %.0f B | %s | – | – | – | not more |\n", l.name, base, now, judged(ratio(base, now), 1))
 	case cpuTime:
@@ -48,7 +48,7 @@ func (l line) write(w io.Writer) (err error) {
 
 func ratio(base, now float64) float64 { return base / now }
 
-// judged is bold when the goal is missed.
+// judged formats a ratio, in bold if the goal is missed.
 func judged(ratio, goal float64) string {
 	if ratio < goal {
 		return fmt.Sprintf("**%.2f**", ratio)
@@ -72,7 +72,7 @@ func medians(samples []sample) sample {
 	}
 }
 
-// median returns the one in the middle, or the upper one of two.
+// median returns the median, or the upper one of two medians.
 func median(samples []sample, of func(sample) float64) float64 {
 	values := make([]float64, 0, len(samples))
 	for _, s := range samples {
@@ -82,7 +82,7 @@ func median(samples []sample, of func(sample) float64) float64 {
 	return values[len(values)/2]
 }
 
-// write is how a process that measures says what it has found.
+// write writes a sample in the form that readSample reads: a measuring process returns it so.
 func (s sample) write(w io.Writer) error {
 	_, err := fmt.Fprintln(w, s.clock, s.cpu, s.bytes)
 	return err

@@ -1,5 +1,5 @@
-// Command notes keeps a directory of text files as a table says: a complete use
-// of Statehive's libraries, with a row type, a target and a main of its own.
+// Command notes keeps the text files of a directory in the state that a table describes. It is a
+// complete example of Statehive's libraries, with its own row type, target and main function.
 package main
 
 import (
@@ -15,33 +15,33 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Note is a row: what is wanted, and how far it is.
+// Note is a row: the desired state of a file, and its status.
 type Note struct {
-	Name   string            // of the file; the primary key, so no two rows have the same
-	Text   string            // what the file shall contain
-	Status reconciler.Status // pending, done or error; the reconciler alone writes it
+	Name   string            // of the file; the primary key
+	Text   string            // the desired contents of the file
+	Status reconciler.Status // pending, done or error; written only by the reconciler
 }
 
-// GetStatus shows the reconciler the status of a row.
+// GetStatus returns the status of a row.
 func (n Note) GetStatus() reconciler.Status { return n.Status }
 
-// WithStatus gives it the row with another status: n is a copy, rows never change.
+// WithStatus returns a copy of a row with another status. Rows are immutable.
 func (n Note) WithStatus(s reconciler.Status) Note { n.Status = s; return n }
 
-// byName is the primary index: what identifies a row, and the order of the table.
+// byName is the primary index: it identifies rows, and orders the table.
 var byName = statedb.NewIndex("name", func(n Note) string { return n.Name })
 
-// dir is the target: it brings rows about, as files in this directory.
+// dir is the target: the directory that has a file for each row.
 type dir string
 
 func (d dir) path(name string) string { return filepath.Join(string(d), name) }
 
-// isFile says whether a name is one of a file in the directory.
+// isFile reports whether name can be that of a file in the directory.
 func isFile(name string) bool {
 	return filepath.IsLocal(name) && filepath.Base(name) == name && name != "."
 }
 
-// Init prepares the target; nothing else is called before it has succeeded.
+// Init prepares the target. No other method is called before it has succeeded.
 func (d dir) Init(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -49,12 +49,11 @@ func (d dir) Init(ctx context.Context) error {
 	return os.MkdirAll(string(d), 0o700)
 }
 
-// Update makes the file be what the row says. It may be called at any time and
-// again; Changed says that the file was not so before. An error is retried, unless
-// it is a terminal one.
+// Update writes the file of a row. It is idempotent, and reports in Changed whether it had to
+// write anything. Errors are retried unless they are terminal.
 func (d dir) Update(ctx context.Context, _ statedb.ReadTxn, n Note) (reconciler.Result, error) {
 	if !isFile(n.Name) {
-		return reconciler.Result{}, reconciler.Terminal(fmt.Errorf("%q is no name of a file", n.Name))
+		return reconciler.Result{}, reconciler.Terminal(fmt.Errorf("%q is not a valid file name", n.Name))
 	}
 	text, err := os.ReadFile(d.path(n.Name))
 	if ctx.Err() != nil || err == nil && string(text) == n.Text {
@@ -63,7 +62,7 @@ func (d dir) Update(ctx context.Context, _ statedb.ReadTxn, n Note) (reconciler.
 	return reconciler.Result{Changed: true}, os.WriteFile(d.path(n.Name), []byte(n.Text), 0o600)
 }
 
-// Delete removes the file of a deleted row. That there is none is a success.
+// Delete removes the file of a deleted row. It succeeds if there is none.
 func (d dir) Delete(ctx context.Context, _ statedb.ReadTxn, n Note) error {
 	if ctx.Err() != nil || !isFile(n.Name) {
 		return ctx.Err()
@@ -71,8 +70,8 @@ func (d dir) Delete(ctx context.Context, _ statedb.ReadTxn, n Note) error {
 	return os.RemoveAll(d.path(n.Name))
 }
 
-// Prune removes what is there and in no row, as when a row was deleted while the
-// program was down. It is part of every full pass, the first one at start.
+// Prune removes the files that no row describes, such as those of rows that were deleted while
+// the program was not running. It is called in every full pass, the first of which is at start.
 func (d dir) Prune(ctx context.Context, _ statedb.ReadTxn, desired iter.Seq2[Note, statedb.Revision]) (pruned int, err error) {
 	wanted := map[string]bool{}
 	for n := range desired {
@@ -88,10 +87,10 @@ func (d dir) Prune(ctx context.Context, _ statedb.ReadTxn, desired iter.Seq2[Not
 	return pruned, errors.Join(err, ctx.Err())
 }
 
-// run keeps the directory as it should be until ctx ends.
+// run reconciles the directory until ctx is done.
 func run(ctx context.Context, target dir, first Note) error {
 	db := statedb.New()
-	// Reconciled completes the schema: it keeps the status apart from the spec.
+	// Reconciled completes the schema, so that the status is kept apart from the spec.
 	table, err := statedb.NewTable(db, reconciler.Reconciled(statedb.Schema[Note]{Name: "notes", Primary: byName}))
 	if err != nil {
 		return err
@@ -100,7 +99,7 @@ func run(ctx context.Context, target dir, first Note) error {
 	if err != nil {
 		return err
 	}
-	// Whoever wants something writes rows, at any time; the reconciler follows.
+	// Rows can be written at any time; the reconciler follows.
 	if err := db.Update(ctx, func(txn *statedb.WriteTxn) error {
 		_, _, err := table.Insert(txn, first)
 		return err

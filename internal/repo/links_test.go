@@ -37,7 +37,7 @@ func TestLibrariesLinkFewModules(t *testing.T) {
 	}
 	for name, lib := range libraries() {
 		t.Run(name, func(t *testing.T) {
-			for _, finding := range surplusModules(lib, linked(t, root, lib)) {
+			for _, finding := range unexpectedModules(lib, linked(t, root, lib)) {
 				t.Error(finding)
 			}
 		})
@@ -78,8 +78,8 @@ func goList(t *testing.T, root string, arguments ...string) []string {
 	return slices.DeleteFunc(strings.Split(string(output), "\n"), func(line string) bool { return line == "" })
 }
 
-// surplusModules compares what is linked, a package by module, with what may be.
-func surplusModules(lib library, linked map[string]string) []string {
+// unexpectedModules compares what is linked, a package by module, with what may be.
+func unexpectedModules(lib library, linked map[string]string) []string {
 	var findings []string
 	for of, pkg := range linked {
 		if !slices.Contains(lib.modules, of) {
@@ -91,9 +91,9 @@ func surplusModules(lib library, linked map[string]string) []string {
 	return findings
 }
 
-func TestSurplusModuleIsFound(t *testing.T) {
+func TestUnexpectedModuleIsFound(t *testing.T) {
 	lib := library{packages: []string{"./a/..."}, modules: []string{"example.com/allowed", "example.com/unused"}}
-	got := surplusModules(lib, map[string]string{"example.com/allowed": "example.com/allowed", "example.com/heavy": "example.com/heavy/yaml"})
+	got := unexpectedModules(lib, map[string]string{"example.com/allowed": "example.com/allowed", "example.com/heavy": "example.com/heavy/yaml"})
 	want := []string{"./a/... links example.com/heavy (package example.com/heavy/yaml): do without, or move that code into a package beside it"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)

@@ -214,7 +214,7 @@ func TestARowIsRepairedWhenItsModuleObservesThatItDiffers(t *testing.T) {
 	r.wantCalls(t, "update a1")
 }
 
-func TestAHiveWhoseTablesDependOnEachOtherInACircleDoesNotStart(t *testing.T) {
+func TestAHiveWhoseTablesDependOnEachOtherInACycleDoesNotStart(t *testing.T) {
 	h := newHive(t, inspect.Cell(), reconcilercell.Cell(), related(make(chan string),
 		func(parts *statedb.Table[part]) reconcilercell.Relations[thing] {
 			return reconcilercell.Relations[thing]{DependsOn: []reconciler.Dependency[thing]{

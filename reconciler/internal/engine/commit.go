@@ -84,7 +84,7 @@ func (l *loop) flush(now time.Time) {
 		l.commitStatuses(now)
 	}
 	if l.notDoneDue(now) {
-		l.ledger.sweep(now)
+		l.notDone.sweep(now)
 		l.commitNotDone(now)
 	}
 }
@@ -115,7 +115,7 @@ func (l *loop) commitStatuses(now time.Time) {
 		l.completeAll(l.commit.take(), now)
 		return
 	}
-	if l.r.p.NotDone != nil && !now.Before(l.ledger.notNow) && slices.ContainsFunc(outcomes, notable) {
+	if l.r.p.NotDone != nil && !now.Before(l.notDone.notNow) && slices.ContainsFunc(outcomes, notable) {
 		txn, err := db.TryWriteTxn(l.r.p.Table, l.r.p.NotDone)
 		if txn != nil && err == nil {
 			l.writeStatuses(txn, nil, true, now)
@@ -146,7 +146,7 @@ func (l *loop) writeStatuses(txn *store.WriteTxn, err error, withNotDone bool, n
 	if err == nil {
 		err = l.setStatuses(txn, outcomes, withNotDone, now)
 	}
-	if err != nil && withNotDone && l.ledger.failedIn(err) {
+	if err != nil && withNotDone && l.notDone.failedIn(err) {
 		l.notDoneFailed(now, err)
 		l.commit.outcomes = outcomes
 		l.commitStatuses(now) // without that table
@@ -203,7 +203,7 @@ func (l *loop) setStatuses(txn *store.WriteTxn, outcomes []*pool.Task, withNotDo
 	}
 	l.commit.marks = nil
 	for _, row := range noted {
-		l.ledger.wrote(row, now)
+		l.notDone.wrote(row, now)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 		}
 	} else {
 		it.Attempts++
-		l.waits.oweNow(it)
+		l.waiters.pendingNow(it)
 	}
 	stage, due := l.r.backoff().Next(out, it.Attempts, now)
 	if !again {
@@ -284,7 +284,7 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 		return
 	}
 	l.failing(it, now)
-	l.ledger.note(it)
+	l.notDone.note(it)
 	l.notifyWaiters(it)
 }
 
@@ -357,7 +357,7 @@ var errTableLocked = errors.New("its lock")
 // watchLocks reports tables that others have locked for long to health.
 func (l *loop) watchLocks(now time.Time) {
 	l.watchLock(&l.commit.lock, statusProblem, now)
-	l.watchLock(&l.ledger.lock, notDoneProblem, now)
+	l.watchLock(&l.notDone.lock, notDoneProblem, now)
 }
 
 func (l *loop) watchLock(q *lockRequest, about string, now time.Time) {

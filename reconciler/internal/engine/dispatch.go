@@ -233,7 +233,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 	}
 	switch {
 	case out.Kind == pool.Observe || out.Kind == pool.Prune:
-		l.meters.prune.observe(out.Took)
+		l.metrics.prune.observe(out.Took)
 		switch {
 		case !w.Stuck:
 			l.orphansAnswered(out, &w.Batch.Answer, now)

@@ -12,7 +12,7 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// suspect has a row compared with what is observed, unless it is run anyway.
+// suspect queues a row for comparison with the observed table, unless it will run anyway.
 func (l *loop) suspect(key string, now time.Time) {
 	it := l.queue.Get(key)
 	switch s := it.Stage(); {
@@ -20,19 +20,19 @@ func (l *loop) suspect(key string, now time.Time) {
 	case s == workqueue.Queued:
 		it.Force = true
 	case it.Err != nil, it.Deleting, s == workqueue.Settle, s == workqueue.Debounce:
-		return // it is run, or compared, anyway
+		return // it will be run, or compared, anyway
 	default:
 		if s == workqueue.Again {
-			it.Refresh = earliest(it.Refresh, it.Due()) // it is still applied again then
+			it.Refresh = earliest(it.Refresh, it.Due()) // still apply it again then
 		}
 		it.Force = true
 	}
 	l.enqueue(it, workqueue.Retries, workqueue.Drifted, now)
 }
 
-// compared compares the row of an operation with what is observed, if that is why it is to
-// run, and reports whether it is not to run for that reason. A row that is found to differ is
-// pending from then on, whatever delays its repair.
+// compared compares the row of a repair with the observed table, and reports whether the
+// repair is unnecessary, or must be decided later. A row that is found to differ is pending
+// from then on, whatever delays its repair.
 func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	if !l.repairs.IsRepair(op) {
 		return false
@@ -46,16 +46,16 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 		if it.Differs {
 			return false // the policy decides
 		}
-		l.drop(it) // all rows are compared when it is known
+		l.drop(it) // all rows are compared once the observed table is reliable
 	case err != nil, len(changes) == 0:
 		if it.Differs {
-			l.commit.mark(op.Entry, Done) // as it was before
+			l.commit.mark(op.Entry, Done) // as before
 		}
 		l.drop(it)
 	case now.Before(settled):
 		l.settleUntil(it, settled)
 	case certainty == hold.Uncertain:
-		return false // an update makes sure: it is no drift unless it is seen again
+		return false // update it to be sure; it counts as drift only if it differs again
 	default:
 		l.differs(op, changes)
 		return false
@@ -63,9 +63,9 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	return true
 }
 
-// compareHeld compares the row of an operation that is held, whatever it is to run for: a row
-// that is seen to differ is not done meanwhile. It returns when to compare it again, if what was
-// done last may not have been observed yet.
+// compareHeld compares the row of a held operation with the observed table, whatever the operation
+// is for, since a row that has drifted is not done. If the effect of the last update may not have
+// been observed yet, it returns when to compare the row again.
 func (l *loop) compareHeld(op *pool.Task, txn store.ReadTxn, now time.Time) (again time.Time) {
 	of := l.r.p.Observed
 	if of == nil || op.Kind != pool.Update || op.Was != Done || l.repairs.Certainty(op, txn) != hold.Certain {
@@ -88,9 +88,9 @@ func (l *loop) compareHeld(op *pool.Task, txn store.ReadTxn, now time.Time) (aga
 	return time.Time{}
 }
 
-// mustSettle says that a row is to be compared once it can be seen what an update
-// has done: it had drifted, or was suspected to have, or it was done and something
-// was to be changed anyway.
+// mustSettle reports whether to compare a row again once the effect of its update can be
+// observed: because it had drifted, or was suspected of it, or because the update of a row
+// that was done has changed something.
 func (l *loop) mustSettle(out *pool.Task) bool {
 	return l.r.p.Observed != nil && out.Kind == pool.Update && out.Err == nil &&
 		(out.Item.Differs || out.Item.Ran&workqueue.Drifted != 0 || out.Was == Done && out.Result.Changed)
@@ -99,10 +99,10 @@ func (l *loop) mustSettle(out *pool.Task) bool {
 func (l *loop) settleUntil(it *workqueue.Item, due time.Time) {
 	l.queue.Wait(it, workqueue.Settle, due, "")
 	it.Reasons = 0
-	l.ledger.note(it)
+	l.notDone.note(it)
 }
 
-// differs notes that the row of an operation differs from what is observed: it is not done.
+// differs records that the row of an operation has drifted, so that it is no longer done.
 func (l *loop) differs(op *pool.Task, changes []Change) {
 	it := op.Item
 	if it.Differs {
@@ -111,12 +111,12 @@ func (l *loop) differs(op *pool.Task, changes []Change) {
 	it.Differs = true
 	l.r.drifted.set(it.Key, true)
 	l.commit.mark(op.Entry, Pending)
-	l.waits.oweNow(it)
+	l.waiters.pendingNow(it)
 	l.r.p.Logger.Warn("row has drifted", "reconciler", l.r.p.Name,
 		"key", l.r.p.Table.KeyText(it.Entry), "differences", hold.Differences(changes))
 }
 
-// agrees notes that nothing is known any more that an item differs from.
+// agrees records that an item is no longer known to have drifted.
 func (l *loop) agrees(it *workqueue.Item) {
 	if !it.Differs {
 		return
@@ -126,8 +126,7 @@ func (l *loop) agrees(it *workqueue.Item) {
 	l.repairs.Agrees(it.Key)
 }
 
-// driftHealth tells health of rows that drift again and again, and of those that
-// nobody repairs.
+// driftHealth reports rows that drift repeatedly, and rows whose repair is held, to health.
 func (l *loop) driftHealth() {
 	if l.repairs.Changed() {
 		l.health.concern("rows that drift again and again", l.repairs.Flapping())
@@ -135,7 +134,7 @@ func (l *loop) driftHealth() {
 	}
 }
 
-// newRepairs returns the policy of repairs.
+// newRepairs returns the policy that holds repairs.
 func (l *loop) newRepairs() *hold.Repairs {
 	r := l.r
 	return hold.NewRepairs(hold.RepairParams{
@@ -144,15 +143,14 @@ func (l *loop) newRepairs() *hold.Repairs {
 		Recheck: func(key string) {
 			_ = r.inbox.trigger([]string{key}, workqueue.Retries, workqueue.Drifted) // refused only when Run ends
 		},
-		Count: func() { l.meters.drift++ },
+		Count: func() { l.metrics.drift++ },
 	})
 }
 
-// Observation compares rows with a table of what was observed: see Observes in package
-// reconciler.
+// Observation compares rows with an observed table: see Observes in package reconciler.
 type Observation = hold.Observation
 
-// compareRows follows the observed table.
+// compareRows returns a function that compares rows whenever the observed table changes.
 func (r *Engine) compareRows(o *Observation) func(context.Context) {
 	y := newRelay(r, "observed table "+o.Table.Name(), workqueue.Drifted)
 	watched := &Watched{Table: o.Table, Rows: o.Rows}
@@ -162,7 +160,7 @@ func (r *Engine) compareRows(o *Observation) func(context.Context) {
 	return f.follow
 }
 
-// checkObserved says what is wrong with the params' observation.
+// checkObserved returns an error if the observation of the params is invalid.
 func (p Params) checkObserved() error {
 	if p.Observed == nil {
 		return nil
@@ -173,24 +171,24 @@ func (p Params) checkObserved() error {
 	return nil
 }
 
-// driftFeed follows an observed table, and the rows: each is compared once more
-// when it has been done for a while, because what it is compared with may not have
-// changed since. Rows that may have drifted are handed over to the deciding
-// goroutine, which compares them again when their time has come.
+// driftFeed follows the observed table and the reconciled one. It compares a row when an
+// observed row about it changes, and once more when it has been done for a while, because the
+// change may have come earlier. Rows that may have drifted are passed on to the loop, which
+// compares them again when they are due.
 type driftFeed struct {
 	*Observation
 	r     *Engine
 	feed  *childFeed
 	own   *store.Cursor
 	whole bool      // all rows are to be compared
-	lists time.Time // since when the table is incomplete, after it was complete once; else zero
-	knew  bool      // it was complete once
-	fresh []settled // rows that are done since a short time, oldest first
+	lists time.Time // when the observed table became unreliable again; zero if it is reliable, or never was
+	knew  bool      // it was reliable once
+	fresh []settled // rows that became done recently, oldest first
 
 	suspects []string
 }
 
-// settled is a row that is to be compared at a time.
+// settled is a row to compare at a given time.
 type settled struct {
 	key string
 	due time.Time
@@ -203,7 +201,7 @@ func (f *driftFeed) follow(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		f.look(f.r.p.DB.ReadTxn(), now)
+		f.check(f.r.p.DB.ReadTxn(), now)
 		due := time.Time{}
 		if len(f.fresh) > 0 {
 			due = f.fresh[0].due
@@ -219,8 +217,8 @@ func (f *driftFeed) follow(ctx context.Context) {
 	}
 }
 
-// look compares what has to be with a snapshot.
-func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
+// check compares the rows that are due, as of a snapshot.
+func (f *driftFeed) check(txn store.ReadTxn, now time.Time) {
 	f.feed.collect(txn)
 	named := f.feed.relay.rows
 	f.feed.relay.clear()
@@ -241,7 +239,7 @@ func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
 			f.examine(txn, e)
 		}
 	default:
-		f.lookAtFresh(txn, now)
+		f.examineFresh(txn, now)
 		for _, key := range sortedKeys(named) {
 			f.r.listings.Observed(key)
 			f.examineRow(txn, key)
@@ -253,7 +251,7 @@ func (f *driftFeed) look(txn store.ReadTxn, now time.Time) {
 	}
 }
 
-// takeDone notes which rows have become done.
+// takeDone collects the rows that have become done.
 func (f *driftFeed) takeDone(txn store.ReadTxn, now time.Time) {
 	due := now.Add(f.r.p.Config.Drift.Settle)
 	for change := range f.own.Changes(txn) {
@@ -266,8 +264,8 @@ func (f *driftFeed) takeDone(txn store.ReadTxn, now time.Time) {
 	}
 }
 
-// lookAtFresh compares the rows that have been done for long enough.
-func (f *driftFeed) lookAtFresh(txn store.ReadTxn, now time.Time) {
+// examineFresh compares the rows that have been done for long enough.
+func (f *driftFeed) examineFresh(txn store.ReadTxn, now time.Time) {
 	n := 0
 	for n < len(f.fresh) && !f.fresh[n].due.After(now) {
 		f.examineRow(txn, f.fresh[n].key)
@@ -284,11 +282,11 @@ func (f *driftFeed) examineRow(txn store.ReadTxn, key string) {
 	}
 }
 
-// examine takes a row for suspect that is done and differs, or that did and agrees.
+// examine makes a row suspect if it is done and differs, or if it has drifted and agrees now.
 func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
 	status, known := f.r.status(e), f.r.drifted.has(keyOf(e))
 	if status.Kind() != Done && !known {
-		return // when it is, it is compared
+		return // it is compared once it is done
 	}
 	if f.r.listings.About(keyOf(e), status.Since()) == hold.Unknown {
 		return
@@ -300,7 +298,7 @@ func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
 	}
 }
 
-// keySet is a set of encoded keys that several goroutines use.
+// keySet is a set of encoded keys. It is safe for concurrent use.
 type keySet struct {
 	mu   sync.Mutex
 	keys map[string]bool

@@ -353,7 +353,7 @@ func (r *Engine) whyNotDeleting(key string, l *loop) error {
 	txn := r.p.DB.ReadTxn()
 	_, row, err := r.explainRow(txn, key)
 	if row != nil {
-		return fmt.Errorf("table %s: key %q: %w", r.p.Table.Name(), key, errThere)
+		return fmt.Errorf("table %s: key %q: %w", r.p.Table.Name(), key, errNotDeleted)
 	}
 	return r.unknownKey(txn, key, err, l)
 }

@@ -30,7 +30,7 @@ func (l *loop) pull(now time.Time) {
 	}
 	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
 	l.round.begin(txn, now)
-	l.waits.readBefore = l.waits.read
+	l.waiters.readBefore = l.waiters.read
 	for change := range l.cursor.Changes(txn) {
 		l.limits.Take(change)
 		l.changed(change, now)
@@ -43,8 +43,8 @@ func (l *loop) pull(now time.Time) {
 	}
 	l.limits.LookAhead(txn, taken >= size)
 	l.round.ready()
-	l.waits.read = l.cursor.Seen()
-	l.listing.follow(taken, seen, l.waits.read, now)
+	l.waiters.read = l.cursor.Seen()
+	l.listing.follow(taken, seen, l.waiters.read, now)
 }
 
 // changed handles a record of the feed. A record is only a hint: the status of the newest row
@@ -95,7 +95,7 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 	l.agrees(it) // what was known of an older spec
 	it.Entry = change.Entry
 	it.Present = !deleted
-	l.waits.owe(it)
+	l.waiters.pendingSinceRead(it)
 	if deleted {
 		it.Attempts, it.Orphan = 0, false
 		l.setDeleting(it, true)
@@ -108,7 +108,7 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 		l.enqueue(it, workqueue.Changes, workqueue.Change, now)
 	}
 	if it.Noted {
-		l.ledger.note(it)
+		l.notDone.note(it)
 	}
 }
 
@@ -141,7 +141,7 @@ func (l *loop) debounce(it *workqueue.Item, now time.Time) bool {
 
 // awaitsFeed reports whether an item's row is gone, but the feed has not delivered that yet.
 func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
-	if !blocking(it) || !it.Present || it.Deleting || l.waits.read >= l.r.p.Table.Revision(txn) {
+	if !blocking(it) || !it.Present || it.Deleting || l.waiters.read >= l.r.p.Table.Revision(txn) {
 		return false
 	}
 	return l.r.find(txn, it.Key) == nil
@@ -151,13 +151,13 @@ func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
 func (l *loop) awaitFeed(it *workqueue.Item) {
 	it.Err = nil // of a row that is not there any more
 	l.leaveFull(it)
-	l.park(it, hold.Reason{Stage: workqueue.Unread})
+	l.holdItem(it, hold.Reason{Stage: workqueue.Unread})
 }
 
 // lostDeletes deletes the rows whose deletes the feed has lost and which an item waits for.
 // The others are found as orphans.
 func (l *loop) lostDeletes(txn store.ReadTxn, now time.Time) {
-	l.waits.orphansFound, l.waits.orphansKnown = false, false
+	l.waiters.orphansFound, l.waiters.orphansKnown = false, false
 	for _, key := range sortedKeys(l.queue.Items) {
 		it := l.queue.Items[key]
 		if it.Idle() && !it.Stage().Held() && it.Err == nil && l.awaitsFeed(it, txn) {
@@ -276,6 +276,6 @@ func (l *loop) adopt(out *pool.Task, stage workqueue.Stage) *workqueue.Item {
 	if stage != workqueue.InRound {
 		l.queue.Move(it, stage)
 	}
-	l.waits.owe(it)
+	l.waiters.pendingSinceRead(it)
 	return it
 }

@@ -52,16 +52,16 @@ type fullPass struct {
 	gone        map[string]bool   // what was deleted since then
 }
 
-// fullPlan says when full passes are due.
+// fullPlan is the schedule of full passes.
 type fullPlan struct {
 	due time.Time // the next pass over all rows and orphans; zero: never
-	// owed: a search for orphans alone is pending. It is at start, where the feed has all
-	// rows applied, and when a search could not be made or has failed.
-	owed     bool
-	attempts int       // failed searches for orphans in a row
-	failing  time.Time // since the first of them
-	after    time.Time // no search before
-	err      error     // of the last one
+	// searchPending reports that a search for orphans alone is pending: at start, where the
+	// feed delivers all rows anyway, and after a search that could not be made or has failed.
+	searchPending bool
+	attempts      int       // failed searches for orphans in a row
+	failing       time.Time // since the first of them
+	after         time.Time // no search before
+	err           error     // of the last one
 }
 
 func (l *loop) nextFull(now time.Time) time.Time {
@@ -80,7 +80,7 @@ func (l *loop) startFull(now time.Time) {
 		return
 	case whole:
 		l.plan.due = l.nextFull(now)
-	case !l.plan.owed || l.held || now.Before(l.plan.after):
+	case !l.plan.searchPending || l.held || now.Before(l.plan.after):
 		return
 	}
 	l.full = fullPass{phase: fullUpdates, whole: whole, began: now}
@@ -127,7 +127,7 @@ func (l *loop) stepFull(now time.Time) (more bool) {
 		return l.full.phase != before
 	case fullDeletes:
 		l.r.succeeded(now)
-		l.waits.orphansSearched(!l.plan.owed)
+		l.waiters.orphansSearched(!l.plan.searchPending)
 		l.endFull(now)
 		return false
 	default:
@@ -223,7 +223,7 @@ func (l *loop) askForOrphans(now time.Time) {
 		l.fullFailed(errBusy, now)
 		return
 	case l.r.sources(txn).removalHeld():
-		l.plan.owed = true
+		l.plan.searchPending = true
 		l.endFull(now)
 		return
 	}
@@ -237,7 +237,7 @@ func (l *loop) askForOrphans(now time.Time) {
 		l.exclusive, l.full.drainUntil = true, time.Time{}
 	}
 	l.full.asked, l.full.gone = true, map[string]bool{}
-	l.plan.owed = false
+	l.plan.searchPending = false
 	l.pool.Hand(w, &pool.Batch{Tasks: []pool.Task{op}, Txn: txn, At: now, Class: workqueue.Refreshes})
 }
 
@@ -278,8 +278,8 @@ func (f *fullPass) sawGone(out *pool.Task) {
 func (l *loop) orphansAnswered(out *pool.Task, answer *pool.Answer, now time.Time) {
 	l.exclusive, l.full.asked = false, false
 	pruned := uint64(max(0, answer.Pruned))
-	l.meters.outOfSync += pruned
-	l.meters.pruned += pruned
+	l.metrics.outOfSync += pruned
+	l.metrics.pruned += pruned
 	if out.Err != nil {
 		l.fullFailed(out.Err, now)
 		return
@@ -315,7 +315,7 @@ func (l *loop) foundOrphan(e *store.Entry) {
 		it.Orphan = true
 		l.setDeleting(it, true)
 	}
-	l.waits.oweNow(it)
+	l.waiters.pendingNow(it)
 	l.full.orphans = append(l.full.orphans, it)
 }
 
@@ -336,17 +336,17 @@ func (l *loop) fullFailed(err error, now time.Time) {
 	if l.plan.attempts++; l.plan.attempts == 1 {
 		l.plan.failing = now
 	}
-	l.plan.owed, l.plan.err = true, err
+	l.plan.searchPending, l.plan.err = true, err
 	l.plan.after = now.Add(l.r.backoff().After(l.plan.attempts))
-	l.waits.orphansSearched(false)
-	l.meters.fullErrors++
-	l.meters.pruneErrors++
+	l.waiters.orphansSearched(false)
+	l.metrics.fullErrors++
+	l.metrics.pruneErrors++
 	l.r.p.Logger.Warn("orphans could not be found", "reconciler", l.r.p.Name, "attempts", l.plan.attempts, "error", err)
 	l.endFull(now)
 }
 
 func (l *loop) endFull(now time.Time) {
 	l.exclusive, l.health.firstPassDone = false, true
-	l.meters.full.observe(now.Sub(l.full.began))
+	l.metrics.full.observe(now.Sub(l.full.began))
 	l.full = fullPass{}
 }

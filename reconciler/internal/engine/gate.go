@@ -68,22 +68,22 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	for _, p := range l.policies.list {
 		if why, held := p.Holds(op, txn, now); held {
 			why.Until = earliest(why.Until, l.compareHeld(op, txn, now))
-			l.park(op.Item, why)
+			l.holdItem(op.Item, why)
 			return true
 		}
 	}
 	return false
 }
 
-// park makes an item wait for a reason.
-func (l *loop) park(it *workqueue.Item, why hold.Reason) {
+// holdItem moves an item to the stage of the reason that holds it.
+func (l *loop) holdItem(it *workqueue.Item, why hold.Reason) {
 	until := why.Until
 	if why.Stage == workqueue.Drift {
 		until = earliest(until, it.Refresh) // then it is applied whatever is known of it
 	}
 	l.queue.Wait(it, why.Stage, until, why.Text)
 	l.repairs.Held(it)
-	l.ledger.note(it)
+	l.notDone.note(it)
 }
 
 // backoff returns the schedule for retries.

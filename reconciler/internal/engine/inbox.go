@@ -24,7 +24,7 @@ type inbox struct {
 	calls    []func(*loop)
 }
 
-// triggered is a row that is to run whatever its status.
+// triggered is how a row is to run, whatever its status.
 type triggered struct {
 	class workqueue.Class
 	why   workqueue.Reason
@@ -130,13 +130,13 @@ func (l *loop) takeTriggers(now time.Time) {
 		if !it.Stage().InHand() {
 			it.Force = true
 		}
-		l.waits.oweNow(it)
+		l.waiters.pendingNow(it)
 		l.enqueue(it, t.class, t.why, now)
 	}
 }
 
-// errThere is returned by Forget.
-var errThere = errors.New("is in the table, and only a delete can be forgotten")
+// errNotDeleted is wrapped by the error of Forget for a row that is still in the table.
+var errNotDeleted = errors.New("is in the table, and only a delete can be forgotten")
 
 // Forget gives up the pending delete of a row, given its primary key as text. The delete is not
 // retried and no longer shown; if it is running, that run is the last. Whatever the target has of
@@ -160,7 +160,7 @@ func (l *loop) forget(key string) error {
 	if it.Err != nil {
 		lastError = it.Err.Error()
 	}
-	l.r.p.Logger.Warn("delete is forgotten, as someone wished", "reconciler", l.r.p.Name, "key", key,
+	l.r.p.Logger.Warn("delete forgotten on request", "reconciler", l.r.p.Name, "key", key,
 		"attempts", it.Attempts, "error", lastError)
 	l.setDeleting(it, false)
 	if it.Idle() {
@@ -179,7 +179,7 @@ func (l *loop) deletingItem(key string) *workqueue.Item {
 	return nil
 }
 
-// forgotten says that an outcome is of a delete that was forgotten meanwhile.
+// forgotten reports whether an outcome is that of a delete that was forgotten while it ran.
 func forgotten(out *pool.Task) bool {
 	return out.Kind == pool.Delete && out.Err != nil && !out.Item.Deleting
 }

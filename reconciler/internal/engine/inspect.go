@@ -72,8 +72,8 @@ func Classes() (names []string) {
 // Waiting returns how many callers wait for rows.
 func (r *Engine) Waiting() (n int) {
 	_ = r.call(context.Background(), func(l *loop) {
-		n = l.waits.unread.Len() + l.waits.tables.Len()
-		for _, waiters := range l.waits.rows {
+		n = l.waiters.unread.Len() + l.waiters.tables.Len()
+		for _, waiters := range l.waiters.rows {
 			n += len(waiters)
 		}
 	})

@@ -15,14 +15,14 @@ import (
 type loop struct {
 	r *Engine
 	feed
-	queue  *workqueue.Queue
-	pool   *pool.Pool
-	ledger *notDoneWriter
-	commit statusCommit
-	waits  waiters
-	health healthState
-	meters metrics
-	stopBy time.Time // when a stop gives up
+	queue   *workqueue.Queue
+	pool    *pool.Pool
+	notDone *notDoneWriter
+	commit  statusCommit
+	waiters waiters
+	health  healthState
+	metrics metrics
+	stopBy  time.Time // when a stop gives up
 	passes
 	policies
 	sourceState
@@ -45,11 +45,11 @@ type passes struct {
 
 func (r *Engine) newLoop(ctx context.Context) *loop {
 	l := &loop{
-		r:      r,
-		feed:   feed{cursor: r.p.Table.Changes(0)},
-		queue:  workqueue.New(),
-		ledger: newNotDoneWriter(&r.p),
-		passes: passes{plan: fullPlan{owed: true}},
+		r:       r,
+		feed:    feed{cursor: r.p.Table.Changes(0)},
+		queue:   workqueue.New(),
+		notDone: newNotDoneWriter(&r.p),
+		passes:  passes{plan: fullPlan{searchPending: true}},
 	}
 	l.policies = l.newPolicies(time.Now())
 	l.commit.lock.table = r.p.Table
@@ -62,7 +62,7 @@ func (r *Engine) newLoop(ctx context.Context) *loop {
 // close ends the workers, except for stuck ones.
 func (l *loop) close() {
 	l.commit.lock.end()
-	l.ledger.lock.end()
+	l.notDone.lock.end()
 	l.pool.Close()
 	l.retract()
 	l.cursor.Close()
@@ -103,7 +103,7 @@ func (l *loop) run(ctx context.Context) error {
 			l.collectAll(time.Now())
 		case g := <-l.commit.lock.granted:
 			l.statusesGranted(g, time.Now())
-		case g := <-l.ledger.lock.granted:
+		case g := <-l.notDone.lock.granted:
 			l.notDoneGranted(g, time.Now())
 		case <-changes:
 		case <-l.r.inbox.signal:
@@ -246,7 +246,7 @@ func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 		return false
 	}
 	l.setDeleting(it, false)
-	l.plan.owed = true
+	l.plan.searchPending = true
 	return true
 }
 
@@ -263,15 +263,15 @@ func (l *loop) drop(it *workqueue.Item) {
 		it.Unblock()
 		l.queue.Wait(it, workqueue.Refresh, it.Refresh, "")
 	}
-	l.ledger.note(it)
+	l.notDone.note(it)
 	l.fine(it.Key)
 	l.notifyWaiters(it)
 }
 
 // nextDue returns when the loop has to run again by itself, or zero.
 func (l *loop) nextDue(now time.Time) time.Time {
-	due := earliest(earliest(l.commit.dueAt(), l.ledger.dueAt()), l.recheckAt)
-	due = earliest(due, earliest(l.commit.lock.overdueAt(), l.ledger.lock.overdueAt()))
+	due := earliest(earliest(l.commit.dueAt(), l.notDone.dueAt()), l.recheckAt)
+	due = earliest(due, earliest(l.commit.lock.overdueAt(), l.notDone.lock.overdueAt()))
 	due = earliest(due, l.healthDue(now))
 	due = earliest(earliest(due, l.pool.NextOverdue()), l.pool.NextPeek(now))
 	if !l.ready {
@@ -292,7 +292,7 @@ func (l *loop) nextDue(now time.Time) time.Time {
 		return earliest(due, l.full.drainUntil)
 	}
 	due = earliest(due, l.plan.due)
-	if l.plan.owed && !l.held {
+	if l.plan.searchPending && !l.held {
 		due = earliest(due, l.plan.after)
 	}
 	return due
@@ -321,11 +321,11 @@ func (l *loop) finish() error {
 	for {
 		l.flush(time.Now())
 		if l.pool.Busy() == 0 && len(l.commit.outcomes)+len(l.commit.marks) == 0 {
-			l.ledger.hurry()
-			if !l.ledger.lock.waiting() {
+			l.notDone.hurry()
+			if !l.notDone.lock.waiting() {
 				l.commitNotDone(time.Now())
 			}
-			if !l.ledger.lock.waiting() {
+			if !l.notDone.lock.waiting() {
 				return nil
 			}
 		}
@@ -337,7 +337,7 @@ func (l *loop) finish() error {
 			l.collectAll(time.Now())
 		case g := <-l.commit.lock.granted:
 			l.statusesGranted(g, time.Now())
-		case g := <-l.ledger.lock.granted:
+		case g := <-l.notDone.lock.granted:
 			l.notDoneGranted(g, time.Now())
 		case now := <-overdue.C:
 			l.pool.EndOverdue(now)

@@ -78,8 +78,8 @@ func notDoneState(it *workqueue.Item) string {
 	}
 }
 
-// notDone returns the table's row for an item: a removal if the item is not to be listed.
-func (w *notDoneWriter) notDone(it *workqueue.Item) NotDone {
+// row returns the table's row for an item: a removal if the item is not to be listed.
+func (w *notDoneWriter) row(it *workqueue.Item) NotDone {
 	row := NotDone{Reconciler: w.p.Name, Key: w.p.Table.KeyText(it.Entry)}
 	if !it.NotDone() {
 		return row
@@ -131,18 +131,18 @@ type written struct {
 // newNotDoneWriter takes over the rows that an earlier run has left in the table. They are
 // removed unless they turn out not to be done again.
 func newNotDoneWriter(p *Params) *notDoneWriter {
-	l := &notDoneWriter{p: p, touched: map[string]NotDone{}, later: map[string]NotDone{}, written: map[string]written{}}
+	w := &notDoneWriter{p: p, touched: map[string]NotDone{}, later: map[string]NotDone{}, written: map[string]written{}}
 	if p.NotDone == nil {
-		return l
+		return w
 	}
-	l.lock.table = p.NotDone
+	w.lock.table = p.NotDone
 	for row := range p.NotDone.All(p.DB.ReadTxn()) {
 		if row.Reconciler == p.Name {
-			l.written[row.Key] = written{row: row}
-			l.touched[row.Key] = NotDone{Reconciler: p.Name, Key: row.Key}
+			w.written[row.Key] = written{row: row}
+			w.touched[row.Key] = NotDone{Reconciler: p.Name, Key: row.Key}
 		}
 	}
-	return l
+	return w
 }
 
 // note has the row for an item written if it has changed. An item whose row was never seen
@@ -157,7 +157,7 @@ func (w *notDoneWriter) note(it *workqueue.Item) {
 		return
 	}
 	it.Noted = notable
-	w.record(w.notDone(it), time.Now())
+	w.record(w.row(it), time.Now())
 }
 
 // record has a row written, unless the table has it already.
@@ -293,10 +293,10 @@ func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*pool.Task, now tim
 			continue
 		}
 		row := l.forecast(out, now)
-		if !l.ledger.isNews(row, now) {
+		if !l.notDone.isNews(row, now) {
 			continue
 		}
-		if err := l.ledger.put(txn, row); err != nil {
+		if err := l.notDone.put(txn, row); err != nil {
 			l.health.concern(notDoneProblem, err)
 			l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "key", row.Key, "error", err)
 			continue
@@ -316,22 +316,22 @@ func (l *loop) forecast(out *pool.Task, now time.Time) NotDone {
 		it.Attempts = 0
 	}
 	it.Preview(l.r.backoff().Next(out, it.Attempts, now))
-	return l.ledger.notDone(it)
+	return l.notDone.row(it)
 }
 
 func (l *loop) notDoneDue(now time.Time) bool {
-	due := l.ledger.dueAt()
+	due := l.notDone.dueAt()
 	return !due.IsZero() && !now.Before(due)
 }
 
 // commitNotDone writes the rows that are due, or requests the table's lock if others hold it.
 func (l *loop) commitNotDone(now time.Time) {
-	if len(l.ledger.touched) == 0 {
+	if len(l.notDone.touched) == 0 {
 		return
 	}
 	txn, err := l.r.p.DB.TryWriteTxn(l.r.p.NotDone)
 	if txn == nil && err == nil {
-		l.ledger.lock.ask(l.r.p.DB, now)
+		l.notDone.lock.ask(l.r.p.DB, now)
 		return
 	}
 	l.writeNotDone(txn, err, now)
@@ -339,28 +339,28 @@ func (l *loop) commitNotDone(now time.Time) {
 
 // notDoneGranted is called when the not-done table's lock was granted.
 func (l *loop) notDoneGranted(g grant, now time.Time) {
-	l.ledger.lock.end()
+	l.notDone.lock.end()
 	l.writeNotDone(g.txn, g.err, now)
 }
 
 func (l *loop) writeNotDone(txn *store.WriteTxn, err error, now time.Time) {
 	if err == nil {
 		defer txn.Abort()
-		if err = l.ledger.write(txn); err == nil {
+		if err = l.notDone.write(txn); err == nil {
 			_, err = txn.Commit()
 		}
 	}
-	l.unlocked(&l.ledger.lock, notDoneProblem)
+	l.unlocked(&l.notDone.lock, notDoneProblem)
 	if err != nil {
 		l.notDoneFailed(now, err)
 		return
 	}
 	l.health.concern(notDoneProblem, nil)
-	l.ledger.succeeded(now)
+	l.notDone.succeeded(now)
 }
 
 func (l *loop) notDoneFailed(now time.Time, err error) {
 	l.r.p.Logger.Error("the not-done table could not be written", "reconciler", l.r.p.Name, "error", err)
 	l.health.concern(notDoneProblem, err)
-	l.ledger.failed(now)
+	l.notDone.failed(now)
 }

@@ -203,8 +203,8 @@ func (l *loop) reportStuck(out *pool.Task, stuck *StuckError, now time.Time) {
 	})
 	l.leaveFull(it)
 	l.failing(it, now)
-	l.ledger.note(it)
-	l.waits.oweNow(it)
+	l.notDone.note(it)
+	l.waiters.pendingNow(it)
 	l.notifyWaiters(it)
 	reported := out.Renewed()
 	reported.Err, reported.Stuck = err, true
@@ -255,8 +255,8 @@ func (l *loop) abandoned(now time.Time) error {
 	if l.commit.lock.waiting() {
 		errs = append(errs, &StatusError{fmt.Errorf("%s: %w", l.unwritten(), l.commit.lock.errLocked())})
 	}
-	if l.ledger.lock.waiting() {
-		errs = append(errs, fmt.Errorf("write what is not done: %w", l.ledger.lock.errLocked()))
+	if l.notDone.lock.waiting() {
+		errs = append(errs, fmt.Errorf("write what is not done: %w", l.notDone.lock.errLocked()))
 	}
 	if len(errs) == 0 {
 		return nil // they are just returning

@@ -193,7 +193,7 @@ func (b *latestStats) get() statsSnapshot {
 // publish makes a new snapshot available to Stats.
 func (l *loop) publish() {
 	s := statsSnapshot{
-		metrics: l.meters, delayed: l.queue.Timed() - l.queue.In(workqueue.Refresh),
+		metrics: l.metrics, delayed: l.queue.Timed() - l.queue.In(workqueue.Refresh),
 		stuck: len(l.pool.Stuck()), workers: l.pool.All(), cursor: l.cursor,
 	}
 	s.errors, s.reasons = l.r.failures.count()
@@ -207,7 +207,7 @@ func (l *loop) publish() {
 // retract drops what was published, except for what outlasts the run.
 func (l *loop) retract() {
 	l.r.drifted.clear()
-	s := statsSnapshot{metrics: l.meters, stuck: len(l.pool.Stuck())}
+	s := statsSnapshot{metrics: l.metrics, stuck: len(l.pool.Stuck())}
 	s.errors, s.reasons = l.r.failures.count()
 	l.r.stats.set(&s)
 	l.reportFailures()
@@ -268,7 +268,7 @@ func (s *listing) follow(taken int, before, after store.Revision, now time.Time)
 
 // count updates the metrics for an operation that has ended.
 func (l *loop) count(out *pool.Task) {
-	m := &l.meters
+	m := &l.metrics
 	if out.Item != nil && out.Item.Ran&workqueue.Retry != 0 {
 		m.retries++
 	}

@@ -110,7 +110,7 @@ func (r *Engine) wait(ctx context.Context, w *waiter) error {
 		return ctx.Err()
 	}
 	w.answer = make(chan error, 1)
-	if err := r.inbox.post(func(l *loop) { l.waits.add(w) }); err != nil {
+	if err := r.inbox.post(func(l *loop) { l.waiters.add(w) }); err != nil {
 		return err
 	}
 	select {
@@ -118,7 +118,7 @@ func (r *Engine) wait(ctx context.Context, w *waiter) error {
 		return err
 	case <-ctx.Done():
 		// A refusal does no harm: the loop has ended and dropped all waiters.
-		_ = r.inbox.post(func(l *loop) { l.waits.remove(w) })
+		_ = r.inbox.post(func(l *loop) { l.waiters.remove(w) })
 		return ctx.Err()
 	}
 }
@@ -164,11 +164,11 @@ func (ws *waiters) remove(w *waiter) {
 	}
 }
 
-// owe marks an item as pending since the last read of the feed.
-func (ws *waiters) owe(it *workqueue.Item) { it.Block(ws.readBefore + 1) }
+// pendingSinceRead marks an item as pending since the last read of the feed.
+func (ws *waiters) pendingSinceRead(it *workqueue.Item) { it.Block(ws.readBefore + 1) }
 
-// oweNow marks an item as pending whatever the feed has.
-func (ws *waiters) oweNow(it *workqueue.Item) { it.Block(ws.readBefore) }
+// pendingNow marks an item as pending, whatever the feed still has to deliver.
+func (ws *waiters) pendingNow(it *workqueue.Item) { it.Block(ws.readBefore) }
 
 func blocking(it *workqueue.Item) bool {
 	_, is := it.Blocking()
@@ -182,8 +182,8 @@ func pendingSince(it *workqueue.Item) store.Revision {
 
 // notifyWaiters is called when an item is done, or has failed.
 func (l *loop) notifyWaiters(it *workqueue.Item) {
-	l.waits.changed = true
-	if len(l.waits.rows[it.Key]) > 0 {
+	l.waiters.changed = true
+	if len(l.waiters.rows[it.Key]) > 0 {
 		l.answerRow(it.Key)
 	}
 }
@@ -197,7 +197,7 @@ func (ws *waiters) orphansSearched(found bool) {
 
 // answerWaiters answers the waiters that need not wait any longer.
 func (l *loop) answerWaiters() {
-	ws, complete := &l.waits, l.waits.read
+	ws, complete := &l.waiters, l.waiters.read
 	if l.round.open > 0 {
 		complete = ws.readBefore
 	}
@@ -219,7 +219,7 @@ func (l *loop) answerWaiters() {
 
 // waitOn moves on a waiter whose revision has been read.
 func (l *loop) waitOn(w *waiter) {
-	ws := &l.waits
+	ws := &l.waiters
 	if w.all {
 		ws.tables.add(w)
 		return
@@ -234,19 +234,19 @@ func (l *loop) waitOn(w *waiter) {
 
 // answerRow answers the waiters for a row that need not wait any longer.
 func (l *loop) answerRow(key string) {
-	if len(l.waits.rows[key]) == 0 || l.tableGone() {
+	if len(l.waiters.rows[key]) == 0 || l.tableGone() {
 		return
 	}
 	var wait []*waiter
-	for _, w := range l.waits.rows[key] {
+	for _, w := range l.waiters.rows[key] {
 		if known, err := l.verdict(w, l.queue.Items[key]); known {
 			w.answer <- err
 		} else {
 			wait = append(wait, w)
 		}
 	}
-	if l.waits.rows[key] = wait; len(wait) == 0 {
-		delete(l.waits.rows, key)
+	if l.waiters.rows[key] = wait; len(wait) == 0 {
+		delete(l.waiters.rows, key)
 	}
 }
 
@@ -261,7 +261,7 @@ func (l *loop) verdict(w *waiter, it *workqueue.Item) (known bool, err error) {
 		}
 		return false, nil
 	}
-	if l.r.find(l.r.p.DB.ReadTxn(), w.row) == nil && !l.waits.orphansFound {
+	if l.r.find(l.r.p.DB.ReadTxn(), w.row) == nil && !l.waiters.orphansFound {
 		orphans := l.orphansError()
 		return orphans != nil, l.failure(nil, orphans)
 	}
@@ -270,7 +270,7 @@ func (l *loop) verdict(w *waiter, it *workqueue.Item) (known bool, err error) {
 
 // orphansError returns the error of a failed search for orphans that is not being repeated right now.
 func (l *loop) orphansError() error {
-	if l.waits.orphansFound || l.full.phase != fullIdle {
+	if l.waiters.orphansFound || l.full.phase != fullIdle {
 		return nil
 	}
 	return l.plan.err
@@ -278,7 +278,7 @@ func (l *loop) orphansError() error {
 
 // answerTables answers the waiters for all rows that need not wait any longer.
 func (l *loop) answerTables() {
-	ws, orphans := &l.waits, l.orphansError()
+	ws, orphans := &l.waiters, l.orphansError()
 	if ws.tables.Len() == 0 || l.blocked() || !ws.orphansFound && orphans == nil || l.tableGone() {
 		return
 	}
@@ -295,16 +295,16 @@ func (l *loop) answerTables() {
 
 // blocked reports whether the item that blocked the first of tables still does.
 func (l *loop) blocked() bool {
-	it := l.waits.blocker
-	return it != nil && l.queue.Items[it.Key] == it && it.BlocksRevision(l.waits.tables.list[0].revision) && !it.Stage().Failed()
+	it := l.waiters.blocker
+	return it != nil && l.queue.Items[it.Key] == it && it.BlocksRevision(l.waiters.tables.list[0].revision) && !it.Stage().Failed()
 }
 
 // findBlocker returns any item that blocks the first of tables. An arbitrary one is likely to
 // outlast the oldest, so that the search is rare.
 func (l *loop) findBlocker() *workqueue.Item {
-	if l.waits.tables.Len() > 0 {
+	if l.waiters.tables.Len() > 0 {
 		for _, it := range l.queue.Items {
-			if it.BlocksRevision(l.waits.tables.list[0].revision) && !it.Stage().Failed() {
+			if it.BlocksRevision(l.waiters.tables.list[0].revision) && !it.Stage().Failed() {
 				return it
 			}
 		}
@@ -348,7 +348,7 @@ func (l *loop) failure(failed []*workqueue.Item, orphans error) error {
 
 // endWaiters answers all waiters, because the loop ends.
 func (l *loop) endWaiters() {
-	ws := &l.waits
+	ws := &l.waiters
 	for _, heap := range []waiterHeap{ws.unread, ws.tables} {
 		for _, w := range heap.list {
 			w.answer <- ErrNotRunning

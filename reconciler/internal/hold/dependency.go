@@ -19,7 +19,7 @@ type Dependency struct {
 	Observed []*Observation // of the rows of Table
 }
 
-// Check returns what is wrong with how the dependency is declared.
+// Check returns an error if the dependency is not declared properly.
 func (d *Dependency) Check() error {
 	switch {
 	case d.Table == nil:
@@ -84,7 +84,7 @@ func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool)
 	return b, true
 }
 
-// notDone describes a row that is not done; empty: it is.
+// notDone describes why a row is not done, or is empty if it is done.
 func (d *Dependency) notDone(dep *store.Entry) string {
 	var s status.Status
 	if panicked := pool.Guard(func() { s = d.Status(dep) }); panicked != nil {
@@ -106,7 +106,7 @@ func describe(s status.Status) string {
 	return "is " + s.String()
 }
 
-// difference describes a row that differs from what is observed; empty: it does not.
+// difference describes how a row differs from what is observed, or is empty if it agrees.
 func (d *Dependency) difference(txn store.ReadTxn, dep *store.Entry) string {
 	for _, o := range d.Observed {
 		if !o.Reliable(txn) {
@@ -141,9 +141,9 @@ func (d *Dependency) appendQueries(queries []store.Query, row *store.Entry) ([]s
 	return queries, err
 }
 
-// appendID appends what tells apart rows that depend on different rows.
+// appendID appends an id that is equal for rows that depend on the same rows.
 func (d *Dependency) appendID(id []byte, row *store.Entry) []byte {
-	_ = pool.Guard(func() { // what is wrong is known from the row itself
+	_ = pool.Guard(func() { // the error is reported for the row itself
 		d.On(row, func(q store.Query) bool {
 			id = appendQuery(id, q)
 			return true
@@ -156,7 +156,7 @@ func appendQuery(to []byte, q store.Query) []byte {
 	return appendText(appendText(to, q.Index.NameOrNone()), q.Key)
 }
 
-// appendText appends a text behind its length.
+// appendText appends a text with its length before it.
 func appendText[T string | []byte](to []byte, text T) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// Checker is the policy that holds updates of rows until what they depend on is done. It
-// belongs to one goroutine, as it remembers what it has found.
+// Checker is the policy that holds updates of rows until the rows that they depend on are done.
+// It caches results, and belongs to one goroutine.
 type Checker struct {
 	of     *Dependencies
 	tables []*tableChecker // of each dependency
@@ -56,7 +56,7 @@ func (c *Checker) Holds(t *pool.Task, txn store.ReadTxn, _ time.Time) (Reason, b
 			continue
 		}
 		c.of.all[i].add(b, t.Item.Key)
-		// What happened before it was added has released nobody.
+		// A change that came before it was added has not released it.
 		if newest, still := table.blocker(c.of.db.ReadTxn(), t.Entry); !still || !newest.equal(b) {
 			c.of.release([]string{t.Item.Key})
 		}
@@ -68,8 +68,8 @@ func (c *Checker) Holds(t *pool.Task, txn store.ReadTxn, _ time.Time) (Reason, b
 // maxVerdicts is how many sets of queries a tableChecker remembers.
 const maxVerdicts = 1024
 
-// tableChecker finds what blocks rows in one table. Most rows depend on what others before
-// them depended on, which is looked up once.
+// tableChecker finds the rows of one table that block others. Many rows depend on the same rows,
+// so it caches the result for each set of queries.
 type tableChecker struct {
 	*Dependency
 	versions []tableVersion     // for which the verdicts hold
@@ -80,7 +80,7 @@ type tableChecker struct {
 	set     []byte        // the same as a key of verdicts
 }
 
-// tableVersion tells one state of a table from another.
+// tableVersion identifies a state of a table.
 type tableVersion struct {
 	revision store.Revision
 	complete bool
@@ -115,12 +115,12 @@ func (c *tableChecker) blocker(txn store.ReadTxn, row *store.Entry) (b blocker, 
 	return b, b.text != ""
 }
 
-// unknown is what a row waits for if nobody knows what it depends on.
+// unknown is what a row waits for if its dependencies cannot be determined.
 func (c *tableChecker) unknown(err error) blocker {
 	return blocker{text: fmt.Sprintf("rows of table %s that are not known: %v", c.Table.Name(), err)}
 }
 
-// checkQueries returns an error if a query is not of the table: it would find nothing.
+// checkQueries returns an error if a query is not one of the table, since it would find nothing.
 func (c *tableChecker) checkQueries(txn store.ReadTxn) error {
 	for _, q := range c.queries {
 		name := q.Index.NameOrNone()
@@ -160,7 +160,7 @@ func (c *tableChecker) version(i int, txn store.ReadTxn) tableVersion {
 	return tableVersion{o.Table.Revision(txn), o.Reliable(txn)}
 }
 
-// renew forgets the verdicts if they may be others in a snapshot.
+// renew forgets the verdicts if they may differ in a snapshot.
 func (c *tableChecker) renew(txn store.ReadTxn) {
 	changed := false
 	for i, before := range c.versions {

@@ -9,8 +9,8 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// Dependencies knows which rows wait because of each dependency of a reconciler, and when
-// they may go on. Make it with [NewDependencies]; the policy is a [Checker].
+// Dependencies tracks the rows that wait because of each dependency of a reconciler, and
+// releases them. Make it with [NewDependencies]; the policy is a [Checker].
 type Dependencies struct {
 	db      *store.DB
 	all     []tracked
@@ -64,8 +64,8 @@ func (d *Dependencies) Follow(i int) func(context.Context) {
 	}
 }
 
-// takeChanged takes the rows that wait for something that has changed, also if it is still
-// not done: they say what they wait for.
+// takeChanged takes the rows that wait for a row that has changed, even if that row is still not
+// done, because the text of what they wait for may be outdated.
 func (t tracked) takeChanged(cursor *store.Cursor, txn store.ReadTxn) (keys []string) {
 	for change := range cursor.Changes(txn) {
 		if change.Kind == store.Reset {
@@ -83,7 +83,7 @@ func (t tracked) takeChanged(cursor *store.Cursor, txn store.ReadTxn) (keys []st
 	return keys
 }
 
-// dependents is the rows that wait for rows of a table. It is safe for concurrent use.
+// dependents are the rows that wait for rows of a table. It is safe for concurrent use.
 type dependents struct {
 	mu sync.Mutex
 	// rows has the text of the blocker, by encoded key of the row that waits, by that of the
@@ -148,5 +148,5 @@ func (d *dependents) takeOther(txn store.ReadTxn) (keys []string) {
 	return keys
 }
 
-// sortedKeys makes what follows the same every time.
+// sortedKeys returns the keys of a map in order, which makes the order of operations reproducible.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

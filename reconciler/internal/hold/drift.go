@@ -14,30 +14,30 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// DriftPolicy says what is done about a row that differs from what is observed.
+// DriftPolicy is what is done about a row that has drifted.
 type DriftPolicy uint8
 
 const (
-	// DriftRepair has the row updated at once.
+	// DriftRepair updates the row at once.
 	DriftRepair DriftPolicy = iota
-	// DriftReport shows it in health and in the not-done table. A full pass, a
-	// change of the row and a trigger update it nevertheless.
+	// DriftReport only reports the row, in health and in the not-done table. A full pass, a
+	// change of the row, or a trigger updates it nevertheless.
 	DriftReport
 )
 
-// Drift is what is done about rows that differ from what is observed of them.
+// Drift configures the handling of rows that differ from the observed table.
 type Drift struct {
 	Policy DriftPolicy
-	// Settle is how long the observed table may take to show what an operation has
-	// done: differences are none before. Default 1 s.
+	// Settle is how long the observed table may take to show the effect of an operation.
+	// Differences found earlier do not count as drift. The default is 1 second.
 	Settle time.Duration
-	// Window: a row that drifts for the fourth time, each time within this of the
-	// one before, is reported, and its repair waits for a backoff that grows with
-	// every time. Default 5 minutes; at least twice Config.MaxBackoff.
+	// Window is the time between two drifts of a row that count as repeated. From the fourth
+	// repeated drift on the row is reported, and its repair waits for a backoff that grows
+	// each time. The default is 5 minutes; at least twice Config.MaxBackoff is used.
 	Window time.Duration
 }
 
-// WithDefaults returns d with what was left out.
+// WithDefaults returns d with its zero fields set to their defaults.
 func (d Drift) WithDefaults(maxBackoff time.Duration) Drift {
 	setDefault(&d.Settle, time.Second)
 	setDefault(&d.Window, 5*time.Minute)
@@ -45,7 +45,7 @@ func (d Drift) WithDefaults(maxBackoff time.Duration) Drift {
 	return d
 }
 
-// Check returns what is wrong with d.
+// Check returns an error if d is invalid.
 func (d Drift) Check() error {
 	switch {
 	case d.Policy > DriftReport:
@@ -58,10 +58,10 @@ func (d Drift) Check() error {
 	return nil
 }
 
-// promptRepairs is how often a row is repaired at once before its repairs are slowed.
+// promptRepairs is the number of repairs in a row that are not slowed.
 const promptRepairs = 3
 
-// RepairParams is what a policy [Repairs] is made of.
+// RepairParams are the parameters of [NewRepairs].
 type RepairParams struct {
 	Owner
 	Observed *Observation // nil: nothing drifts
@@ -69,39 +69,39 @@ type RepairParams struct {
 	Drift    Drift
 	Status   func(row *store.Entry) status.Status
 	Backoff  func(attempts int) time.Duration
-	// Recheck is called with the encoded key of a row that is held, and does not differ any
-	// more in the newest snapshot.
+	// Recheck is called with the encoded key of a row that is held although it no longer
+	// differs in the newest snapshot.
 	Recheck func(key string)
-	// Count is called for each repair, and each row that is reported.
+	// Count is called for each repair and for each reported row.
 	Count func()
 }
 
-// Repairs is the policy that holds repairs of rows that differ from what is observed: those
-// that are only reported, those of rows that drift again and again, and all while what is
-// observed is not known. Make it with [NewRepairs].
+// Repairs is the policy that holds the repairs of rows that have drifted: all repairs under
+// [DriftReport] and while the observed table is not reliable, and those of rows that drift
+// repeatedly. Make it with [NewRepairs].
 type Repairs struct {
 	p       RepairParams
 	repairs map[string]repairs // by encoded key
 	rows    driftedRows
-	expires time.Time // when there is a repair to forget; zero: never
-	changed bool      // what Changed reports
+	expires time.Time // when the next repair can be forgotten; zero: never
+	changed bool      // see Changed
 }
 
-// driftedRows has keys as text, by encoded key.
+// driftedRows has the keys of drifted rows as text, by encoded key.
 type driftedRows struct {
 	flapping map[string]string // repaired too often
 	reported map[string]string // only reported
-	held     map[string]string // their repair is held, whatever holds it
+	held     map[string]string // held by any policy
 }
 
-// repairs is those of a row, each within the window of the one before.
+// repairs are the repairs of a row, each within the window of the one before.
 type repairs struct {
 	n    int
 	last time.Time
-	next time.Time // not again before
+	next time.Time // no repair before this time
 }
 
-// NewRepairs returns a policy that knows of no repair.
+// NewRepairs returns the policy, without any past repairs.
 func NewRepairs(p RepairParams) *Repairs {
 	return &Repairs{
 		p: p, repairs: map[string]repairs{},
@@ -109,25 +109,25 @@ func NewRepairs(p RepairParams) *Repairs {
 	}
 }
 
-// IsRepair reports whether an operation is to run for nothing but what was observed.
+// IsRepair reports whether drift is the only reason to run an operation.
 func (r *Repairs) IsRepair(t *pool.Task) bool {
 	return r.p.Observed != nil && t.Kind == pool.Update && t.Was == status.Done && t.Item.Reasons.OnlyDrift()
 }
 
-// Certainty returns what follows from what is observed of the row of an operation: nothing
-// while that is not all.
+// Certainty returns how far the observed table can be relied on for the row of an operation: it
+// is Unknown while the table is not reliable.
 func (r *Repairs) Certainty(t *pool.Task, txn store.ReadTxn) Certainty {
 	if !r.p.Observed.Reliable(txn) {
 		return Unknown
 	}
 	about := r.p.Listings.About(t.Item.Key, r.lastApplied(t))
 	if about == Uncertain && (t.Item.Differs || r.p.Drift.Policy == DriftReport) {
-		return Certain // it was known before; or nothing may be tried
+		return Certain // the drift is known already, or no update may be tried to make sure
 	}
 	return about
 }
 
-// lastApplied returns when the last update of a row ended, as far as that is known.
+// lastApplied returns when the last known update of a row ended.
 func (r *Repairs) lastApplied(t *pool.Task) time.Time {
 	last := r.p.Status(t.Entry).Since()
 	if t.Item.Applied.After(last) {
@@ -136,8 +136,7 @@ func (r *Repairs) lastApplied(t *pool.Task) time.Time {
 	return last
 }
 
-// SettledAt returns when the observed table has to show what the last update of a row has
-// done.
+// SettledAt returns when the observed table must show the effect of the last update of a row.
 func (r *Repairs) SettledAt(t *pool.Task, now time.Time) time.Time {
 	last := r.lastApplied(t)
 	if last.After(now) { // the clock was set back
@@ -148,7 +147,7 @@ func (r *Repairs) SettledAt(t *pool.Task, now time.Time) time.Time {
 
 // Holds implements [Policy].
 func (r *Repairs) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (why Reason, held bool) {
-	if !r.IsRepair(t) || !t.Item.Differs || r.p.Observed.dropped(txn) { // then nobody will ever know
+	if !r.IsRepair(t) || !t.Item.Differs || r.p.Observed.dropped(txn) { // dropped: no use to wait for it
 		return Reason{}, false
 	}
 	switch {
@@ -166,7 +165,7 @@ func (r *Repairs) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (why Rea
 	return why, true
 }
 
-// report counts a row once, until it agrees.
+// report counts a row, once until it agrees again.
 func (r *Repairs) report(t *pool.Task, txn store.ReadTxn) Reason {
 	key := t.Item.Key
 	if _, known := r.rows.reported[key]; !known {
@@ -176,7 +175,7 @@ func (r *Repairs) report(t *pool.Task, txn store.ReadTxn) Reason {
 	return Reason{Text: r.differences(t, txn) + "; that is only reported"}
 }
 
-// slow holds the repair of a row that has drifted too often.
+// slow reports whether the repair of a row must wait because it has drifted too often.
 func (r *Repairs) slow(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, bool) {
 	before := r.repairs[t.Item.Key]
 	if !now.Before(before.next) {
@@ -192,7 +191,8 @@ func (r *Repairs) differences(t *pool.Task, txn store.ReadTxn) string {
 	return Differences(changes)
 }
 
-// recheck looks at what was observed before it was known that a row differs: nobody was told.
+// recheck checks a row that was just held once more: an observation that came before it was known
+// to differ has triggered nothing.
 func (r *Repairs) recheck(key string) {
 	txn, row := r.p.newest(key)
 	if row == nil {
@@ -203,7 +203,7 @@ func (r *Repairs) recheck(key string) {
 	}
 }
 
-// Ended counts an update that ran because of what was observed.
+// Ended counts an update that ran only because of drift.
 func (r *Repairs) Ended(t *pool.Task, now time.Time) {
 	it := t.Item
 	if it == nil || t.Kind != pool.Update || !it.Differs || !it.Ran.OnlyDrift() {
@@ -222,13 +222,13 @@ func (r *Repairs) Ended(t *pool.Task, now time.Time) {
 	}
 }
 
-// Of returns how often a row was repaired lately, and when the last time.
+// Of returns how often a row was repaired recently, and the time of the last repair.
 func (r *Repairs) Of(key string) (n int, last time.Time) {
 	of := r.repairs[key]
 	return of.n, of.last
 }
 
-// Held notes that an item is held, whatever holds it.
+// Held records that an item is held by any policy.
 func (r *Repairs) Held(it *workqueue.Item) {
 	_, held := r.rows.held[it.Key]
 	_, flaps := r.rows.flapping[it.Key]
@@ -238,7 +238,7 @@ func (r *Repairs) Held(it *workqueue.Item) {
 	}
 }
 
-// Agrees notes that a row does not differ any more.
+// Agrees records that a row no longer differs.
 func (r *Repairs) Agrees(key string) {
 	delete(r.rows.reported, key)
 	if _, held := r.rows.held[key]; held {
@@ -247,10 +247,10 @@ func (r *Repairs) Agrees(key string) {
 	}
 }
 
-// Expires returns when there are repairs to forget, or zero.
+// Expires returns when the next repairs can be forgotten, or zero.
 func (r *Repairs) Expires() time.Time { return r.expires }
 
-// Expire forgets repairs that were long ago.
+// Expire forgets old repairs.
 func (r *Repairs) Expire(now time.Time) {
 	if r.expires.IsZero() || now.Before(r.expires) {
 		return
@@ -267,26 +267,25 @@ func (r *Repairs) Expire(now time.Time) {
 	}
 }
 
-// end returns when repairs are forgotten: after the window, but not before a slowed one had its
-// time.
+// end returns when to forget repairs: after the window, but not before a slowed repair was due.
 func (r *Repairs) end(of repairs) time.Time {
 	return of.last.Add(max(r.p.Drift.Window, 2*of.next.Sub(of.last)))
 }
 
-// Changed reports whether Flapping or Unrepaired may return something else than when it was
-// called last.
+// Changed reports whether the results of Flapping or Unrepaired may have changed since the last
+// call of Changed.
 func (r *Repairs) Changed() (changed bool) {
 	changed, r.changed = r.changed, false
 	return changed
 }
 
-// Flapping names the rows that drift again and again; nil: there are none.
+// Flapping returns an error that names the rows that drift repeatedly, or nil if there are none.
 func (r *Repairs) Flapping() error { return someRows(r.rows.flapping) }
 
-// Unrepaired names the rows that differ and are held; nil: there are none.
+// Unrepaired returns an error that names the drifted rows that are held, or nil if there are none.
 func (r *Repairs) Unrepaired() error { return someRows(r.rows.held) }
 
-// someRows names the first of some rows, or is nil if there are none.
+// someRows returns an error that names the first of the rows, or nil if there are none.
 func someRows(texts map[string]string) error {
 	if len(texts) == 0 {
 		return nil

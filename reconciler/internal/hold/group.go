@@ -14,12 +14,12 @@ import (
 // that has it, directly or through other reconcilers of the group.
 var ErrCycle = errors.New("tables depend on each other in a cycle")
 
-// Group is the reconcilers of a process that know each other ([Params].Group).
-// It finds cycles of dependencies, and deletes what depends on a row before the
-// row: the Delete of a row waits while a reconciler of the group that depends on
-// it ([DependsOn]) has still to delete a row that names it, also of the same
-// commit. It does not wait for reconcilers that do not run or wait for their
-// sources, and for no longer than five minutes.
+// Group connects the reconcilers of a process ([Params].Group). It finds cycles of
+// dependencies, and makes sure that dependents are deleted first: the Delete of a row waits
+// while a reconciler of the group that depends on the row's table ([DependsOn]) still has to
+// delete a row that names it, even if both were removed in the same commit. It does not wait
+// for reconcilers that are not running or that are waiting for their sources, and never for
+// longer than five minutes.
 //
 // The zero value is an empty group. It is safe for concurrent use.
 type Group struct {
@@ -27,23 +27,24 @@ type Group struct {
 	members []*Member
 }
 
-// Member is a reconciler in a [Group]. A nil one is in no group. Its fields are guarded by the
-// mutex of the group, but for those that Join sets. It is safe for concurrent use.
+// Member is a reconciler in a [Group]. A nil Member is in no group. It is safe for concurrent
+// use.
 type Member struct {
 	group   *Group
 	table   *store.Table
 	depends []*store.Table
 	wake    func()
 
-	active  bool           // it runs, and its sources are initialized
-	waits   bool           // some of its deletes wait for other members
-	read    store.Revision // its changes up to here are known
+	// Guarded by group.mu.
+	active  bool           // it is running, and its sources are initialized
+	blocked bool           // some of its deletes wait for other members
+	read    store.Revision // it has read its table's changes up to here
 	deletes deleteSet      // the rows that it has to delete
 }
 
-// Join makes a reconciler a member of a group, which may be nil: then only a dependency on its
-// own table is found. It returns [ErrCycle] if that closes a cycle. Wake is called when
-// deletes that were held may go on; it must not wait for anything.
+// Join adds a reconciler to a group. If g is nil, Join only checks that the table does not
+// depend on itself. It returns [ErrCycle] if the dependencies form a cycle. Wake is called when
+// held deletes may be able to run; it must not block.
 func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, error) {
 	m := &Member{group: g, table: table, wake: wake, deletes: newDeleteSet()}
 	for _, d := range on {
@@ -66,7 +67,7 @@ func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, 
 	return m, nil
 }
 
-// pathLocked returns the names of the tables on a path of dependencies, or nil.
+// pathLocked returns the names of the tables on a path of dependencies, or nil if there is none.
 func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string {
 	if slices.Contains(seen, from) {
 		return nil
@@ -98,7 +99,7 @@ func (g *Group) dependentsLocked(m *Member) (dependents []*Member) {
 	return dependents
 }
 
-// Leave takes m out of its group.
+// Leave removes m from its group.
 func (m *Member) Leave() {
 	if m == nil {
 		return
@@ -109,7 +110,7 @@ func (m *Member) Leave() {
 	m.group.members = slices.DeleteFunc(m.group.members, func(other *Member) bool { return other == m })
 }
 
-// SetRead tells the group that all changes of the table up to a revision are known to m.
+// SetRead records that m has read the changes of its table up to a revision.
 func (m *Member) SetRead(rev store.Revision) {
 	if m == nil {
 		return
@@ -122,7 +123,7 @@ func (m *Member) SetRead(rev store.Revision) {
 	}
 }
 
-// SetActive tells the group whether others have to wait for m.
+// SetActive sets whether other members have to wait for m.
 func (m *Member) SetActive(active bool) {
 	if m == nil {
 		return
@@ -135,18 +136,18 @@ func (m *Member) SetActive(active bool) {
 	}
 }
 
-// wakeLocked wakes the members that may have waited for m.
+// wakeLocked wakes the members that may be blocked by m.
 func (m *Member) wakeLocked() {
 	for _, other := range m.group.members {
-		if other.waits && slices.Contains(m.depends, other.table) {
-			other.waits = false
+		if other.blocked && slices.Contains(m.depends, other.table) {
+			other.blocked = false
 			other.wake()
 		}
 	}
 }
 
-// revisions returns how far the members that depend on m have to read, so that they know all
-// deletes of a snapshot.
+// revisions returns the revisions up to which the members that depend on m have to read their
+// tables to know all deletes of a snapshot.
 func (m *Member) revisions(txn store.ReadTxn) map[*Member]store.Revision {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
@@ -157,8 +158,8 @@ func (m *Member) revisions(txn store.ReadTxn) map[*Member]store.Revision {
 	return revisions
 }
 
-// blocker returns what has to happen before a row of m is deleted, if anything. When something
-// has, m is woken.
+// blocker returns what has to happen before a row of m may be deleted, if anything. It has m
+// woken when that may have happened.
 func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Member]store.Revision) (text string, blocked bool) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
@@ -169,14 +170,14 @@ func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Memb
 			text, blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), key), true
 		}
 		if blocked {
-			m.waits = true
+			m.blocked = true
 			return text, true
 		}
 	}
 	return "", false
 }
 
-// setDelete adds a row that has to be deleted, and wakes others if it named other rows before.
+// setDelete adds a row that has to be deleted, and wakes others if it used to name other rows.
 func (m *Member) setDelete(row deletedRow) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
@@ -185,7 +186,7 @@ func (m *Member) setDelete(row deletedRow) {
 	}
 }
 
-// removeDelete removes a row that has not to be deleted any more.
+// removeDelete removes a row that no longer has to be deleted.
 func (m *Member) removeDelete(key string) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()

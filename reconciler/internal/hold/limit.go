@@ -11,24 +11,24 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// ChangeLimit bounds how many rows are changed within a time, so that a mistake
-// in what is desired does not reach the whole target before someone has seen it.
-// Changes beyond it are held, and shown by [Reconciler.Plan], until [Reconciler.Approve], or
-// until enough of them are withdrawn that the rest is within the limit. The mere passing of
-// time releases nothing.
+// ChangeLimit bounds how many rows are changed within a window of time, so that a mistake in
+// the desired state does not reach the whole target before anyone notices. Changes that exceed
+// it are held and shown by [Reconciler.Plan], until they are approved with
+// [Reconciler.Approve], or until so many are withdrawn that the rest is within the limit. Time
+// alone releases nothing.
 type ChangeLimit struct {
-	// The limit is exceeded if both Rows and Percent are. Percent is relative to the rows in
-	// the table, including those to be deleted. Defaults 10 and 30.
+	// The limit is exceeded if both Rows and Percent are exceeded. Percent is relative to the
+	// rows in the table, including those to be deleted. The defaults are 10 and 30.
 	Rows    int
 	Percent float64
-	// Window is how long a change counts: the rows changed within it without an approval, and
-	// all rows still to be changed. Default 1 minute.
+	// Window is how long a change counts. All rows still to be changed, and the rows changed
+	// within the window without an approval, are counted. The default is 1 minute.
 	Window time.Duration
 	// Off disables the limit.
 	Off bool
 }
 
-// WithDefaults returns the limit with defaults for its zero fields.
+// WithDefaults returns c with its zero fields set to their defaults.
 func (c ChangeLimit) WithDefaults() ChangeLimit {
 	setDefault(&c.Rows, 10)
 	setDefault(&c.Percent, 30)
@@ -36,7 +36,7 @@ func (c ChangeLimit) WithDefaults() ChangeLimit {
 	return c
 }
 
-// Check returns an error if the limit, in the given field, is invalid.
+// Check returns an error, which names the given field, if the limit is invalid.
 func (c ChangeLimit) Check(field string) error {
 	switch {
 	case c.Rows < 0:
@@ -49,13 +49,13 @@ func (c ChangeLimit) Check(field string) error {
 	return nil
 }
 
-// String describes the changes that exceed the limit.
+// String describes what exceeds the limit.
 func (c ChangeLimit) String() string {
 	return fmt.Sprintf("more than %d rows and %v %% of the table within %v", c.Rows, c.Percent, c.Window)
 }
 
-// Ignores reports whether the limit is unaffected if a row's status has changed since its operation
-// was let through. Only a row that was done and is pending now has to be counted again.
+// Ignores reports whether an admitted operation need not be counted again although the status
+// of its row has changed. Only a row that was done and is pending now has to be.
 func (c ChangeLimit) Ignores(was, is status.Kind) bool {
 	return c.Off || was == status.Pending || is != status.Pending
 }
@@ -67,14 +67,14 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 // ChangeLimiter is the policy that holds operations that would change too many rows at once.
-// Items are counted as soon as their operation is known. The limiter looks ahead in the feed, so
-// that a mass of changes is held before the first of them runs.
+// Items are counted as soon as their operation is known. The limiter looks ahead in the feed,
+// so that a large number of changes is held before the first of them runs.
 type ChangeLimiter struct {
 	owner            Owner
 	status           func(row *store.Entry) status.Status
 	deletes, updates *counter // nil if there is no limit
-	// applied has the keys of rows that were applied since the start, if updates are
-	// limited: to apply a row for the first time is not to change it.
+	// applied has the keys of the rows applied since the start, if updates are limited.
+	// Applying a row for the first time does not count as a change.
 	applied map[string]struct{}
 	ahead   lookAhead
 	fewer   bool // a change was withdrawn since the last Relieve
@@ -84,11 +84,11 @@ type ChangeLimiter struct {
 // plans numbers the plans, so that only changes that were shown can be approved.
 type plans struct {
 	run     string // distinguishes the plans of different runs
-	current uint64 // the plan of the next change held
-	shown   uint64 // the last plan shown and not approved, or 0
+	current uint64 // the plan that the next held change will belong to
+	shown   uint64 // the last plan that was shown and not yet approved, or 0
 }
 
-// NewChangeLimiter returns a policy with two limits, one of which may be off.
+// NewChangeLimiter returns a policy with a limit of deletes and one of updates, which may be off.
 func NewChangeLimiter(
 	owner Owner, deletes, updates ChangeLimit, statusOf func(row *store.Entry) status.Status, now time.Time,
 ) *ChangeLimiter {
@@ -102,10 +102,10 @@ func NewChangeLimiter(
 	return l
 }
 
-// LimitsUpdates reports whether there is a limit of updates.
+// LimitsUpdates reports whether updates are limited.
 func (l *ChangeLimiter) LimitsUpdates() bool { return l.updates != nil }
 
-// each calls fn for the limits that there are.
+// each calls fn for each limit that is not off.
 func (l *ChangeLimiter) each(fn func(*counter)) {
 	for _, c := range []*counter{l.deletes, l.updates} {
 		if c != nil {
@@ -117,21 +117,21 @@ func (l *ChangeLimiter) each(fn func(*counter)) {
 // CountDelete counts an item whose row is to be deleted.
 func (l *ChangeLimiter) CountDelete(it *workqueue.Item) { l.count(it, l.deletes) }
 
-// CountUpdate counts an item whose row has changed. If it is in hand that has to wait for the
-// next look at it.
+// CountUpdate counts an item whose row has changed, unless a worker has the item: then Holds
+// counts it when it is to run again.
 func (l *ChangeLimiter) CountUpdate(it *workqueue.Item) {
 	if !it.Stage().InHand() && l.changes(it.Key) {
 		l.count(it, l.updates)
 	}
 }
 
-// changes reports whether an update of a row would change what was applied before.
+// changes reports whether the row was applied before, so that an update counts as a change.
 func (l *ChangeLimiter) changes(key string) bool {
 	_, was := l.applied[key]
 	return was
 }
 
-// count has an item counted once, by one counter.
+// count adds an item to a counter, and removes it from the other one.
 func (l *ChangeLimiter) count(it *workqueue.Item, by *counter) {
 	if by == nil || by.claims[it.Key] != nil {
 		return
@@ -143,7 +143,7 @@ func (l *ChangeLimiter) count(it *workqueue.Item, by *counter) {
 	by.claim(it.Key, l.plans.current)
 }
 
-// Discount forgets an item that is not to be changed any more.
+// Discount removes an item whose row is no longer to be changed.
 func (l *ChangeLimiter) Discount(it *workqueue.Item) {
 	if by, c := l.claimOf(it.Key); c != nil {
 		l.fewer = l.fewer || c.state != approved
@@ -151,7 +151,7 @@ func (l *ChangeLimiter) Discount(it *workqueue.Item) {
 	}
 }
 
-// claimOf returns the claim of an item and who counts it, or nil.
+// claimOf returns the claim of an item and the counter that it belongs to, or nil.
 func (l *ChangeLimiter) claimOf(key string) (by *counter, c *claim) {
 	l.each(func(each *counter) {
 		if own := each.claims[key]; own != nil {
@@ -161,10 +161,10 @@ func (l *ChangeLimiter) claimOf(key string) (by *counter, c *claim) {
 	return by, c
 }
 
-// Succeeded counts an operation that has changed a row.
+// Succeeded records that an operation has changed a row.
 func (l *ChangeLimiter) Succeeded(t *pool.Task, now time.Time) {
 	it := t.Item
-	if it == nil { // of a round: updates are not limited
+	if it == nil { // part of a round, so updates are not limited
 		return
 	}
 	if l.applied != nil {
@@ -201,12 +201,13 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 	return Reason{Stage: workqueue.Limit, Text: by.text}, true
 }
 
-// Expire forgets what was changed before the window.
+// Expire forgets changes older than the window.
 func (l *ChangeLimiter) Expire(now time.Time) {
 	l.each(func(c *counter) { c.expire(now) })
 }
 
-// Relieve ends what is within its limit again, and reports whether there was any.
+// Relieve stops holding changes that are within their limit again, and reports whether there
+// were any.
 func (l *ChangeLimiter) Relieve() (relieved bool) {
 	if !l.fewer {
 		return false
@@ -229,7 +230,7 @@ func (l *ChangeLimiter) holding() (holding bool) {
 	return holding
 }
 
-// Held is what is held because of one limit.
+// Held describes the changes held by one limit.
 type Held struct {
 	Kind  pool.Kind
 	Items int
@@ -237,7 +238,7 @@ type Held struct {
 	Limit ChangeLimit
 }
 
-// Held returns what is held because of each limit that is exceeded.
+// Held returns the held changes of each limit that is exceeded.
 func (l *ChangeLimiter) Held() (held []Held) {
 	l.each(func(c *counter) {
 		if c.holding {
@@ -247,7 +248,7 @@ func (l *ChangeLimiter) Held() (held []Held) {
 	return held
 }
 
-// HeldItems returns how many deletes and updates are held.
+// HeldItems returns the numbers of held deletes and updates.
 func (l *ChangeLimiter) HeldItems() (deletes, updates int) {
 	for _, h := range l.Held() {
 		if h.Kind == pool.Delete {
@@ -259,7 +260,7 @@ func (l *ChangeLimiter) HeldItems() (deletes, updates int) {
 	return deletes, updates
 }
 
-// HeldKind returns the kind of an item's operation if it is held.
+// HeldKind returns the kind of an item's operation if the item is held.
 func (l *ChangeLimiter) HeldKind(key string) (kind pool.Kind, held bool) {
 	by, c := l.claimOf(key)
 	if c == nil || !by.holding || c.state != undecided {
@@ -268,17 +269,17 @@ func (l *ChangeLimiter) HeldKind(key string) (kind pool.Kind, held bool) {
 	return by.kind, true
 }
 
-// PlanID returns the id of the plan that what is held belongs to.
+// PlanID returns the id of the current plan, which all held changes belong to.
 func (l *ChangeLimiter) PlanID() string { return l.plans.id(l.plans.current) }
 
-// ShowPlan returns the id of the plan, which can be approved from now on.
+// ShowPlan returns the id of the current plan, which can be approved from now on.
 func (l *ChangeLimiter) ShowPlan() string {
 	l.plans.shown = l.plans.current
 	return l.PlanID()
 }
 
-// Approve lets through what is held of the plan that was shown last, and returns how much that
-// is. It reports false if the id is of another plan.
+// Approve admits the held changes of the plan that was shown last, and returns their number. It
+// reports false if id is that of another plan.
 func (l *ChangeLimiter) Approve(id string) (items int, ok bool) {
 	if l.plans.shown == 0 || id != l.plans.id(l.plans.shown) {
 		return 0, false
@@ -295,5 +296,5 @@ func (l *ChangeLimiter) Approve(id string) (items int, ok bool) {
 
 func (p *plans) id(plan uint64) string { return p.run + "-" + strconv.FormatUint(plan, 10) }
 
-// next makes a plan that was shown one that cannot be approved any more.
+// next starts a new plan; the one that was shown can no longer be approved.
 func (p *plans) next() { p.current, p.shown = max(p.current, p.shown+1), 0 }

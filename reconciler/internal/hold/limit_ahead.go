@@ -5,21 +5,21 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/status"
 )
 
-// lookAhead counts what the feed has behind what was taken from it.
+// lookAhead is the state of looking ahead in the feed.
 type lookAhead struct {
-	cursor *store.Cursor  // nil: that is not needed
-	from   store.Revision // where it has to begin: of the last change taken that may count
+	cursor *store.Cursor  // nil when not looking ahead
+	from   store.Revision // where to begin: the last change taken from the feed that may count
 }
 
-// Take notes a change that was taken from the feed.
+// Take records a change that was taken from the feed.
 func (l *ChangeLimiter) Take(change store.Change) {
 	if change.Kind == store.Delete || l.updates != nil {
 		l.ahead.from = change.Revision
 	}
 }
 
-// LookAhead counts the changes that are still in the feed, if there are more and something is
-// to be decided. What was counted is not looked at again.
+// LookAhead counts the changes that are still in the feed, if there are more and an item is
+// undecided. It counts each change once.
 func (l *ChangeLimiter) LookAhead(txn store.ReadTxn, more bool) {
 	if !more {
 		l.StopLookingAhead()
@@ -49,11 +49,11 @@ func (l *ChangeLimiter) expect(change store.Change) {
 	}
 }
 
-// LooksAhead reports whether there is a cursor ahead in the feed.
+// LooksAhead reports whether a cursor is ahead in the feed.
 func (l *ChangeLimiter) LooksAhead() bool { return l.ahead.cursor != nil }
 
-// StopLookingAhead ends what LookAhead began: what was expected of the feed has come, or never
-// will.
+// StopLookingAhead closes the cursor of LookAhead and forgets the changes that it counted: they
+// were taken from the feed by now, or never will be.
 func (l *ChangeLimiter) StopLookingAhead() {
 	if l.ahead.cursor == nil {
 		return

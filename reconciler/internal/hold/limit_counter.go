@@ -7,49 +7,49 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
-// counter counts the changes of one kind, by row, for a [ChangeLimiter]. Rows are known by
-// their encoded keys.
+// counter counts the changes of one kind for a [ChangeLimiter]: each row once, by encoded key.
 type counter struct {
 	limit  ChangeLimit
 	kind   pool.Kind
-	text   string            // what items wait for
-	claims map[string]*claim // of the items that it counts
+	text   string            // what held items wait for
+	claims map[string]*claim // the claims of the items that it counts
 
 	rows      map[string]counted  // changed within the window, or to be changed
 	ahead     map[string]struct{} // to be changed too, but still in the feed
-	past      []change            // what was changed, in order of time
+	past      []change            // the changes within the window, in order of time
 	undecided int                 // items that are neither admitted nor approved
-	holding   bool                // these are held
-	since     time.Time
+	holding   bool                // undecided items are held
+	since     time.Time           // when holding became true
 }
 
-// claim is an item that is to change its row.
+// claim belongs to an item that is to change its row.
 type claim struct {
 	state claimState
-	plan  uint64 // the first that shows it
+	plan  uint64 // the first plan that shows it
 }
 
-// claimState is whether an item may change its row.
+// claimState is whether and why an item may change its row.
 type claimState uint8
 
 const (
 	undecided claimState = iota
-	admitted             // it may, also again when it fails
-	approved             // it may because someone said so, and is not counted
+	admitted             // it may, and may retry when it fails
+	approved             // it may because the change was approved, and is not counted
 )
 
 // counted is a row that counts as changed.
 type counted struct {
-	at     time.Time // when it was changed; zero: it was not
-	wanted bool      // there is an item that is to change it
+	at     time.Time // when it was last changed; zero: it was not
+	wanted bool      // an item is to change it
 }
 
+// change is a row that was changed.
 type change struct {
 	key string
 	at  time.Time
 }
 
-// newCounter returns nil if there is no limit.
+// newCounter returns a counter, or nil if the limit is off.
 func newCounter(limit ChangeLimit, kind pool.Kind) *counter {
 	if limit.Off {
 		return nil
@@ -60,19 +60,19 @@ func newCounter(limit ChangeLimit, kind pool.Kind) *counter {
 	}
 }
 
-// len returns how many rows count.
+// len returns the number of rows that count.
 func (c *counter) len() int { return len(c.rows) + len(c.ahead) }
 
-// exceeded reports whether too many rows count, of a table that has so many.
+// exceeded reports whether too many rows count, given the number of rows in the table.
 func (c *counter) exceeded(rows int) bool {
 	n := c.len()
 	if c.kind == pool.Delete {
-		rows += n // they were in the table
+		rows += n // the deleted rows were in the table
 	}
 	return n > c.limit.Rows && float64(n)*100 > c.limit.Percent*float64(rows)
 }
 
-// claim counts an item that is to change its row.
+// claim adds an item that is to change its row.
 func (c *counter) claim(key string, plan uint64) {
 	c.claims[key] = &claim{undecided, plan}
 	c.undecided++
@@ -82,7 +82,7 @@ func (c *counter) claim(key string, plan uint64) {
 	c.rows[key] = row
 }
 
-// giveUp forgets an item. That its row was changed before still counts.
+// giveUp removes an item. An earlier change of its row still counts.
 func (c *counter) giveUp(key string) {
 	switch c.claims[key].state {
 	case undecided:
@@ -95,7 +95,7 @@ func (c *counter) giveUp(key string) {
 	delete(c.claims, key)
 }
 
-// unwant notes that a row is not to be changed any more.
+// unwant records that a row is no longer to be changed.
 func (c *counter) unwant(key string) {
 	row := c.rows[key]
 	if row.wanted = false; row.at.IsZero() {
@@ -110,7 +110,7 @@ func (c *counter) admit(item *claim) {
 	c.undecided--
 }
 
-// approve lets through the items of plans up to one, and returns how many there were.
+// approve admits the undecided items of all plans up to the given one, and returns their number.
 func (c *counter) approve(plan uint64) (n int) {
 	for key, item := range c.claims {
 		if item.state == undecided && item.plan <= plan {
@@ -123,7 +123,7 @@ func (c *counter) approve(plan uint64) (n int) {
 	return n
 }
 
-// succeeded counts the change of an item that was let through.
+// succeeded counts the change of an admitted item.
 func (c *counter) succeeded(key string, now time.Time) {
 	switch c.claims[key].state {
 	case undecided:
@@ -136,7 +136,7 @@ func (c *counter) succeeded(key string, now time.Time) {
 	delete(c.claims, key)
 }
 
-// expire forgets what was changed before the window.
+// expire forgets changes older than the window.
 func (c *counter) expire(now time.Time) {
 	n := 0
 	for ; n < len(c.past) && now.Sub(c.past[n].at) > c.limit.Window; n++ {
@@ -154,12 +154,12 @@ func (c *counter) expire(now time.Time) {
 	}
 }
 
-// expect counts a change that was not taken from the feed yet.
+// expect counts a change that is still in the feed.
 func (c *counter) expect(key string) {
 	if _, known := c.rows[key]; !known {
 		c.ahead[key] = struct{}{}
 	}
 }
 
-// deciding reports whether items may run that are not decided about.
+// deciding reports whether the next undecided item may be admitted.
 func (c *counter) deciding() bool { return !c.holding && c.undecided > 0 }

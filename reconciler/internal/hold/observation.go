@@ -12,15 +12,14 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
-// Change is one field that differs between what is and what is wanted.
+// Change is a field whose actual value differs from the desired one.
 type Change struct {
 	Field string `json:"field"`
 	Is    string `json:"is"`   // empty: absent
 	Want  string `json:"want"` // empty: to be removed
 }
 
-// Observation compares rows with a table of what was observed: see Observes in package
-// reconciler.
+// Observation compares rows with an observed table: see Observes in package reconciler.
 type Observation struct {
 	Table *store.Table
 	// Rows yields the rows that an observed row is about.
@@ -28,7 +27,7 @@ type Observation struct {
 	Compare func(txn store.ReadTxn, row *store.Entry) []Change
 }
 
-// Check returns what is wrong with how the observation is declared.
+// Check returns an error if the observation is not declared properly.
 func (o *Observation) Check() error {
 	switch {
 	case o.Compare == nil:
@@ -44,7 +43,7 @@ func (o *Observation) Check() error {
 // Reliable reports whether a missing observed row means that there is nothing.
 func (o *Observation) Reliable(txn store.ReadTxn) bool {
 	if initialized, _ := o.Table.Initialized(txn); !initialized {
-		return false // nor if it was dropped
+		return false // it may also have been dropped
 	}
 	for _, s := range o.Table.Sources(txn) {
 		if s.Incomplete != "" {
@@ -83,10 +82,10 @@ func (o *Observation) follow(db *store.DB, fn func(store.ReadTxn)) func(context.
 	}
 }
 
-// maxChanges is how many differences of a row are named.
+// maxChanges is the number of differences of a row that Differences lists.
 const maxChanges = 3
 
-// Differences names what differs, as a text.
+// Differences returns changes as text.
 func Differences(changes []Change) string {
 	parts := make([]string, 0, maxChanges+1)
 	for i, c := range changes {
@@ -99,25 +98,25 @@ func Differences(changes []Change) string {
 	return strings.Join(parts, ", ")
 }
 
-// Listings is what is known of the listings that fill an observed table, which count as
-// incomplete meanwhile. What a listing finds may be as old as its beginning or as new as its
-// end, so of a row that was worked on in between it is uncertain, and of one that was worked on
-// later it tells nothing: only news after its end do, or the next listing. It is safe for
-// concurrent use.
+// Listings records when an observed table was last filled by a listing, during which the table
+// is incomplete. What a listing finds may be as old as its beginning or as new as its end. For a
+// row that was updated in between it is therefore uncertain, and for a row updated later it is
+// worthless: only a change observed after the listing, or the next listing, counts. It is safe
+// for concurrent use.
 type Listings struct {
 	mu           sync.Mutex
-	began, ended time.Time       // of the last one; zero: there was none
-	news         map[string]bool // rows observed since its end, by encoded key
+	began, ended time.Time       // of the last listing; zero: there was none
+	news         map[string]bool // rows observed since it ended, by encoded key
 }
 
-// Ended notes a listing.
+// Ended records a listing.
 func (s *Listings) Ended(began, ended time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.began, s.ended, s.news = began, ended, map[string]bool{}
 }
 
-// Observed notes that something was observed of a row.
+// Observed records that a change about a row was observed.
 func (s *Listings) Observed(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,17 +125,17 @@ func (s *Listings) Observed(key string) {
 	}
 }
 
-// Certainty is what follows from what is observed of a row.
+// Certainty is how the observed state of a row relates to the last operation on the row.
 type Certainty uint8
 
 // The kinds of certainty.
 const (
-	Certain   Certainty = iota // it is newer than the last operation on the row
+	Certain   Certainty = iota // it is newer
 	Uncertain                  // it may be older
 	Unknown                    // it is older
 )
 
-// About returns what follows for a row whose last operation ended at applied.
+// About returns the certainty for a row whose last operation ended at applied.
 func (s *Listings) About(key string, applied time.Time) Certainty {
 	s.mu.Lock()
 	defer s.mu.Unlock()

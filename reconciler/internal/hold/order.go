@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// MaxOrderDelay is how long a delete waits for the deletes of rows that depend on it.
+// MaxOrderDelay is the longest time that a delete waits for the deletes of dependents.
 const MaxOrderDelay = 5 * time.Minute
 
 // Order is the policy that holds the delete of a row until the reconcilers of its group have
@@ -22,10 +22,10 @@ type Order struct {
 	id      []byte                   // reused buffer
 }
 
-// orderedDelete is a delete that waits for others.
+// orderedDelete is a delete that waits for the deletes of dependents.
 type orderedDelete struct {
 	since     time.Time
-	revisions map[*Member]store.Revision
+	revisions map[*Member]store.Revision // see Member.revisions
 }
 
 // NewOrder returns the policy for a member of a group. It holds nothing if the member is nil.
@@ -56,7 +56,7 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	return Reason{workqueue.Order, text, wait.since.Add(MaxOrderDelay)}, true
 }
 
-// Note tells the group whether the row of an item has to be deleted.
+// Note updates the group's record of whether the row of an item has to be deleted.
 func (o *Order) Note(it *workqueue.Item) {
 	if o.member == nil {
 		return
@@ -88,32 +88,32 @@ func (o *Order) Note(it *workqueue.Item) {
 // deletedRow is a row that has to be deleted.
 type deletedRow struct {
 	key   string             // encoded
-	id    []byte             // the same for rows that name the same rows
-	named func() []namedRows // what it names
-	text  func() string      // its key
+	id    []byte             // equal for rows that name the same rows
+	named func() []namedRows // the rows that it names
+	text  func() string      // its key as text
 }
 
-// deleteSet is the rows that a reconciler has to delete, by what they name. Many name the same,
-// which is kept once.
+// deleteSet is a set of the rows that a reconciler has to delete, indexed by the rows that they
+// name. Rows that name the same rows share one entry, because there may be many of them.
 type deleteSet struct {
 	rows   map[string]*namingRows // by encoded key
 	byID   map[string]*namingRows
 	byName map[indexKey][]*namingRows
 }
 
-// namingRows is the rows to be deleted that name the same rows.
+// namingRows is a group of rows to be deleted that name the same rows.
 type namingRows struct {
 	id    string
 	named []namedRows
 	texts map[string]func() string // their keys as text, by encoded key
-	order []string                 // their encoded keys as they came, and some that are gone
+	order []string                 // their encoded keys, oldest first, with some already removed
 }
 
 func newDeleteSet() deleteSet {
 	return deleteSet{rows: map[string]*namingRows{}, byID: map[string]*namingRows{}, byName: map[indexKey][]*namingRows{}}
 }
 
-// first returns the key, as text, of the row that is in the set for longest.
+// first returns the key, as text, of the row that has been in the set for the longest time.
 func (s *namingRows) first() string {
 	for s.texts[s.order[0]] == nil {
 		s.order = s.order[1:]
@@ -121,7 +121,7 @@ func (s *namingRows) first() string {
 	return s.texts[s.order[0]]()
 }
 
-// naming returns the key, as text, of a row of the set that names another one.
+// naming returns the key, as text, of a row in the set that names the given row, if there is one.
 func (d *deleteSet) naming(row *store.Entry, primary indexKey) (key string, naming bool) {
 	for _, set := range d.byName[primary] {
 		return set.first(), true
@@ -130,7 +130,7 @@ func (d *deleteSet) naming(row *store.Entry, primary indexKey) (key string, nami
 		if in.table != primary.table || in.index == primary.index {
 			continue
 		}
-		for _, named := range sets[0].named { // all of the sets have the same of this key
+		for _, named := range sets[0].named { // all sets have the same for this key
 			if named.indexKey == in && named.matches(row) {
 				return sets[0].first(), true
 			}
@@ -139,7 +139,7 @@ func (d *deleteSet) naming(row *store.Entry, primary indexKey) (key string, nami
 	return "", false
 }
 
-// set adds a row. It reports whether it named other rows before.
+// set adds a row, or replaces it, and reports whether it used to name other rows.
 func (d *deleteSet) set(row deletedRow) (renamed bool) {
 	if before := d.rows[row.key]; before != nil {
 		if before.id == string(row.id) {
@@ -161,7 +161,7 @@ func (d *deleteSet) set(row deletedRow) (renamed bool) {
 	return renamed
 }
 
-// remove removes a row. It reports whether it named other rows.
+// remove removes a row, and reports whether it named any rows.
 func (d *deleteSet) remove(key string) (named bool) {
 	set := d.rows[key]
 	if set == nil {

@@ -30,7 +30,7 @@ func (s *Selector) matches(row *store.Entry) (matches bool) {
 	return pool.Guard(func() { matches = s.Match(row) }) != nil || matches
 }
 
-// Pauses is the policy that holds rows that someone has paused. Make it with [NewPauses].
+// Pauses is the policy that holds paused rows. Make it with [NewPauses].
 type Pauses struct {
 	table *store.Table
 	list  atomic.Pointer[[]pause] // the elements do not change
@@ -87,7 +87,7 @@ func (p *pause) removeMatching(rows Selector) {
 	p.rows.Match = func(row *store.Entry) bool { return before.matches(row) && !rows.matches(row) }
 }
 
-// Expire ends the pauses whose time has come, and reports whether there were any.
+// Expire ends the pauses that are over, and reports whether there were any.
 func (p *Pauses) Expire(now time.Time) bool {
 	over := func(p pause) bool { return !p.until.IsZero() && !now.Before(p.until) }
 	if !slices.ContainsFunc(p.get(), over) {

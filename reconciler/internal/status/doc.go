@@ -1,2 +1,3 @@
-// Package status has the status of a reconciled row: plain data that a row carries by value.
+// Package status defines the status of a reconciled row, which is plain data that the row holds
+// by value.
 package status

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind says how far a row is.
+// Kind is the state of a row with respect to its reconciler.
 type Kind uint8
 
 const (
@@ -49,19 +49,19 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("status kind %q is unknown, expected pending, done or error", text)
 }
 
-// Status is how far a row is with its reconciler. It is part of the row, written
-// by the reconciler alone, and comparable. The zero value is pending, so that a
-// fresh row costs nothing.
+// Status is the state of a row with respect to one reconciler. It is part of the row, written
+// only by the reconciler, and comparable. The zero value is pending, so that a new row costs
+// nothing.
 type Status struct {
 	kind  Kind
 	since int64 // Unix time in nanoseconds; 0 while pending
 	err   *error
 }
 
-// Kind says how far the row is.
+// Kind returns the kind of the status.
 func (s Status) Kind() Kind { return s.kind }
 
-// Since returns when the row came to this status; zero while it is pending.
+// Since returns when the row entered this status; zero while it is pending.
 func (s Status) Since() time.Time {
 	if s.since == 0 {
 		return time.Time{}
@@ -69,8 +69,8 @@ func (s Status) Since() time.Time {
 	return time.Unix(0, s.since)
 }
 
-// Err returns the error of the last attempt, or nil. It can be used with
-// errors.Is and errors.As as the target returned it.
+// Err returns the error of the last attempt, or nil. It is the error as the target returned it,
+// for use with errors.Is and errors.As.
 func (s Status) Err() error {
 	if s.err == nil {
 		return nil
@@ -105,8 +105,8 @@ func (s Status) MarshalJSON() ([]byte, error) {
 	return json.Marshal(text)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Unknown kinds are errors; of an
-// error only the text comes back.
+// UnmarshalJSON implements json.Unmarshaler. An unknown kind is an error. Only the text of an
+// error is restored.
 func (s *Status) UnmarshalJSON(data []byte) error {
 	var text statusJSON
 	if err := json.Unmarshal(data, &text); err != nil {
@@ -123,7 +123,7 @@ func (s *Status) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// readStatus makes a status of what was written of one.
+// readStatus returns the status for decoded fields.
 func readStatus(kind Kind, since time.Time, text string) (s Status, err error) {
 	s.kind = kind
 	switch {
@@ -142,8 +142,8 @@ func readStatus(kind Kind, since time.Time, text string) (s Status, err error) {
 	return s, nil
 }
 
-// After returns the status after an attempt that began with status s and ended
-// with err. The time of the first of several like statuses is kept.
+// After returns the status after an attempt that began with status s and ended with err. If the
+// kind does not change, neither does the time.
 func (s Status) After(err error, now time.Time) Status {
 	next := Status{kind: Done, since: now.UnixNano()}
 	if err != nil {

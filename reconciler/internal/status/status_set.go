@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// Set holds the statuses of several reconcilers of a row, by name. A name
-// that is absent is pending, so that the zero value says that all are.
+// Set holds the statuses of a row with several reconcilers, by name. The status of a name that is
+// absent is pending, so the zero value is the set in which all are pending.
 //
-// It is immutable and as small as a pointer: a row keeps it by value. Two sets
-// are == if one was copied from the other; sets with the same statuses that came
-// about separately need not be.
+// A Set is immutable and has the size of a pointer, so that a row can hold it by value. Two sets
+// are == if one is a copy of the other; sets that were built separately may differ even if they
+// hold the same statuses.
 type Set struct{ first *namedStatus }
 
-// namedStatus is an element of a list that is sorted by name and never changed.
-// Versions of a set share what comes behind the last difference.
+// namedStatus is an element of an immutable list that is sorted by name. Versions of a set share
+// the elements after the last difference.
 type namedStatus struct {
 	name   string
 	status Status
 	next   *namedStatus
 }
 
-// Get returns the status with a name, which is pending if it is absent.
+// Get returns the status with the given name, which is pending if it is absent.
 func (s Set) Get(name string) Status {
 	for n := s.first; n != nil && n.name <= name; n = n.next {
 		if n.name == name {
@@ -34,8 +34,8 @@ func (s Set) Get(name string) Status {
 	return Status{}
 }
 
-// With returns the set with another status under a name. A pending status
-// removes the name. If nothing changes the result is == s.
+// With returns a set in which the given name has the given status. A pending status removes the
+// name. If nothing changes, the result is == s.
 func (s Set) With(name string, status Status) Set {
 	if status.kind == Pending {
 		status = Status{}
@@ -46,7 +46,7 @@ func (s Set) With(name string, status Status) Set {
 	return Set{s.first.with(name, status)}
 }
 
-// with returns the list with another status, which is not the one it has.
+// with returns the list with a status replaced, which must differ from the present one.
 func (n *namedStatus) with(name string, status Status) *namedStatus {
 	if n != nil && n.name < name {
 		return &namedStatus{n.name, n.status, n.next.with(name, status)}
@@ -69,7 +69,7 @@ func (s Set) All() iter.Seq2[string, Status] {
 	}
 }
 
-// String returns the names with their statuses, or pending when there are none.
+// String returns the names with their statuses, or pending if there are none.
 func (s Set) String() string {
 	if s.first == nil {
 		return Pending.String()
@@ -92,8 +92,8 @@ func (s Set) byName() map[string]Status {
 	return named
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Names that come twice are errors,
-// and so are unknown kinds. The set stays as it was then.
+// UnmarshalJSON implements json.Unmarshaler. Duplicate names and unknown kinds are errors, which
+// leave the set unchanged.
 func (s *Set) UnmarshalJSON(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	switch token, err := dec.Token(); {
@@ -112,7 +112,7 @@ func (s *Set) UnmarshalJSON(data []byte) error {
 			return err
 		}
 		if seen[name] {
-			return fmt.Errorf("status %q comes twice", name)
+			return fmt.Errorf("status %q is duplicate", name)
 		}
 		seen[name] = true
 		set = set.With(name, status)
@@ -130,7 +130,7 @@ func decodeNamed(dec *json.Decoder) (string, Status, error) {
 	if err != nil {
 		return "", status, err
 	}
-	name, _ := token.(string) // a key can be nothing else
+	name, _ := token.(string) // a key is always a string
 	if err := dec.Decode(&status); err != nil {
 		return "", status, fmt.Errorf("status %q: %w", name, err)
 	}

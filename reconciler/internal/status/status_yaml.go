@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// statusYAML is the form of a status in YAML, which is that in JSON.
+// statusYAML is a status in YAML, which has the same fields in JSON.
 type statusYAML struct {
 	Kind  Kind      `yaml:"kind"`
 	Since time.Time `yaml:"since,omitempty"`
 	Error string    `yaml:"error,omitempty"`
 }
 
-// MarshalYAML returns what a YAML library is to write instead.
+// MarshalYAML returns the value that a YAML library encodes instead.
 func (s Status) MarshalYAML() (any, error) {
 	if _, err := s.kind.MarshalText(); err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func (s Status) MarshalYAML() (any, error) {
 	return text, nil
 }
 
-// UnmarshalYAML takes what a YAML library has read. Unknown kinds are errors; of
-// an error only the text comes back.
+// UnmarshalYAML decodes a status with the function that a YAML library passes. An unknown kind is
+// an error. Only the text of an error is restored.
 func (s *Status) UnmarshalYAML(unmarshal func(any) error) error {
 	var text statusYAML
 	if err := unmarshal(&text); err != nil {
@@ -43,12 +43,12 @@ func (s *Status) UnmarshalYAML(unmarshal func(any) error) error {
 	return err
 }
 
-// MarshalYAML returns what a YAML library is to write instead: a mapping with a
-// status for each name.
+// MarshalYAML returns the value that a YAML library encodes instead: a mapping with a status for
+// each name.
 func (s Set) MarshalYAML() (any, error) { return s.byName(), nil }
 
-// UnmarshalYAML takes what a YAML library has read. Unknown kinds are errors, and
-// so are, to the libraries, names that come twice.
+// UnmarshalYAML decodes a set with the function that a YAML library passes. Unknown kinds are
+// errors; duplicate names are refused by the YAML libraries.
 func (s *Set) UnmarshalYAML(unmarshal func(any) error) error {
 	var named map[string]Status
 	if err := unmarshal(&named); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// batching is a fake that takes rows together, one after the other. before, if
+// batching is a fake that takes rows in batches, and applies them one after the other. before, if
 // set, is called with each batch first, and its results, if not nil, are returned.
 type batching struct {
 	observing
@@ -67,8 +67,8 @@ func (b *batching) took() []int {
 	return sizes
 }
 
-// together runs a world whose target takes rows together.
-func together(t *testing.T, fn func(w *world, b *batching)) {
+// batched runs a world whose target takes rows in batches.
+func batched(t *testing.T, fn func(w *world, b *batching)) {
 	t.Helper()
 	b := &batching{}
 	prepared(t, func(w *world) {
@@ -84,8 +84,8 @@ func without(rows []row, ids ...string) []row {
 	return slices.DeleteFunc(rows, func(r row) bool { return slices.Contains(ids, r.ID) })
 }
 
-func TestRowsAreCarriedOutTogether(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+func TestRowsAreProcessedInBatches(t *testing.T) {
+	batched(t, func(w *world, b *batching) {
 		w.put(numbered(100, 1)...)
 		w.equal("updates", []int{100}, b.took())
 		w.wantConverged()
@@ -113,7 +113,7 @@ func (b *batching) busy(w *world, d time.Duration) {
 }
 
 func TestUpdatesAndDeletesAreNotOneBatch(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		w.put(numbered(20, 1)...)
 		b.busy(w, 100*time.Millisecond)
 		for i, r := range numbered(20, 2) {
@@ -126,7 +126,7 @@ func TestUpdatesAndDeletesAreNotOneBatch(t *testing.T) {
 		w.pass(90 * time.Millisecond)
 		w.wantConverged()
 		if n := sum(b.took()); n <= 20+2 {
-			w.t.Errorf("%d rows were carried out together, expected also some of the last", n)
+			w.t.Errorf("%d rows were processed in one batch, expected also some of the last", n)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func sum(numbers []int) (all int) {
 }
 
 func TestRetriesThatAreDueTogetherAreNotOneBatch(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		b.before = func(_ context.Context, rows []row) []reconciler.BatchResult {
 			return slices.Repeat([]reconciler.BatchResult{{Err: errBoom}}, len(rows))
 		}
@@ -153,7 +153,7 @@ func TestRetriesThatAreDueTogetherAreNotOneBatch(t *testing.T) {
 }
 
 func TestEachRowOfABatchHasItsOwnOutcome(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		bad := numbered(100, 1)[40].ID
 		w.target.will(failing(bad))
 		w.put(numbered(100, 1)...)
@@ -170,7 +170,7 @@ func TestEachRowOfABatchHasItsOwnOutcome(t *testing.T) {
 }
 
 func TestDeletesOfABatchFailEachByItself(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		w.put(numbered(10, 1)...)
 		b.before = func(_ context.Context, rows []row) []reconciler.BatchResult {
 			results := make([]reconciler.BatchResult, len(rows))
@@ -199,7 +199,7 @@ func TestTheRowThatMakesABatchFailIsFound(t *testing.T) {
 		"goexit": func() { runtime.Goexit() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			together(t, func(w *world, b *batching) {
+			batched(t, func(w *world, b *batching) {
 				b.before = func(_ context.Context, rows []row) []reconciler.BatchResult {
 					if spoils(rows) {
 						fails()
@@ -229,7 +229,7 @@ func TestTheRowThatMakesABatchFailIsFound(t *testing.T) {
 }
 
 func TestABatchHasToReturnAnOutcomeForEachRow(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		b.before = func(_ context.Context, rows []row) []reconciler.BatchResult {
 			return make([]reconciler.BatchResult, len(rows)-1)
 		}
@@ -247,7 +247,7 @@ func TestABatchHasToReturnAnOutcomeForEachRow(t *testing.T) {
 }
 
 func TestEveryRowOfAStuckBatchIsReported(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		free := make(chan struct{})
 		b.before = func(_ context.Context, rows []row) []reconciler.BatchResult {
 			if slices.ContainsFunc(rows, func(r row) bool { return r.Want == 1 }) {
@@ -276,7 +276,7 @@ func TestEveryRowOfAStuckBatchIsReported(t *testing.T) {
 }
 
 func TestARowThatIsSkippedDoesNotWaitForItsStuckBatch(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		free := make(chan struct{})
 		w.put(numbered(10, 1)...)
 		b.busy(w, 100*time.Millisecond)
@@ -311,7 +311,7 @@ func keysOf(rows []reconciler.NotDone) (keys []string) {
 }
 
 func TestAChangeDuringABatchIsNotLost(t *testing.T) {
-	together(t, func(w *world, b *batching) {
+	batched(t, func(w *world, b *batching) {
 		b.before = func(context.Context, []row) []reconciler.BatchResult {
 			take(100 * time.Millisecond)
 			return nil
