@@ -173,6 +173,9 @@ func NotDoneSchema() statedb.Schema[NotDone] { return engine.NotDoneSchema() }
 // pass reaches it. Terminal(nil) is nil.
 func Terminal(err error) error { return hold.Terminal(err) }
 
+// IsTerminal reports whether an error is marked by [Terminal].
+func IsTerminal(err error) bool { return hold.IsTerminal(err) }
+
 // RetryAfter sets the time after which a failed operation is retried, replacing the backoff if d is
 // positive. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error { return hold.RetryAfter(d, err) }

@@ -103,7 +103,38 @@ func queries[Obj any](seq iter.Seq[statedb.Query[Obj]], yield func(store.Query) 
 }
 
 // Dependency makes rows wait for rows of another table. Make it with [DependsOn].
-type Dependency[Obj any] struct{ of engine.Dependency }
+type Dependency[Obj any] struct {
+	of    engine.Dependency
+	names func(obj Obj, yield func(store.Query) bool)
+}
+
+// Table returns the name of the table whose rows are waited for; empty for the zero value.
+func (d Dependency[Obj]) Table() string {
+	if d.of.Table == nil {
+		return ""
+	}
+	return d.of.Table.Name()
+}
+
+// Rows yields the primary keys, as text, of the rows of a snapshot that obj names. They are
+// looked up in table, which is the one of the dependency or another one with the same indexes,
+// such as a copy with the rows that are going to be there.
+func (d Dependency[Obj]) Rows(txn statedb.ReadTxn, table statedb.TableMeta, obj Obj) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if d.names == nil {
+			return
+		}
+		in, more := table.Untyped(), true
+		d.names(obj, func(q store.Query) bool {
+			for e := range in.List(txn, q, nil).Entries() {
+				if more = yield(in.KeyText(e)); !more {
+					break
+				}
+			}
+			return more
+		})
+	}
+}
 
 // DependsOn delays the update of a row until all rows that it depends on are done. They are the
 // rows of another table that on names, with queries of any of its indexes. The other table must
@@ -130,15 +161,17 @@ func DependsOn[Obj, Dep any](
 	if status != nil {
 		d.Status = func(e *store.Entry) Status { return status(rowOf[Dep](e)) }
 	}
+	var names func(Obj, func(store.Query) bool)
 	if on != nil {
-		d.On = func(e *store.Entry, yield func(store.Query) bool) { queries(on(rowOf[Obj](e)), yield) }
+		names = func(obj Obj, yield func(store.Query) bool) { queries(on(obj), yield) }
+		d.On = func(e *store.Entry, yield func(store.Query) bool) { names(rowOf[Obj](e), yield) }
 	}
 	for _, o := range observed {
 		if o.of != nil { // the zero value compares with nothing
 			d.Observed = append(d.Observed, o.of)
 		}
 	}
-	return Dependency[Obj]{d}
+	return Dependency[Obj]{d, names}
 }
 
 // Observation compares rows with an observed table. Make it with [Observes]; the zero value

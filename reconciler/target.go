@@ -64,6 +64,7 @@ import (
 //   - A crash inside a batch loses nothing.
 //   - A batch does not keep its slice: it may be used for something else afterwards.
 //   - A row that cannot be fails alone in its batch.
+//   - A batch of diffs says what diff says of each row.
 type Target[Obj any] interface {
 	// Init prepares the target. It is called before any other operation and
 	// repeated with backoff until it succeeds. [NoInit] is for targets that have
@@ -109,15 +110,33 @@ func checkOrphans[Obj any](target Target[Obj]) error {
 // Observer is a [Target] that can list what is there. The reconciler then finds
 // orphans itself and removes them through Delete.
 type Observer[Obj any] interface {
-	// Observe yields everything that is there and ours. Because of a listing with
-	// an error nothing is removed.
+	// Observe yields everything that is there and ours, without a write. It may be called
+	// at any time, also before Init. Because of a listing with an error nothing is removed.
 	Observe(ctx context.Context) iter.Seq2[Obj, error]
 }
 
-// Differ is a [Target] that can say what Update would change, without a write.
+// Differ is a [Target] that can say what Update would change, without a write. Its methods
+// may be called at any time: also before Init, and beside an Update of the same row, of which
+// they see something or nothing. The row need not be in a table.
 type Differ[Obj any] interface {
-	// Diff returns what differs, and nothing when obj is in sync.
+	// Diff returns what differs, and nothing when obj is in sync. Of what is absent as a
+	// whole, and would be made, Change.Is is empty throughout. The error is that which Update
+	// would return, as far as that can be told.
 	Diff(ctx context.Context, txn statedb.ReadTxn, obj Obj) ([]Change, error)
+}
+
+// BatchDiffer is a [Differ] that can compare many rows in one go, which costs less than one
+// by one. Without it each row is compared by itself.
+type BatchDiffer[Obj any] interface {
+	Differ[Obj]
+	// DiffBatch is Diff of each row, in their order.
+	DiffBatch(ctx context.Context, txn statedb.ReadTxn, objs []Obj) []DiffResult
+}
+
+// DiffResult is the outcome of one row of DiffBatch.
+type DiffResult struct {
+	Changes []Change
+	Err     error
 }
 
 // BatchTarget is a [Target] that can work on several rows in one go, such as in

@@ -56,7 +56,7 @@ func batchRefusal[Obj any](s *session[Obj]) {
 		results := s.updateBatch(s.t.Context(), rows)
 		for i, result := range results {
 			switch isBad := i == len(s.Rows)/2; {
-			case isBad && !isTerminal(result.Err):
+			case isBad && !reconciler.IsTerminal(result.Err):
 				s.t.Errorf("UpdateBatch has the outcome %v for the row %s, which cannot be, expected a terminal error", result.Err, s.Key(rows[i]))
 			case !isBad && result.Err != nil:
 				s.t.Fatalf("UpdateBatch fails for %s: %v; expected only %s to fail, which cannot be", s.Key(rows[i]), result.Err, s.Key(bad))
@@ -169,7 +169,7 @@ func batchInterrupted[Obj any](s *session[Obj]) {
 
 func (s *session[Obj]) wantNotTerminal(err error) {
 	s.t.Helper()
-	if isTerminal(err) {
+	if reconciler.IsTerminal(err) {
 		s.t.Errorf("the error for the end of a context is terminal, so that nothing would repeat the operation: %v", err)
 	}
 }

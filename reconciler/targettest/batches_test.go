@@ -88,3 +88,17 @@ func (b batching) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []r
 	}
 	return errs
 }
+
+func (b batching) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []row) []reconciler.DiffResult {
+	results := make([]reconciler.DiffResult, len(rows))
+	for i, r := range rows {
+		if b.fault == "a batch of diffs looks at its first row only" {
+			r = rows[0]
+		}
+		results[i].Changes, results[i].Err = b.Diff(ctx, txn, r)
+	}
+	if b.fault == "a batch of diffs has few outcomes" {
+		results = results[1:]
+	}
+	return results
+}

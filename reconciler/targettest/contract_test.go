@@ -103,6 +103,8 @@ var broken = []struct{ fault, rule, complaint string }{
 	{"a batch records what it has made afterwards", "a crash inside a batch loses nothing", "UpdateBatch has Changed = false for a, expected true: DeleteBatch was to remove it"},
 	{"a batch keeps its slice", "a batch does not keep its slice", `Observe yields [], expected ["a" "b"]`},
 	{"a batch is refused for one row", "a row that cannot be fails alone in its batch", "expected only c to fail"},
+	{"a batch of diffs looks at its first row only", "a batch of diffs says what diff says of each row", "when every other one of Rows is there, expected what Diff says"},
+	{"a batch of diffs has few outcomes", "a batch of diffs says what diff says of each row", "DiffBatch: 4 outcomes of 5 rows"},
 	{"accepts what cannot be", "a row that cannot be is refused for good", "of a row that cannot be succeeds"},
 }
 

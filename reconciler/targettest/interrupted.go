@@ -3,6 +3,8 @@ package targettest
 import (
 	"context"
 	"errors"
+
+	"github.com/statehive/statehive/reconciler"
 )
 
 func ended[Obj any](s *session[Obj]) context.Context {
@@ -67,7 +69,7 @@ func observeInterrupted[Obj any](s *session[Obj]) {
 // endIsNotTerminal looks at the error of each operation at each end.
 func endIsNotTerminal[Obj any](s *session[Obj], row Obj) {
 	check := func(err error) {
-		if isTerminal(err) {
+		if reconciler.IsTerminal(err) {
 			s.t.Errorf("the error for the end of a context is terminal, so that nothing would repeat the operation: %v", err)
 		}
 	}

@@ -3,6 +3,8 @@ package targettest
 import (
 	"slices"
 	"time"
+
+	"github.com/statehive/statehive/reconciler"
 )
 
 func removed[Obj any](s *session[Obj], row Obj) {
@@ -41,7 +43,7 @@ func removedMeanwhile[Obj any](s *session[Obj], row Obj) {
 			s.Remove(s.t, row)
 			close(answered)
 		})
-		if isTerminal(err) {
+		if reconciler.IsTerminal(err) {
 			s.t.Errorf("the error for what is removed meanwhile is terminal, so that nothing would repeat the operation: %v", err)
 		}
 		return wire
@@ -100,7 +102,7 @@ func refused[Obj any](s *session[Obj]) {
 		if err == nil {
 			s.t.Fatalf("Update(%s) of a row that cannot be succeeds, expected an error", s.Key(row))
 		}
-		if !isTerminal(err) {
+		if !reconciler.IsTerminal(err) {
 			s.t.Errorf("the error of Update(%s) is not terminal, so that it is repeated in vain: %v", s.Key(row), err)
 		}
 		s.wantObserved()

@@ -58,5 +58,6 @@ func (k *kit[Obj]) rules() []rule[Obj] {
 		{name: "a crash inside a batch loses nothing", all: batchCrashed[Obj]},
 		{name: "a batch does not keep its slice", all: batchSlice[Obj]},
 		{name: "a row that cannot be fails alone in its batch", all: batchRefusal[Obj], lacks: invalid},
+		{name: "a batch of diffs says what diff says of each row", all: batchDiffs[Obj]},
 	}
 }

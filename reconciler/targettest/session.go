@@ -2,9 +2,7 @@ package targettest
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -251,18 +249,4 @@ func (s *session[Obj]) tidyUpAfterFailure() {
 		// What hangs for a while only may end before the bubble does.
 		<-time.After(24 * time.Hour)
 	}
-}
-
-// isTerminal says whether an error was made by [reconciler.Terminal].
-func isTerminal(err error) bool {
-	terminal := reflect.TypeOf(reconciler.Terminal(errors.ErrUnsupported))
-	switch wrapped := err.(type) { //nolint:errorlint // it walks the tree by itself
-	case nil:
-		return false
-	case interface{ Unwrap() error }:
-		return reflect.TypeOf(err) == terminal || isTerminal(wrapped.Unwrap())
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(wrapped.Unwrap(), isTerminal)
-	}
-	return false
 }

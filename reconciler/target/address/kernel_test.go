@@ -266,6 +266,13 @@ func TestRecordsOfAddressesGoWithTheirDevices(t *testing.T) {
 	}
 	nstest.IP(t, "link", "del", "e0")
 	wantObserved(t, target)
+	if n := len(maps.Collect(target.records.All())); n != 2 {
+		t.Errorf("%d records after Observe, which is to write nothing, expected 2", n)
+	}
+	mustDelete(t, target, row("e0", "192.0.2.1/24"))
+	if err := newTarget(t, dir).Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	wantNoRecords(t, dir)
 }
 

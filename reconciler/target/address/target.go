@@ -58,7 +58,7 @@ func (r record) seenKey() SeenKey { return SeenKey{r.Index, r.Key.Address} }
 var (
 	_ reconciler.BatchTarget[Address] = (*Target)(nil)
 	_ reconciler.Observer[Address]    = (*Target)(nil)
-	_ reconciler.Differ[Address]      = (*Target)(nil)
+	_ reconciler.BatchDiffer[Address] = (*Target)(nil)
 )
 
 // New returns a target. Close it after use.
@@ -128,17 +128,23 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Addr
 }
 
 // Diff implements reconciler.Differ.
-func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Address) ([]reconciler.Change, error) {
-	u := t.newUpdates(ctx, []Address{row})
-	u.look([]Address{row})
-	if err := u.results[0].Err; err != nil {
-		return nil, err
+func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row Address) ([]reconciler.Change, error) {
+	result := t.DiffBatch(ctx, txn, []Address{row})[0]
+	return result.Changes, result.Err
+}
+
+// DiffBatch implements reconciler.BatchDiffer.
+func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Address) []reconciler.DiffResult {
+	u := t.newUpdates(ctx, rows)
+	u.look(rows)
+	results := make([]reconciler.DiffResult, len(rows))
+	for i, row := range rows {
+		results[i].Err = u.results[i].Err
+		if results[i].Err == nil && !u.states[i].present {
+			results[i].Changes = steps.Changes(steps.Field("address", "", row.Address.String(), nil))
+		}
 	}
-	is := ""
-	if u.states[0].present {
-		is = row.Address.String()
-	}
-	return steps.Changes(steps.Field("address", is, row.Address.String(), nil)), nil
+	return results
 }
 
 // updates are rows that are brought about together.
@@ -322,8 +328,9 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Addr
 }
 
 // Observe implements reconciler.Observer: it yields what is recorded and there,
-// on the very device. It drops the records of addresses that are gone with their
-// devices: those of rows that nobody declares any more have nobody else to do it.
+// on the very device. The records of addresses that are gone with their devices claim
+// nothing, because the kernel does not give an index again, and are for Delete and Init to
+// drop.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 	return func(yield func(Address, error) bool) {
 		present, err := t.listed(ctx)
@@ -331,13 +338,11 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 			yield(Address{}, err)
 			return
 		}
-		for name, rec := range t.records.All() {
+		for _, rec := range t.records.All() {
 			if _, found := present(rec.seenKey()); !found {
-				err = t.dropWithoutDevice(ctx, name, rec)
-				if err == nil {
-					continue
-				}
+				continue
 			}
+			err := ctx.Err()
 			if !yield(Address{Device: rec.Key.Device, Address: rec.Key.Address}, err) || err != nil {
 				return
 			}
@@ -356,14 +361,4 @@ func (t *Target) listed(ctx context.Context) (presence, error) {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	return presentIn(view), nil
-}
-
-// dropWithoutDevice drops a record if its device is gone. The kernel does not
-// give an index again, so the record has nothing to say any more.
-func (t *Target) dropWithoutDevice(ctx context.Context, name string, rec record) error {
-	_, err := t.conn.LinkByIndex(ctx, rec.Index)
-	if errors.Is(err, syscall.ENODEV) {
-		return t.records.Remove(name)
-	}
-	return err
 }

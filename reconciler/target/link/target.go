@@ -32,7 +32,7 @@ type Target struct {
 var (
 	_ reconciler.BatchTarget[Link] = (*Target)(nil)
 	_ reconciler.Observer[Link]    = (*Target)(nil)
-	_ reconciler.Differ[Link]      = (*Target)(nil)
+	_ reconciler.BatchDiffer[Link] = (*Target)(nil)
 )
 
 // New returns a target. Close it after use.
@@ -85,7 +85,21 @@ func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Link) erro
 
 // Diff implements reconciler.Differ.
 func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Link) ([]reconciler.Change, error) {
-	s, err := t.looker(ctx).lookFor(row)
+	return t.looker(ctx).diff(row)
+}
+
+// DiffBatch implements reconciler.BatchDiffer.
+func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []reconciler.DiffResult {
+	l, results := t.looker(ctx), make([]reconciler.DiffResult, len(rows))
+	for i, row := range rows {
+		results[i].Changes, results[i].Err = l.diff(row)
+	}
+	return results
+}
+
+// diff returns what Update would change.
+func (l looker) diff(row Link) ([]reconciler.Change, error) {
+	s, err := l.lookFor(row)
 	switch {
 	case err != nil:
 		return nil, err

@@ -21,6 +21,9 @@
 // Whoever writes records says what is removed and restored: the state directory
 // must belong to the user of the process and must not be writable for everyone.
 //
+// A store can be opened to be read only, beside the process that it belongs to: then nothing
+// is written, whatever is found.
+//
 // All types are safe for concurrent use. A state directory belongs to one process
 // at a time.
 package ownership

@@ -24,6 +24,7 @@ type Records[T any] struct {
 	dir      string
 	identity Identity
 	log      *slog.Logger
+	readOnly bool
 
 	mu    sync.Mutex
 	byKey map[string]T
@@ -54,13 +55,16 @@ func NewRecords[T any](store *Store, kind string) (*Records[T], error) {
 		dir:      filepath.Join(store.dir, url.PathEscape(kind)),
 		identity: store.identity,
 		log:      store.log,
+		readOnly: store.readOnly,
 		byKey:    map[string]T{},
 	}
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
+	if !r.readOnly {
+		if err := os.MkdirAll(r.dir, 0o700); err != nil {
+			return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
+		}
 	}
 	entries, err := os.ReadDir(r.dir)
-	if err != nil {
+	if err != nil && !(r.readOnly && errors.Is(err, fs.ErrNotExist)) {
 		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 	}
 	for _, entry := range entries {
@@ -76,12 +80,16 @@ func (r *Records[T]) load(name string) error {
 	path := filepath.Join(r.dir, name)
 	switch {
 	case strings.HasSuffix(name, suffix): // also of a key that looks like a temporary file
-	case strings.HasPrefix(name, temporaryPrefix):
+	case strings.HasPrefix(name, temporaryPrefix) && !r.readOnly:
 		return os.Remove(path) // it was never renamed, so nothing was done in its name
 	default:
 		return nil
 	}
 	key, record, err := r.read(path)
+	if r.readOnly && err != nil {
+		r.leaveOut(path, err)
+		return nil
+	}
 	switch {
 	case errors.Is(err, errElsewhere):
 		r.log.Warn("A record of what was made in another network namespace is dropped; if that still exists, it is not known there any more what is ours",
@@ -94,6 +102,13 @@ func (r *Records[T]) load(name string) error {
 	}
 	r.byKey[key] = record
 	return nil
+}
+
+// leaveOut is for a file that says nothing, in a store that nothing is written into.
+func (r *Records[T]) leaveOut(path string, err error) {
+	if !errors.Is(err, errVoid) && !errors.Is(err, errElsewhere) && !errors.Is(err, fs.ErrNotExist) { // it may be gone by now
+		r.log.Warn("A record cannot be read; what it is about is not known to be ours", "file", path, "error", err)
+	}
 }
 
 // Why a record is void: it is of another boot, or of another network namespace
@@ -160,6 +175,9 @@ func (r *Records[T]) Get(key string) (record T, ok bool) {
 // Put writes the record of a key. When it returns, a crash of the process does
 // not lose it. An error means that it is not there: do not touch the kernel.
 func (r *Records[T]) Put(key string, record T) error {
+	if r.readOnly {
+		return fmt.Errorf("record %q: %w", key, ErrReadOnly)
+	}
 	data, err := json.Marshal(record)
 	if err == nil {
 		data, err = json.Marshal(file{Identity: r.identity, Key: key, Record: data})
@@ -179,6 +197,9 @@ func (r *Records[T]) Put(key string, record T) error {
 // Remove removes the record of a key, once its object is gone or given back. It
 // succeeds if there is none.
 func (r *Records[T]) Remove(key string) error {
+	if r.readOnly {
+		return fmt.Errorf("remove the record of %q: %w", key, ErrReadOnly)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.byKey[key]; !ok {

@@ -2,7 +2,9 @@ package ownership_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -243,4 +245,82 @@ func TestOpenRefusesToWorkWithoutADirectory(t *testing.T) {
 	if _, err := ownership.Open(ownership.Config{Dir: occupied, Identity: here}); err == nil {
 		t.Error("Open of a file succeeded")
 	}
+}
+
+func TestAStoreThatIsOnlyReadStaysAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	owner := open(t, dir, here, nil)
+	put(t, owner, "k", "1")
+	put(t, open(t, dir, ownership.Identity{Boot: "b1", Netns: "cookie:2"}, nil), "elsewhere", "2") // drops k, which is of here
+	put(t, owner, "k", "1")
+	for name, text := range map[string]string{"half.json": `{"boot":`, ".tmp-1": "", "notes.txt": "somebody's"} {
+		if err := os.WriteFile(filepath.Join(dir, "sysctl", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := everything(t, dir)
+	var log bytes.Buffer
+	store, err := ownership.Open(ownership.Config{Dir: dir, Identity: here, ReadOnly: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := ownership.NewRecords[record](store, "sysctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRecords(t, records, map[string]record{"k": {"1"}})
+	if n := strings.Count(log.String(), "half.json"); n != 1 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("log:\n%s", &log)
+	}
+	if err := records.Put("new", record{"1"}); !errors.Is(err, ownership.ErrReadOnly) {
+		t.Errorf("Put: %v", err)
+	}
+	if err := records.Remove("k"); !errors.Is(err, ownership.ErrReadOnly) {
+		t.Errorf("Remove: %v", err)
+	}
+	other, err := ownership.NewRecords[record](store, "another kind")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRecords(t, other, map[string]record{})
+	if diff := cmp.Diff(before, everything(t, dir)); diff != "" || !store.ReadOnly() {
+		t.Errorf("the state directory has changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestAStateDirectoryThatDoesNotExistCanBeRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	store, err := ownership.Open(ownership.Config{Dir: dir, Identity: here, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := ownership.NewRecords[record](store, "sysctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRecords(t, records, map[string]record{})
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has been made: %v", err)
+	}
+}
+
+// everything returns what there is in a directory, with times.
+func everything(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		var text []byte
+		if err == nil && info.Mode().IsRegular() {
+			text, err = os.ReadFile(path)
+		}
+		all = append(all, fmt.Sprintf("%s %v %v %s", path, info.Mode(), info.ModTime().UnixNano(), text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

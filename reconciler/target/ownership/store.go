@@ -3,6 +3,7 @@ package ownership
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,14 +21,26 @@ type Config struct {
 	// Logger gets a warning for each file that is set aside, or dropped although
 	// it is of this boot; nil logs nothing.
 	Logger *slog.Logger
+	// ReadOnly has nothing written: the directory and its records are read as they are, also
+	// while a process that owns them writes. A directory that does not exist has no records;
+	// void and unreadable records are left out and stay. To put or remove records is an error.
+	ReadOnly bool
 }
+
+// ErrReadOnly is the error of what would write into a store that was opened to be read.
+var ErrReadOnly = errors.New("the state directory was opened to be read only")
 
 // Store is a state directory. Targets open their [Records] in it.
 type Store struct {
 	dir      string
 	identity Identity
 	log      *slog.Logger
+	readOnly bool
 }
+
+// ReadOnly reports whether nothing may be written, by whatever keeps more in the state
+// directory than records, too.
+func (s *Store) ReadOnly() bool { return s.readOnly }
 
 // Open opens the state directory. Errors are those of the file system.
 func Open(cfg Config) (*Store, error) {
@@ -44,13 +57,15 @@ func Open(cfg Config) (*Store, error) {
 		}
 		cfg.Identity = current
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the state directory: %w", err)
+	if !cfg.ReadOnly {
+		if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+			return nil, fmt.Errorf("create the state directory: %w", err)
+		}
 	}
-	if err := checkPrivate(cfg.Dir); err != nil {
+	if err := checkPrivate(cfg.Dir); err != nil && !(cfg.ReadOnly && errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
-	return &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger}, nil
+	return &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly}, nil
 }
 
 // checkPrivate refuses a directory in which others could write records.

@@ -86,3 +86,43 @@ func TestIPv6RoutesAreListedWhileNoneChanges(t *testing.T) {
 		})
 	}
 }
+
+func TestADefaultRouteOfOthersIsSeenBeforeTheUpdate(t *testing.T) {
+	each(t, func(t *testing.T, target *Target) {
+		nstest.IP(t, "route", "add", "default", "via", "192.0.2.98", "proto", "dhcp")
+		rows := []Route{
+			{Destination: Destination{isDefault: true}, Gateway: gateway4},
+			{Destination: Destination{isDefault: true}, Gateway: gateway4, Metric: 7},
+			{Destination: Destination{isDefault: true}, Gateway: gateway6},
+		}
+		results := target.DiffBatch(t.Context(), txn(), rows)
+		if err := results[0].Err; !errors.Is(err, ErrForeign) {
+			t.Errorf("Diff of a row whose key others hold: %v", err)
+		}
+		for i, result := range results[1:] {
+			if result.Err != nil || len(result.Changes) == 0 {
+				t.Errorf("Diff of %v: %+v", rows[1+i], result)
+			}
+		}
+	})
+}
+
+func TestManyRoutesAreComparedWithoutAQuestionEach(t *testing.T) {
+	network(t)
+	rows := many(4000)
+	target := newTarget(t)
+	runMirror(t, target)
+	for i := range rows {
+		rows[i].Device = "e0"
+	}
+	batches(rows, func(rows []Route) { wantBatch(t, target.UpdateBatch(t.Context(), txn(), rows), true) })
+	asked, requested := target.conn.Asked(), target.conn.Requested()
+	for i, result := range target.DiffBatch(t.Context(), txn(), rows) {
+		if result.Err != nil || len(result.Changes) > 0 {
+			t.Fatalf("%v: %+v", rows[i], result)
+		}
+	}
+	if asked, requested := target.conn.Asked()-asked, target.conn.Requested()-requested; asked > 1 || requested > 0 {
+		t.Errorf("%d questions and %d requests to compare %d routes by one device", asked, requested, len(rows))
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"sync/atomic"
-	"time"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/mirror"
@@ -38,7 +37,7 @@ type Target struct {
 var (
 	_ reconciler.BatchTarget[Route] = (*Target)(nil)
 	_ reconciler.Observer[Route]    = (*Target)(nil)
-	_ reconciler.Differ[Route]      = (*Target)(nil)
+	_ reconciler.BatchDiffer[Route] = (*Target)(nil)
 )
 
 // New returns a target. Close it after use.
@@ -66,42 +65,6 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Route) (re
 // and is ours.
 func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Route) error {
 	return t.DeleteBatch(ctx, txn, []Route{row})[0]
-}
-
-// Diff implements reconciler.Differ.
-func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Route) ([]reconciler.Change, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	w, err := t.resolve(ctx, row, t.indexes())
-	if err != nil {
-		return nil, err
-	}
-	known := t.mirror.Load().View(ctx)
-	if is, found := known.Get(SeenByKey.Query(w.row.Key())); found {
-		return w.differences(is, true), nil
-	}
-	chosen, found := t.chosen(ctx, w)
-	switch {
-	case found && chosen.protocol == Protocol && w.matches(chosen.Seen):
-		return nil, nil
-	case found && chosen.protocol != Protocol && known.Reliable():
-		return nil, t.foreignError(ctx, w.row, chosen)
-	case known.Reliable():
-		return w.differences(Seen{}, false), nil
-	}
-	s, err := t.look(ctx, w, time.Now())
-	if err != nil || w.isMetBy(s) {
-		return nil, err
-	}
-	if len(s.ours) == 0 {
-		return w.differences(Seen{}, false), nil
-	}
-	is := s.ours[0].Seen
-	if is.index > 0 {
-		is.Device = t.conn.LinkName(ctx, is.index)
-	}
-	return w.differences(is, true), nil
 }
 
 // Observe implements reconciler.Observer: it yields all routes of our protocol.

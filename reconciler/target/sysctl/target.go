@@ -248,17 +248,14 @@ func (t *Target) restore(name, original string) error {
 	return t.files.write(name, original)
 }
 
-// Observe implements reconciler.Observer: it yields what is recorded and there.
-// It drops the records of parameters that are gone with their devices: those of
-// rows that nobody declares any more have nobody else to do it.
+// Observe implements reconciler.Observer: it yields what is recorded and there. The records
+// of parameters that are gone with their devices are for Delete and Init to drop.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Sysctl, error] {
 	return func(yield func(Sysctl, error) bool) {
 		for name, rec := range t.records.All() {
 			is, there, err := t.lookAt(name, rec)
 			if !there && err == nil {
-				if err = t.records.Remove(name); err == nil {
-					continue
-				}
+				continue
 			}
 			if err == nil {
 				err = ctx.Err()

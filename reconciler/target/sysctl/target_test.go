@@ -142,10 +142,13 @@ func TestRecordsOfDevicesThatAreGoneAreDropped(t *testing.T) {
 			t.Errorf("Observe yields %v, %v", row, err)
 		}
 	}
-	if _, known := target.records.Get(name); known {
-		t.Error("the record is still there after Observe")
+	if _, known := target.records.Get(name); !known {
+		t.Error("Observe has dropped a record, and is to write nothing")
 	}
 	mustDelete(t, target, name)
+	if _, known := target.records.Get(name); known {
+		t.Error("the record is still there after Delete")
+	}
 
 	if err := target.records.Put(name, record{Original: "0"}); err != nil {
 		t.Fatal(err)
