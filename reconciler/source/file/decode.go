@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -73,11 +74,19 @@ func (d *decoder) refused(document *yaml.Node, err error) {
 		d.problem(document, "", "%v", err)
 		return
 	}
-	at, given := d.placeOf(wrong.Field)
-	if !given {
-		at = d.place(document)
+	d.problems = append(d.problems, problem{at: d.placeFor(document, wrong.Field), field: wrong.Field, message: wrong.Err.Error()})
+}
+
+// placeFor returns where the value of a field is; if it is missing, where the value
+// is that it belongs into, as rules[1] for rules[1].from.
+func (d *decoder) placeFor(document *yaml.Node, path string) place {
+	for path != "" {
+		if at, given := d.placeOf(path); given {
+			return at
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
-	d.problems = append(d.problems, problem{at: at, field: wrong.Field, message: wrong.Err.Error()})
+	return d.place(document)
 }
 
 // enter follows an alias and counts, so that a small document cannot cost much.

@@ -2,6 +2,7 @@ package file
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"testing"
@@ -66,6 +67,25 @@ type rule struct {
 	Ports []uint16   `yaml:"ports"`
 }
 
+// normalized refuses rules without a source and ports that are 0.
+func (s *set) normalized() (*set, error) {
+	var errs []error
+	wrong := func(text, format string, path ...any) {
+		errs = append(errs, &reconciler.FieldError{Field: fmt.Sprintf(format, path...), Err: errors.New(text)})
+	}
+	for i, r := range s.Rules {
+		if !r.From.IsValid() {
+			wrong("missing, expected an address", "rules[%d].from", i)
+		}
+		for j, port := range r.Ports {
+			if port == 0 {
+				wrong("found 0", "rules[%d].ports[%d]", i, j)
+			}
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
 type fixture struct {
 	db     *statedb.DB
 	routes *statedb.RWTable[route]
@@ -99,7 +119,7 @@ func (f fixture) kinds(t testing.TB) []Kind {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sets, err := NewKind(KindConfig[*set]{Name: "set", Table: f.sets})
+	sets, err := NewKind(KindConfig[*set]{Name: "set", Table: f.sets, Normalized: (*set).normalized})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,6 +104,15 @@ func TestParseMessages(t *testing.T) {
 			`f.yaml:6:3: field "rules[1].form": unknown field of kind set; did you mean "from"? The fields are: from, ports`,
 			`f.yaml:7:3: field "rules[2]": found 5, expected a mapping`,
 		}},
+		{"row's own complaints about what is nested", "kind: set\nname: a\nrules:\n- from: 192.0.2.1\n  ports: [1, 0]\n- ports: [2]\n- {}\n", []string{
+			`f.yaml:5:14: field "rules[0].ports[1]": found 0`,
+			`f.yaml:6:3: field "rules[1].from": missing, expected an address`,
+			`f.yaml:7:3: field "rules[2].from": missing, expected an address`,
+		}},
+		{"row's own complaints about what an alias stands for", "kind: set\nname: a\nrules: [&r {ports: [1]}, *r]\n", []string{
+			`f.yaml:3:9: field "rules[0].from": missing, expected an address`,
+			`f.yaml:3:26: field "rules[1].from": missing, expected an address`,
+		}},
 		{"mapping of names", "kind: set\nname: a\nvars: {a: 1, b: x, a: 2, [c]: 3}\ntext: []\n", []string{
 			`f.yaml:3:17: field "vars.b": found "x", expected a whole number of at most 64 bits`,
 			`f.yaml:3:20: field "vars.a": given twice, first on line 3`,
