@@ -125,6 +125,8 @@ func (d *decoder) value(n *yaml.Node, out reflect.Value, path string) {
 		d.problem(n, path, "no value; expected %s, or the field left out", expected(t))
 	case d.fields.own[t]:
 		d.own(n, out, path)
+	case d.fields.lists[t]:
+		d.madeOfSlice(n, out, path)
 	case t.Kind() == reflect.Pointer:
 		fresh := reflect.New(t.Elem())
 		d.value(n, fresh.Elem(), path)
@@ -232,6 +234,13 @@ func (d *decoder) list(n *yaml.Node, out reflect.Value, path string) {
 		d.value(item, items.Index(i), at)
 	}
 	out.Set(items)
+}
+
+// madeOfSlice decodes a list by the slice that it is made of.
+func (d *decoder) madeOfSlice(n *yaml.Node, out reflect.Value, path string) {
+	out.Addr().Interface().(list).FromSlice(func(slice any) { //nolint:forcetypeassert // which the catalog has checked
+		d.list(n, reflect.ValueOf(slice).Elem(), path)
+	})
 }
 
 func (d *decoder) dictionary(n *yaml.Node, out reflect.Value, path string) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,13 +49,14 @@ func (r route) normalized() (route, error) {
 type set struct {
 	Labels `yaml:",inline"`
 	Name   string
-	Rules  []rule            `yaml:"rules"`
-	Vars   map[string]int    `yaml:"vars"`
-	Limit  *uint             `yaml:"limit"`
-	Every  time.Duration     `yaml:"every"`
-	Any    any               `yaml:"any"`
-	Weight float64           `yaml:"weight"`
-	Text   map[string]string `yaml:"text"`
+	Rules  []rule              `yaml:"rules"`
+	Vars   map[string]int      `yaml:"vars"`
+	Hops   immutable.List[hop] `yaml:"hops"`
+	Limit  *uint               `yaml:"limit"`
+	Every  time.Duration       `yaml:"every"`
+	Any    any                 `yaml:"any"`
+	Weight float64             `yaml:"weight"`
+	Text   map[string]string   `yaml:"text"`
 }
 
 // Labels is embedded inline.
@@ -65,6 +67,12 @@ type Labels struct {
 type rule struct {
 	From  netip.Addr `yaml:"from"`
 	Ports []uint16   `yaml:"ports"`
+}
+
+// hop is an element of a list that can be compared.
+type hop struct {
+	Via  netip.Addr `yaml:"via"`
+	Cost uint8      `yaml:"cost"`
 }
 
 // normalized refuses rules without a source and ports that are 0.
@@ -81,6 +89,11 @@ func (s *set) normalized() (*set, error) {
 			if port == 0 {
 				wrong("found 0", "rules[%d].ports[%d]", i, j)
 			}
+		}
+	}
+	for i, h := range s.Hops.All() {
+		if h.Cost > 100 {
+			wrong("found more than 100", "hops[%d].cost", i)
 		}
 	}
 	return s, errors.Join(errs...)
