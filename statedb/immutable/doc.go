@@ -1,13 +1,14 @@
-// Package immutable has maps and sets that can be fields of rows: a change makes
-// a new value that shares most of its memory with the old one, which stays what
-// it was. Copying a [Map] or [Set] costs nothing, changing one of n elements
-// about log(n).
+// Package immutable has maps, sets and lists that can be fields of rows: a change
+// makes a new value that shares most of its memory with the old one, which stays
+// what it was. Copying a [Map] or [Set] costs nothing, changing one of n elements
+// about log(n). A [List] is made as a whole.
 //
 // # Values
 //
-// The zero Map and the zero Set are empty and ready to use. Both are safe for
-// concurrent use, take no locks and start no goroutines. What is stored is
-// shared by all versions, so values that are or hold pointers must not be changed.
+// The zero Map, Set and List are empty and ready to use. All are safe for
+// concurrent use and start no goroutines, and Map and Set take no locks. What is
+// stored is shared by all versions, so values that are or hold pointers must not be
+// changed.
 //
 // # Order
 //
@@ -20,7 +21,8 @@
 //
 // There is no == for Map and Set, because equal ones may be made of different
 // memory. A row that has one as a field says by a method Equal, which uses
-// [Map.Equal] and [Set.Equal], when it says the same as another row.
+// [Map.Equal] and [Set.Equal], when it says the same as another row. Lists are
+// compared with ==, and so are rows that have one.
 //
 // # Errors
 //

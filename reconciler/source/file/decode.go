@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -73,11 +74,19 @@ func (d *decoder) refused(document *yaml.Node, err error) {
 		d.problem(document, "", "%v", err)
 		return
 	}
-	at, given := d.placeOf(wrong.Field)
-	if !given {
-		at = d.place(document)
+	d.problems = append(d.problems, problem{at: d.placeFor(document, wrong.Field), field: wrong.Field, message: wrong.Err.Error()})
+}
+
+// placeFor returns where the value of a field is; if it is missing, where the value
+// is that it belongs into, as rules[1] for rules[1].from.
+func (d *decoder) placeFor(document *yaml.Node, path string) place {
+	for path != "" {
+		if at, given := d.placeOf(path); given {
+			return at
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
-	d.problems = append(d.problems, problem{at: at, field: wrong.Field, message: wrong.Err.Error()})
+	return d.place(document)
 }
 
 // enter follows an alias and counts, so that a small document cannot cost much.
@@ -116,6 +125,8 @@ func (d *decoder) value(n *yaml.Node, out reflect.Value, path string) {
 		d.problem(n, path, "no value; expected %s, or the field left out", expected(t))
 	case d.fields.own[t]:
 		d.own(n, out, path)
+	case d.fields.lists[t]:
+		d.madeOfSlice(n, out, path)
 	case t.Kind() == reflect.Pointer:
 		fresh := reflect.New(t.Elem())
 		d.value(n, fresh.Elem(), path)
@@ -223,6 +234,13 @@ func (d *decoder) list(n *yaml.Node, out reflect.Value, path string) {
 		d.value(item, items.Index(i), at)
 	}
 	out.Set(items)
+}
+
+// madeOfSlice decodes a list by the slice that it is made of.
+func (d *decoder) madeOfSlice(n *yaml.Node, out reflect.Value, path string) {
+	out.Addr().Interface().(list).FromSlice(func(slice any) { //nolint:forcetypeassert // which the catalog has checked
+		d.list(n, reflect.ValueOf(slice).Elem(), path)
+	})
 }
 
 func (d *decoder) dictionary(n *yaml.Node, out reflect.Value, path string) {

@@ -24,12 +24,24 @@ type field struct {
 type catalog struct {
 	structs map[reflect.Type][]field
 	own     map[reflect.Type]bool // that decode themselves
+	lists   map[reflect.Type]bool // that are made of a slice
 }
+
+// list is a type that documents write as a list and that is made of a slice, as an
+// immutable.List is.
+type list interface{ FromSlice(fill func(slice any)) }
 
 var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 	yamlUnmarshaler = reflect.TypeFor[yaml.Unmarshaler]()
+	madeOfSlice     = reflect.TypeFor[list]()
 )
+
+// sliceOf returns the type of the slice that a list is made of.
+func sliceOf(t reflect.Type) (slice reflect.Type) {
+	reflect.New(t).Interface().(list).FromSlice(func(s any) { slice = reflect.TypeOf(s).Elem() }) //nolint:forcetypeassert // which add has checked
+	return slice
+}
 
 // decodesItself reports whether a type has an own way of being decoded.
 func decodesItself(t reflect.Type) bool {
@@ -45,7 +57,7 @@ func catalogOf(row reflect.Type) (catalog, error) {
 	if row.Kind() != reflect.Struct {
 		return catalog{}, fmt.Errorf("the row type is %v, expected a struct or a pointer to one", row)
 	}
-	c := catalog{structs: map[reflect.Type][]field{}, own: map[reflect.Type]bool{}}
+	c := catalog{structs: map[reflect.Type][]field{}, own: map[reflect.Type]bool{}, lists: map[reflect.Type]bool{}}
 	if err := c.add(row, row.Name()); err != nil {
 		return catalog{}, err
 	}
@@ -62,6 +74,9 @@ func (c catalog) add(t reflect.Type, path string) error {
 	case decodesItself(t):
 		c.own[t] = true
 		return nil
+	case reflect.PointerTo(t).Implements(madeOfSlice):
+		c.lists[t] = true
+		return c.add(sliceOf(t), path)
 	case t.Kind() == reflect.Struct:
 		return c.addStruct(t, path)
 	case t.Kind() == reflect.Map:

@@ -2,6 +2,7 @@ package file
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,13 +49,14 @@ func (r route) normalized() (route, error) {
 type set struct {
 	Labels `yaml:",inline"`
 	Name   string
-	Rules  []rule            `yaml:"rules"`
-	Vars   map[string]int    `yaml:"vars"`
-	Limit  *uint             `yaml:"limit"`
-	Every  time.Duration     `yaml:"every"`
-	Any    any               `yaml:"any"`
-	Weight float64           `yaml:"weight"`
-	Text   map[string]string `yaml:"text"`
+	Rules  []rule              `yaml:"rules"`
+	Vars   map[string]int      `yaml:"vars"`
+	Hops   immutable.List[hop] `yaml:"hops"`
+	Limit  *uint               `yaml:"limit"`
+	Every  time.Duration       `yaml:"every"`
+	Any    any                 `yaml:"any"`
+	Weight float64             `yaml:"weight"`
+	Text   map[string]string   `yaml:"text"`
 }
 
 // Labels is embedded inline.
@@ -64,6 +67,36 @@ type Labels struct {
 type rule struct {
 	From  netip.Addr `yaml:"from"`
 	Ports []uint16   `yaml:"ports"`
+}
+
+// hop is an element of a list that can be compared.
+type hop struct {
+	Via  netip.Addr `yaml:"via"`
+	Cost uint8      `yaml:"cost"`
+}
+
+// normalized refuses rules without a source and ports that are 0.
+func (s *set) normalized() (*set, error) {
+	var errs []error
+	wrong := func(text, format string, path ...any) {
+		errs = append(errs, &reconciler.FieldError{Field: fmt.Sprintf(format, path...), Err: errors.New(text)})
+	}
+	for i, r := range s.Rules {
+		if !r.From.IsValid() {
+			wrong("missing, expected an address", "rules[%d].from", i)
+		}
+		for j, port := range r.Ports {
+			if port == 0 {
+				wrong("found 0", "rules[%d].ports[%d]", i, j)
+			}
+		}
+	}
+	for i, h := range s.Hops.All() {
+		if h.Cost > 100 {
+			wrong("found more than 100", "hops[%d].cost", i)
+		}
+	}
+	return s, errors.Join(errs...)
 }
 
 type fixture struct {
@@ -99,7 +132,7 @@ func (f fixture) kinds(t testing.TB) []Kind {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sets, err := NewKind(KindConfig[*set]{Name: "set", Table: f.sets})
+	sets, err := NewKind(KindConfig[*set]{Name: "set", Table: f.sets, Normalized: (*set).normalized})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 func TestParseMessages(t *testing.T) {
@@ -104,6 +106,28 @@ func TestParseMessages(t *testing.T) {
 			`f.yaml:6:3: field "rules[1].form": unknown field of kind set; did you mean "from"? The fields are: from, ports`,
 			`f.yaml:7:3: field "rules[2]": found 5, expected a mapping`,
 		}},
+		{"row's own complaints about what is nested", "kind: set\nname: a\nrules:\n- from: 192.0.2.1\n  ports: [1, 0]\n- ports: [2]\n- {}\n", []string{
+			`f.yaml:5:14: field "rules[0].ports[1]": found 0`,
+			`f.yaml:6:3: field "rules[1].from": missing, expected an address`,
+			`f.yaml:7:3: field "rules[2].from": missing, expected an address`,
+		}},
+		{"row's own complaints about what an alias stands for", "kind: set\nname: a\nrules: [&r {ports: [1]}, *r]\n", []string{
+			`f.yaml:3:9: field "rules[0].from": missing, expected an address`,
+			`f.yaml:3:26: field "rules[1].from": missing, expected an address`,
+		}},
+		{"list that can be compared", "kind: set\nname: a\nhops: [{via: x}, {cost: 300, vai: 1}, 7, {cost: 101}]\n", []string{
+			`f.yaml:3:14: field "hops[0].via": found "x", expected an IP address such as 192.0.2.1 or 2001:db8::1: unable to parse IP`,
+			`f.yaml:3:25: field "hops[1].cost": found 300, expected a whole number from 0 to 255`,
+			`f.yaml:3:30: field "hops[1].vai": unknown field of kind set; did you mean "via"? The fields are: cost, via`,
+			`f.yaml:3:39: field "hops[2]": found 7, expected a mapping`,
+		}},
+		{"no list", "kind: set\nname: a\nhops: {via: x}\n", []string{`f.yaml:3:7: field "hops": found a mapping, expected a list`}},
+		{"nothing in place of a list", "kind: set\nname: a\nhops:\n", []string{
+			`f.yaml:3:6: field "hops": no value; expected a list, or the field left out`,
+		}},
+		{"row's own complaints about such a list", "kind: set\nname: a\nhops: [{cost: 1}, {cost: 101}]\n", []string{
+			`f.yaml:3:26: field "hops[1].cost": found more than 100`,
+		}},
 		{"mapping of names", "kind: set\nname: a\nvars: {a: 1, b: x, a: 2, [c]: 3}\ntext: []\n", []string{
 			`f.yaml:3:17: field "vars.b": found "x", expected a whole number of at most 64 bits`,
 			`f.yaml:3:20: field "vars.a": given twice, first on line 3`,
@@ -147,6 +171,7 @@ team: core
 name: true
 rules: [{from: &a 192.0.2.1, ports: [80, 443]}, {from: *a}]
 vars: {x: 1}
+hops: [{via: *a, cost: 7}, {}]
 limit: 5
 every: 30s
 weight: 1
@@ -164,7 +189,7 @@ text: {a: 2020-01-01}
 			Labels: Labels{Team: "core"},
 			Name:   "true",
 			Rules:  []rule{{From: addr, Ports: []uint16{80, 443}}, {From: addr}},
-			Vars:   map[string]int{"x": 1}, Limit: &limit, Every: 30 * time.Second, Weight: 1,
+			Vars:   map[string]int{"x": 1}, Hops: immutable.ListOf(hop{addr, 7}, hop{}), Limit: &limit, Every: 30 * time.Second, Weight: 1,
 			Any: map[string]any{"a": []any{1, "two"}}, Text: map[string]string{"a": "2020-01-01"},
 		},
 	}
@@ -172,7 +197,7 @@ text: {a: 2020-01-01}
 	for _, d := range c.docs {
 		got = append(got, d.row)
 	}
-	comparers := cmp.Options{cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b route) bool { return a == b })}
+	comparers := cmp.Options{cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b route) bool { return a == b }), cmp.Comparer(func(a, b immutable.List[hop]) bool { return a == b })}
 	if diff := cmp.Diff(want, got, comparers); diff != "" {
 		t.Error(diff)
 	}

@@ -124,6 +124,9 @@ func expected(t reflect.Type) string {
 	if decodesItself(t) {
 		return "a value"
 	}
+	if reflect.PointerTo(t).Implements(madeOfSlice) {
+		return "a list"
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return expected(t.Elem())
