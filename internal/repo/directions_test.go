@@ -28,7 +28,7 @@ func layers() []layer {
 
 		// Libraries: nothing of the hive.
 		{packages: "statedb/index/...", imports: []string{"statedb/index/..."}},
-		{packages: "statedb/immutable/...", imports: []string{"statedb/immutable/...", "statedb/index"}},
+		{packages: "statedb/immutable/...", imports: []string{"statedb/immutable/...", "statedb/index"}, tests: []string{"statedb"}},
 		{packages: "internal/store/...", imports: []string{"internal/store/...", "statedb/index"}},
 		{packages: "statedb/derive/...", imports: []string{"statedb", "statedb/index", "internal/backoff", "internal/duetime", "internal/loglimit"}},
 		{packages: "statedb/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store/..."}},
