@@ -103,10 +103,11 @@ func queries[Obj any](seq iter.Seq[statedb.Query[Obj]], yield func(store.Query) 
 	}
 }
 
-// Dependency makes rows wait for rows of another table. [DependsOn] makes it.
+// Dependency makes rows wait for rows of another table, or of their own. [DependsOn]
+// makes it.
 type Dependency[Obj any] struct{ of engine.Dependency }
 
-// DependsOn has a row updated only when all rows of another table that on names,
+// DependsOn has a row updated only when all rows of a table that on names,
 // by any of its indexes, are done: the table must be initialized, and a row that
 // is not in it does not count, because what it stands for may be there without
 // it. The row waits until one of them changes; it stands in the not-done table
@@ -119,6 +120,11 @@ type Dependency[Obj any] struct{ of engine.Dependency }
 // until it agrees again. Nothing is concluded from observed rows that are not known
 // to be all: while their table is not initialized or a source of it is incomplete,
 // the status alone decides. A row whose comparison panics is waited for.
+//
+// The table may be the reconciled one, as that of links, whose ports need their
+// bridges. A row does not wait for itself, even if on names it. Rows that wait for
+// each other are not updated until one of them changes, and their reasons name the
+// cycle; to be deleted they do not wait for each other.
 //
 // on is called from several goroutines, also of rows that are deleted. It says
 // the same of the same row each time, and returns soon. So does status; what it and

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrCycle is returned by New of package reconciler when a dependency leads back to the table
-// that has it, directly or through other reconcilers of the group.
+// that has it through other tables of the group.
 var ErrCycle = errors.New("tables depend on each other in a cycle")
 
 // Group is the reconcilers of a process that know each other ([Params].Group).
@@ -19,7 +19,8 @@ var ErrCycle = errors.New("tables depend on each other in a cycle")
 // row: the Delete of a row waits while a reconciler of the group that depends on
 // it ([DependsOn]) has still to delete a row that names it, also of the same
 // commit. It does not wait for reconcilers that do not run or wait for their
-// sources, and for no longer than five minutes.
+// sources, nor for rows of its own table that wait for it in turn, and for no
+// longer than five minutes.
 //
 // The zero value is an empty group. It is safe for concurrent use.
 type Group struct {
@@ -36,22 +37,26 @@ type Member struct {
 	wake    func()
 
 	active  bool           // it runs, and its sources are initialized
-	waits   bool           // some of its deletes wait for other members
+	waits   bool           // some of its deletes wait for those of others, or its own
+	unread  bool           // some of its deletes wait for changes to be read
 	read    store.Revision // its changes up to here are known
 	deletes deleteSet      // the rows that it has to delete
 }
 
-// Join makes a reconciler a member of a group, which may be nil: then only a dependency on its
-// own table is found. It returns [ErrCycle] if that closes a cycle. Wake is called when
-// deletes that were held may go on; it must not wait for anything.
+// Join makes a reconciler a member of a group, which may be nil: then it is in none, or alone in
+// one if it depends on its own table. It returns [ErrCycle] if that closes a cycle. Wake is called
+// when deletes that were held may go on; it must not wait for anything.
 func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, error) {
-	m := &Member{group: g, table: table, wake: wake, deletes: newDeleteSet()}
+	m := &Member{group: g, table: table, wake: wake, deletes: newDeleteSet(table)}
 	for _, d := range on {
 		m.depends = append(m.depends, d.Table)
 	}
-	alone := g == nil
-	if alone {
+	if g == nil {
+		if !slices.Contains(m.depends, table) {
+			return nil, nil
+		}
 		g = new(Group)
+		m.group = g
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,13 +65,11 @@ func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, 
 		g.members = g.members[:len(g.members)-1]
 		return nil, fmt.Errorf("%w: %s", ErrCycle, strings.Join(append([]string{table.Name()}, path...), " -> "))
 	}
-	if alone {
-		return nil, nil
-	}
 	return m, nil
 }
 
-// pathLocked returns the names of the tables on a path of dependencies, or nil.
+// pathLocked returns the names of the tables on a path of dependencies, or nil. Those of tables on
+// themselves are no part of it.
 func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string {
 	if slices.Contains(seen, from) {
 		return nil
@@ -77,6 +80,9 @@ func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string 
 			continue
 		}
 		for _, next := range m.depends {
+			if next == from {
+				continue
+			}
 			if next == to {
 				return []string{to.Name()}
 			}
@@ -118,7 +124,7 @@ func (m *Member) SetRead(rev store.Revision) {
 	defer m.group.mu.Unlock()
 	if m.read != rev {
 		m.read = rev
-		m.wakeLocked()
+		m.wakeLocked(func(other *Member) bool { return other.unread })
 	}
 }
 
@@ -131,18 +137,23 @@ func (m *Member) SetActive(active bool) {
 	defer m.group.mu.Unlock()
 	if m.active != active {
 		m.active = active
-		m.wakeLocked()
+		m.wakeLocked(func(other *Member) bool { return other.waits || other.unread })
 	}
 }
 
-// wakeLocked wakes the members that may have waited for m.
-func (m *Member) wakeLocked() {
+// wakeLocked wakes members that m depends on, which may have waited for it.
+func (m *Member) wakeLocked(waiting func(*Member) bool) {
 	for _, other := range m.group.members {
-		if other.waits && slices.Contains(m.depends, other.table) {
-			other.waits = false
+		if waiting(other) && slices.Contains(m.depends, other.table) {
+			other.waits, other.unread = false, false
 			other.wake()
 		}
 	}
+}
+
+// deletesChangedLocked wakes the members that may have waited for a delete of m.
+func (m *Member) deletesChangedLocked() {
+	m.wakeLocked(func(other *Member) bool { return other.waits })
 }
 
 // revisions returns how far the members that depend on m have to read, so that they know all
@@ -164,16 +175,29 @@ func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Memb
 	defer m.group.mu.Unlock()
 	for _, other := range m.group.dependentsLocked(m) {
 		if rev, known := revisions[other]; known && other.read < rev {
-			text, blocked = "the changes of "+other.table.Name()+", which are still to be read", true
-		} else if key, naming := other.deletes.naming(row, primary); naming {
-			text, blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), key), true
+			text, m.unread = "the changes of "+other.table.Name()+", which are still to be read", true
+		} else if naming := other.deletes.naming(row, primary); naming != nil && (other != m || !m.waitsForItselfLocked(row, primary)) {
+			text, m.waits = fmt.Sprintf("the delete of %s %s", other.table.Name(), other.table.KeyText(naming)), true
 		}
-		if blocked {
-			m.waits = true
+		if text != "" {
 			return text, true
 		}
 	}
 	return "", false
+}
+
+// waitsForItselfLocked reports whether a row to be deleted waits for the deletes of rows of its own
+// table that wait for its own.
+func (m *Member) waitsForItselfLocked(row *store.Entry, primary indexKey) bool {
+	seen, key := map[string]bool{}, primary.key
+	for !seen[primary.key] {
+		seen[primary.key] = true
+		if row = m.deletes.naming(row, primary); row == nil {
+			return false
+		}
+		primary.key = string(row.Key())
+	}
+	return primary.key == key
 }
 
 // setDelete adds a row that has to be deleted, and wakes others if it named other rows before.
@@ -181,7 +205,7 @@ func (m *Member) setDelete(row deletedRow) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if m.deletes.set(row) {
-		m.wakeLocked()
+		m.deletesChangedLocked()
 	}
 }
 
@@ -190,6 +214,6 @@ func (m *Member) removeDelete(key string) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if m.deletes.remove(key) {
-		m.wakeLocked()
+		m.deletesChangedLocked()
 	}
 }
