@@ -40,7 +40,8 @@ type (
 	// waits while a reconciler of the group that depends on the row's table ([DependsOn])
 	// still has to delete a row that names it, even if both were removed in the same commit.
 	// It does not wait for reconcilers that are not running or that are waiting for their
-	// sources, and never for longer than five minutes.
+	// sources, nor for rows of its own table that wait for it in turn, and never for longer
+	// than five minutes.
 	//
 	// The zero value is an empty group. It is safe for concurrent use.
 	Group = hold.Group
@@ -156,7 +157,8 @@ var (
 	// stopped.
 	ErrNotRunning = engine.ErrNotRunning
 	// ErrCycle is returned by [New] when a dependency leads back to the table that
-	// has it, directly or through other reconcilers of the group.
+	// has it through other tables of the group. Rows may depend on others of their
+	// own table: see [DependsOn].
 	ErrCycle = hold.ErrCycle
 	// ErrBatchResults is the error of rows whose [BatchTarget] did not return exactly one
 	// outcome for each of them.

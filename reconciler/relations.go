@@ -102,7 +102,7 @@ func queries[Obj any](seq iter.Seq[statedb.Query[Obj]], yield func(store.Query) 
 	}
 }
 
-// Dependency makes rows wait for rows of another table. Make it with [DependsOn].
+// Dependency makes rows wait for rows of another table, or of their own. Make it with [DependsOn].
 type Dependency[Obj any] struct {
 	of    engine.Dependency
 	names func(obj Obj, yield func(store.Query) bool)
@@ -137,8 +137,8 @@ func (d Dependency[Obj]) Rows(txn statedb.ReadTxn, table statedb.TableMeta, obj 
 }
 
 // DependsOn delays the update of a row until all rows that it depends on are done. They are the
-// rows of another table that on names, with queries of any of its indexes. The other table must
-// be initialized. A named row that does not exist is not waited for, because the object that it
+// rows of a table that on names, with queries of any of its indexes. The table must be
+// initialized. A named row that does not exist is not waited for, because the object that it
 // would describe may exist without it. While a row waits, it is listed in the not-done table
 // with the row that it waits for. It is not updated again when its dependencies change later;
 // use [Watches] for that. Deletes do not wait for dependencies; see [Group] for their order.
@@ -149,10 +149,15 @@ func (d Dependency[Obj]) Rows(txn statedb.ReadTxn, table statedb.TableMeta, obj 
 // table is not initialized, or one of its sources is incomplete, only the status counts. A row
 // whose comparison panics does not satisfy the dependency.
 //
+// The table may be the reconciled one, such as that of links, whose ports need their bridges. A
+// row does not wait for itself, even if on names it. Rows that wait for each other are not
+// updated until one of them changes, and the cycle is named in the reasons for which they wait;
+// their deletes do not wait for each other.
+//
 // On and status are called from several goroutines, on also for deleted rows. They must return
 // quickly, and the same for the same row each time: results of status and of the comparison with
 // observed are kept until one of the tables changes. A row for which on panics, or queries an
-// index that the table does not have, waits; so does every row once the other table is dropped.
+// index that the table does not have, waits; so does every row once the table is dropped.
 func DependsOn[Obj, Dep any](
 	table *statedb.Table[Dep], status func(Dep) Status, on func(Obj) iter.Seq[statedb.Query[Dep]],
 	observed ...Observation[Dep],

@@ -19,6 +19,7 @@ type layer struct {
 	*world
 	s        *layered
 	number   int
+	nested   bool // its rows depend on each other
 	observed reconciler.Observation[row]
 	events   chan string // ids that the feed has still to look at
 	held     atomic.Int32
@@ -70,8 +71,11 @@ func (l *layer) makeSeen() {
 
 // someID returns one of a few ids of a layer: each begins with that of a row below.
 func (l *layer) someID() string {
-	id := fmt.Sprint("k", l.s.random.IntN(3))
-	for range l.number {
+	id, deep := fmt.Sprint("k", l.s.random.IntN(3)), l.number
+	if l.nested {
+		deep = l.s.random.IntN(3)
+	}
+	for range deep {
 		id += fmt.Sprint("/", l.s.random.IntN(2))
 	}
 	return id
@@ -85,8 +89,12 @@ func parentOf(id string) string {
 	return ""
 }
 
+// below returns the layer whose rows those of the layer depend on, or nil.
 func (l *layer) below() *layer {
-	if l.number == 0 {
+	switch {
+	case l.nested:
+		return l
+	case l.number == 0:
 		return nil
 	}
 	return l.s.layers[l.number-1]
@@ -100,7 +108,7 @@ func (l *layer) act(_ context.Context, c call) (reconciler.Result, error) {
 		return reconciler.Result{}, nil
 	}
 	defer func() { l.events <- c.id }()
-	if below := l.below(); c.op == "update" && below != nil {
+	if below := l.below(); c.op == "update" && below != nil && parentOf(c.id) != "" {
 		if _, there := below.target.state()[parentOf(c.id)]; !there {
 			return reconciler.Result{}, fmt.Errorf("%s is not there", parentOf(c.id))
 		}
@@ -133,7 +141,11 @@ func (l *layer) remove(id string) {
 
 // bury removes what is on something that is gone.
 func (l *layer) bury(id string) {
-	for _, above := range l.s.layers[l.number+1:] {
+	above := l.s.layers[l.number+1:]
+	if l.nested {
+		above = l.s.layers
+	}
+	for _, above := range above {
 		for other := range above.target.state() {
 			if strings.HasPrefix(other, id+"/") {
 				above.target.vanish(other)

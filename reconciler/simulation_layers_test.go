@@ -19,7 +19,7 @@ import (
 
 // layered is a simulation of reconcilers on top of each other, as those of links,
 // addresses and routes are. Rows of a layer depend on those of the layer below it,
-// and what they are in the target is gone when those are. Nobody makes full passes:
+// or of their own, and what they are in the target is gone when those are. Nobody makes full passes:
 // what others do is told by a feed of what is observed, which is late.
 type layered struct {
 	t      *testing.T
@@ -63,9 +63,10 @@ func newLayered(t *testing.T, seed uint64) *layered {
 	s := &layered{t: t, random: rand.New(rand.NewPCG(seed, hash.Sum64())), chance: newChance(seed)}
 	group := &reconciler.Group{}
 	base := newWorld(t)
-	for i, name := range []string{"links", "addresses", "routes"}[:1+s.random.IntN(3)] {
+	names := [][]string{{"ports"}, {"links"}, {"links", "addresses"}, {"links", "addresses", "routes"}}[s.random.IntN(4)]
+	for i, name := range names {
 		w := *base
-		l := &layer{world: &w, s: s, number: i, events: make(chan string, 100_000), differs: map[string]difference{}}
+		l := &layer{world: &w, s: s, number: i, nested: name == "ports", events: make(chan string, 100_000), differs: map[string]difference{}}
 		l.name, l.seed, l.target, l.health, l.moves = name, seed, newFake(), &healthLog{}, &moves{}
 		l.target.promise = l.promise
 		l.target.will(l.act)
@@ -75,8 +76,7 @@ func newLayered(t *testing.T, seed uint64) *layered {
 		l.makeSeen()
 		l.params = func(p *reconciler.Params[row]) {
 			p.Group, p.Observed = group, l.observed
-			if i > 0 {
-				below := s.layers[i-1]
+			if below := l.below(); below != nil {
 				p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(statedb.ReadOnly(below.rows()), row.GetStatus,
 					func(r row) iter.Seq[statedb.Query[row]] { return byIDs(parentOf(r.ID)) }, below.observed)}
 			}
@@ -250,8 +250,9 @@ func (s *layered) comeToRest() {
 	for _, l := range s.layers {
 		l.check(l.latest().Resume(context.Background(), reconciler.Selector[row]{}))
 		if below := l.below(); below != nil { // rows on nothing cannot be made
-			for r := range l.table.All(l.db.ReadTxn()) {
-				if _, _, there := below.table.Get(l.db.ReadTxn(), byID.Query(parentOf(r.ID))); !there {
+			for r := range l.table.All(l.db.ReadTxn()) { // what one is on comes before it
+				_, _, there := below.table.Get(l.db.ReadTxn(), byID.Query(parentOf(r.ID)))
+				if parentOf(r.ID) != "" && !there {
 					l.erase(r.ID)
 				}
 			}

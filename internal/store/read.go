@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"iter"
 	"unsafe"
 
 	"github.com/statehive/statehive/internal/store/trie"
@@ -98,6 +99,20 @@ func (t *Table) KeyQuery(row unsafe.Pointer) Query {
 // Matches reports whether a row has the query's key.
 func (t *Table) Matches(q Query, row unsafe.Pointer) bool {
 	return t.indexes[t.mustIndex(q.Index)].has(row, q.Key)
+}
+
+// KeysOf yields the encoded keys of a row in an index. They are valid until the next one.
+func (t *Table) KeysOf(ix *Index, row unsafe.Pointer) iter.Seq[[]byte] {
+	ix = t.indexes[t.mustIndex(ix)]
+	return func(yield func([]byte) bool) {
+		var keys Keys
+		keys.of(ix, row)
+		for i := range keys.Ends {
+			if !yield(keys.key(i)) {
+				return
+			}
+		}
+	}
 }
 
 // Len returns the number of rows.

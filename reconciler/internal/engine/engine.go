@@ -77,7 +77,7 @@ func New(p Params) (*Engine, error) {
 	}
 	r.limits.Store(&p.Config.Limits)
 	r.late.Store(new([]string))
-	r.depends = hold.NewDependencies(p.DB, p.DependsOn, r.releaseDependents)
+	r.depends = hold.NewDependencies(r.owner(), p.DependsOn, r.releaseDependents)
 	if r.member, err = hold.Join(p.Group, p.Table, p.DependsOn, r.releaseDeletes); err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/status"
 )
 
-// Dependency makes rows wait for rows of another table: see DependsOn in package reconciler.
+// Dependency makes rows wait for rows of another table, or of their own: see DependsOn in package
+// reconciler.
 type Dependency struct {
 	Table  *store.Table
 	Status func(row *store.Entry) status.Status // of a row of Table
@@ -170,16 +171,17 @@ type indexKey struct {
 // namedRows is the rows with a key, which a row depends on.
 type namedRows struct {
 	indexKey
-	matches func(row *store.Entry) bool
+	of *store.Index
 }
 
 // named returns what a row depends on.
-func (d *Dependency) named(row *store.Entry) (rows []namedRows) {
+func (d *Dependency) named(txn store.ReadTxn, row *store.Entry) (rows []namedRows) {
 	queries, _ := d.appendQueries(nil, row) // what is wrong is known from the row itself
 	for _, q := range queries {
-		rows = append(rows, namedRows{indexKey{d.Table, q.Index.NameOrNone(), string(q.Key)}, func(dep *store.Entry) bool {
-			return d.Table.Matches(q, dep.Row())
-		}})
+		name := q.Index.NameOrNone()
+		if _, err := d.Table.LenOf(txn, name); err == nil {
+			rows = append(rows, namedRows{indexKey{d.Table, name, string(q.Key)}, q.Index})
+		}
 	}
 	return rows
 }

@@ -13,26 +13,36 @@ import (
 // It caches results, and belongs to one goroutine.
 type Checker struct {
 	of     *Dependencies
-	tables []*tableChecker // of each dependency
+	tables []*tableChecker  // of each dependency
+	waits  map[string]*wait // for rows of the own table; nil: no dependency is on that
 }
 
 // NewChecker returns a checker.
 func (d *Dependencies) NewChecker() *Checker {
 	c := &Checker{of: d}
 	for i := range d.all {
-		c.tables = append(c.tables, newTableChecker(d.all[i].Dependency))
+		t := newTableChecker(d.all[i].Dependency, d.owner.Table)
+		if c.tables = append(c.tables, t); t.own && c.waits == nil {
+			c.waits = map[string]*wait{}
+		}
 	}
 	return c
 }
 
 // Blocked reports whether a row has to wait for another one.
 func (c *Checker) Blocked(txn store.ReadTxn, row *store.Entry) bool {
-	for _, t := range c.tables {
-		if _, blocked := t.blocker(txn, row); blocked {
-			return true
+	_, _, blocked := c.first(txn, row)
+	return blocked
+}
+
+// first returns what a row has to wait for first, if anything, and the dependency because of which.
+func (c *Checker) first(txn store.ReadTxn, row *store.Entry) (i int, b blocker, blocked bool) {
+	for i, t := range c.tables {
+		if b, blocked := t.blocker(txn, row); blocked {
+			return i, b, true
 		}
 	}
-	return false
+	return 0, blocker{}, false
 }
 
 // Same reports whether the same rows are blocked in two snapshots.
@@ -46,23 +56,33 @@ func (c *Checker) Same(a, b store.ReadTxn) bool {
 }
 
 // Holds implements [Policy].
-func (c *Checker) Holds(t *pool.Task, txn store.ReadTxn, _ time.Time) (Reason, bool) {
-	if t.Kind == pool.Delete {
+func (c *Checker) Holds(t *pool.Task, txn store.ReadTxn, _ time.Time) (why Reason, held bool) {
+	before := c.waits[t.Item.Key]
+	delete(c.waits, t.Item.Key)
+	if t.Kind != pool.Delete {
+		why, held = c.holds(t, txn)
+	}
+	c.endCycle(t.Item.Key, before)
+	return why, held
+}
+
+func (c *Checker) holds(t *pool.Task, txn store.ReadTxn) (Reason, bool) {
+	key := t.Item.Key
+	i, b, blocked := c.first(txn, t.Entry)
+	if !blocked {
 		return Reason{}, false
 	}
-	for i, table := range c.tables {
-		b, blocked := table.blocker(txn, t.Entry)
-		if !blocked {
-			continue
-		}
-		c.of.all[i].add(b, t.Item.Key)
-		// A change that came before it was added has not released it.
-		if newest, still := table.blocker(c.of.db.ReadTxn(), t.Entry); !still || !newest.equal(b) {
-			c.of.release([]string{t.Item.Key})
-		}
-		return Reason{Stage: workqueue.Dependency, Text: b.text}, true
+	c.of.all[i].add(b, key)
+	// A change that came before it was added has not released it.
+	if newest, newer, still := c.first(c.of.owner.DB.ReadTxn(), t.Entry); !still || newest != i || !newer.equal(b) {
+		c.of.release([]string{key})
 	}
-	return Reason{}, false
+	text := b.text
+	if c.tables[i].own && b.key != "" {
+		c.waits[key] = &wait{next: b.key, because: c.tables[i]}
+		text += c.cycle(txn, key)
+	}
+	return Reason{Stage: workqueue.Dependency, Text: text}, true
 }
 
 // maxVerdicts is how many sets of queries a tableChecker remembers.
@@ -72,6 +92,7 @@ const maxVerdicts = 1024
 // so it caches the result for each set of queries.
 type tableChecker struct {
 	*Dependency
+	own      bool               // the table is that of the rows themselves
 	versions []tableVersion     // for which the verdicts hold
 	verdicts map[string]blocker // by set of queries; with an empty text nothing blocks
 	index    string             // that the table is known to have; empty: none
@@ -86,8 +107,10 @@ type tableVersion struct {
 	complete bool
 }
 
-func newTableChecker(d *Dependency) *tableChecker {
-	return &tableChecker{Dependency: d, versions: make([]tableVersion, 1+len(d.Observed)), verdicts: map[string]blocker{}}
+func newTableChecker(d *Dependency, own *store.Table) *tableChecker {
+	return &tableChecker{
+		Dependency: d, own: d.Table == own, versions: make([]tableVersion, 1+len(d.Observed)), verdicts: map[string]blocker{},
+	}
 }
 
 // blocker returns what a row has to wait for, if anything.
@@ -109,8 +132,11 @@ func (c *tableChecker) blocker(txn store.ReadTxn, row *store.Entry) (b blocker, 
 		if len(c.verdicts) == maxVerdicts {
 			clear(c.verdicts)
 		}
-		b = c.find(txn)
+		b = c.find(txn, "")
 		c.verdicts[string(c.set)] = b
+	}
+	if c.own && b.key == string(row.Key()) {
+		b = c.find(txn, b.key) // a row does not wait for itself
 	}
 	return b, b.text != ""
 }
@@ -135,13 +161,17 @@ func (c *tableChecker) checkQueries(txn store.ReadTxn) error {
 	return nil
 }
 
-// find returns the first blocker of rows with the queries, or the zero value.
-func (c *tableChecker) find(txn store.ReadTxn) blocker {
+// find returns the first blocker of rows with the queries, or the zero value. Except is the encoded
+// key of a row that is none; empty: there is no such row.
+func (c *tableChecker) find(txn store.ReadTxn, except string) blocker {
 	if initialized, _ := c.Table.Initialized(txn); !initialized && len(c.queries) > 0 {
 		return blocker{text: fmt.Sprintf("table %s, which %s", c.Table.Name(), c.tableState(txn))}
 	}
 	for _, q := range c.queries {
 		for dep := range c.Table.List(txn, q, nil).Entries() {
+			if except != "" && string(dep.Key()) == except {
+				continue
+			}
 			if b, blocked := c.blocks(txn, dep); blocked {
 				return b
 			}

@@ -31,7 +31,7 @@ func (b *bed) onOf(table string) Dependency {
 func TestUpdateWaitsForRowsThatAreNotDone(t *testing.T) {
 	b := newBed(t, "rows", "links")
 	b.put("links", row{ID: "done", State: "done"}, row{ID: "pending"}, row{ID: "failed", State: "error"})
-	c := NewDependencies(b.db, []Dependency{b.onOf("links")}, func(keys []string) { t.Errorf("released %q", keys) }).NewChecker()
+	c := NewDependencies(b.owner("rows"), []Dependency{b.onOf("links")}, func(keys []string) { t.Errorf("released %q", keys) }).NewChecker()
 	for of, text := range map[string]string{
 		"": "", "nobody": "", "done": "",
 		"pending": "links pending, which is pending",
@@ -58,7 +58,7 @@ func TestRowIsReleasedWhenWhatItDependsOnChanges(t *testing.T) {
 		b.put("links", row{ID: "x"}, row{ID: "y"})
 		b.put("rows", row{ID: "a", Of: "x"}, row{ID: "b", Of: "y"})
 		var released []string
-		d := NewDependencies(b.db, []Dependency{b.onOf("links")}, func(keys []string) { released = append(released, keys...) })
+		d := NewDependencies(b.owner("rows"), []Dependency{b.onOf("links")}, func(keys []string) { released = append(released, keys...) })
 		c := d.NewChecker()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
@@ -86,7 +86,7 @@ func TestChangeBeforeTheRowIsKnownToWaitReleasesIt(t *testing.T) {
 	b.put("links", row{ID: "x"})
 	b.put("rows", row{ID: "a", Of: "x"})
 	var released []string
-	c := NewDependencies(b.db, []Dependency{b.onOf("links")}, func(keys []string) { released = append(released, keys...) }).NewChecker()
+	c := NewDependencies(b.owner("rows"), []Dependency{b.onOf("links")}, func(keys []string) { released = append(released, keys...) }).NewChecker()
 	old, task := b.db.ReadTxn(), b.task(pool.Update, "rows", "a")
 	b.put("links", row{ID: "x", State: "done"})
 	if _, held := c.Holds(task, old, b.now); !held || !slices.Equal(released, []string{task.Item.Key}) {
@@ -100,7 +100,7 @@ func TestDoneRowThatDiffersFromWhatIsObservedBlocks(t *testing.T) {
 	b.put("rows", row{ID: "a", Of: "x"})
 	on := b.onOf("links")
 	on.Observed = []*Observation{b.observed("seen")}
-	c := NewDependencies(b.db, []Dependency{on}, func(keys []string) { t.Errorf("released %q", keys) }).NewChecker()
+	c := NewDependencies(b.owner("rows"), []Dependency{on}, func(keys []string) { t.Errorf("released %q", keys) }).NewChecker()
 	b.want(c, b.task(pool.Update, "rows", "a"), Reason{
 		Stage: workqueue.Dependency, Text: `links x, which differs from what is observed: row is "", not "x"`,
 	})

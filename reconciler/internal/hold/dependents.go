@@ -12,7 +12,7 @@ import (
 // Dependencies tracks the rows that wait because of each dependency of a reconciler, and
 // releases them. Make it with [NewDependencies]; the policy is a [Checker].
 type Dependencies struct {
-	db      *store.DB
+	owner   Owner
 	all     []tracked
 	release func(keys []string)
 }
@@ -25,8 +25,8 @@ type tracked struct {
 
 // NewDependencies returns the dependencies of a reconciler. Its release is called with the
 // encoded keys of rows that may run again, from any goroutine.
-func NewDependencies(db *store.DB, on []Dependency, release func(keys []string)) *Dependencies {
-	d := &Dependencies{db: db, release: func(keys []string) {
+func NewDependencies(owner Owner, on []Dependency, release func(keys []string)) *Dependencies {
+	d := &Dependencies{owner: owner, release: func(keys []string) {
 		if len(keys) > 0 {
 			release(keys)
 		}
@@ -41,10 +41,10 @@ func NewDependencies(db *store.DB, on []Dependency, release func(keys []string))
 // on and until the context ends.
 func (d *Dependencies) Follow(i int) func(context.Context) {
 	t := d.all[i]
-	cursor := t.Table.Changes(t.Table.Revision(d.db.ReadTxn()))
+	cursor := t.Table.Changes(t.Table.Revision(d.owner.DB.ReadTxn()))
 	var observed []func(context.Context)
 	for _, o := range t.Observed {
-		observed = append(observed, o.follow(d.db, func(txn store.ReadTxn) { d.release(t.takeOther(txn)) }))
+		observed = append(observed, o.follow(d.owner.DB, func(txn store.ReadTxn) { d.release(t.takeOther(txn)) }))
 	}
 	return func(ctx context.Context) {
 		defer cursor.Close()
@@ -58,7 +58,7 @@ func (d *Dependencies) Follow(i int) func(context.Context) {
 			case <-ctx.Done():
 				return
 			case <-cursor.Watch(): // nil once the table was dropped
-				d.release(t.takeChanged(cursor, d.db.ReadTxn()))
+				d.release(t.takeChanged(cursor, d.owner.DB.ReadTxn()))
 			}
 		}
 	}

@@ -11,14 +11,15 @@ import (
 )
 
 // ErrCycle is returned by New of package reconciler when a dependency leads back to the table
-// that has it, directly or through other reconcilers of the group.
+// that has it through other tables of the group.
 var ErrCycle = errors.New("tables depend on each other in a cycle")
 
 // Group connects the reconcilers of a process ([Params].Group). It finds cycles of
 // dependencies, and makes sure that dependents are deleted first: the Delete of a row waits
 // while a reconciler of the group that depends on the row's table ([DependsOn]) still has to
 // delete a row that names it, even if both were removed in the same commit. It does not wait
-// for reconcilers that are not running or that are waiting for their sources, and never for
+// for reconcilers that are not running or that are waiting for their sources, nor for rows of
+// its own table that wait for it in turn, and never for
 // longer than five minutes.
 //
 // The zero value is an empty group. It is safe for concurrent use.
@@ -37,22 +38,26 @@ type Member struct {
 
 	// Guarded by group.mu.
 	active  bool           // it is running, and its sources are initialized
-	blocked bool           // some of its deletes wait for other members
+	blocked bool           // some of its deletes wait for those of others, or for its own
+	unread  bool           // some of its deletes wait for changes to be read
 	read    store.Revision // it has read its table's changes up to here
 	deletes deleteSet      // the rows that it has to delete
 }
 
-// Join adds a reconciler to a group. If g is nil, Join only checks that the table does not
-// depend on itself. It returns [ErrCycle] if the dependencies form a cycle. Wake is called when
-// held deletes may be able to run; it must not block.
+// Join adds a reconciler to a group. If g is nil, it is in none, or in one of its own if it
+// depends on its own table. Join returns [ErrCycle] if the dependencies form a cycle. Wake is
+// called when held deletes may be able to run; it must not block.
 func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, error) {
-	m := &Member{group: g, table: table, wake: wake, deletes: newDeleteSet()}
+	m := &Member{group: g, table: table, wake: wake, deletes: newDeleteSet(table)}
 	for _, d := range on {
 		m.depends = append(m.depends, d.Table)
 	}
-	alone := g == nil
-	if alone {
+	if g == nil {
+		if !slices.Contains(m.depends, table) {
+			return nil, nil
+		}
 		g = new(Group)
+		m.group = g
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,13 +66,11 @@ func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, 
 		g.members = g.members[:len(g.members)-1]
 		return nil, fmt.Errorf("%w: %s", ErrCycle, strings.Join(append([]string{table.Name()}, path...), " -> "))
 	}
-	if alone {
-		return nil, nil
-	}
 	return m, nil
 }
 
 // pathLocked returns the names of the tables on a path of dependencies, or nil if there is none.
+// The dependency of a table on itself is not part of a path.
 func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string {
 	if slices.Contains(seen, from) {
 		return nil
@@ -78,6 +81,9 @@ func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string 
 			continue
 		}
 		for _, next := range m.depends {
+			if next == from {
+				continue
+			}
 			if next == to {
 				return []string{to.Name()}
 			}
@@ -119,7 +125,7 @@ func (m *Member) SetRead(rev store.Revision) {
 	defer m.group.mu.Unlock()
 	if m.read != rev {
 		m.read = rev
-		m.wakeLocked()
+		m.wakeLocked(func(other *Member) bool { return other.unread })
 	}
 }
 
@@ -132,18 +138,23 @@ func (m *Member) SetActive(active bool) {
 	defer m.group.mu.Unlock()
 	if m.active != active {
 		m.active = active
-		m.wakeLocked()
+		m.wakeLocked(func(other *Member) bool { return other.blocked || other.unread })
 	}
 }
 
-// wakeLocked wakes the members that may be blocked by m.
-func (m *Member) wakeLocked() {
+// wakeLocked wakes the members that m depends on and that may be waiting for it.
+func (m *Member) wakeLocked(waiting func(*Member) bool) {
 	for _, other := range m.group.members {
-		if other.blocked && slices.Contains(m.depends, other.table) {
-			other.blocked = false
+		if waiting(other) && slices.Contains(m.depends, other.table) {
+			other.blocked, other.unread = false, false
 			other.wake()
 		}
 	}
+}
+
+// deletesChangedLocked wakes the members that may be waiting for a delete of m.
+func (m *Member) deletesChangedLocked() {
+	m.wakeLocked(func(other *Member) bool { return other.blocked })
 }
 
 // revisions returns the revisions up to which the members that depend on m have to read their
@@ -165,16 +176,29 @@ func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Memb
 	defer m.group.mu.Unlock()
 	for _, other := range m.group.dependentsLocked(m) {
 		if rev, known := revisions[other]; known && other.read < rev {
-			text, blocked = "the changes of "+other.table.Name()+", which are still to be read", true
-		} else if key, naming := other.deletes.naming(row, primary); naming {
-			text, blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), key), true
+			text, m.unread = "the changes of "+other.table.Name()+", which are still to be read", true
+		} else if naming := other.deletes.naming(row, primary); naming != nil && (other != m || !m.waitsForItselfLocked(row, primary)) {
+			text, m.blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), other.table.KeyText(naming)), true
 		}
-		if blocked {
-			m.blocked = true
+		if text != "" {
 			return text, true
 		}
 	}
 	return "", false
+}
+
+// waitsForItselfLocked reports whether a row to be deleted waits for the deletes of rows of its own
+// table that wait for its own.
+func (m *Member) waitsForItselfLocked(row *store.Entry, primary indexKey) bool {
+	seen, key := map[string]bool{}, primary.key
+	for !seen[primary.key] {
+		seen[primary.key] = true
+		if row = m.deletes.naming(row, primary); row == nil {
+			return false
+		}
+		primary.key = string(row.Key())
+	}
+	return primary.key == key
 }
 
 // setDelete adds a row that has to be deleted, and wakes others if it used to name other rows.
@@ -182,7 +206,7 @@ func (m *Member) setDelete(row deletedRow) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if m.deletes.set(row) {
-		m.wakeLocked()
+		m.deletesChangedLocked()
 	}
 }
 
@@ -191,6 +215,6 @@ func (m *Member) removeDelete(key string) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if m.deletes.remove(key) {
-		m.wakeLocked()
+		m.deletesChangedLocked()
 	}
 }

@@ -77,12 +77,13 @@ func (o *Order) Note(it *workqueue.Item) {
 	}
 	row := it.Entry
 	named := func() (rows []namedRows) {
+		txn := o.owner.DB.ReadTxn()
 		for i := range o.on {
-			rows = append(rows, o.on[i].named(row)...)
+			rows = append(rows, o.on[i].named(txn, row)...)
 		}
 		return rows
 	}
-	o.member.setDelete(deletedRow{it.Key, o.id, named, func() string { return o.owner.Table.KeyText(row) }})
+	o.member.setDelete(deletedRow{it.Key, o.id, named, row})
 }
 
 // deletedRow is a row that has to be deleted.
@@ -90,75 +91,107 @@ type deletedRow struct {
 	key   string             // encoded
 	id    []byte             // equal for rows that name the same rows
 	named func() []namedRows // the rows that it names
-	text  func() string      // its key as text
+	entry *store.Entry
 }
 
 // deleteSet is a set of the rows that a reconciler has to delete, indexed by the rows that they
 // name. Rows that name the same rows share one entry, because there may be many of them.
 type deleteSet struct {
-	rows   map[string]*namingRows // by encoded key
-	byID   map[string]*namingRows
-	byName map[indexKey][]*namingRows
+	table   *store.Table           // of the rows
+	rows    map[string]*namingRows // by encoded key
+	byID    map[string]*namingRows
+	byName  map[indexKey][]*namingRows
+	indexes []namedRows // those of the keys of byName, without a key
 }
 
 // namingRows is a group of rows to be deleted that name the same rows.
 type namingRows struct {
 	id    string
 	named []namedRows
-	texts map[string]func() string // their keys as text, by encoded key
-	order []string                 // their encoded keys, oldest first, with some already removed
+	rows  map[string]*store.Entry // by encoded key
+	order []string                // their encoded keys, oldest first, with some already removed
 }
 
-func newDeleteSet() deleteSet {
-	return deleteSet{rows: map[string]*namingRows{}, byID: map[string]*namingRows{}, byName: map[indexKey][]*namingRows{}}
+func newDeleteSet(table *store.Table) deleteSet {
+	return deleteSet{table: table, rows: map[string]*namingRows{}, byID: map[string]*namingRows{}, byName: map[indexKey][]*namingRows{}}
 }
 
-// first returns the key, as text, of the row that has been in the set for the longest time.
-func (s *namingRows) first() string {
-	for s.texts[s.order[0]] == nil {
+// first returns the row that has been in the set for the longest time, apart from the one with the
+// key but, or nil if there is none.
+func (s *namingRows) first(but string) *store.Entry {
+	for s.rows[s.order[0]] == nil {
 		s.order = s.order[1:]
 	}
-	return s.texts[s.order[0]]()
+	for _, key := range s.order {
+		if e := s.rows[key]; e != nil && key != but {
+			return e
+		}
+	}
+	return nil
 }
 
-// naming returns the key, as text, of a row in the set that names the given row, if there is one.
-func (d *deleteSet) naming(row *store.Entry, primary indexKey) (key string, naming bool) {
-	for _, set := range d.byName[primary] {
-		return set.first(), true
+func firstOf(sets []*namingRows, but string) *store.Entry {
+	for _, set := range sets {
+		if e := set.first(but); e != nil {
+			return e
+		}
 	}
-	for in, sets := range d.byName {
+	return nil
+}
+
+// naming returns a row of the set that names another one, or nil: always the same as long as the
+// set does not change. No row names itself.
+func (d *deleteSet) naming(row *store.Entry, primary indexKey) *store.Entry {
+	but := ""
+	if d.table == primary.table {
+		but = primary.key
+	}
+	if e := firstOf(d.byName[primary], but); e != nil {
+		return e
+	}
+	for _, in := range d.indexes {
 		if in.table != primary.table || in.index == primary.index {
 			continue
 		}
-		for _, named := range sets[0].named { // all sets have the same for this key
-			if named.indexKey == in && named.matches(row) {
-				return sets[0].first(), true
+		for key := range in.table.KeysOf(in.of, row.Row()) {
+			in.key = string(key)
+			if e := firstOf(d.byName[in.indexKey], but); e != nil {
+				return e
 			}
 		}
 	}
-	return "", false
+	return nil
 }
 
 // set adds a row, or replaces it, and reports whether it used to name other rows.
 func (d *deleteSet) set(row deletedRow) (renamed bool) {
 	if before := d.rows[row.key]; before != nil {
 		if before.id == string(row.id) {
-			before.texts[row.key] = row.text
+			before.rows[row.key] = row.entry
 			return false
 		}
 		renamed = d.remove(row.key)
 	}
 	set := d.byID[string(row.id)]
 	if set == nil {
-		set = &namingRows{id: string(row.id), named: row.named(), texts: map[string]func() string{}}
+		set = &namingRows{id: string(row.id), named: row.named(), rows: map[string]*store.Entry{}}
 		d.byID[set.id] = set
 		for _, named := range set.named {
 			d.byName[named.indexKey] = append(d.byName[named.indexKey], set)
+			d.use(named)
 		}
 	}
-	d.rows[row.key], set.texts[row.key] = set, row.text
+	d.rows[row.key], set.rows[row.key] = set, row.entry
 	set.order = append(set.order, row.key)
 	return renamed
+}
+
+// use notes the index of a key that rows are named by.
+func (d *deleteSet) use(named namedRows) {
+	named.key = ""
+	if !slices.ContainsFunc(d.indexes, func(in namedRows) bool { return in.indexKey == named.indexKey }) {
+		d.indexes = append(d.indexes, named)
+	}
 }
 
 // remove removes a row, and reports whether it named any rows.
@@ -168,7 +201,7 @@ func (d *deleteSet) remove(key string) (named bool) {
 		return false
 	}
 	delete(d.rows, key)
-	if delete(set.texts, key); len(set.texts) > 0 {
+	if delete(set.rows, key); len(set.rows) > 0 {
 		return len(set.named) > 0
 	}
 	delete(d.byID, set.id)
