@@ -18,6 +18,7 @@ type state struct {
 	shown       map[string]shown // by path
 	incomplete  string
 	unconfirmed bool // rows are in force that only an approval, or documents, can end
+	filtered    bool // documents are in force, but filters drop all of them
 	initialized bool
 }
 
@@ -37,7 +38,7 @@ func (s *Source) apply(ctx context.Context, l *listing) error {
 	s.log(next)
 	s.published = next
 	s.origins.Store(&next.held)
-	if l.confirmed && len(next.held) == 0 {
+	if s.endsMemory(l, next) {
 		s.remember(false)
 	}
 	return nil
@@ -72,11 +73,12 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 			continue
 		}
 		next.shown[f.path] = s.published.shown[f.path].unlessSame(r.show(f, l.at), l.at)
-		if r.kept[f] == nil {
+		if kept := r.kept[f]; kept == nil || !kept.current(s.parser.filters) {
 			missing = append(missing, whyMissing(f, next.shown[f.path]))
 		}
 	}
 	next.incomplete = reason(missing)
+	next.filtered = len(next.held) == 0 && r.hasDocuments()
 	if s.vanished(l, next) {
 		s.last = resolution{}
 		return s.withoutDocuments(l, r), nil
@@ -95,12 +97,17 @@ func (s *Source) isShown(f *fileState, at time.Time) bool {
 	return !f.busy.IsZero() && (already || !s.published.initialized)
 }
 
-// whyMissing tells why no version of a file is in force.
+// whyMissing tells why no version of a file is in force, or only one that was evaluated by another
+// filter.
 func whyMissing(f *fileState, s shown) problem {
 	if len(s.problems) > 0 {
 		return s.problems[0]
 	}
-	return problem{at: place{file: f.path}, message: "is being written, and has not been read yet"}
+	message := "is being written, and has not been read yet"
+	if f.now != nil {
+		message = "has not been taken over since a filter was changed"
+	}
+	return problem{at: place{file: f.path}, message: message}
 }
 
 // reason tells why rows may be missing: the first of the problems, and how many files have some.

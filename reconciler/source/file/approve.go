@@ -48,7 +48,7 @@ type answer struct {
 
 // approvals are requests that Run has to answer. It is safe for concurrent use.
 type approvals struct {
-	wake chan struct{} // holds a value while there are requests
+	wake chan struct{} // holds a value when Run is to look now
 
 	mu      sync.Mutex
 	running bool
@@ -64,11 +64,16 @@ func (a *approvals) ask() (<-chan answer, error) {
 	}
 	request := make(chan answer, 1)
 	a.pending = append(a.pending, request)
+	a.wakeRun()
+	return request, nil
+}
+
+// wakeRun makes Run look at the directory now.
+func (a *approvals) wakeRun() {
 	select {
 	case a.wake <- struct{}{}:
 	default: // it holds one
 	}
-	return request, nil
 }
 
 func (a *approvals) open() {

@@ -24,6 +24,13 @@
 // until there are documents again or [Source.Approve] is called. A [Memory] extends that
 // to restarts.
 //
+// A kind may have a filter and a transformation ([KindConfig]). A document is decoded and
+// normalized, and its file refused if that fails; then the filter decides whether a row is
+// made of it, and the transformation and another normalization make the row that is stored.
+// Nothing is kept of a document that the filter drops, neither its row nor its key, so that
+// a few rows of many documents take as much memory as those rows alone, besides a few
+// hundred bytes for each file. [SetFilter] changes a filter at run time.
+//
 // Nothing depends on seeing each event of the file system: each look lists the
 // whole directory and compares contents. A file that somebody has open for writing is
 // not read, nor is one that was changed in place a moment ago: its last version stays in

@@ -31,7 +31,7 @@ const (
 type Document struct {
 	File      string    `json:"file"` // the absolute path: the primary key
 	State     State     `json:"state"`
-	Documents int       `json:"documents"`       // in the newest version
+	Documents int       `json:"documents"`       // in the newest version, also those that filters drop
 	Rows      int       `json:"rows"`            // in force
 	Since     time.Time `json:"since"`           // the last change of anything else in this row
 	Error     string    `json:"error,omitempty"` // all that is wrong, a line each: "file:line:column: field: what"

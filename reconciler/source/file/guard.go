@@ -48,7 +48,7 @@ func (s *Source) sameFiles(l *listing) bool {
 // or in the one before it, and nobody has approved that.
 func (s *Source) vanished(l *listing, next state) bool {
 	lost := len(s.published.held) > 0 || s.recalled && next.incomplete == ""
-	if len(next.held) > 0 || !lost {
+	if len(next.held) > 0 || next.filtered || !lost {
 		return false
 	}
 	if l.approved {
@@ -144,6 +144,13 @@ func (s *Source) withdrawn(l *listing) state {
 	s.explain(&next, l, "the directory cannot be listed: "+withoutPath(l.err).Error())
 	next.incomplete = ""
 	return next
+}
+
+// endsMemory reports whether no rows are in force, on purpose: that was approved, or filters drop
+// all documents.
+func (s *Source) endsMemory(l *listing, next state) bool {
+	dropped := next.filtered && next.incomplete == "" && (s.remembered || s.recalled)
+	return len(next.held) == 0 && (l.confirmed || dropped)
 }
 
 // remember has Memory know whether rows are in force.

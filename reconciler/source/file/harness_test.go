@@ -29,7 +29,12 @@ type harness struct {
 
 func newHarness(t *testing.T, files map[string]string) *harness {
 	t.Helper()
-	h := &harness{fixture: newFixture(t), t: t, dir: t.TempDir(), log: &strings.Builder{}}
+	return newHarnessOf(t, newFixture(t), files)
+}
+
+func newHarnessOf(t *testing.T, f fixture, files map[string]string) *harness {
+	t.Helper()
+	h := &harness{fixture: f, t: t, dir: t.TempDir(), log: &strings.Builder{}}
 	for name, data := range files {
 		h.write(name, data)
 	}

@@ -24,6 +24,15 @@ type KindConfig[Obj any] struct {
 	// are *reconciler.FieldError are reported at the line of their field. Nil: every
 	// row is good as it is.
 	Normalized func(Obj) (Obj, error)
+	// Filter reports whether to store a row that Normalized has accepted. Nothing is kept of
+	// the documents that it drops, and their keys are free for other documents. It must not
+	// modify the row. [SetFilter] replaces it at run time. Nil: all rows are stored.
+	Filter func(Obj) bool
+	// Transform returns the row to store for one that Filter keeps, such as a copy without
+	// fields that are not needed. Its errors are reported like those of Normalized, which
+	// must accept the result. It must return equal rows for equal ones. Nil: rows are stored
+	// as they are.
+	Transform func(Obj) (Obj, error)
 	// KeyField is the field to point at when two documents have the same key.
 	// Empty: the document as a whole.
 	KeyField string
@@ -38,8 +47,11 @@ type Kind interface {
 	table() statedb.TableMeta
 	keyField() string
 	catalog() catalog
-	// decode returns the row that the document says, and its key.
-	decode(d *decoder, document *yaml.Node) (row any, key string)
+	// filter returns the configured filter: a func(Obj) bool, which may be nil.
+	filter() any
+	// decode returns the row to store for a document, and its key. The row is nil if the
+	// document is refused, which the decoder then reports, or dropped by the filter.
+	decode(d *decoder, document *yaml.Node, filter any) (row any, key string)
 	register(txn *statedb.WriteTxn, source string) (feed, error)
 	insert(txn *statedb.WriteTxn, row any) error
 	remove(txn *statedb.WriteTxn, row any) error
@@ -78,8 +90,9 @@ func (k *kind[Obj]) Name() string             { return k.config.Name }
 func (k *kind[Obj]) table() statedb.TableMeta { return k.config.Table.Untyped() }
 func (k *kind[Obj]) keyField() string         { return k.config.KeyField }
 func (k *kind[Obj]) catalog() catalog         { return k.fields }
+func (k *kind[Obj]) filter() any              { return k.config.Filter }
 
-func (k *kind[Obj]) decode(d *decoder, document *yaml.Node) (any, string) {
+func (k *kind[Obj]) decode(d *decoder, document *yaml.Node, filter any) (any, string) {
 	row := k.initial()
 	into := reflect.ValueOf(&row).Elem()
 	if into.Kind() == reflect.Pointer {
@@ -89,13 +102,12 @@ func (k *kind[Obj]) decode(d *decoder, document *yaml.Node) (any, string) {
 	if d.failed() {
 		return nil, ""
 	}
-	if k.config.Normalized != nil {
-		normalized, err := k.config.Normalized(row)
-		if err != nil {
-			d.refused(document, err)
-			return nil, ""
-		}
-		row = normalized
+	row, kept, err := k.stored(row, filter)
+	if err != nil {
+		d.refused(document, err)
+	}
+	if !kept {
+		return nil, ""
 	}
 	return row, k.config.Table.Key(row)
 }

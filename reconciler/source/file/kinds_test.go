@@ -103,6 +103,9 @@ type fixture struct {
 	db     *statedb.DB
 	routes *statedb.RWTable[route]
 	sets   *statedb.RWTable[*set]
+
+	// configure, if set, changes the kinds.
+	configure func(*KindConfig[route], *KindConfig[*set])
 }
 
 func newFixture(t testing.TB) fixture {
@@ -125,14 +128,19 @@ func newFixture(t testing.TB) fixture {
 
 func (f fixture) kinds(t testing.TB) []Kind {
 	t.Helper()
-	routes, err := NewKind(KindConfig[route]{
+	ofRoutes := KindConfig[route]{
 		Name: "route", Table: f.routes, KeyField: "destination",
 		Default: func() route { return route{Up: true} }, Normalized: route.normalized,
-	})
+	}
+	ofSets := KindConfig[*set]{Name: "set", Table: f.sets, Normalized: (*set).normalized}
+	if f.configure != nil {
+		f.configure(&ofRoutes, &ofSets)
+	}
+	routes, err := NewKind(ofRoutes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sets, err := NewKind(KindConfig[*set]{Name: "set", Table: f.sets, Normalized: (*set).normalized})
+	sets, err := NewKind(ofSets)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,6 +127,7 @@ func (unwatched) written() map[string]bool      { return nil }
 // that counts is read.
 func (s *Source) list(l *listing, follower follower) {
 	l.found, l.busy, l.at, l.again = map[string]*content{}, map[string]bool{}, time.Now(), s.config.Rescan
+	s.parser.filters = s.filters.current()
 	written := follower.written()
 	unsure := !s.published.initialized
 	var paths []string
@@ -200,12 +201,16 @@ func (s *Source) examine(l *listing, path string, c circumstances) {
 	}
 }
 
-// content returns what data says. What is known already is not parsed again.
+// content returns what data says. What is known already is not parsed again, unless a filter
+// has changed.
 func (s *Source) content(f *fileState, data []byte) *content {
-	if c := f.known(sha256.Sum256(data)); c != nil {
-		return c
+	known := f.known(sha256.Sum256(data))
+	if known != nil && known.current(s.parser.filters) {
+		return known
 	}
-	return s.parser.parse(f.path, data)
+	c := s.parser.parse(f.path, data)
+	c.reuse(known)
+	return c
 }
 
 // take updates the files with what was found.

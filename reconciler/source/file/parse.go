@@ -36,9 +36,10 @@ func (d *document) taken(by place) problem {
 type content struct {
 	sum      [sha256.Size]byte
 	size     int // in bytes
-	total    int // documents, good or not
+	total    int // documents, good or not, also those that filters drop
 	docs     []*document
 	problems []problem
+	filtered []filteredKind
 }
 
 func (c *content) good() bool { return len(c.problems) == 0 }
@@ -55,6 +56,8 @@ const maxProblems = 100
 type parser struct {
 	kinds map[string]Kind
 	names []string // of the kinds, sorted
+
+	filters filterSet // replace those of the kinds
 }
 
 func (p *parser) parse(file string, data []byte) *content {
@@ -146,9 +149,14 @@ func (p *parser) document(c *content, d *decoder, file string, offset int, n *ya
 		return
 	}
 	d.reset(file, offset, k)
-	row, key := k.decode(d, n)
+	filter := p.filterOf(k)
+	c.filteredBy(k, filter.version)
+	row, key := k.decode(d, n, filter.keep)
 	if d.failed() {
 		c.problems = append(c.problems, d.problems...)
+		return
+	}
+	if row == nil {
 		return
 	}
 	if of, given := d.placeOf(k.keyField()); given {

@@ -148,6 +148,16 @@ func (r resolution) stands(files []*fileState) bool {
 	return true
 }
 
+// hasDocuments reports whether any file in force has documents, also if filters drop them.
+func (r resolution) hasDocuments() bool {
+	for _, version := range r.kept {
+		if version != nil && version.total > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // refuse takes back new versions until no key is declared twice. A version in
 // force is never refused: such versions have no key in common.
 func (r resolution) refuse(files []*fileState) {

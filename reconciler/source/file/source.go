@@ -88,6 +88,7 @@ type Source struct {
 	tables    []statedb.TableMeta // all that are written
 	origins   atomic.Pointer[map[id]*document]
 	approvals approvals
+	filters   filters
 
 	// What the kernel is asked for, which tests replace.
 	readDir  func(string) ([]os.DirEntry, os.FileInfo, error)

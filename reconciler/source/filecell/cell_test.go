@@ -46,7 +46,7 @@ type app struct {
 	health *statedb.Table[health.Status]
 }
 
-func newApp(t *testing.T, dir string) *app {
+func newApp(t *testing.T, dir string, more ...cell.Cell) *app {
 	t.Helper()
 	a := &app{t: t, dir: dir, out: &bytes.Buffer{}, root: &cobra.Command{Use: "app", SilenceUsage: true, SilenceErrors: true}}
 	socket := filepath.Join(t.TempDir(), "s")
@@ -59,7 +59,7 @@ func newApp(t *testing.T, dir string) *app {
 				return value, ok
 			},
 		},
-		inspect.Cell(), filecell.Cell(),
+		inspect.Cell(), filecell.Cell(), cell.Group(more...),
 		cell.Module("lamp", "lamps",
 			dbcell.Protected(statedb.Schema[lamp]{Name: "lamps", Primary: statedb.NewIndex("name", func(l lamp) string { return l.Name })}),
 			filecell.Kind(file.KindConfig[lamp]{Name: "lamp", KeyField: "name"}),
@@ -252,6 +252,47 @@ func TestStartFailsWithoutADirectory(t *testing.T) {
 		err := newApp(t, dir).hive.Start(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("directory %q: got %v, want %s", dir, err, want)
+		}
+	}
+}
+
+// A module may choose which documents of another one are stored, from the start on and later.
+func TestDocumentsAreChosenByAModule(t *testing.T) {
+	var source *file.Source
+	color := func(color string) func(lamp) bool { return func(l lamp) bool { return l.Color == color } }
+	a := newApp(t, t.TempDir(), cell.Module("choice", "chooses lamps", cell.Invoke(func(s *file.Source) error {
+		source = s
+		return file.SetFilter(s, "lamp", color("red"))
+	})))
+	a.write("a.yaml", "kind: lamp\nname: desk\ncolor: red\n---\nkind: lamp\nname: wall\ncolor: green\n")
+	a.start()
+	a.become("desk")
+	if err := file.SetFilter(source, "lamp", color("green")); err != nil {
+		t.Fatal(err)
+	}
+	a.become("wall")
+	if out, code := a.status(); code != 0 || out != "documents: OK, 1 file with 1 row\n" {
+		t.Errorf("status is %q, exit code %d", out, code)
+	}
+}
+
+// become waits until there are lamps of these names.
+func (a *app) become(want ...string) {
+	a.t.Helper()
+	late := time.After(deadline)
+	for {
+		var got []string
+		rows, changed := a.lamps.AllWatch(a.db.ReadTxn())
+		for l := range rows {
+			got = append(got, l.Name)
+		}
+		if slices.Equal(got, want) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			a.t.Fatalf("lamps are %q, want %q", got, want)
 		}
 	}
 }

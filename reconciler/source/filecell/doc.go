@@ -8,6 +8,10 @@
 // are kept in force although their directory is lost. A directory that is not there
 // fails the start; whatever happens to it later does not end the hive.
 //
+// A module that depends on the [file.Source] can choose which documents of a kind are stored,
+// also of a kind that another module declares: it calls [file.SetFilter] before the start, in
+// a function that is invoked, or at any time later.
+//
 // A [file.Memory] in the hive is optional: with it a directory that is empty at the
 // start is not taken for a wish if rows were in force before.
 package filecell

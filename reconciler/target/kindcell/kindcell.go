@@ -20,7 +20,7 @@ import (
 )
 
 // Kind is a kind of document and the rows that are made of it. All fields are
-// required.
+// required, except Filter and Transform.
 type Kind[Obj reconciler.Reconcilable[Obj]] struct {
 	// Name is what a document gives as its kind; it names the module too.
 	Name string
@@ -35,6 +35,10 @@ type Kind[Obj reconciler.Reconcilable[Obj]] struct {
 	// Normalized checks a row and returns it as it is stored. Its errors are of type
 	// *reconciler.FieldError where a field is to blame.
 	Normalized func(Obj) (Obj, error)
+	// Filter and Transform, if set, choose and change the rows of documents before they are
+	// stored, as in [file.KindConfig]. [file.SetFilter] replaces the filter at run time.
+	Filter    func(Obj) bool
+	Transform func(Obj) (Obj, error)
 }
 
 // Cell returns the module of a kind. The contents provide a reconciler.Target[Obj]
@@ -44,7 +48,9 @@ func Cell[Obj reconciler.Reconcilable[Obj]](k Kind[Obj], contents ...cell.Cell) 
 		dbcell.Protected(k.Schema),
 		cell.Group(contents...),
 		reconcilercell.Register[Obj](),
-		filecell.Kind(file.KindConfig[Obj]{Name: k.Name, KeyField: k.KeyField, Default: k.Default, Normalized: k.Normalized}),
+		filecell.Kind(file.KindConfig[Obj]{
+			Name: k.Name, KeyField: k.KeyField, Default: k.Default, Normalized: k.Normalized, Filter: k.Filter, Transform: k.Transform,
+		}),
 	)
 }
 
