@@ -15,6 +15,8 @@ import (
 type KindConfig[Obj any] struct {
 	// Name is what documents give as their kind: lower-case letters, digits and dashes.
 	Name string
+	// Title says in a few words what the rows are, for [Schema]. Empty: nothing is said.
+	Title string
 	// Table gets the rows. Its row type is a struct, or a pointer to one, whose
 	// exported fields are the fields of a document, named by their yaml tags.
 	Table *statedb.RWTable[Obj]
@@ -38,6 +40,7 @@ type Kind interface {
 	table() statedb.TableMeta
 	keyField() string
 	catalog() catalog
+	schema() node
 	// decode returns the row that the document says, and its key.
 	decode(d *decoder, document *yaml.Node) (row any, key string)
 	register(txn *statedb.WriteTxn, source string) (feed, error)

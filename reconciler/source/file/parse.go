@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -55,6 +57,15 @@ const maxProblems = 100
 type parser struct {
 	kinds map[string]Kind
 	names []string // of the kinds, sorted
+}
+
+func newParser(kinds []Kind) parser {
+	p := parser{kinds: make(map[string]Kind, len(kinds))}
+	for _, k := range kinds {
+		p.kinds[k.Name()] = k
+	}
+	p.names = slices.Sorted(maps.Keys(p.kinds))
+	return p
 }
 
 func (p *parser) parse(file string, data []byte) *content {
