@@ -91,6 +91,7 @@ func (c Comparer) plan(ctx context.Context, files []file.File, state func(contex
 	contents, err := file.Read(c.Documents, files)
 	answer := Answer{Files: contents.Files, Documents: contents.Documents, Problems: contents.Problems}
 	if err != nil || len(contents.Problems) > 0 {
+		answer.Operations = []dryrun.Operation{} // for those who read JSON
 		return answer, err
 	}
 	rows := make([]dryrun.Row, len(contents.Rows))
