@@ -169,6 +169,12 @@ func (h *Hive) RegisterConfigFlag(fs *pflag.FlagSet) error {
 	return h.graph.RegisterFlag(fs, configFlag)
 }
 
+// RegisterFlag adds the flag of one setting: for commands that need it without starting the hive. It fails if there is no such
+// setting, or if fs has such a flag. Parse fs before Settings.
+func (h *Hive) RegisterFlag(fs *pflag.FlagSet, name string) error {
+	return h.graph.RegisterFlag(fs, name)
+}
+
 // Invoke calls fn, from outside of any module, with parameters from the graph and returns its error. It constructs what fn
 // needs, without starting anything; before the start, what fn needs must not need configuration.
 func (h *Hive) Invoke(fn any) error { return h.graph.Invoke(fn) }

@@ -336,3 +336,28 @@ func TestFileOfSettingsThatIsNotThereIsNamedWithWhoNamesIt(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestACommandCanHaveTheFlagOfOneSetting(t *testing.T) {
+	type settings struct {
+		Dir string `flag:"dir" usage:"where"`
+		Far bool   `flag:"far" usage:"how"`
+	}
+	var got settings
+	h := newHive(t, hive.Options{}, cell.Config(settings{}), cell.Invoke(func(s settings) { got = s }))
+	flags := pflag.NewFlagSet("command", pflag.ContinueOnError)
+	if err := h.RegisterFlag(flags, "dir"); err != nil {
+		t.Fatal(err)
+	}
+	if flags.Lookup("far") != nil || h.RegisterFlag(flags, "dir") == nil || h.RegisterFlag(flags, "none") == nil {
+		t.Error("a flag was registered that is not to be")
+	}
+	if err := flags.Parse([]string{"--dir=/here"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Settings(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Invoke(func(s settings) { got = s }); err != nil || got.Dir != "/here" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}

@@ -21,6 +21,9 @@ type Command struct {
 	// Below is the name of the contributed command that this one is a part of. If there is none of that name, one is made that
 	// only has such parts. Empty: none.
 	Below string
+	// Flag is the name of a flag with which the contributed command of the same name does something else: what this one does.
+	// If there is no other of that name, this is the command. Empty: it is a command by itself.
+	Flag string
 }
 
 // CommandOut contributes a command. Its constructor must need nothing that is configured or costly: it is called for every
@@ -39,6 +42,13 @@ func NewCommand(newCommand func(*Env) *cobra.Command) CommandOut {
 // `approve TABLE PLAN` can come from packages that do not know each other. The words of a part win over arguments.
 func NewCommandBelow(parent string, newCommand func(*Env) *cobra.Command) CommandOut {
 	return CommandOut{Command: Command{New: newCommand, Below: parent}}
+}
+
+// NewCommandWithFlag makes the contribution of what another command does when it is given a flag, so that `plan TABLE` and
+// `plan --file DIR` can come from packages that do not know each other. newCommand makes a command of the same name with that
+// flag: it gets the arguments, and the flags that both have. Its other flags need that one.
+func NewCommandWithFlag(flag string, newCommand func(*Env) *cobra.Command) CommandOut {
+	return CommandOut{Command: Command{New: newCommand, Flag: flag}}
 }
 
 // StatusSection is a part of what `status` prints.

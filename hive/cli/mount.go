@@ -66,6 +66,7 @@ func addFlags(root *cobra.Command, h *hive.Hive) (socket *pflag.Flag, err error)
 
 func contributed(env *Env, from []Command) ([]*cobra.Command, error) {
 	var commands []*cobra.Command
+	var modes []mode
 	parts := map[string][]*cobra.Command{}
 	for _, f := range from {
 		c := f.New(env)
@@ -74,11 +75,18 @@ func contributed(env *Env, from []Command) ([]*cobra.Command, error) {
 				return nil, err
 			}
 		}
-		if f.Below != "" {
+		switch {
+		case f.Below != "":
 			parts[f.Below] = append(parts[f.Below], c)
-		} else {
+		case f.Flag != "":
+			modes = append(modes, mode{c, f.Flag})
+		default:
 			commands = append(commands, c)
 		}
+	}
+	commands, err := addModes(commands, modes)
+	if err != nil {
+		return nil, err
 	}
 	return addParts(commands, parts)
 }

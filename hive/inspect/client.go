@@ -64,10 +64,11 @@ const onlyOwner = "only root and the user that the agent runs as may ask it"
 
 // Client asks a running hive. It is safe for concurrent use and keeps no connections.
 type Client struct {
-	socket string
-	hint   string
-	http   http.Client
-	broken error // what every request fails with; nil if there is a socket
+	socket  string
+	hint    string
+	timeout time.Duration // of a request
+	http    http.Client
+	broken  error // what every request fails with; nil if there is a socket
 }
 
 // NewBrokenClient returns a client that asks nobody: each of its requests fails with err. It is for those who cannot tell the
@@ -81,9 +82,10 @@ func NewClient(socket string) *Client {
 		return d.DialContext(ctx, "unix", socket)
 	}
 	return &Client{
-		socket: socket,
-		hint:   "start one, or name its socket with --socket",
-		http:   http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+		socket:  socket,
+		timeout: clientTimeout,
+		hint:    "start one, or name its socket with --socket",
+		http:    http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
 	}
 }
 
@@ -91,6 +93,13 @@ func NewClient(socket string) *Client {
 func (c *Client) WithHint(hint string) *Client {
 	other := *c
 	other.hint = hint
+	return &other
+}
+
+// WithTimeout returns a client whose requests may take that long, in place of 30 seconds.
+func (c *Client) WithTimeout(d time.Duration) *Client {
+	other := *c
+	other.timeout = d
 	return &other
 }
 
@@ -102,7 +111,7 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, into an
 
 // Send is Get with another method and a body, which may be nil.
 func (c *Client) Send(ctx context.Context, method, path string, query url.Values, body []byte, into any) error {
-	bounded, cancel := context.WithTimeout(ctx, clientTimeout)
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	resp, err := c.do(bounded, method, path, query, body)
 	if err == nil {

@@ -18,6 +18,8 @@ type Endpoint struct {
 	Pattern string
 	// Handler answers. It may be called by several goroutines at once.
 	Handler http.Handler
+	// MaxBody is how many bytes a request may have. Not positive: 1 MiB.
+	MaxBody int64
 }
 
 // EndpointOut contributes an endpoint.
@@ -35,10 +37,17 @@ func NewEndpoint(pattern string, h http.Handler) EndpointOut {
 type router struct {
 	mux      *http.ServeMux
 	patterns []string
+	maxBody  map[string]int64 // by pattern
+}
+
+// MaxBody implements httpserve.BodyLimiter.
+func (rt *router) MaxBody(r *http.Request) int64 {
+	_, pattern := rt.mux.Handler(r)
+	return rt.maxBody[pattern]
 }
 
 func newRouter(endpoints []Endpoint) (*router, error) {
-	rt := &router{mux: http.NewServeMux()}
+	rt := &router{mux: http.NewServeMux(), maxBody: map[string]int64{}}
 	var errs []error
 	for _, e := range endpoints {
 		errs = append(errs, rt.add(e))
@@ -62,6 +71,7 @@ func (rt *router) add(e Endpoint) (err error) {
 	}
 	rt.mux.Handle(e.Pattern, e.Handler)
 	rt.patterns = append(rt.patterns, e.Pattern)
+	rt.maxBody[e.Pattern] = e.MaxBody
 	return nil
 }
 

@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -237,4 +239,51 @@ func leaveStale(t *testing.T, path string) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestAnEndpointCanTakeLargerRequests(t *testing.T) {
+	read := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			inspect.WriteError(w, http.StatusRequestEntityTooLarge, err)
+			return
+		}
+		inspect.WriteJSON(w, len(body))
+	}
+	large := cell.Provide(func() inspect.EndpointOut {
+		out := inspect.NewEndpoint("POST /v1/large", http.HandlerFunc(read))
+		out.Endpoint.MaxBody = 3 << 20
+		return out
+	})
+	client := serve(t, endpoint("POST /v1/usual", read), large)
+	for _, c := range []struct {
+		path string
+		size int
+		fits bool
+	}{
+		{"/v1/usual", 1 << 20, true}, {"/v1/usual", 1<<20 + 1, false}, {"/v1/large", 3 << 20, true}, {"/v1/large", 3<<20 + 1, false},
+	} {
+		var got int
+		err := client.Send(t.Context(), http.MethodPost, c.path, nil, make([]byte, c.size), &got)
+		if c.fits {
+			if err != nil || got != c.size {
+				t.Errorf("%d bytes to %s: %d, %v", c.size, c.path, got, err)
+			}
+			continue
+		}
+		wantAPIError(t, err, http.StatusRequestEntityTooLarge, "too large")
+	}
+}
+
+func TestAClientWaitsAsLongAsItIsTold(t *testing.T) {
+	asked := make(chan struct{})
+	client := serve(t, endpoint("GET /v1/slow", func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+	}))
+	var none struct{}
+	if err := client.WithTimeout(50*time.Millisecond).Get(t.Context(), "/v1/slow", nil, &none); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	<-asked
 }

@@ -28,6 +28,13 @@ const (
 // Failed answers a request whose handler has panicked before it wrote anything.
 type Failed func(w http.ResponseWriter)
 
+// BodyLimiter is a handler some of whose requests may have larger bodies than 1 MiB.
+type BodyLimiter interface {
+	http.Handler
+	// MaxBody returns how many bytes a request may have; 1 MiB if that is not positive.
+	MaxBody(r *http.Request) int64
+}
+
 // Serve answers requests on l until ctx is done, and closes l. Requests in hand learn of that by their own context, and
 // have 2 s to end. A handler that panics
 // is logged and answered by failed. Connections beyond a hundred are closed at once. It returns nil if ctx ended it.
@@ -96,7 +103,14 @@ type guard struct {
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	limit := int64(0)
+	if l, ok := g.next.(BodyLimiter); ok {
+		limit = l.MaxBody(r)
+	}
+	if limit <= 0 {
+		limit = maxBody
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
 	defer func() {
 		p := recover()
 		if p == nil {

@@ -85,3 +85,29 @@ func heap() int64 {
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }
+
+// BenchmarkRead100kDocumentsIn1000Files is what a validation costs, from the directory on.
+func BenchmarkRead100kDocumentsIn1000Files(b *testing.B) {
+	const files, each = 1000, manyRoutes / 1000
+	dir := b.TempDir()
+	documents := bytes.SplitAfter(manyDocuments(), []byte("---\n"))
+	for i := range files {
+		data := bytes.Join(documents[i*each:(i+1)*each], nil)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.yaml", i)), data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	kinds := newFixture(b).kinds(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		loaded, err := Load(dir)
+		if err != nil {
+			b.Fatal(err)
+		}
+		contents, err := Read(kinds, loaded)
+		if err != nil || len(contents.Rows) != manyRoutes || len(contents.Problems) > 0 {
+			b.Fatal(len(contents.Rows), contents.Problems, err)
+		}
+	}
+	b.ReportMetric(manyRoutes*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}

@@ -44,14 +44,19 @@ func (s *Source) listDir(l *listing) ([]string, error) {
 		return nil, err
 	}
 	l.device = s.deviceOf(info)
+	return documentFiles(s.config.Dir, entries), nil
+}
+
+// documentFiles returns the paths of the entries of a directory that hold documents, sorted.
+func documentFiles(dir string, entries []os.DirEntry) []string {
 	var paths []string
 	for _, e := range entries {
 		if documentFile(e.Name()) && !e.IsDir() {
-			paths = append(paths, filepath.Join(s.config.Dir, e.Name()))
+			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
 	}
 	slices.Sort(paths)
-	return paths, nil
+	return paths
 }
 
 // deviceOf returns the device that a file is on; 0 where that is not known.

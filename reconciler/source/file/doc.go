@@ -37,4 +37,8 @@
 // force. The first listing waits for such files for a second, and is incomplete without
 // them. A file that gets better counts at once; one that becomes bad, empty or absent
 // counts when a look a moment later finds it so, too.
+//
+// Files can also be read once, without a [Source] and without a write to any table: [Load]
+// and [Read] say what they declare and what is wrong with them. [Schema] is a JSON Schema of
+// documents, for editors.
 package file

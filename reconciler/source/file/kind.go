@@ -15,6 +15,8 @@ import (
 type KindConfig[Obj any] struct {
 	// Name is what documents give as their kind: lower-case letters, digits and dashes.
 	Name string
+	// Title says in a few words what the rows are, for [Schema]. Empty: nothing is said.
+	Title string
 	// Table gets the rows. Its row type is a struct, or a pointer to one, whose
 	// exported fields are the fields of a document, named by their yaml tags.
 	Table *statedb.RWTable[Obj]
@@ -47,6 +49,7 @@ type Kind interface {
 	table() statedb.TableMeta
 	keyField() string
 	catalog() catalog
+	schema() node
 	// filter returns the configured filter: a func(Obj) bool, which may be nil.
 	filter() any
 	// decode returns the row to store for a document, and its key. The row is nil if the

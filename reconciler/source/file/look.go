@@ -195,7 +195,7 @@ func (s *Source) examine(l *listing, path string, c circumstances) {
 	switch {
 	case errors.Is(err, errNoFile):
 	case err != nil:
-		l.found[path] = unreadable(problem{at: place{file: path}, message: fmt.Sprintf("cannot be read: %v", err)})
+		l.found[path] = unreadable(cannotBeRead(path, err))
 	default:
 		l.found[path] = s.content(f, data)
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -58,6 +60,15 @@ type parser struct {
 	names []string // of the kinds, sorted
 
 	filters filterSet // replace those of the kinds
+}
+
+func newParser(kinds []Kind) parser {
+	p := parser{kinds: make(map[string]Kind, len(kinds))}
+	for _, k := range kinds {
+		p.kinds[k.Name()] = k
+	}
+	p.names = slices.Sorted(maps.Keys(p.kinds))
+	return p
 }
 
 func (p *parser) parse(file string, data []byte) *content {

@@ -27,6 +27,11 @@ type problem struct {
 	message string // what was found and what was expected
 }
 
+// cannotBeRead is the problem of a file as a whole.
+func cannotBeRead(path string, err error) problem {
+	return problem{at: place{file: path}, message: fmt.Sprintf("cannot be read: %v", err)}
+}
+
 func (p problem) String() string {
 	if p.field == "" {
 		return fmt.Sprintf("%v: %s", p.at, p.message)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +35,7 @@ type Config struct {
 	// Rescan is how often the directory is read when no change is reported.
 	// Default: 30 s.
 	Rescan time.Duration
-	// MaxFileSize is how many bytes a file may have. Default: 16 MiB.
+	// MaxFileSize is how many bytes a file may have. Default: [MaxFileSize].
 	MaxFileSize int64
 	// Memory remembers across restarts whether rows were in force, so that a directory
 	// that is empty at the start can be told from one that has become empty.
@@ -53,6 +52,9 @@ type Memory interface {
 	// first of them is in a table, and again later if it fails, which is logged.
 	SetInForce(inForce bool) error
 }
+
+// MaxFileSize is how many bytes a file may have, unless a source is told otherwise: 16 MiB.
+const MaxFileSize = 16 << 20
 
 // impaired is how often to look when changes may go unnoticed.
 const impaired = time.Second
@@ -73,7 +75,7 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.MaxFileSize <= 0 {
-		c.MaxFileSize = 16 << 20
+		c.MaxFileSize = MaxFileSize
 	}
 	return c
 }
@@ -132,12 +134,10 @@ func New(c Config) (*Source, error) {
 	c.Dir = dir
 	s := &Source{config: c, progress: progress{files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: readDir, deviceOf: deviceOf, writing: openForWriting}
 	s.recalled = c.Memory != nil && c.Memory.InForce()
-	s.parser.kinds = map[string]Kind{}
+	s.parser = newParser(c.Kinds)
 	for _, k := range c.Kinds {
-		s.parser.kinds[k.Name()] = k
 		s.tables = append(s.tables, k.table())
 	}
-	s.parser.names = slices.Sorted(maps.Keys(s.parser.kinds))
 	if err := c.DB.Update(context.Background(), s.register, s.tables...); err != nil {
 		return nil, fmt.Errorf("source of documents: %w", err)
 	}
@@ -156,8 +156,12 @@ func (c Config) check() error {
 	if c.Dir == "" {
 		return errors.New("no directory is set")
 	}
+	return checkKinds(c.Kinds)
+}
+
+func checkKinds(kinds []Kind) error {
 	byName, byTable := map[string]bool{}, map[statedb.TableMeta]string{}
-	for _, k := range c.Kinds {
+	for _, k := range kinds {
 		if k == nil {
 			return errors.New("a kind is nil")
 		}

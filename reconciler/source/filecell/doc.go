@@ -3,8 +3,9 @@
 // [Cell] reads the directory that --config-dir names into the tables of the
 // kinds that any module declares with [Kind], which fails the start of a hive
 // without the cell. It adds the table "documents", the endpoints GET /v1/documents
-// and POST /v1/documents/approve, a section to the status command, and the command
-// "approve documents". Its health is degraded while a file is refused, and while rows
+// and POST /v1/documents/approve, a section to the status command, and the commands
+// "approve documents", "validate" and "schema"; the last two need neither an agent nor
+// settings. Its health is degraded while a file is refused, and while rows
 // are kept in force although their directory is lost. A directory that is not there
 // fails the start; whatever happens to it later does not end the hive.
 //

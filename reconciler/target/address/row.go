@@ -12,9 +12,9 @@ import (
 
 // Address is the row: an address that a device shall have.
 type Address struct {
-	Device string `yaml:"device" json:"device"`
+	Device string `yaml:"device" json:"device" schema:"required" doc:"Name of the link that has the address."`
 	// Address of the host, with the length of its network's prefix: 10.0.0.5/24.
-	Address netip.Prefix      `yaml:"address" json:"address"`
+	Address netip.Prefix      `yaml:"address" json:"address" schema:"required" doc:"Address with the length of its prefix, as 192.0.2.2/24."`
 	Status  reconciler.Status `yaml:"-" json:"status"`
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/reconciler/source/filecell"
+	"github.com/statehive/statehive/reconciler/target/dryrun"
+	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/statedb"
 	"github.com/statehive/statehive/statedb/dbcell"
 )
@@ -43,22 +45,49 @@ type Kind[Obj reconciler.Reconcilable[Obj]] struct {
 
 // Cell returns the module of a kind. The contents provide a reconciler.Target[Obj]
 // and, if the rows are related to others or observed, a reconcilercell.Relations[Obj].
+//
+// So documents of the kind are validated, described by a JSON Schema and, if package
+// dryruncell is in the hive, compared with the system before they are applied. For that the
+// target is made in a process that starts nothing, so its constructor must write nothing: see
+// dryruncell.Mode.
 func Cell[Obj reconciler.Reconcilable[Obj]](k Kind[Obj], contents ...cell.Cell) cell.Cell {
 	return cell.Module(k.Name, k.Title,
 		dbcell.Protected(k.Schema),
 		cell.Group(contents...),
 		reconcilercell.Register[Obj](),
 		filecell.Kind(file.KindConfig[Obj]{
-			Name: k.Name, KeyField: k.KeyField, Default: k.Default, Normalized: k.Normalized, Filter: k.Filter, Transform: k.Transform,
+			Name: k.Name, Title: k.Title, KeyField: k.KeyField, Default: k.Default, Normalized: k.Normalized,
+			Filter: k.Filter, Transform: k.Transform,
 		}),
+		cell.Provide(k.compared, explained[Obj]),
 	)
+}
+
+// comparedParams are what documents of a kind are compared with the system by. None of it is
+// started.
+type comparedParams[Obj reconciler.Reconcilable[Obj]] struct {
+	cell.In
+
+	Table     *statedb.Table[Obj]
+	Target    reconciler.Target[Obj]
+	Relations reconcilercell.Relations[Obj] `optional:"true"`
+	MadeBy    dryruncell.MadeBy[Obj]        `optional:"true"`
+}
+
+func (k Kind[Obj]) compared(p comparedParams[Obj]) (dryruncell.KindOut, error) {
+	kind, err := dryrun.NewKind(dryrun.Config[Obj]{
+		Name: k.Name, Schema: k.Schema, Table: p.Table, Target: p.Target, DependsOn: p.Relations.DependsOn, MadeBy: p.MadeBy,
+	})
+	return dryruncell.KindOut{Kind: kind}, err
+}
+
+func explained[Obj reconciler.Reconcilable[Obj]](table *statedb.Table[Obj], r *reconciler.Reconciler[Obj]) dryruncell.StateOut {
+	return dryruncell.StateOut{Explainer: dryruncell.Explainer{Table: table.Name(), Explain: r.Explain}}
 }
 
 // Mirror keeps a table as the system is, until ctx ends. The mirrors of package mirror
 // are such.
-type Mirror interface {
-	Run(ctx context.Context, health reconciler.Health) error
-}
+type Mirror = dryruncell.Mirror
 
 // Observed returns a cell with a table that a mirror of type M, which the module
 // provides, keeps while the hive runs. The mirror is made before anything runs: a table
@@ -66,6 +95,7 @@ type Mirror interface {
 func Observed[M Mirror, Seen any](schema statedb.Schema[Seen]) cell.Cell {
 	return cell.Group(
 		dbcell.Protected(schema),
+		cell.Provide(func(m M) dryruncell.MirrorOut { return dryruncell.MirrorOut{Mirror: m} }),
 		cell.Invoke(func(m M, jobs job.Group) error {
 			return jobs.Add(job.OneShot(schema.Name, func(ctx context.Context, health health.Health) error { return m.Run(ctx, health) }))
 		}),

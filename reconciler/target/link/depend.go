@@ -33,3 +33,14 @@ func DependsOn[Obj any](
 		return slices.Values([]statedb.Query[Link]{ByEnd.Query(Key(name))})
 	}, observed)
 }
+
+// MadeBy says, for plans, which rows make links that others only change: a veth its other end.
+func MadeBy(links *statedb.Table[Link]) []reconciler.Dependency[Link] {
+	maker := func(l Link) iter.Seq[statedb.Query[Link]] {
+		if l.Type != "" {
+			return nil
+		}
+		return slices.Values([]statedb.Query[Link]{ByEnd.Query(Key(l.Name))})
+	}
+	return []reconciler.Dependency[Link]{reconciler.DependsOn(links, Link.GetStatus, maker)}
+}

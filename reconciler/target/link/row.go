@@ -18,12 +18,14 @@ const (
 // Link is the row: a network link. Without a type it is one that others make,
 // whose attributes alone are set.
 type Link struct {
-	Name string `yaml:"name" json:"name"`
-	Type string `yaml:"type" json:"type,omitempty"` // Bridge, Veth or empty
-	Peer string `yaml:"peer" json:"peer,omitempty"` // of a veth: the name of its other end
-	Up   bool   `yaml:"up" json:"up"`
+	Name string `yaml:"name" json:"name" schema:"required" doc:"Name of the link, as eth0."`
+	// Type is Bridge, Veth or empty.
+	Type string `yaml:"type" json:"type,omitempty" schema:"enum=bridge veth" doc:"Type of a link that is made; without it the link is one that exists."`
+	// Peer is the name of the other end of a veth.
+	Peer string `yaml:"peer" json:"peer,omitempty" doc:"Name of the other end of a veth."`
+	Up   bool   `yaml:"up" json:"up" doc:"Whether the link is up."`
 	// MTU in bytes; 0 leaves it alone.
-	MTU    uint32            `yaml:"mtu" json:"mtu,omitempty"`
+	MTU    uint32            `yaml:"mtu" json:"mtu,omitempty" doc:"MTU in bytes; without it, or 0, it is left alone."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 

@@ -64,7 +64,7 @@ func NewRecords[T any](store *Store, kind string) (*Records[T], error) {
 		}
 	}
 	entries, err := os.ReadDir(r.dir)
-	if err != nil && !(r.readOnly && errors.Is(err, fs.ErrNotExist)) {
+	if missing := errors.Is(err, fs.ErrNotExist); err != nil && (!r.readOnly || !missing) {
 		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 	}
 	for _, entry := range entries {

@@ -62,7 +62,7 @@ func Open(cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("create the state directory: %w", err)
 		}
 	}
-	if err := checkPrivate(cfg.Dir); err != nil && !(cfg.ReadOnly && errors.Is(err, fs.ErrNotExist)) {
+	if err := checkPrivate(cfg.Dir); err != nil && (!cfg.ReadOnly || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
 	return &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly}, nil

@@ -12,17 +12,17 @@ import (
 
 // Route is the row: a route by a gateway, a device or both.
 type Route struct {
-	Destination Destination `yaml:"destination" json:"destination"`
+	Destination Destination `yaml:"destination" json:"destination" schema:"required" doc:"A prefix, as 10.10.0.0/16, or default."`
 	// Family is needed for a default route without a gateway only.
-	Family  Family     `yaml:"family" json:"family,omitempty"`
-	Gateway netip.Addr `yaml:"gateway" json:"gateway,omitzero"`
-	Device  string     `yaml:"device" json:"device,omitempty"`
+	Family  Family     `yaml:"family" json:"family,omitempty" schema:"enum=inet inet6" doc:"Family, of a default route without a gateway."`
+	Gateway netip.Addr `yaml:"gateway" json:"gateway,omitzero" doc:"Address of the router; without it the destination is on the link."`
+	Device  string     `yaml:"device" json:"device,omitempty" doc:"Name of the link; without it that which leads to the gateway."`
 	// Source is the address that this machine's own packets get.
-	Source netip.Addr `yaml:"source" json:"source,omitzero"`
+	Source netip.Addr `yaml:"source" json:"source,omitzero" doc:"Source address of the packets of this machine."`
 	// Metric orders routes to one destination, the lowest first; 0 is the
 	// kernel's own choice.
-	Metric uint32            `yaml:"metric" json:"metric,omitempty"`
-	Table  Table             `yaml:"table" json:"table"` // 0 is MainTable
+	Metric uint32            `yaml:"metric" json:"metric,omitempty" doc:"Of routes to one destination the one with the lowest metric counts; 0 is the choice of the kernel."`
+	Table  Table             `yaml:"table" json:"table" doc:"Routing table: main, local, default or a number."` // 0 is MainTable
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 

@@ -12,9 +12,9 @@ import (
 // Sysctl is the row: one kernel parameter and the value it shall have.
 type Sysctl struct {
 	// Name in either spelling of sysctl(8); Normalized makes it the dotted one.
-	Name string `yaml:"name" json:"name"`
+	Name string `yaml:"name" json:"name" schema:"required" doc:"Name of the parameter, as net.ipv4.ip_forward."`
 	// Value as it is written; white space between its words does not matter.
-	Value  string            `yaml:"value" json:"value"`
+	Value  string            `yaml:"value" json:"value" schema:"required" doc:"Value as it is written; white space between its words does not matter."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 

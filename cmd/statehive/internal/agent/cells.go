@@ -11,6 +11,7 @@ import (
 	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/source/filecell"
 	"github.com/statehive/statehive/reconciler/target/address/addresscell"
+	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/link/linkcell"
 	"github.com/statehive/statehive/reconciler/target/route/routecell"
 	"github.com/statehive/statehive/reconciler/target/sysctl/sysctlcell"
@@ -36,6 +37,7 @@ func foundation(around *surroundings) []cell.Cell {
 		dbcell.Cell(),
 		reconcilercell.Cell(),
 		stateCell(around),
+		dryruncell.Cell(stateDirSetting),
 		heapCell(),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
@@ -18,19 +19,34 @@ type stateConfig struct {
 	StateDir string `flag:"state-dir" usage:"directory of records of what the agent has made (empty: the user's default place)"`
 }
 
+// stateDirSetting is the name of its setting.
+const stateDirSetting = "state-dir"
+
 // stateCell provides the records of what is ours.
 func stateCell(s *surroundings) cell.Cell {
 	return cell.Module("state", "records of what the agent has made",
 		cell.Config(stateConfig{}),
-		cell.Provide(func(c stateConfig, l cell.Lifecycle, logger *slog.Logger) (*ownership.Store, error) {
+		cell.Provide(func(c stateConfig, mode *dryruncell.Mode, l cell.Lifecycle, logger *slog.Logger) (*ownership.Store, error) {
 			dir, err := s.stateDir(c.StateDir)
-			if err != nil {
+			switch {
+			case err != nil:
 				return nil, err
+			case mode.ReadOnly():
+				return readState(dir, logger)
 			}
 			return openState(dir, l, logger)
 		}),
 		cell.Provide(newMemory),
 	)
+}
+
+// readState opens the records for a look, also while an agent keeps them.
+func readState(dir string, logger *slog.Logger) (*ownership.Store, error) {
+	store, err := ownership.Open(ownership.Config{Dir: dir, Logger: logger, ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("state directory (--%s): %w", stateDirSetting, err)
+	}
+	return store, nil
 }
 
 func openState(dir string, l cell.Lifecycle, logger *slog.Logger) (*ownership.Store, error) {

@@ -7,9 +7,11 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/kindcell"
 	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/statedb"
 )
 
 // Check returns an error for a device that is not the link which we have made under
@@ -33,7 +35,8 @@ func Cell() cell.Cell {
 			(*link.Target).NewMirror,
 			func(seen reconciler.Observation[link.Link]) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{Observed: seen}
-			}),
+			},
+			func(links *statedb.Table[link.Link]) dryruncell.MadeBy[link.Link] { return link.MadeBy(links) }),
 		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),
 		kindcell.Observed[link.Mirror](link.SeenSchema()),
 	)

@@ -1,0 +1,164 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// File is a file of documents that was read once, for [Read].
+type File struct {
+	Path string `json:"path"`
+	Data []byte `json:"data,omitempty"`
+	// Unread is why the file could not be read; empty if it was.
+	Unread string `json:"unread,omitempty"`
+}
+
+// Problem is one thing that is wrong with documents. Its text is that which a [Source] shows.
+type Problem struct {
+	File string `json:"file"`
+	// Line and Column count from 1; they are 0 if it is about the file as a whole.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Field is the path of a field as the document spells it; empty: the document as a whole.
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"` // what was found and what was expected
+}
+
+// String returns the problem as "file:line:column: field: what".
+func (p Problem) String() string {
+	return problem{place{p.File, p.Line, p.Column}, p.Field, p.Message}.String()
+}
+
+// Row is what one document declares.
+type Row struct {
+	Kind   string
+	Key    string // the primary key, as text
+	Value  any    // of the row type of the kind's table
+	Origin string // where the document is: "file:line:column"
+}
+
+// Contents are what files of documents say.
+type Contents struct {
+	Files     int
+	Documents int // good or not
+	// Rows are those of the files that have no problem, in the order of their places.
+	Rows []Row
+	// Problems are in the order of files.
+	Problems []Problem
+}
+
+// Load reads files of documents once. Each path is that of a file, or of a directory, of
+// which the files are read that a [Source] would read. A file that cannot be read, or is
+// being written, says so in File.Unread; the error is that of a path that is neither.
+func Load(paths ...string) ([]File, error) {
+	var files []File
+	known := map[string]bool{}
+	for _, path := range paths {
+		below, err := filesAt(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range below {
+			if !known[path] {
+				known[path] = true
+				files = append(files, load(path))
+			}
+		}
+	}
+	return files, nil
+}
+
+// filesAt returns the paths of the files that a path stands for.
+func filesAt(path string) ([]string, error) {
+	path = filepath.Clean(path)
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		return []string{path}, nil
+	}
+	var entries []os.DirEntry
+	if err == nil {
+		entries, _, err = readDir(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%q cannot be read: %w", path, withoutPath(err))
+	}
+	return documentFiles(path, entries), nil
+}
+
+var errWriting = errors.New("it is being written")
+
+func load(path string) File {
+	data, err := readOnce(path)
+	if err != nil {
+		return File{Path: path, Unread: err.Error()}
+	}
+	return File{Path: path, Data: data}
+}
+
+// readOnce returns what a file holds, unless somebody is writing it.
+func readOnce(path string) ([]byte, error) {
+	file, info, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	before, writing := stampOf(info), openForWriting(file)
+	data, err := readAll(file, info.Size(), MaxFileSize)
+	if info, statErr := file.Stat(); writing || statErr == nil && stampOf(info) != before {
+		return nil, errWriting
+	}
+	return data, err
+}
+
+// Read says what files declare, and what is wrong with them, as a [Source] of these kinds
+// does that sees them for the first time: problems have the same texts, and a key that two
+// documents have is a problem of both. Nothing is written, neither to the tables of the kinds.
+// Files are parsed side by side. The error is that of two kinds with one name or table.
+func Read(kinds []Kind, files []File) (Contents, error) {
+	if err := checkKinds(kinds); err != nil {
+		return Contents{}, fmt.Errorf("kinds of documents: %w", err)
+	}
+	states := parseAll(newParser(kinds), files)
+	r := resolve(states, nil)
+	c := Contents{Files: len(files)}
+	for _, f := range states {
+		c.Documents += f.now.total
+		for _, p := range append(f.now.problems, r.problems[f]...) {
+			c.Problems = append(c.Problems, Problem{p.at.file, p.at.line, p.at.column, p.field, p.message})
+		}
+		if version := r.kept[f]; version != nil {
+			for _, d := range version.docs {
+				c.Rows = append(c.Rows, Row{d.of.Name(), d.key, d.row, d.at.String()})
+			}
+		}
+	}
+	return c, nil
+}
+
+// parseAll returns the states of files that were never seen before.
+func parseAll(p parser, files []File) []*fileState {
+	states := make([]*fileState, len(files))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(files)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(files)); i = next.Add(1) - 1 {
+				states[i] = &fileState{path: files[i].Path, now: p.contentOf(files[i])}
+			}
+		})
+	}
+	workers.Wait()
+	return states
+}
+
+func (p *parser) contentOf(f File) *content {
+	if f.Unread != "" {
+		return unreadable(cannotBeRead(f.Path, errors.New(f.Unread)))
+	}
+	return p.parse(f.Path, f.Data)
+}

@@ -1,0 +1,249 @@
+package dryrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Kind is a kind of row that plans can be made of. [NewKind] makes it.
+type Kind interface {
+	// Name is that of the kind.
+	Name() string
+
+	table() string
+	needs() []string // tables that its rows depend on
+	compare(ctx context.Context, p Params, rows []Row) (comparison, error)
+	copy(ctx context.Context, into *copied) error
+	needed(s *step, in map[string]*copied) []*step
+}
+
+// Config is what a kind is made of. Name, Schema, Table and Target are required.
+type Config[Obj reconciler.Reconcilable[Obj]] struct {
+	Name   string
+	Schema statedb.Schema[Obj] // of Table
+	Table  *statedb.Table[Obj]
+	// Target is asked by Observe and Diff. Rows of one that is no [reconciler.Differ] are
+	// errors in plans; of one that is no [reconciler.Observer] what is in Table and in no row is
+	// deleted.
+	Target    reconciler.Target[Obj]
+	DependsOn []reconciler.Dependency[Obj]
+	// MadeBy names rows of Table itself that make what a row only changes, as one end of a veth
+	// makes the other. Reconcilers cannot wait for those: they try again.
+	MadeBy []reconciler.Dependency[Obj]
+}
+
+type kind[Obj reconciler.Reconcilable[Obj]] struct{ config Config[Obj] }
+
+// NewKind returns a kind for plans.
+func NewKind[Obj reconciler.Reconcilable[Obj]](c Config[Obj]) (Kind, error) {
+	if c.Name == "" || c.Table == nil || c.Target == nil {
+		return nil, fmt.Errorf("kind %q: one of Name, Table and Target is not set", c.Name)
+	}
+	return &kind[Obj]{c}, nil
+}
+
+func (k *kind[Obj]) Name() string  { return k.config.Name }
+func (k *kind[Obj]) table() string { return k.config.Table.Name() }
+
+func (k *kind[Obj]) allNeeds() []reconciler.Dependency[Obj] {
+	return slices.Concat(k.config.DependsOn, k.config.MadeBy)
+}
+
+func (k *kind[Obj]) needs() []string {
+	var tables []string
+	for _, d := range k.allNeeds() {
+		tables = append(tables, d.Table())
+	}
+	slices.Sort(tables)
+	return slices.Compact(tables)
+}
+
+// comparison is what came of the comparison of a kind.
+type comparison struct {
+	due       []*step // rows that differ or cannot be compared
+	deletes   []*step
+	unchanged int
+}
+
+func (k *kind[Obj]) compare(ctx context.Context, p Params, rows []Row) (c comparison, err error) {
+	objs, keys, ours := make([]Obj, len(rows)), make([]string, len(rows)), make(map[string]bool, len(rows))
+	for i, r := range rows {
+		obj, ok := r.Value.(Obj)
+		if !ok {
+			return c, fmt.Errorf("kind %s: row %q is a %T", k.config.Name, r.Key, r.Value)
+		}
+		objs[i], keys[i] = obj, k.encoded(obj)
+		ours[keys[i]] = false
+	}
+	for obj, err := range k.existing(ctx, p) {
+		if err != nil {
+			return c, fmt.Errorf("kind %s: list what there is: %w", k.config.Name, err)
+		}
+		key := k.encoded(obj)
+		if _, wanted := ours[key]; wanted {
+			ours[key] = true
+			continue
+		}
+		s := k.step(Row{Key: k.config.Table.Key(obj)}, obj)
+		s.op.Action = Delete
+		c.deletes = append(c.deletes, s)
+	}
+	for i, result := range k.differences(ctx, p.Txn, objs) {
+		if result.Err == nil && len(result.Changes) == 0 {
+			c.unchanged++
+			continue
+		}
+		s := k.step(rows[i], objs[i])
+		s.differs(result, ours[keys[i]])
+		c.due = append(c.due, s)
+	}
+	byKey := func(a, b *step) int { return strings.Compare(a.op.Key, b.op.Key) }
+	slices.SortFunc(c.due, byKey)
+	slices.SortFunc(c.deletes, byKey)
+	for _, s := range slices.Concat(c.due, c.deletes) {
+		k.askAgent(ctx, p, s)
+	}
+	return c, ctx.Err()
+}
+
+func (k *kind[Obj]) step(r Row, obj Obj) *step {
+	return &step{of: k, row: obj, op: Operation{Kind: k.config.Name, Key: r.Key, Origin: r.Origin}}
+}
+
+// differs notes what a row differs in. What is ours already, or has a value now, is changed.
+func (s *step) differs(d reconciler.DiffResult, ours bool) {
+	s.op.Changes = d.Changes
+	exists := ours || slices.ContainsFunc(d.Changes, func(c reconciler.Change) bool { return c.Is != "" })
+	switch {
+	case d.Err != nil:
+		s.op.Action, s.op.Error, s.terminal = Fail, d.Err.Error(), reconciler.IsTerminal(d.Err)
+	case exists:
+		s.op.Action = Change
+	default:
+		s.op.Action = Create
+	}
+}
+
+func (k *kind[Obj]) encoded(obj Obj) string { return k.config.Table.KeyQuery(obj).Encoded() }
+
+// existing yields what there is of ours, once; of a target that cannot tell, what is in force.
+func (k *kind[Obj]) existing(ctx context.Context, p Params) func(yield func(Obj, error) bool) {
+	observer, ok := k.config.Target.(reconciler.Observer[Obj])
+	if ok {
+		return observer.Observe(ctx)
+	}
+	return func(yield func(Obj, error) bool) {
+		for obj := range k.config.Table.All(p.Txn) {
+			if !yield(obj, nil) {
+				return
+			}
+		}
+	}
+}
+
+var errNoDiff = errors.New("the target of this kind cannot say what it would change")
+
+// differences compares rows: in one go if the target can do so.
+func (k *kind[Obj]) differences(ctx context.Context, txn statedb.ReadTxn, objs []Obj) []reconciler.DiffResult {
+	if batches, ok := k.config.Target.(reconciler.BatchDiffer[Obj]); ok && len(objs) > 0 {
+		var results []reconciler.DiffResult
+		panicked := guard(func() { results = batches.DiffBatch(ctx, txn, slices.Clone(objs)) })
+		if panicked == nil && len(results) == len(objs) {
+			return results
+		}
+	}
+	differ, ok := k.config.Target.(reconciler.Differ[Obj])
+	results := make([]reconciler.DiffResult, len(objs))
+	for i, obj := range objs {
+		r := &results[i]
+		if !ok {
+			r.Err = reconciler.Terminal(errNoDiff)
+			continue
+		}
+		if panicked := guard(func() { r.Changes, r.Err = differ.Diff(ctx, txn, obj) }); panicked != nil {
+			r.Err = reconciler.Terminal(panicked)
+		}
+	}
+	return results
+}
+
+// guard calls fn and makes an error of its panic: a plan goes on without the row.
+func guard(fn func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	fn()
+	return nil
+}
+
+// askAgent notes what the agent has of a row.
+func (k *kind[Obj]) askAgent(ctx context.Context, p Params, s *step) {
+	if p.State == nil {
+		return
+	}
+	obj := s.row.(Obj) //nolint:forcetypeassert // steps of a kind have its rows
+	s.op.Agent = &Agent{}
+	has, _, found := k.config.Table.Get(p.Txn, k.config.Table.KeyQuery(obj))
+	none := reconciler.Status{}
+	switch {
+	case found && (s.op.Action == Delete || reflect.DeepEqual(has.WithStatus(none), obj.WithStatus(none))):
+		s.op.Agent.InForce = "same"
+	case found:
+		s.op.Agent.InForce = "other"
+	}
+	s.op.Agent.State = p.State(ctx, k.table(), s.op.Key, found)
+}
+
+// copied is a table with the rows of a kind that something is to be done about.
+type copied struct {
+	steps map[string]*step // by key as text
+	table statedb.TableMeta
+	txn   statedb.ReadTxn
+}
+
+func (k *kind[Obj]) copy(ctx context.Context, into *copied) error {
+	db := statedb.New()
+	table, err := statedb.NewTable(db, k.config.Schema)
+	if err != nil {
+		return fmt.Errorf("kind %s: %w", k.config.Name, err)
+	}
+	err = db.Update(ctx, func(txn *statedb.WriteTxn) error {
+		for _, s := range into.steps {
+			if _, _, err := table.Insert(txn, s.row.(Obj)); err != nil { //nolint:forcetypeassert // steps of a kind have its rows
+				return fmt.Errorf("%s: %w", s.title(), err)
+			}
+		}
+		return nil
+	}, table)
+	into.table, into.txn = table, db.ReadTxn()
+	return err
+}
+
+func (k *kind[Obj]) needed(s *step, in map[string]*copied) (needs []*step) {
+	for _, d := range k.allNeeds() {
+		other := in[d.Table()]
+		if other == nil {
+			continue // nothing is to be done there
+		}
+		panicked := guard(func() {
+			for key := range d.Rows(other.txn, other.table, s.row.(Obj)) { //nolint:forcetypeassert // steps of a kind have its rows
+				if needed := other.steps[key]; needed != nil && needed != s {
+					needs = append(needs, needed)
+				}
+			}
+		})
+		if panicked != nil {
+			s.op.Action, s.op.Error, s.terminal = Fail, panicked.Error(), true
+		}
+	}
+	return needs
+}

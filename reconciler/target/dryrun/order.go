@@ -1,0 +1,181 @@
+package dryrun
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// inOrder returns the kinds such that each comes after those whose tables it depends on, and
+// by name where nothing else decides. Kinds that depend on each other stay by name.
+func inOrder(kinds []Kind) ([]Kind, error) {
+	kinds = slices.Clone(kinds)
+	slices.SortFunc(kinds, func(a, b Kind) int { return strings.Compare(a.Name(), b.Name()) })
+	byTable := make(map[string]Kind, len(kinds))
+	for i, k := range kinds {
+		if i > 0 && kinds[i-1].Name() == k.Name() {
+			return nil, fmt.Errorf("two kinds are named %q", k.Name())
+		}
+		byTable[k.table()] = k
+	}
+	ordered, seen := make([]Kind, 0, len(kinds)), map[Kind]bool{}
+	var visit func(Kind)
+	visit = func(k Kind) {
+		if k == nil || seen[k] { // others' tables, and cycles
+			return
+		}
+		seen[k] = true
+		for _, table := range k.needs() {
+			visit(byTable[table])
+		}
+		ordered = append(ordered, k)
+	}
+	for _, k := range kinds {
+		visit(k)
+	}
+	return ordered, nil
+}
+
+func byKind(kinds []Kind, rows []Row) (map[string][]Row, error) {
+	sorted := make(map[string][]Row, len(kinds))
+	for _, k := range kinds {
+		sorted[k.Name()] = nil
+	}
+	for _, r := range rows {
+		if _, known := sorted[r.Kind]; !known {
+			return nil, fmt.Errorf("row %q is of kind %q, which there is not", r.Key, r.Kind)
+		}
+		sorted[r.Kind] = append(sorted[r.Kind], r)
+	}
+	return sorted, nil
+}
+
+// step is an operation on its way into a plan.
+type step struct {
+	op       Operation
+	row      any
+	of       Kind
+	terminal bool    // its error is not for want of something else
+	needs    []*step // on other rows, before this one
+	settled  bool
+}
+
+// title names the row in other operations.
+func (s *step) title() string { return s.op.Kind + " " + s.op.Key }
+
+// steps are all that is due.
+type steps struct {
+	rows    []*step // in the order of kinds
+	deletes []*step // likewise
+}
+
+func (d *steps) add(c comparison) {
+	d.rows = append(d.rows, c.due...)
+	d.deletes = append(d.deletes, c.deletes...)
+}
+
+// relate finds out which operations come after which.
+func (d *steps) relate(ctx context.Context) error {
+	kinds, needed := map[Kind]bool{}, map[string]bool{}
+	for _, s := range d.rows {
+		if !kinds[s.of] {
+			kinds[s.of] = true
+			for _, table := range s.of.needs() {
+				needed[table] = true
+			}
+		}
+	}
+	byTable := map[string]*copied{}
+	for k := range kinds {
+		if !needed[k.table()] {
+			continue
+		}
+		c, err := d.copyOf(ctx, k)
+		if err != nil {
+			return err
+		}
+		byTable[k.table()] = c
+	}
+	for _, s := range d.rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s.needs = s.of.needed(s, byTable)
+	}
+	return nil
+}
+
+// copyOf makes a table of the rows of a kind that something is to be done about.
+func (d *steps) copyOf(ctx context.Context, k Kind) (*copied, error) {
+	c := &copied{steps: map[string]*step{}}
+	for _, s := range d.rows {
+		if s.of == k {
+			c.steps[s.op.Key] = s
+		}
+	}
+	err := k.copy(ctx, c)
+	return c, err
+}
+
+// ordered yields what is due: rows after those that they need, then deletes in reverse.
+func (d *steps) ordered() iter.Seq[*step] {
+	return func(yield func(*step) bool) {
+		more := true
+		var settle func(*step)
+		settle = func(s *step) {
+			if s.settled {
+				return
+			}
+			s.settled = true
+			for _, needed := range s.needs {
+				settle(needed)
+			}
+			s.decide()
+			more = more && yield(s)
+		}
+		for _, s := range d.rows {
+			settle(s)
+		}
+		var kinds []Kind
+		for _, s := range d.deletes {
+			if len(kinds) == 0 || kinds[len(kinds)-1] != s.of {
+				kinds = append(kinds, s.of)
+			}
+		}
+		for _, k := range slices.Backward(kinds) {
+			for _, s := range d.deletes {
+				if s.of == k && more {
+					more = yield(s)
+				}
+			}
+		}
+	}
+}
+
+// decide says what becomes of a row, once that is known of those that it needs. A row that
+// cannot be compared, for want of what they make, is created after them; and it waits in vain
+// for one that would be in error.
+func (s *step) decide() {
+	made, inVain := false, []string(nil)
+	for _, needed := range s.needs {
+		s.op.After = append(s.op.After, needed.title())
+		made = made || needed.op.Action == Create || needed.op.Action == Change
+		if needed.op.Action == Fail {
+			inVain = append(inVain, needed.title())
+		}
+	}
+	s.op.After, inVain = sorted(s.op.After), sorted(inVain)
+	switch failed := s.op.Action == Fail; {
+	case len(inVain) > 0 && (!failed || made && !s.terminal):
+		s.op.Action, s.op.Error = Fail, "waits for "+strings.Join(inVain, ", ")+", which would be in error"
+	case failed && made && !s.terminal:
+		s.op.Action, s.op.Error = Create, ""
+	}
+}
+
+func sorted(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
