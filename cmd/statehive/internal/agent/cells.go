@@ -12,6 +12,7 @@ import (
 	"github.com/statehive/statehive/reconciler/source/filecell"
 	"github.com/statehive/statehive/reconciler/target/address/addresscell"
 	"github.com/statehive/statehive/reconciler/target/link/linkcell"
+	"github.com/statehive/statehive/reconciler/target/managedfile/managedfilecell"
 	"github.com/statehive/statehive/reconciler/target/route/routecell"
 	"github.com/statehive/statehive/reconciler/target/sysctl/sysctlcell"
 	"github.com/statehive/statehive/statedb/dbcell"
@@ -46,5 +47,6 @@ func kinds(around *surroundings) []cell.Cell {
 		linkcell.Cell(),
 		addresscell.Cell(),
 		routecell.Cell(),
+		managedfilecell.Cell(around.allowFile),
 	}
 }
