@@ -47,7 +47,7 @@
 // text/template. A field that a row has not is an error; {{with index . "mtu"}} is for
 // those that may be missing. A template is rendered again when a table that it has read
 // changes ([Target.FollowTables]). While that has not all its rows the file is left as
-// it is. A rendering may take two seconds and make [MaxSize] bytes. Templates that call
+// it is, and the row is in error if the template comes to something else. A rendering may take two seconds and make [MaxSize] bytes. Templates that call
 // themselves are refused, and the tables "files" and "observed-files" cannot be read.
 //
 // # What is noticed

@@ -573,7 +573,7 @@ func TestANewNameReplacesNothingWhereRenamesAlwaysDo(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	f, err := openFolder(dir)
 	must(t, err)
-	defer f.close()
+	defer func() { must(t, f.close()) }()
 	mustWrite(t, at("from"), "new")
 	mustWrite(t, at("there"), "old")
 	if err := linkNew(f.fd, "from", "there"); !errors.Is(err, fs.ErrExist) {

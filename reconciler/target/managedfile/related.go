@@ -135,7 +135,7 @@ func (t *Target) renderOld(ctx context.Context) *statedb.WatchSet {
 
 // isOld reports whether a template may come to something else in a snapshot.
 func (r *rendering) isOld(db *statedb.DB, txn statedb.ReadTxn) bool {
-	if r.err != nil || r.incomplete {
+	if r.err != nil || r.lacks != nil {
 		return true
 	}
 	for name, revision := range r.used {
@@ -151,7 +151,7 @@ func (r *rendering) isOld(db *statedb.DB, txn statedb.ReadTxn) bool {
 // moment changes nothing.
 func (t *Target) renderAgain(ctx context.Context, txn statedb.ReadTxn, key Key, last *rendering) *rendering {
 	next, _ := t.render(ctx, txn, last.text)
-	if next.incomplete {
+	if next.lacks != nil {
 		next.err, next.hash = last.err, last.hash
 	}
 	if ctx.Err() == nil && t.renderings.replace(key, last, next) && !next.isLike(last) {

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -33,8 +32,8 @@ type rendering struct {
 	used map[string]statedb.Revision // of the tables that were read
 	hash string                      // of the content
 	err  error
-	// incomplete: what failed is that a table had not all its rows.
-	incomplete bool
+	// lacks is the reason why a table has not all its rows; nil: each has.
+	lacks error
 }
 
 // render makes the content of a template.
@@ -42,7 +41,7 @@ func (t *Target) render(ctx context.Context, txn statedb.ReadTxn, text string) (
 	r = &rendering{text: text, used: map[string]statedb.Revision{}}
 	content, err := t.execute(ctx, txn, r)
 	if err != nil {
-		r.err, r.incomplete = fmt.Errorf("template: %w", err), errors.Is(err, errIncomplete)
+		r.err = fmt.Errorf("template: %w", err)
 		return r, ""
 	}
 	r.hash = hashOf([]byte(content))
@@ -54,15 +53,15 @@ func (t *Target) execute(ctx context.Context, txn statedb.ReadTxn, r *rendering)
 	if err != nil {
 		return "", err
 	}
-	latest := time.Now().Add(maxRendering)
+	latest := t.now().Add(maxRendering)
 	parsed.Funcs(functions(source{
 		hostname: os.Hostname,
-		rows:     func(table string) ([]any, error) { return t.tables.rows(t.db, txn, table, r.used) },
+		rows:     func(table string) ([]any, error) { return t.tables.rows(t.db, txn, table, r) },
 		row: func(table, key string) (map[string]any, error) {
-			return t.tables.row(t.db, txn, table, key, r.used)
+			return t.tables.row(t.db, txn, table, key, r)
 		},
 		goOn: func() error {
-			if time.Now().After(latest) {
+			if t.now().After(latest) {
 				return errTooSlow
 			}
 			return ctx.Err()
@@ -70,6 +69,9 @@ func (t *Target) execute(ctx context.Context, txn statedb.ReadTxn, r *rendering)
 	}))
 	var content limited
 	if err := parsed.Execute(&content, nil); err != nil {
+		if r.lacks != nil {
+			return "", r.lacks // that may be why
+		}
 		return "", withLine(err)
 	}
 	return content.String(), nil
@@ -79,9 +81,6 @@ func hashOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
-
-// errIncomplete matches the errors of reading tables that have not all their rows.
-var errIncomplete = errors.New("not complete")
 
 // tables reads tables by name. It keeps what it has read last of each: many templates
 // read the same.
@@ -95,44 +94,44 @@ type readTable struct {
 	rows     []any
 }
 
-// open finds a table that has all its rows, and notes that it was used.
-func (*tables) open(db *statedb.DB, txn statedb.ReadTxn, name string, used map[string]statedb.Revision) (statedb.AnyTable, error) {
+// open finds a table, and notes that it was used, and whether it has all its rows.
+func (*tables) open(db *statedb.DB, txn statedb.ReadTxn, name string, r *rendering) (statedb.AnyTable, error) {
 	if db == nil {
 		return nil, fmt.Errorf("table %q cannot be read: there is no database", name)
 	}
 	if name == Schema().Name || name == SeenSchema().Name {
 		return nil, fmt.Errorf("table %q cannot be read: it changes with what is made of it", name)
 	}
-	used[name] = 0 // it may come to be
+	r.used[name] = 0 // it may come to be
 	table, err := db.Table(txn, name)
 	if err != nil {
 		return nil, err
 	}
-	used[name] = table.Revision(txn)
+	r.used[name] = table.Revision(txn)
 	for _, source := range table.Sources(txn) {
 		switch {
 		case !source.Initialized:
-			return nil, fmt.Errorf("table %q is %w: source %q has not delivered yet", name, errIncomplete, source.Name)
+			r.lacks = fmt.Errorf("table %q is not complete: source %q has not delivered yet", name, source.Name)
 		case source.Incomplete != "":
-			return nil, fmt.Errorf("table %q is %w: %s: %s", name, errIncomplete, source.Name, source.Incomplete)
+			r.lacks = fmt.Errorf("table %q is not complete: %s: %s", name, source.Name, source.Incomplete)
 		}
 	}
 	return table, nil
 }
 
-func (t *tables) rows(db *statedb.DB, txn statedb.ReadTxn, name string, used map[string]statedb.Revision) ([]any, error) {
-	table, err := t.open(db, txn, name, used)
+func (t *tables) rows(db *statedb.DB, txn statedb.ReadTxn, name string, r *rendering) ([]any, error) {
+	table, err := t.open(db, txn, name, r)
 	if err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if read, ok := t.read[name]; ok && read.revision == used[name] {
+	if read, ok := t.read[name]; ok && read.revision == r.used[name] {
 		return read.rows, nil
 	}
 	rows := []any{}
-	for r := range table.All(txn) {
-		fields, err := fieldsOf(r)
+	for row := range table.All(txn) {
+		fields, err := fieldsOf(row)
 		if err != nil {
 			return nil, fmt.Errorf("table %q: %w", name, err)
 		}
@@ -141,20 +140,20 @@ func (t *tables) rows(db *statedb.DB, txn statedb.ReadTxn, name string, used map
 	if t.read == nil {
 		t.read = map[string]readTable{}
 	}
-	t.read[name] = readTable{used[name], rows}
+	t.read[name] = readTable{r.used[name], rows}
 	return rows, nil
 }
 
-func (t *tables) row(db *statedb.DB, txn statedb.ReadTxn, name, key string, used map[string]statedb.Revision) (map[string]any, error) {
-	table, err := t.open(db, txn, name, used)
+func (t *tables) row(db *statedb.DB, txn statedb.ReadTxn, name, key string, r *rendering) (map[string]any, error) {
+	table, err := t.open(db, txn, name, r)
 	if err != nil {
 		return nil, err
 	}
-	r, found, err := table.Get(txn, key)
+	row, found, err := table.Get(txn, key)
 	if err != nil || !found {
 		return nil, err
 	}
-	return fieldsOf(r)
+	return fieldsOf(row)
 }
 
 // fieldsOf returns a row as its JSON has it.

@@ -109,6 +109,9 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	if s.is, err = o.target.look(row.Key(), s.folder); err != nil {
 		return s, err
 	}
+	if r := s.rendering; r != nil && r.lacks != nil && s.is.Hash != s.want.Hash {
+		return s, fmt.Errorf("file %s is left as it is: template: %w", row.Path, r.lacks)
+	}
 	s.rec, s.recorded = o.target.records.Get(row.Path)
 	return s, s.foreign()
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,7 +46,9 @@ type Target struct {
 	tables     tables
 	renderings *renderings
 	due        chan Key // of rows to be updated
-	reached    func(step string)
+	// In tests these two are others.
+	reached func(step string)
+	now     func() time.Time
 }
 
 var (
@@ -66,7 +69,7 @@ func New(cfg Config) (*Target, error) {
 	}
 	t := &Target{
 		db: cfg.DB, allow: cfg.Allow, log: cfg.Logger, records: records, pending: writing,
-		versions: newVersions(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {},
+		versions: newVersions(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now,
 	}
 	if t.allow == nil {
 		t.allow = func(string) error { return nil }

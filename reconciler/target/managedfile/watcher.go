@@ -75,13 +75,12 @@ func (w *Watcher) incomplete(ctx context.Context, reason string) error {
 // be any more.
 type watching struct {
 	*Watcher
-	notify *fsnotify.Watcher
-	dirs   *directories
-	dirty  map[Key]bool // to be looked at
-	cursor *statedb.Cursor[File]
-	// complete and fault are what was told of the table last.
-	complete bool
-	fault    string
+	notify   *fsnotify.Watcher
+	dirs     *directories
+	dirty    map[Key]bool // to be looked at
+	cursor   *statedb.Cursor[File]
+	complete bool   // the table was told to be
+	told     string // about directories that are not watched
 }
 
 // follow keeps the table until ctx ends or nothing can be received.
@@ -225,25 +224,24 @@ func (r *watching) retry(ctx context.Context, key Key, is version) {
 	}
 }
 
-// tell says whether what the table lacks is not there.
+// tell says that what the table lacks is not there, once all was looked at, and reports
+// directories that are not watched. These are looked at again and again.
 func (r *watching) tell(ctx context.Context, health reconciler.Health) error {
-	reason := ""
-	fault := r.dirs.fault()
-	if fault != nil {
-		reason = fault.Error()
+	if fault := r.dirs.fault(); fmt.Sprint(fault) != r.told {
+		r.told = fmt.Sprint(fault)
+		if fault != nil {
+			health.Degraded("changes of some files by others are noticed late", fault)
+		} else {
+			health.OK("up to date")
+		}
 	}
-	if r.complete && reason == r.fault {
+	if r.complete {
 		return nil
 	}
-	if fault != nil {
-		health.Degraded("changes of some files by others are not noticed at once", fault)
-	} else {
-		health.OK("up to date")
-	}
 	err := r.db.Update(ctx, func(txn *statedb.WriteTxn) error {
-		return errors.Join(r.source.Initialized(txn), r.source.Incomplete(txn, reason))
+		return errors.Join(r.source.Initialized(txn), r.source.Complete(txn))
 	}, r.seen)
-	r.complete, r.fault = err == nil, reason
+	r.complete = err == nil
 	return err
 }
 
