@@ -11,7 +11,8 @@
 // void, claim nothing, and are removed when the records are opened. For the same
 // reason they need not be synced to the disk. So each network namespace needs a
 // state directory of its own; records of another one of this boot are not
-// dropped without a warning.
+// dropped without a warning. Records of what outlives the boot are different: see
+// [NewLastingRecords].
 //
 // Each record is a small JSON file below the state directory,
 // kind/escaped-key.json, written beside and renamed into place. A file that

@@ -23,6 +23,7 @@ import (
 type Records[T any] struct {
 	dir      string
 	identity Identity
+	lasting  bool
 	log      *slog.Logger
 	readOnly bool
 
@@ -48,12 +49,17 @@ type file struct {
 // NewRecords opens the records of a kind, which becomes the name of a directory
 // of the store. Void records are removed, unreadable ones set aside.
 func NewRecords[T any](store *Store, kind string) (*Records[T], error) {
+	return newRecords[T](store, kind, false)
+}
+
+func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], error) {
 	if store == nil {
 		return nil, fmt.Errorf("open the records of kind %s: no state directory is given", kind)
 	}
 	r := &Records[T]{
 		dir:      filepath.Join(store.dir, url.PathEscape(kind)),
 		identity: store.identity,
+		lasting:  lasting,
 		log:      store.log,
 		readOnly: store.readOnly,
 		byKey:    map[string]T{},
@@ -72,6 +78,9 @@ func NewRecords[T any](store *Store, kind string) (*Records[T], error) {
 			return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 		}
 	}
+	if err := r.dropAttachments(entries); err != nil {
+		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
+	}
 	return r, nil
 }
 
@@ -79,6 +88,8 @@ func NewRecords[T any](store *Store, kind string) (*Records[T], error) {
 func (r *Records[T]) load(name string) error {
 	path := filepath.Join(r.dir, name)
 	switch {
+	case strings.HasSuffix(name, attachmentSuffix):
+		return nil
 	case strings.HasSuffix(name, suffix): // also of a key that looks like a temporary file
 	case strings.HasPrefix(name, temporaryPrefix) && !r.readOnly:
 		return os.Remove(path) // it was never renamed, so nothing was done in its name
@@ -131,6 +142,7 @@ func (r *Records[T]) read(path string) (key string, record T, err error) {
 		return "", record, errors.New("not a record: boot or netns is missing")
 	}
 	switch {
+	case r.lasting:
 	case f.Boot != r.identity.Boot:
 		return "", record, errVoid
 	case f.Netns != r.identity.Netns:
@@ -175,42 +187,68 @@ func (r *Records[T]) Get(key string) (record T, ok bool) {
 // Put writes the record of a key. When it returns, a crash of the process does
 // not lose it. An error means that it is not there: do not touch the kernel.
 func (r *Records[T]) Put(key string, record T) error {
-	if r.readOnly {
-		return fmt.Errorf("record %q: %w", key, ErrReadOnly)
-	}
-	data, err := json.Marshal(record)
-	if err == nil {
-		data, err = json.Marshal(file{Identity: r.identity, Key: key, Record: data})
-	}
-	if err != nil {
-		return fmt.Errorf("record %q: %w", key, err)
-	}
+	return r.PutAll(map[string]T{key: record})[key]
+}
+
+// PutAll is Put of many records in one go. It returns the errors of those that are
+// not there, by their keys.
+func (r *Records[T]) PutAll(records map[string]T) map[string]error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := write(r.dir, fileName(key), data); err != nil {
-		return fmt.Errorf("record %q: %w", key, err)
+	keys := slices.Collect(maps.Keys(records))
+	errs := r.each(keys, func(key string) error {
+		data, err := json.Marshal(records[key])
+		if err == nil {
+			data, err = json.Marshal(file{Identity: r.identity, Key: key, Record: data})
+		}
+		if err == nil {
+			err = r.write(fileName(key), data)
+		}
+		if err != nil {
+			return fmt.Errorf("record %q: %w", key, err)
+		}
+		return nil
+	})
+	for _, key := range keys {
+		if errs[key] == nil {
+			r.byKey[key] = records[key]
+		}
 	}
-	r.byKey[key] = record
-	return nil
+	return errs
 }
 
 // Remove removes the record of a key, once its object is gone or given back. It
 // succeeds if there is none.
 func (r *Records[T]) Remove(key string) error {
-	if r.readOnly {
-		return fmt.Errorf("remove the record of %q: %w", key, ErrReadOnly)
-	}
+	return r.RemoveAll([]string{key})[key]
+}
+
+// RemoveAll is Remove of many keys in one go. It returns the errors of those that are
+// still there, by their keys.
+func (r *Records[T]) RemoveAll(keys []string) map[string]error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.byKey[key]; !ok {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		_, known := r.byKey[key]
+		return !known
+	})
+	errs := r.each(keys, func(key string) error {
+		err := os.Remove(filepath.Join(r.dir, fileName(key)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the record of %q: %w", key, err)
+		}
 		return nil
+	})
+	for _, key := range keys {
+		if errs[key] != nil {
+			continue
+		}
+		delete(r.byKey, key)
+		if err := r.detach(key); err != nil {
+			r.log.Warn("What was kept with a record is left over until the next start", "key", key, "error", err)
+		}
 	}
-	err := os.Remove(filepath.Join(r.dir, fileName(key)))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the record of %q: %w", key, err)
-	}
-	delete(r.byKey, key)
-	return nil
+	return errs
 }
 
 // All yields the records there are at the time of the call, in the order of

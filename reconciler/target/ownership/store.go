@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -89,22 +88,4 @@ func refuse(stat unix.Stat_t, user int) error {
 		return errors.New("can be written by everyone: take that away (chmod o-w)")
 	}
 	return nil
-}
-
-// write puts data into a file of the directory dir, whole or not at all.
-func write(dir, name string, data []byte) (err error) {
-	file, err := os.CreateTemp(dir, temporaryPrefix)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
-		}
-	}()
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), filepath.Join(dir, name))
 }

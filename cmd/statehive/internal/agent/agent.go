@@ -77,6 +77,7 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 		if o.sandbox {
 			return launch(cmd, args, o, logger)
 		}
+		around.own = o.own
 		warnIfPowerless(logger)
 	} else if err := around.hint(cmd.ErrOrStderr(), os.Args[0]); err != nil {
 		return err

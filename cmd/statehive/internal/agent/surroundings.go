@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ type surroundings struct {
 	prepared  sandbox.Prepared
 	api       net.Listener
 	metrics   net.Listener // nil when metrics are off
+	own       []ownPath
 }
 
 // Names of the listeners that the process outside opens for the sandbox.
@@ -62,6 +64,9 @@ func (s *surroundings) enter(logger *slog.Logger) error {
 	if s.prepared, err = inherited.Setup(); err != nil {
 		return err
 	}
+	if err := os.Mkdir(s.filesDir(), 0o755); err != nil {
+		return err
+	}
 	if s.prepared.NetSysctls != nil {
 		logger.Warn("Sysctls cannot be set in this sandbox", "error", s.prepared.NetSysctls)
 	}
@@ -75,6 +80,9 @@ func (s *surroundings) enter(logger *slog.Logger) error {
 	return err
 }
 
+// ownPath is a path that the agent itself reads or writes.
+type ownPath struct{ what, path string }
+
 // options are the agent's own settings.
 type options struct {
 	Sandbox bool `flag:"sandbox" usage:"run in user, network and mount namespaces of its own: nothing outside changes"`
@@ -85,6 +93,7 @@ type options struct {
 type outside struct {
 	sandbox         bool
 	socket, address string
+	own             []ownPath
 }
 
 func readOutside(h *hive.Hive) (outside, error) {
@@ -95,6 +104,16 @@ func readOutside(h *hive.Hive) (outside, error) {
 	var o outside
 	for _, s := range all {
 		switch s.Name {
+		case "config-dir":
+			o.own = append(o.own, ownPath{"in the directory of documents", s.Value})
+		case "config":
+			o.own = append(o.own, ownPath{"the file of settings", s.Value})
+		case "state-dir":
+			dir := s.Value
+			if dir == "" {
+				dir, _ = defaultStateDir() // without one the agent does not start
+			}
+			o.own = append(o.own, ownPath{"in the state directory", dir})
 		case "sandbox":
 			o.sandbox = s.Value == "true"
 		case "socket":
@@ -166,8 +185,9 @@ The agent runs in a sandbox: nothing outside changes. In a second terminal:
   nsenter --preserve-credentials -U -n -t $(%[1]s pid) ip route
                                        look around inside
 
-Change a document in the directory and look again. Ctrl-C stops the agent.
+Change a document in the directory and look again. Files can be written below
+%[2]s only. Ctrl-C stops the agent.
 
-`, program)
+`, program, s.filesDir())
 	return err
 }

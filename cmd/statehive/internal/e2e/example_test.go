@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestExampleRunsInASandboxAndNothingOutsideChanges does what `make run` does, in
@@ -24,7 +22,7 @@ func TestExampleRunsInASandboxAndNothingOutsideChanges(t *testing.T) {
 				return w.allDone(ctx).failure()
 			}))
 			want := map[string]counts{"addresses": {3, 3, 0}, "links": {3, 3, 0}, "routes": {4, 4, 0}, "sysctls": {3, 3, 0}}
-			if diff := cmp.Diff(want, countsIn(w.statehive(t.Context(), "status").stdout)); diff != "" {
+			if diff := differ(want, countsIn(w.statehive(t.Context(), "status").stdout)); diff != "" {
 				t.Errorf("rows and how many are done: %s", diff)
 			}
 			metrics := w.scrape(t.Context(), "/metrics")

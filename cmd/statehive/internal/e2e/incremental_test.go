@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // manyRows returns documents with n rows of each kind but addresses, for which
@@ -74,7 +72,7 @@ func TestOneChangeToEachRowIsOneIncrementalOperationEach(t *testing.T) {
 		"addresses": n, "links": n, "routes": n, "sysctls": n + 1,
 		"addresses failed": 0, "links failed": 0, "routes failed": 0, "sysctls failed": 0,
 	}
-	if diff := cmp.Diff(want, after); diff != "" {
+	if diff := differ(want, after); diff != "" {
 		t.Errorf("operations: %s", diff)
 	}
 	metrics := w.scrape(t.Context(), "/metrics")
@@ -102,7 +100,7 @@ func (w *world) mustBeDone(t *testing.T, want map[string]counts) {
 	t.Helper()
 	must(t, until(t.Context(), patience, func(ctx context.Context) error {
 		r := w.allDone(ctx)
-		if diff := cmp.Diff(want, countsIn(r.stdout)); diff != "" {
+		if diff := differ(want, countsIn(r.stdout)); diff != "" {
 			return fmt.Errorf("rows, done and deleting: %s", diff)
 		}
 		return r.failure()

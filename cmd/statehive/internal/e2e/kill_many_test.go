@@ -226,7 +226,7 @@ func (w *world) convergesTo(t *testing.T, want objectSet) {
 	}
 	must(t, until(t.Context(), manyPatience(), func(ctx context.Context) error {
 		status := w.allDone(ctx)
-		if diff := cmp.Diff(rows, countsIn(status.stdout)); diff != "" || status.err != nil {
+		if diff := differ(rows, countsIn(status.stdout)); diff != "" || status.err != nil {
 			return fmt.Errorf("%w: status: %s", errors.Join(status.failure(), errors.New("not converged")), diff)
 		}
 		is, err := w.ownObjects(ctx)

@@ -205,7 +205,7 @@ func (w *world) converged(ctx context.Context, plan []wish) error {
 		rows[tables[wish.kind]] = counts{c.Rows + 1, c.Done + 1, 0}
 	}
 	status := w.allDone(ctx)
-	if diff := cmp.Diff(rows, countsIn(status.stdout)); diff != "" || status.err != nil {
+	if diff := differ(rows, countsIn(status.stdout)); diff != "" || status.err != nil {
 		return fmt.Errorf("%w: status: %s", errors.Join(status.failure(), errors.New("not converged")), diff)
 	}
 	for _, wish := range plan {

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // counts are the rows of a reconciler, and those that are done; what is being
@@ -31,6 +35,16 @@ func countsIn(status string) map[string]counts {
 		}
 	}
 	return all
+}
+
+// differ compares what is counted of each kind. Kinds of which there is nothing do not
+// matter.
+func differ[Count comparable](want, is map[string]Count) string {
+	nothing := func(_ string, c Count) bool { return c == *new(Count) }
+	want, is = maps.Clone(want), maps.Clone(is)
+	maps.DeleteFunc(want, nothing)
+	maps.DeleteFunc(is, nothing)
+	return cmp.Diff(want, is, cmpopts.EquateEmpty())
 }
 
 // allDone prints the status. It fails unless all is well and all rows are done:

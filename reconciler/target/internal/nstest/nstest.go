@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,6 +48,23 @@ func enter() error {
 	return netlink.LinkSetUp(lo)
 }
 
+// mappings returns the users or groups inside: root alone, and all that there are
+// outside as well if it is root who runs the tests.
+func mappings(file string, id int) []syscall.SysProcIDMap {
+	text, err := os.ReadFile(file)
+	if err != nil || os.Getuid() != 0 {
+		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+	}
+	var all []syscall.SysProcIDMap
+	for line := range strings.Lines(string(text)) {
+		var first, outside, size int
+		if n, _ := fmt.Sscan(line, &first, &outside, &size); n == 3 {
+			all = append(all, syscall.SysProcIDMap{ContainerID: first, HostID: first, Size: size})
+		}
+	}
+	return all
+}
+
 func rerun() (code int) {
 	// The kernel kills the child when the thread that started it ends.
 	runtime.LockOSThread()
@@ -57,9 +75,11 @@ func rerun() (code int) {
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		UidMappings: mappings("/proc/self/uid_map", os.Getuid()),
+		GidMappings: mappings("/proc/self/gid_map", os.Getgid()),
 		Pdeathsig:   unix.SIGKILL,
+
+		GidMappingsEnableSetgroups: os.Getuid() == 0,
 	}
 	err := command.Run()
 	var exit *exec.ExitError

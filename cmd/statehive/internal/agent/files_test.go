@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/statehive/statehive/cmd/statehive/internal/sandbox"
+)
+
+func TestDocumentsCannotWriteWhatTheAgentReads(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"documents", "state", "elsewhere"} {
+		if err := os.Mkdir(at(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("documents", at("link")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	s := &surroundings{own: []ownPath{
+		{"in the directory of documents", "documents"}, {"in the state directory", at("state")}, {"the file of settings", "settings.yaml"}, {"nothing", ""},
+	}}
+	for path, want := range map[string]string{
+		at("elsewhere/a"):         "",
+		at("documents"):           "in the directory of documents (documents), where documents cannot write",
+		at("documents/sub/a"):     "in the directory of documents (documents), where documents cannot write",
+		at("link/a"):              "in the directory of documents (documents), where documents cannot write",
+		at("state/file/x.json"):   "in the state directory (" + at("state") + "), where documents cannot write",
+		at("settings.yaml"):       "the file of settings (settings.yaml), where documents cannot write",
+		at("settings.yaml.other"): "",
+		at("documents-2"):         "",
+	} {
+		if want != "" {
+			want = path + " is " + want
+		}
+		got := s.allowFile(path)
+		if got == nil && want == "" {
+			continue
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, expected %q", path, got, want)
+		}
+	}
+}
+
+func TestInTheSandboxFilesCanBeWrittenInMemoryOnly(t *testing.T) {
+	s := &surroundings{sandboxed: true, prepared: sandbox.Prepared{StateDir: "/tmp/s"}}
+	for path, allowed := range map[string]bool{
+		"/tmp/s/files/a": true, "/tmp/s/files": false, "/tmp/s/file/a.json": false, "/etc/motd": false, "/tmp/s/files-2/a": false,
+	} {
+		if err := s.allowFile(path); (err == nil) != allowed {
+			t.Errorf("%s: %v, expected it to be allowed: %v", path, err, allowed)
+		}
+	}
+}

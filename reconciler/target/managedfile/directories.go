@@ -1,0 +1,209 @@
+package managedfile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+)
+
+// directory is one that has declared files, and where it is watched.
+type directory struct {
+	path  string          // as rows have it
+	files map[string]bool // the names of those that are declared
+	// at is what is watched, without symbolic links: the directory, or the nearest one
+	// above it that exists; empty: nothing.
+	at   string
+	next string      // what would have to be in at, if that is one above
+	info os.FileInfo // of at
+	err  error       // why it is not watched
+}
+
+// directories are those of the declared files, and the watches on them. They belong to
+// one goroutine.
+type directories struct {
+	notify *fsnotify.Watcher
+	all    map[string]*directory
+	at     map[string][]*directory // by what is watched
+	unsure []string                // the paths that are still to be checked in this turn
+}
+
+func newDirectories(notify *fsnotify.Watcher) *directories {
+	return &directories{notify: notify, all: map[string]*directory{}, at: map[string][]*directory{}}
+}
+
+// add declares a file, and returns its directory if it is new.
+func (d *directories) add(key Key) (fresh *directory) {
+	name := path.Dir(string(key))
+	dir, known := d.all[name]
+	if !known {
+		dir = &directory{path: name, files: map[string]bool{}}
+		d.all[name] = dir
+		fresh = dir
+	}
+	dir.files[path.Base(string(key))] = true
+	return fresh
+}
+
+// remove says that a file is not declared any more.
+func (d *directories) remove(key Key) {
+	dir, known := d.all[path.Dir(string(key))]
+	if !known {
+		return
+	}
+	delete(dir.files, path.Base(string(key)))
+	if len(dir.files) == 0 {
+		d.release(dir)
+		delete(d.all, dir.path)
+	}
+}
+
+// release ends the watch of a directory, unless another one needs it.
+func (d *directories) release(dir *directory) {
+	rest := slices.DeleteFunc(d.at[dir.at], func(other *directory) bool { return other == dir })
+	if len(rest) > 0 {
+		d.at[dir.at] = rest
+	} else if dir.at != "" {
+		delete(d.at, dir.at)
+		_ = d.notify.Remove(dir.at) // the kernel may have ended it by itself
+	}
+	dir.at, dir.next, dir.info = "", "", nil
+}
+
+// watch watches a directory, or again if it is another one by now. What happens in it
+// after watch returns is noticed, unless dir.err says why not. It returns the directories
+// of which something may have been missed: that one, and those that shared its watch.
+func (d *directories) watch(dir *directory) (missed []*directory) {
+	missed = []*directory{dir}
+	for _, other := range d.at[dir.at] {
+		if other != dir {
+			missed = append(missed, other)
+		}
+	}
+	for _, each := range missed {
+		d.release(each) // a watch may be on a directory that has another name by now
+	}
+	for _, each := range missed {
+		d.watchOne(each)
+	}
+	return missed
+}
+
+func (d *directories) watchOne(dir *directory) {
+	at, next := nearest(dir.path)
+	err := d.notify.Add(at)
+	info, statErr := os.Stat(at)
+	if err = errors.Join(err, statErr); err != nil {
+		dir.err = explain(dir.path, err)
+		if len(d.at[at]) == 0 {
+			_ = d.notify.Remove(at) // it may not be watched
+		}
+		return
+	}
+	dir.at, dir.next, dir.info, dir.err = at, next, info, nil
+	d.at[at] = append(d.at[at], dir)
+}
+
+// explain says what can be done when a directory cannot be watched.
+func explain(dir string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("directory %s is not watched: the user's watches are used up: raise the sysctl fs.inotify.max_user_watches: %w", dir, err)
+	case errors.Is(err, unix.EMFILE):
+		return fmt.Errorf("no directory is watched: the user's watchers are used up: raise the sysctl fs.inotify.max_user_instances: %w", err)
+	}
+	return fmt.Errorf("directory %s is not watched: %w", dir, err)
+}
+
+// nearest returns a directory without symbolic links, or the nearest one above it that
+// exists, and what would have to be in that.
+func nearest(dir string) (at, next string) {
+	for {
+		at, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			if info, err := os.Stat(at); err == nil && info.IsDir() {
+				return at, next
+			}
+		}
+		if dir == "/" {
+			return dir, next
+		}
+		dir, next = path.Dir(dir), path.Base(dir)
+	}
+}
+
+// exists reports whether the directory is there, and not only one above it.
+func (dir *directory) exists() bool { return dir.next == "" }
+
+// changed reports whether what is watched for a directory is another one by now, or a
+// nearer one can be.
+func (dir *directory) changed() bool {
+	at, next := nearest(dir.path)
+	if at != dir.at || next != dir.next {
+		return true
+	}
+	info, err := os.Stat(at)
+	return err != nil || !os.SameFile(info, dir.info)
+}
+
+// concerned returns what an event is about: declared files, and directories that may
+// be others by now.
+func (d *directories) concerned(name string) (files []Key, dirs []*directory) {
+	for _, dir := range d.at[path.Dir(name)] {
+		switch base := path.Base(name); {
+		case dir.exists() && dir.files[base]:
+			files = append(files, Key(path.Join(dir.path, base)))
+		case dir.next == base:
+			dirs = append(dirs, dir)
+		}
+	}
+	return files, append(dirs, d.at[name]...)
+}
+
+// keys returns the declared files of a directory.
+func (dir *directory) keys() []Key {
+	keys := make([]Key, 0, len(dir.files))
+	for name := range dir.files {
+		keys = append(keys, Key(path.Join(dir.path, name)))
+	}
+	return keys
+}
+
+// turn returns the next directories that are to be checked, of all in turn.
+func (d *directories) turn(n int) (dirs []*directory) {
+	if len(d.unsure) == 0 {
+		d.unsure = slices.Collect(maps.Keys(d.all))
+	}
+	n = min(n, len(d.unsure))
+	for _, name := range d.unsure[:n] {
+		if dir, known := d.all[name]; known {
+			dirs = append(dirs, dir)
+		}
+	}
+	d.unsure = d.unsure[n:]
+	return dirs
+}
+
+// fault returns an error if a directory is not watched.
+func (d *directories) fault() error {
+	var first error
+	count := 0
+	for _, dir := range d.all {
+		if dir.err != nil {
+			count++
+			if first == nil || dir.err.Error() < first.Error() {
+				first = dir.err
+			}
+		}
+	}
+	if count > 1 {
+		return fmt.Errorf("%w (and %d more)", first, count-1)
+	}
+	return first
+}

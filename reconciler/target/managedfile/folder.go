@@ -1,0 +1,219 @@
+package managedfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/internal/parallel"
+)
+
+// folder is an open directory.
+type folder struct {
+	path   string // without symbolic links
+	fd     int
+	device uint64
+}
+
+// maxLinks is through how many symbolic links a path may lead, as in the kernel.
+const maxLinks = 40
+
+// openFolder opens the directory that a path leads to, through no symbolic link of
+// another user than root and that of the process: its target is not his to choose.
+func openFolder(name string) (*folder, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	f := &folder{path: name, fd: fd}
+	if err != nil {
+		// There is a link, or the error is to name the directory that is missing.
+		if f, err = walkTo(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.checkDisk(); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+func (f *folder) close() error { return unix.Close(f.fd) }
+
+// walkTo opens one directory after the other.
+func walkTo(name string) (f *folder, err error) {
+	f = &folder{path: "/"}
+	if f.fd, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("open directory /: %w", err)
+	}
+	pending := strings.Split(name, "/")
+	for links := 0; len(pending) > 0; {
+		part := pending[0]
+		pending = pending[1:]
+		if part == "" || part == "." {
+			continue
+		}
+		target, err := f.enter(part)
+		if err == nil && target != "" {
+			if links++; links > maxLinks {
+				err = fmt.Errorf("directory %s: %w", name, unix.ELOOP)
+			}
+			pending = append(strings.Split(target, "/"), pending...)
+			if err == nil && path.IsAbs(target) {
+				err = f.move("/", unix.AT_FDCWD, "/")
+			}
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.close())
+		}
+	}
+	return f, nil
+}
+
+// enter makes f the directory of that name in it. If that is a symbolic link, f stays,
+// and enter returns where the link leads to.
+func (f *folder) enter(part string) (target string, err error) {
+	at := path.Join(f.path, part)
+	err = f.move(at, f.fd, part)
+	switch {
+	case err == nil:
+		return "", nil
+	case errors.Is(err, unix.ENOENT):
+		return "", fmt.Errorf("directory %s does not exist, and is not made: %w", at, err)
+	case !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOTDIR):
+		return "", fmt.Errorf("open directory %s: %w", at, err)
+	}
+	var stat unix.Stat_t
+	if statErr := unix.Fstatat(f.fd, part, &stat, unix.AT_SYMLINK_NOFOLLOW); statErr != nil {
+		return "", fmt.Errorf("look at %s: %w", at, statErr)
+	}
+	switch {
+	case stat.Mode&unix.S_IFMT != unix.S_IFLNK:
+		return "", fmt.Errorf("%s is not a directory: %w", at, unix.ENOTDIR)
+	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+		return "", fmt.Errorf("%s is a symbolic link of user %d, who could lead it anywhere: expected one of root or a directory: %w", at, stat.Uid, fs.ErrPermission)
+	}
+	text := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(f.fd, part, text)
+	if err != nil {
+		return "", fmt.Errorf("read symbolic link %s: %w", at, err)
+	}
+	return string(text[:n]), nil
+}
+
+// move makes f the directory name, as seen from another one.
+func (f *folder) move(to string, from int, name string) error {
+	fd, err := unix.Openat(from, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	err = f.close() // of a descriptor that nothing was written to
+	f.fd, f.path = fd, to
+	return err
+}
+
+// kernelDisks are file systems whose files are the kernel's own, whatever they are
+// mounted on.
+var kernelDisks = map[int64]string{
+	unix.PROC_SUPER_MAGIC: "proc", unix.SYSFS_MAGIC: "sysfs", unix.DEVPTS_SUPER_MAGIC: "devpts", unix.CGROUP_SUPER_MAGIC: "cgroup",
+	unix.CGROUP2_SUPER_MAGIC: "cgroup2", unix.DEBUGFS_MAGIC: "debugfs", unix.TRACEFS_MAGIC: "tracefs", unix.SECURITYFS_MAGIC: "securityfs",
+	unix.BPF_FS_MAGIC: "bpf", unix.PSTOREFS_MAGIC: "pstore", unix.EFIVARFS_MAGIC: "efivarfs", unix.SELINUX_MAGIC: "selinuxfs",
+	unix.NSFS_MAGIC: "nsfs", unix.BINFMTFS_MAGIC: "binfmt_misc", unix.BINDERFS_SUPER_MAGIC: "binder",
+}
+
+// errNoDisk matches the error for a directory in which no files can be kept.
+var errNoDisk = errors.New("the kernel and not the disk keeps files there: expected a path elsewhere")
+
+// checkDisk refuses directories that are the kernel's own.
+func (f *folder) checkDisk() error {
+	var dir unix.Stat_t
+	if err := unix.Fstat(f.fd, &dir); err != nil {
+		return fmt.Errorf("look at directory %s: %w", f.path, err)
+	}
+	f.device = dir.Dev
+	var stat unix.Statfs_t
+	if err := unix.Fstatfs(f.fd, &stat); err != nil {
+		return fmt.Errorf("look at the file system of directory %s: %w", f.path, err)
+	}
+	if name, kernels := kernelDisks[int64(stat.Type)]; kernels { //nolint:unconvert // not everywhere is it one
+		return fmt.Errorf("directory %s is on a file system of type %s: %w", f.path, name, errNoDisk)
+	}
+	if checkTree(f.path) != nil {
+		return fmt.Errorf("the path leads to directory %s: %w", f.path, errNoDisk)
+	}
+	return nil
+}
+
+// sync makes sure that names which were added and removed are so after a failure of
+// the power. A directory that may not be read cannot be synced.
+func (f *folder) sync() error {
+	fd, err := unix.Openat(f.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EACCES) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(ignoringInterrupts(func() error { return unix.Fsync(fd) }), unix.Close(fd))
+	}
+	if err != nil {
+		return fmt.Errorf("sync directory %s: %w", f.path, err)
+	}
+	return nil
+}
+
+// syncAll syncs directories, each once, and returns the errors.
+func syncAll(dirs []*folder) map[*folder]error {
+	slices.SortFunc(dirs, func(a, b *folder) int { return cmp.Compare(a.fd, b.fd) })
+	dirs = slices.Compact(dirs)
+	outcomes := make([]error, len(dirs))
+	parallel.Each(len(dirs), func(i int) { outcomes[i] = dirs[i].sync() })
+	errs := map[*folder]error{}
+	for i, err := range outcomes {
+		if err != nil {
+			errs[dirs[i]] = err
+		}
+	}
+	return errs
+}
+
+// ignoringInterrupts repeats what a signal has interrupted.
+func ignoringInterrupts(do func() error) error {
+	for {
+		if err := do(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// folders are the directories that one operation works in, each opened once.
+type folders map[string]opened
+
+type opened struct {
+	folder *folder
+	err    error
+}
+
+// of opens the directory of a file.
+func (all folders) of(file string) (*folder, error) {
+	dir := path.Dir(file)
+	if known, ok := all[dir]; ok {
+		return known.folder, known.err
+	}
+	f, err := openFolder(dir)
+	all[dir] = opened{f, err}
+	return f, err
+}
+
+// close closes them all. Nothing was written to what it closes.
+func (all folders) close() {
+	for _, each := range all {
+		if each.folder != nil {
+			_ = each.folder.close()
+		}
+	}
+}

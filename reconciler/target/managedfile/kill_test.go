@@ -1,0 +1,180 @@
+package managedfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/statedb"
+)
+
+// The process that is to be killed is this one again, with these in its environment.
+const (
+	killAt    = "STATEHIVE_TEST_KILL_AT"
+	killDir   = "STATEHIVE_TEST_KILL_DIR"
+	killState = "STATEHIVE_TEST_KILL_STATE"
+	killWhat  = "STATEHIVE_TEST_KILL_WHAT"
+)
+
+// steps are where a process can be killed, in the order in which an operation comes by.
+var killSteps = []string{
+	"looked", "removed", "written down", "temporary", "recorded", "renamed", "synced", "removed and synced", "never",
+}
+
+// killed runs an operation in a process that is killed at a step, unless it does not come
+// by.
+func killed(t *testing.T, step, what, dir, state string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestChildThatIsKilled$")
+	cmd.Env = append(os.Environ(), killAt+"="+step, killWhat+"="+what, killDir+"="+dir, killState+"="+state)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return
+	}
+	if err != nil {
+		t.Fatalf("killed at %q: %v\n%s", step, err, out)
+	}
+}
+
+// killRows are the rows of an operation that is killed.
+func killRows(dir, what string) []File {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if what == "change" {
+		return []File{
+			file(at("made"), "newer\n", withMode(0o600)),
+			file(at("adopted"), "newer\n", adopted, restored),
+			file(at("other"), "newer\n", kept),
+		}
+	}
+	return []File{
+		file(at("made"), "new\n"),
+		file(at("adopted"), "new\n", adopted, restored),
+		file(at("other"), "new\n"),
+	}
+}
+
+func TestChildThatIsKilled(t *testing.T) {
+	step, dir, what := os.Getenv(killAt), os.Getenv(killDir), os.Getenv(killWhat)
+	if step == "" {
+		return // nobody has asked for it: TestAProcessThatIsKilled does
+	}
+	owned, err := ownership.Open(ownership.Config{Dir: os.Getenv(killState)})
+	must(t, err)
+	target, err := New(Config{Owned: owned})
+	must(t, err)
+	must(t, target.Init(t.Context()))
+	target.reached = func(at string) {
+		if at == step {
+			must(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
+			select {}
+		}
+	}
+	if what == "delete" {
+		for _, err := range target.DeleteBatch(t.Context(), statedb.New().ReadTxn(), killRows(dir, "make")) {
+			must(t, err)
+		}
+		return
+	}
+	for _, result := range target.UpdateBatch(t.Context(), statedb.New().ReadTxn(), killRows(dir, what)) {
+		must(t, result.Err)
+	}
+}
+
+// killBed is a directory in which others have made a file, with the rows that are ours
+// before an operation is killed.
+func killBed(t *testing.T, what string) (dir, state string) {
+	t.Helper()
+	dir, state = t.TempDir(), t.TempDir()
+	mustWrite(t, filepath.Join(dir, "adopted"), "theirs\n")
+	if what != "make" {
+		target := openedTarget(t, state)
+		for _, row := range killRows(dir, "make") {
+			mustUpdate(t, target, row, true)
+		}
+	}
+	return dir, state
+}
+
+// A process is killed at each step of each operation. Whatever it was, files are whole,
+// and the next process goes on, or takes everything back.
+func TestAProcessThatIsKilled(t *testing.T) {
+	for _, what := range []string{"make", "change", "delete"} {
+		for _, step := range killSteps {
+			for _, next := range []string{"go on", "delete"} {
+				t.Run(fmt.Sprintf("%s, killed at %s, then %s", what, step, next), func(t *testing.T) {
+					dir, state := killBed(t, what)
+					killed(t, step, what, dir, state)
+					for _, name := range []string{"made", "adopted", "other"} {
+						data, err := os.ReadFile(filepath.Join(dir, name))
+						if whole := map[string]bool{"new\n": true, "newer\n": true, "theirs\n": name == "adopted", "": os.IsNotExist(err)}; !whole[string(data)] {
+							t.Errorf("%s has %q, %v", name, data, err)
+						}
+					}
+					target := openedTarget(t, state)
+					wantTidy(t, dir, state)
+					if next == "go on" {
+						goOnAfterKill(t, target, what, dir)
+					}
+					for row, err := range target.Observe(t.Context()) {
+						must(t, err)
+						row.OnDelete = "" // the record says it, but for what is kept
+						if filepath.Base(row.Path) == "other" {
+							row.OnDelete = Remove
+						}
+						mustDelete(t, target, row)
+					}
+					wantAbsent(t, filepath.Join(dir, "made"))
+					wantAbsent(t, filepath.Join(dir, "other"))
+					wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0o644)
+					wantTidy(t, dir, state)
+					wantRecords(t, openedTarget(t, state), 0)
+				})
+			}
+		}
+	}
+}
+
+// goOnAfterKill does again what was interrupted.
+func goOnAfterKill(t *testing.T, target *Target, what, dir string) {
+	t.Helper()
+	if what == "delete" {
+		for _, row := range killRows(dir, "make") {
+			mustDelete(t, target, row)
+		}
+		return
+	}
+	for _, row := range killRows(dir, what) {
+		if _, err := target.Update(t.Context(), nil, row); err != nil {
+			t.Fatal(err)
+		}
+		mustUpdate(t, target, row, false)
+		wantFile(t, row.Path, *row.Content, os.FileMode(row.Mode))
+	}
+}
+
+// What others make after the kill, where we had not made anything yet, is theirs: the
+// record that was written beforehand claims nothing.
+func TestWhatOthersMakeAfterAKillIsTheirs(t *testing.T) {
+	for _, step := range []string{"looked", "written down", "temporary", "recorded"} {
+		dir, state := killBed(t, "make")
+		killed(t, step, "make", dir, state)
+		mustWrite(t, filepath.Join(dir, "made"), "of others\n")
+		target := openedTarget(t, state)
+		if err := updateError(t, target, killRows(dir, "make")[0]); !errors.Is(err, ErrForeign) {
+			t.Errorf("killed at %q: error %v", step, err)
+		}
+		if got := observed(t, target); got != "" {
+			t.Errorf("killed at %q: Observe yields %q", step, got)
+		}
+		mustDelete(t, target, killRows(dir, "make")[0])
+		wantFile(t, filepath.Join(dir, "made"), "of others\n", 0)
+		wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0)
+		wantTidy(t, dir, state)
+	}
+}

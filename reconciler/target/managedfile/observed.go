@@ -1,0 +1,63 @@
+package managedfile
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/steps"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Seen is what there is under the path of a row, whoever made it.
+type Seen struct {
+	Path string `json:"path"`
+	// Type is "file", or what there is in its place, such as "symbolic link".
+	Type  string `json:"type"`
+	Mode  Mode   `json:"mode"`
+	Owner uint32 `json:"owner"`
+	Group uint32 `json:"group"`
+	Size  int64  `json:"size"`
+	// Hash is the SHA-256 of the content in hexadecimal digits; empty of what is no file,
+	// or larger than MaxSize.
+	Hash string `json:"hash,omitempty"`
+
+	version version
+}
+
+// SeenByKey is the primary index.
+var SeenByKey = statedb.NewIndex("key", func(s Seen) Key { return Key(s.Path) })
+
+// SeenSchema declares the table "observed-files".
+func SeenSchema() statedb.Schema[Seen] {
+	return statedb.Schema[Seen]{Name: "observed-files", Primary: SeenByKey}
+}
+
+func seenOf(key Key, is version) Seen {
+	return Seen{string(key), is.kind(), is.Mode, is.Owner, is.Group, is.Size, is.Hash, is}
+}
+
+// Observed compares files with what a watcher has seen.
+func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[File] {
+	return reconciler.Observes(seen,
+		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[File]] {
+			return slices.Values([]statedb.Query[File]{ByKey.Query(Key(s.Path))})
+		},
+		func(txn statedb.ReadTxn, want File) []reconciler.Change { return t.driftOf(txn, seen, want) })
+}
+
+// driftOf returns how a file differs from what it was made. What was seen before the
+// last look of an operation is old news.
+func (t *Target) driftOf(txn statedb.ReadTxn, seen *statedb.Table[Seen], want File) []reconciler.Change {
+	is, _, found := seen.Get(txn, SeenByKey.Query(want.Key()))
+	last, made := t.versions.last(want.Key())
+	switch {
+	case made == (version{}) || last != is.version:
+		return nil
+	case !found:
+		return steps.Changes(steps.Field("path", "", want.Path, nil))
+	case !is.version.regular():
+		return steps.Changes(steps.Field("type", is.Type, "file", nil))
+	}
+	return steps.Changes(differences(is.version, made))
+}

@@ -1,0 +1,142 @@
+package managedfile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Delete implements reconciler.Target.
+func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row File) error {
+	return t.DeleteBatch(ctx, txn, []File{row})[0]
+}
+
+// release is a file that is given up: removed, restored, or left as it is.
+type release struct {
+	key     Key
+	folder  *folder  // nil: nothing has changed in any
+	writing *writing // nil: nothing is restored
+	err     error
+}
+
+// DeleteBatch implements reconciler.BatchTarget. The newest row says what becomes of the
+// file, or the record if the row does not.
+func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []error {
+	o := t.begin(txn)
+	defer o.close()
+	var writes []*writing
+	releases := make([]*release, len(rows))
+	for i, row := range rows {
+		r := &release{key: row.Key(), err: ctx.Err()}
+		releases[i] = r
+		rec, known := t.records.Get(row.Path)
+		if r.err != nil || !known {
+			continue
+		}
+		r.err = o.release(r, cmp.Or(row.OnDelete, rec.OnDelete), rec)
+		if r.writing != nil {
+			writes = append(writes, r.writing)
+		}
+	}
+	t.reached("removed")
+	t.writeAll(ctx, writes)
+	t.syncReleased(releases)
+	t.reached("removed and synced")
+	return t.forget(releases)
+}
+
+// release removes a file or says how it is restored.
+func (o *operation) release(r *release, onDelete string, rec record) error {
+	if onDelete == Keep || onDelete == Remove && !rec.removable() {
+		return nil
+	}
+	f, err := o.open(string(r.key))
+	restore := onDelete == Restore && rec.Existed
+	switch {
+	case errors.Is(err, unix.ENOENT) && !restore:
+		return nil
+	case err != nil && restore:
+		return fmt.Errorf("restore what was there before: %w", err)
+	case err != nil:
+		return err
+	case restore:
+		r.writing, err = o.restore(r.key, f, rec)
+		return err
+	}
+	is, err := lookAtName(f, string(r.key))
+	if err != nil || !is.regular() {
+		return err // what is no file was put there by others
+	}
+	if err := unix.Unlinkat(f.fd, path.Base(string(r.key)), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove file %s: %w", r.key, err)
+	}
+	r.folder = f
+	return nil
+}
+
+// restore returns what it takes to make a file what it was before; nil if it is so, or
+// if others have put something into its place that is no file.
+func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
+	is, err := o.target.look(key, f)
+	was := rec.Original
+	switch {
+	case err != nil:
+		return nil, err
+	case is.exists() && !is.regular():
+		return nil, nil
+	case is.regular() && is.Hash != "" && is.Hash == was.Hash && is.attributes() == (attributes{was.Mode, was.Owner, was.Group}):
+		return nil, nil
+	}
+	data, err := o.target.records.Attachment(string(key))
+	if err != nil || hashOf(data) != was.Hash {
+		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: what it held before was not kept, or is damaged; it stays as it is: give the delete up, or declare it with onDelete %s or %s",
+			key, Remove, Keep))
+	}
+	return &writing{
+		key: key, folder: f, content: string(data), attributes: attributes{was.Mode, was.Owner, was.Group}, absent: !is.exists(),
+	}, nil
+}
+
+// syncReleased waits until files that were removed are so on the disk.
+func (t *Target) syncReleased(releases []*release) {
+	var changed []*folder
+	for _, r := range releases {
+		if r.folder != nil {
+			changed = append(changed, r.folder)
+		}
+	}
+	unsynced := syncAll(changed)
+	for _, r := range releases {
+		if r.writing != nil {
+			r.err = errors.Join(r.err, r.writing.err)
+		}
+		if r.folder != nil {
+			r.err = errors.Join(r.err, unsynced[r.folder])
+		}
+	}
+}
+
+// forget drops the records of files that are given up.
+func (t *Target) forget(releases []*release) []error {
+	outcomes := make([]error, len(releases))
+	var done []string
+	for _, r := range releases {
+		if r.err == nil {
+			done = append(done, string(r.key))
+			t.renderings.note(r.key, nil)
+			t.versions.forget(r.key)
+		}
+	}
+	errs := t.records.RemoveAll(done)
+	for i, r := range releases {
+		outcomes[i] = errors.Join(r.err, errs[string(r.key)])
+	}
+	return outcomes
+}

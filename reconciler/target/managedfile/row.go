@@ -1,0 +1,175 @@
+package managedfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// What becomes of a file when its document goes: [File.OnDelete].
+const (
+	// Remove removes the file, unless it was there before and was not adopted.
+	Remove = "remove"
+	// Restore brings back what was there before: the file with its attributes, or none.
+	Restore = "restore"
+	// Keep leaves the file as it is.
+	Keep = "keep"
+)
+
+// MaxSize is how many bytes a file can have, as it is declared or as it is kept in
+// order to be restored.
+const MaxSize = 1 << 20
+
+// File is the row: a regular file with all that it holds.
+type File struct {
+	// Path is absolute and clean.
+	Path string `yaml:"path" json:"path"`
+	// Content is what the file holds, byte by byte. Either it or Template is set.
+	Content *string `yaml:"content" json:"content,omitempty"`
+	// Template is what makes the content: see the package comment.
+	Template *string `yaml:"template" json:"template,omitempty"`
+	Mode     Mode    `yaml:"mode" json:"mode"`
+	// Owner and Group are names or numbers; without, those of the process.
+	Owner string `yaml:"owner" json:"owner,omitempty"`
+	Group string `yaml:"group" json:"group,omitempty"`
+	// OnDelete is Remove, Restore or Keep.
+	OnDelete string `yaml:"onDelete" json:"onDelete"`
+	// Adopt takes over a file that others have made, whatever it holds.
+	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty"`
+	Status reconciler.Status `yaml:"-" json:"status"`
+}
+
+// Key identifies a file: its path.
+type Key string
+
+// ByKey is the primary index.
+var ByKey = statedb.NewIndex("key", File.Key)
+
+// Schema declares the table "files".
+func Schema() statedb.Schema[File] {
+	return reconciler.Reconciled(statedb.Schema[File]{Name: "files", Primary: ByKey})
+}
+
+// Default returns what the missing fields of a document mean.
+func Default() File { return File{Mode: 0o644, OnDelete: Remove} }
+
+// Key returns the path.
+func (f File) Key() Key { return Key(f.Path) }
+
+// Equal reports whether two rows say the same.
+func (f File) Equal(other File) bool {
+	sameText := func(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+	if !sameText(f.Content, other.Content) || !sameText(f.Template, other.Template) {
+		return false
+	}
+	f.Content, f.Template, other.Content, other.Template = nil, nil, nil, nil
+	return f == other
+}
+
+// GetStatus implements reconciler.Reconcilable.
+func (f File) GetStatus() reconciler.Status { return f.Status }
+
+// WithStatus implements reconciler.Reconcilable.
+func (f File) WithStatus(status reconciler.Status) File {
+	f.Status = status
+	return f
+}
+
+// Normalized checks the row and returns it with the defaults of what is empty, but
+// for the mode. Errors are of type *reconciler.FieldError.
+func (f File) Normalized() (File, error) {
+	f.OnDelete = cmp.Or(f.OnDelete, Remove)
+	for _, check := range []struct {
+		field string
+		err   error
+	}{
+		{"path", checkPath(f.Path)},
+		{"content", f.checkContent()},
+		{"template", f.checkTemplate()},
+		{"mode", f.Mode.check()},
+		{"owner", checkOwner(f.Owner)},
+		{"group", checkOwner(f.Group)},
+		{"onDelete", checkOnDelete(f.OnDelete)},
+	} {
+		if check.err != nil {
+			return f, &reconciler.FieldError{Field: check.field, Err: check.err}
+		}
+	}
+	return f, nil
+}
+
+func (f File) checkContent() error {
+	switch {
+	case f.Content == nil && f.Template == nil:
+		return errors.New("it is missing, and so is template: expected one of them; an empty file has the content \"\"")
+	case f.Content == nil:
+		return nil
+	case f.Template != nil:
+		return errors.New("it is given, and template as well: expected one of them")
+	case len(*f.Content) > MaxSize:
+		return fmt.Errorf("it has %d bytes, expected at most %d", len(*f.Content), MaxSize)
+	}
+	return nil
+}
+
+func (f File) checkTemplate() error {
+	if f.Template == nil {
+		return nil
+	}
+	_, err := parseTemplate(*f.Template)
+	return err
+}
+
+func checkOnDelete(what string) error {
+	switch what {
+	case Remove, Restore, Keep:
+		return nil
+	}
+	return fmt.Errorf("%q is unknown, expected %s, %s or %s", what, Remove, Restore, Keep)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *Key) UnmarshalText(text []byte) error {
+	if err := checkPath(string(text)); err != nil {
+		return err
+	}
+	*k = Key(text)
+	return nil
+}
+
+// Mode is who may read, write and execute a file. Its text is that of chmod(1), with
+// four octal digits.
+type Mode uint32
+
+// maxMode has all bits set that chmod(1) knows.
+const maxMode Mode = 0o7777
+
+func (m Mode) check() error {
+	if m > maxMode {
+		return fmt.Errorf("%#o is out of range, expected at most %v", uint32(m), maxMode)
+	}
+	return nil
+}
+
+// String returns the text form.
+func (m Mode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *Mode) UnmarshalText(text []byte) error {
+	number, err := strconv.ParseUint(string(text), 8, 32)
+	if err != nil || len(text) != 4 {
+		return errors.New("not a mode, expected four octal digits, as 0644")
+	}
+	*m = Mode(number)
+	return nil
+}

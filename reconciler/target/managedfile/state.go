@@ -1,0 +1,213 @@
+package managedfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/steps"
+	"github.com/statehive/statehive/statedb"
+)
+
+// record is what is known of a file that is ours. It is written before the file is
+// touched.
+type record struct {
+	// Existed: there was a file before us.
+	Existed bool `json:"existed,omitempty"`
+	// Adopted: a document said that it is to be ours all the same.
+	Adopted  bool   `json:"adopted,omitempty"`
+	OnDelete string `json:"onDelete"`
+	// Device is the one that the directory was on.
+	Device   uint64    `json:"device"`
+	Original *original `json:"original,omitempty"` // of a file that existed
+}
+
+// original is what a file was before us.
+type original struct {
+	Inode uint64 `json:"inode"`
+	Size  int64  `json:"size"`
+	Mode  Mode   `json:"mode"`
+	Owner uint32 `json:"owner"`
+	Group uint32 `json:"group"`
+	Hash  string `json:"hash,omitempty"`
+	// Kept: what it held is attached to the record.
+	Kept bool `json:"kept,omitempty"`
+}
+
+// removable reports whether the file may be removed with its document.
+func (r record) removable() bool { return !r.Existed || r.Adopted }
+
+// ErrForeign matches the errors of rows whose file is somebody else's.
+var ErrForeign = errors.New("it was not made by this agent")
+
+// ForeignError is the error of a row whose path leads to what others have made. It
+// matches [ErrForeign].
+type ForeignError struct {
+	Path string
+	// What describes what is there.
+	What string
+	// Advice says what can be done.
+	Advice string
+}
+
+// Error names the file and says what can be done.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("%s exists and was not made by this agent (it is a %s): %s", e.Path, e.What, e.Advice)
+}
+
+// Is reports whether target is [ErrForeign].
+func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
+
+// operation is what rows have in common that are worked on in one go.
+type operation struct {
+	target  *Target
+	txn     statedb.ReadTxn
+	folders folders
+	owners  *owners
+}
+
+func (t *Target) begin(txn statedb.ReadTxn) *operation {
+	return &operation{t, txn, folders{}, newOwners()}
+}
+
+func (o *operation) close() { o.folders.close() }
+
+// state is how it stands with the file of a row.
+type state struct {
+	row       File
+	folder    *folder
+	content   string
+	rendering *rendering
+	want      version // without what only a file that exists has
+	is        version
+	rec       record
+	recorded  bool
+}
+
+// look finds out how it stands with the file of a row.
+func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
+	if row, err = row.Normalized(); err != nil {
+		return nil, reconciler.Terminal(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s = &state{row: row}
+	if s.folder, err = o.open(row.Path); err != nil {
+		return s, err
+	}
+	s.content, s.rendering, err = o.target.contentOf(ctx, o.txn, row)
+	if err != nil {
+		return s, fmt.Errorf("file %s: %w", row.Path, err)
+	}
+	if s.want, err = o.wanted(row, s.content); err != nil {
+		return s, fmt.Errorf("file %s: %w", row.Path, err)
+	}
+	if s.is, err = o.target.look(row.Key(), s.folder); err != nil {
+		return s, err
+	}
+	if r := s.rendering; r != nil && r.lacks != nil && s.is.Hash != s.want.Hash {
+		return s, fmt.Errorf("file %s is left as it is: template: %w", row.Path, r.lacks)
+	}
+	s.rec, s.recorded = o.target.records.Get(row.Path)
+	return s, s.foreign()
+}
+
+// open opens the directory of a file that may be written.
+func (o *operation) open(file string) (*folder, error) {
+	if err := o.target.allow(file); err != nil {
+		return nil, reconciler.Terminal(fmt.Errorf("file %s: %w", file, err))
+	}
+	f, err := o.folders.of(file)
+	if err == nil && f.path != path.Dir(file) {
+		if err := o.target.allow(path.Join(f.path, path.Base(file))); err != nil {
+			return nil, reconciler.Terminal(fmt.Errorf("file %s: %w", file, err))
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("file %s: %w", file, err)
+	}
+	if errors.Is(err, errNoDisk) {
+		err = reconciler.Terminal(err)
+	}
+	return f, err
+}
+
+// wanted returns the version that a row stands for.
+func (o *operation) wanted(row File, content string) (v version, err error) {
+	v.Mode, v.Size, v.Hash = row.Mode, int64(len(content)), hashOf([]byte(content))
+	if v.Owner, err = o.owners.user(row.Owner); err != nil {
+		return v, err
+	}
+	v.Group, err = o.owners.group(row.Group)
+	return v, err
+}
+
+// foreign returns an error if the file is somebody else's. One that is as declared is
+// taken for ours: see the package comment.
+func (s *state) foreign() error {
+	switch {
+	case !s.is.exists():
+		return nil
+	case !s.is.regular():
+		return &ForeignError{s.row.Path, s.is.describe(), "it is left alone; remove it, or declare another path"}
+	case !s.recorded && !s.row.Adopt && !s.inSync():
+		return &ForeignError{s.row.Path, s.is.describe(), "declare it as it is, or take it over with adopt: true"}
+	}
+	return nil
+}
+
+// inSync reports whether the file is as declared.
+func (s *state) inSync() bool { return s.is.exists() && len(differences(s.is, s.want)) == 0 }
+
+// differences compares a file that exists with the version that it shall be.
+func differences(is, want version) []steps.Step {
+	var due []steps.Step
+	if is.Hash != want.Hash {
+		due = steps.Field("content", is.content(), want.content(), nil)
+	}
+	due = append(due, steps.Field("mode", is.Mode, want.Mode, nil)...)
+	due = append(due, steps.Field("owner", id(is.Owner), id(want.Owner), nil)...)
+	return append(due, steps.Field("group", id(is.Group), id(want.Group), nil)...)
+}
+
+func id(number uint32) string { return strconv.FormatUint(uint64(number), 10) }
+
+// steps returns what is due.
+func (s *state) steps() []steps.Step {
+	if !s.is.exists() {
+		due := steps.Field("path", "", s.row.Path, nil)
+		due = append(due, steps.Field("content", "", s.want.content(), nil)...)
+		due = append(due, steps.Field("mode", "", s.want.Mode.String(), nil)...)
+		due = append(due, steps.Field("owner", "", id(s.want.Owner), nil)...)
+		return append(due, steps.Field("group", "", id(s.want.Group), nil)...)
+	}
+	due := differences(s.is, s.want)
+	if s.recorded {
+		due = append(due, steps.Field("onDelete", s.rec.OnDelete, s.row.OnDelete, nil)...)
+	}
+	if s.recorded && s.row.Adopt && !s.rec.removable() {
+		due = append(due, steps.Field("adopt", false, true, nil)...)
+	}
+	return due
+}
+
+// newRecord returns the record that the file is to have.
+func (s *state) newRecord() record {
+	r := s.rec
+	if !s.recorded {
+		r = record{Existed: s.is.exists()}
+	}
+	r.Device = s.folder.device
+	r.Adopted = r.Adopted || r.Existed && s.row.Adopt
+	r.OnDelete = s.row.OnDelete
+	if !s.recorded && r.Existed {
+		r.Original = &original{
+			Inode: s.is.Inode, Size: s.is.Size, Mode: s.is.Mode, Owner: s.is.Owner, Group: s.is.Group, Hash: s.is.Hash,
+		}
+	}
+	return r
+}

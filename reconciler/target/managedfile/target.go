@@ -1,0 +1,294 @@
+package managedfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"path"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/reconciler/target/steps"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Config says how a target works.
+type Config struct {
+	// Owned is the state directory. Required.
+	Owned *ownership.Store
+	// DB is where templates read tables; nil: those that do fail.
+	DB *statedb.DB
+	// Allow, if not nil, returns an error for files that must not be written. It gets
+	// the path of a row, and that to which it leads if symbolic links are in it. Such
+	// rows fail for good.
+	Allow func(path string) error
+	// Logger gets what cannot be told by an error of a row; nil logs nothing.
+	Logger *slog.Logger
+}
+
+// Target writes files.
+type Target struct {
+	reconciler.NoPrune[File]
+
+	db         *statedb.DB
+	allow      func(path string) error
+	log        *slog.Logger
+	records    *ownership.Records[record]
+	pending    *ownership.Records[[]pending]
+	writings   atomic.Uint64 // that have been announced
+	versions   *versions
+	tables     tables
+	renderings *renderings
+	due        chan Key // of rows to be updated
+	// In tests these two are others.
+	reached func(step string)
+	now     func() time.Time
+}
+
+var (
+	_ reconciler.BatchTarget[File] = (*Target)(nil)
+	_ reconciler.Observer[File]    = (*Target)(nil)
+	_ reconciler.Differ[File]      = (*Target)(nil)
+)
+
+// New returns a target. Errors are those of opening its records.
+func New(cfg Config) (*Target, error) {
+	records, err := ownership.NewLastingRecords[record](cfg.Owned, "file")
+	if err != nil {
+		return nil, err
+	}
+	writing, err := ownership.NewLastingRecords[[]pending](cfg.Owned, "file-writing")
+	if err != nil {
+		return nil, err
+	}
+	t := &Target{
+		db: cfg.DB, allow: cfg.Allow, log: cfg.Logger, records: records, pending: writing,
+		versions: newVersions(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now,
+	}
+	if t.allow == nil {
+		t.allow = func(string) error { return nil }
+	}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	return t, nil
+}
+
+// Init implements reconciler.Target. It removes temporary files that a process has left
+// which was killed, and drops the records of files that we made and others removed.
+func (t *Target) Init(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := t.recover(ctx); err != nil {
+		return err
+	}
+	o := t.begin(nil)
+	defer o.close()
+	var gone []string
+	for name, rec := range t.records.All() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if rec.Original != nil {
+			continue // there is something to give back
+		}
+		f, err := o.folders.of(name)
+		if err != nil || f.device != rec.Device {
+			continue // the disk may be mounted later
+		}
+		if is, err := lookAtName(f, name); err == nil && !is.exists() {
+			gone = append(gone, name)
+		}
+	}
+	var errs []error
+	for _, err := range t.records.RemoveAll(gone) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// lookAtName returns what there is under the name of a file, without reading it.
+func lookAtName(f *folder, name string) (is stamp, err error) {
+	var stat unix.Stat_t
+	err = unix.Fstatat(f.fd, path.Base(name), &stat, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return stamp{}, nil
+	}
+	if err != nil {
+		return stamp{}, fmt.Errorf("look at file %s: %w", name, err)
+	}
+	return stampOf(&stat), nil
+}
+
+// Update implements reconciler.Target.
+func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row File) (reconciler.Result, error) {
+	result := t.UpdateBatch(ctx, txn, []File{row})[0]
+	return result.Result, result.Err
+}
+
+// UpdateBatch implements reconciler.BatchTarget.
+func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.BatchResult {
+	results := make([]reconciler.BatchResult, len(rows))
+	o := t.begin(txn)
+	defer o.close()
+	states := make([]*state, len(rows))
+	writes := make([]*writing, len(rows))
+	records := map[string]record{}
+	var all []*writing
+	for i, row := range rows {
+		s, err := o.look(ctx, row)
+		if s != nil && ctx.Err() == nil {
+			t.renderings.note(row.Key(), s.rendering)
+		}
+		var rec *record
+		if err == nil {
+			rec, err = t.recordFor(s)
+		}
+		if results[i].Err = err; err != nil {
+			continue
+		}
+		states[i] = s
+		switch {
+		case !s.inSync():
+			writes[i] = s.writing(rec)
+			all = append(all, writes[i])
+		case rec != nil:
+			records[row.Path] = *rec
+		}
+	}
+	t.reached("looked")
+	if err := ctx.Err(); err != nil {
+		return endedResults(results, err)
+	}
+	unrecorded := t.records.PutAll(records)
+	t.writeAll(ctx, all)
+	for i, s := range states {
+		if s == nil {
+			continue
+		}
+		results[i].Err = unrecorded[s.row.Path]
+		if writes[i] != nil {
+			results[i].Err = writes[i].err
+		}
+		if results[i].Err == nil {
+			results[i].Result.Changed = len(s.steps()) > 0
+			t.versions.noteMade(s.row.Key(), s.want)
+		}
+	}
+	return results
+}
+
+// endedResults fails what has not failed yet.
+func endedResults(results []reconciler.BatchResult, err error) []reconciler.BatchResult {
+	for i := range results {
+		if results[i].Err == nil {
+			results[i].Err = err
+		}
+	}
+	return results
+}
+
+// recordFor returns the record that is to be put before the file is touched; nil if the
+// one that there is says enough. What the file is before us is kept, if need be.
+func (t *Target) recordFor(s *state) (*record, error) {
+	rec := s.newRecord()
+	kept, err := t.keepOriginal(s, rec)
+	if err != nil {
+		return nil, err
+	}
+	if kept {
+		original := *rec.Original
+		original.Kept = true
+		rec.Original = &original
+	}
+	if s.recorded && !kept && rec.OnDelete == s.rec.OnDelete && rec.Adopted == s.rec.Adopted && rec.Device == s.rec.Device {
+		return nil, nil
+	}
+	return &rec, nil
+}
+
+// keepOriginal keeps what a file holds that was there before us: when it is to be
+// restored, or is about to be lost.
+func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
+	first := !s.recorded && !s.inSync()
+	if rec.Original == nil || rec.Original.Kept || s.row.OnDelete != Restore && !first {
+		return false, nil
+	}
+	data, is, err := read(s.folder, path.Base(s.row.Path))
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return false, fmt.Errorf("keep what file %s was before: %w", s.row.Path, err)
+	}
+	switch {
+	case is.Hash != "" && is.Hash == rec.Original.Hash:
+		return true, t.records.Attach(s.row.Path, data)
+	case !s.recorded && rec.Original.Size <= MaxSize:
+		return false, fmt.Errorf("file %s was changed by somebody else at this moment", s.row.Path)
+	case s.row.OnDelete != Restore:
+		return false, nil
+	}
+	return false, reconciler.Terminal(fmt.Errorf(
+		"file %s: what was there before cannot be restored: its %d bytes were not kept (at most %d are): expected onDelete to be %s or %s",
+		s.row.Path, rec.Original.Size, MaxSize, Remove, Keep))
+}
+
+// writing returns what it takes to make the file as declared.
+func (s *state) writing(rec *record) *writing {
+	return &writing{
+		key: s.row.Key(), folder: s.folder, content: s.content, attributes: s.want.attributes(),
+		absent: !s.is.exists(), record: rec, fresh: !s.recorded,
+	}
+}
+
+// Diff implements reconciler.Differ.
+func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row File) ([]reconciler.Change, error) {
+	o := t.begin(txn)
+	defer o.close()
+	s, err := o.look(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	return steps.Changes(s.steps()), nil
+}
+
+// Observe implements reconciler.Observer: it yields what is recorded and there, and what
+// is still to be given back.
+func (t *Target) Observe(ctx context.Context) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) {
+		o := t.begin(nil)
+		defer o.close()
+		for name, rec := range t.records.All() {
+			row := File{Path: name, OnDelete: rec.OnDelete}
+			err := ctx.Err()
+			if err == nil && !o.isOurs(name, rec) {
+				continue
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// isOurs reports whether there is anything to be done about a recorded file when nobody
+// declares it any more. Where nobody can look there may be.
+func (o *operation) isOurs(name string, rec record) bool {
+	if rec.Original != nil {
+		return true
+	}
+	f, err := o.folders.of(name)
+	if errors.Is(err, unix.ENOENT) {
+		return false
+	}
+	if err != nil {
+		return true
+	}
+	is, err := lookAtName(f, name)
+	return err != nil || is.regular()
+}

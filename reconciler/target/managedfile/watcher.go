@@ -1,0 +1,339 @@
+package managedfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+const (
+	// settle is for how long events are collected: most changes are several.
+	settle = 20 * time.Millisecond
+	// checkInterval is how often to look for what the kernel does not notify of: that a
+	// directory is another one, because one above it was renamed, or something was
+	// mounted or unmounted.
+	checkInterval = time.Second
+	// checkedDirectories and lookedFiles are how many are looked at in one go, so that
+	// events do not pile up meanwhile.
+	checkedDirectories = 256
+	lookedFiles        = 512
+	// retryDelay is how long a watcher waits after a fault.
+	retryDelay = time.Second
+)
+
+// Watcher keeps a table of [Seen] of what is under the paths of the declared files. It
+// watches their directories while it runs, and no others but those above directories
+// that do not exist.
+type Watcher struct {
+	target *Target
+	db     *statedb.DB
+	files  *statedb.Table[File]
+	seen   *statedb.RWTable[Seen]
+	source *statedb.Source
+}
+
+// NewWatcher returns a watcher, to be run once. Nobody else writes the table of what is
+// seen.
+func (t *Target) NewWatcher(db *statedb.DB, files *statedb.Table[File], seen *statedb.RWTable[Seen]) (*Watcher, error) {
+	w := &Watcher{target: t, db: db, files: files, seen: seen}
+	err := db.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
+		w.source, err = seen.RegisterSource(txn, "files")
+		return err
+	}, seen)
+	return w, err
+}
+
+// Run keeps the table until ctx ends. It does not give up: faults are reported to
+// health. What cannot be watched is looked at again and again.
+func (w *Watcher) Run(ctx context.Context, health reconciler.Health) error {
+	for fault := w.follow(ctx, health); ctx.Err() == nil; fault = w.follow(ctx, health) {
+		health.Degraded("changes of files by others are not noticed at once", fault)
+		if err := w.incomplete(ctx, fault.Error()); err != nil {
+			return err
+		}
+		if !pause(ctx, retryDelay) {
+			break
+		}
+	}
+	return nil
+}
+
+func (w *Watcher) incomplete(ctx context.Context, reason string) error {
+	return w.db.Update(context.WithoutCancel(ctx), func(txn *statedb.WriteTxn) error {
+		return w.source.Incomplete(txn, reason)
+	}, w.seen)
+}
+
+// watching is one run of a watcher, from when it begins to be notified until it cannot
+// be any more.
+type watching struct {
+	*Watcher
+	notify   *fsnotify.Watcher
+	dirs     *directories
+	dirty    map[Key]bool // to be looked at
+	cursor   *statedb.Cursor[File]
+	complete bool   // the table was told to be
+	told     string // about directories that are not watched
+}
+
+// follow keeps the table until ctx ends or nothing can be received.
+func (w *Watcher) follow(ctx context.Context, health reconciler.Health) error {
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		return explain("", err)
+	}
+	r := &watching{Watcher: w, notify: notify, dirs: newDirectories(notify), dirty: map[Key]bool{}, cursor: w.files.Changes(0)}
+	defer r.cursor.Close()
+	defer func() { _ = notify.Close() }() // it is only read
+	if err := r.forgetUndeclared(ctx); err != nil {
+		return err
+	}
+	check := time.NewTicker(checkInterval)
+	defer check.Stop()
+	for ctx.Err() == nil {
+		if err := r.declared(ctx); err != nil {
+			return err
+		}
+		if err := r.lookAtDirty(ctx, health); err != nil {
+			return err
+		}
+		if err := r.wait(ctx, check.C); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetUndeclared removes rows of files that nobody declares: an earlier run left them.
+func (r *watching) forgetUndeclared(ctx context.Context) error {
+	txn := r.db.ReadTxn()
+	var gone []Seen
+	for s := range r.seen.All(txn) {
+		if _, _, found := r.files.Get(txn, ByKey.Query(Key(s.Path))); !found {
+			gone = append(gone, s)
+		}
+	}
+	return r.write(ctx, nil, gone)
+}
+
+// declared takes in which files are declared.
+func (r *watching) declared(ctx context.Context) error {
+	var gone []Seen
+	for change := range r.cursor.Next(r.db.ReadTxn()) {
+		key := change.Object.Key()
+		switch change.Kind {
+		case statedb.Delete:
+			r.dirs.remove(key)
+			delete(r.dirty, key)
+			gone = append(gone, Seen{Path: string(key)})
+		case statedb.Reset:
+			return errors.New("the table of files has changed too much at once") // it is read anew
+		default:
+			if dir, known := r.dirs.all[dirOf(key)]; known && dir.files[baseOf(key)] {
+				continue
+			}
+			if fresh := r.dirs.add(key); fresh != nil {
+				r.watch(fresh)
+			}
+			r.dirty[key] = true
+		}
+	}
+	if err := r.cursor.Err(); err != nil {
+		return err
+	}
+	return r.write(ctx, nil, gone)
+}
+
+// write puts rows into the table and removes others.
+func (r *watching) write(ctx context.Context, put, gone []Seen) error {
+	if len(put)+len(gone) == 0 {
+		return nil
+	}
+	return r.db.Update(ctx, func(txn *statedb.WriteTxn) error {
+		for _, s := range gone {
+			if _, _, err := r.seen.Delete(txn, s); err != nil {
+				return err
+			}
+		}
+		for _, s := range put {
+			if _, _, err := r.seen.Insert(txn, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, r.seen)
+}
+
+// lookAtDirty looks at some of the files that may have changed, and tells when it has
+// looked at all.
+func (r *watching) lookAtDirty(ctx context.Context, health reconciler.Health) error {
+	o := r.target.begin(nil)
+	defer o.close()
+	var put, gone []Seen
+	looked := 0
+	for key := range r.dirty {
+		if looked++; looked > lookedFiles {
+			break
+		}
+		delete(r.dirty, key)
+		is, err := r.lookAt(o, key)
+		if err != nil {
+			is = version{} // its own operations tell what is wrong
+		}
+		if is.exists() {
+			put = append(put, seenOf(key, is))
+		} else {
+			gone = append(gone, Seen{Path: string(key)})
+		}
+		r.retry(ctx, key, is)
+	}
+	if err := r.write(ctx, put, gone); err != nil {
+		return err
+	}
+	if len(r.dirty) > 0 {
+		return nil
+	}
+	return r.tell(ctx, health)
+}
+
+// lookAt returns what there is. A file that the target may not write is not looked at.
+func (r *watching) lookAt(o *operation, key Key) (version, error) {
+	f, err := o.open(string(key))
+	if err != nil {
+		r.target.versions.note(key, version{}, time.Now())
+		return version{}, err
+	}
+	return r.target.look(key, f)
+}
+
+// retry has a row updated that is in error, if there is something else by now: what was
+// in its way may be gone.
+func (r *watching) retry(ctx context.Context, key Key, is version) {
+	txn := r.db.ReadTxn()
+	before, _, _ := r.seen.Get(txn, SeenByKey.Query(key))
+	row, _, found := r.files.Get(txn, ByKey.Query(key))
+	if found && row.Status.Kind() == reconciler.Error && before.version != is {
+		r.target.announce(ctx, key)
+	}
+}
+
+// tell says that what the table lacks is not there, once all was looked at, and reports
+// directories that are not watched. These are looked at again and again.
+func (r *watching) tell(ctx context.Context, health reconciler.Health) error {
+	if fault := r.dirs.fault(); fmt.Sprint(fault) != r.told {
+		r.told = fmt.Sprint(fault)
+		if fault != nil {
+			health.Degraded("changes of some files by others are noticed late", fault)
+		} else {
+			health.OK("up to date")
+		}
+	}
+	if r.complete {
+		return nil
+	}
+	err := r.db.Update(ctx, func(txn *statedb.WriteTxn) error {
+		return errors.Join(r.source.Initialized(txn), r.source.Complete(txn))
+	}, r.seen)
+	r.complete = err == nil
+	return err
+}
+
+// wait returns when there is something to do.
+func (r *watching) wait(ctx context.Context, check <-chan time.Time) error {
+	patience := make(<-chan time.Time)
+	if len(r.dirty) > 0 {
+		over := make(chan time.Time)
+		close(over)
+		patience = over // take what is there, and go on
+	}
+	collecting := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.cursor.Watch():
+			return nil
+		case <-patience:
+			return nil
+		case <-check:
+			r.check()
+			return nil
+		case event, open := <-r.notify.Events:
+			if !open {
+				return errors.New("the watcher was closed")
+			}
+			r.happened(event.Name)
+		case err := <-r.notify.Errors:
+			if err := r.failed(ctx, err); err != nil {
+				return err
+			}
+		}
+		if len(r.dirty) > 0 && !collecting {
+			collecting = true
+			patience = time.After(settle)
+		}
+	}
+}
+
+// happened notes what is to be looked at because of an event.
+func (r *watching) happened(name string) {
+	if strings.HasPrefix(baseOf(Key(name)), temporaryPrefix) {
+		return
+	}
+	files, dirs := r.dirs.concerned(name)
+	for _, key := range files {
+		r.dirty[key] = true
+	}
+	r.watchAgain(dirs)
+}
+
+// watchAgain watches directories that may be others by now.
+func (r *watching) watchAgain(dirs []*directory) {
+	for _, dir := range dirs {
+		if dir.changed() {
+			r.watch(dir)
+		}
+	}
+}
+
+// watch watches a directory, and has all files looked at of which something may have been
+// missed by that.
+func (r *watching) watch(dir *directory) {
+	for _, missed := range r.dirs.watch(dir) {
+		for _, key := range missed.keys() {
+			r.dirty[key] = true
+		}
+	}
+}
+
+// failed deals with an error of receiving events.
+func (r *watching) failed(ctx context.Context, err error) error {
+	if !errors.Is(err, fsnotify.ErrEventOverflow) {
+		return fmt.Errorf("receive notifications: %w", err)
+	}
+	for _, dir := range r.dirs.all {
+		for _, key := range dir.keys() {
+			r.dirty[key] = true
+		}
+	}
+	r.complete = false
+	return r.incomplete(ctx, "notifications of the kernel were lost, and everything is about to be looked at again")
+}
+
+// check looks at some directories, whether they are still the same. Files in those that
+// are not watched are looked at.
+func (r *watching) check() {
+	for _, dir := range r.dirs.turn(checkedDirectories) {
+		if dir.err == nil && dir.at != "" && !dir.changed() {
+			continue
+		}
+		r.watch(dir)
+	}
+}

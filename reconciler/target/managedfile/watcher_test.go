@@ -1,0 +1,511 @@
+package managedfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// live is a reconciler of files with a watcher, while both run.
+type live struct {
+	*bed
+	files      *statedb.RWTable[File]
+	seen       *statedb.RWTable[Seen]
+	reconciler *reconciler.Reconciler[File]
+	watcher    *Watcher
+	health     *lastHealth // of the watcher
+	stop       func()
+}
+
+// lastHealth keeps what was reported last.
+type lastHealth struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (h *lastHealth) OK(string)                    { h.set(nil) }
+func (h *lastHealth) Degraded(_ string, err error) { h.set(err) }
+func (h *lastHealth) Stopped(string)               {}
+func (h *lastHealth) set(err error)                { h.mu.Lock(); h.err = err; h.mu.Unlock() }
+func (h *lastHealth) get() error                   { h.mu.Lock(); defer h.mu.Unlock(); return h.err }
+
+// newLive makes one, with files that are declared from the beginning.
+func newLive(t *testing.T, rows ...File) *live {
+	t.Helper()
+	l := &live{bed: newBed(t), health: &lastHealth{}}
+	var err error
+	l.files, err = statedb.NewTable(l.db, Schema())
+	must(t, err)
+	l.seen, err = statedb.NewTable(l.db, SeenSchema())
+	must(t, err)
+	l.declare(rows...)
+	l.watcher, err = l.target.NewWatcher(l.db, statedb.ReadOnly(l.files), l.seen)
+	must(t, err)
+	l.reconciler, err = reconciler.New(reconciler.Params[File]{
+		DB: l.db, Table: l.files, Target: l.target,
+		Config:   reconciler.Config{Drift: reconciler.Drift{Settle: 100 * time.Millisecond}, FullInterval: -1, DeleteLimit: reconciler.ChangeLimit{Off: true}},
+		Related:  []reconciler.Related[File]{l.target.Related()},
+		Observed: l.target.Observed(statedb.ReadOnly(l.seen)),
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { check(t, l.watcher.Run(ctx, l.health)) })
+	running.Go(func() { check(t, l.target.FollowTables(ctx, &lastHealth{})) })
+	running.Go(func() { check(t, l.reconciler.Run(ctx)) })
+	l.stop = func() { cancel(); running.Wait() }
+	t.Cleanup(l.stop)
+	return l
+}
+
+func check(t *testing.T, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func (l *live) declare(rows ...File) {
+	l.t.Helper()
+	must(l.t, l.db.Update(context.Background(), func(txn *statedb.WriteTxn) error {
+		for _, row := range rows {
+			if _, _, err := l.files.Insert(txn, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, l.files))
+}
+
+func (l *live) undeclare(rows ...File) {
+	l.t.Helper()
+	must(l.t, l.db.Update(context.Background(), func(txn *statedb.WriteTxn) error {
+		for _, row := range rows {
+			if _, _, err := l.files.Delete(txn, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, l.files))
+}
+
+// eventually polls until something holds.
+func eventually(t *testing.T, what string, holds func() error) {
+	t.Helper()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.After(20 * time.Second); ; {
+		err := holds()
+		if err == nil {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-deadline:
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// becomes waits until a file has a content.
+func (l *live) becomes(path, content string) {
+	l.t.Helper()
+	eventually(l.t, path, func() error {
+		data, err := os.ReadFile(path)
+		if err == nil && string(data) != content {
+			err = fmt.Errorf("it has %q, expected %q", data, content)
+		}
+		return err
+	})
+}
+
+// settled waits until all rows are done and what was seen is what there is.
+func (l *live) settled() {
+	l.t.Helper()
+	must(l.t, l.reconciler.WaitTable(l.t.Context()))
+	eventually(l.t, "what was seen", func() error {
+		txn := l.db.ReadTxn()
+		for row := range l.files.All(txn) {
+			is, _, found := l.seen.Get(txn, SeenByKey.Query(row.Key()))
+			last, made := l.target.versions.last(row.Key())
+			if !found || last != is.version || is.Hash != made.Hash {
+				return fmt.Errorf("%s was seen as %+v (%v)", row.Path, is, found)
+			}
+		}
+		return nil
+	})
+}
+
+func (l *live) drifts() uint64 { return l.reconciler.Stats().Drift }
+
+func TestDriftIsNoticedAndRepairedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	drift := map[string]func(path string) error{
+		"removed":  os.Remove,
+		"written":  func(path string) error { return os.WriteFile(path, []byte("drift"), 0) },
+		"replaced": func(path string) error { mustWrite(t, path+"~", "drift"); return os.Rename(path+"~", path) },
+		"moved":    func(path string) error { return os.Rename(path, path+"~") },
+		"mode":     func(path string) error { return os.Chmod(path, 0o666) },
+		"touched":  func(path string) error { return os.Chtimes(path, time.Now(), time.Unix(7, 0)) },
+	}
+	var rows []File
+	for name := range drift {
+		rows = append(rows, file(filepath.Join(dir, name), "ours\n"))
+	}
+	l := newLive(t, rows...)
+	l.settled()
+	for name, happen := range drift {
+		path := filepath.Join(dir, name)
+		before := l.drifts()
+		eventually(t, "the last operation is a while ago", func() error { return settledFor(path) })
+		must(t, happen(path))
+		if name == "touched" {
+			l.settled()
+			if now := l.drifts(); now != before {
+				t.Errorf("%s: %d repairs of drift", name, now-before)
+			}
+			continue
+		}
+		eventually(t, name, func() error {
+			data, err := os.ReadFile(path)
+			info, statErr := os.Stat(path)
+			if err != nil || statErr != nil || string(data) != "ours\n" || info.Mode() != 0o644 || l.drifts() != before+1 {
+				return fmt.Errorf("%q, %d repairs: %w", data, l.drifts()-before, errors.Join(err, statErr))
+			}
+			return nil
+		})
+	}
+}
+
+// settledFor returns an error while a file is too young for drift of it to count.
+func settledFor(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && time.Since(info.ModTime()) < 300*time.Millisecond {
+		err = errors.New("it is too young")
+	}
+	return err
+}
+
+func TestWhatWeWriteIsNoDrift(t *testing.T) {
+	dir := t.TempDir()
+	var rows []File
+	for i := range 500 {
+		rows = append(rows, file(filepath.Join(dir, fmt.Sprint(i)), fmt.Sprint(i)))
+	}
+	l := newLive(t, rows...)
+	l.settled()
+	for round := range 3 {
+		for i := range rows {
+			rows[i].Content = text(fmt.Sprint(i, round))
+		}
+		l.declare(rows...)
+		l.settled()
+	}
+	l.undeclare(rows[:250]...)
+	eventually(t, "the table of what is seen", func() error {
+		if n := l.seen.Len(l.db.ReadTxn()); n != 250 {
+			return fmt.Errorf("it has %d rows", n)
+		}
+		return nil
+	})
+	if n := l.drifts(); n != 0 {
+		t.Errorf("%d repairs of drift", n)
+	}
+}
+
+func TestDirectoriesComeAndGo(t *testing.T) {
+	dir := t.TempDir()
+	sub := filepath.Join(dir, "sub", "deeper")
+	row := file(filepath.Join(sub, "a"), "ours\n")
+	l := newLive(t, row)
+	eventually(t, "the row fails", func() error {
+		return wantStatus(l, row, "does not exist, and is not made")
+	})
+	must(t, os.MkdirAll(sub, 0o755))
+	l.becomes(row.Path, "ours\n")
+	l.settled()
+
+	// Removed and made again, and moved away.
+	must(t, os.RemoveAll(filepath.Join(dir, "sub")))
+	must(t, os.MkdirAll(sub, 0o755))
+	l.becomes(row.Path, "ours\n")
+	l.settled()
+	must(t, os.Rename(sub, sub+"2"))
+	must(t, os.Mkdir(sub, 0o755))
+	l.becomes(row.Path, "ours\n")
+	l.settled()
+	mustWrite(t, filepath.Join(sub+"2", "a"), "not ours any more")
+
+	// One above it is moved, and something is mounted over it: the kernel tells nothing of that.
+	must(t, os.Rename(filepath.Join(dir, "sub"), filepath.Join(dir, "sub2")))
+	must(t, os.MkdirAll(sub, 0o755))
+	l.becomes(row.Path, "ours\n")
+	l.settled()
+	must(t, unix.Mount("none", sub, "tmpfs", 0, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(sub, unix.MNT_DETACH)) })
+	l.becomes(row.Path, "ours\n")
+	l.settled()
+	must(t, os.WriteFile(row.Path, []byte("drift"), 0o644))
+	l.becomes(row.Path, "ours\n")
+}
+
+// wantStatus returns an error unless a row is in error with a text, or done without.
+func wantStatus(l *live, row File, want string) error {
+	is, _, found := l.files.Get(l.db.ReadTxn(), ByKey.Query(row.Key()))
+	switch {
+	case !found:
+		return errors.New("the row is gone")
+	case want == "" && is.Status.Kind() == reconciler.Done, want != "" && strings.Contains(fmt.Sprint(is.Status.Err()), want):
+		return nil
+	}
+	return fmt.Errorf("the status is %v", is.Status)
+}
+
+func TestTwoDirectoriesThatDoNotExistShareAWatch(t *testing.T) {
+	dir := t.TempDir()
+	first, second := file(filepath.Join(dir, "one", "a"), "1"), file(filepath.Join(dir, "two", "a"), "2")
+	third := file(filepath.Join(dir, "here"), "3")
+	l := newLive(t, first, second, third)
+	l.becomes(third.Path, "3")
+	must(t, os.Mkdir(filepath.Join(dir, "one"), 0o755))
+	l.becomes(first.Path, "1")
+	must(t, os.Mkdir(filepath.Join(dir, "two"), 0o755))
+	l.becomes(second.Path, "2")
+	l.undeclare(first, second)
+	eventually(t, "they are removed", func() error {
+		if _, err := os.Stat(first.Path); err == nil {
+			return errors.New("one is there")
+		}
+		return nil
+	})
+	l.settled()
+	must(t, os.WriteFile(third.Path, []byte("drift"), 0o644))
+	l.becomes(third.Path, "3")
+}
+
+func TestSymbolicLinksToADirectoryThatAreChanged(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	must(t, os.Mkdir(at("v1"), 0o755))
+	must(t, os.Mkdir(at("v2"), 0o755))
+	must(t, os.Symlink("v1", at("current")))
+	row, direct := file(at("current/a"), "ours\n"), file(at("v1/b"), "direct\n")
+	l := newLive(t, row, direct)
+	l.becomes(at("v1/a"), "ours\n")
+	l.settled()
+	// Both directories are one, under two names: each row is told of its own.
+	must(t, os.WriteFile(at("v1/a"), []byte("drift"), 0o644))
+	must(t, os.WriteFile(at("v1/b"), []byte("drift"), 0o644))
+	l.becomes(at("v1/a"), "ours\n")
+	l.becomes(at("v1/b"), "direct\n")
+	l.settled()
+	must(t, os.Symlink("v2", at("next")))
+	must(t, os.Rename(at("next"), at("current")))
+	l.becomes(at("v2/a"), "ours\n")
+}
+
+func TestAForeignFileThatGoesMakesRoomAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	mustWrite(t, path, "theirs\n")
+	row := file(path, "ours\n")
+	l := newLive(t, row)
+	eventually(t, "the row fails", func() error { return wantStatus(l, row, "was not made by this agent") })
+	must(t, os.Remove(path))
+	l.becomes(path, "ours\n")
+}
+
+func TestLostNotificationsAreMadeUpFor(t *testing.T) {
+	dir := t.TempDir()
+	row := file(filepath.Join(dir, "a"), "ours\n")
+	l := newLive(t, row)
+	l.settled()
+	w := l.watcher
+	l.stop()
+	r := &watching{Watcher: w, dirs: newDirectories(nil), dirty: map[Key]bool{}}
+	r.dirs.all[dir] = &directory{path: dir, files: map[string]bool{"a": true}}
+	must(t, os.Remove(row.Path))
+	must(t, r.failed(t.Context(), errOverflow()))
+	sources := l.seen.Sources(l.db.ReadTxn())
+	if len(sources) != 1 || !strings.Contains(sources[0].Incomplete, "notifications of the kernel were lost") {
+		t.Errorf("sources %+v", sources)
+	}
+	must(t, r.lookAtDirty(t.Context(), l.health))
+	if sources := l.seen.Sources(l.db.ReadTxn()); sources[0].Incomplete != "" {
+		t.Errorf("sources %+v", sources)
+	}
+	if n := l.seen.Len(l.db.ReadTxn()); n != 0 {
+		t.Errorf("%d rows, although the file is gone", n)
+	}
+	if err := r.failed(t.Context(), os.ErrClosed); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("another error: %v", err)
+	}
+}
+
+// Where watches are used up, files are looked at again and again.
+func TestDirectoriesThatCannotBeWatchedAreLookedAt(t *testing.T) {
+	const limit = "/proc/sys/user/max_inotify_watches"
+	before, err := os.ReadFile(limit)
+	must(t, err)
+	must(t, os.WriteFile(limit, []byte("1"), 0))
+	t.Cleanup(func() { must(t, os.WriteFile(limit, before, 0)) })
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
+	rows := []File{file(filepath.Join(dir, "a"), "a"), file(filepath.Join(dir, "sub", "b"), "b")}
+	l := newLive(t, rows...)
+	for _, row := range rows {
+		l.becomes(row.Path, *row.Content)
+	}
+	eventually(t, "health", func() error {
+		if err := l.health.get(); err == nil || !strings.Contains(err.Error(), "raise the sysctl fs.inotify.max_user_watches") {
+			return fmt.Errorf("health is %q", fmt.Sprint(err))
+		}
+		return nil
+	})
+	l.settled()
+	for _, row := range rows {
+		must(t, os.WriteFile(row.Path, []byte("drift"), 0o644))
+	}
+	for _, row := range rows {
+		l.becomes(row.Path, *row.Content)
+	}
+	must(t, os.WriteFile(limit, before, 0))
+	eventually(t, "health", l.health.get)
+}
+
+func TestTemplatesFollowTheirTables(t *testing.T) {
+	dir := t.TempDir()
+	row := Default()
+	row.Path, row.Template = filepath.Join(dir, "hosts"), text(`{{range rows "hosts"}}{{.name}}={{.port}};{{end}}`)
+	one := Default()
+	one.Path, one.Template = filepath.Join(dir, "one"), text(`{{with row "hosts" "a"}}{{.port}}{{end}}`)
+	l := newLive(t, row, one)
+	l.becomes(row.Path, "a=80;b=4294967296;")
+	l.becomes(one.Path, "80")
+	for i := range 20 {
+		l.put(host{Name: "c", Port: uint64(i)})
+	}
+	l.becomes(row.Path, "a=80;b=4294967296;c=19;")
+	l.put(host{Name: "a", Port: 81})
+	l.becomes(row.Path, "a=81;b=4294967296;c=19;")
+	l.becomes(one.Path, "81")
+
+	// What changes nothing of a file writes nothing.
+	l.settled()
+	info, err := os.Stat(row.Path)
+	must(t, err)
+	l.put(host{Name: "a", Port: 81, Extra: "x"}, host{Name: "b", Port: 7})
+	l.becomes(row.Path, "a=81;b=7;c=19;")
+	l.settled()
+	if now, err := os.Stat(one.Path); err != nil || !now.ModTime().Before(time.Now()) || os.SameFile(now, info) {
+		t.Errorf("%v, %v", now, err)
+	}
+
+	// A table that comes to be later.
+	later := Default()
+	later.Path, later.Template = filepath.Join(dir, "later"), text(`{{len (rows "later")}}`)
+	l.declare(later)
+	eventually(t, "the row fails", func() error { return wantStatus(l, later, `"later"`) })
+	_, err = statedb.NewTable(l.db, statedb.Schema[host]{Name: "later", Primary: hostByName})
+	must(t, err)
+	l.becomes(later.Path, "0")
+
+	// A template that fails for what is in the table, and then does not.
+	strict := Default()
+	strict.Path, strict.Template = filepath.Join(dir, "strict"), text(`{{range rows "hosts"}}{{.tags}}{{end}}`)
+	l.declare(strict)
+	eventually(t, "the row fails", func() error { return wantStatus(l, strict, `line 1: at <.tags>: map has no entry for key "tags"`) })
+	l.put(host{Name: "a", Tags: []string{"1"}}, host{Name: "b", Tags: []string{"2"}}, host{Name: "c", Tags: []string{"3"}})
+	l.becomes(strict.Path, "[1][2][3]")
+}
+
+// A table that is incomplete for a moment fails no row that is done.
+func TestAMomentWithoutAllRowsChangesNothing(t *testing.T) {
+	row := Default()
+	row.Path, row.Template = filepath.Join(t.TempDir(), "hosts"), text(`{{range rows "hosts"}}{{.name}}{{end}}`)
+	l := newLive(t, row)
+	l.becomes(row.Path, "ab")
+	l.settled()
+	operations := l.reconciler.Stats().Incremental.Count
+	var source *statedb.Source
+	must(t, l.db.Update(t.Context(), func(txn *statedb.WriteTxn) (err error) {
+		source, err = l.hosts.RegisterSource(txn, "discovery")
+		_, _, deleteErr := l.hosts.Delete(txn, host{Name: "b"})
+		return errors.Join(err, deleteErr)
+	}, l.hosts))
+	eventually(t, "it was rendered again", func() error {
+		if all, _ := l.target.renderings.all(); all[row.Key()].lacks == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if now := l.reconciler.Stats().Incremental.Count; now != operations || wantStatus(l, row, "") != nil {
+		t.Errorf("%d operations, %v", now-operations, wantStatus(l, row, ""))
+	}
+	must(t, l.db.Update(t.Context(), func(txn *statedb.WriteTxn) error { return source.Initialized(txn) }, l.hosts))
+	l.becomes(row.Path, "a")
+}
+
+func TestWhatWasSeenIsCompared(t *testing.T) {
+	target := newTarget(t, Config{}, t.TempDir())
+	db := statedb.New()
+	table, err := statedb.NewTable(db, SeenSchema())
+	must(t, err)
+	row := file(filepath.Join(t.TempDir(), "a"), "ours\n")
+	want := func(want string) {
+		t.Helper()
+		var fields []string
+		for _, change := range target.driftOf(db.ReadTxn(), statedb.ReadOnly(table), row) {
+			fields = append(fields, change.Field)
+		}
+		if got := strings.Join(fields, " "); got != want {
+			t.Errorf("it differs in %q, expected %q", got, want)
+		}
+	}
+	see := func() {
+		t.Helper()
+		o := target.begin(nil)
+		defer o.close()
+		f, err := o.open(row.Path)
+		must(t, err)
+		is, err := target.look(row.Key(), f)
+		must(t, err)
+		must(t, db.Update(t.Context(), func(txn *statedb.WriteTxn) (err error) {
+			if is.exists() {
+				_, _, err = table.Insert(txn, seenOf(row.Key(), is))
+			} else {
+				_, _, err = table.Delete(txn, Seen{Path: row.Path})
+			}
+			return err
+		}, table))
+	}
+	want("") // nothing was made
+	mustUpdate(t, target, row, true)
+	want("") // the news are not there yet
+	see()
+	want("")
+	mustWrite(t, row.Path, "drift\n")
+	must(t, os.Chmod(row.Path, 0o600))
+	want("")
+	see()
+	want("content mode")
+	mustUpdate(t, target, row, true)
+	want("") // old news
+	see()
+	want("")
+	must(t, os.Remove(row.Path))
+	see()
+	want("path")
+	must(t, os.Mkdir(row.Path, 0o755))
+	see()
+	want("type")
+}

@@ -1,0 +1,317 @@
+package managedfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/internal/parallel"
+)
+
+// attributes are what a file has besides its content.
+type attributes struct {
+	Mode         Mode
+	Owner, Group uint32
+}
+
+func (s stamp) attributes() attributes { return attributes{s.Mode, s.Owner, s.Group} }
+
+// writing is a file that is to be written, and how far that has come.
+type writing struct {
+	key     Key
+	folder  *folder
+	content string
+	attributes
+	absent bool // nothing is there, and nothing may be replaced
+	// record is put before the file is touched; nil: the one that there is says enough.
+	record *record
+	fresh  bool // there is no record yet
+
+	is      stamp // of the temporary file
+	renamed bool
+	err     error
+}
+
+// pending are written down before temporary files are made, so that the next process
+// finds them if this one is killed.
+type pending struct {
+	Key       Key    `json:"key"`
+	Directory string `json:"directory"` // without symbolic links
+	// Fresh: there was no record of the file before it was written for the first time.
+	Fresh bool `json:"fresh,omitempty"`
+}
+
+// temporaryName returns the name of the file in which a file is written, beside it.
+func temporaryName(key Key) string {
+	sum := sha256.Sum256([]byte(path.Base(string(key))))
+	const bytes = 16
+	return temporaryPrefix + hex.EncodeToString(sum[:bytes])
+}
+
+// writeAll replaces files, each atomically, and waits until they are on the disk. The
+// outcome of each is in err. What is done to many is done to all of them before the next
+// thing is: file systems make such waits one.
+func (t *Target) writeAll(ctx context.Context, all []*writing) {
+	if len(all) == 0 {
+		return
+	}
+	id, err := t.announceWriting(all)
+	if err != nil {
+		failAll(all, err)
+		return
+	}
+	t.reached("written down")
+	parallel.Each(len(all), func(i int) {
+		w := all[i]
+		if w.err = ctx.Err(); w.err == nil {
+			w.err = w.prepare()
+		}
+	})
+	t.reached("temporary")
+	t.record(ctx, all)
+	t.reached("recorded")
+	for _, w := range all {
+		if w.err == nil {
+			w.err = w.rename()
+		}
+	}
+	t.reached("renamed")
+	t.finish(all)
+	t.reached("synced")
+	t.tidyUp(all)
+	if err := t.pending.Remove(id); err != nil {
+		t.log.Warn("A list of temporary files is left over until the next start", "error", err)
+	}
+}
+
+func failAll(all []*writing, err error) {
+	for _, w := range all {
+		if w.err == nil {
+			w.err = err
+		}
+	}
+}
+
+// announceWriting writes down what temporary files there are going to be.
+func (t *Target) announceWriting(all []*writing) (id string, err error) {
+	list := make([]pending, len(all))
+	for i, w := range all {
+		list[i] = pending{Key: w.key, Directory: w.folder.path, Fresh: w.fresh}
+	}
+	id = strconv.FormatUint(t.writings.Add(1), 10)
+	return id, t.pending.Put(id, list)
+}
+
+// prepare makes the temporary file, with all that the file is to have.
+func (w *writing) prepare() error {
+	name := temporaryName(w.key)
+	fd, err := w.create(name)
+	if errors.Is(err, unix.EEXIST) {
+		// It is left over from an operation that could not tidy up.
+		if err = unix.Unlinkat(w.folder.fd, name, 0); err == nil || errors.Is(err, unix.ENOENT) {
+			fd, err = w.create(name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write file %s: make a temporary file in %s: %w", w.key, w.folder.path, err)
+	}
+	file := os.NewFile(uintptr(fd), name)
+	err = w.fill(file)
+	if err := errors.Join(err, cause(file.Close())); err != nil {
+		return fmt.Errorf("write file %s: %w", w.key, err)
+	}
+	return nil
+}
+
+func (w *writing) create(name string) (fd int, err error) {
+	err = ignoringInterrupts(func() (err error) {
+		fd, err = unix.Openat(w.folder.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	return fd, err
+}
+
+// fill sets the attributes before the content is there to be read, and the mode after
+// the owner, with which the kernel takes bits of it away.
+func (w *writing) fill(file *os.File) error {
+	if err := file.Chown(int(w.Owner), int(w.Group)); err != nil {
+		return fmt.Errorf("give it to user %d and group %d: %w", w.Owner, w.Group, cause(err))
+	}
+	if _, err := io.WriteString(file, w.content); err != nil {
+		return cause(err)
+	}
+	if err := unix.Fchmod(int(file.Fd()), uint32(w.Mode)); err != nil {
+		return fmt.Errorf("set its mode to %v: %w", w.Mode, err)
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		return err
+	}
+	if w.is = stampOf(&stat); w.is.attributes() != w.attributes {
+		return fmt.Errorf("the file system made mode %v, user %d and group %d of mode %v, user %d and group %d",
+			w.is.Mode, w.is.Owner, w.is.Group, w.Mode, w.Owner, w.Group)
+	}
+	return cause(file.Sync())
+}
+
+// record puts the records that are due. From then on files may be touched.
+func (t *Target) record(ctx context.Context, all []*writing) {
+	records := map[string]record{}
+	for _, w := range all {
+		if w.err == nil && w.record != nil {
+			records[string(w.key)] = *w.record
+		}
+	}
+	if ctx.Err() != nil {
+		failAll(all, ctx.Err())
+		return
+	}
+	errs := t.records.PutAll(records)
+	for _, w := range all {
+		if w.err == nil {
+			w.err = errs[string(w.key)]
+		}
+	}
+}
+
+// rename puts the temporary file into its place.
+func (w *writing) rename() error {
+	from, to := temporaryName(w.key), path.Base(string(w.key))
+	rename := func() error { return unix.Renameat(w.folder.fd, from, w.folder.fd, to) }
+	if w.absent {
+		rename = func() error { return renameNew(w.folder.fd, from, to) }
+	}
+	err := ignoringInterrupts(rename)
+	if errors.Is(err, unix.EEXIST) && w.absent {
+		return fmt.Errorf("file %s was made by somebody else at this moment: %w", w.key, err)
+	}
+	if err != nil {
+		return fmt.Errorf("put file %s in place: %w", w.key, err)
+	}
+	w.renamed = true
+	return nil
+}
+
+// renameNew renames a file in a directory, and replaces none.
+func renameNew(fd int, from, to string) error {
+	err := unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return linkNew(fd, from, to) // the file system cannot
+	}
+	return err
+}
+
+// linkNew does the same on file systems where a rename always replaces.
+func linkNew(fd int, from, to string) error {
+	if err := unix.Linkat(fd, from, fd, to, 0); err != nil {
+		return err
+	}
+	return unix.Unlinkat(fd, from, 0)
+}
+
+// finish waits until the names are on the disk, each directory once, and notes what is
+// there now.
+func (t *Target) finish(all []*writing) {
+	var changed []*folder
+	for _, w := range all {
+		if w.renamed {
+			changed = append(changed, w.folder)
+		}
+	}
+	unsynced := syncAll(changed)
+	for _, w := range all {
+		if !w.renamed {
+			continue
+		}
+		w.err = errors.Join(w.err, unsynced[w.folder])
+		var stat unix.Stat_t
+		if err := unix.Fstatat(w.folder.fd, path.Base(string(w.key)), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			continue // it was removed meanwhile: the next look tells
+		}
+		if is := stampOf(&stat); is.Inode == w.is.Inode && is.Device == w.is.Device && is.Size == w.is.Size && is.Modified == w.is.Modified {
+			t.versions.note(w.key, version{is, hashOf([]byte(w.content))}, time.Now())
+		}
+	}
+}
+
+// tidyUp removes what is left of files that could not be written.
+func (t *Target) tidyUp(all []*writing) {
+	var untouched []string
+	for _, w := range all {
+		if w.renamed || w.err == nil {
+			continue
+		}
+		if err := unix.Unlinkat(w.folder.fd, temporaryName(w.key), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			w.err = errors.Join(w.err, fmt.Errorf("remove temporary file %s: %w", path.Join(w.folder.path, temporaryName(w.key)), err))
+		}
+		if w.fresh {
+			untouched = append(untouched, string(w.key))
+		}
+	}
+	errs := t.records.RemoveAll(untouched)
+	for _, w := range all {
+		w.err = errors.Join(w.err, errs[string(w.key)])
+	}
+}
+
+// recover removes what a process has left that was killed while it wrote files. What
+// was not put in place was not touched: if there was no record of it before, there is
+// none.
+func (t *Target) recover(ctx context.Context) error {
+	for id, list := range t.pending.All() {
+		ok := true
+		for _, p := range list {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := t.recoverOne(p); err != nil {
+				ok = false
+				t.log.Warn("A temporary file may be left over: it is looked for again at the next start", "file", string(p.Key), "error", err)
+			}
+		}
+		if !ok {
+			continue
+		}
+		if err := t.pending.Remove(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Target) recoverOne(p pending) error {
+	f, err := openFolder(p.Directory)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.close() }() // nothing was written to it
+	var left, file unix.Stat_t
+	err = unix.Fstatat(f.fd, temporaryName(p.Key), &left, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if p.Fresh {
+		err := unix.Fstatat(f.fd, path.Base(string(p.Key)), &file, unix.AT_SYMLINK_NOFOLLOW)
+		if inPlace := err == nil && file.Ino == left.Ino && file.Dev == left.Dev; !inPlace {
+			if err := t.records.Remove(string(p.Key)); err != nil {
+				return err
+			}
+		}
+	}
+	return unix.Unlinkat(f.fd, temporaryName(p.Key), 0)
+}

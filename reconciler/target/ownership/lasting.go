@@ -1,0 +1,149 @@
+package ownership
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/statehive/statehive/reconciler/target/internal/parallel"
+)
+
+// NewLastingRecords is [NewRecords] for objects that outlive the boot and are of no
+// network namespace, such as files. Such records hold in every boot and in every
+// namespace, and are synced to the disk: what is done after Put has returned is not
+// there without its record, also after a failure of the power.
+func NewLastingRecords[T any](store *Store, kind string) (*Records[T], error) {
+	return newRecords[T](store, kind, true)
+}
+
+// attachmentSuffix is appended to the name of the file of a record.
+const attachmentSuffix = ".data"
+
+// Attach keeps data beside the record of a key, until that is removed. It is called
+// before the record is put: what has no record is dropped when the records are opened.
+// The data is not kept in memory.
+func (r *Records[T]) Attach(key string, data []byte) error {
+	err := ErrReadOnly
+	if !r.readOnly {
+		err = r.write(fileName(key)+attachmentSuffix, data)
+	}
+	if err == nil {
+		err = r.sync()
+	}
+	if err != nil {
+		return fmt.Errorf("keep what goes with the record of %q: %w", key, err)
+	}
+	return nil
+}
+
+// Attachment returns what was attached. The error matches fs.ErrNotExist if that is
+// nothing.
+func (r *Records[T]) Attachment(key string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(r.dir, fileName(key)+attachmentSuffix))
+}
+
+// detach removes what was attached, once the record is gone.
+func (r *Records[T]) detach(key string) error {
+	if !r.lasting {
+		return nil
+	}
+	err := os.Remove(filepath.Join(r.dir, fileName(key)+attachmentSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// dropAttachments removes those without a record. One whose record was set aside stays.
+func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
+	if r.readOnly {
+		return nil
+	}
+	recorded := map[string]bool{}
+	for key := range r.byKey {
+		recorded[fileName(key)] = true
+	}
+	for _, entry := range entries {
+		name, attached := strings.CutSuffix(entry.Name(), attachmentSuffix)
+		if !attached || recorded[name] {
+			continue
+		}
+		if aside, err := filepath.Glob(globEscaper.Replace(filepath.Join(r.dir, name)) + corruptSuffix + "*"); err != nil || len(aside) > 0 {
+			continue
+		}
+		if err := os.Remove(filepath.Join(r.dir, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// globEscaper makes a pattern that matches a path alone.
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// each does something for each key, and then makes sure that it lasts. It returns the
+// errors by their keys.
+func (r *Records[T]) each(keys []string, do func(key string) error) map[string]error {
+	if len(keys) == 0 {
+		return nil
+	}
+	errs := map[string]error{}
+	if r.readOnly {
+		for _, key := range keys {
+			errs[key] = fmt.Errorf("record %q: %w", key, ErrReadOnly)
+		}
+		return errs
+	}
+	outcomes := make([]error, len(keys))
+	if r.lasting {
+		parallel.Each(len(keys), func(i int) { outcomes[i] = do(keys[i]) })
+	} else {
+		for i, key := range keys {
+			outcomes[i] = do(key)
+		}
+	}
+	unsynced := r.sync()
+	for i, key := range keys {
+		if err := errors.Join(outcomes[i], unsynced); err != nil {
+			errs[key] = err
+		}
+	}
+	return errs
+}
+
+// write puts data into a file of the directory, whole or not at all.
+func (r *Records[T]) write(name string, data []byte) (err error) {
+	file, err := os.CreateTemp(r.dir, temporaryPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	_, err = file.Write(data)
+	if err == nil && r.lasting {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), filepath.Join(r.dir, name))
+}
+
+// sync makes sure that names which were added and removed are so after a failure of
+// the power.
+func (r *Records[T]) sync() error {
+	if !r.lasting {
+		return nil
+	}
+	dir, err := os.Open(r.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
