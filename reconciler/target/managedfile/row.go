@@ -27,19 +27,19 @@ const MaxSize = 1 << 20
 // File is the row: a regular file with all that it holds.
 type File struct {
 	// Path is absolute and clean.
-	Path string `yaml:"path" json:"path"`
+	Path string `yaml:"path" json:"path" schema:"required" doc:"Absolute path of the file."`
 	// Content is what the file holds, byte by byte. Either it or Template is set.
-	Content *string `yaml:"content" json:"content,omitempty"`
+	Content *string `yaml:"content" json:"content,omitempty" doc:"What is in the file; give this or template."`
 	// Template is what makes the content: see the package comment.
-	Template *string `yaml:"template" json:"template,omitempty"`
-	Mode     Mode    `yaml:"mode" json:"mode"`
+	Template *string `yaml:"template" json:"template,omitempty" doc:"Text of a Go template whose output is the content."`
+	Mode     Mode    `yaml:"mode" json:"mode" doc:"Permission bits in octal, as 0644, which is the default."`
 	// Owner and Group are names or numbers; without, those of the process.
-	Owner string `yaml:"owner" json:"owner,omitempty"`
-	Group string `yaml:"group" json:"group,omitempty"`
+	Owner string `yaml:"owner" json:"owner,omitempty" doc:"Name or number of the owner; without it the user of the agent."`
+	Group string `yaml:"group" json:"group,omitempty" doc:"Name or number of the group; without it that of the agent."`
 	// OnDelete is Remove, Restore or Keep.
-	OnDelete string `yaml:"onDelete" json:"onDelete"`
+	OnDelete string `yaml:"onDelete" json:"onDelete" schema:"enum=remove restore keep" doc:"What becomes of the file when its document goes: remove, restore or keep; remove is the default."`
 	// Adopt takes over a file that others have made, whatever it holds.
-	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty"`
+	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Whether a file that others made is taken over."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 
