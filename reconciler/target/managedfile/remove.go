@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/parallel"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -21,7 +22,7 @@ func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row File) erro
 // release is a file that is given up: removed, restored, or left as it is.
 type release struct {
 	key     Key
-	folder  *folder  // nil: nothing has changed in any
+	folder  *folder  // of what is removed; nil: nothing is
 	writing *writing // nil: nothing is restored
 	err     error
 }
@@ -45,6 +46,11 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 			writes = append(writes, r.writing)
 		}
 	}
+	parallel.Each(len(releases), func(i int) {
+		if r := releases[i]; r.folder != nil {
+			r.err = r.remove(ctx)
+		}
+	})
 	t.reached("removed")
 	t.writeAll(ctx, writes)
 	t.syncReleased(releases)
@@ -52,7 +58,7 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 	return t.forget(releases)
 }
 
-// release removes a file or says how it is restored.
+// release finds out what is to be done with a file.
 func (o *operation) release(r *release, onDelete string, rec record) error {
 	if onDelete == Keep || onDelete == Remove && !rec.removable() {
 		return nil
@@ -74,10 +80,18 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 	if err != nil || !is.regular() {
 		return err // what is no file was put there by others
 	}
-	if err := unix.Unlinkat(f.fd, path.Base(string(r.key)), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	r.folder = f
+	return nil
+}
+
+// remove removes a file.
+func (r *release) remove(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := unix.Unlinkat(r.folder.fd, path.Base(string(r.key)), 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove file %s: %w", r.key, err)
 	}
-	r.folder = f
 	return nil
 }
 

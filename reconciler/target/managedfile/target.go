@@ -54,7 +54,7 @@ type Target struct {
 var (
 	_ reconciler.BatchTarget[File] = (*Target)(nil)
 	_ reconciler.Observer[File]    = (*Target)(nil)
-	_ reconciler.Differ[File]      = (*Target)(nil)
+	_ reconciler.BatchDiffer[File] = (*Target)(nil)
 )
 
 // New returns a target. Errors are those of opening its records.
@@ -248,13 +248,22 @@ func (s *state) writing(rec *record) *writing {
 
 // Diff implements reconciler.Differ.
 func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row File) ([]reconciler.Change, error) {
+	result := t.DiffBatch(ctx, txn, []File{row})[0]
+	return result.Changes, result.Err
+}
+
+// DiffBatch implements reconciler.BatchDiffer.
+func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.DiffResult {
 	o := t.begin(txn)
 	defer o.close()
-	s, err := o.look(ctx, row)
-	if err != nil {
-		return nil, err
+	results := make([]reconciler.DiffResult, len(rows))
+	for i, row := range rows {
+		s, err := o.look(ctx, row)
+		if results[i].Err = err; err == nil {
+			results[i].Changes = steps.Changes(s.steps())
+		}
 	}
-	return steps.Changes(s.steps()), nil
+	return results
 }
 
 // Observe implements reconciler.Observer: it yields what is recorded and there, and what
