@@ -300,3 +300,19 @@ func TestFiltersOfOtherRowsAreRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestReadOfASourceUsesTheFilterThatIsInForce(t *testing.T) {
+	filtered(t, mixed, on("eth0"), func(t *testing.T, h *harness) {
+		var files []File
+		for name, text := range mixed {
+			files = append(files, File{Path: name, Data: []byte(text)})
+		}
+		before := len(h.source.Read(files).Rows)
+		if err := SetFilter[route](h.source, "route", nil); err != nil {
+			t.Fatal(err)
+		}
+		if all := len(h.source.Read(files).Rows); before == 0 || all <= before {
+			t.Errorf("%d rows with a filter, %d without", before, all)
+		}
+	})
+}

@@ -123,7 +123,17 @@ func Read(kinds []Kind, files []File) (Contents, error) {
 	if err := checkKinds(kinds); err != nil {
 		return Contents{}, fmt.Errorf("kinds of documents: %w", err)
 	}
-	states := parseAll(newParser(kinds), files)
+	return read(newParser(kinds), files), nil
+}
+
+// Read is the function of that name for the kinds of a source, with the filters that are in
+// force ([SetFilter]). It is safe for concurrent use.
+func (s *Source) Read(files []File) Contents {
+	return read(parser{kinds: s.parser.kinds, names: s.parser.names, filters: s.filters.current()}, files)
+}
+
+func read(p parser, files []File) Contents {
+	states := parseAll(p, files)
 	r := resolve(states, nil)
 	c := Contents{Files: len(files)}
 	for _, f := range states {
@@ -137,7 +147,7 @@ func Read(kinds []Kind, files []File) (Contents, error) {
 			}
 		}
 	}
-	return c, nil
+	return c
 }
 
 // parseAll returns the states of files that were never seen before.

@@ -86,13 +86,12 @@ type Answer struct {
 	Process int `json:"process,omitempty"`
 }
 
-// plan compares files with the system. state is that of dryrun.Params.
-func (c Comparer) plan(ctx context.Context, files []file.File, state func(context.Context, string, string, bool) string) (Answer, error) {
-	contents, err := file.Read(c.Documents, files)
-	answer := Answer{Files: contents.Files, Documents: contents.Documents, Problems: contents.Problems}
-	if err != nil || len(contents.Problems) > 0 {
+// plan compares what files declare with the system. state is that of dryrun.Params.
+func (c Comparer) plan(ctx context.Context, contents file.Contents, state func(context.Context, string, string, bool) string) (answer Answer, err error) {
+	answer = Answer{Files: contents.Files, Documents: contents.Documents, Problems: contents.Problems}
+	if len(contents.Problems) > 0 {
 		answer.Operations = []dryrun.Operation{} // for those who read JSON
-		return answer, err
+		return answer, nil
 	}
 	rows := make([]dryrun.Row, len(contents.Rows))
 	for i, r := range contents.Rows {

@@ -109,7 +109,10 @@ func look(ctx context.Context, env *cli.Env, files []file.File) (answer Answer, 
 			go func() { ended <- m.Run(ctx, silent{}) }()
 			mirrors = append(mirrors, ended)
 		}
-		answer, err = l.plan(ctx, files, nil)
+		var contents file.Contents
+		if contents, err = file.Read(l.Documents, files); err == nil {
+			answer, err = l.plan(ctx, contents, nil)
+		}
 		cancel()
 		for _, ended := range mirrors {
 			err = errors.Join(err, <-ended)

@@ -36,6 +36,7 @@ type agentParams struct {
 	cell.In
 	Comparer
 
+	Source     *file.Source
 	NotDone    *statedb.Table[reconciler.NotDone]
 	Explainers []Explainer `group:"dry-run-explainers"`
 }
@@ -52,7 +53,7 @@ func planEndpoint(p agentParams) inspect.EndpointOut {
 			inspect.WriteError(w, http.StatusBadRequest, fmt.Errorf("documents to compare: %w", err))
 			return
 		}
-		answer, err := p.plan(ctx, req.Files, p.stateOf())
+		answer, err := p.plan(ctx, p.Source.Read(req.Files), p.stateOf())
 		if err != nil {
 			inspect.WriteError(w, http.StatusInternalServerError, err)
 			return
