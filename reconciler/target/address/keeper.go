@@ -2,7 +2,6 @@ package address
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"syscall"
 
@@ -34,18 +33,13 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 type keeper struct {
 	target *Target
 	table  *statedb.RWTable[Seen]
-	links  map[int]rtnl.Link
+	links  rtnl.Devices
 }
 
 // list returns all addresses.
 func (k *keeper) list(ctx context.Context) ([]Seen, error) {
-	links, err := k.target.conn.Links(ctx)
-	if err != nil {
+	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
-	}
-	k.links = make(map[int]rtnl.Link, len(links))
-	for _, link := range links {
-		k.links[link.Index] = link
 	}
 	addresses, err := k.target.list(ctx, unix.AF_UNSPEC, false)
 	if err != nil {
@@ -68,11 +62,7 @@ func (k *keeper) seen(a kernelAddress) Seen {
 
 // named returns an address with the names of its device.
 func (k *keeper) named(s Seen) Seen {
-	if link, known := k.links[s.Index]; known {
-		s.Device, s.OtherNames = link.Name, link.Others
-	} else {
-		s.Device = fmt.Sprintf("#%d", s.Index)
-	}
+	s.Device, s.OtherNames = k.links.Names(s.Index)
 	return s
 }
 
@@ -89,7 +79,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case unix.RTM_NEWLINK:
 		return k.linkChanged(txn, e.link)
 	case unix.RTM_DELLINK:
-		delete(k.links, e.link.Index)
+		k.links.Remove(e.link.Index)
 		for s := range onDevice(txn, statedb.ReadOnly(k.table), e.link.Index) {
 			if _, _, err := k.table.Delete(txn, s); err != nil {
 				return "", err
@@ -107,10 +97,8 @@ func onDevice(txn statedb.ReadTxn, table *statedb.Table[Seen], index int) iter.S
 // linkChanged notes what is new about a link. The kernel removes the IPv6
 // addresses of one that goes down.
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
-	before, known := k.links[link.Index]
-	k.links[link.Index] = link
-	renamed := !known || before.Name != link.Name || before.Others != link.Others
-	down := known && before.Up && !link.Up
+	before, renamed := k.links.Change(link)
+	down := before.Up && !link.Up
 	if !renamed && !down {
 		return "", nil
 	}

@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
@@ -119,27 +119,13 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	return k.rows(append(routes, routes6...)), ctx.Err()
 }
 
-// listTries is how often IPv6 routes are listed while they change.
-const listTries = 5
-
-// errChanging is the fault of a listing that cannot be believed.
-var errChanging = errors.New("IPv6 routes change while they are listed")
-
 // list6 lists the IPv6 routes of ours while none changes: otherwise the kernel
 // leaves some out and repeats others, and does not say so.
 func (k *keeper) list6(ctx context.Context, drain func() error) ([]kernelRoute, error) {
-	for range listTries {
-		err := drain()
-		before := k.changes6.Load()
-		if err != nil {
-			return nil, err
-		}
-		routes, err := k.target.list(ctx, Inet6, 0, Protocol)
-		if err = errors.Join(err, drain()); err != nil || k.changes6.Load() == before {
-			return routes, err
-		}
-	}
-	return nil, errChanging
+	routes, _, err := mirror.ListQuietly(drain, &k.changes6, func() ([]kernelRoute, error) {
+		return k.target.list(ctx, Inet6, 0, Protocol)
+	})
+	return routes, err
 }
 
 // rows returns a row for each key of routes.

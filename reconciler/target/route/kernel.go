@@ -132,20 +132,6 @@ func typeName(kind byte) string {
 	return strconv.Itoa(int(kind))
 }
 
-// protocolName returns the name of the protocol that marks a route, or its number.
-func protocolName(protocol byte) string {
-	names := map[byte]string{
-		unix.RTPROT_REDIRECT: "redirect", unix.RTPROT_KERNEL: "kernel", unix.RTPROT_BOOT: "boot",
-		unix.RTPROT_STATIC: "static", unix.RTPROT_RA: "ra", unix.RTPROT_DHCP: "dhcp", unix.RTPROT_BIRD: "bird",
-		unix.RTPROT_ZEBRA: "zebra", unix.RTPROT_BGP: "bgp", unix.RTPROT_OSPF: "ospf", unix.RTPROT_ISIS: "isis",
-		unix.RTPROT_RIP: "rip", unix.RTPROT_EIGRP: "eigrp", unix.RTPROT_BABEL: "babel",
-	}
-	if name, ok := names[protocol]; ok {
-		return name
-	}
-	return strconv.Itoa(int(protocol))
-}
-
 func addrOf(b []byte) netip.Addr {
 	addr, _ := netip.AddrFromSlice(b)
 	return addr

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 )
 
 // each runs a test with a target that asks the kernel and with one that has a mirror.
@@ -70,7 +71,7 @@ func TestIPv6RoutesAreListedWhileNoneChanges(t *testing.T) {
 	}{
 		"none":     {0, nil},
 		"a few":    {3, nil},
-		"for ever": {1 << 30, errChanging},
+		"for ever": {1 << 30, mirror.ErrChanging},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, calls := &keeper{target: newTarget(t)}, 0

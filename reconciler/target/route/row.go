@@ -31,7 +31,9 @@ var ByKey = statedb.NewIndex("key", Route.Key)
 
 // Schema declares the table "routes".
 func Schema() statedb.Schema[Route] {
-	return reconciler.Reconciled(statedb.Schema[Route]{Name: "routes", Primary: ByKey})
+	return reconciler.Reconciled(statedb.Schema[Route]{
+		Name: "routes", Primary: ByKey, Secondary: []statedb.Indexer[Route]{ByTable},
+	})
 }
 
 // Default returns what the missing fields of a document mean: the table main.

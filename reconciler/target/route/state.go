@@ -226,7 +226,7 @@ func (e *ForeignError) Error() string {
 func (e *ForeignError) Unwrap() error { return ErrForeign }
 
 func (t *Target) foreignError(ctx context.Context, row Route, holder kernelRoute) error {
-	err := &ForeignError{Key: row.Key(), Protocol: protocolName(holder.protocol), Gateway: holder.Gateway}
+	err := &ForeignError{Key: row.Key(), Protocol: rtnl.Protocol(holder.protocol).String(), Gateway: holder.Gateway}
 	if holder.index > 0 {
 		err.Device = t.conn.LinkName(ctx, holder.index)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Protocol marks the routes that we make.
-const Protocol = 79
+const Protocol = byte(rtnl.Ours)
 
 // Config says how a target works.
 type Config struct {

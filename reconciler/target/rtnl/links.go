@@ -18,6 +18,7 @@ type Link struct {
 	Others string // its other names, with spaces between them
 	Type   string // as "bridge"; "device" if the kernel gives none
 	Up     bool
+	Flags  uint32 // all of them, as unix.IFF_LOOPBACK
 	MTU    uint32
 	MAC    string
 	Alias  string
@@ -33,7 +34,8 @@ func DecodeLink(m syscall.NetlinkMessage) (Link, bool) {
 	if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] != unix.AF_UNSPEC {
 		return Link{}, false
 	}
-	l := Link{Index: int(int32(Uint32(m.Data[4:]))), Type: "device", Up: Uint32(m.Data[8:])&unix.IFF_UP != 0}
+	l := Link{Index: int(int32(Uint32(m.Data[4:]))), Type: "device", Flags: Uint32(m.Data[8:])}
+	l.Up = l.Flags&unix.IFF_UP != 0
 	whole, elsewhere := false, false
 	for kind, value := range Attributes(m.Data[unix.SizeofIfInfomsg:]) {
 		switch kind {
@@ -153,28 +155,34 @@ type Indexes struct {
 	Conn *Conn
 	// Allowed, if not nil, returns an error for devices that are not to be used.
 	Allowed func(ctx context.Context, name string, index int) error
-	known   map[string]foundIndex
+	known   map[string]foundLink
 }
 
-type foundIndex struct {
-	index int
-	err   error
+type foundLink struct {
+	link Link
+	err  error
 }
 
 // Of returns the index of the device with a name. The error matches
 // syscall.ENODEV if there is none.
 func (i *Indexes) Of(ctx context.Context, name string) (int, error) {
+	link, err := i.Link(ctx, name)
+	return link.Index, err
+}
+
+// Link returns the device with a name, as Of does.
+func (i *Indexes) Link(ctx context.Context, name string) (Link, error) {
 	found, ok := i.known[name]
 	if !ok {
 		link, err := i.Conn.LinkByName(ctx, name)
 		if err == nil && i.Allowed != nil {
 			err = i.Allowed(ctx, name, link.Index)
 		}
-		found = foundIndex{link.Index, err}
+		found = foundLink{link, err}
 		if i.known == nil {
-			i.known = map[string]foundIndex{}
+			i.known = map[string]foundLink{}
 		}
 		i.known[name] = found
 	}
-	return found.index, found.err
+	return found.link, found.err
 }

@@ -154,11 +154,14 @@ func TestLinks(t *testing.T) {
 	}
 	e0, e1, br0 := find("e0"), find("e1"), find("br0")
 	want := Link{
-		Index: e0.Index, Name: "e0", Others: "uplink a-name-that-is-longer-than-others", Type: "veth", Up: true, MTU: 1400,
+		Index: e0.Index, Name: "e0", Others: "uplink a-name-that-is-longer-than-others", Type: "veth", Up: true, Flags: e0.Flags, MTU: 1400,
 		MAC: e0.MAC, Alias: "some words", Peer: e1.Index,
 	}
 	if e0 != want || len(e0.MAC) != 17 {
 		t.Errorf("e0 is %+v, expected %+v", e0, want)
+	}
+	if lo := find("lo"); lo.Flags&unix.IFF_LOOPBACK == 0 || e0.Flags&(unix.IFF_LOOPBACK|unix.IFF_BROADCAST) != unix.IFF_BROADCAST {
+		t.Errorf("the flags of lo are %#x, those of e0 %#x", lo.Flags, e0.Flags)
 	}
 	if e1.Master != br0.Index || br0.Type != "bridge" || br0.Up {
 		t.Errorf("e1 is %+v, br0 %+v", e1, br0)

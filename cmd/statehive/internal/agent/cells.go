@@ -14,7 +14,9 @@ import (
 	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/link/linkcell"
 	"github.com/statehive/statehive/reconciler/target/managedfile/managedfilecell"
+	"github.com/statehive/statehive/reconciler/target/neighbor/neighborcell"
 	"github.com/statehive/statehive/reconciler/target/route/routecell"
+	"github.com/statehive/statehive/reconciler/target/rule/rulecell"
 	"github.com/statehive/statehive/reconciler/target/sysctl/sysctlcell"
 	"github.com/statehive/statehive/statedb/dbcell"
 )
@@ -49,6 +51,8 @@ func kinds(around *surroundings) []cell.Cell {
 		linkcell.Cell(),
 		addresscell.Cell(),
 		routecell.Cell(),
+		rulecell.Cell(),
+		neighborcell.Cell(),
 		managedfilecell.Cell(around.allowFile),
 	}
 }

@@ -1,0 +1,202 @@
+package neighbor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/statedb"
+)
+
+// updates are rows that are brought about together, in steps that each take few
+// requests for all of them: what is absent is added, what that finds to be there is
+// looked at, and what is there and differs is replaced.
+type updates struct {
+	target  *Target
+	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
+	wants   []wanted
+	results []reconciler.BatchResult
+}
+
+// wanted is a row, normalized, with the index of its device and the entry that has its
+// key; the zero value: nobody has made one.
+type wanted struct {
+	row   Neighbor
+	index int
+	is    Seen
+}
+
+func (w wanted) key() SeenKey { return SeenKey{w.index, w.row.Address} }
+
+func (t *Target) newUpdates(ctx context.Context, rows int) *updates {
+	return &updates{target: t, ctx: ctx, wants: make([]wanted, rows), results: make([]reconciler.BatchResult, rows)}
+}
+
+// UpdateBatch implements reconciler.BatchTarget.
+func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neighbor) []reconciler.BatchResult {
+	u := t.newUpdates(ctx, len(rows))
+	u.look(rows)
+	u.request()
+	return u.results
+}
+
+// look finds out what there is for rows.
+func (u *updates) look(rows []Neighbor) {
+	there, err := u.target.entries(u.ctx, u.target.mirror.Load().View(u.ctx))
+	links := &rtnl.Indexes{Conn: u.target.conn, Allowed: u.target.config.Allowed}
+	for i, row := range rows {
+		if u.results[i].Err = errors.Join(err, u.ctx.Err()); u.results[i].Err == nil {
+			u.results[i].Err = u.lookAt(i, row, links, there)
+		}
+	}
+}
+
+func (u *updates) lookAt(at int, row Neighbor, links *rtnl.Indexes, there entries) error {
+	row, err := row.Normalized()
+	if err != nil {
+		return reconciler.Terminal(err)
+	}
+	link, err := links.Link(u.ctx, row.Device)
+	if err == nil {
+		err = row.checkLink(link)
+	}
+	if err != nil {
+		return fmt.Errorf("neighbor %s: %w", row.Key(), err)
+	}
+	w := wanted{row: row, index: link.Index}
+	w.is = there(w.key())
+	u.wants[at] = w
+	return row.check(w.is)
+}
+
+// due returns the rows that something is to be done for: those of which there is nothing,
+// and those whose entry is to be another.
+func (u *updates) due() (absent, taken []int) {
+	for at, w := range u.wants {
+		switch {
+		case u.results[at].Err != nil, len(w.row.compare(w.is)) == 0:
+		case w.is.exists():
+			taken = append(taken, at)
+		default:
+			absent = append(absent, at)
+		}
+	}
+	return absent, taken
+}
+
+// request makes the requests for what is due.
+func (u *updates) request() {
+	absent, taken := u.due()
+	u.replace(u.lookCloser(append(taken, u.add(absent)...)))
+}
+
+// add makes entries, unless their keys are taken, and returns the rows whose are.
+func (u *updates) add(absent []int) (taken []int) {
+	requests := make([]rtnl.Request, len(absent))
+	for n, at := range absent {
+		requests[n] = u.wants[at].key().addition(unix.NLM_F_EXCL, unix.NUD_PERMANENT, u.wants[at].row.MAC)
+	}
+	for n, err := range u.target.conn.Execute(u.ctx, requests) {
+		if errors.Is(err, syscall.EEXIST) {
+			taken = append(taken, absent[n])
+		} else {
+			u.done(absent[n], "add", err)
+		}
+	}
+	return taken
+}
+
+// lookCloser asks for the entries in the place of rows: the kernel may have learned
+// them, and whose they are may have changed without a notification. It returns the rows
+// whose entry is to be replaced.
+func (u *updates) lookCloser(taken []int) (replace []int) {
+	for _, at := range taken {
+		w, err := &u.wants[at], error(nil)
+		if w.is, err = u.target.lookUp(u.ctx, w.key()); err != nil {
+			u.done(at, "look up", err)
+			continue
+		}
+		if u.results[at].Err = w.row.check(w.is); u.results[at].Err == nil && len(w.row.compare(w.is)) > 0 {
+			replace = append(replace, at)
+		}
+	}
+	return replace
+}
+
+// replace makes entries in the place of others. The kernel does not tell when no more of
+// an entry changes than whose it is: so one that is taken over changes its state as well,
+// for a moment, to one in which it is as good.
+func (u *updates) replace(rows []int) {
+	var at []int // the row of each request
+	var requests []rtnl.Request
+	for _, i := range rows {
+		w := u.wants[i]
+		if w.is.exists() && w.is.Protocol != rtnl.Ours {
+			at, requests = append(at, i), append(requests, w.key().addition(unix.NLM_F_REPLACE, unix.NUD_NOARP, w.row.MAC))
+		}
+		at, requests = append(at, i), append(requests, w.key().addition(unix.NLM_F_REPLACE, unix.NUD_PERMANENT, w.row.MAC))
+	}
+	for n, err := range u.target.conn.Execute(u.ctx, requests) {
+		u.done(at[n], "replace", err)
+	}
+}
+
+// done is the outcome of a request for a row.
+func (u *updates) done(at int, verb string, err error) {
+	if err != nil {
+		u.results[at].Err = fmt.Errorf("%s neighbor %s: %w", verb, u.wants[at].row.Key(), err)
+		return
+	}
+	u.results[at].Result.Changed = true
+}
+
+// DeleteBatch implements reconciler.BatchTarget. Devices need not be allowed: what
+// carries our mark is ours.
+func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neighbor) []error {
+	outcomes := make([]error, len(rows))
+	links := &rtnl.Indexes{Conn: t.conn}
+	var at []int // the place in rows of each request
+	var requests []rtnl.Request
+	for i, row := range rows {
+		switch s, err := t.find(ctx, row, links); {
+		case err != nil:
+			outcomes[i] = fmt.Errorf("remove neighbor %s: %w", row.Key(), err)
+		case s.isOurs():
+			at, requests = append(at, i), append(requests, s.key().request(unix.RTM_DELNEIGH, 0))
+		}
+	}
+	for n, err := range t.conn.Execute(ctx, requests) {
+		if err != nil && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ENODEV) {
+			outcomes[at[n]] = fmt.Errorf("remove neighbor %s: %w", rows[at[n]].Key(), err)
+		}
+	}
+	return outcomes
+}
+
+// find asks for the entry that has the key of a row; the zero value: there is none. What
+// a mirror knows is not enough to remove it: see [updates.lookCloser].
+func (t *Target) find(ctx context.Context, row Neighbor, links *rtnl.Indexes) (s Seen, err error) {
+	if err := ctx.Err(); err != nil {
+		return s, err
+	}
+	if !row.hasKey() {
+		return s, nil // nothing has such a key
+	}
+	index, err := links.Of(ctx, row.Device)
+	switch {
+	case errors.Is(err, syscall.ENODEV):
+		return s, nil // it went with its device
+	case err != nil:
+		return s, err
+	}
+	s, err = t.lookUp(ctx, SeenKey{index, row.Address})
+	if errors.Is(err, syscall.ENODEV) {
+		return s, nil
+	}
+	return s, err
+}

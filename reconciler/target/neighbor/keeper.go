@@ -1,0 +1,113 @@
+package neighbor
+
+import (
+	"context"
+	"iter"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/statedb"
+)
+
+// event is what a notification says.
+type event struct {
+	kind  eventKind
+	entry Seen // without the names of its device
+	link  rtnl.Link
+}
+
+type eventKind uint8
+
+const (
+	entryMade   eventKind = iota
+	entryUnmade           // it is gone, or the kernel keeps it by itself
+	linkChanged
+	linkGone
+)
+
+func decode(m syscall.NetlinkMessage) (e event, ok bool) {
+	switch m.Header.Type {
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		n, ok := decodeNeighbor(m)
+		e.entry = n.Seen
+		if m.Header.Type == unix.RTM_DELNEIGH || !n.made() {
+			e.kind = entryUnmade
+		}
+		return e, ok
+	case unix.RTM_NEWLINK:
+		e.kind = linkChanged
+		e.link, ok = rtnl.DecodeLink(m)
+	case unix.RTM_DELLINK:
+		e.kind = linkGone
+		e.link, ok = rtnl.DecodeLink(m)
+	}
+	return e, ok
+}
+
+// keeper keeps the table of a mirror. It belongs to one goroutine.
+type keeper struct {
+	target *Target
+	table  *statedb.RWTable[Seen]
+	links  rtnl.Devices
+}
+
+// list returns all entries that somebody has made.
+func (k *keeper) list(ctx context.Context) ([]Seen, error) {
+	if err := k.links.List(ctx, k.target.conn); err != nil {
+		return nil, err
+	}
+	entries, err := k.target.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Seen, 0, len(entries))
+	known := make(map[SeenKey]bool, len(entries))
+	for _, s := range entries { // the kernel repeats some that change meanwhile
+		if !known[s.key()] {
+			known[s.key()] = true
+			rows = append(rows, k.named(s))
+		}
+	}
+	return rows, ctx.Err()
+}
+
+// named returns an entry with the names of its device.
+func (k *keeper) named(s Seen) Seen {
+	s.Device, s.OtherNames = k.links.Names(s.Index)
+	return s
+}
+
+// apply writes what an event says. Nothing is ever in doubt: the kernel tells of each
+// entry that goes, also when that is because its link went down.
+func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
+	switch e.kind {
+	case entryMade:
+		_, _, err = k.table.Insert(txn, k.named(e.entry))
+	case entryUnmade:
+		_, _, err = k.table.Delete(txn, e.entry)
+	case linkChanged:
+		if _, renamed := k.links.Change(e.link); !renamed {
+			return "", nil
+		}
+		for s := range k.onDevice(txn, e.link.Index) {
+			if _, _, err := k.table.Insert(txn, k.named(s)); err != nil {
+				return "", err
+			}
+		}
+	case linkGone:
+		k.links.Remove(e.link.Index)
+		for s := range k.onDevice(txn, e.link.Index) {
+			if _, _, err := k.table.Delete(txn, s); err != nil {
+				return "", err
+			}
+		}
+	}
+	return "", err
+}
+
+// onDevice yields the entries of a device.
+func (k *keeper) onDevice(txn statedb.ReadTxn, index int) iter.Seq2[Seen, statedb.Revision] {
+	return k.table.Range(txn, SeenByKey.Query(SeenKey{Index: index}), SeenByKey.Query(SeenKey{Index: index + 1}))
+}

@@ -1,0 +1,9 @@
+package neighbor
+
+import (
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }

@@ -1,0 +1,41 @@
+// Package neighborcell puts the kind "neighbor" into a hive.
+package neighborcell
+
+import (
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/target/kindcell"
+	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/link/linkcell"
+	"github.com/statehive/statehive/reconciler/target/neighbor"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Cell returns the module. It needs that of package linkcell.
+func Cell() cell.Cell {
+	return kindcell.Cell(
+		kindcell.Kind[neighbor.Neighbor]{
+			Name: "neighbor", Title: "permanent neighbors of links", KeyField: "address",
+			Schema: neighbor.Schema(), Default: neighbor.Default, Normalized: neighbor.Neighbor.Normalized,
+		},
+		cell.ProvidePrivate(
+			func(check linkcell.Check, l cell.Lifecycle) (*neighbor.Target, error) {
+				t, err := neighbor.New(neighbor.Config{Allowed: check})
+				return kindcell.Closed(l, t, err)
+			},
+			func(t *neighbor.Target) reconciler.Target[neighbor.Neighbor] { return t },
+			(*neighbor.Target).NewMirror,
+			func(
+				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link], seen *statedb.Table[neighbor.Seen],
+			) reconcilercell.Relations[neighbor.Neighbor] {
+				return reconcilercell.Relations[neighbor.Neighbor]{
+					DependsOn: []reconciler.Dependency[neighbor.Neighbor]{
+						link.DependsOn(links, seenLinks, func(n neighbor.Neighbor) string { return n.Device }),
+					},
+					Observed: neighbor.Observed(seen),
+				}
+			}),
+		kindcell.Observed[neighbor.Mirror](neighbor.SeenSchema()),
+	)
+}

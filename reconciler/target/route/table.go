@@ -1,0 +1,34 @@
+package route
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// InTable is what [ByTable] finds rows by. Its text is as in "inet,100,false".
+type InTable struct {
+	Family Family
+	Table  Table
+	// Untried asks for rows that are pending, else for all.
+	Untried bool
+}
+
+// ByTable finds the rows of a routing table, and those among them that have not been
+// tried since they were written. Those of the table main, which may be many and in
+// which the kernel looks anyway, are not in the index.
+var ByTable = statedb.NewMultiIndex("table", func(r Route) iter.Seq[InTable] {
+	key := r.Key()
+	if key.Table == MainTable {
+		return nil
+	}
+	all := InTable{Family: key.family(), Table: key.Table}
+	if r.Status.Kind() != reconciler.Pending {
+		return slices.Values([]InTable{all})
+	}
+	untried := all
+	untried.Untried = true
+	return slices.Values([]InTable{all, untried})
+})

@@ -1,0 +1,44 @@
+package rtnl
+
+import (
+	"context"
+	"fmt"
+)
+
+// Devices are the links that there are, for mirrors of what is on links: they list them
+// once and follow their changes. The zero value knows none. It belongs to one goroutine.
+type Devices struct{ links map[int]Link }
+
+// List takes in all links, and forgets what was known before.
+func (d *Devices) List(ctx context.Context, conn *Conn) error {
+	links, err := conn.Links(ctx)
+	if err != nil {
+		return err
+	}
+	d.links = make(map[int]Link, len(links))
+	for _, link := range links {
+		d.links[link.Index] = link
+	}
+	return nil
+}
+
+// Change takes in a link that is new or has changed, and returns what was known of it,
+// and whether its names are others than those.
+func (d *Devices) Change(link Link) (before Link, renamed bool) {
+	before, known := d.links[link.Index]
+	d.links[link.Index] = link
+	return before, !known || before.Name != link.Name || before.Others != link.Others
+}
+
+// Remove forgets a link that is gone.
+func (d *Devices) Remove(index int) { delete(d.links, index) }
+
+// Names returns the name of a link and, with spaces between them, its others. That of
+// one that is not known is its index, as "#7".
+func (d *Devices) Names(index int) (name, others string) {
+	link, known := d.links[index]
+	if !known {
+		return fmt.Sprintf("#%d", index), ""
+	}
+	return link.Name, link.Others
+}

@@ -1,0 +1,87 @@
+package rule
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/route"
+	"github.com/statehive/statehive/statedb"
+)
+
+func TestARuleWaitsForTheRoutesOfItsTableUntilTheyWereTried(t *testing.T) {
+	db := statedb.New()
+	routes, err := statedb.NewTable(db, statedb.Schema[route.Route]{ // whose status a test may write
+		Name: "routes", Primary: route.ByKey, Secondary: []statedb.Indexer[route.Route]{route.ByTable},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := func(prefix string, table route.Table, status reconciler.Status) {
+		t.Helper()
+		err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			_, _, err := routes.Insert(txn, route.Route{Destination: route.To(netip.MustParsePrefix(prefix)), Device: "e0", Table: table, Status: status})
+			return err
+		}, routes)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	pending, done, failed := reconciler.Status{}, reconciler.Status{}.After(nil, now), reconciler.Status{}.After(errors.New("no"), now)
+	to("10.1.0.0/16", route.MainTable, pending)
+	to("10.2.0.0/16", 100, done)
+	to("10.3.0.0/16", 100, failed)
+	to("10.4.0.0/16", 101, done)
+	to("10.5.0.0/16", 101, pending)
+	to("2001:db8::/32", 102, pending)
+
+	for name, c := range map[string]struct {
+		row          Rule
+		untried, all []string
+	}{
+		"the table main":                {Rule{Priority: 1}, nil, nil},
+		"no table":                      {Rule{Priority: 1, Action: Prohibit}, nil, nil},
+		"a table without documents":     {Rule{Priority: 1, Table: 7}, nil, nil},
+		"one of routes that were tried": {Rule{Priority: 1, Table: 100}, nil, []string{"10.2.0.0/16 table 100", "10.3.0.0/16 table 100"}},
+		"one of a route that is pending": {
+			Rule{Priority: 1, Table: 101}, []string{"10.5.0.0/16 table 101"}, []string{"10.4.0.0/16 table 101", "10.5.0.0/16 table 101"},
+		},
+		"one of another family's routes": {Rule{Priority: 1, Table: 102}, nil, nil},
+		"one of its family's routes": {
+			Rule{Priority: 1, Table: 102, From: prefix("2001:db8::/32")}, []string{"2001:db8::/32 table 102"}, []string{"2001:db8::/32 table 102"},
+		},
+	} {
+		var found [][]string
+		queries := needed(c.row)
+		if queries == nil {
+			queries = func(func(statedb.Query[route.Route]) bool) {}
+		}
+		for query := range queries {
+			var keys []string
+			for row := range routes.List(db.ReadTxn(), query) {
+				keys = append(keys, row.Key().String())
+			}
+			found = append(found, keys)
+		}
+		want := [][]string{c.untried, c.all}
+		if found == nil && c.all == nil {
+			continue
+		}
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	var kinds []reconciler.StatusKind
+	for _, status := range []reconciler.Status{pending, done, failed} {
+		kinds = append(kinds, tried(route.Route{Status: status}).Kind())
+	}
+	if want := []reconciler.StatusKind{reconciler.Pending, reconciler.Done, reconciler.Done}; !slices.Equal(kinds, want) {
+		t.Errorf("as far as rules wait for them, routes are %v, expected %v", kinds, want)
+	}
+}

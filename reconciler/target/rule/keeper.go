@@ -1,0 +1,77 @@
+package rule
+
+import (
+	"context"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/mirror"
+	"github.com/statehive/statehive/statedb"
+)
+
+// event is what a notification says.
+type event struct {
+	number uint64 // counts notifications
+	rule   Seen   // without its order
+	gone   bool
+}
+
+// keeper keeps the table of a mirror. It belongs to one goroutine, but for decode.
+type keeper struct {
+	target  *Target
+	table   *statedb.RWTable[Seen]
+	changes atomic.Uint64 // notifications
+	listed  uint64        // the last notification whose change the listing had
+}
+
+// decode reads a notification.
+func (k *keeper) decode(m syscall.NetlinkMessage) (e event, ok bool) {
+	switch m.Header.Type {
+	case unix.RTM_NEWRULE:
+	case unix.RTM_DELRULE:
+		e.gone = true
+	default:
+		return e, false
+	}
+	if e.rule, ok = decodeRule(m); ok {
+		e.number = k.changes.Add(1)
+	}
+	return e, ok
+}
+
+// list returns all rules. While some come and go the kernel leaves others out, and does
+// not say so.
+func (k *keeper) list(ctx context.Context, drain func() error) (rules []Seen, err error) {
+	rules, k.listed, err = mirror.ListQuietly(drain, &k.changes, func() ([]Seen, error) { return k.target.list(ctx) })
+	return rules, err
+}
+
+// apply writes what an event says. There may be several rules that are the same, so one
+// that the listing had must not count again.
+func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
+	if e.number <= k.listed {
+		return "", nil
+	}
+	s, found := e.rule, false
+	for is := range k.table.List(txn, SeenByRule.Query(s.Key)) {
+		if !e.gone {
+			s.Order = is.Order + 1
+			continue
+		}
+		if s.Order = is.Order; s == is { // of several the first one goes
+			found = true
+			break
+		}
+	}
+	switch {
+	case !e.gone:
+		_, _, err = k.table.Insert(txn, s)
+	case found:
+		_, _, err = k.table.Delete(txn, s)
+	default:
+		doubt = "a rule was removed that is not known"
+	}
+	return doubt, err
+}

@@ -1,0 +1,136 @@
+package rule
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/mirror"
+	"github.com/statehive/statehive/reconciler/target/route"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/reconciler/target/steps"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Seen is a rule that the kernel has, whoever made it.
+type Seen struct {
+	Key Key `json:"key"`
+	// Order is that of rules with one key: of two, the kernel asks the one with the
+	// lower number first.
+	Order    uint32        `json:"order"`
+	From     netip.Prefix  `json:"from,omitzero"`
+	To       netip.Prefix  `json:"to,omitzero"`
+	Mark     Mark          `json:"mark,omitzero"`
+	In       string        `json:"in,omitempty"`
+	Out      string        `json:"out,omitempty"`
+	Table    route.Table   `json:"table,omitempty"`
+	Action   Action        `json:"action"`
+	Protocol rtnl.Protocol `json:"protocol"` // 79 is ours
+	// Other is what it has that rows do not set, as "tos 0x10"; empty: nothing.
+	Other string `json:"other,omitempty"`
+}
+
+// SeenKey identifies a rule that was seen. Its text is "inet 100 #0", with the order
+// at its end.
+type SeenKey struct {
+	Key   Key
+	Order uint32
+}
+
+// SeenByKey is the primary index.
+var SeenByKey = statedb.NewIndex("key", func(s Seen) SeenKey { return SeenKey{s.Key, s.Order} })
+
+// SeenByRule finds all rules with the key of a row, in their order.
+var SeenByRule = statedb.NewMultiIndex("rule", func(s Seen) iter.Seq[Key] { return slices.Values([]Key{s.Key}) })
+
+// SeenSchema declares the table "observed-rules".
+func SeenSchema() statedb.Schema[Seen] {
+	return statedb.Schema[Seen]{Name: "observed-rules", Primary: SeenByKey, Secondary: []statedb.Indexer[Seen]{SeenByRule}}
+}
+
+// String returns the text form.
+func (k SeenKey) String() string { return fmt.Sprintf("%s #%d", k.Key, k.Order) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (k SeenKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *SeenKey) UnmarshalText(text []byte) error {
+	rule, number, _ := strings.Cut(string(text), " #")
+	order, err := strconv.ParseUint(number, 10, 32)
+	var key Key
+	if err != nil || key.UnmarshalText([]byte(rule)) != nil {
+		return fmt.Errorf("%q is not the key of an observed rule, expected family, priority and order, as \"inet 100 #0\"", text)
+	}
+	*k = SeenKey{key, uint32(order)}
+	return nil
+}
+
+// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
+// there is.
+type Mirror struct{ *mirror.Mirror[Seen, event] }
+
+// NewMirror returns a mirror, to be run before the target is used and until t is
+// closed. Nobody else writes its table.
+func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
+	k := &keeper{target: t, table: seen}
+	m, err := mirror.New(mirror.Config[Seen, event]{
+		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply,
+		Subscribe: func() (mirror.Subscription, error) {
+			return rtnl.Subscribe(unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE)
+		},
+	})
+	t.mirror.Store(m)
+	return Mirror{m}, err
+}
+
+// rules tells which rules there are with a key, in their order.
+type rules func(Key) []Seen
+
+// rules returns what tells which rules there are, as a view knows them; otherwise they
+// are listed.
+func (t *Target) rules(ctx context.Context, view mirror.View[Seen]) (rules, error) {
+	if view.Reliable() {
+		return rulesIn(view.Txn, view.Table), nil
+	}
+	all, err := t.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byKey := make(map[Key][]Seen, len(all))
+	for _, s := range all {
+		byKey[s.Key] = append(byKey[s.Key], s)
+	}
+	return func(key Key) []Seen { return byKey[key] }, nil
+}
+
+func rulesIn(txn statedb.ReadTxn, table *statedb.Table[Seen]) rules {
+	return func(key Key) (found []Seen) {
+		for s := range table.List(txn, SeenByRule.Query(key)) {
+			found = append(found, s)
+		}
+		return found
+	}
+}
+
+// Observed compares rules with what a mirror has seen.
+func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Rule] {
+	return reconciler.Observes(seen,
+		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Rule]] {
+			return slices.Values([]statedb.Query[Rule]{ByKey.Query(s.Key)})
+		},
+		func(txn statedb.ReadTxn, want Rule) []reconciler.Change {
+			row, err := want.Normalized()
+			if err != nil {
+				return nil // which is for Update to say
+			}
+			return steps.Changes(row.compare(rulesIn(txn, seen)(row.Key())).steps)
+		})
+}

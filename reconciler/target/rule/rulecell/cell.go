@@ -1,0 +1,36 @@
+// Package rulecell puts the kind "rule" into a hive.
+package rulecell
+
+import (
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/target/kindcell"
+	"github.com/statehive/statehive/reconciler/target/route"
+	"github.com/statehive/statehive/reconciler/target/rule"
+	"github.com/statehive/statehive/statedb"
+)
+
+// Cell returns the module. It needs that of package routecell.
+func Cell() cell.Cell {
+	return kindcell.Cell(
+		kindcell.Kind[rule.Rule]{
+			Name: "rule", Title: "rules of policy routing", KeyField: "priority",
+			Schema: rule.Schema(), Default: rule.Default, Normalized: rule.Rule.Normalized,
+		},
+		cell.ProvidePrivate(
+			func(l cell.Lifecycle) (*rule.Target, error) {
+				t, err := rule.New()
+				return kindcell.Closed(l, t, err)
+			},
+			func(t *rule.Target) reconciler.Target[rule.Rule] { return t },
+			(*rule.Target).NewMirror,
+			func(routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen]) reconcilercell.Relations[rule.Rule] {
+				return reconcilercell.Relations[rule.Rule]{
+					DependsOn: []reconciler.Dependency[rule.Rule]{rule.DependsOn(routes)},
+					Observed:  rule.Observed(seen),
+				}
+			}),
+		kindcell.Observed[rule.Mirror](rule.SeenSchema()),
+	)
+}
