@@ -13,6 +13,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/address/addresscell"
 	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/link/linkcell"
+	"github.com/statehive/statehive/reconciler/target/nft/nftcell"
 	"github.com/statehive/statehive/reconciler/target/route/routecell"
 	"github.com/statehive/statehive/reconciler/target/sysctl/sysctlcell"
 	"github.com/statehive/statehive/statedb/dbcell"
@@ -48,5 +49,6 @@ func kinds(around *surroundings) []cell.Cell {
 		linkcell.Cell(),
 		addresscell.Cell(),
 		routecell.Cell(),
+		nftcell.Cell(),
 	}
 }
