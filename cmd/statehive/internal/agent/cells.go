@@ -15,6 +15,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/link/linkcell"
 	"github.com/statehive/statehive/reconciler/target/managedfile/managedfilecell"
 	"github.com/statehive/statehive/reconciler/target/neighbor/neighborcell"
+	"github.com/statehive/statehive/reconciler/target/nft/nftcell"
 	"github.com/statehive/statehive/reconciler/target/route/routecell"
 	"github.com/statehive/statehive/reconciler/target/rule/rulecell"
 	"github.com/statehive/statehive/reconciler/target/sysctl/sysctlcell"
@@ -54,5 +55,6 @@ func kinds(around *surroundings) []cell.Cell {
 		rulecell.Cell(),
 		neighborcell.Cell(),
 		managedfilecell.Cell(around.allowFile),
+		nftcell.Cell(),
 	}
 }
