@@ -36,7 +36,7 @@ type agentParams struct {
 	cell.In
 	Comparer
 
-	Source     *file.Source
+	Source     *file.Source `optional:"true"` // without it the agent does not start
 	NotDone    *statedb.Table[reconciler.NotDone]
 	Explainers []Explainer `group:"dry-run-explainers"`
 }
