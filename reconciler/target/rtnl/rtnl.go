@@ -1,12 +1,17 @@
 // Package rtnl is how the built-in targets speak rtnetlink: many requests in few
 // system calls, each with an outcome in the kernel's own words; dumps that are
-// whole; notifications that can be read as fast as the kernel sends them.
+// whole; notifications that can be read as fast as the kernel sends them. With
+// [DialNetfilter] it speaks with nf_tables in the same way, and in transactions.
 //
 // It works on the network namespace of the thread that calls [Dial] or
 // [Subscribe], which must be that of the whole process.
 package rtnl
 
-import "sync"
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
 
 // Conn is a connection to the kernel. It is safe for concurrent use; requests
 // take turns.
@@ -26,16 +31,20 @@ type transport interface {
 	send(b []byte) error
 	receive() ([]byte, error)
 	receiveNow() ([]byte, error)
+	enlarge(size int) error
+	port() (uint32, error)
 	close()
 }
 
 // Dial connects.
-func Dial() (*Conn, error) {
-	requests, err := openSocket()
+func Dial() (*Conn, error) { return dialProtocol(unix.NETLINK_ROUTE) }
+
+func dialProtocol(protocol int) (*Conn, error) {
+	requests, err := openSocket(protocol)
 	if err != nil {
 		return nil, err
 	}
-	questions, err := openSocket()
+	questions, err := openSocket(protocol)
 	if err != nil {
 		requests.close()
 		return nil, err

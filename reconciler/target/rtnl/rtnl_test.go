@@ -48,7 +48,9 @@ func (k *fakeKernel) receiveNow() ([]byte, error) {
 	return nil, syscall.ENOBUFS
 }
 
-func (*fakeKernel) close() {}
+func (*fakeKernel) enlarge(int) error     { return nil }
+func (*fakeKernel) port() (uint32, error) { return 0, nil }
+func (*fakeKernel) close()                {}
 
 // message is one as the kernel sends it.
 func message(kind, flags uint16, seq uint32, data ...byte) []byte {

@@ -22,10 +22,13 @@ type socket struct {
 	file *os.File
 	raw  syscall.RawConn
 	buf  []byte // what was received last
+
+	sendBuffer int // its size, once enlarge has looked
 }
 
-func openSocket(groups ...uint) (*socket, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+// openSocket opens a socket of a protocol, as unix.NETLINK_ROUTE.
+func openSocket(protocol int, groups ...uint) (*socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}

@@ -13,8 +13,10 @@ type Subscription struct{ socket *socket }
 
 // Subscribe subscribes to groups of rtnetlink, as unix.RTNLGRP_LINK, in the
 // network namespace of the process.
-func Subscribe(groups ...uint) (*Subscription, error) {
-	s, err := openSocket(groups...)
+func Subscribe(groups ...uint) (*Subscription, error) { return subscribe(unix.NETLINK_ROUTE, groups) }
+
+func subscribe(protocol int, groups []uint) (*Subscription, error) {
+	s, err := openSocket(protocol, groups...)
 	if err != nil {
 		return nil, err
 	}
