@@ -1,0 +1,416 @@
+package nft
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+)
+
+// until waits until what a mirror has seen is as it should be.
+func (w watched) until(t *testing.T, what string, holds func(s Seen, found bool) bool, key Key) Seen {
+	t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		txn := w.db.ReadTxn()
+		_, changed := w.seen.AllWatch(txn)
+		initialized, delivered := w.seen.Initialized(txn)
+		s, _, found := w.seen.Get(txn, SeenByKey.Query(key))
+		if initialized && holds(s, found) {
+			return s
+		}
+		if initialized {
+			delivered = nil
+		}
+		select {
+		case <-changed:
+		case <-delivered:
+		case <-deadline:
+			t.Fatalf("table %s is not %s: found %v %+v", key, what, found, s)
+		}
+	}
+}
+
+func (w watched) untilRight(t *testing.T, row Table) Seen {
+	t.Helper()
+	row = row.digested()
+	return w.until(t, "right", func(s Seen, found bool) bool { return len(s.steps(row, found)) == 0 }, row.Key())
+}
+
+func (w watched) untilDrifted(t *testing.T, row Table) Seen {
+	t.Helper()
+	row = row.digested()
+	return w.until(t, "wrong", func(s Seen, found bool) bool { return len(s.steps(row, found)) > 0 }, row.Key())
+}
+
+// guarded is a row in which much can be changed.
+func guarded() Table {
+	return Table{
+		Name: "filter", Family: Inet,
+		Sets: []Set{
+			{Name: "hosts", Type: IPv4Addr, Elements: []Element{"192.0.2.1", "192.0.2.2"}},
+			{Name: "networks", Type: IPv4Addr, Elements: []Element{"10.0.0.0/8"}},
+		},
+		Chains: []Chain{
+			{Name: "input", Hook: "input", Priority: PriorityOf(0), Policy: "accept", Rules: []Rule{
+				{Match: Match{Iif: "lo"}, Counter: true, Accept: true},
+				{Match: Match{Saddr: addresses("@hosts")}, Drop: true},
+				{Match: Match{Saddr: addresses("@networks")}, Drop: true},
+				{Jump: "services"},
+			}},
+			{Name: "services", Rules: []Rule{
+				{Match: Match{Proto: 6, Dport: ports("22")}, Accept: true},
+				{Match: Match{Proto: 6, Dport: ports("443")}, Accept: true},
+			}},
+		},
+	}
+}
+
+// world is what others may change of guarded.
+type world struct {
+	*testing.T
+	*nftables.Conn
+	key Key
+}
+
+func (w world) table() *nftables.Table { return libraryTable(w.key) }
+
+func (w world) rules(chain string) []*nftables.Rule {
+	w.Helper()
+	rules, err := w.GetRules(w.table(), libraryChain(w.key, chain))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return rules
+}
+
+func (w world) set(name string) *nftables.Set {
+	w.Helper()
+	set, err := w.GetSetByName(w.table(), name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return set
+}
+
+func (w world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func verdict(kind expr.VerdictKind) []expr.Any { return []expr.Any{&expr.Verdict{Kind: kind}} }
+
+func key4(last byte) []byte { return []byte{192, 0, 2, last} }
+
+// disturbances are the ways in which others change a table, and the field that then
+// differs.
+func disturbances() map[string]struct {
+	change func(w world)
+	field  string
+} {
+	type disturbance = struct {
+		change func(w world)
+		field  string
+	}
+	return map[string]disturbance{
+		"a rule is removed": {func(w world) { w.must(w.DelRule(w.rules("services")[0])) }, "chains[services].rules[0]"},
+		"a rule is added": {func(w world) {
+			w.AddRule(&nftables.Rule{Table: w.table(), Chain: libraryChain(w.key, "services"), Exprs: verdict(expr.VerdictDrop)})
+		}, "chains[services].rules[2]"},
+		"a rule is inserted": {func(w world) {
+			w.InsertRule(&nftables.Rule{Table: w.table(), Chain: libraryChain(w.key, "services"), Exprs: verdict(expr.VerdictDrop)})
+		}, "chains[services].rules[0]"},
+		"a rule is replaced": {func(w world) {
+			w.ReplaceRule(&nftables.Rule{
+				Table: w.table(), Chain: libraryChain(w.key, "services"),
+				Handle: w.rules("services")[1].Handle, Exprs: verdict(expr.VerdictDrop),
+			})
+		}, "chains[services].rules[1]"},
+		"rules change places": {func(w world) {
+			first := w.rules("services")[0]
+			w.must(w.DelRule(first))
+			w.AddRule(&nftables.Rule{Table: w.table(), Chain: libraryChain(w.key, "services"), Exprs: first.Exprs})
+		}, "chains[services].rules[0]"},
+		"a chain is flushed": {func(w world) { w.FlushChain(libraryChain(w.key, "services")) }, "chains[services].rules[0]"},
+		"a policy is changed": {func(w world) {
+			policy := nftables.ChainPolicyDrop
+			w.AddChain(&nftables.Chain{Name: "input", Table: w.table(), Policy: &policy})
+		}, "chains[input]"},
+		"a chain is added": {func(w world) { w.AddChain(libraryChain(w.key, "theirs")) }, "chains[theirs]"},
+		"a chain is removed": {func(w world) {
+			w.must(w.DelRule(w.rules("input")[3]))
+			w.FlushChain(libraryChain(w.key, "services"))
+			w.DelChain(libraryChain(w.key, "services"))
+		}, "chains[input].rules[3]"},
+		"an element is added": {func(w world) {
+			w.must(w.SetAddElements(w.set("hosts"), []nftables.SetElement{{Key: key4(9)}}))
+		}, "sets[hosts].elements"},
+		"an element is removed": {func(w world) {
+			w.must(w.SetDeleteElements(w.set("hosts"), []nftables.SetElement{{Key: key4(1)}}))
+		}, "sets[hosts].elements"},
+		"a range is added": {func(w world) {
+			w.must(w.SetAddElements(w.set("networks"), []nftables.SetElement{{Key: key4(0)}, {Key: key4(8), IntervalEnd: true}}))
+		}, "sets[networks].elements"},
+		"a set is flushed": {func(w world) { w.FlushSet(w.set("hosts")) }, "sets[hosts].elements"},
+		"a set is added": {func(w world) {
+			w.must(w.AddSet(&nftables.Set{Table: w.table(), Name: "theirs", KeyType: nftables.TypeInetService}, nil))
+		}, "sets[theirs]"},
+		"an object is added": {func(w world) {
+			w.AddObj(&nftables.CounterObj{Table: w.table(), Name: "theirs"})
+		}, "other objects"},
+		"the table sleeps": {func(w world) {
+			r := rtnl.TablesRequest(unix.NFT_MSG_NEWTABLE, 0, w.key.Family.number())
+			r.AddString(unix.NFTA_TABLE_NAME, w.key.Name)
+			const dormant = 1
+			r.Add(unix.NFTA_TABLE_FLAGS, binary.BigEndian.AppendUint32(nil, dormant))
+			conn, err := rtnl.DialNetfilter()
+			w.must(err)
+			defer conn.Close()
+			w.must(conn.Transact(w.Context(), []rtnl.Request{r}))
+		}, "flags"},
+		"the table is removed":      {func(w world) { w.DelTable(w.table()) }, "name"},
+		"all tables are removed":    {func(w world) { w.FlushRuleset() }, "name"},
+		"all its rules are flushed": {func(w world) { w.FlushTable(w.table()) }, "chains[input].rules[0]"},
+	}
+}
+
+func TestEachDriftIsSeenAndRepaired(t *testing.T) {
+	clean(t)
+	w := withMirror(t)
+	row := guarded()
+	for name, disturbance := range disturbances() {
+		t.Run(name, func(t *testing.T) {
+			mustUpdate(t, w.Target, row, true)
+			defer mustDelete(t, w.Target, row)
+			before := w.untilRight(t, row)
+			asked := w.conn.Asked()
+			mustUpdate(t, w.Target, row, false)
+			if n := w.conn.Asked(); n != asked {
+				t.Errorf("%d questions about a table that is right", n-asked)
+			}
+
+			conn := tables(t)
+			disturbance.change(world{t, conn, row.Key()})
+			flush(t, conn)
+			w.untilDrifted(t, row)
+			changes, err := w.Diff(t.Context(), txn(), row)
+			if err != nil || len(changes) == 0 || changes[0].Field != disturbance.field {
+				t.Errorf("Diff = %+v, %v, expected %s first", changes, err, disturbance.field)
+			}
+			for _, change := range changes {
+				if change.Is == change.Want {
+					t.Errorf("no change: %+v", change)
+				}
+			}
+
+			mustUpdate(t, w.Target, row, true)
+			after := w.untilRight(t, row)
+			if after.Handle == before.Handle {
+				t.Error("the table is the same")
+			}
+			if s, found := read(t, row.Key()); s.Content != row.digested().digest || !found {
+				t.Errorf("the kernel has %+v, %v", s, found)
+			}
+			mustUpdate(t, w.Target, row, false)
+		})
+	}
+}
+
+// TestWhatIsNoDrift changes what does not matter.
+func TestWhatIsNoDrift(t *testing.T) {
+	clean(t)
+	w := withMirror(t)
+	row := guarded()
+	mustUpdate(t, w.Target, row, true)
+	before := w.untilRight(t, row)
+
+	// Tables of others are not even looked at.
+	asked := w.conn.Asked()
+	theirs := Key{Inet, "theirs"}
+	conn := tables(t)
+	conn.AddTable(libraryTable(theirs))
+	conn.AddChain(libraryChain(theirs, "input"))
+	flush(t, conn)
+	w.until(t, "there", func(_ Seen, found bool) bool { return found }, theirs)
+	for range 20 {
+		conn.AddRule(&nftables.Rule{Table: libraryTable(theirs), Chain: libraryChain(theirs, "input"), Exprs: verdict(expr.VerdictAccept)})
+		flush(t, conn)
+	}
+	conn.DelTable(libraryTable(theirs))
+	flush(t, conn)
+	w.until(t, "gone", func(_ Seen, found bool) bool { return !found }, theirs)
+	if n := w.conn.Asked(); n != asked {
+		t.Errorf("%d questions because of others' tables", n-asked)
+	}
+
+	// What was undone leaves nothing to repair.
+	for range 5 {
+		conn.AddChain(libraryChain(row.Key(), "passing"))
+		flush(t, conn)
+		conn.DelChain(libraryChain(row.Key(), "passing"))
+		flush(t, conn)
+	}
+	mustUpdate(t, w.Target, row, false)
+	if after := w.untilRight(t, row); after.Handle != before.Handle {
+		t.Error("the table was made again")
+	}
+	if w.conn.Asked() == asked {
+		t.Error("a change of our table was not looked at")
+	}
+}
+
+// TestOneReadingPerTransaction: many notifications of one change are one reason to read.
+func TestOneReadingPerTransaction(t *testing.T) {
+	clean(t)
+	w := withMirror(t)
+	row := guarded()
+	mustUpdate(t, w.Target, row, true)
+	w.untilRight(t, row)
+	asked := w.conn.Asked()
+	var many []nftables.SetElement
+	for i := range 2000 {
+		many = append(many, nftables.SetElement{Key: []byte{198, 18, byte(i >> 8), byte(i)}})
+	}
+	conn := tables(t)
+	set := world{t, conn, row.Key()}.set("hosts")
+	for len(many) > 0 {
+		if err := conn.SetAddElements(set, many[:500]); err != nil {
+			t.Fatal(err)
+		}
+		many = many[500:]
+	}
+	flush(t, conn)
+	w.untilDrifted(t, row)
+	const reading = 8 // generation, table, chains, rules, sets, elements of two sets
+	if n := w.conn.Asked() - asked; n > reading {
+		t.Errorf("%d questions because of one transaction", n)
+	}
+}
+
+func TestAForeignTableInThePlaceOfOurs(t *testing.T) {
+	clean(t)
+	w := withMirror(t)
+	row := guarded()
+	mustUpdate(t, w.Target, row, true)
+	w.untilRight(t, row)
+	conn := tables(t)
+	conn.DelTable(libraryTable(row.Key()))
+	conn.AddTable(libraryTable(row.Key()))
+	conn.AddChain(libraryChain(row.Key(), "theirs"))
+	flush(t, conn)
+	if s := w.untilDrifted(t, row); s.ours() {
+		t.Errorf("seen %+v", s)
+	}
+	if _, err := w.Update(t.Context(), txn(), row); !errors.Is(err, ErrForeign) {
+		t.Errorf("Update = %v", err)
+	}
+	mustDelete(t, w.Target, row)
+	if !exists(t, row.Key()) {
+		t.Error("the other one's table was removed")
+	}
+
+	row.Adopt = true
+	changes, err := w.Diff(t.Context(), txn(), row)
+	if err != nil || len(changes) < 2 || changes[0] != (reconciler.Change{Field: "made by", Is: "others", Want: "statehive"}) {
+		t.Errorf("Diff = %+v, %v", changes, err)
+	}
+	mustUpdate(t, w.Target, row, true)
+	w.untilRight(t, row)
+	mustUpdate(t, w.Target, row, false)
+	row.Adopt = false // it is ours by now
+	mustUpdate(t, w.Target, row, false)
+	mustDelete(t, w.Target, row)
+	if exists(t, row.Key()) {
+		t.Error("what was adopted is still there")
+	}
+}
+
+// TestATableIsReplacedWithoutAGap looks at the table from beside while it changes, in
+// the notifications of the kernel: old and new are told of in one transaction.
+func TestATableIsReplacedWithoutAGap(t *testing.T) {
+	clean(t)
+	target := newTarget(t)
+	row := guarded()
+	mustUpdate(t, target, row, true)
+	generation := func() uint32 {
+		n, err := (&reader{conn: target.conn, ctx: t.Context()}).generation()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := generation()
+	row.Chains[1].Rules = row.Chains[1].Rules[:1]
+	mustUpdate(t, target, row, true)
+	if n := generation() - before; n != 1 {
+		t.Errorf("%d transactions to replace a table", n)
+	}
+}
+
+func TestCountersSurviveARestart(t *testing.T) {
+	clean(t)
+	row := guarded()
+	row.Chains[0].Rules[0].Counter = true
+	mustUpdate(t, newTarget(t), row, true)
+	before, _ := read(t, row.Key())
+	// What a packet counts.
+	for _, target := range []*Target{newTarget(t), withMirror(t).Target} {
+		ping(t)
+		mustUpdate(t, target, row, false)
+	}
+	if after, _ := read(t, row.Key()); after != before {
+		t.Errorf("the table was %+v and is %+v", before, after)
+	}
+	if packets := packets(t, row.Key()); packets == 0 {
+		t.Error("nothing was counted")
+	}
+}
+
+func packets(t *testing.T, key Key) (n uint64) {
+	t.Helper()
+	for _, rule := range (world{t, tables(t), key}).rules("input") {
+		for _, e := range rule.Exprs {
+			if counter, ok := e.(*expr.Counter); ok {
+				n += counter.Packets
+			}
+		}
+	}
+	return n
+}
+
+func TestKernelErrorsNameTheirPlace(t *testing.T) {
+	clean(t)
+	target := newTarget(t)
+	// A row that was not checked, as if the kernel knew less than we do.
+	row := Table{Name: "t", Family: Inet, Chains: []Chain{{Name: "c", Hook: "input", Priority: PriorityOf(0), Rules: []Rule{
+		{Accept: true}, {Jump: "nowhere"},
+	}}}}
+	requests, err := row.creation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := guarded()
+	goodRequests, err := good.creation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes := target.transact(t.Context(), []task{{0, row.Key(), requests}, {1, good.Key(), goodRequests}})
+	if outcomes[0] == nil || !strings.Contains(outcomes[0].Error(), "write table inet t: rules[1] of chain c: ") || !errors.Is(outcomes[0], unix.ENOENT) {
+		t.Errorf("%v", outcomes[0])
+	}
+	if outcomes[1] != nil || !exists(t, good.Key()) {
+		t.Errorf("the other table: %v", outcomes[1])
+	}
+	if exists(t, row.Key()) {
+		t.Error("half a table was made")
+	}
+}

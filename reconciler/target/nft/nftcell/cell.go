@@ -1,0 +1,32 @@
+// Package nftcell puts the kind "nft" into a hive.
+package nftcell
+
+import (
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/target/kindcell"
+	"github.com/statehive/statehive/reconciler/target/nft"
+)
+
+// Cell returns the module.
+func Cell() cell.Cell {
+	return kindcell.Cell(
+		kindcell.Kind[nft.Table]{
+			Name: "nft", Title: "tables of nftables", KeyField: "name",
+			Schema: nft.Schema(), Default: nft.Default, Normalized: nft.Table.Normalized,
+		},
+		cell.ProvidePrivate(
+			func(l cell.Lifecycle) (*nft.Target, error) {
+				t, err := nft.New()
+				return kindcell.Closed(l, t, err)
+			},
+			func(t *nft.Target) reconciler.Target[nft.Table] { return t },
+			(*nft.Target).NewMirror,
+			nft.Observed,
+			func(seen reconciler.Observation[nft.Table]) reconcilercell.Relations[nft.Table] {
+				return reconcilercell.Relations[nft.Table]{Observed: seen}
+			}),
+		kindcell.Observed[nft.Mirror](nft.SeenSchema()),
+	)
+}
