@@ -31,7 +31,8 @@ var hooks = map[string]uint32{
 	"output": unix.NF_INET_LOCAL_OUT, "postrouting": unix.NF_INET_POST_ROUTING,
 }
 
-// creation returns the requests that make the table with everything in it.
+// creation returns the requests that make the table with everything in it. The row has
+// its digest.
 func (t Table) creation() ([]rtnl.Request, error) {
 	content, err := t.requests()
 	if err != nil {
@@ -39,7 +40,7 @@ func (t Table) creation() ([]rtnl.Request, error) {
 	}
 	r := t.request(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	r.AddString(unix.NFTA_TABLE_NAME, t.Name)
-	r.Add(tableUserData, userdata.AppendString(nil, tableComment, markPrefix+contentOf(content).digest()))
+	r.Add(tableUserData, userdata.AppendString(nil, tableComment, markPrefix+t.digest))
 	return append([]rtnl.Request{r}, content...), nil
 }
 

@@ -101,11 +101,12 @@ func (c *checker) chain(i int, chain Chain) {
 	}
 	c.chains[chain.Name] = i
 	if chain.Hook == "" {
-		for field, given := range map[string]bool{
-			"priority": chain.Priority.given, "policy": chain.Policy != "", "type": chain.Type != "",
-		} {
-			if given {
-				c.wrong(at+"."+field, "it is given, but only chains with a hook have one")
+		for _, field := range []struct {
+			name  string
+			given bool
+		}{{"priority", chain.Priority.given}, {"policy", chain.Policy != ""}, {"type", chain.Type != ""}} {
+			if field.given {
+				c.wrong(at+"."+field.name, "it is given, but only chains with a hook have one")
 			}
 		}
 		return
@@ -136,10 +137,13 @@ func (c *checker) rule(at string, r Rule) {
 	}
 	c.match(at+".match", r.Match)
 	c.family(at, r)
-	for field, to := range map[string]Translation{"snat": r.Snat, "dnat": r.Dnat} {
-		if to.Port != 0 && !r.Match.Proto.hasPorts() {
-			c.wrong(at+"."+field, "it has a port, so match.proto must be a protocol with ports, as tcp or udp")
-		}
+	c.translation(at+".snat", r.Snat, r.Match.Proto)
+	c.translation(at+".dnat", r.Dnat, r.Match.Proto)
+}
+
+func (c *checker) translation(at string, to Translation, proto Protocol) {
+	if to.Port != 0 && !proto.hasPorts() {
+		c.wrong(at, "it has a port, so match.proto must be a protocol with ports, as tcp or udp")
 	}
 }
 

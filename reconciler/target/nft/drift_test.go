@@ -394,12 +394,12 @@ func TestKernelErrorsNameTheirPlace(t *testing.T) {
 	row := Table{Name: "t", Family: Inet, Chains: []Chain{{Name: "c", Hook: "input", Priority: PriorityOf(0), Rules: []Rule{
 		{Accept: true}, {Jump: "nowhere"},
 	}}}}
-	requests, err := row.creation()
+	requests, err := row.digested().creation()
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := guarded()
-	goodRequests, err := good.creation()
+	goodRequests, err := good.digested().creation()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func batchBoundary(b []byte, message uint16, seq uint32) []byte {
 // message.
 func (c *Conn) outcome(first, last uint32) error {
 	failure := &TransactionError{Refused: map[int]error{}}
-	answered := false
+	answered, lost := false, false
 	for {
 		b, err := c.requests.receiveNow()
 		if errors.Is(err, unix.EAGAIN) {
@@ -139,9 +139,10 @@ func (c *Conn) outcome(first, last uint32) error {
 		}
 		if err != nil {
 			failure.Err = errors.Join(failure.Err, fmt.Errorf("receive from the kernel: %w", err))
-			if !errors.Is(err, unix.ENOBUFS) {
+			if lost || !errors.Is(err, unix.ENOBUFS) {
 				return failure
 			}
+			lost = true // some of the answers: the others are still there
 			continue
 		}
 		for m := range messages(b) {

@@ -14,6 +14,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/link/linkcell"
 	"github.com/statehive/statehive/reconciler/target/managedfile/managedfilecell"
+	"github.com/statehive/statehive/reconciler/target/nft/nftcell"
 	"github.com/statehive/statehive/reconciler/target/route/routecell"
 	"github.com/statehive/statehive/reconciler/target/sysctl/sysctlcell"
 	"github.com/statehive/statehive/statedb/dbcell"
@@ -50,5 +51,6 @@ func kinds(around *surroundings) []cell.Cell {
 		addresscell.Cell(),
 		routecell.Cell(),
 		managedfilecell.Cell(around.allowFile),
+		nftcell.Cell(),
 	}
 }
