@@ -2,6 +2,7 @@ package nft
 
 import (
 	"reflect"
+	"strconv"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
@@ -96,7 +97,34 @@ func Schema() statedb.Schema[Table] {
 		Defaulters: []func(statedb.ReadTxn, Table) (Table, error){
 			func(_ statedb.ReadTxn, t Table) (Table, error) { return t.digested(), nil },
 		},
+		Columns: columns(),
 	})
+}
+
+// columns tell how much there is in a table, which may be too much to read.
+func columns() []statedb.Column[Table] {
+	count := func(n int) string { return strconv.Itoa(n) }
+	return []statedb.Column[Table]{
+		{Name: "Table", Cell: func(t Table) string { return t.Key().String() }},
+		{Name: "Sets", Cell: func(t Table) string { return count(len(t.Sets)) }},
+		{Name: "Elements", Cell: func(t Table) string {
+			n := 0
+			for _, set := range t.Sets {
+				n += len(set.Elements)
+			}
+			return count(n)
+		}},
+		{Name: "Chains", Cell: func(t Table) string { return count(len(t.Chains)) }},
+		{Name: "Rules", Cell: func(t Table) string {
+			n := 0
+			for _, chain := range t.Chains {
+				n += len(chain.Rules)
+			}
+			return count(n)
+		}},
+		{Name: "Adopt", Cell: func(t Table) string { return strconv.FormatBool(t.Adopt) }},
+		{Name: "Status", Cell: func(t Table) string { return t.Status.String() }},
+	}
 }
 
 // Default returns what the missing fields of a document mean: the family inet.

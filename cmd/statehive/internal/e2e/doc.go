@@ -7,7 +7,8 @@
 // their own, which outlive it. Each script, and each test, has its own socket,
 // state directory and port for metrics, so that all can run side by side.
 //
-// Besides the commands of testscript and $PROGRAM, which is the agent's file, scripts have:
+// Besides the commands of testscript, $PROGRAM, which is the agent's file, and $TABLES, a
+// program to change tables of nftables by hand, scripts have:
 //
 //	agent start [FLAG...]          start the agent on ./documents, and wait until it answers
 //	agent stop                     end it as an operator would; it must exit with code 0

@@ -24,11 +24,16 @@ const atATime = 6
 // programVariable tells where the program is. TestMain sets it.
 const programVariable = "STATEHIVE_E2E_PROGRAM"
 
-// TestMain builds the program once. It is left where every user can run it.
+// tablesVariable tells where the program is that changes tables of nftables.
+const tablesVariable = "STATEHIVE_E2E_TABLES"
+
+// TestMain builds the programs once. They are left where every user can run them.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "statehive-e2e-")
 	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), build(filepath.Join(dir, "statehive")))
+		err = errors.Join(os.Chmod(dir, 0o755),
+			build(programVariable, filepath.Join(dir, "statehive"), "github.com/statehive/statehive/cmd/statehive"),
+			build(tablesVariable, filepath.Join(dir, "tables"), "./testdata/tables"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -46,16 +51,17 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func build(program string) error {
+// build builds a program, and sets the variable that tells where it is.
+func build(variable, program, source string) error {
 	args := []string{"build", "-o", program}
 	if raceDetector {
 		args = append(args, "-race")
 	}
-	args = append(args, "github.com/statehive/statehive/cmd/statehive")
+	args = append(args, source)
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build the agent: %w\n%s", err, out)
+		return fmt.Errorf("build %s: %w\n%s", source, err, out)
 	}
-	return os.Setenv(programVariable, program)
+	return os.Setenv(variable, program)
 }
 
 // user is as whom the agent and its commands run.

@@ -49,6 +49,7 @@ func runScripts(t *testing.T, dir string, who user, prepare func(context.Context
 			}
 			env.Values[worldKey{}] = w
 			env.Setenv("PROGRAM", program())
+			env.Setenv("TABLES", os.Getenv(tablesVariable))
 			env.Defer(func() { closeAfterScript(env.T(), w) })
 			return prepare(t.Context(), w)
 		},
