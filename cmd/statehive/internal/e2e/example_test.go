@@ -21,7 +21,7 @@ func TestExampleRunsInASandboxAndNothingOutsideChanges(t *testing.T) {
 			must(t, until(t.Context(), 5*time.Second, func(ctx context.Context) error {
 				return w.allDone(ctx).failure()
 			}))
-			want := map[string]counts{"addresses": {3, 3, 0}, "links": {3, 3, 0}, "routes": {4, 4, 0}, "sysctls": {3, 3, 0}}
+			want := map[string]counts{"addresses": {3, 3, 0}, "links": {3, 3, 0}, "nft-tables": {1, 1, 0}, "routes": {4, 4, 0}, "sysctls": {3, 3, 0}}
 			if diff := differ(want, countsIn(w.statehive(t.Context(), "status").stdout)); diff != "" {
 				t.Errorf("rows and how many are done: %s", diff)
 			}
