@@ -44,12 +44,11 @@ type keeper struct {
 	last lastTouched // of decode
 }
 
-// change is what a transaction did to a table.
+// change is what a transaction did to a table; the zero value, to something in it.
 type change struct {
 	gone    bool
 	made    *Seen
 	trusted bool // we made it, so it has what its mark says
-	touched bool // by somebody else
 }
 
 // lastTouched tells the many notifications of one transaction about one table from
@@ -148,11 +147,8 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	switch e.kind {
 	case tableMade:
 		c.made, c.trusted = &e.table, e.own
-		c.touched = c.touched || !e.own
 	case tableGone:
 		*c = change{gone: true}
-	case tableTouched:
-		c.touched = true
 	}
 	return "", nil
 }
@@ -186,7 +182,7 @@ func later(generation, than uint32) bool { return int32(generation-than) > 0 }
 func (k *keeper) settleTable(txn *statedb.WriteTxn, r *reader, key Key, c change) (doubt string, err error) {
 	is, _, found := k.table.Get(txn, SeenByKey.Query(key))
 	switch {
-	case c.made != nil && (!c.made.ours() || c.trusted && !c.touched):
+	case c.made != nil && (c.trusted || !c.made.ours()):
 		is, found = *c.made, true
 		is.Content = is.Mark
 		delete(k.read, key)
