@@ -156,6 +156,10 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Table, error] {
 // all returns all tables.
 func (t *Target) all(ctx context.Context) (iter.Seq[Seen], error) {
 	if m := t.mirror.Load(); m != nil {
+		// Where the kernel does not let us look, the mirror goes on trying for ever.
+		if _, err := (&reader{conn: t.conn, ctx: ctx}).generation(); err != nil {
+			return nil, err
+		}
 		view, err := m.Listed(ctx)
 		return func(yield func(Seen) bool) {
 			for s := range view.Table.All(view.Txn) {
