@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -77,10 +78,16 @@ func (m *Mirror[Row, Event]) Settled(ctx context.Context) View[Row] {
 
 // Listed is View of a table that is listed for this call: what the kernel did
 // without a notification shows in it too. The first listing serves the first
-// call. While the table is in doubt Listed waits for the next listing.
+// call. While the table is in doubt Listed waits for the next listing. Its error is why
+// nothing can be listed, or that of ctx.
 func (m *Mirror[Row, Event]) Listed(ctx context.Context) (View[Row], error) {
 	for number := m.listing(); ; number++ {
-		if err := m.await(ctx, func() bool { return m.ended >= number }); err != nil {
+		var fault error
+		err := m.await(ctx, func() bool {
+			fault = m.fault
+			return m.ended >= number || fault != nil
+		})
+		if err = cmp.Or(err, fault); err != nil {
 			return View[Row]{}, fmt.Errorf("table %s is not complete: %w", m.config.Table.Name(), err)
 		}
 		if v := m.View(ctx); v.Reliable() {
