@@ -52,8 +52,17 @@ func (p *process) stop() error {
 	case <-p.exited:
 		return p.err
 	case <-time.After(patience):
-		return fmt.Errorf("still runs %v after the signal to end", patience)
+		return errors.Join(fmt.Errorf("still runs %v after the signal to end", patience), p.dump())
 	}
+}
+
+// dump has a process that hangs write its stacks to its log, and end.
+func (p *process) dump() error {
+	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		return err
+	}
+	<-p.exited
+	return p.err
 }
 
 // running fails when the process has ended by itself.
