@@ -71,12 +71,11 @@ type comparedParams[Obj reconciler.Reconcilable[Obj]] struct {
 	Table     *statedb.Table[Obj]
 	Target    reconciler.Target[Obj]
 	Relations reconcilercell.Relations[Obj] `optional:"true"`
-	MadeBy    dryruncell.MadeBy[Obj]        `optional:"true"`
 }
 
 func (k Kind[Obj]) compared(p comparedParams[Obj]) (dryruncell.KindOut, error) {
 	kind, err := dryrun.NewKind(dryrun.Config[Obj]{
-		Name: k.Name, Schema: k.Schema, Table: p.Table, Target: p.Target, DependsOn: p.Relations.DependsOn, MadeBy: p.MadeBy,
+		Name: k.Name, Schema: k.Schema, Table: p.Table, Target: p.Target, DependsOn: p.Relations.DependsOn,
 	})
 	return dryruncell.KindOut{Kind: kind}, err
 }
