@@ -99,6 +99,26 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 	return all, err
 }
 
+// Unrecorded returns what reports links that have our alias and no record.
+func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Unrecorded[Seen] {
+	return mirror.Unrecorded[Seen]{
+		DB: db, Table: seen, What: "links",
+		Name: func(s Seen) string { return s.Name },
+		Is: func(s Seen) bool {
+			if s.Alias != alias {
+				return false
+			}
+			for _, name := range s.names() {
+				if rec, _ := t.records.Get(name); (state{link: &s, rec: rec}).created() {
+					return false
+				}
+			}
+			return true
+		},
+		Remedy: "declare them with adopt: true, or remove them (ip link del NAME)",
+	}
+}
+
 // Observed compares links with what a mirror has seen. A link that others have
 // made in the place of one of ours differs too, and so does a veth whose other end
 // has changed its name.

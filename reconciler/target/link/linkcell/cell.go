@@ -32,6 +32,7 @@ func Cell() cell.Cell {
 			},
 			func(t *link.Target) reconciler.Target[link.Link] { return t },
 			(*link.Target).NewMirror,
+			(*link.Target).Unrecorded,
 			func(links *statedb.Table[link.Link], seen reconciler.Observation[link.Link]) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{
 					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, seen)}, Observed: seen,
@@ -39,5 +40,6 @@ func Cell() cell.Cell {
 			}),
 		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),
 		kindcell.Observed[link.Mirror](link.SeenSchema()),
+		kindcell.Unrecorded[link.Seen](),
 	)
 }
