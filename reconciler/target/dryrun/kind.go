@@ -34,9 +34,6 @@ type Config[Obj reconciler.Reconcilable[Obj]] struct {
 	// deleted.
 	Target    reconciler.Target[Obj]
 	DependsOn []reconciler.Dependency[Obj]
-	// MadeBy names rows of Table itself that make what a row only changes, as one end of a veth
-	// makes the other. Reconcilers cannot wait for those: they try again.
-	MadeBy []reconciler.Dependency[Obj]
 }
 
 type kind[Obj reconciler.Reconcilable[Obj]] struct{ config Config[Obj] }
@@ -52,13 +49,9 @@ func NewKind[Obj reconciler.Reconcilable[Obj]](c Config[Obj]) (Kind, error) {
 func (k *kind[Obj]) Name() string  { return k.config.Name }
 func (k *kind[Obj]) table() string { return k.config.Table.Name() }
 
-func (k *kind[Obj]) allNeeds() []reconciler.Dependency[Obj] {
-	return slices.Concat(k.config.DependsOn, k.config.MadeBy)
-}
-
 func (k *kind[Obj]) needs() []string {
 	var tables []string
-	for _, d := range k.allNeeds() {
+	for _, d := range k.config.DependsOn {
 		tables = append(tables, d.Table())
 	}
 	slices.Sort(tables)
@@ -229,7 +222,7 @@ func (k *kind[Obj]) copy(ctx context.Context, into *copied) error {
 }
 
 func (k *kind[Obj]) needed(s *step, in map[string]*copied) (needs []*step) {
-	for _, d := range k.allNeeds() {
+	for _, d := range k.config.DependsOn {
 		other := in[d.Table()]
 		if other == nil {
 			continue // nothing is to be done there

@@ -300,7 +300,7 @@ func TestAnAgentSaysWhatItHasOfRows(t *testing.T) {
 	}
 }
 
-func TestRowsOfOneKindComeAfterThoseThatMakeThem(t *testing.T) {
+func TestRowsOfOneKindComeAfterThoseThatTheyDependOn(t *testing.T) {
 	schema := reconciler.Reconciled(statedb.Schema[thing]{Name: "ends", Primary: byName})
 	db := statedb.New()
 	table, err := statedb.NewTable(db, schema)
@@ -309,7 +309,7 @@ func TestRowsOfOneKindComeAfterThoseThatMakeThem(t *testing.T) {
 	}
 	k, err := dryrun.NewKind(dryrun.Config[thing]{
 		Name: "end", Schema: schema, Table: statedb.ReadOnly(table), Target: &world{t: t},
-		MadeBy: []reconciler.Dependency[thing]{reconciler.DependsOn(statedb.ReadOnly(table), thing.GetStatus, func(x thing) iter.Seq[statedb.Query[thing]] {
+		DependsOn: []reconciler.Dependency[thing]{reconciler.DependsOn(statedb.ReadOnly(table), thing.GetStatus, func(x thing) iter.Seq[statedb.Query[thing]] {
 			return slices.Values([]statedb.Query[thing]{byName.Query(x.On)})
 		})},
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/statehive/statehive/reconciler/source/filecell"
 	"github.com/statehive/statehive/reconciler/target/dryrun"
 	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/statedb"
 	"github.com/statehive/statehive/statedb/dbcell"
 )
@@ -71,12 +72,11 @@ type comparedParams[Obj reconciler.Reconcilable[Obj]] struct {
 	Table     *statedb.Table[Obj]
 	Target    reconciler.Target[Obj]
 	Relations reconcilercell.Relations[Obj] `optional:"true"`
-	MadeBy    dryruncell.MadeBy[Obj]        `optional:"true"`
 }
 
 func (k Kind[Obj]) compared(p comparedParams[Obj]) (dryruncell.KindOut, error) {
 	kind, err := dryrun.NewKind(dryrun.Config[Obj]{
-		Name: k.Name, Schema: k.Schema, Table: p.Table, Target: p.Target, DependsOn: p.Relations.DependsOn, MadeBy: p.MadeBy,
+		Name: k.Name, Schema: k.Schema, Table: p.Table, Target: p.Target, DependsOn: p.Relations.DependsOn,
 	})
 	return dryruncell.KindOut{Kind: kind}, err
 }
@@ -100,6 +100,14 @@ func Observed[M Mirror, Seen any](schema statedb.Schema[Seen]) cell.Cell {
 			return jobs.Add(job.OneShot(schema.Name, func(ctx context.Context, health health.Health) error { return m.Run(ctx, health) }))
 		}),
 	)
+}
+
+// Unrecorded returns a cell that reports what carries our mark without a record, while the hive
+// runs, as the health of a job. The module provides a mirror.Unrecorded[Seen].
+func Unrecorded[Seen any]() cell.Cell {
+	return cell.Invoke(func(u mirror.Unrecorded[Seen], jobs job.Group) error {
+		return jobs.Add(job.OneShot("unrecorded", func(ctx context.Context, health health.Health) error { return u.Run(ctx, health) }))
+	})
 }
 
 // Closed has a target closed when the hive stops. It is meant to wrap a constructor:

@@ -1,76 +1,155 @@
 package link
 
+import (
+	"fmt"
+	"syscall"
+)
+
+// before is what attributes of a link were before we changed them.
+type before struct {
+	MTU    uint32 `json:"mtu,omitempty"`    // 0: we have not changed it
+	MAC    string `json:"mac,omitempty"`    // empty: we have not changed it
+	Port   bool   `json:"port,omitempty"`   // we have changed what it is a port of
+	Master int    `json:"master,omitempty"` // what it was a port of; 0: of nothing
+}
+
 // attributes returns the changes that are due to what a link can be told while it
-// exists.
+// exists. The alias comes first, because it shows that a link is ours, and the state
+// last, so that a link is never up with other attributes than its own.
 func (s state) attributes(row Link) []change {
 	var due []change
-	if mtu := s.wantedMTU(row); mtu != 0 && mtu != s.link.MTU {
+	if s.created() && s.link.Alias != alias {
+		due = append(due, setAlias(s.name, s.link.Index, s.link.Alias))
+	}
+	due = append(due, s.masterChanges(row)...)
+	was := s.before()
+	if mac := orElse(row.MAC, was.MAC); mac != "" && mac != s.link.MAC {
+		due = append(due, setMAC(s.name, s.link.Index, s.link.MAC, mac))
+	}
+	if mtu := orElse(row.MTU, was.MTU); mtu != 0 && mtu != s.link.MTU {
 		due = append(due, setMTU(s.name, s.link.Index, s.link.MTU, mtu))
 	}
 	if s.link.Up != row.Up {
 		due = append(due, setUp(s.name, s.link.Index, s.link.Up, row.Up))
 	}
-	if s.created() && s.link.Alias != alias {
-		due = append(due, setAlias(s.name, s.link.Index, s.link.Alias))
-	}
 	return due
 }
 
-// wantedMTU is the row's; when that leaves it alone again, what it was before we
-// changed it.
-func (s state) wantedMTU(row Link) uint32 {
-	if row.MTU == 0 && s.adopted() {
-		return s.rec.Adopted.MTU
+// orElse returns what a row wants, or what there was before we changed it if the row
+// leaves it alone again.
+func orElse[T comparable](wanted, was T) T {
+	var none T
+	if wanted == none {
+		return was
 	}
-	return row.MTU
+	return wanted
 }
 
-// adopt records what an existing link was, before anything of it is changed.
-func (t *Target) adopt(s state, row Link) (state, error) {
-	next := adopted{Index: s.link.Index, Up: s.link.Up}
-	if s.adopted() {
-		next = *s.rec.Adopted
-	}
-	if row.MTU != 0 && next.MTU == 0 {
-		next.MTU = s.link.MTU
-	}
-	return t.keep(s, next)
-}
-
-// forgetMTU ends our care for the MTU of an existing link, once it is restored.
-func (t *Target) forgetMTU(s state, row Link) error {
-	if !s.adopted() || row.MTU != 0 {
+// masterChanges returns the change that is due to what a link is a port of.
+func (s state) masterChanges(row Link) []change {
+	was := s.before()
+	switch {
+	case row.Master == "" && was.Port:
+		return s.masterBack(was.Master)
+	case row.Master == "":
+		return nil
+	case s.wanted == nil:
+		err := fmt.Errorf("link %s: its master %s does not exist: %w", s.name, row.Master, syscall.ENODEV)
+		return []change{{Change: masterChange(s.master, row.Master), err: err}}
+	case s.wanted.Index == s.link.Master:
 		return nil
 	}
-	next := *s.rec.Adopted
-	next.MTU = 0
-	_, err := t.keep(s, next)
-	return err
+	return []change{setMaster(s.name, s.link.Index, s.master, row.Master, s.wanted.Index)}
 }
 
-// keep writes the record of an existing link if it says something new.
-func (t *Target) keep(s state, next adopted) (state, error) {
-	if s.rec.Adopted != nil && *s.rec.Adopted == next {
-		return s, nil
+// masterBack returns the change that makes a link a port of what it was a port of
+// before, unless that is gone.
+func (s state) masterBack(index int) []change {
+	name := ""
+	if s.was != nil {
+		name = s.was.Name
+	} else {
+		index = 0
 	}
-	rec := record{Adopted: &next}
-	if err := t.records.Put(s.name, rec); err != nil {
-		return s, err
+	if index == s.link.Master {
+		return nil
 	}
-	s.rec = rec
-	return s, nil
+	return []change{setMaster(s.name, s.link.Index, s.master, name, index)}
 }
 
 // restoration returns the changes that give an existing link the attributes it
 // had before us.
 func (s state) restoration() []change {
-	var due []change
-	before := s.rec.Adopted
-	if before.MTU != 0 && before.MTU != s.link.MTU {
-		due = append(due, setMTU(s.name, s.link.Index, s.link.MTU, before.MTU))
+	return s.attributes(Link{Name: s.name, Up: s.rec.Borrowed.Up})
+}
+
+// touched returns was with what the attributes are that a row is about to change.
+func (s state) touched(was before, row Link) before {
+	if row.MTU != 0 && was.MTU == 0 && !s.created() {
+		was.MTU = s.link.MTU
 	}
-	if before.Up != s.link.Up {
-		due = append(due, setUp(s.name, s.link.Index, s.link.Up, before.Up))
+	if row.MAC != "" && was.MAC == "" {
+		was.MAC = s.link.MAC
 	}
-	return due
+	if row.Master != "" && !was.Port {
+		was.Port, was.Master = true, s.link.Master
+	}
+	return was
+}
+
+// untouched returns was without the attributes that a row leaves alone again.
+func (b before) untouched(row Link) before {
+	if row.MTU == 0 {
+		b.MTU = 0
+	}
+	if row.MAC == "" {
+		b.MAC = ""
+	}
+	if row.Master == "" {
+		b.Port, b.Master = false, 0
+	}
+	return b
+}
+
+// note records what the attributes of a link were before they are changed for a row.
+func (t *Target) note(s state, row Link) (state, error) {
+	if s.created() {
+		made := *s.rec.Created
+		made.Before = s.touched(made.Before, row)
+		return t.keep(s, record{Created: &made})
+	}
+	next := borrowed{Index: s.link.Index, Up: s.link.Up}
+	if s.borrowed() {
+		next = *s.rec.Borrowed
+	}
+	next.Before = s.touched(next.Before, row)
+	return t.keep(s, record{Borrowed: &next})
+}
+
+// forget ends our care for attributes that a row leaves alone again, once they are
+// as they were.
+func (t *Target) forget(s state, row Link) error {
+	next := s.rec
+	switch was := s.before().untouched(row); {
+	case s.created():
+		made := *s.rec.Created
+		made.Before, next.Created = was, &made
+	case s.borrowed():
+		lent := *s.rec.Borrowed
+		lent.Before, next.Borrowed = was, &lent
+	}
+	_, err := t.keep(s, next)
+	return err
+}
+
+// keep writes the record of a link if it says something new.
+func (t *Target) keep(s state, next record) (state, error) {
+	if s.rec.equal(next) {
+		return s, nil
+	}
+	if err := t.records.Put(s.name, next); err != nil {
+		return s, err
+	}
+	s.rec = next
+	return s, nil
 }

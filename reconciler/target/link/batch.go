@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler"
@@ -31,8 +33,14 @@ type updates struct {
 // first: others may be their other ends.
 func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []reconciler.BatchResult {
 	u := &updates{
-		target: t, ctx: ctx, rows: rows,
+		target: t, ctx: ctx, rows: make([]Link, len(rows)),
 		states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows)),
+	}
+	for i, row := range rows {
+		var err error
+		if u.rows[i], err = row.Normalized(); err != nil {
+			u.results[i].Err = reconciler.Terminal(err)
+		}
 	}
 	u.create(u.look(func(row Link) bool { return row.Type != "" }))
 	u.change(u.look(func(row Link) bool { return row.Type == "" }))
@@ -44,7 +52,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link
 func (u *updates) look(which func(Link) bool) (at []int) {
 	l := u.target.looker(u.ctx)
 	for i, row := range u.rows {
-		if !which(row) {
+		if u.results[i].Err != nil || !which(row) {
 			continue
 		}
 		if u.states[i], u.results[i].Err = l.lookFor(row); u.results[i].Err == nil {
@@ -80,7 +88,8 @@ func (u *updates) execute(explain func(i int, err error) error) {
 func asItIs(_ int, err error) error { return err }
 
 // create makes links that are not there, and those again that are not what they
-// shall be and cannot be made so. The others are changed.
+// shall be and cannot be made so. Those of others that are to be ours are taken over.
+// All are changed then.
 func (u *updates) create(at []int) {
 	var absent, there []int
 	for _, i := range at {
@@ -88,6 +97,9 @@ func (u *updates) create(at []int) {
 		switch {
 		case s.link == nil:
 			absent = append(absent, i)
+		case !s.created():
+			u.states[i], u.results[i].Err = u.target.keep(s, takenOver(s))
+			there = append(there, i)
 		case !s.isLike(u.rows[i]):
 			u.request(i, s.deletion(), "delete link "+s.name)
 			absent = append(absent, i)
@@ -96,8 +108,9 @@ func (u *updates) create(at []int) {
 		}
 	}
 	u.execute(func(_ int, err error) error { return unless(err, syscall.ENODEV) })
-	u.make(absent)
-	u.change(there)
+	made := u.make(absent)
+	u.lookAgain(there, made)
+	u.change(append(there, made...))
 }
 
 // unless returns err unless it is an error number.
@@ -108,9 +121,10 @@ func unless(err error, errno syscall.Errno) error {
 	return err
 }
 
-// make creates links, each with a record that says how to know it.
-func (u *updates) make(at []int) {
-	var made []int
+// make creates links, each with a record that says how to know it, and returns the
+// places of those that it has created.
+func (u *updates) make(at []int) (made []int) {
+	var tuns []int
 	for _, i := range at {
 		row := u.rows[i]
 		if u.results[i].Err != nil {
@@ -118,18 +132,34 @@ func (u *updates) make(at []int) {
 		}
 		mac, err := randomMAC()
 		if err == nil {
-			u.states[i].rec = record{Created: &created{Type: row.Type, MAC: mac.String()}}
-			err = u.target.records.Put(row.Name, u.states[i].rec)
+			err = u.target.records.Put(row.Name, record{Created: newlyCreated(row, mac)})
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			u.results[i].Err = err
 			continue
+		case row.Type == Tun:
+			tuns = append(tuns, i)
+		default:
+			u.request(i, creation(row, mac), fmt.Sprintf("create %s %s", row.Type, row.Name))
 		}
-		u.request(i, creation(row, mac), fmt.Sprintf("create %s %s", row.Type, row.Name))
 		made = append(made, i)
 	}
 	u.execute(u.explainExists)
-	u.giveAliases(made)
+	u.makeTuns(tuns)
+	return slices.DeleteFunc(made, func(i int) bool { return u.results[i].Err != nil })
+}
+
+// newlyCreated is the record of a link that is about to be made.
+func newlyCreated(row Link, mac net.HardwareAddr) *created {
+	rec := &created{Type: row.Type, Before: before{Port: row.Master != ""}}
+	if row.Type != Tun {
+		rec.MAC = mac.String()
+	}
+	if row.MAC != "" {
+		rec.Before.MAC = rec.MAC
+	}
+	return rec
 }
 
 // explainExists names the name that is taken: the link's or its peer's.
@@ -145,47 +175,46 @@ func (u *updates) explainExists(i int, err error) error {
 	return fmt.Errorf("create %s %s: there is a link %s already: %w", row.Type, row.Name, name, errors.Unwrap(err))
 }
 
-// giveAliases marks links that were created, for people to see.
-func (u *updates) giveAliases(at []int) {
+// lookAgain looks at what was made, and at what was there if it may be a port of that.
+func (u *updates) lookAgain(there, made []int) {
+	if len(made) == 0 {
+		return
+	}
 	l := u.target.looker(u.ctx)
-	for _, i := range at {
-		if u.results[i].Err != nil {
-			continue
-		}
-		s, err := l.look(u.rows[i].Name)
-		switch {
-		case err != nil:
-			u.results[i].Err = err
-		case s.created():
-			c := setAlias(s.name, s.link.Index, s.link.Alias)
-			u.request(i, c.request, c.does)
-		default: // it is gone again
-			u.results[i].Err = &rtnl.NoLinkError{Name: s.name}
+	for _, i := range there {
+		if u.results[i].Err == nil && u.rows[i].Master != "" && u.states[i].wanted == nil {
+			u.states[i], u.results[i].Err = l.lookAt(u.rows[i])
 		}
 	}
-	u.execute(asItIs)
+	for _, i := range made {
+		u.states[i], u.results[i].Err = l.lookAt(u.rows[i])
+		if u.results[i].Err == nil && !u.states[i].created() { // it is gone again
+			u.results[i].Err = &rtnl.NoLinkError{Name: u.rows[i].Name}
+		}
+	}
 }
 
 // change makes links that are there what they shall be.
 func (u *updates) change(at []int) {
 	for _, i := range at {
-		row, s := u.rows[i], u.states[i]
-		if !s.mine(row) {
-			var err error
-			if s, err = u.target.adopt(s, row); err != nil {
-				u.results[i].Err = err
-				continue
-			}
-			u.states[i] = s
+		if u.results[i].Err == nil {
+			u.states[i], u.results[i].Err = u.target.note(u.states[i], u.rows[i])
 		}
-		for _, c := range s.attributes(row) {
-			u.request(i, c.request, c.does)
+		if u.results[i].Err != nil {
+			continue
+		}
+		for _, c := range u.states[i].attributes(u.rows[i]) {
+			if c.err != nil {
+				u.results[i].Err = errors.Join(u.results[i].Err, c.err)
+			} else {
+				u.request(i, c.request, c.does)
+			}
 		}
 	}
 	u.execute(asItIs)
 	for _, i := range at {
 		if u.results[i].Err == nil {
-			u.results[i].Err = u.target.forgetMTU(u.states[i], u.rows[i])
+			u.results[i].Err = u.target.forget(u.states[i], u.rows[i])
 		}
 	}
 }
@@ -202,7 +231,7 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link
 			u.results[i].Err = err
 		case s.created():
 			u.request(i, s.deletion(), "delete link "+s.name)
-		case s.adopted():
+		case s.borrowed():
 			for _, c := range s.restoration() {
 				u.request(i, c.request, c.does)
 			}

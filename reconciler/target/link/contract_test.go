@@ -42,8 +42,33 @@ func holds(t *testing.T, row Link) bool {
 		}
 	}
 	attrs := link.Attrs()
-	return (row.Type == "" || link.Type() == row.Type) &&
+	if row.Master != "" && master(t, row.Name) != row.Master || row.MAC != "" && attrs.HardwareAddr.String() != row.MAC {
+		return false
+	}
+	return (row.Type == "" || kindOf(link) == row.Type) &&
 		(row.MTU == 0 || attrs.MTU == int(row.MTU)) && (attrs.Flags&net.FlagUp != 0) == row.Up
+}
+
+// kindOf returns the type of a link as rows have it.
+func kindOf(link netlink.Link) string {
+	if link.Type() == "tuntap" {
+		return Tun
+	}
+	return link.Type()
+}
+
+// master returns the name of what a link is a port of.
+func master(t *testing.T, name string) string {
+	t.Helper()
+	index := mustLink(t, name).Attrs().MasterIndex
+	if index == 0 {
+		return ""
+	}
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Attrs().Name
 }
 
 func disturb(t *testing.T, row Link) {
@@ -72,8 +97,18 @@ func invalid() []Link {
 		{Name: "v0", Type: Veth},
 		{Name: "v0", Type: Bridge, Peer: "v1"},
 		{Name: "v0", Type: Bridge, MTU: 1},
+		{Name: "v0", Type: Bridge, MAC: "02:00"},
+		{Name: "v0", Type: Tun, Master: "mbr"},
+		{Name: "v0", Adopt: true},
 		{Name: "longer-than-links", Type: Bridge},
 	}
+}
+
+// bridge makes a bridge as others do, until the end of the test.
+func bridge(t *testing.T, name string) {
+	t.Helper()
+	nstest.IP(t, "link", "add", name, "type", "bridge")
+	remove(t, name)
 }
 
 // withMirror opens a target whose mirror runs.
@@ -92,18 +127,23 @@ func TestCreatedLinksWithAMirrorKeepTheContract(t *testing.T) {
 
 func createdLinksKeepTheContract(t *testing.T, open func(*testing.T, string) *Target) {
 	t.Helper()
+	bridge(t, "mbr")
 	dir := t.TempDir()
 	targettest.Run(t, targettest.Contract[Link]{
 		Open: func(t *testing.T) reconciler.Target[Link] { return open(t, dir) },
 		Key:  keyText,
 		Rows: []Link{
 			{Name: "br0", Type: Bridge, Up: true},
-			{Name: "a0", Type: Veth, Peer: "a1", Up: true, MTU: 1400},
+			{Name: "a0", Type: Veth, Peer: "a1", Up: true, MTU: 1400, MAC: mac1, Master: "mbr"},
+			{Name: "t0", Type: Tun, Up: true},
 		},
 		Variants: []Link{
+			{Name: "t0", Type: Tun, MTU: 1400},
+			{Name: "t0", Type: Bridge},
 			{Name: "br0", Type: Bridge, MTU: 1400},
 			{Name: "br0", Type: Veth, Peer: "br1", Up: true},
 			{Name: "a0", Type: Veth, Peer: "a2", Up: true, MTU: 1400},
+			{Name: "a0", Type: Veth, Peer: "a1", Up: true, MAC: mac2},
 			{Name: "a0", Type: Bridge},
 		},
 		Invalid: invalid(),
@@ -125,15 +165,21 @@ func existingLinksKeepTheContract(t *testing.T, open func(*testing.T, string) *T
 	nstest.Veth(t, "b0", "b1")
 	nstest.IP(t, "link", "set", "b0", "down")
 	nstest.IP(t, "link", "set", "b1", "down")
+	bridge(t, "mbr")
 	dir := t.TempDir()
 	targettest.Run(t, targettest.Contract[Link]{
-		Open:     func(t *testing.T) reconciler.Target[Link] { return open(t, dir) },
-		Key:      keyText,
-		Rows:     []Link{{Name: "b0", Up: true}, {Name: "b1", Up: true, MTU: 1300}},
-		Variants: []Link{{Name: "b0", MTU: 1200}, {Name: "b0", Up: true, MTU: 1100}, {Name: "b1", Up: true}},
-		Invalid:  invalid(),
-		Holds:    holds,
-		Disturb:  disturb,
-		Foreign:  foreign,
+		Open: func(t *testing.T) reconciler.Target[Link] { return open(t, dir) },
+		Key:  keyText,
+		Rows: []Link{{Name: "b0", Up: true}, {Name: "b1", Up: true, MTU: 1300, Master: "mbr"}},
+		Variants: []Link{
+			{Name: "b0", MTU: 1200},
+			{Name: "b0", Up: true, MTU: 1100},
+			{Name: "b0", Up: true, MAC: "02:00:00:00:00:12", Master: "mbr"},
+			{Name: "b1", Up: true},
+		},
+		Invalid: invalid(),
+		Holds:   holds,
+		Disturb: disturb,
+		Foreign: foreign,
 	})
 }

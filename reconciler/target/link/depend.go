@@ -17,6 +17,14 @@ var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
 	return slices.Values([]Key{Key(l.Name), Key(l.Peer)})
 })
 
+// ByMaster finds the rows of the ports of a bridge.
+var ByMaster = statedb.NewMultiIndex("master", func(l Link) iter.Seq[Key] {
+	if l.Master == "" {
+		return nil
+	}
+	return slices.Values([]Key{Key(l.Master)})
+})
+
 // DependsOn has rows wait for the links of the devices that they need: device
 // returns the name of one, or nothing. A device that is in no row is not waited
 // for, because others have made it. observed, as [Target.Observed] returns it, is
@@ -34,13 +42,17 @@ func DependsOn[Obj any](
 	}, observed)
 }
 
-// MadeBy says, for plans, which rows make links that others only change: a veth its other end.
-func MadeBy(links *statedb.Table[Link]) []reconciler.Dependency[Link] {
-	maker := func(l Link) iter.Seq[statedb.Query[Link]] {
-		if l.Type != "" {
-			return nil
+// Needs has a link wait for others of its table: a port for its bridge, and a link that is only
+// changed for the veth whose other end it is. observed is as in [DependsOn].
+func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) reconciler.Dependency[Link] {
+	return reconciler.DependsOn(links, Link.GetStatus, func(l Link) iter.Seq[statedb.Query[Link]] {
+		return func(yield func(statedb.Query[Link]) bool) {
+			if l.Type == "" && !yield(ByEnd.Query(Key(l.Name))) {
+				return
+			}
+			if l.Master != "" {
+				yield(ByKey.Query(Key(l.Master)))
+			}
 		}
-		return slices.Values([]statedb.Query[Link]{ByEnd.Query(Key(l.Name))})
-	}
-	return []reconciler.Dependency[Link]{reconciler.DependsOn(links, Link.GetStatus, maker)}
+	}, observed)
 }

@@ -18,6 +18,7 @@ type change struct {
 	reconciler.Change
 	request rtnl.Request
 	does    string // as "set link a0 up"
+	err     error  // why it cannot be done; nil: it can
 }
 
 func flag(up bool) uint32 {
@@ -33,9 +34,9 @@ func setUp(name string, index int, is, up bool) change {
 		word = "up"
 	}
 	return change{
-		reconciler.Change{Field: "up", Is: strconv.FormatBool(is), Want: strconv.FormatBool(up)},
-		rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, flag(up), unix.IFF_UP),
-		fmt.Sprintf("set link %s %s", name, word),
+		Change:  reconciler.Change{Field: "up", Is: strconv.FormatBool(is), Want: strconv.FormatBool(up)},
+		request: rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, flag(up), unix.IFF_UP),
+		does:    fmt.Sprintf("set link %s %s", name, word),
 	}
 }
 
@@ -43,17 +44,42 @@ func setMTU(name string, index int, is, mtu uint32) change {
 	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
 	request.AddUint32(unix.IFLA_MTU, mtu)
 	return change{
-		reconciler.Change{Field: "mtu", Is: number(is), Want: number(mtu)},
-		request, fmt.Sprintf("set the MTU of link %s to %d", name, mtu),
+		Change:  reconciler.Change{Field: "mtu", Is: number(is), Want: number(mtu)},
+		request: request, does: fmt.Sprintf("set the MTU of link %s to %d", name, mtu),
 	}
+}
+
+func setMAC(name string, index int, is, mac string) change {
+	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
+	address, err := net.ParseMAC(mac)
+	request.Add(unix.IFLA_ADDRESS, address)
+	return change{
+		Change:  reconciler.Change{Field: "mac", Is: is, Want: mac},
+		request: request, does: fmt.Sprintf("set the hardware address of link %s to %s", name, mac), err: err,
+	}
+}
+
+func masterChange(is, want string) reconciler.Change {
+	return reconciler.Change{Field: "master", Is: is, Want: want}
+}
+
+// setMaster makes a link a port of another one; master 0: of none.
+func setMaster(name string, index int, is, want string, master int) change {
+	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
+	request.AddUint32(unix.IFLA_MASTER, uint32(master))
+	does := fmt.Sprintf("make link %s a port of %s", name, want)
+	if master == 0 {
+		does = fmt.Sprintf("take link %s out of %s", name, is)
+	}
+	return change{Change: masterChange(is, want), request: request, does: does}
 }
 
 func setAlias(name string, index int, is string) change {
 	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
 	request.Add(unix.IFLA_IFALIAS, []byte(alias))
 	return change{
-		reconciler.Change{Field: "alias", Is: is, Want: alias},
-		request, "set the alias of link " + name,
+		Change:  reconciler.Change{Field: "alias", Is: is, Want: alias},
+		request: request, does: "set the alias of link " + name,
 	}
 }
 
@@ -64,10 +90,12 @@ func number(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// creation is the request that makes a link, which has its hardware address from
-// the first moment.
+// creation is the request that makes a link, which has a hardware address of our
+// choice from the first moment. It is down as long as that is not the row's, or it is
+// not a port yet that shall be one.
 func creation(row Link, mac net.HardwareAddr) rtnl.Request {
-	r := rtnl.LinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, flag(row.Up), unix.IFF_UP)
+	up := row.Up && row.MAC == "" && row.Master == ""
+	r := rtnl.LinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, flag(up), unix.IFF_UP)
 	r.AddString(unix.IFLA_IFNAME, row.Name)
 	r.Add(unix.IFLA_ADDRESS, mac)
 	if row.MTU != 0 {
@@ -102,6 +130,8 @@ func creationChanges(row Link) []reconciler.Change {
 	for _, field := range []reconciler.Change{
 		{Field: "type", Want: row.Type},
 		{Field: "peer", Want: row.Peer},
+		{Field: "master", Want: row.Master},
+		{Field: "mac", Want: row.MAC},
 		{Field: "mtu", Want: number(row.MTU)},
 		{Field: "up", Want: strconv.FormatBool(row.Up)},
 	} {
@@ -123,6 +153,20 @@ func recreationChanges(s state, row Link) []reconciler.Change {
 		if field.Is != field.Want {
 			changes = append(changes, field)
 		}
+	}
+	return changes
+}
+
+// adoptionChanges are what a link of others differs in that is taken over.
+func adoptionChanges(s state, row Link) []reconciler.Change {
+	s.rec = takenOver(s)
+	return asChanges(s.attributes(row))
+}
+
+func asChanges(due []change) []reconciler.Change {
+	var changes []reconciler.Change
+	for _, c := range due {
+		changes = append(changes, c.Change)
 	}
 	return changes
 }

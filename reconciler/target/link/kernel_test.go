@@ -175,8 +175,8 @@ func TestACrashBetweenCreationAndAlias(t *testing.T) {
 	row := Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}
 	wantDiff(
 		t, target, row,
-		reconciler.Change{Field: "up", Is: "false", Want: "true"},
 		reconciler.Change{Field: "alias", Want: alias},
+		reconciler.Change{Field: "up", Is: "false", Want: "true"},
 	)
 	mustUpdate(t, target, row, true)
 	mustUpdate(t, target, row, false)
@@ -189,7 +189,7 @@ func TestALinkThatOthersMadeIsNotTakenOver(t *testing.T) {
 	nstest.Veth(t, "v0", "v1")
 	target := newTarget(t, t.TempDir())
 	_, err := target.Update(t.Context(), txn(), Link{Name: "v0", Type: Bridge})
-	const want = "link v0: a link of this name exists and was not made by this agent (it is of type veth); it is left alone: delete it, or leave out the type to set its attributes only"
+	const want = "link v0: a link of this name exists and was not made by this agent (it is of type veth); it is left alone: delete it, set adopt to take it over, or leave out the type to set its attributes only"
 	if fmt.Sprint(err) != want || !errors.Is(err, ErrForeign) {
 		t.Errorf("error\n%v\nexpected\n%s", err, want)
 	}

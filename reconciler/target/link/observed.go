@@ -27,6 +27,8 @@ type Seen struct {
 	MTU        uint32 `json:"mtu"`
 	MAC        string `json:"mac,omitempty"`
 	Alias      string `json:"alias,omitempty"`
+	// Master is the index of the link that this one is a port of; 0 if it is of none.
+	Master int `json:"master,omitempty"`
 	// Peer is the index of the other end of a veth; 0 if that is in another
 	// network namespace.
 	Peer int `json:"peer,omitempty"`
@@ -48,7 +50,7 @@ func SeenSchema() statedb.Schema[Seen] {
 }
 
 func seenOf(l rtnl.Link) Seen {
-	return Seen{l.Name, l.Others, l.Index, l.Type, l.Up, l.MTU, l.MAC, l.Alias, l.Peer}
+	return Seen{l.Name, l.Others, l.Index, l.Type, l.Up, l.MTU, l.MAC, l.Alias, l.Master, l.Peer}
 }
 
 // Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
@@ -97,6 +99,26 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 	return all, err
 }
 
+// Unrecorded returns what reports links that have our alias and no record.
+func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Unrecorded[Seen] {
+	return mirror.Unrecorded[Seen]{
+		DB: db, Table: seen, What: "links",
+		Name: func(s Seen) string { return s.Name },
+		Is: func(s Seen) bool {
+			if s.Alias != alias {
+				return false
+			}
+			for _, name := range s.names() {
+				if rec, _ := t.records.Get(name); (state{link: &s, rec: rec}).created() {
+					return false
+				}
+			}
+			return true
+		},
+		Remedy: "declare them with adopt: true, or remove them (ip link del NAME)",
+	}
+}
+
 // Observed compares links with what a mirror has seen. A link that others have
 // made in the place of one of ours differs too, and so does a veth whose other end
 // has changed its name.
@@ -105,11 +127,12 @@ func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Link
 		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-// rowsOf yields queries for the rows that a link matters to.
+// rowsOf yields queries for the rows that a link matters to: its own, that of the veth whose other
+// end it is, and those of its ports.
 func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 	return func(yield func(statedb.Query[Link]) bool) {
 		for _, name := range s.names() {
-			if !yield(ByEnd.Query(Key(name))) {
+			if !yield(ByEnd.Query(Key(name))) || !yield(ByMaster.Query(Key(name))) {
 				return
 			}
 		}
@@ -126,6 +149,9 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 		if peer, _, found := seen.Get(txn, SeenByIndex.Query(is.Peer)); found && want.Type == Veth {
 			due = append(due, steps.Field("peer", peer.Name, want.Peer, nil)...)
 		}
+		if master, _, _ := seen.Get(txn, SeenByIndex.Query(is.Master)); want.Master != "" && !slices.Contains(master.names(), want.Master) {
+			due = append(due, steps.Field("master", master.Name, want.Master, nil)...)
+		}
 		return steps.Changes(due)
 	}
 	return steps.Changes(steps.Field("name", "", want.Name, nil))
@@ -138,6 +164,9 @@ func (l Link) differences(is Seen) []steps.Step {
 	}
 	if l.MTU != 0 {
 		due = append(due, steps.Field("mtu", is.MTU, l.MTU, nil)...)
+	}
+	if l.MAC != "" {
+		due = append(due, steps.Field("mac", is.MAC, l.MAC, nil)...)
 	}
 	return due
 }

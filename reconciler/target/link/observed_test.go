@@ -67,6 +67,11 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 		"not seen":                {Link{Name: "br8", Up: true}, []string{"name"}},
 		"of another type":         {Link{Name: "br7", Type: Veth, Peer: "v1", Up: true}, []string{"type"}},
 		"that others made again":  {Link{Name: "lan", Type: Bridge, Up: true}, []string{"made by"}},
+		"of another address":      {Link{Name: "br7", Up: true, MAC: mac2}, []string{"mac"}},
+		"of its address":          {Link{Name: "br7", Up: true, MAC: mac1}, nil},
+		"a port of its bridge":    {Link{Name: "br7", Up: true, Master: "br6"}, nil},
+		"a port, by a 2nd name":   {Link{Name: "br7", Up: true, Master: "six"}, nil},
+		"a port of another":       {Link{Name: "br7", Up: true, Master: "br5"}, []string{"master"}},
 		"down, with another MTU":  {Link{Name: "br7", Type: Bridge, MTU: 1500}, []string{"up", "mtu"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +81,10 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
-				_, _, err := table.Insert(txn, Seen{Name: "br7", OtherNames: "lan", Index: 7, Type: Bridge, Up: true, MTU: 1400, MAC: "02:00:00:00:00:01"})
+				_, _, err := table.Insert(txn, Seen{Name: "br7", OtherNames: "lan", Index: 7, Type: Bridge, Up: true, MTU: 1400, MAC: mac1, Master: 6})
+				if err == nil {
+					_, _, err = table.Insert(txn, Seen{Name: "br6", OtherNames: "six", Index: 6, Type: Bridge})
+				}
 				return err
 			}, table)
 			if err != nil {
@@ -125,7 +133,7 @@ func TestARenamedEndOfAVethIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
-		for _, row := range []Link{{Name: "a", Type: Veth, Peer: "b"}, {Name: "c", Type: Bridge}} {
+		for _, row := range []Link{{Name: "a", Type: Veth, Peer: "b", Master: "c"}, {Name: "c", Type: Bridge}} {
 			if _, _, err := links.Insert(txn, row); err != nil {
 				return err
 			}
@@ -135,7 +143,7 @@ func TestARenamedEndOfAVethIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"a": "[a]", "b": "[a]", "c": "[c]", "x": "[]"} {
+	for name, want := range map[string]string{"a": "[a]", "b": "[a]", "c": "[c a]", "x": "[]"} { // a is a port of c
 		got := []Key{}
 		for query := range rowsOf(db.ReadTxn(), Seen{Name: name, OtherNames: "other"}) {
 			for row := range links.List(db.ReadTxn(), query) {
@@ -144,6 +152,31 @@ func TestARenamedEndOfAVethIsNoticed(t *testing.T) {
 		}
 		if fmt.Sprint(got) != want {
 			t.Errorf("%s has the rows %v compared, expected %s", name, got, want)
+		}
+	}
+}
+
+func TestLinksWithOurAliasAndNoRecordAreUnrecorded(t *testing.T) {
+	target := newTarget(t, t.TempDir())
+	if err := target.records.Put("br0", record{Created: &created{Type: Bridge, MAC: mac1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.records.Put("eth0", record{Borrowed: &borrowed{Index: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	is := target.Unrecorded(nil, nil).Is
+	for name, c := range map[string]struct {
+		seen Seen
+		want bool
+	}{
+		"ours":                     {Seen{Name: "br0", Alias: alias}, false},
+		"ours, with another name":  {Seen{Name: "x", OtherNames: "br0", Alias: alias}, false},
+		"of others":                {Seen{Name: "eth1", Alias: "uplink"}, false},
+		"of a lost record":         {Seen{Name: "br1", Alias: alias}, true},
+		"with a record of another": {Seen{Name: "eth0", Index: 3, Alias: alias}, true},
+	} {
+		if got := is(c.seen); got != c.want {
+			t.Errorf("one %s is unrecorded: %t", name, got)
 		}
 	}
 }

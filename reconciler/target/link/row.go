@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/statehive/statehive/reconciler"
@@ -13,19 +14,26 @@ import (
 const (
 	Bridge = "bridge"
 	Veth   = "veth"
+	Tun    = "tun"
 )
 
 // Link is the row: a network link. Without a type it is one that others make,
 // whose attributes alone are set.
 type Link struct {
 	Name string `yaml:"name" json:"name" schema:"required" doc:"Name of the link, as eth0."`
-	// Type is Bridge, Veth or empty.
-	Type string `yaml:"type" json:"type,omitempty" schema:"enum=bridge veth" doc:"Type of a link that is made; without it the link is one that exists."`
+	// Type is Bridge, Veth, Tun or empty.
+	Type string `yaml:"type" json:"type,omitempty" schema:"enum=bridge veth tun" doc:"Type of a link that is made; without it the link is one that exists."`
 	// Peer is the name of the other end of a veth.
 	Peer string `yaml:"peer" json:"peer,omitempty" doc:"Name of the other end of a veth."`
 	Up   bool   `yaml:"up" json:"up" doc:"Whether the link is up."`
 	// MTU in bytes; 0 leaves it alone.
-	MTU    uint32            `yaml:"mtu" json:"mtu,omitempty" doc:"MTU in bytes; without it, or 0, it is left alone."`
+	MTU uint32 `yaml:"mtu" json:"mtu,omitempty" doc:"MTU in bytes; without it, or 0, it is left alone."`
+	// MAC is the hardware address in lower case, as 02:00:00:00:00:01; empty leaves it alone.
+	MAC string `yaml:"mac" json:"mac,omitempty" doc:"Hardware address, as 02:00:00:00:00:01; without it, it is left alone."`
+	// Master is the name of the bridge that the link is a port of; empty leaves it alone.
+	Master string `yaml:"master" json:"master,omitempty" doc:"Name of the bridge that the link is a port of; without it, that is left alone."`
+	// Adopt says to take over a link of the type that others have made.
+	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Whether to take over a link of the type that exists and was made by others; it is then deleted with the document."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 
@@ -38,7 +46,7 @@ var ByKey = statedb.NewIndex("key", Link.Key)
 // Schema declares the table "links".
 func Schema() statedb.Schema[Link] {
 	return reconciler.Reconciled(statedb.Schema[Link]{
-		Name: "links", Primary: ByKey, Secondary: []statedb.Indexer[Link]{ByEnd},
+		Name: "links", Primary: ByKey, Secondary: []statedb.Indexer[Link]{ByEnd, ByMaster},
 	})
 }
 
@@ -57,9 +65,10 @@ func (l Link) WithStatus(status reconciler.Status) Link {
 	return l
 }
 
-// Normalized checks the row and returns it. Errors are of type
+// Normalized checks the row and returns it as it is stored. Errors are of type
 // *reconciler.FieldError.
 func (l Link) Normalized() (Link, error) {
+	mac, err := normalMAC(l.MAC)
 	for _, check := range []struct {
 		field string
 		err   error
@@ -68,11 +77,15 @@ func (l Link) Normalized() (Link, error) {
 		{"type", checkType(l.Type)},
 		{"peer", l.checkPeer()},
 		{"mtu", checkMTU(l.MTU)},
+		{"mac", errors.Join(err, l.checkMAC())},
+		{"master", l.checkMaster()},
+		{"adopt", l.checkAdopt()},
 	} {
 		if check.err != nil {
 			return l, &reconciler.FieldError{Field: check.field, Err: check.err}
 		}
 	}
+	l.MAC = mac
 	return l, nil
 }
 
@@ -106,10 +119,10 @@ func checkName(name string) error {
 
 func checkType(kind string) error {
 	switch kind {
-	case "", Bridge, Veth:
+	case "", Bridge, Veth, Tun:
 		return nil
 	}
-	return fmt.Errorf("%q is unknown, expected %s or %s, or none for a link that exists", kind, Bridge, Veth)
+	return fmt.Errorf("%q is unknown, expected %s, %s or %s, or none for a link that exists", kind, Bridge, Veth, Tun)
 }
 
 func (l Link) checkPeer() error {
@@ -130,6 +143,52 @@ func checkMTU(mtu uint32) error {
 	const smallest, largest = 68, 1<<31 - 1 // what the kernel allows at all
 	if mtu != 0 && (mtu < smallest || mtu > largest) {
 		return fmt.Errorf("%d is out of range, expected %d to %d, or 0 to leave it alone", mtu, smallest, largest)
+	}
+	return nil
+}
+
+// normalMAC returns a hardware address in lower case with colons.
+func normalMAC(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	mac, err := net.ParseMAC(text)
+	switch {
+	case err != nil || len(mac) != 6:
+		return "", fmt.Errorf("%q is not a hardware address, expected six bytes, as 02:00:00:00:00:01", text)
+	case mac[0]&1 != 0:
+		return "", fmt.Errorf("%q is the address of a group, expected that of one device: its first byte must be even", text)
+	case mac.String() == "00:00:00:00:00:00":
+		return "", fmt.Errorf("%q is the address of no device", text)
+	}
+	return mac.String(), nil
+}
+
+func (l Link) checkMAC() error {
+	if l.Type == Tun && l.MAC != "" {
+		return fmt.Errorf("%q is given, but links of type %s have no hardware address", l.MAC, Tun)
+	}
+	return nil
+}
+
+func (l Link) checkMaster() error {
+	switch l.Master {
+	case "":
+		return nil
+	case l.Name:
+		return fmt.Errorf("%q is the link itself, expected the name of a %s", l.Master, Bridge)
+	case l.Peer:
+		return fmt.Errorf("%q is the other end of the link, expected the name of a %s", l.Master, Bridge)
+	}
+	if l.Type == Bridge || l.Type == Tun {
+		return fmt.Errorf("%q is given, but a %s cannot be a port of a %s", l.Master, l.Type, Bridge)
+	}
+	return checkName(l.Master)
+}
+
+func (l Link) checkAdopt() error {
+	if l.Adopt && l.Type == "" {
+		return errors.New("it is true, but without a type no link is taken over: one that exists has its attributes set only")
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/mirror"
 )
 
@@ -15,36 +14,56 @@ const alias = "statehive"
 
 // record is written before a link is created or changed.
 type record struct {
-	Created *created `json:"created,omitempty"`
-	Adopted *adopted `json:"adopted,omitempty"`
+	Created  *created  `json:"created,omitempty"`
+	Borrowed *borrowed `json:"borrowed,omitempty"`
 }
 
-// created is about a link that we made, or were about to.
+// created is about a link that we made, or were about to, or that we have taken over.
 type created struct {
 	Type string `json:"type"`
-	// MAC is the hardware address that the link has from its first moment.
-	MAC string `json:"mac"`
+	// MAC is the hardware address that the link has from its first moment; empty if it
+	// has none, or if others made it.
+	MAC string `json:"mac,omitempty"`
+	// Index is that of a link that was taken over.
+	Index  int    `json:"index,omitempty"`
+	Before before `json:"before,omitzero"`
 }
 
-// adopted is what a link was that existed.
-type adopted struct {
-	Index int    `json:"index"`
-	Up    bool   `json:"up"`
-	MTU   uint32 `json:"mtu,omitempty"` // 0: we have not touched it
+// borrowed is what a link was that others made, and whose attributes alone we set.
+type borrowed struct {
+	Index  int    `json:"index"`
+	Up     bool   `json:"up"`
+	Before before `json:"before,omitzero"`
 }
+
+func (r record) equal(other record) bool {
+	return same(r.Created, other.Created) && same(r.Borrowed, other.Borrowed)
+}
+
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // ErrForeign is matched by the error for a name whose link others made.
 var ErrForeign = errors.New("a link of this name exists and was not made by this agent")
 
 // ForeignError is the error for a link that is not ours. It matches ErrForeign.
 type ForeignError struct {
-	Name string
-	Type string // of the link that is there
+	Name   string
+	Type   string // of the link that is there
+	Marked bool   // it has our alias
+	// Unfit is why it cannot be adopted although its row says so; empty: the row does not.
+	Unfit string
 }
 
 // Error implements error.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("link %s: %v (it is of type %s); it is left alone: delete it, or leave out the type to set its attributes only", e.Name, ErrForeign, e.Type)
+	text := fmt.Sprintf("link %s: %v (it is of type %s); it is left alone: ", e.Name, ErrForeign, e.Type)
+	if e.Marked {
+		text = fmt.Sprintf("link %s: %v, as far as the state directory tells (it is of type %s, with our alias %q); it is left alone: ", e.Name, ErrForeign, e.Type, alias)
+	}
+	if e.Unfit != "" {
+		return text + "it cannot be adopted, because " + e.Unfit
+	}
+	return text + "delete it, set adopt to take it over, or leave out the type to set its attributes only"
 }
 
 // Unwrap returns ErrForeign.
@@ -56,6 +75,10 @@ type state struct {
 	link *Seen  // nil if there is none
 	peer string // of a veth whose other end is in this network namespace
 	rec  record
+
+	master string // the name of what it is a port of
+	wanted *Seen  // what its row wants it to be a port of; nil if there is none
+	was    *Seen  // what it was a port of before us; nil if there is none
 }
 
 // looker looks at links: in a mirror's table, or in the kernel.
@@ -115,16 +138,42 @@ func (l looker) look(name string) (s state, err error) {
 	}
 	s.name = name
 	s.rec, _ = l.target.records.Get(name)
-	if s.link, err = l.byName(name); err == nil && s.created() && s.link.Alias != alias {
+	if s.link, err = l.byName(name); err == nil && s.link != nil && s.rec.Created != nil && s.link.Alias != alias {
 		// The kernel does not tell of the alias of a link that is down.
 		s.link, err = looker{target: l.target, ctx: l.ctx}.byIndex(s.link.Index)
 	}
-	if err != nil || s.link == nil || s.link.Peer == 0 {
+	if err != nil || s.link == nil {
 		return s, err
 	}
-	peer, err := l.byIndex(s.link.Peer)
-	if peer != nil {
-		s.peer = peer.Name
+	if s.peer, err = l.nameOf(s.link.Peer); err != nil {
+		return s, err
+	}
+	if s.master, err = l.nameOf(s.link.Master); err != nil {
+		return s, err
+	}
+	if index := s.before().Master; index != 0 {
+		s.was, err = l.byIndex(index)
+	}
+	return s, err
+}
+
+// nameOf returns the name of the link with an index; empty if there is none.
+func (l looker) nameOf(index int) (string, error) {
+	if index == 0 {
+		return "", nil
+	}
+	link, err := l.byIndex(index)
+	if link == nil {
+		return "", err
+	}
+	return link.Name, err
+}
+
+// lookAt looks at what there is for a row.
+func (l looker) lookAt(row Link) (state, error) {
+	s, err := l.look(row.Name)
+	if err == nil && row.Master != "" {
+		s.wanted, err = l.byName(row.Master)
 	}
 	return s, err
 }
@@ -132,44 +181,68 @@ func (l looker) look(name string) (s state, err error) {
 // lookFor looks at what there is for a row, and refuses what cannot be brought
 // about.
 func (l looker) lookFor(row Link) (state, error) {
-	if _, err := row.Normalized(); err != nil {
-		return state{}, reconciler.Terminal(err)
-	}
-	s, err := l.look(row.Name)
+	s, err := l.lookAt(row)
 	switch {
 	case err != nil:
 		return state{}, err
 	case s.link == nil && row.Type == "":
 		return state{}, fmt.Errorf("link %s does not exist and has no type to create it with: %w", row.Name, syscall.ENODEV)
 	case s.link != nil && row.Type != "" && !s.created():
-		return state{}, l.target.refusal(s)
+		return s, l.target.refusal(s, row)
 	}
 	return s, nil
 }
 
-// refusal is the error for a link that cannot be created: one of its name is
-// there already.
-func (t *Target) refusal(s state) error {
+// refusal is the error for a link that cannot be created, because one of its name is
+// there already; nil if that is to be taken over.
+func (t *Target) refusal(s state, row Link) error {
 	if rec, known := t.records.Get(s.peer); known && rec.Created != nil {
 		return fmt.Errorf("link %s is there already, as the other end of %s, which was created with its own row: leave out the type: %w", s.name, s.peer, ErrForeign)
 	}
-	return &ForeignError{Name: s.name, Type: s.link.Type}
+	foreign := &ForeignError{Name: s.name, Type: s.link.Type, Marked: s.link.Alias == alias}
+	switch {
+	case !row.Adopt:
+		return foreign
+	case s.isLike(row):
+		return nil
+	case s.link.Type != row.Type:
+		foreign.Unfit = "its type is not " + row.Type
+	default:
+		foreign.Unfit = fmt.Sprintf("its other end is %s, not %s", s.peer, row.Peer)
+	}
+	return foreign
 }
 
-// created reports whether the link is there and one that we created. It has the
-// alias, or the hardware address of the record if we died before setting it.
+// created reports whether the link is there and one that we created, or have taken
+// over. It has the alias, or what is in the record if we died before setting it: its
+// hardware address, or the index of one that was there.
 func (s state) created() bool {
-	return s.link != nil && s.rec.Created != nil && (s.link.Alias == alias || s.link.MAC == s.rec.Created.MAC)
+	rec := s.rec.Created
+	return s.link != nil && rec != nil &&
+		(s.link.Alias == alias || rec.MAC != "" && s.link.MAC == rec.MAC || rec.Index != 0 && s.link.Index == rec.Index)
 }
 
-// adopted reports whether the link is there and the very one whose attributes we
+// borrowed reports whether the link is there and the very one whose attributes we
 // recorded.
-func (s state) adopted() bool {
-	return s.link != nil && s.rec.Adopted != nil && s.rec.Adopted.Index == s.link.Index
+func (s state) borrowed() bool {
+	return s.link != nil && s.rec.Borrowed != nil && s.rec.Borrowed.Index == s.link.Index
 }
 
-// mine reports whether the link of a row is, or is going to be, of our making.
-func (s state) mine(row Link) bool { return row.Type != "" || s.created() }
+// before returns what attributes of the link were before we changed them.
+func (s state) before() before {
+	switch {
+	case s.created():
+		return s.rec.Created.Before
+	case s.borrowed():
+		return s.rec.Borrowed.Before
+	}
+	return before{}
+}
+
+// takenOver is the record of a link that others made, from when it is taken over.
+func takenOver(s state) record {
+	return record{Created: &created{Type: s.link.Type, Index: s.link.Index, Before: s.before()}}
+}
 
 // isLike reports whether the link is of the type of the row, with its peer. A peer
 // that was moved away counts as right.
@@ -182,7 +255,7 @@ func (s state) row() Link {
 	if s.link == nil {
 		return Link{Name: s.name}
 	}
-	row := Link{Name: s.name, Up: s.link.Up, MTU: s.link.MTU}
+	row := Link{Name: s.name, Up: s.link.Up, MTU: s.link.MTU, MAC: s.link.MAC, Master: s.master}
 	if s.created() {
 		row.Type, row.Peer = s.link.Type, s.peer
 	}

@@ -62,7 +62,7 @@ func (t *Target) Init(ctx context.Context) error {
 	l := t.looker(ctx)
 	for name := range t.records.All() {
 		s, err := l.look(name)
-		if err == nil && !s.created() && !s.adopted() {
+		if err == nil && !s.created() && !s.borrowed() {
 			err = t.records.Remove(name)
 		}
 		if err != nil {
@@ -99,20 +99,22 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) 
 
 // diff returns what Update would change.
 func (l looker) diff(row Link) ([]reconciler.Change, error) {
+	row, err := row.Normalized()
+	if err != nil {
+		return nil, reconciler.Terminal(err)
+	}
 	s, err := l.lookFor(row)
 	switch {
 	case err != nil:
 		return nil, err
 	case s.link == nil:
 		return creationChanges(row), nil
+	case row.Type != "" && !s.created():
+		return adoptionChanges(s, row), nil
 	case row.Type != "" && !s.isLike(row):
 		return recreationChanges(s, row), nil
 	}
-	var changes []reconciler.Change
-	for _, c := range s.attributes(row) {
-		changes = append(changes, c.Change)
-	}
-	return changes, nil
+	return asChanges(s.attributes(row)), nil
 }
 
 // Vouches returns an error that matches ErrForeign if a device has the name of a link
@@ -130,7 +132,7 @@ func (t *Target) Vouches(ctx context.Context, device string, index int) error {
 	case s.link == nil, s.link.Index != index:
 		return fmt.Errorf("device %s was another one a moment ago (#%d): %w", device, index, ErrForeign)
 	case !s.created():
-		return &ForeignError{Name: device, Type: s.link.Type}
+		return &ForeignError{Name: device, Type: s.link.Type, Marked: s.link.Alias == alias}
 	}
 	return nil
 }
@@ -150,7 +152,7 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Link, error] {
 		}
 		for name := range t.records.All() {
 			s, err := l.look(name)
-			if err == nil && !s.created() && !s.adopted() {
+			if err == nil && !s.created() && !s.borrowed() {
 				continue
 			}
 			if !yield(s.row(), err) || err != nil {

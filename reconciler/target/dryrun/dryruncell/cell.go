@@ -38,10 +38,6 @@ type KindOut struct {
 	Kind dryrun.Kind `group:"dry-run-kinds"`
 }
 
-// MadeBy is that of dryrun.Config. The module of a kind provides it beside its target, if it
-// has any.
-type MadeBy[Obj any] []reconciler.Dependency[Obj]
-
 // Mirror keeps a table as the system is, until ctx ends.
 type Mirror interface {
 	Run(ctx context.Context, health reconciler.Health) error

@@ -7,7 +7,6 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
-	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/kindcell"
 	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/ownership"
@@ -33,11 +32,14 @@ func Cell() cell.Cell {
 			},
 			func(t *link.Target) reconciler.Target[link.Link] { return t },
 			(*link.Target).NewMirror,
-			func(seen reconciler.Observation[link.Link]) reconcilercell.Relations[link.Link] {
-				return reconcilercell.Relations[link.Link]{Observed: seen}
-			},
-			func(links *statedb.Table[link.Link]) dryruncell.MadeBy[link.Link] { return link.MadeBy(links) }),
+			(*link.Target).Unrecorded,
+			func(links *statedb.Table[link.Link], seen reconciler.Observation[link.Link]) reconcilercell.Relations[link.Link] {
+				return reconcilercell.Relations[link.Link]{
+					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, seen)}, Observed: seen,
+				}
+			}),
 		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),
 		kindcell.Observed[link.Mirror](link.SeenSchema()),
+		kindcell.Unrecorded[link.Seen](),
 	)
 }

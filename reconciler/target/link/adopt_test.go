@@ -1,0 +1,129 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+)
+
+func TestALinkOfOthersIsAdopted(t *testing.T) {
+	for _, c := range []struct {
+		row  Link
+		make []string
+	}{
+		{Link{Name: "x0", Type: Bridge, Up: true, MTU: 1400, Adopt: true}, []string{"link", "add", "x0", "type", "bridge"}},
+		{Link{Name: "x0", Type: Veth, Peer: "x1", Up: true, MAC: mac1, Adopt: true}, []string{"link", "add", "x0", "type", "veth", "peer", "name", "x1"}},
+		{Link{Name: "x0", Type: Tun, Up: true, Adopt: true}, []string{"tuntap", "add", "x0", "mode", "tun"}},
+	} {
+		t.Run(c.row.Type, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, open func(*testing.T, string) *Target) {
+				remove(t, "x0")
+				nstest.IP(t, c.make...)
+				index, dir := mustLink(t, "x0").Attrs().Index, t.TempDir()
+				target := open(t, dir)
+				without := c.row
+				without.Adopt = false
+				if _, err := target.Update(t.Context(), txn(), without); !errors.Is(err, ErrForeign) {
+					t.Errorf("Update without adopt: %v", err)
+				}
+				wantNoRecords(t, dir)
+				changes, err := target.Diff(t.Context(), txn(), c.row)
+				if err != nil || len(changes) < 2 || changes[0] != (reconciler.Change{Field: "alias", Want: alias}) {
+					t.Errorf("Diff: %v, %v", changes, err)
+				}
+				wantNoRecords(t, dir) // nor does it write
+				mustUpdate(t, target, c.row, true)
+				mustUpdate(t, target, c.row, false)
+				mustUpdate(t, target, without, false) // it is ours now
+				if !holds(t, c.row) || mustLink(t, "x0").Attrs().Index != index || mustLink(t, "x0").Attrs().Alias != alias {
+					t.Errorf("link x0 is %s", attributes(t, "x0"))
+				}
+				target = open(t, dir)
+				if err := target.Init(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				wantObserved(t, target, "x0")
+				mustDelete(t, target, "x0")
+				wantAbsent(t, "x0")
+				wantNoRecords(t, dir)
+			})
+		})
+	}
+}
+
+func TestALinkThatIsAnotherThanItsRowIsNotAdopted(t *testing.T) {
+	nstest.Veth(t, "v0", "v1")
+	target := newTarget(t, t.TempDir())
+	for row, want := range map[Link]string{
+		{Name: "v0", Type: Bridge, Adopt: true}:           "it cannot be adopted, because its type is not bridge",
+		{Name: "v0", Type: Veth, Peer: "x1", Adopt: true}: "it cannot be adopted, because its other end is v1, not x1",
+	} {
+		if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, ErrForeign) || !strings.HasSuffix(fmt.Sprint(err), want) {
+			t.Errorf("Update: %v, expected %s", err, want)
+		}
+	}
+	t.Run("nor is the other end of one of ours", func(t *testing.T) {
+		remove(t, "w0")
+		mustUpdate(t, target, Link{Name: "w0", Type: Veth, Peer: "w1"}, true)
+		_, err := target.Update(t.Context(), txn(), Link{Name: "w1", Type: Veth, Peer: "w0", Adopt: true})
+		if !errors.Is(err, ErrForeign) {
+			t.Errorf("Update: %v", err)
+		}
+	})
+}
+
+func TestACrashBetweenAdoptionAndAlias(t *testing.T) {
+	bridge(t, "br0")
+	dir := t.TempDir()
+	before := newTarget(t, dir)
+	row := Link{Name: "br0", Type: Bridge, Up: true, Adopt: true}
+	s, err := before.looker(t.Context()).lookFor(row)
+	if err == nil {
+		_, err = before.keep(s, takenOver(s))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := newTarget(t, dir)
+	if err := target.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantObserved(t, target, "br0")
+	mustDelete(t, target, "br0")
+	wantAbsent(t, "br0")
+
+	t.Run("of a link that others made again", func(t *testing.T) {
+		bridge(t, "br0")
+		target := newTarget(t, t.TempDir())
+		mustUpdate(t, target, row, true)
+		mac := mustLink(t, "br0").Attrs().HardwareAddr.String()
+		nstest.IP(t, "link", "del", "br0")
+		nstest.IP(t, "link", "add", "br0", "address", mac, "type", "bridge")
+		wantObserved(t, target)
+		mustDelete(t, target, "br0")
+		mustLink(t, "br0")
+	})
+}
+
+func TestALinkOfALostStateDirectoryIsLeftAloneUnlessItIsAdopted(t *testing.T) {
+	remove(t, "br0")
+	row := Link{Name: "br0", Type: Bridge, Up: true}
+	mustUpdate(t, newTarget(t, t.TempDir()), row, true)
+	target := newTarget(t, t.TempDir())
+	wantObserved(t, target)
+	_, err := target.Update(t.Context(), txn(), row)
+	const want = `link br0: a link of this name exists and was not made by this agent, as far as the state directory tells (it is of type bridge, with our alias "statehive"); it is left alone: delete it, set adopt to take it over, or leave out the type to set its attributes only`
+	if fmt.Sprint(err) != want || !errors.Is(err, ErrForeign) {
+		t.Errorf("error\n%v\nexpected\n%s", err, want)
+	}
+	mustDelete(t, target, "br0")
+	row.Adopt = true
+	mustUpdate(t, target, row, false)
+	wantObserved(t, target, "br0")
+	mustDelete(t, target, "br0")
+	wantAbsent(t, "br0")
+}

@@ -1,0 +1,122 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+const (
+	// recordPatience is how long an object may be without a record: a record is removed
+	// before the table shows that its object is gone.
+	recordPatience = time.Second
+	// maxUnrecordedNames is how many objects are named.
+	maxUnrecordedNames = 10
+)
+
+// Unrecorded reports objects that carry the mark of this agent although there is no record of
+// them, as after the state directory was lost. Nobody touches them: it is not known what they
+// are for, nor what was there before. All fields are required.
+type Unrecorded[Row any] struct {
+	DB *statedb.DB
+	// Table shows what there is; a [Mirror] keeps it.
+	Table *statedb.Table[Row]
+	// What names the objects in the plural, as "links".
+	What string
+	// Name names one of them.
+	Name func(Row) string
+	// Is reports whether a row is of an object with the mark and without a record. It is
+	// asked when the row has changed, and again and again while it says so.
+	Is func(Row) bool
+	// Remedy says what to do about them.
+	Remedy string
+}
+
+// Run reports to health until ctx ends, or the table is dropped.
+func (u Unrecorded[Row]) Run(ctx context.Context, health reconciler.Health) error {
+	cursor := u.Table.Changes(0)
+	defer cursor.Close()
+	check := time.NewTimer(0)
+	defer check.Stop()
+	found, reported, due := map[string]unrecorded[Row]{}, "-", true
+	for cursor.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-cursor.Watch():
+			u.read(cursor, found)
+		case <-check.C:
+			due = false
+			maps.DeleteFunc(found, func(_ string, f unrecorded[Row]) bool { return !u.Is(f.row) })
+			if text := u.text(found); text != reported {
+				report(health, text)
+				reported = text
+			}
+		}
+		if !due && (len(found) > 0 || reported != "") {
+			check.Reset(recordPatience)
+			due = true
+		}
+	}
+	return cursor.Err()
+}
+
+// unrecorded is an object without a record.
+type unrecorded[Row any] struct {
+	row   Row
+	since time.Time
+}
+
+// read adds what is unrecorded of what has changed to found, and removes the rest.
+func (u Unrecorded[Row]) read(cursor *statedb.Cursor[Row], found map[string]unrecorded[Row]) {
+	for change := range cursor.Next(u.DB.ReadTxn()) {
+		if change.Kind == statedb.Reset {
+			clear(found)
+			continue
+		}
+		key := u.Table.Key(change.Object)
+		if change.Kind != statedb.Upsert || !u.Is(change.Object) {
+			delete(found, key)
+			continue
+		}
+		f, known := found[key]
+		if f.row = change.Object; !known {
+			f.since = time.Now()
+		}
+		found[key] = f
+	}
+}
+
+// text names what has been without a record for long enough; empty: nothing has.
+func (u Unrecorded[Row]) text(found map[string]unrecorded[Row]) string {
+	var names []string
+	for _, f := range found {
+		if time.Since(f.since) >= recordPatience {
+			names = append(names, u.Name(f.row))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	more := ""
+	if n := len(names) - maxUnrecordedNames; n > 0 {
+		names, more = names[:maxUnrecordedNames], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%s that carry our mark without a record: %s%s; %s", u.What, strings.Join(names, ", "), more, u.Remedy)
+}
+
+func report(health reconciler.Health, text string) {
+	if text == "" {
+		health.OK("all that carries our mark is recorded")
+	} else {
+		health.Degraded("unrecorded", errors.New(text))
+	}
+}
