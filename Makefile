@@ -26,9 +26,10 @@ RUNS ?= 5
 BASE ?= 066e8e7
 ONLY ?=
 
-# How often `make kill-kernel` kills the agent, and among how many objects at most. STATEHIVE_E2E_SEED=N repeats the choices of a run.
-KILLS ?= 50
-OBJECTS ?= -kill-routes 5000 -kill-addresses 500 -kill-links 100
+# How often `make torture` kills the agent, and how many objects of each kind there are: 100 routes, 20 of most others, times SCALE.
+# STATEHIVE_E2E_SEED=N repeats the choices of a run.
+KILLS ?= 200
+SCALE ?= 10
 
 # More flags for `make bench-kernel`, such as '-routes 500 -only ab'; `go -C benchmarks run ./kernel -h` lists them.
 KERNEL ?=
@@ -131,9 +132,9 @@ simulate: COUNT := $(if $(filter command line environment,$(origin COUNT)),$(COU
 simulate: ## Run the reconciler's simulation with the seeds 1 to COUNT=10000; a failure names its seed
 	@go test ./reconciler -count 1 -timeout 0 -v -run '^TestSimulation$$' -simulations '$(COUNT)'
 
-.PHONY: kill-kernel
-kill-kernel: ## Kill the agent KILLS=50 times among OBJECTS='-kill-routes 5000 -kill-addresses 500 -kill-links 100'
-	go test ./cmd/statehive/internal/e2e -count 1 -timeout 0 -v -run '^TestAgentKilledAmongManyObjects' -args -kills '$(KILLS)' $(OBJECTS)
+.PHONY: torture
+torture: ## Kill the agent KILLS=200 times among objects of all kinds, SCALE=10 times as many as in the tests
+	go test ./cmd/statehive/internal/e2e -count 1 -timeout 0 -v -run '^TestAgentKilledAmongManyObjects' -args -kills '$(KILLS)' -kill-scale '$(SCALE)'
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -272,8 +272,15 @@ func (w *world) settledKernel(t *testing.T) outside {
 		}
 		return r.failure()
 	}))
+	return w.kernel(t, "^net[.]")
+}
+
+// kernel returns what there is in the network namespace now, of sysctls those whose names
+// match a regular expression.
+func (w *world) kernel(t *testing.T, names string) outside {
+	t.Helper()
 	o := outside{}
-	sysctls := w.inside(t.Context(), "sysctl", "-a", "--pattern", "^net[.]") // fails for those that cannot be read
+	sysctls := w.inside(t.Context(), "sysctl", "-a", "--pattern", names) // fails for those that cannot be read
 	for line := range strings.Lines(sysctls.stdout) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
 		o["sysctl "+name] += value
@@ -281,6 +288,7 @@ func (w *world) settledKernel(t *testing.T) outside {
 	for _, command := range []string{
 		"ip -j -d addr", "ip -j -4 rule", "ip -j -6 rule",
 		"ip -j -d -4 route show table all", "ip -j -d -6 route show table all",
+		"ip -j -4 neigh show nud permanent", "ip -j -6 neigh show nud permanent",
 	} {
 		r := w.inside(t.Context(), strings.Fields(command)...)
 		must(t, r.failure())

@@ -12,7 +12,7 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-const usage = `usage: tables list | make|remove inet TABLE | unrule inet TABLE CHAIN | policy inet TABLE CHAIN | element|unelement inet TABLE SET ADDRESS`
+const usage = `usage: tables list | dump | make|remove inet TABLE | unrule inet TABLE CHAIN | policy inet TABLE CHAIN | element|unelement inet TABLE SET ADDRESS`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -29,6 +29,9 @@ func run(args []string) error {
 	if len(args) == 1 && args[0] == "list" {
 		return list(conn)
 	}
+	if len(args) == 1 && args[0] == "dump" {
+		return dump(conn)
+	}
 	if len(args) < 3 || args[1] != "inet" {
 		return errors.New(usage)
 	}
@@ -42,8 +45,7 @@ func run(args []string) error {
 func change(conn *nftables.Conn, table *nftables.Table, what string, args []string) error {
 	switch {
 	case what == "make" && len(args) == 0:
-		conn.AddTable(table)
-		conn.AddChain(&nftables.Chain{Name: "theirs", Table: table})
+		return makeTable(conn, table)
 	case what == "remove" && len(args) == 0:
 		conn.DelTable(table)
 	case what == "unrule" && len(args) == 1:
@@ -74,6 +76,15 @@ func change(conn *nftables.Conn, table *nftables.Table, what string, args []stri
 		return errors.New(usage)
 	}
 	return nil
+}
+
+// makeTable makes a table with a chain, a rule and a set.
+func makeTable(conn *nftables.Conn, table *nftables.Table) error {
+	conn.AddTable(table)
+	chain := conn.AddChain(&nftables.Chain{Name: "theirs", Table: table})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}, UserData: []byte("their rule")})
+	hosts := &nftables.Set{Table: table, Name: "hosts", KeyType: nftables.TypeIPAddr}
+	return conn.AddSet(hosts, []nftables.SetElement{{Key: []byte{192, 0, 2, 1}}, {Key: []byte{192, 0, 2, 7}}})
 }
 
 // list prints chains with their policies, numbers of rules and of packets that were counted.
