@@ -5,6 +5,9 @@
 // uses: the program runs itself again for it. Root gets no user namespace, so that
 // large receive buffers are allowed; others get one.
 //
+// The peer of the other kinds is nft -f for tables of nftables, and for files a loop that
+// copies each and syncs it.
+//
 // A trial of the agent starts the real program, renames documents into place and
 // waits for the last status. A trial of the peer lets ip -batch do the same from a
 // file with the same objects. Trials alternate, so that whatever else the machine

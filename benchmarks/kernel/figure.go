@@ -15,6 +15,14 @@ const (
 	addressesRemoved = "addresses removed"
 	linksAdded       = "links added"
 	linksRemoved     = "links removed"
+	rulesAdded       = "rules added"
+	rulesRemoved     = "rules removed"
+	neighborsAdded   = "neighbors added"
+	neighborsRemoved = "neighbors removed"
+	tablesAdded      = "tables added"
+	tablesRemoved    = "tables removed"
+	setAdded         = "set added"
+	filesAdded       = "files added"
 	started          = "started"
 	startNotes       = "notifications at start"
 	idleCPU          = "idle CPU"
@@ -29,7 +37,7 @@ const (
 	ours    = "statehive"
 	typical = "statehive, median"
 	parsing = "parsing"
-	theirs  = "ip -batch"
+	theirs  = "peer"
 )
 
 // figure is what a trial has measured once: a line of JSON in its output.

@@ -19,6 +19,7 @@ type options struct {
 	Addresses int           // how many addresses, half of them IPv6
 	Devices   int           // how many links they are on
 	Links     int           // how many links, a quarter of them bridges
+	Objects   int           // how many rules, neighbors and files, how many nft rules, and elements of an nft set
 	Changes   int           // how many single rows are changed
 	Drifts    int           // how many single routes are removed behind the agent's back
 	Runs      int           // how often everything is measured that has a peer
@@ -60,6 +61,7 @@ func parseOptions(args []string) (options, error) {
 	flags.IntVar(&o.Addresses, "addresses", 20_000, "how many addresses there are, half of them IPv6")
 	flags.IntVar(&o.Devices, "devices", 100, "how many links the addresses are on")
 	flags.IntVar(&o.Links, "links", 2_000, "how many links there are, a quarter of them bridges")
+	flags.IntVar(&o.Objects, "objects", 10_000, "how many rules, neighbors and files there are, how many nft rules, and elements of an nft set")
 	flags.IntVar(&o.Changes, "changes", 500, "how many single rows are changed")
 	flags.IntVar(&o.Drifts, "drifts", 200, "how many single routes are removed behind the agent's back")
 	flags.IntVar(&o.Runs, "runs", 3, "how often everything is measured that has a peer")
@@ -85,6 +87,9 @@ func (o options) check() error {
 	case o.Routes > maxRoutes || o.Addresses > maxAddresses || o.Links > maxLinks:
 		return fmt.Errorf("%d routes, %d addresses and %d links: expected at most %d, %d and %d",
 			o.Routes, o.Addresses, o.Links, maxRoutes, maxAddresses, maxLinks)
+	case o.Objects < fewest*rulesOfTable || o.Objects > maxObjects:
+		return fmt.Errorf("-objects is %d: expected %d to %d, which are enough tables that the change limit holds their removal",
+			o.Objects, fewest*rulesOfTable, maxObjects)
 	case o.Devices < 1 || o.Devices > maxDevices:
 		return fmt.Errorf("-devices is %d: expected 1 to %d", o.Devices, maxDevices)
 	case o.Runs < 1 || o.Changes < 1 || o.Drifts < 1:

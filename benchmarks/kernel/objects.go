@@ -12,6 +12,7 @@ const (
 	maxAddresses = 500_000
 	maxLinks     = 20_000
 	maxDevices   = 2_000
+	maxObjects   = 60_000
 	maxGateways  = 10
 )
 

@@ -96,6 +96,11 @@ func TestBatchesHaveALineForEachObject(t *testing.T) {
 		"addresses": {addressBatch(addresses(10, 2), "add"), 10, "addr add 10.128.0.0/32 dev dev0\n"},
 		"links":     {linkBatch(links(16)), 16, "link add br0 up type bridge\n"},
 		"no links":  {linkRemoval(links(16)), 10, "link del br0\n"}, // 6 go with their other ends
+		"rules":     {ruleBatch(rules(10), "add"), 10, "rule add priority 1000 from 12.0.0.0/24 table 100 protocol 79\n"},
+		"neighbors": {neighborBatch(neighbors(10), "del"), 10, "neigh del 10.128.0.0 lladdr 02:00:00:00:00:00 dev cable0 nud permanent protocol 79\n"},
+		"tables":    {tablesScript(300), 3 * (rulesOfTable + 5), "table inet t0 {\n\tchain in {\n"},
+		"no tables": {tablesRemoval(300), 3, "delete table inet t0\n"},
+		"set":       {setScript(10), 10 + 11, "table inet t0 {\n\tset hosts {\n"},
 		"devices":   {deviceBatch(4), 4, "link add dev0 up type veth peer name dev1\n"},
 	} {
 		if strings.Count(test.text, "\n") != test.lines || !strings.HasPrefix(test.text, test.first) {
@@ -111,6 +116,11 @@ func TestDocumentsAreTakenOver(t *testing.T) {
 		"routes":    keptDocument + cableDocument + routeDocuments(routes(100)),
 		"addresses": keptDocument + deviceDocuments(4) + addressDocuments(addresses(100, 4)),
 		"links":     emptyDocument + linkDocuments(links(50)),
+		"rules":     keptDocument + ruleDocuments(rules(50)),
+		"neighbors": keptDocument + cableDocument + neighborDocuments(neighbors(50)),
+		"tables":    keptDocument + tablesDocuments(300),
+		"set":       keptDocument + setDocument(100),
+		"files":     keptDocument + fileDocuments("/somewhere", 50),
 	} {
 		if took, err := trial.parse(t.Context(), text); err != nil || took <= 0 {
 			t.Errorf("%s: %v s, %v", name, took, err)

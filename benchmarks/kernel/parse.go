@@ -12,7 +12,11 @@ import (
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/reconciler/target/address"
 	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/managedfile"
+	"github.com/statehive/statehive/reconciler/target/neighbor"
+	"github.com/statehive/statehive/reconciler/target/nft"
 	"github.com/statehive/statehive/reconciler/target/route"
+	"github.com/statehive/statehive/reconciler/target/rule"
 	"github.com/statehive/statehive/reconciler/target/sysctl"
 	"github.com/statehive/statehive/statedb"
 )
@@ -69,10 +73,14 @@ func kindsOf(db *statedb.DB) (kinds []file.Kind, initialized func() <-chan struc
 	_, addressesErr := addKind(db, &kinds, "address", address.Schema(), address.Default, address.Address.Normalized)
 	_, linksErr := addKind(db, &kinds, "link", link.Schema(), link.Default, link.Link.Normalized)
 	_, sysctlsErr := addKind(db, &kinds, "sysctl", sysctl.Schema(), sysctl.Default, sysctl.Sysctl.Normalized)
+	_, rulesErr := addKind(db, &kinds, "rule", rule.Schema(), rule.Default, rule.Rule.Normalized)
+	_, neighborsErr := addKind(db, &kinds, "neighbor", neighbor.Schema(), neighbor.Default, neighbor.Neighbor.Normalized)
+	_, tablesErr := addKind(db, &kinds, "nft", nft.Schema(), nft.Default, nft.Table.Normalized)
+	_, filesErr := addKind(db, &kinds, "file", managedfile.Schema(), managedfile.Default, managedfile.File.Normalized)
 	return kinds, func() <-chan struct{} {
 		_, done := routes.Initialized(db.ReadTxn()) // all tables are in one transaction
 		return done
-	}, errors.Join(routesErr, addressesErr, linksErr, sysctlsErr)
+	}, errors.Join(routesErr, addressesErr, linksErr, sysctlsErr, rulesErr, neighborsErr, tablesErr, filesErr)
 }
 
 func addKind[Obj reconciler.Reconcilable[Obj]](

@@ -16,6 +16,11 @@ var sections = map[rune]string{
 	'e': "idle",
 	'f': "change of one row",
 	'g': "drift of one row",
+	'h': "rules",
+	'i': "neighbors",
+	'j': "tables of nftables",
+	'k': "a set of nftables",
+	'l': "files",
 }
 
 func sectionsHelp() string {
@@ -46,6 +51,14 @@ func (o options) lines() []line {
 		{section: 'e', what: "memory (RSS) then", figure: idleMemory, form: megabytes, limit: 250},
 		{section: 'f', what: fmt.Sprintf("one changed row of %d, p99 of %d", o.Routes, o.Changes), figure: changeLatency, form: latency, limit: 0.02},
 		{section: 'g', what: fmt.Sprintf("one drifted row of %d, p99 of %d", o.Routes, o.Drifts), figure: driftLatency, form: latency, limit: 0.02},
+		{section: 'h', what: fmt.Sprintf("add %d rules", o.Objects), figure: rulesAdded, form: versus, limit: 1.5},
+		{section: 'h', what: fmt.Sprintf("remove %d rules", o.Objects), figure: rulesRemoved, form: versus, limit: 1.5},
+		{section: 'i', what: fmt.Sprintf("add %d neighbors", o.Objects), figure: neighborsAdded, form: versus, limit: 1.5},
+		{section: 'i', what: fmt.Sprintf("remove %d neighbors", o.Objects), figure: neighborsRemoved, form: versus, limit: 1.5},
+		{section: 'j', what: fmt.Sprintf("add %d tables of %d nft rules, beside `nft -f`", tablesOf(o.Objects), rulesOfTable), figure: tablesAdded, form: versus, limit: 1.5},
+		{section: 'j', what: fmt.Sprintf("remove %d tables of %d nft rules, beside `nft -f`", tablesOf(o.Objects), rulesOfTable), figure: tablesRemoved, form: versus, limit: 1.5},
+		{section: 'k', what: fmt.Sprintf("add an nft table with a set of %d elements, beside `nft -f`", o.Objects), figure: setAdded, form: versus, limit: 1.5},
+		{section: 'l', what: fmt.Sprintf("add %d files of 1 kB, beside copying and syncing each", o.Objects), figure: filesAdded, form: versus, limit: 2},
 	}
 	return slices.DeleteFunc(all, func(l line) bool { return !o.wants(string(l.section)) })
 }

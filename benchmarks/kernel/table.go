@@ -30,8 +30,8 @@ type line struct {
 func writeTable(w io.Writer, o options, all figures, machine string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Medians of %d runs in turn, by the clock; %s.\n", o.Runs, machine)
-	b.WriteString("Parsing is what the source of documents alone takes for them; ratios and the start are without it. Bold: the goal is missed.\n\n")
-	b.WriteString("| what | Statehive | parsing | ip -batch | result | goal |\n|---|---|---|---|---|---|\n")
+	b.WriteString("Parsing is what the source of documents alone takes for them; ratios and the start are without it. Bold: the goal is missed. The peer is `ip -batch`, unless something else is said.\n\n")
+	b.WriteString("| what | Statehive | parsing | peer | result | goal |\n|---|---|---|---|---|---|\n")
 	for _, l := range o.lines() {
 		l.write(&b, all)
 	}

@@ -34,7 +34,7 @@ func TestPercentileIsOneOfTheValues(t *testing.T) {
 
 func testOptions() options {
 	return options{
-		Routes: 100, Addresses: 100, Devices: 4, Links: 100, Changes: 5, Drifts: 5, Runs: 2, Idle: time.Second, Deadline: time.Minute,
+		Routes: 100, Addresses: 100, Devices: 4, Links: 100, Objects: 2000, Changes: 5, Drifts: 5, Runs: 2, Idle: time.Second, Deadline: time.Minute,
 	}
 }
 
@@ -44,9 +44,9 @@ func TestTableHasMediansRatiosAndWhatIsMissing(t *testing.T) {
 		{"Name":"routes added","Of":"statehive","Value":3.5}
 		{"Name":"routes added","Of":"statehive","Value":3}
 		{"Name":"routes added","Of":"statehive","Value":2.5}
-		{"Name":"routes added","Of":"ip -batch","Value":4}
+		{"Name":"routes added","Of":"peer","Value":4}
 		{"Name":"routes removed","Of":"statehive","Value":3}
-		{"Name":"routes removed","Of":"ip -batch","Value":2}
+		{"Name":"routes removed","Of":"peer","Value":2}
 		{"Name":"links added","Of":"statehive","Error":"did not finish within 1m0s"}
 		{"Name":"addresses added","Of":"statehive","Value":1}
 		{"Name":"started","Of":"statehive","Value":1.5}
@@ -83,8 +83,10 @@ func TestTableHasMediansRatiosAndWhatIsMissing(t *testing.T) {
 
 func TestOnlySomeSectionsAreMeasuredAndShown(t *testing.T) {
 	o := testOptions()
+	const newKinds = "rules, rules by ip, neighbors, neighbors by ip, nft tables, nft tables by nft, nft set, nft set by nft, files, files by copying"
 	for only, want := range map[string]string{
-		"":  "routes, routes by ip, addresses, addresses by ip, links, links by ip, one row",
+		"":  "routes, routes by ip, addresses, addresses by ip, links, links by ip, " + newKinds + ", one row",
+		"h": "rules, rules by ip", "kl": "nft set, nft set by nft, files, files by copying",
 		"a": "routes, routes by ip", "d": "routes", "e": "routes", "g": "one row", "cf": "addresses, addresses by ip, links, links by ip, one row",
 	} {
 		o.Only = only
@@ -99,7 +101,8 @@ func TestOnlySomeSectionsAreMeasuredAndShown(t *testing.T) {
 }
 
 func TestTrialsAlternateAndSingleRowsAreMeasuredOnce(t *testing.T) {
-	want := "routes by ip, routes, addresses by ip, addresses, links by ip, links"
+	want := "routes by ip, routes, addresses by ip, addresses, links by ip, links, " +
+		"rules by ip, rules, neighbors by ip, neighbors, nft tables by nft, nft tables, nft set by nft, nft set, files by copying, files"
 	if got := strings.Join(schedule(testOptions(), 1), ", "); got != want {
 		t.Errorf("second run: %s, expected %s", got, want)
 	}
@@ -116,6 +119,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for args, want := range map[string]string{
 		"-routes 10":             "expected at least 20",
 		"-addresses 1000000":     "expected at most",
+		"-objects 1999":          "-objects is 1999: expected 2000 to 60000",
 		"-devices 0":             "-devices is 0",
 		"-runs 0":                "-runs",
 		"-only ax":               `no 'x'; there are: a add routes`,

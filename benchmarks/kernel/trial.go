@@ -35,7 +35,17 @@ var trials = map[string]func(context.Context, *trial) error{
 		all := links(t.Links)
 		return t.batches(ctx, "", linkBatch(all), linkRemoval(all), linksAdded, linksRemoved)
 	},
-	"one row": singleRows,
+	"rules":             rulesOfAgent,
+	"rules by ip":       rulesByIP,
+	"neighbors":         neighborsOfAgent,
+	"neighbors by ip":   neighborsByIP,
+	"nft tables":        tablesOfAgent,
+	"nft tables by nft": tablesByNFT,
+	"nft set":           setOfAgent,
+	"nft set by nft":    setByNFT,
+	"files":             filesOfAgent,
+	"files by copying":  filesByCopy,
+	"one row":           singleRows,
 }
 
 // schedule returns the trials of a run, in order.
@@ -47,6 +57,11 @@ func schedule(o options, run int) (names []string) {
 		{"ab", []string{"routes", "routes by ip"}},
 		{"c", []string{"addresses", "addresses by ip"}},
 		{"c", []string{"links", "links by ip"}},
+		{"h", []string{"rules", "rules by ip"}},
+		{"i", []string{"neighbors", "neighbors by ip"}},
+		{"j", []string{"nft tables", "nft tables by nft"}},
+		{"k", []string{"nft set", "nft set by nft"}},
+		{"l", []string{"files", "files by copying"}},
 	} {
 		if run%2 == 1 {
 			slices.Reverse(group.trials)

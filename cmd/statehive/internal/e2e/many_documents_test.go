@@ -178,7 +178,10 @@ func (c *chooser) tables() {
 		for j := range elements {
 			fmt.Fprintf(&b, "\n  - 192.0.2.%d", 2*j)
 		}
-		fmt.Fprintf(&b, "\nchains:\n- name: forward\n  hook: forward\n  priority: filter\n  policy: %s\n  rules:\n", policy)
+		fmt.Fprintf(&b, "\nchains:\n- name: forward\n  hook: forward\n  priority: filter\n  policy: %s\n", policy)
+		if rules > 0 {
+			b.WriteString("  rules:\n")
+		}
 		for j := range rules {
 			fmt.Fprintf(&b, "  - match: {saddr: \"@hosts\", proto: tcp, dport: %d}\n    accept: true\n", 1000+j)
 		}
