@@ -164,7 +164,7 @@ func (m many) check(n int) error {
 
 // countRoutes counts those of agents.
 func countRoutes() (int, error) {
-	all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: route.Protocol}, netlink.RT_FILTER_PROTOCOL)
+	all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: netlink.RouteProtocol(route.Protocol)}, netlink.RT_FILTER_PROTOCOL)
 	return len(all), err
 }
 

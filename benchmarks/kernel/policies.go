@@ -83,7 +83,7 @@ func neighbors(n int) []neighborAt {
 func neighborDocuments(all []neighborAt) string {
 	var b strings.Builder
 	for _, n := range all {
-		fmt.Fprintf(&b, "---\nkind: neighbor\ndevice: %s\naddress: %v\nmac: %q\n", cableName, n.address, n.mac)
+		fmt.Fprintf(&b, "---\nkind: neighbor\ndevice: %s\naddress: \"%v\"\nmac: %q\n", cableName, n.address, n.mac)
 	}
 	return b.String()
 }

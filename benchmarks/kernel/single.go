@@ -207,7 +207,7 @@ func (in *inProcess) change(ctx context.Context, r routeAt) (time.Duration, erro
 func (in *inProcess) drift(ctx context.Context, r routeAt) (time.Duration, error) {
 	in.forget()
 	dst := &net.IPNet{IP: r.destination.Addr().AsSlice(), Mask: net.CIDRMask(r.destination.Bits(), 32)}
-	if err := netlink.RouteDel(&netlink.Route{Dst: dst, Gw: r.gateway.AsSlice(), Protocol: route.Protocol}); err != nil {
+	if err := netlink.RouteDel(&netlink.Route{Dst: dst, Gw: r.gateway.AsSlice(), Protocol: netlink.RouteProtocol(route.Protocol)}); err != nil {
 		return 0, fmt.Errorf("remove %v: %w", r.destination, err)
 	}
 	gone, err := in.await(ctx, r.destination, func(n routeNote) bool { return n.gone })
