@@ -60,9 +60,13 @@ func TestAgentKilledAmongManyObjectsConvergesAndTouchesNothingElse(t *testing.T)
 		if diff := cmp.Diff(foreign, w.foreignWorld(t)); diff != "" {
 			t.Fatalf("kill %d: what is not ours: %s", i+1, diff)
 		}
-		is, err := w.ownObjects(t.Context())
-		must(t, err)
-		count.killed(now, is)
+		must(t, until(t.Context(), time.Minute, func(ctx context.Context) error {
+			is, err := w.ownObjects(ctx)
+			if err == nil {
+				count.killed(now, is)
+			}
+			return err
+		}))
 	}
 
 	last := w.chooseMany(choose)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -280,23 +281,43 @@ func (w *world) settledKernel(t *testing.T) outside {
 func (w *world) kernel(t *testing.T, names string) outside {
 	t.Helper()
 	o := outside{}
-	sysctls := w.inside(t.Context(), "sysctl", "-a", "--pattern", names) // fails for those that cannot be read
-	for line := range strings.Lines(sysctls.stdout) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
-		o["sysctl "+name] += value
-	}
+	must(t, until(t.Context(), time.Minute, func(ctx context.Context) error {
+		values, err := w.sysctls(ctx, names)
+		for name, value := range values {
+			o["sysctl "+name] = value
+		}
+		return err
+	}))
 	for _, command := range []string{
 		"ip -j -d addr", "ip -j -4 rule", "ip -j -6 rule",
 		"ip -j -d -4 route show table all", "ip -j -d -6 route show table all",
 		"ip -j -4 neigh show nud permanent", "ip -j -6 neigh show nud permanent",
 	} {
-		r := w.inside(t.Context(), strings.Fields(command)...)
-		must(t, r.failure())
+		var r result
+		must(t, until(t.Context(), time.Minute, func(ctx context.Context) error {
+			r = w.inside(ctx, strings.Fields(command)...)
+			return r.failure()
+		}))
 		for _, object := range objects(t, []byte(r.stdout), "valid_life_time", "preferred_life_time", "hello_timer", "gc_timer") {
 			o[command+": "+object] = ""
 		}
 	}
 	return o
+}
+
+// sysctls returns those whose names match a regular expression, with their values.
+func (w *world) sysctls(ctx context.Context, names string) (map[string]string, error) {
+	r := w.inside(ctx, "sysctl", "-a", "--pattern", names)
+	var exit *exec.ExitError
+	if r.err != nil && (!errors.As(r.err, &exit) || !exit.Exited()) { // otherwise some cannot be read
+		return nil, r.err
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(r.stdout) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
+		all[name] += value // some have several lines
+	}
+	return all, nil
 }
 
 // records are the files of the state directory, but for its lock.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // manyForeign is what somebody else has besides [others]: among them routes to where
@@ -102,11 +103,13 @@ func (w *world) foreignWorld(t *testing.T) outside {
 
 func (w *world) addTablesAndFiles(t *testing.T, all outside) {
 	t.Helper()
-	tables, err := w.dumpTables(t.Context())
-	must(t, err)
-	for name, table := range tables {
-		all["table "+name] = string(table)
-	}
+	must(t, until(t.Context(), time.Minute, func(ctx context.Context) error {
+		tables, err := w.dumpTables(ctx)
+		for name, table := range tables {
+			all["table "+name] = string(table)
+		}
+		return err
+	}))
 	must(t, filepath.WalkDir(w.files(), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == w.files() { // which changes with what is in it
 			return err
@@ -265,14 +268,13 @@ func (w *world) addOwnNeighbors(ctx context.Context, all map[string]map[string]s
 
 // addOwnSysctls adds those that are not 0, which nobody else has.
 func (w *world) addOwnSysctls(ctx context.Context, all map[string]map[string]string) error {
-	r := w.inside(ctx, "sysctl", "-a", "--pattern", `^net[.]ipv4[.]conf[.](k[0-9]+|guest0|ext1)[.](`+strings.Join(manySysctls, "|")+`)$`)
-	for line := range strings.Lines(r.stdout) { // those that cannot be read are others
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
+	values, err := w.sysctls(ctx, `^net[.]ipv4[.]conf[.](k[0-9]+|guest0|ext1)[.](`+strings.Join(manySysctls, "|")+`)$`)
+	for name, value := range values {
 		if value != "0" {
 			all["sysctls"][name] = value
 		}
 	}
-	return nil
+	return err
 }
 
 func (w *world) addOwnTables(ctx context.Context, all map[string]map[string]string) error {
