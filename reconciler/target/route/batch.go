@@ -30,12 +30,6 @@ type updates struct {
 	replace []replacement
 }
 
-// replacement is a row and the routes of ours that it takes the place of.
-type replacement struct {
-	at  int
-	old []kernelRoute
-}
-
 // UpdateBatch implements reconciler.BatchTarget.
 func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route) []reconciler.BatchResult {
 	u := &updates{
@@ -62,6 +56,9 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 		case !found:
 			u.add = append(u.add, i)
 		case w.matches(is):
+			if t.isBehind(ctx, w) {
+				u.lookUp(i, t.lately(w.row.Key()))
+			}
 		case is.Kind == "":
 			u.replaceOne(i, is)
 		default:
@@ -91,7 +88,7 @@ func (u *updates) fail(at int, verb string, err error) {
 func (u *updates) addAbsent() {
 	requests := make([]rtnl.Request, len(u.add))
 	for n, at := range u.add {
-		requests[n] = u.wants[at].addition(unix.NLM_F_EXCL)
+		requests[n] = u.wants[at].wantedRoute().addition(unix.NLM_F_EXCL)
 	}
 	for n, err := range u.execute(requests) {
 		switch at := u.add[n]; {
@@ -129,10 +126,10 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 // of ours was known.
 func (u *updates) whoHolds(at int, reliable bool) {
 	w := u.wants[at]
-	chosen, ok := u.target.chosen(u.ctx, w)
+	chosen, ok, _ := u.target.chosen(u.ctx, w)
 	switch {
 	case ok && chosen.protocol == Protocol && w.matches(chosen.Seen):
-	case ok && chosen.protocol != Protocol && reliable:
+	case ok && chosen.protocol != Protocol && reliable && !w.row.Adopt:
 		u.results[at].Err = u.target.foreignError(u.ctx, w.row, chosen)
 	case reliable:
 		u.lookUp(at, u.target.lately(w.row.Key()))
@@ -150,94 +147,13 @@ func (u *updates) lookUp(at int, since time.Time) {
 		u.results[at].Err = err
 	case w.isMetBy(s):
 	default:
-		u.replace = append(u.replace, replacement{at, s.ours})
+		u.replace = append(u.replace, replacement{at, s.ours, s.foreign})
 	}
 }
 
 // replaceOne has a row take the place of the only route of ours with its key.
 func (u *updates) replaceOne(at int, is Seen) {
-	old := kernelRoute{Seen: is, kind: unix.RTN_UNICAST, scope: unix.RT_SCOPE_NOWHERE}
-	u.replace = append(u.replace, replacement{at, []kernelRoute{old}})
-}
-
-// replaceOld lets the routes of rows take the place of old ones. The kernel's own
-// replacement is not used: it may take that of others' routes with the same key.
-func (u *updates) replaceOld() {
-	var appended, inTurn []replacement
-	for _, r := range u.replace {
-		if len(r.old) == 1 && r.old[0].Kind == "" && u.wants[r.at].row.Family == Inet {
-			appended = append(appended, r)
-		} else {
-			inTurn = append(inTurn, r)
-		}
-	}
-	u.appendThenRemove(appended)
-	u.removeThenAdd(inTurn)
-}
-
-// appendThenRemove adds routes behind the old ones, which are removed after that:
-// there is a route all the time. IPv6 would make one route of both.
-func (u *updates) appendThenRemove(replacements []replacement) {
-	requests := make([]rtnl.Request, len(replacements))
-	for n, r := range replacements {
-		requests[n] = u.wants[r.at].addition(unix.NLM_F_APPEND)
-	}
-	var added []replacement
-	var removals []rtnl.Request
-	for n, err := range u.execute(requests) {
-		r := replacements[n]
-		if err != nil && !errors.Is(err, syscall.EEXIST) {
-			u.fail(r.at, "replace", err)
-			continue
-		}
-		added = append(added, r)
-		removals = append(removals, r.old[0].Seen.deletion())
-	}
-	for n, err := range u.execute(removals) {
-		u.replaced(added[n].at, err)
-	}
-}
-
-// removeThenAdd removes old routes and adds others in the same breath, which the
-// end of the context does not part. Where the kernel refuses one, the old route is
-// added again.
-func (u *updates) removeThenAdd(replacements []replacement) {
-	if len(replacements) == 0 || u.ctx.Err() != nil {
-		for _, r := range replacements {
-			u.fail(r.at, "replace", u.ctx.Err())
-		}
-		return
-	}
-	var requests []rtnl.Request
-	added := make([]int, len(replacements))
-	for n, r := range replacements {
-		for _, old := range r.old {
-			requests = append(requests, old.deletions()...)
-		}
-		added[n] = len(requests)
-		requests = append(requests, u.wants[r.at].addition(unix.NLM_F_EXCL))
-	}
-	ctx := context.WithoutCancel(u.ctx)
-	outcomes := u.target.conn.Execute(ctx, requests)
-	var restore []rtnl.Request
-	for n, r := range replacements {
-		u.replaced(r.at, outcomes[added[n]])
-		if u.results[r.at].Err != nil && len(r.old) == 1 && r.old[0].Kind == "" {
-			old := r.old[0]
-			f := fixed{protocol: Protocol, typeOf: unix.RTN_UNICAST}
-			restore = append(restore, addition(old.Key, f, unix.NLM_F_EXCL, old.Gateway, old.Source, old.index))
-		}
-	}
-	u.target.conn.Execute(ctx, restore) // where that fails too, the row's own error says why
-}
-
-// replaced notes what came of the last request of a replacement.
-func (u *updates) replaced(at int, err error) {
-	if err != nil && !errors.Is(err, syscall.ESRCH) {
-		u.fail(at, "replace", err)
-		return
-	}
-	u.results[at].Result.Changed = true
+	u.replace = append(u.replace, replacement{at, []kernelRoute{is.ours()}, nil})
 }
 
 // DeleteBatch implements reconciler.BatchTarget.
@@ -274,7 +190,7 @@ func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key
 	case !key.Destination.IsValid(), known.Reliable() && !found:
 		return nil, nil
 	case found && is.Kind == "":
-		return []rtnl.Request{is.deletion()}, nil
+		return is.ours().deletions(), nil
 	}
 	s, err := t.lookUp(ctx, key, since)
 	var requests []rtnl.Request

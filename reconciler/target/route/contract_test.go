@@ -1,6 +1,9 @@
 package route
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -10,7 +13,9 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/reconciler/targettest"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 func newTarget(t *testing.T) *Target {
@@ -76,8 +81,29 @@ func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 			{Destination: to("2001:db8:1::/48"), Gateway: gateway6, Device: "e0"},
 			{Destination: to("2001:db8:1::/48"), Gateway: gateway6, Metric: 5},
 			{Destination: to("2001:db8:2::/48"), Device: "e0"},
+			{Destination: to("10.4.0.0/16"), Type: Blackhole},
+			{Destination: to("2001:db8:4::/48"), Type: Prohibit, Table: 8},
+			{Destination: to("10.5.0.0/16"), Device: "e0", Scope: rtnl.HostScope, MTU: 1400},
+			{Destination: to("2001:db8:5::/48"), Gateway: gateway6, MTU: 1400},
+			{Destination: to("10.6.0.0/16"), Nexthops: hops("192.0.2.98", "192.0.2.99 e0 3")},
+			{Destination: to("2001:db8:6::/48"), Nexthops: hops("2001:db8::98 e0", "2001:db8::99 e0 3"), Source: ip("2001:db8::7")},
 		},
 		Variants: []Route{
+			{Destination: to("10.4.0.0/16"), Type: Unreachable},
+			{Destination: to("10.4.0.0/16"), Nexthops: hops("192.0.2.97", "192.0.2.96")},
+			{Destination: to("2001:db8:4::/48"), Type: Blackhole, Table: 8},
+			{Destination: to("2001:db8:4::/48"), Nexthops: hops("2001:db8::97", "2001:db8::96"), Table: 8},
+			{Destination: to("10.5.0.0/16"), Device: "e0", Scope: rtnl.ScopeOf(200), MTU: 1400},
+			{Destination: to("10.5.0.0/16"), Device: "e0", Scope: rtnl.HostScope, MTU: 1300},
+			{Destination: to("10.5.0.0/16"), Device: "e0"},
+			{Destination: to("2001:db8:5::/48"), Gateway: gateway6},
+			{Destination: to("10.6.0.0/16"), Nexthops: hops("192.0.2.98", "192.0.2.99")},
+			{Destination: to("10.6.0.0/16"), Nexthops: hops("192.0.2.98", "192.0.2.97", "192.0.2.99 e0 3")},
+			{Destination: to("10.6.0.0/16"), Gateway: gateway4},
+			{Destination: to("2001:db8:6::/48"), Nexthops: hops("2001:db8::98 e0", "2001:db8::97"), Source: ip("2001:db8::7")},
+			{Destination: to("2001:db8:6::/48"), Nexthops: hops("2001:db8::98 e0 2", "2001:db8::99 e0"), Source: ip("2001:db8::7")},
+			{Destination: to("2001:db8:6::/48"), Gateway: gateway6, Source: ip("2001:db8::7")},
+			{Destination: to("2001:db8:6::/48"), Device: "e0"},
 			{Destination: to("10.1.0.0/16"), Device: "e1"},
 			{Destination: to("10.1.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.98"), Metric: 5, Source: netip.MustParseAddr("192.0.2.7")},
 			{Destination: to("2001:db8:1::/48"), Device: "e1"},
@@ -88,6 +114,8 @@ func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 			{Destination: to("10.2.0.0/16")},
 			{Destination: to("10.2.0.0/16"), Gateway: gateway6},
 			{Destination: anywhere, Family: "ipx", Device: "e0"},
+			{Destination: to("10.2.0.0/16"), Type: Blackhole, Device: "e0"},
+			{Destination: to("10.2.0.0/16"), Gateway: gateway4, Nexthops: hops("192.0.2.98")},
 		},
 		Holds:   holds,
 		Remove:  remove,
@@ -109,32 +137,110 @@ func selector(row Route) (family string, arguments []string) {
 	return family, arguments
 }
 
-// holds looks for the line that ip(8) has for a route.
-func holds(t *testing.T, row Route) bool {
+// hops returns next hops that are given as "gateway device weight"; "-" is no gateway,
+// and "*" no device.
+func hops(texts ...string) immutable.List[Nexthop] {
+	var all []Nexthop
+	for _, text := range texts {
+		words := append(strings.Fields(text), "", "")
+		weight, _ := strconv.ParseUint(words[2], 10, 16) // 0 if there is none
+		gateway, _ := netip.ParseAddr(words[0])          // none if there is none
+		all = append(all, Nexthop{gateway, words[1], uint16(weight)})
+		if words[1] == "*" {
+			all[len(all)-1].Device = ""
+		}
+	}
+	return immutable.ListOf(all...)
+}
+
+// shown is a route as ip(8) shows it.
+type shown struct {
+	Type     string     `json:"type"`
+	Gateway  netip.Addr `json:"gateway"`
+	Dev      string     `json:"dev"`
+	Scope    string     `json:"scope"`
+	Source   netip.Addr `json:"prefsrc"`
+	Metric   uint32     `json:"metric"`
+	Metrics  []struct{ MTU uint32 }
+	Nexthops []struct {
+		Gateway netip.Addr
+		Dev     string
+		Weight  uint16
+		Flags   []string
+	}
+}
+
+// show returns the routes with the destination and the table of a row that have a
+// protocol.
+func show(t *testing.T, row Route, protocol string) (routes []shown) {
 	t.Helper()
 	key := row.Key()
 	family, _ := selector(row)
-	metric := "" // the kernel's own of IPv4 is not shown
-	if key.Metric != 0 {
-		metric = strconv.FormatUint(uint64(key.Metric), 10)
+	text := nstest.TryIP(t, "-json", "-details", family, "route", "show", "exact", key.Destination.String(), "table", key.Table.String(), "proto", protocol)
+	if text == "" {
+		return nil // the table has no route
 	}
-	lines := nstest.TryIP(t, "-N", family, "route", "show", "exact", key.Destination.String(), "table", key.Table.String())
-	for line := range strings.Lines(lines) {
-		words := strings.Fields(line)
-		if wordAfter(words, "proto") == "79" && wordAfter(words, "metric") == metric &&
-			(row.Device == "" || wordAfter(words, "dev") == row.Device) &&
-			wordAfter(words, "via") == addrText(row.Gateway) && wordAfter(words, "src") == addrText(row.Source) {
-			return true
-		}
+	if err := json.Unmarshal([]byte(text), &routes); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
 	}
-	return false
+	return slices.DeleteFunc(routes, func(r shown) bool { return r.Metric != key.Metric })
 }
 
-func wordAfter(words []string, word string) string {
-	if i := slices.Index(words, word); i >= 0 && i+1 < len(words) {
-		return words[i+1]
+// text is the whole of a route but for its key.
+func (s shown) text() string {
+	var text strings.Builder
+	device := s.Dev
+	if s.Type != "unicast" {
+		device = "" // IPv6: lo
 	}
-	return ""
+	fmt.Fprintf(&text, "%s scope %s via %s dev %s src %s", s.Type, s.Scope, addrText(s.Gateway), device, addrText(s.Source))
+	for _, m := range s.Metrics {
+		fmt.Fprintf(&text, " mtu %d", m.MTU)
+	}
+	var hops []string
+	for _, h := range s.Nexthops {
+		hops = append(hops, fmt.Sprintf(" nexthop %s dev %s weight %d%v", h.Gateway, h.Dev, h.Weight, h.Flags))
+	}
+	slices.Sort(hops)
+	return text.String() + strings.Join(hops, "")
+}
+
+// shownFor returns how a row's route is shown. Gateways are reached by e0.
+func shownFor(t *testing.T, row Route) string {
+	t.Helper()
+	row, err := row.Normalized()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := func(name string) string {
+		if name == "" && row.Type == Unicast && row.Nexthops.IsZero() {
+			return "e0"
+		}
+		return name
+	}
+	s := shown{Type: row.Type.String(), Scope: row.scope().String(), Gateway: row.Gateway, Dev: device(row.Device), Source: row.Source}
+	if s.Scope == "200" {
+		s.Scope = "site" // as the files of ip(8) call it
+	}
+	if row.MTU != 0 {
+		s.Metrics = append(s.Metrics, struct{ MTU uint32 }{row.MTU})
+	}
+	for _, h := range row.Nexthops.All() {
+		s.Nexthops = append(s.Nexthops, struct {
+			Gateway netip.Addr
+			Dev     string
+			Weight  uint16
+			Flags   []string
+		}{h.Gateway, cmp.Or(h.Device, "e0"), h.Weight, nil})
+	}
+	return s.text()
+}
+
+// holds looks whether ip(8) shows the route of a row, and no other of ours with its key.
+func holds(t *testing.T, row Route) bool {
+	t.Helper()
+	routes := show(t, row, "79")
+	return len(routes) == 1 && routes[0].text() == shownFor(t, row)
 }
 
 func remove(t *testing.T, row Route) {

@@ -13,7 +13,7 @@ import (
 )
 
 // DependsOn has routes wait for the rows without which the kernel would refuse
-// them: the link of the device, the addresses in whose network the gateway is (see
+// them: the links of the devices, the addresses in whose networks the gateways are (see
 // [address.Containing]), and the source. What others have made is in no row, and
 // not waited for. seenLinks and seenAddresses are what the rows of links and
 // addresses are compared with.
@@ -22,8 +22,22 @@ func DependsOn(
 	addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
 ) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
-		link.DependsOn(links, seenLinks, func(r Route) string { return r.Device }),
+		reconciler.DependsOn(links, link.Link.GetStatus, devices, seenLinks),
 		reconciler.DependsOn(addresses, address.Address.GetStatus, (&needs{}).addresses, seenAddresses),
+	}
+}
+
+// devices yields queries for the links that bring the devices of a route about.
+func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
+	if r.Device == "" && r.Nexthops.IsZero() {
+		return nil
+	}
+	return func(yield func(statedb.Query[link.Link]) bool) {
+		for way := range r.ways() {
+			if way.Device != "" && !yield(link.ByEnd.Query(link.Key(way.Device))) {
+				return
+			}
+		}
 	}
 }
 
@@ -47,12 +61,14 @@ func (n *needs) addresses(r Route) iter.Seq[statedb.Query[address.Address]] {
 		if r.Source.IsValid() && !yield(address.ByHost.Query(r.Source)) {
 			return
 		}
-		if !r.Gateway.IsValid() {
-			return
-		}
-		for _, query := range n.containing(gateway{r.Device, r.Gateway}) {
-			if !yield(query) {
-				return
+		for way := range r.ways() {
+			if !way.Gateway.IsValid() {
+				continue
+			}
+			for _, query := range n.containing(gateway{way.Device, way.Gateway}) {
+				if !yield(query) {
+					return
+				}
 			}
 		}
 	}

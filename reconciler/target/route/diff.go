@@ -43,18 +43,20 @@ func (d comparison) diff(ctx context.Context, row Route) ([]reconciler.Change, e
 	if err != nil {
 		return nil, err
 	}
-	if is, found := d.known.Get(SeenByKey.Query(w.row.Key())); found && w.matches(is) {
-		return nil, nil
-	} else if found {
-		return w.differences(is, true), nil
-	}
-	chosen, found := d.target.chosen(ctx, w)
+	is, seen := d.known.Get(SeenByKey.Query(w.row.Key()))
 	switch {
-	case found && chosen.protocol == Protocol && w.matches(chosen.Seen):
+	case seen && !w.matches(is):
+		return w.differences(is, true), nil
+	case seen && !w.row.Adopt:
+		return nil, nil
+	}
+	chosen, found, hidden := d.target.chosen(ctx, w)
+	switch {
+	case found && chosen.protocol == Protocol && w.matches(chosen.Seen), seen && !found:
 		return nil, nil
 	case found && chosen.protocol != Protocol && d.known.Reliable():
-		return nil, d.target.foreignError(ctx, w.row, chosen)
-	case d.known.Reliable() && !w.row.Key().Destination.Addr().IsUnspecified(): // the kernel tells nothing of those
+		return d.target.foreignChanges(ctx, w, chosen)
+	case d.known.Reliable() && !hidden:
 		return w.differences(Seen{}, false), nil
 	}
 	return d.listed(ctx, w)
@@ -66,12 +68,21 @@ func (d comparison) listed(ctx context.Context, w wanted) ([]reconciler.Change, 
 	if err != nil || w.isMetBy(s) {
 		return nil, err
 	}
-	if len(s.ours) == 0 {
+	switch {
+	case len(s.foreign) > 0:
+		return d.target.foreignChanges(ctx, w, s.foreign[0])
+	case len(s.ours) == 0:
 		return w.differences(Seen{}, false), nil
 	}
-	is := s.ours[0].Seen
-	if is.index > 0 {
-		is.Device = d.target.conn.LinkName(ctx, is.index)
+	return w.differences(d.target.named(ctx, s.ours[0].Seen), true), nil
+}
+
+// foreignChanges returns what would change of the route of others that has the key of a
+// row, if the row takes it over.
+func (t *Target) foreignChanges(ctx context.Context, w wanted, holder kernelRoute) ([]reconciler.Change, error) {
+	if !w.row.Adopt {
+		return nil, t.foreignError(ctx, w.row, holder)
 	}
-	return w.differences(is, true), nil
+	protocol := reconciler.Change{Field: "protocol", Is: rtnl.Protocol(holder.protocol).String(), Want: rtnl.Ours.String()}
+	return append([]reconciler.Change{protocol}, w.differences(t.named(ctx, holder.Seen), true)...), nil
 }

@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -13,27 +12,20 @@ import (
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// event is what a notification says.
-type event struct {
-	kind     eventKind
-	route    Seen // without the names of its device
-	ours     bool
-	replaced bool       // the route took the place of another one with its key
-	link     rtnl.Link  // of a change; when it is gone, its index alone
-	address  netip.Addr // that is gone
+// keeper keeps the table of a mirror. It belongs to one goroutine, but for decode.
+type keeper struct {
+	target   *Target
+	table    *statedb.RWTable[Seen]
+	changes6 atomic.Uint64 // notifications of IPv6 routes
+
+	links   rtnl.Devices
+	devices map[int]int        // next hops of routes, by the index of their device; 0: not known
+	sources map[netip.Addr]int // routes, by their source
+	several map[Key][]Seen     // all routes of keys that have more than one
 }
-
-type eventKind uint8
-
-const (
-	routeAdded eventKind = iota
-	routeGone
-	linkChanged
-	linkGone
-	addressGone
-)
 
 // decode reads a notification, and counts those of IPv6 routes.
 func (k *keeper) decode(m syscall.NetlinkMessage) (event, bool) {
@@ -44,70 +36,12 @@ func (k *keeper) decode(m syscall.NetlinkMessage) (event, bool) {
 	return decode(m)
 }
 
-// decode reads a notification. Others' routes, of which there may be many, matter
-// only when they replace one.
-func decode(m syscall.NetlinkMessage) (e event, ok bool) {
-	switch m.Header.Type {
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		r, ok := decodeRoute(m)
-		e.route, e.ours = r.Seen, r.protocol == Protocol
-		// With a service, it took the place of one with the same.
-		e.replaced = m.Header.Flags&unix.NLM_F_REPLACE != 0 && r.tos == 0
-		if m.Header.Type == unix.RTM_DELROUTE {
-			e.kind, e.replaced = routeGone, false
-		}
-		return e, ok && (e.ours || e.replaced)
-	case unix.RTM_NEWLINK:
-		e.kind = linkChanged
-		e.link, ok = rtnl.DecodeLink(m)
-		return e, ok
-	case unix.RTM_DELLINK:
-		e.kind = linkGone
-		e.link, ok = rtnl.DecodeLink(m)
-		return e, ok
-	case unix.RTM_DELADDR:
-		e.kind = addressGone
-		e.link.Index, e.address, ok = decodeAddress(m)
-		return e, ok
-	}
-	return e, false
-}
-
-// decodeAddress reads the device and the address of a notification.
-func decodeAddress(m syscall.NetlinkMessage) (index int, address netip.Addr, ok bool) {
-	if len(m.Data) < unix.SizeofIfAddrmsg {
-		return 0, address, false
-	}
-	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofIfAddrmsg:]) {
-		if kind == unix.IFA_LOCAL || kind == unix.IFA_ADDRESS && !address.IsValid() {
-			address = addrOf(value)
-		}
-	}
-	return int(rtnl.Uint32(m.Data[4:])), address, true
-}
-
-// keeper keeps the table of a mirror. It belongs to one goroutine, but for decode.
-type keeper struct {
-	target   *Target
-	table    *statedb.RWTable[Seen]
-	changes6 atomic.Uint64 // notifications of IPv6 routes
-
-	links   map[int]rtnl.Link
-	devices map[int]int        // routes, by the index of their device; 0: of several
-	sources map[netip.Addr]int // routes, by their source
-	several map[Key][]Seen     // all routes of keys that have more than one
-}
-
 // list returns the routes of ours, each key once.
 func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
-	links, err := k.target.conn.Links(ctx)
-	if err != nil {
+	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
 	}
-	k.links, k.devices, k.sources, k.several = map[int]rtnl.Link{}, map[int]int{}, map[netip.Addr]int{}, map[Key][]Seen{}
-	for _, link := range links {
-		k.links[link.Index] = link
-	}
+	k.devices, k.sources, k.several = map[int]int{}, map[netip.Addr]int{}, map[Key][]Seen{}
 	routes, err := k.target.list(ctx, Inet, 0, Protocol)
 	if err != nil {
 		return nil, err
@@ -156,28 +90,36 @@ func severalOf(first Seen) Seen {
 	return first
 }
 
-// named returns a route with the names of its device.
+// named returns a route with the names of its devices.
 func (k *keeper) named(s Seen) Seen {
 	s.Device, s.OtherNames = "", ""
-	if s.index == 0 {
-		return s
+	if s.index > 0 {
+		s.Device, s.OtherNames = k.links.Names(s.index)
 	}
-	if link, known := k.links[s.index]; known {
-		s.Device, s.OtherNames = link.Name, link.Others
-	} else {
-		s.Device = fmt.Sprintf("#%d", s.index)
-	}
+	s.Nexthops = mapHops(s.Nexthops, func(h SeenNexthop) SeenNexthop {
+		h.Device, h.OtherNames = k.links.Names(h.index)
+		return h
+	})
 	return s
 }
 
-// same reports whether two routes are, whatever their devices are called.
+// same reports whether two routes are, whatever their devices are called and whether
+// these are up.
 func same(a, b Seen) bool {
-	a.Device, a.OtherNames = b.Device, b.OtherNames
+	a.Device, a.OtherNames, a.Dead = b.Device, b.OtherNames, b.Dead
+	if a.Nexthops != b.Nexthops {
+		a.Nexthops, b.Nexthops = mapHops(a.Nexthops, SeenNexthop.plain), mapHops(b.Nexthops, SeenNexthop.plain)
+	}
 	return a == b
 }
 
 func (k *keeper) count(s Seen, delta int) {
-	k.devices[s.index] += delta
+	if s.Nexthops.IsZero() && (s.Type == Unicast || s.index > 0) {
+		k.devices[s.index] += delta
+	}
+	for _, h := range s.Nexthops.All() {
+		k.devices[h.index] += delta
+	}
 	if s.Source.IsValid() {
 		if k.sources[s.Source] += delta; k.sources[s.Source] == 0 {
 			delete(k.sources, s.Source)
@@ -191,11 +133,11 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case routeAdded:
 		return k.added(txn, e)
 	case routeGone:
-		return k.gone(txn, e.route)
+		return k.gone(txn, e)
 	case linkChanged:
 		return k.linkChanged(txn, e.link)
 	case linkGone:
-		delete(k.links, e.link.Index)
+		k.links.Remove(e.link.Index)
 		return k.doubtOf(e.link.Index, "a link of routes is gone"), nil
 	case addressGone:
 		if k.sources[e.address] > 0 {
@@ -208,8 +150,8 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	return "", nil
 }
 
-// doubtOf returns why, if there are routes by the device with an index, or some of
-// several devices.
+// doubtOf returns why, if there are routes by the device with an index, or some of which
+// the device is not known.
 func (k *keeper) doubtOf(index int, why string) string {
 	if k.devices[index] > 0 || k.devices[0] > 0 {
 		return why
@@ -226,21 +168,22 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		return "", nil
 	case e.replaced && all != nil:
 		return "one of several routes was replaced", nil
-	case !e.ours:
+	case e.replaced && !s.Nexthops.IsZero() && !is.hasGateway():
+		return "a route with next hops came in place of another one, or beside it", nil
+	case !e.ours && e.replaced:
 		return "", k.remove(txn, is)
+	case !e.ours && s.Nexthops.IsZero():
+		return "", nil // it is beside ours
+	case !e.ours:
+		return "others have added a next hop", nil
 	case !found:
 		return "", k.put(txn, s)
-	case all != nil && !slices.ContainsFunc(all, func(other Seen) bool { return same(other, s) }):
-		k.several[s.Key] = append(all, s)
-		k.count(s, 1)
+	case all != nil:
+		k.addedToSeveral(s, all)
 		return "", nil
-	case all != nil || same(is, s):
-		return "", nil
-	case e.replaced:
+	case e.replaced, same(is, s), s.extends(is):
 		k.count(is, -1)
 		return "", k.put(txn, s)
-	case is.Kind == "multipath" || s.Kind == "multipath": // the kernel makes one of both
-		return "a route with several next hops has changed", nil
 	}
 	k.several[s.Key] = []Seen{is, s}
 	k.count(s, 1)
@@ -248,19 +191,59 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	return "", err
 }
 
-func (k *keeper) gone(txn *statedb.WriteTxn, route Seen) (doubt string, err error) {
-	s := k.named(route)
-	if all := k.several[s.Key]; all != nil {
-		return k.goneOfSeveral(txn, s, all)
+func (k *keeper) addedToSeveral(s Seen, all []Seen) {
+	if !slices.ContainsFunc(all, func(other Seen) bool { return same(other, s) }) {
+		k.several[s.Key] = append(all, s)
+		k.count(s, 1)
 	}
+}
+
+// extends reports whether a route that was told of now is one with more next hops than
+// before: the kernel adds those of an IPv6 route, if they have gateways, to those that
+// there are, and tells of all.
+func (s Seen) extends(before Seen) bool {
+	return s.Key.family() == Inet6 && !s.Nexthops.IsZero() && before.hasGateway()
+}
+
+// hasGateway reports whether a route leads to a gateway, or to several.
+func (s Seen) hasGateway() bool { return s.Gateway.IsValid() || !s.Nexthops.IsZero() }
+
+func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) {
+	s := k.named(e.route)
 	is, _, found := k.table.Get(txn, SeenByKey.Query(s.Key))
+	all := k.several[s.Key]
 	switch {
 	case !found:
 		return "", nil
+	case !is.Nexthops.IsZero() && s.Nexthops.IsZero() && all == nil && s.Key.family() == Inet6:
+		return k.nexthopGone(txn, is, s, e.ours)
+	case !e.ours:
+		return "", nil
+	case all != nil:
+		return k.goneOfSeveral(txn, s, all)
 	case same(is, s):
 		return "", k.remove(txn, is)
 	}
 	return "a route was removed that is not known", nil
+}
+
+// nexthopGone takes a next hop away from a route with several.
+func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (doubt string, err error) {
+	hops := is.Nexthops.Slice()
+	i := slices.IndexFunc(hops, func(h SeenNexthop) bool { return h.Gateway == gone.Gateway && h.index == gone.index })
+	switch {
+	case i < 0 && !ours: // it was beside ours
+		return "", nil
+	case i < 0:
+		return "a next hop was removed that is not known", nil
+	}
+	k.count(is, -1)
+	hops = slices.Delete(hops, i, i+1)
+	is.Nexthops = immutable.ListOf(hops...)
+	if len(hops) == 1 {
+		is = is.ours().by(hops[0]).Seen
+	}
+	return "", k.put(txn, is)
 }
 
 func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt string, err error) {
@@ -294,23 +277,36 @@ func (k *keeper) remove(txn *statedb.WriteTxn, s Seen) error {
 }
 
 // linkChanged notes what is new about a link. The kernel removes the routes of one
-// that goes down, or becomes a port of another one, and does not tell of each.
+// that goes down, or becomes a port of another one, and does not tell of each. Where
+// there are other next hops it says that these are dead, until the link is up again.
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
-	before, known := k.links[link.Index]
-	k.links[link.Index] = link
-	if !link.Up || known && before.Master != link.Master {
+	before, renamed := k.links.Change(link)
+	switch {
+	case !link.Up || before.Master != link.Master:
 		doubt = k.doubtOf(link.Index, "a link of routes went down or became a port")
+	case !before.Up:
+		doubt = k.doubtOf(link.Index, "a link of routes came up")
 	}
-	if k.devices[link.Index] > 0 && (!known || before.Name != link.Name || before.Others != link.Others) {
+	if renamed && k.devices[link.Index] > 0 {
 		err = k.rename(txn, link.Index)
 	}
 	return doubt, err
 }
 
+// isBy reports whether a device is that of one of several next hops.
+func (s Seen) isBy(index int) bool {
+	for _, h := range s.Nexthops.All() {
+		if h.index == index {
+			return true
+		}
+	}
+	return false
+}
+
 // rename gives the routes of a device its names.
 func (k *keeper) rename(txn *statedb.WriteTxn, index int) error {
 	for s := range k.table.All(txn) {
-		if s.index != index {
+		if s.index != index && !s.isBy(index) {
 			continue
 		}
 		if _, _, err := k.table.Insert(txn, k.named(s)); err != nil {

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,28 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// kernelRoute is a route as the kernel tells of it. Of its device the index alone
-// is known.
+// attributeNexthopID is RTA_NH_ID of the kernel.
+const attributeNexthopID = 30
+
+// kernelRoute is a route as the kernel tells of it. Of its devices the indexes alone
+// are known.
 type kernelRoute struct {
 	Seen
-	protocol, scope, tos, kind byte
-	multipath                  bool
-	hops                       []hop // of an IPv6 route with several
-}
-
-// hop is a next hop of a route with several.
-type hop struct {
-	gateway netip.Addr
-	index   int
+	protocol, tos, kind byte
+	nexthopID           uint32 // of the kernel's object that has the next hops; 0: none
 }
 
 // same reports whether two listed routes are one.
-func (r kernelRoute) same(other kernelRoute) bool {
-	return r.Seen == other.Seen && r.protocol == other.protocol && r.tos == other.tos && r.kind == other.kind &&
-		slices.Equal(r.hops, other.hops)
-}
+func (r kernelRoute) same(other kernelRoute) bool { return r == other }
 
 // decodeRoute reads a notification or an answer about a route. It returns false
 // for what is no route of a table.
@@ -43,9 +38,10 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 		return r, false
 	}
 	family, bits, sourceBits := m.Data[0], int(m.Data[1]), m.Data[2]
-	r.tos, r.protocol, r.scope, r.kind = m.Data[3], m.Data[5], m.Data[6], m.Data[7]
+	r.tos, r.protocol, r.Scope, r.kind = m.Data[3], m.Data[5], rtnl.ScopeOf(m.Data[6]), m.Data[7]
 	r.Key.Table = Table(m.Data[4])
-	if flags := rtnl.Uint32(m.Data[8:]); flags&unix.RTM_F_CLONED != 0 {
+	flags := rtnl.Uint32(m.Data[8:])
+	if flags&unix.RTM_F_CLONED != 0 {
 		return r, false
 	}
 	everything := netip.IPv4Unspecified()
@@ -68,68 +64,82 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 			r.Source = addrOf(value)
 		case unix.RTA_OIF:
 			r.index = int(rtnl.Uint32(value))
+		case unix.RTA_METRICS:
+			r.MTU = mtuIn(value)
+		case attributeNexthopID:
+			r.nexthopID = rtnl.Uint32(value)
 		case unix.RTA_MULTIPATH:
-			r.multipath = true
-			if family == unix.AF_INET6 {
-				r.hops = decodeHops(value)
-			}
+			r.Nexthops, via = decodeNexthops(value, family == unix.AF_INET6)
 		case unix.RTA_VIA:
-			via = addrOf(value[min(2, len(value)):]) // behind its family
+			via = viaOf(value)
 		}
 	}
-	if r.multipath {
+	if r.Nexthops.IsZero() {
+		r.Dead = flags&unix.RTNH_F_DEAD != 0
+	} else {
 		r.Gateway, r.index = netip.Addr{}, 0
 	}
-	r.Kind = r.special(sourceBits, via)
+	r.setKind(sourceBits, via)
 	return r, true
 }
 
-// decodeHops reads the next hops of a route.
-func decodeHops(b []byte) (hops []hop) {
+func mtuIn(metrics []byte) uint32 {
+	for kind, value := range rtnl.Attributes(metrics) {
+		if kind == unix.RTAX_MTU {
+			return rtnl.Uint32(value)
+		}
+	}
+	return 0
+}
+
+// viaOf reads a gateway of the other family.
+func viaOf(value []byte) netip.Addr { return addrOf(value[min(2, len(value)):]) } // behind its family
+
+// decodeNexthops reads the next hops of a route. Those of IPv6, which the kernel tells
+// in different orders, are sorted. via is a gateway of the other family, if one has such.
+func decodeNexthops(b []byte, sorted bool) (list immutable.List[SeenNexthop], via netip.Addr) {
+	var hops []SeenNexthop
 	for len(b) >= unix.SizeofRtNexthop {
 		size := int(binary.NativeEndian.Uint16(b))
 		if size < unix.SizeofRtNexthop || size > len(b) {
 			break
 		}
-		h := hop{index: int(rtnl.Uint32(b[4:]))}
+		h := SeenNexthop{index: int(rtnl.Uint32(b[4:])), Weight: uint16(b[3]) + 1, Dead: b[2]&unix.RTNH_F_DEAD != 0}
 		for kind, value := range rtnl.Attributes(b[unix.SizeofRtNexthop:size]) {
-			if kind == unix.RTA_GATEWAY {
-				h.gateway = addrOf(value)
+			switch kind {
+			case unix.RTA_GATEWAY:
+				h.Gateway = addrOf(value)
+			case unix.RTA_VIA:
+				via = viaOf(value)
 			}
 		}
 		hops = append(hops, h)
 		b = b[min(len(b), (size+3)&^3):]
 	}
-	return hops
+	if sorted {
+		slices.SortFunc(hops, func(a, b SeenNexthop) int {
+			return cmp.Or(a.Gateway.Compare(b.Gateway), cmp.Compare(a.index, b.index))
+		})
+	}
+	return immutable.ListOf(hops...), via
 }
 
-// special returns what sets a route apart from those that rows make.
-func (r kernelRoute) special(sourceBits byte, via netip.Addr) string {
+// setKind notes the type, and what sets a route apart from those that rows make.
+func (r *kernelRoute) setKind(sourceBits byte, via netip.Addr) {
+	known := false
+	r.Type, known = types[r.kind]
 	switch {
-	case r.multipath:
-		return "multipath"
-	case r.kind != unix.RTN_UNICAST:
-		return typeName(r.kind)
+	case !known:
+		r.Kind = "type " + strconv.Itoa(int(r.kind))
 	case r.tos != 0:
-		return fmt.Sprintf("tos %#02x", r.tos)
+		r.Kind = fmt.Sprintf("tos %#02x", r.tos)
+	case r.nexthopID != 0:
+		r.Kind = fmt.Sprintf("by the next hop object %d", r.nexthopID)
 	case via.IsValid():
-		return "via " + via.String() // of the other family
+		r.Kind = "via " + via.String() // of the other family
 	case sourceBits != 0:
-		return "for some sources"
+		r.Kind = "for some sources"
 	}
-	return ""
-}
-
-func typeName(kind byte) string {
-	switch kind {
-	case unix.RTN_BLACKHOLE:
-		return "blackhole"
-	case unix.RTN_UNREACHABLE:
-		return "unreachable"
-	case unix.RTN_PROHIBIT:
-		return "prohibit"
-	}
-	return strconv.Itoa(int(kind))
 }
 
 func addrOf(b []byte) netip.Addr {
@@ -170,60 +180,109 @@ func requestFor(messageType, flags uint16, key Key, f fixed) rtnl.Request {
 	return r
 }
 
-// addition is the request that makes the route of a row.
-func (w wanted) addition(flags uint16) rtnl.Request {
-	f := fixed{protocol: Protocol, typeOf: unix.RTN_UNICAST}
-	if !w.row.Gateway.IsValid() && w.row.Family == Inet {
-		f.scope = unix.RT_SCOPE_LINK
-	}
-	return addition(w.row.Key(), f, flags, w.row.Gateway, w.row.Source, w.index)
-}
-
-func addition(key Key, f fixed, flags uint16, gateway, source netip.Addr, index int) rtnl.Request {
-	r := requestFor(unix.RTM_NEWROUTE, flags|unix.NLM_F_CREATE, key, f)
-	if gateway.IsValid() {
-		r.Add(unix.RTA_GATEWAY, gateway.AsSlice())
-	}
-	if source.IsValid() {
-		r.Add(unix.RTA_PREFSRC, source.AsSlice())
-	}
-	if index > 0 {
-		r.AddUint32(unix.RTA_OIF, uint32(index))
+// wantedRoute is the route of a row, as it would be seen.
+func (w wanted) wantedRoute() kernelRoute {
+	r := kernelRoute{protocol: Protocol, kind: w.row.Type.number(), Seen: Seen{
+		Key: w.row.Key(), Gateway: w.row.Gateway, index: w.index, Source: w.row.Source,
+		MTU: w.row.MTU, Type: w.row.Type, Scope: w.row.scope(),
+	}}
+	if len(w.hops) > 0 {
+		r.Nexthops = hopsOf(w.hops)
 	}
 	return r
 }
 
-// deletion is the request that removes a route of ours, and none of others with
-// its key.
-func (s Seen) deletion() rtnl.Request {
-	r := requestFor(unix.RTM_DELROUTE, 0, s.Key, fixed{protocol: Protocol, scope: unix.RT_SCOPE_NOWHERE})
-	if s.Gateway.IsValid() {
-		r.Add(unix.RTA_GATEWAY, s.Gateway.AsSlice())
+func hopsOf(wants []wantedHop) immutable.List[SeenNexthop] {
+	hops := make([]SeenNexthop, len(wants))
+	for i, h := range wants {
+		hops[i] = SeenNexthop{Gateway: h.Gateway, index: h.index, Weight: h.Weight}
 	}
-	if s.Source.IsValid() && s.Key.family() == Inet {
-		r.Add(unix.RTA_PREFSRC, s.Source.AsSlice())
-	}
-	if s.index > 0 {
-		r.AddUint32(unix.RTA_OIF, uint32(s.index))
-	}
-	return r
+	return immutable.ListOf(hops...)
 }
 
-// deletions remove a listed route, told as closely as the kernel can. Those next
-// hops of an IPv6 route go that are ours: others may have added some.
+// addition is the request that makes a route.
+func (r kernelRoute) addition(flags uint16) rtnl.Request {
+	f := fixed{protocol: r.protocol, typeOf: r.kind, scope: r.Scope.Number(0), tos: r.tos}
+	request := requestFor(unix.RTM_NEWROUTE, flags|unix.NLM_F_CREATE, r.Key, f)
+	r.addWay(&request)
+	if r.Source.IsValid() {
+		request.Add(unix.RTA_PREFSRC, r.Source.AsSlice())
+	}
+	r.addMTU(&request)
+	return request
+}
+
+// addWay appends the next hops to a request.
+func (r kernelRoute) addWay(request *rtnl.Request) {
+	switch {
+	case r.nexthopID != 0:
+		request.AddUint32(attributeNexthopID, r.nexthopID)
+	case !r.Nexthops.IsZero():
+		request.Nest(unix.RTA_MULTIPATH, func() { r.addNexthops(request) })
+	default:
+		if r.Gateway.IsValid() {
+			request.Add(unix.RTA_GATEWAY, r.Gateway.AsSlice())
+		}
+		if r.index > 0 && r.Type == Unicast { // the kernel puts those of other types on lo
+			request.AddUint32(unix.RTA_OIF, uint32(r.index))
+		}
+	}
+}
+
+func (r kernelRoute) addNexthops(request *rtnl.Request) {
+	for _, h := range r.Nexthops.All() {
+		at := len(request.Data)
+		request.Data = append(request.Data, 0, 0, 0, byte(h.Weight-1))
+		request.Data = binary.NativeEndian.AppendUint32(request.Data, uint32(h.index))
+		if h.Gateway.IsValid() {
+			request.Add(unix.RTA_GATEWAY, h.Gateway.AsSlice())
+		}
+		binary.NativeEndian.PutUint16(request.Data[at:], uint16(len(request.Data)-at))
+	}
+}
+
+func (r kernelRoute) addMTU(request *rtnl.Request) {
+	if r.MTU != 0 {
+		request.Nest(unix.RTA_METRICS, func() { request.AddUint32(unix.RTAX_MTU, r.MTU) })
+	}
+}
+
+// ours returns what was seen as a listed route.
+func (s Seen) ours() kernelRoute {
+	return kernelRoute{Seen: s, protocol: Protocol, kind: s.Type.number()}
+}
+
+// deletions are the requests that remove a route, told as closely as the kernel can,
+// and none with its key of another protocol. Of an IPv6 route with several next hops
+// each is removed by itself: others may have added some, and those stay.
 func (r kernelRoute) deletions() []rtnl.Request {
-	if len(r.hops) == 0 {
-		request := r.Seen.deletion()
-		request.Data[3], request.Data[6], request.Data[7] = r.tos, r.scope, r.kind
-		return []rtnl.Request{request}
+	if r.Nexthops.IsZero() || r.Key.family() == Inet {
+		return []rtnl.Request{r.deletion()}
 	}
 	var requests []rtnl.Request
-	for _, h := range r.hops {
-		s := r.Seen
-		s.Gateway, s.index = h.gateway, h.index
-		requests = append(requests, s.deletion())
+	for _, h := range r.Nexthops.All() {
+		requests = append(requests, r.by(h).deletion())
 	}
 	return requests
+}
+
+// by returns a route with one of its next hops alone.
+func (r kernelRoute) by(h SeenNexthop) kernelRoute {
+	r.Nexthops = immutable.List[SeenNexthop]{}
+	r.Gateway, r.index, r.Device, r.OtherNames, r.Dead = h.Gateway, h.index, h.Device, h.OtherNames, h.Dead
+	return r
+}
+
+func (r kernelRoute) deletion() rtnl.Request {
+	request := requestFor(unix.RTM_DELROUTE, 0, r.Key, fixed{protocol: r.protocol, scope: r.Scope.Number(0), typeOf: r.kind, tos: r.tos})
+	r.addWay(&request)
+	if r.Key.family() == Inet { // IPv6 has no use for more
+		if r.Source.IsValid() {
+			request.Add(unix.RTA_PREFSRC, r.Source.AsSlice())
+		}
+		r.addMTU(&request)
+	}
+	return request
 }
 
 // list returns the routes of a family with a table (0: all) and a protocol (0: all).
@@ -246,11 +305,12 @@ func (t *Target) list(ctx context.Context, family Family, table Table, protocol 
 }
 
 // chosen returns the route that the kernel takes to the destination of a row, if
-// it has the key of the row. In most cases that spares a listing.
-func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok bool) {
+// it has the key of the row. In most cases that spares a listing. hidden: another one with
+// the key may be there, which the kernel does not choose or says nothing of.
+func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok, hidden bool) {
 	key := w.row.Key()
 	if key.Destination.Addr().IsUnspecified() {
-		return r, false // the kernel would look for itself
+		return r, false, true // the kernel would look for itself
 	}
 	f := fixed{family: w.row.Family, bits: key.Destination.Addr().BitLen(), flags: unix.RTM_F_FIB_MATCH}
 	if w.row.Family == Inet { // IPv6 names the table anyway
@@ -259,5 +319,9 @@ func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok bool) 
 	request := f.request(unix.RTM_GETROUTE, 0)
 	request.Add(unix.RTA_DST, key.Destination.Addr().AsSlice())
 	err := t.conn.Get(ctx, request, func(m syscall.NetlinkMessage) { r, ok = decodeRoute(m) })
-	return r, ok && err == nil && r.Key == key
+	found := ok && err == nil
+	// Of one that drops or refuses packets there is an error; without any it is another one.
+	hidden = !found && !errors.Is(err, syscall.ENETUNREACH) ||
+		found && (r.Key.Table != key.Table || r.Key.Destination.Bits() >= key.Destination.Bits())
+	return r, found && r.Key == key, hidden
 }

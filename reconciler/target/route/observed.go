@@ -3,8 +3,6 @@ package route
 import (
 	"iter"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 // Seen is a route of ours that the kernel has.
@@ -20,11 +19,17 @@ type Seen struct {
 	Gateway netip.Addr `json:"gateway,omitzero"`
 	Device  string     `json:"device,omitempty"`
 	// OtherNames are those that the device has besides, with spaces between them.
-	OtherNames string     `json:"otherNames,omitempty"`
-	index      int        // of the device
-	Source     netip.Addr `json:"source,omitzero"`
+	OtherNames string                      `json:"otherNames,omitempty"`
+	index      int                         // of the device
+	Nexthops   immutable.List[SeenNexthop] `json:"nexthops,omitzero"`
+	Source     netip.Addr                  `json:"source,omitzero"`
+	MTU        uint32                      `json:"mtu,omitempty"`
+	Type       Type                        `json:"type"`
+	Scope      rtnl.Scope                  `json:"scope"`
+	// Dead: it is not used, because its link is down.
+	Dead bool `json:"dead,omitempty"`
 	// Kind is what sets it apart from the routes that rows make, if anything does:
-	// "blackhole", "multipath" or, when there is more than one with the key, "several".
+	// "tos 0x10" or, when there is more than one with the key, "several".
 	Kind string `json:"kind,omitempty"`
 }
 
@@ -70,12 +75,10 @@ func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Route) []r
 	if err != nil {
 		return nil // which is for Update to say
 	}
+	w := wanted{row: row, hops: wantedHops(row)}
 	is, _, found := seen.Get(txn, SeenByKey.Query(row.Key()))
-	if is.OtherNames != "" && slices.Contains(strings.Fields(is.OtherNames), row.Device) {
-		is.Device = row.Device
-	}
-	if found && (row.Device == "" || row.Device == is.Device) && (wanted{row: row}).matches(is) {
+	if found && w.matches(is) {
 		return nil
 	}
-	return wanted{row: row}.differences(is, found)
+	return w.differences(is, found)
 }

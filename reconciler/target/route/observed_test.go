@@ -42,12 +42,12 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := Seen{Key: Route{Destination: to("10.1.0.0/16")}.Key(), Gateway: gateway4, Device: "e0", index: e0.Index}
+	first := Seen{Key: Route{Destination: to("10.1.0.0/16")}.Key(), Gateway: gateway4, Device: "e0", index: e0.Index, Scope: rtnl.GlobalScope}
 	wantSeen(first)
 
 	nstest.IP(t, "-6", "route", "add", "2001:db8:1::/48", "via", "2001:db8::99", "src", "2001:db8::7", "proto", "79")
 	second := Seen{
-		Key: Route{Destination: to("2001:db8:1::/48")}.Key(), Gateway: gateway6, Device: "e0", index: e0.Index, Source: ip("2001:db8::7"),
+		Key: Route{Destination: to("2001:db8:1::/48")}.Key(), Gateway: gateway6, Device: "e0", index: e0.Index, Source: ip("2001:db8::7"), Scope: rtnl.GlobalScope,
 	}
 	wantSeen(first, second)
 	nstest.IP(t, "route", "change", "10.1.0.0/16", "via", "192.0.2.98", "proto", "79")
@@ -57,14 +57,14 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 	wantSeen(second)
 
 	nstest.IP(t, "route", "add", "blackhole", "10.1.0.0/16", "proto", "79")
-	hole := Seen{Key: first.Key, Kind: "blackhole"}
+	hole := Seen{Key: first.Key, Type: Blackhole, Scope: rtnl.GlobalScope}
 	wantSeen(hole, second)
 	nstest.IP(t, "route", "replace", "10.1.0.0/16", "via", "192.0.2.99", "proto", "static") // others'
 	wantSeen(second)
 
 	// The kernel says nothing of the routes that go with a link, or have another name of it.
 	nstest.IP(t, "route", "add", "10.3.0.0/16", "dev", "e0", "proto", "79")
-	third := Seen{Key: Route{Destination: to("10.3.0.0/16")}.Key(), Device: "e0", index: e0.Index}
+	third := Seen{Key: Route{Destination: to("10.3.0.0/16")}.Key(), Device: "e0", index: e0.Index, Scope: rtnl.LinkScope}
 	wantSeen(second, third)
 	nstest.IP(t, "link", "property", "add", "dev", "e0", "altname", "uplink")
 	second.OtherNames, third.OtherNames = "uplink", "uplink"
@@ -75,7 +75,7 @@ func TestTheMirrorShowsTheRoutesOfOurs(t *testing.T) {
 
 func TestARouteIsComparedWithWhatWasSeen(t *testing.T) {
 	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
-	seen := Seen{Key: row.Key(), Gateway: gateway4, Device: "e0", OtherNames: "uplink wan"}
+	seen := Seen{Key: row.Key(), Gateway: gateway4, Device: "e0", OtherNames: "uplink wan", Scope: rtnl.GlobalScope}
 	for name, c := range map[string]struct {
 		change func(row *Route, seen *Seen)
 		fields []string
@@ -87,7 +87,7 @@ func TestARouteIsComparedWithWhatWasSeen(t *testing.T) {
 		"of another device":        {func(r *Route, _ *Seen) { r.Device = "e1" }, []string{"device"}},
 		"by another gateway":       {func(_ *Route, s *Seen) { s.Gateway = ip("192.0.2.1") }, []string{"gateway"}},
 		"from another source":      {func(_ *Route, s *Seen) { s.Source = ip("192.0.2.7") }, []string{"source"}},
-		"of another kind":          {func(_ *Route, s *Seen) { s.Kind = "blackhole" }, []string{"type"}},
+		"of another kind":          {func(_ *Route, s *Seen) { s.Kind = "several" }, []string{"type"}},
 		"that nobody can say what": {func(r *Route, _ *Seen) { r.Destination = Destination{} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

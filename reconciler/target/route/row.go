@@ -7,22 +7,35 @@ import (
 	"strings"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// Route is the row: a route by a gateway, a device or both.
+// Route is the row: a route by a gateway, a device or both, by several of them, or one
+// that drops or refuses packets.
 type Route struct {
 	Destination Destination `yaml:"destination" json:"destination" schema:"required" doc:"A prefix, as 10.10.0.0/16, or default."`
 	// Family is needed for a default route without a gateway only.
 	Family  Family     `yaml:"family" json:"family,omitempty" schema:"enum=inet inet6" doc:"Family, of a default route without a gateway."`
 	Gateway netip.Addr `yaml:"gateway" json:"gateway,omitzero" doc:"Address of the router; without it the destination is on the link."`
 	Device  string     `yaml:"device" json:"device,omitempty" doc:"Name of the link; without it that which leads to the gateway."`
+	// Nexthops share the packets, in place of Gateway and Device. Their order does not
+	// matter.
+	Nexthops immutable.List[Nexthop] `yaml:"nexthops" json:"nexthops,omitzero" doc:"Several next hops that share the packets, in place of gateway and device."`
 	// Source is the address that this machine's own packets get.
 	Source netip.Addr `yaml:"source" json:"source,omitzero" doc:"Source address of the packets of this machine."`
 	// Metric orders routes to one destination, the lowest first; 0 is the
 	// kernel's own choice.
-	Metric uint32            `yaml:"metric" json:"metric,omitempty" doc:"Of routes to one destination the one with the lowest metric counts; 0 is the choice of the kernel."`
-	Table  Table             `yaml:"table" json:"table" doc:"Routing table: main, local, default or a number."` // 0 is MainTable
+	Metric uint32 `yaml:"metric" json:"metric,omitempty" doc:"Of routes to one destination the one with the lowest metric counts; 0 is the choice of the kernel."`
+	Table  Table  `yaml:"table" json:"table" doc:"Routing table: main, local, default or a number."` // 0 is MainTable
+	// MTU is the largest packet in bytes; 0 is what the device takes.
+	MTU  uint32 `yaml:"mtu" json:"mtu,omitempty" doc:"Largest packet in bytes; without it what the link takes."`
+	Type Type   `yaml:"type" json:"type,omitzero" doc:"What becomes of packets: unicast if it is left out. The others have no gateway and no device."`
+	// Scope of an IPv4 route. If none is given it is link without a gateway, else global.
+	Scope rtnl.Scope `yaml:"scope" json:"scope,omitzero" doc:"Scope of an IPv4 route: global, link, host or a number; without it link if there is no gateway, else global."`
+	// Adopt takes over routes of others that have the key.
+	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Take over a route that somebody else made."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 
@@ -65,10 +78,7 @@ func (r Route) completed() Route {
 		r.Family = familyOf(r.Gateway)
 	}
 	if r.Family == "" && r.Destination.isDefault {
-		r.Family = familyOf(r.Source)
-	}
-	if r.Family == "" && r.Destination.isDefault {
-		r.Family = Inet
+		r.Family = r.familyOfDefault()
 	}
 	r.Destination = r.Destination.of(r.Family)
 	if r.Metric == 0 {
@@ -80,8 +90,22 @@ func (r Route) completed() Route {
 	return r
 }
 
-// Normalized checks the row and returns it with family, table, metric and the
-// prefix of a default filled in. Errors are of type *reconciler.FieldError.
+// familyOfDefault returns the family of a default route that gives none.
+func (r Route) familyOfDefault() Family {
+	for _, hop := range r.Nexthops.All() {
+		if hop.Gateway.IsValid() {
+			return familyOf(hop.Gateway)
+		}
+	}
+	if r.Source.IsValid() {
+		return familyOf(r.Source)
+	}
+	return Inet
+}
+
+// Normalized checks the row and returns it with family, table, metric, the prefix of a
+// default and the weights of next hops filled in. A single next hop becomes the gateway
+// and the device. Errors are of type *reconciler.FieldError.
 func (r Route) Normalized() (Route, error) {
 	n := r.completed()
 	for _, check := range []struct {
@@ -89,16 +113,63 @@ func (r Route) Normalized() (Route, error) {
 		err   error
 	}{
 		{"destination", checkDestination(n.Destination)},
+		{"type", n.Type.check()},
 		{"family", n.checkFamily()},
 		{"gateway", n.checkAddress(n.Gateway)},
 		{"source", n.checkAddress(n.Source)},
 		{"device", n.checkDevice()},
+		{"mtu", n.checkMTU()},
+		{"scope", n.checkScope()},
 	} {
 		if check.err != nil {
 			return r, &reconciler.FieldError{Field: check.field, Err: check.err}
 		}
 	}
+	if n.Type != Unicast || !n.Nexthops.IsZero() {
+		if err := errors.Join(n.checkAlone(), n.checkNexthops()); err != nil {
+			return r, err
+		}
+		n = n.withNexthops()
+	}
+	if n.Family == Inet6 {
+		n.Scope = rtnl.Scope{}
+	}
 	return n, nil
+}
+
+// withNexthops completes next hops. The kernel does not tell one from none.
+func (r Route) withNexthops() Route {
+	if hops := r.Nexthops.Slice(); len(hops) == 1 {
+		r.Gateway, r.Device, r.Nexthops = hops[0].Gateway, hops[0].Device, immutable.List[Nexthop]{}
+		return r
+	}
+	r.Nexthops = withWeights(r.Nexthops)
+	return r
+}
+
+// checkAlone refuses fields that exclude each other.
+func (r Route) checkAlone() error {
+	with := "nexthops"
+	if r.Type != Unicast {
+		with = "type " + r.Type.String()
+	}
+	special := r.Type != Unicast
+	for _, field := range []struct {
+		name  string
+		given bool
+	}{
+		{"gateway", r.Gateway.IsValid()},
+		{"device", r.Device != ""},
+		{"nexthops", special && !r.Nexthops.IsZero()},
+		{"source", special && r.Source.IsValid()},
+		{"mtu", special && r.MTU != 0},
+		{"scope", special && !r.Scope.IsZero()},
+	} {
+		if field.given {
+			return &reconciler.FieldError{Field: field.name, Err: fmt.Errorf("it cannot be given along with %s, expected one of the two", with)}
+		}
+	}
+	return nil
 }
 
 func checkDestination(d Destination) error {
@@ -141,11 +212,42 @@ func (r Route) checkAddress(addr netip.Addr) error {
 }
 
 func (r Route) checkDevice() error {
-	switch {
-	case r.Device == "" && !r.Gateway.IsValid():
+	if r.Device == "" && !r.Gateway.IsValid() && r.Nexthops.IsZero() && r.Type == Unicast {
 		return errors.New("it is missing, expected the name of a link, as eth0, or a gateway")
-	case strings.ContainsAny(r.Device, " \t\n/"):
-		return fmt.Errorf("%q is not the name of a link", r.Device)
+	}
+	return checkDeviceName(r.Device)
+}
+
+func checkDeviceName(name string) error {
+	if strings.ContainsAny(name, " \t\n/") {
+		return fmt.Errorf("%q is not the name of a link", name)
 	}
 	return nil
+}
+
+// checkMTU refuses what the kernel would change to something else or IPv6 forbids.
+func (r Route) checkMTU() error {
+	least, most := uint32(68), uint32(65520)
+	if r.Family == Inet6 {
+		least = 1280
+	}
+	if r.MTU != 0 && (r.MTU < least || r.MTU > most) {
+		return fmt.Errorf("%d is not the size of a packet, expected a number from %d to %d", r.MTU, least, most)
+	}
+	return nil
+}
+
+func (r Route) checkScope() error {
+	if r.Family == Inet6 && !r.Scope.IsZero() && r.Scope != rtnl.GlobalScope {
+		return fmt.Errorf("IPv6 routes have none, expected global instead of %s, or the field left out", r.Scope)
+	}
+	return nil
+}
+
+// scope returns the scope that the kernel is told.
+func (r Route) scope() rtnl.Scope {
+	if r.Family == Inet && r.Type == Unicast && r.Nexthops.IsZero() && !r.Gateway.IsValid() {
+		return rtnl.ScopeOf(r.Scope.Number(rtnl.LinkScope.Number(0)))
+	}
+	return rtnl.ScopeOf(r.Scope.Number(0))
 }

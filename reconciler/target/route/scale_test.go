@@ -99,7 +99,7 @@ func TestABatchTellsItsRowsApart(t *testing.T) {
 	rows[40] = Route{Destination: to("10.7.0.0/16"), Gateway: gateway4}
 	want := map[int]string{
 		18: "add route 10.0.18.0/24 via 203.0.113.1: Nexthop has invalid gateway (network is unreachable)",
-		40: "route 10.7.0.0/16: somebody else's route is there (protocol static via 192.0.2.98 dev e0); it is left alone: remove it, or choose another metric or table",
+		40: "route 10.7.0.0/16: somebody else's route is there (protocol static via 192.0.2.98 dev e0); it is left alone: remove it, take it over with adopt: true, or choose another metric or table",
 	}
 	for i, result := range target.UpdateBatch(t.Context(), txn(), rows) {
 		switch expected := want[i]; {

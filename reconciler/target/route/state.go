@@ -6,18 +6,21 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// wanted is a row with its device found.
+// wanted is a row with its devices found.
 type wanted struct {
 	row   Route
-	index int // of the device; 0 if the row leaves it open
+	index int // of the device; 0: it is known by its name, or left open
+	hops  []wantedHop
 }
 
 // indexes finds the indexes of devices by which routes may be made.
@@ -30,14 +33,28 @@ func (t *Target) resolve(ctx context.Context, row Route, indexes *rtnl.Indexes) 
 	if row, err = row.Normalized(); err != nil {
 		return w, reconciler.Terminal(err)
 	}
-	w.row = row
-	if row.Device == "" {
-		return w, nil
+	w.row, w.hops = row, wantedHops(row)
+	if row.Device != "" {
+		w.index, err = indexes.Of(ctx, row.Device)
 	}
-	if w.index, err = indexes.Of(ctx, row.Device); err != nil {
+	for i, h := range w.hops {
+		if h.Device != "" && err == nil {
+			w.hops[i].index, err = indexes.Of(ctx, h.Device)
+		}
+	}
+	if err != nil {
 		return w, fmt.Errorf("route %s: %w", describe(row), err)
 	}
 	return w, nil
+}
+
+// wantedHops returns the next hops of a row, if it has several, by the names of their
+// devices.
+func wantedHops(row Route) (hops []wantedHop) {
+	for _, h := range row.Nexthops.All() {
+		hops = append(hops, wantedHop{Nexthop: h})
+	}
+	return hops
 }
 
 // state is what the kernel has under the key of a row.
@@ -52,13 +69,26 @@ func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, er
 	if err != nil {
 		return state{}, err
 	}
-	if len(s.foreign) > 0 && !w.isMetBy(s) {
+	if len(s.foreign) > 0 && !w.row.Adopt && !w.isMetBy(s) {
 		return state{}, t.foreignError(ctx, w.row, s.foreign[0])
 	}
 	return s, nil
 }
 
-func (w wanted) isMetBy(s state) bool { return len(s.ours) == 1 && w.matches(s.ours[0].Seen) }
+// isMetBy reports whether there is what the row wants, and nothing that it takes over.
+func (w wanted) isMetBy(s state) bool {
+	return len(s.ours) == 1 && w.matches(s.ours[0].Seen) && (!w.row.Adopt || len(s.foreign) == 0)
+}
+
+// isBehind reports whether the route of a row that takes over others' is there, but the
+// kernel chooses one of theirs, as after a takeover that was interrupted.
+func (t *Target) isBehind(ctx context.Context, w wanted) bool {
+	if !w.row.Adopt {
+		return false
+	}
+	chosen, ok, _ := t.chosen(ctx, w)
+	return ok && chosen.protocol != Protocol
+}
 
 // listings are those of routing tables that were made lately: rows that are looked
 // at together share one, and so do those that fail again and again because others
@@ -144,32 +174,87 @@ func (t *Target) listStates(ctx context.Context, which listed) (listing, error) 
 
 // matches reports whether a route of ours is as the row wants it.
 func (w wanted) matches(s Seen) bool {
-	return s.Kind == "" && s.Gateway == w.row.Gateway && s.Source == w.row.Source && (w.index == 0 || s.index == w.index)
+	if s.Kind != "" || s.Dead || s.Gateway != w.row.Gateway || s.Source != w.row.Source || s.MTU != w.row.MTU ||
+		s.Type != w.row.Type || s.Scope != w.row.scope() || !isDevice(w.row.Device, w.index, s.index, s.Device, s.OtherNames) {
+		return false
+	}
+	return w.hasNexthops(s)
 }
 
-// differences returns what a route, or none, differs in from the row. The
-// device is told by its name.
+// hasNexthops reports whether a route of ours has the several next hops of the row, or
+// none like the row.
+func (w wanted) hasNexthops(s Seen) bool {
+	if len(w.hops) == 0 || s.Nexthops.IsZero() {
+		return len(w.hops) == 0 && s.Nexthops.IsZero()
+	}
+	missing, surplus := pair(w.hops, s.Nexthops.Slice())
+	return len(missing)+len(surplus) == 0
+}
+
+// differences returns what a route, or none, differs in from the row. Devices are told
+// by their names, the scope only if the row gives it or nothing else differs.
 func (w wanted) differences(is Seen, found bool) []reconciler.Change {
-	destination, device := "", w.row.Device
-	if found {
-		destination = To(is.Key.Destination).String()
-	}
-	if device == "" { // whichever device leads to the gateway
-		device = is.Device
-	}
 	var changes []reconciler.Change
-	for _, field := range []reconciler.Change{
-		{Field: "destination", Is: destination, Want: w.row.Destination.String()},
-		{Field: "gateway", Is: addrText(is.Gateway), Want: addrText(w.row.Gateway)},
-		{Field: "device", Is: is.Device, Want: device},
-		{Field: "source", Is: addrText(is.Source), Want: addrText(w.row.Source)},
-		{Field: "type", Is: is.Kind},
-	} {
-		if field.Is != field.Want {
-			changes = append(changes, field)
+	add := func(field, is, want string) {
+		if is != want {
+			changes = append(changes, reconciler.Change{Field: field, Is: is, Want: want})
 		}
 	}
+	destination, isType, wantType, isScope := "", "", w.row.Type.String(), ""
+	switch {
+	case found:
+		destination, isType, isScope = To(is.Key.Destination).String(), is.typeText(), is.Scope.String()
+	case w.row.Type == Unicast: // which goes without saying
+		wantType = ""
+	}
+	isDevice, wantDevice := w.deviceTexts(is)
+	add("destination", destination, w.row.Destination.String())
+	add("gateway", addrText(is.Gateway), addrText(w.row.Gateway))
+	add("device", isDevice, wantDevice)
+	if !w.hasNexthops(is) {
+		add("nexthops", seenText(is.Nexthops), nexthopsText(w.row.Nexthops))
+	}
+	add("source", addrText(is.Source), addrText(w.row.Source))
+	add("mtu", mtuText(is.MTU), mtuText(w.row.MTU))
+	add("type", isType, wantType)
+	if !w.row.Scope.IsZero() || len(changes) == 0 {
+		add("scope", isScope, w.row.scope().String())
+	}
 	return changes
+}
+
+// deviceTexts returns the device of a route and that of the row, by the row's name for it.
+// Which one leads to a gateway is for the kernel to say.
+func (w wanted) deviceTexts(s Seen) (is, want string) {
+	is, want = s.Device, w.row.Device
+	if s.Type != Unicast {
+		is = "" // the kernel puts those of IPv6 on lo
+	}
+	switch {
+	case want != "" && isDevice(want, w.index, s.index, s.Device, s.OtherNames):
+		is = want
+	case want == "" && w.row.Gateway.IsValid():
+		want = is
+	}
+	if s.Dead {
+		is += " dead"
+	}
+	return is, want
+}
+
+// typeText returns the type, or what sets a route apart from all that rows make.
+func (s Seen) typeText() string {
+	if s.Kind != "" {
+		return s.Kind
+	}
+	return s.Type.String()
+}
+
+func mtuText(mtu uint32) string {
+	if mtu == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(mtu), 10)
 }
 
 func addrText(addr netip.Addr) string {
@@ -182,6 +267,9 @@ func addrText(addr netip.Addr) string {
 // describe names a route in messages, in the words of ip(8).
 func describe(r Route) string {
 	var text strings.Builder
+	if r.Type != Unicast {
+		text.WriteString(r.Type.String() + " ")
+	}
 	text.WriteString(r.Destination.String())
 	for _, part := range []struct{ word, value string }{
 		{"via", addrText(r.Gateway)}, {"dev", r.Device}, {"src", addrText(r.Source)},
@@ -189,6 +277,9 @@ func describe(r Route) string {
 		if part.value != "" {
 			fmt.Fprintf(&text, " %s %s", part.word, part.value)
 		}
+	}
+	for _, h := range r.Nexthops.All() {
+		text.WriteString(" nexthop " + h.text())
 	}
 	if r.Table != MainTable {
 		fmt.Fprintf(&text, " table %s", r.Table)
@@ -205,30 +296,55 @@ var ErrForeign = errors.New("somebody else's route is there")
 // ForeignError is the error for a row whose key others hold. It matches ErrForeign.
 type ForeignError struct {
 	Key      Key
-	Protocol string // its name, or its number
+	Protocol string // its name, or its number; empty if it is not known
+	Type     Type
 	Gateway  netip.Addr
 	Device   string
+	Nexthops string // in the words of ip(8), if it has several
 }
 
 // Error implements error.
 func (e *ForeignError) Error() string {
-	holder := "protocol " + e.Protocol
-	if e.Gateway.IsValid() {
-		holder += " via " + e.Gateway.String()
+	var holder []string
+	for _, part := range []struct{ word, value string }{
+		{"protocol ", e.Protocol}, {"", e.Type.String()}, {"via ", addrText(e.Gateway)}, {"dev ", e.Device}, {"", e.Nexthops},
+	} {
+		if part.value != "" && part.value != Unicast.String() {
+			holder = append(holder, part.word+part.value)
+		}
 	}
-	if e.Device != "" {
-		holder += " dev " + e.Device
-	}
-	return fmt.Sprintf("route %s: %v (%s); it is left alone: remove it, or choose another metric or table", e.Key, ErrForeign, holder)
+	return fmt.Sprintf("route %s: %v (%s); it is left alone: remove it, take it over with adopt: true, or choose another metric or table",
+		e.Key, ErrForeign, strings.Join(holder, " "))
 }
 
 // Unwrap returns ErrForeign.
 func (e *ForeignError) Unwrap() error { return ErrForeign }
 
 func (t *Target) foreignError(ctx context.Context, row Route, holder kernelRoute) error {
-	err := &ForeignError{Key: row.Key(), Protocol: rtnl.Protocol(holder.protocol).String(), Gateway: holder.Gateway}
-	if holder.index > 0 {
-		err.Device = t.conn.LinkName(ctx, holder.index)
+	s := t.named(ctx, holder.Seen)
+	err := &ForeignError{
+		Key: row.Key(), Protocol: rtnl.Protocol(holder.protocol).String(), Type: s.Type, Gateway: s.Gateway, Device: s.Device, Nexthops: seenText(s.Nexthops),
+	}
+	if err.Type != Unicast {
+		err.Device = "" // IPv6: lo
 	}
 	return err
+}
+
+// nexthopError is the error for a row whose IPv6 route has a next hop that others added.
+func (t *Target) nexthopError(ctx context.Context, row Route, h SeenNexthop) error {
+	h.Device = t.conn.LinkName(ctx, h.index)
+	return &ForeignError{Key: row.Key(), Nexthops: "next hop " + seenText(immutable.ListOf(h))}
+}
+
+// named returns a route with the names of its devices, for messages.
+func (t *Target) named(ctx context.Context, s Seen) Seen {
+	if s.index > 0 {
+		s.Device = t.conn.LinkName(ctx, s.index)
+	}
+	s.Nexthops = mapHops(s.Nexthops, func(h SeenNexthop) SeenNexthop {
+		h.Device = t.conn.LinkName(ctx, h.index)
+		return h
+	})
+	return s
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 // Protocol marks the routes that we make.
@@ -68,7 +69,7 @@ func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Route) err
 }
 
 // Observe implements reconciler.Observer: it yields all routes of our protocol.
-// Of one with several next hops, which rows do not make, it yields the key.
+// Of one that rows do not make, such as of several with one key, it yields the key.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Route, error] {
 	return func(yield func(Route, error) bool) {
 		seen, err := t.all(ctx)
@@ -113,6 +114,19 @@ func (s Seen) row() Route {
 		Source:      s.Source,
 		Metric:      s.Key.Metric,
 		Table:       s.Key.Table,
+		MTU:         s.MTU,
+		Type:        s.Type,
 	}
-	return row.completed()
+	if row.Type != Unicast {
+		row.Device = "" // IPv6: lo
+	}
+	var hops []Nexthop
+	for _, h := range s.Nexthops.All() {
+		hops = append(hops, Nexthop{h.Gateway, h.Device, h.Weight})
+	}
+	row.Nexthops = immutable.ListOf(hops...)
+	if row = row.completed(); s.Scope != row.scope() {
+		row.Scope = s.Scope
+	}
+	return row
 }

@@ -1,0 +1,79 @@
+package route
+
+import (
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+)
+
+// event is what a notification says.
+type event struct {
+	kind     eventKind
+	route    Seen // without the names of its devices
+	ours     bool
+	replaced bool       // the route took the place of another one with its key
+	link     rtnl.Link  // of a change; when it is gone, its index alone
+	address  netip.Addr // that is gone
+}
+
+type eventKind uint8
+
+const (
+	routeAdded eventKind = iota
+	routeGone
+	linkChanged
+	linkGone
+	addressGone
+)
+
+// decode reads a notification. Others' routes, of which there may be many, matter only
+// when they replace one, or may be next hops of an IPv6 route of ours.
+func decode(m syscall.NetlinkMessage) (e event, ok bool) {
+	switch m.Header.Type {
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		r, ok := decodeRoute(m)
+		e.route, e.ours = r.Seen, r.protocol == Protocol
+		// With a service, it took the place of one with the same.
+		e.replaced = m.Header.Flags&unix.NLM_F_REPLACE != 0 && r.tos == 0
+		if m.Header.Type == unix.RTM_DELROUTE {
+			e.kind, e.replaced = routeGone, false
+		}
+		return e, ok && (e.ours || e.replaced || isNexthop(r))
+	case unix.RTM_NEWLINK:
+		e.kind = linkChanged
+		e.link, ok = rtnl.DecodeLink(m)
+		return e, ok
+	case unix.RTM_DELLINK:
+		e.kind = linkGone
+		e.link, ok = rtnl.DecodeLink(m)
+		return e, ok
+	case unix.RTM_DELADDR:
+		e.kind = addressGone
+		e.link.Index, e.address, ok = decodeAddress(m)
+		return e, ok
+	}
+	return e, false
+}
+
+// isNexthop reports whether what a notification says may be about a next hop of a route
+// with several: in IPv6 each has the protocol of who added it. One that was added is told
+// along with the others, and one that is gone by itself.
+func isNexthop(r kernelRoute) bool {
+	return r.Key.family() == Inet6 && (r.Gateway.IsValid() || !r.Nexthops.IsZero())
+}
+
+// decodeAddress reads the device and the address of a notification.
+func decodeAddress(m syscall.NetlinkMessage) (index int, address netip.Addr, ok bool) {
+	if len(m.Data) < unix.SizeofIfAddrmsg {
+		return 0, address, false
+	}
+	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofIfAddrmsg:]) {
+		if kind == unix.IFA_LOCAL || kind == unix.IFA_ADDRESS && !address.IsValid() {
+			address = addrOf(value)
+		}
+	}
+	return int(rtnl.Uint32(m.Data[4:])), address, true
+}

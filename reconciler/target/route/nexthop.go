@@ -1,0 +1,206 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb/immutable"
+)
+
+// Nexthop is one of several ways that packets to a destination take.
+type Nexthop struct {
+	Gateway netip.Addr `yaml:"gateway" json:"gateway,omitzero" doc:"Address of the router."`
+	Device  string     `yaml:"device" json:"device,omitempty" doc:"Name of the link; without it that which leads to the gateway."`
+	// Weight is the part of the packets that take it, beside those of the others: 1 to
+	// 256. 0 is 1.
+	Weight uint16 `yaml:"weight" json:"weight,omitempty" doc:"Part of the packets, from 1 to 256; 1 if it is left out."`
+}
+
+// Bounds of the kernel, and of what fits into a message.
+const (
+	maxWeight   = 256
+	maxNexthops = 256
+)
+
+// withWeights returns next hops of which each has a weight.
+func withWeights(hops immutable.List[Nexthop]) immutable.List[Nexthop] {
+	all := hops.Slice()
+	for i := range all {
+		all[i].Weight = max(all[i].Weight, 1)
+	}
+	return immutable.ListOf(all...)
+}
+
+// checkNexthops returns an error of type *reconciler.FieldError.
+func (r Route) checkNexthops() error {
+	known := map[Nexthop]int{}
+	for i, hop := range r.Nexthops.All() {
+		field, err := r.checkNexthop(hop)
+		way := Nexthop{Gateway: hop.Gateway, Device: hop.Device}
+		first, again := known[way]
+		switch {
+		case err != nil:
+			return &reconciler.FieldError{Field: fmt.Sprintf("nexthops[%d].%s", i, field), Err: err}
+		case i >= maxNexthops:
+			return &reconciler.FieldError{Field: "nexthops", Err: fmt.Errorf("there are more than %d", maxNexthops)}
+		case again:
+			return &reconciler.FieldError{
+				Field: fmt.Sprintf("nexthops[%d]", i), Err: fmt.Errorf("it is the same as nexthops[%d], expected one of them, with a weight", first),
+			}
+		}
+		known[way] = i
+	}
+	return nil
+}
+
+func (r Route) checkNexthop(hop Nexthop) (field string, err error) {
+	if hop.Weight > maxWeight {
+		return "weight", fmt.Errorf("%d is too much, expected a number from 1 to %d", hop.Weight, maxWeight)
+	}
+	if err := r.checkAddress(hop.Gateway); err != nil {
+		return "gateway", err
+	}
+	switch {
+	case hop.Gateway.IsValid():
+	case r.Family == Inet6:
+		return "gateway", errors.New("it is missing, expected an address: with several next hops the kernel takes no IPv6 device alone")
+	case hop.Device == "":
+		return "gateway", errors.New("it is missing, expected an address, or a device")
+	}
+	return "device", checkDeviceName(hop.Device)
+}
+
+// ways yields the next hop of a route, or all of several.
+func (r Route) ways() iter.Seq[Nexthop] {
+	return func(yield func(Nexthop) bool) {
+		if r.Nexthops.IsZero() {
+			if r.Gateway.IsValid() || r.Device != "" {
+				yield(Nexthop{Gateway: r.Gateway, Device: r.Device})
+			}
+			return
+		}
+		for _, hop := range r.Nexthops.All() {
+			if !yield(hop) {
+				return
+			}
+		}
+	}
+}
+
+// SeenNexthop is one of several next hops of a route that the kernel has.
+type SeenNexthop struct {
+	Gateway netip.Addr `json:"gateway,omitzero"`
+	Device  string     `json:"device,omitempty"`
+	// OtherNames are those that the device has besides, with spaces between them.
+	OtherNames string `json:"otherNames,omitempty"`
+	index      int    // of the device
+	Weight     uint16 `json:"weight"`
+	// Dead: it is not used, because its link is down.
+	Dead bool `json:"dead,omitempty"`
+}
+
+// plain returns what sets next hops of a route apart, whatever their devices are called
+// and whether they are used.
+func (h SeenNexthop) plain() SeenNexthop {
+	return SeenNexthop{Gateway: h.Gateway, index: h.index, Weight: h.Weight}
+}
+
+// mapHops returns next hops with each changed.
+func mapHops(hops immutable.List[SeenNexthop], change func(SeenNexthop) SeenNexthop) immutable.List[SeenNexthop] {
+	if hops.IsZero() {
+		return hops
+	}
+	all := hops.Slice()
+	for i, h := range all {
+		all[i] = change(h)
+	}
+	return immutable.ListOf(all...)
+}
+
+// wantedHop is a next hop with its device found.
+type wantedHop struct {
+	Nexthop
+	index int // of the device; 0: the device is known by its name, or left open
+}
+
+func (w wantedHop) isMetBy(h SeenNexthop) bool {
+	return w.Gateway == h.Gateway && w.Weight == h.Weight && !h.Dead && isDevice(w.Device, w.index, h.index, h.Device, h.OtherNames)
+}
+
+// isDevice reports whether a device is the wanted one: by its index if that is known,
+// else by its names. An empty name stands for any.
+func isDevice(want string, wantIndex, index int, name, otherNames string) bool {
+	switch {
+	case want == "", wantIndex > 0 && wantIndex == index:
+		return true
+	case wantIndex > 0:
+		return false
+	}
+	return want == name || otherNames != "" && slices.Contains(strings.Fields(otherNames), want)
+}
+
+// pair finds the next hops that there are and not wanted, and the wanted ones that are
+// missing, whatever their order.
+func pair(wants []wantedHop, is []SeenNexthop) (missing []wantedHop, surplus []SeenNexthop) {
+	if len(wants) == len(is) {
+		same := true
+		for i := range wants {
+			same = same && wants[i].isMetBy(is[i])
+		}
+		if same {
+			return nil, nil
+		}
+	}
+	// Those that leave their device open take what the others leave.
+	wants = slices.Clone(wants)
+	slices.SortStableFunc(wants, func(a, b wantedHop) int { return strings.Compare(b.Device, a.Device) })
+	surplus = slices.Clone(is)
+	for _, w := range wants {
+		if i := slices.IndexFunc(surplus, w.isMetBy); i >= 0 {
+			surplus = slices.Delete(surplus, i, i+1)
+		} else {
+			missing = append(missing, w)
+		}
+	}
+	return missing, surplus
+}
+
+// text returns the next hop in the words of ip(8).
+func (n Nexthop) text() string {
+	var words []string
+	if n.Gateway.IsValid() {
+		words = append(words, "via "+n.Gateway.String())
+	}
+	if n.Device != "" {
+		words = append(words, "dev "+n.Device)
+	}
+	if n.Weight > 1 {
+		words = append(words, fmt.Sprintf("weight %d", n.Weight))
+	}
+	return strings.Join(words, " ")
+}
+
+func nexthopsText(hops immutable.List[Nexthop]) string {
+	var texts []string
+	for _, h := range hops.All() {
+		texts = append(texts, h.text())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func seenText(hops immutable.List[SeenNexthop]) string {
+	var texts []string
+	for _, h := range hops.All() {
+		text := Nexthop{h.Gateway, h.Device, h.Weight}.text()
+		if h.Dead {
+			text += " dead"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,280 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+)
+
+// replacement is a row and the routes that it takes the place of.
+type replacement struct {
+	at      int
+	old     []kernelRoute // ours
+	foreign []kernelRoute // others', to be taken over
+}
+
+// replaceOld lets the routes of rows take the place of old ones.
+func (u *updates) replaceOld() {
+	var appended, extended, adopted, inTurn []replacement
+	for _, r := range u.replace {
+		switch w := u.wants[r.at]; {
+		case w.row.Family == Inet:
+			appended = append(appended, r)
+		case len(r.foreign) > 0 || w.row.Adopt && hasNexthops(r.old):
+			adopted = append(adopted, r)
+		case w.extends(r.old):
+			extended = append(extended, r)
+		default:
+			inTurn = append(inTurn, r)
+		}
+	}
+	u.appendThenRemove(appended)
+	u.changeNexthops(extended)
+	u.takeOver(adopted)
+	u.removeThenAdd(inTurn)
+}
+
+// appendThenRemove adds IPv4 routes behind the old ones, which are removed after that:
+// there is a route all the time. The kernel's own replacement is not used: it takes the
+// place of the first route, whoever made it, and leaves the others.
+func (u *updates) appendThenRemove(replacements []replacement) {
+	requests := make([]rtnl.Request, len(replacements))
+	for n, r := range replacements {
+		requests[n] = u.wants[r.at].wantedRoute().addition(unix.NLM_F_APPEND)
+	}
+	var at []int // the row of each removal
+	var removals []rtnl.Request
+	for n, err := range u.execute(requests) {
+		r := replacements[n]
+		switch {
+		case errors.Is(err, syscall.EEXIST):
+			if r, err = u.behind(r.at); err != nil {
+				u.results[r.at].Err = err
+				continue
+			}
+		case err != nil:
+			u.fail(r.at, "replace", err)
+			continue
+		}
+		u.replaced(r.at, nil)
+		for _, old := range slices.Concat(r.old, r.foreign) {
+			at, removals = append(at, r.at), append(removals, old.deletions()...)
+		}
+	}
+	for n, err := range u.execute(removals) {
+		if u.results[at[n]].Err == nil {
+			u.replaced(at[n], err)
+		}
+	}
+}
+
+// behind returns what a row is to take the place of, after its route has been found to
+// be there already: the others with its key.
+func (u *updates) behind(at int) (replacement, error) {
+	w := u.wants[at]
+	s, err := u.target.look(u.ctx, w, time.Now())
+	if !w.row.Adopt {
+		s.foreign = nil
+	}
+	wanted := func(r kernelRoute) bool { return r.protocol == Protocol && w.matches(r.Seen) }
+	return replacement{at, slices.DeleteFunc(slices.Clone(s.ours), wanted), s.foreign}, err
+}
+
+// hasNexthops reports whether one of routes has several next hops.
+func hasNexthops(routes []kernelRoute) bool {
+	return slices.ContainsFunc(routes, func(r kernelRoute) bool { return !r.Nexthops.IsZero() })
+}
+
+// extends reports whether an IPv6 route of ours differs in its gateways alone, so that
+// these can be added and removed one by one.
+func (w wanted) extends(old []kernelRoute) bool {
+	if len(old) != 1 || old[0].Kind != "" || !old[0].hasGateway() || !w.row.Gateway.IsValid() && len(w.hops) == 0 {
+		return false
+	}
+	is := old[0].Seen
+	return is.Source == w.row.Source && is.MTU == w.row.MTU && is.Type == w.row.Type
+}
+
+// nexthops returns the next hop of a row, or all of several.
+func (w wanted) nexthops() []wantedHop {
+	if len(w.hops) > 0 {
+		return w.hops
+	}
+	return []wantedHop{{Nexthop{w.row.Gateway, w.row.Device, 1}, w.index}}
+}
+
+// seenNexthops returns the next hop of a route, or all of several.
+func (s Seen) seenNexthops() []SeenNexthop {
+	if !s.Nexthops.IsZero() {
+		return s.Nexthops.Slice()
+	}
+	return []SeenNexthop{{Gateway: s.Gateway, index: s.index, Device: s.Device, OtherNames: s.OtherNames, Weight: 1, Dead: s.Dead}}
+}
+
+// change is what is to be done with the next hops of an IPv6 route.
+type change struct {
+	at                    int
+	first, removed, after []kernelRoute // with one next hop each
+}
+
+// changeOf finds out what is to be done. A next hop that shall have another weight can be
+// added only after it was removed.
+func (u *updates) changeOf(r replacement) change {
+	w, old := u.wants[r.at], r.old[0]
+	missing, surplus := pair(w.nexthops(), old.seenNexthops())
+	c := change{at: r.at}
+	for _, h := range surplus {
+		c.removed = append(c.removed, old.by(h))
+	}
+	for _, h := range missing {
+		one := w.wantedRoute()
+		one.Nexthops = hopsOf([]wantedHop{h})
+		weightAlone := slices.ContainsFunc(surplus, func(s SeenNexthop) bool {
+			return s.Gateway == h.Gateway && isDevice(h.Device, h.index, s.index, s.Device, s.OtherNames)
+		})
+		if weightAlone {
+			c.after = append(c.after, one)
+		} else {
+			c.first = append(c.first, one)
+		}
+	}
+	return c
+}
+
+// changeNexthops adds next hops to IPv6 routes and removes others. One that is not to be
+// there and cannot be removed has been added by others: the row is in error then.
+func (u *updates) changeNexthops(replacements []replacement) {
+	changes := make([]change, len(replacements))
+	for i, r := range replacements {
+		changes[i] = u.changeOf(r)
+	}
+	add := func(r kernelRoute) []rtnl.Request { return []rtnl.Request{r.addition(unix.NLM_F_APPEND)} }
+	u.each(changes, func(c change) []kernelRoute { return c.first }, add, func(at int, err error) {
+		if !errors.Is(err, syscall.EEXIST) {
+			u.replaced(at, err)
+		}
+	})
+	u.each(changes, func(c change) []kernelRoute { return c.removed }, kernelRoute.deletions, func(at int, err error) {
+		if errors.Is(err, syscall.ESRCH) {
+			u.explainSurplus(at)
+			return
+		}
+		u.replaced(at, err)
+	})
+	u.each(changes, func(c change) []kernelRoute { return c.after }, add, func(at int, err error) { u.replaced(at, err) })
+}
+
+// each makes a request for each route of changes whose rows have not failed.
+func (u *updates) each(changes []change, which func(change) []kernelRoute, request func(kernelRoute) []rtnl.Request, outcome func(at int, err error)) {
+	var at []int
+	var requests []rtnl.Request
+	for _, c := range changes {
+		if u.results[c.at].Err != nil {
+			continue
+		}
+		for _, r := range which(c) {
+			at, requests = append(at, c.at), append(requests, request(r)...)
+		}
+	}
+	for n, err := range u.execute(requests) {
+		if u.results[at[n]].Err == nil {
+			outcome(at[n], err)
+		}
+	}
+}
+
+// explainSurplus is for a row whose route has a next hop too many that is not ours. It
+// may just have gone.
+func (u *updates) explainSurplus(at int) {
+	w := u.wants[at]
+	s, err := u.target.lookUp(u.ctx, w.row.Key(), time.Now())
+	switch {
+	case err != nil:
+		u.results[at].Err = err
+	case len(s.ours) == 1:
+		_, surplus := pair(w.nexthops(), s.ours[0].seenNexthops())
+		for _, h := range surplus {
+			u.results[at].Err = u.target.nexthopError(u.ctx, w.row, h)
+		}
+	}
+}
+
+// takeOver has IPv6 routes take the place of others' with their keys. The kernel replaces
+// those by gateways if the new one has one, else one of those without; what is left of
+// others' is removed after that. Old ones of ours that it would not replace go first: later
+// it could not tell one without a gateway from the new one.
+func (u *updates) takeOver(replacements []replacement) {
+	var first, second, third []rtnl.Request
+	var at []int
+	for _, r := range replacements {
+		w := u.wants[r.at]
+		for _, old := range r.old {
+			if old.hasGateway() != w.wantedRoute().hasGateway() {
+				first = append(first, old.deletions()...)
+			}
+		}
+		second = append(second, w.wantedRoute().addition(unix.NLM_F_REPLACE))
+	}
+	u.execute(first) // what is left shows in the next step
+	outcomes := u.execute(second)
+	for n, r := range replacements {
+		u.replaced(r.at, outcomes[n])
+		if outcomes[n] != nil {
+			continue
+		}
+		for _, other := range r.foreign {
+			for _, request := range other.deletions() {
+				at, third = append(at, r.at), append(third, request)
+			}
+		}
+	}
+	for n, err := range u.execute(third) {
+		u.replaced(at[n], err)
+	}
+}
+
+// removeThenAdd removes old IPv6 routes and adds others in the same breath, which the
+// end of the context does not part. Where the kernel refuses one, the old route is
+// added again.
+func (u *updates) removeThenAdd(replacements []replacement) {
+	if len(replacements) == 0 || u.ctx.Err() != nil {
+		for _, r := range replacements {
+			u.fail(r.at, "replace", u.ctx.Err())
+		}
+		return
+	}
+	var requests []rtnl.Request
+	added := make([]int, len(replacements))
+	for n, r := range replacements {
+		for _, old := range r.old {
+			requests = append(requests, old.deletions()...)
+		}
+		added[n] = len(requests)
+		requests = append(requests, u.wants[r.at].wantedRoute().addition(unix.NLM_F_EXCL))
+	}
+	ctx := context.WithoutCancel(u.ctx)
+	outcomes := u.target.conn.Execute(ctx, requests)
+	var restore []rtnl.Request
+	for n, r := range replacements {
+		u.replaced(r.at, outcomes[added[n]])
+		if u.results[r.at].Err != nil && len(r.old) == 1 && r.old[0].Kind == "" {
+			restore = append(restore, r.old[0].addition(unix.NLM_F_APPEND)) // to the next hops of others, if there are some
+		}
+	}
+	u.target.conn.Execute(ctx, restore) // where that fails too, the row's own error says why
+}
+
+// replaced notes what came of a request of a replacement.
+func (u *updates) replaced(at int, err error) {
+	if err != nil && !errors.Is(err, syscall.ESRCH) {
+		u.fail(at, "replace", err)
+		return
+	}
+	u.results[at].Result.Changed = true
+}
