@@ -102,7 +102,11 @@ func newInProcess() (in *inProcess, err error) {
 	if in.mirror, err = in.target.NewMirror(in.db, seen); err == nil {
 		in.reconciler, err = reconciler.New(reconciler.Params[route.Route]{
 			DB: in.db, Table: in.table, Target: in.target,
-			DependsOn: route.DependsOn(statedb.ReadOnly(links), reconciler.Observation[link.Link]{}, statedb.ReadOnly(addresses), reconciler.Observation[address.Address]{}), Observed: route.Observed(statedb.ReadOnly(seen)),
+			DependsOn: route.DependsOn(route.Dependencies{
+				Links: statedb.ReadOnly(links), Addresses: statedb.ReadOnly(addresses),
+				Routes: statedb.ReadOnly(in.table), SeenRoutes: route.Observed(statedb.ReadOnly(seen)),
+			}),
+			Observed: route.Observed(statedb.ReadOnly(seen)),
 		})
 	}
 	if err != nil {

@@ -24,17 +24,28 @@ var ByNetwork = statedb.NewMultiIndex("network", func(a Address) iter.Seq[Networ
 })
 
 // Containing yields queries for the rows in whose networks an address is, those of
-// a device or, if that is empty, of any. It leaves out lengths of prefixes that
-// networks of hosts do not have: in IPv4 those below 8, in IPv6 those below 32 and,
-// up to 120, those that are no multiple of 4.
+// a device or, if that is empty, of any. See [Networks].
 func Containing(device string, addr netip.Addr) iter.Seq[statedb.Query[Address]] {
 	return func(yield func(statedb.Query[Address]) bool) {
+		for prefix := range Networks(addr) {
+			if !yield(ByNetwork.Query(Network{device, prefix})) {
+				return
+			}
+		}
+	}
+}
+
+// Networks yields the networks that an address may be in. It leaves out lengths of
+// prefixes that networks of hosts do not have: in IPv4 those below 8, in IPv6 those
+// below 32 and, up to 120, those that are no multiple of 4.
+func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
 		for bits := 8; bits <= addr.BitLen(); bits++ {
 			if addr.Is6() && (bits < 32 || bits < 120 && bits%4 != 0) {
 				continue
 			}
 			prefix, _ := addr.Prefix(bits) // bits are in range
-			if !yield(ByNetwork.Query(Network{device, prefix})) {
+			if !yield(prefix) {
 				return
 			}
 		}

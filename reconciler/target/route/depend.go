@@ -12,18 +12,65 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
+// Network is a network that hosts are reached in without a gateway, because of a route.
+type Network struct {
+	Table  Table
+	Device string // empty: any
+	Prefix netip.Prefix
+}
+
+// ByNetwork finds the rows without a gateway by where they lead, with their devices and
+// with none. The kernel takes no gateway that is itself reached by a gateway.
+var ByNetwork = statedb.NewMultiIndex("network", func(r Route) iter.Seq[Network] {
+	if r.Type != Unicast || r.usesGateway() {
+		return nil
+	}
+	return func(yield func(Network) bool) {
+		key := r.Key()
+		if !yield(Network{key.Table, "", key.Destination}) {
+			return
+		}
+		for way := range r.ways() {
+			if !yield(Network{key.Table, way.Device, key.Destination}) {
+				return
+			}
+		}
+	}
+})
+
+// usesGateway reports whether packets go to a gateway, or some of them do.
+func (r Route) usesGateway() bool {
+	if r.Nexthops.IsZero() {
+		return r.Gateway.IsValid()
+	}
+	for way := range r.ways() {
+		if way.Gateway.IsValid() {
+			return true
+		}
+	}
+	return false
+}
+
+// Dependencies are the tables that routes depend on, and what their rows are compared with.
+type Dependencies struct {
+	Links         *statedb.Table[link.Link]
+	SeenLinks     reconciler.Observation[link.Link]
+	Addresses     *statedb.Table[address.Address]
+	SeenAddresses reconciler.Observation[address.Address]
+	Routes        *statedb.Table[Route]
+	SeenRoutes    reconciler.Observation[Route]
+}
+
 // DependsOn has routes wait for the rows without which the kernel would refuse
 // them: the links of the devices, the addresses in whose networks the gateways are (see
-// [address.Containing]), and the source. What others have made is in no row, and
-// not waited for. seenLinks and seenAddresses are what the rows of links and
-// addresses are compared with.
-func DependsOn(
-	links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
-	addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
-) []reconciler.Dependency[Route] {
+// [address.Containing]), the routes that lead there without a gateway (see [ByNetwork]),
+// and the source. What others have made is in no row, and not waited for.
+func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
+	n := &needs{}
 	return []reconciler.Dependency[Route]{
-		reconciler.DependsOn(links, link.Link.GetStatus, devices, seenLinks),
-		reconciler.DependsOn(addresses, address.Address.GetStatus, (&needs{}).addresses, seenAddresses),
+		reconciler.DependsOn(d.Links, link.Link.GetStatus, devices, d.SeenLinks),
+		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, n.addresses, d.SeenAddresses),
+		reconciler.DependsOn(d.Routes, Route.GetStatus, n.routes, d.SeenRoutes),
 	}
 }
 
@@ -45,15 +92,23 @@ func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
 // the same few.
 const maxGateways = 1024
 
-// needs tells which addresses routes need. It is safe for concurrent use.
+// needs tells which addresses and routes a route needs. It is safe for concurrent use.
 type needs struct {
 	mu       sync.RWMutex
-	gateways map[gateway][]statedb.Query[address.Address]
+	gateways map[gateway]ways
 }
 
+// gateway is one that a route with a table and a device has.
 type gateway struct {
+	table   Table
 	device  string
 	address netip.Addr
+}
+
+// ways are queries for the rows that lead to a gateway.
+type ways struct {
+	addresses []statedb.Query[address.Address]
+	routes    []statedb.Query[Route]
 }
 
 func (n *needs) addresses(r Route) iter.Seq[statedb.Query[address.Address]] {
@@ -61,11 +116,8 @@ func (n *needs) addresses(r Route) iter.Seq[statedb.Query[address.Address]] {
 		if r.Source.IsValid() && !yield(address.ByHost.Query(r.Source)) {
 			return
 		}
-		for way := range r.ways() {
-			if !way.Gateway.IsValid() {
-				continue
-			}
-			for _, query := range n.containing(gateway{way.Device, way.Gateway}) {
+		for way := range n.leadTo(r) {
+			for _, query := range way.addresses {
 				if !yield(query) {
 					return
 				}
@@ -74,19 +126,61 @@ func (n *needs) addresses(r Route) iter.Seq[statedb.Query[address.Address]] {
 	}
 }
 
-func (n *needs) containing(g gateway) []statedb.Query[address.Address] {
+func (n *needs) routes(r Route) iter.Seq[statedb.Query[Route]] {
+	return func(yield func(statedb.Query[Route]) bool) {
+		for way := range n.leadTo(r) {
+			for _, query := range way.routes {
+				if !yield(query) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// leadTo yields what leads to the gateways of a route.
+func (n *needs) leadTo(r Route) iter.Seq[ways] {
+	return func(yield func(ways) bool) {
+		for way := range r.ways() {
+			if way.Gateway.IsValid() && !yield(n.to(gateway{r.Key().Table, way.Device, way.Gateway})) {
+				return
+			}
+		}
+	}
+}
+
+func (n *needs) to(g gateway) ways {
 	n.mu.RLock()
-	queries, known := n.gateways[g]
+	w, known := n.gateways[g]
 	n.mu.RUnlock()
 	if known {
-		return queries
+		return w
 	}
-	queries = slices.Collect(address.Containing(g.device, g.address))
+	w = ways{slices.Collect(address.Containing(g.device, g.address)), slices.Collect(containing(g))}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.gateways == nil || len(n.gateways) >= maxGateways {
-		n.gateways = map[gateway][]statedb.Query[address.Address]{}
+		n.gateways = map[gateway]ways{}
 	}
-	n.gateways[g] = queries
-	return queries
+	n.gateways[g] = w
+	return w
+}
+
+// containing yields queries for the rows that lead to a gateway: those of the route's own
+// table, in which the kernel looks first, and of the main one. It leaves out the lengths of
+// prefixes that [address.Containing] leaves out, but for that of a default route.
+func containing(g gateway) iter.Seq[statedb.Query[Route]] {
+	return func(yield func(statedb.Query[Route]) bool) {
+		for _, table := range slices.Compact([]Table{g.table, MainTable}) {
+			lead := func(prefix netip.Prefix) bool { return yield(ByNetwork.Query(Network{table, g.device, prefix})) }
+			if !lead(familyOf(g.address).everything()) {
+				return
+			}
+			for prefix := range address.Networks(g.address) {
+				if !lead(prefix) {
+					return
+				}
+			}
+		}
+	}
 }

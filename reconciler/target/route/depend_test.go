@@ -53,6 +53,7 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 		{Route{Gateway: ip("2001:db8::1"), Source: ip("2001:db8:0:1::2")}, []string{"a 2001:db8::2/64", "b 2001:db8:0:1::2/64"}},
 		{Route{Gateway: ip("2001:db8::2")}, []string{"a 2001:db8::2/64", "b 2001:db8::3/127"}},
 		{Route{Gateway: ip("192.0.2.1")}, nil},
+		{Route{Nexthops: hops("10.0.0.1 b", "10.9.0.1")}, []string{"b 10.0.0.4/24", "a 10.9.0.1/32"}},
 	} {
 		found := map[string]bool{}
 		for query := range needed.addresses(c.row) {
@@ -66,6 +67,59 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, found); diff != "" {
 			t.Errorf("via %s dev %s src %s (-want +got):\n%s", c.row.Gateway, c.row.Device, c.row.Source, diff)
+		}
+	}
+}
+
+func TestARouteNeedsTheRoutesThatLeadToItsGateway(t *testing.T) {
+	db := statedb.New()
+	const aside = 100
+	normalized := func(row Route) Route {
+		row, err := row.Normalized()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return row
+	}
+	routes := tableOf(
+		t, db, Schema(),
+		normalized(Route{Destination: to("10.0.0.0/24"), Device: "a"}),
+		normalized(Route{Destination: to("10.0.0.0/16"), Device: "b"}),
+		normalized(Route{Destination: to("10.0.0.0/24"), Device: "a", Table: aside}),
+		normalized(Route{Destination: to("10.0.0.0/24"), Device: "a", Table: 7}),
+		normalized(Route{Destination: to("10.0.0.0/28"), Gateway: ip("10.9.0.1")}),
+		normalized(Route{Destination: to("10.0.0.0/27"), Type: Blackhole}),
+		normalized(Route{Destination: to("10.0.0.0/26"), Nexthops: hops("- a", "- c")}),
+		normalized(Route{Destination: to("10.0.0.0/25"), Nexthops: hops("10.9.0.1 a", "10.9.0.2 c")}),
+		normalized(Route{Destination: destination(t, "default"), Family: Inet6, Device: "d"}),
+		normalized(Route{Destination: to("2001:db8::/64"), Device: "a"}),
+	)
+	needed := &needs{}
+	for _, c := range []struct {
+		row  Route
+		want []string
+	}{
+		{Route{Gateway: ip("10.0.0.1")}, []string{"10.0.0.0/16", "10.0.0.0/24", "10.0.0.0/26"}},
+		{Route{Gateway: ip("10.0.0.1"), Table: aside}, []string{"10.0.0.0/16", "10.0.0.0/24", "10.0.0.0/24 table 100", "10.0.0.0/26"}},
+		{Route{Gateway: ip("10.0.0.1"), Device: "b"}, []string{"10.0.0.0/16"}},
+		{Route{Gateway: ip("10.0.0.1"), Device: "c"}, []string{"10.0.0.0/26"}},
+		{Route{Nexthops: hops("10.0.1.1", "10.0.0.1 a")}, []string{"10.0.0.0/16", "10.0.0.0/24", "10.0.0.0/26"}},
+		{Route{Gateway: ip("2001:db8::1")}, []string{"2001:db8::/64", "default inet6"}},
+		{Route{Device: "a"}, nil},
+		{Route{Type: Blackhole}, nil},
+	} {
+		found := map[string]bool{}
+		for query := range needed.routes(c.row) {
+			for row := range routes.List(db.ReadTxn(), query) {
+				found[row.Key().String()] = true
+			}
+		}
+		want := map[string]bool{}
+		for _, key := range c.want {
+			want[key] = true
+		}
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", describe(c.row), diff)
 		}
 	}
 }

@@ -30,11 +30,15 @@ func Cell() cell.Cell {
 			func(
 				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
 				addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
-				seen *statedb.Table[route.Seen],
+				routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen],
 			) reconcilercell.Relations[route.Route] {
+				seenRoutes := route.Observed(seen)
 				return reconcilercell.Relations[route.Route]{
-					DependsOn: route.DependsOn(links, seenLinks, addresses, seenAddresses),
-					Observed:  route.Observed(seen),
+					DependsOn: route.DependsOn(route.Dependencies{
+						Links: links, SeenLinks: seenLinks, Addresses: addresses, SeenAddresses: seenAddresses,
+						Routes: routes, SeenRoutes: seenRoutes,
+					}),
+					Observed: seenRoutes,
 				}
 			}),
 		kindcell.Observed[route.Mirror](route.SeenSchema()),
