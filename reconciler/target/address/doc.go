@@ -1,9 +1,20 @@
 // Package address is the built-in target for addresses of network devices.
 //
-// The kernel has no mark for addresses, so each is recorded in the state
-// directory, with the index of its device, before it is added. An address that
-// was there before is taken over, and left when its row is deleted. When a device
-// was made again under its old name, its old records claim nothing.
+// Each address is recorded in the state directory, with the index of its device, before
+// it is added. An address that was there before is left when its row is deleted, and as it
+// is while there is a row: one that says otherwise is in error. With Adopt it is ours from
+// then on. When a device was made again under its old name, its old records claim nothing.
+//
+// Where the kernel has room for it, since Linux 5.18, addresses also carry protocol 79
+// ([Protocol]). One with this mark and without a record, as after the loss of the state
+// directory, becomes ours again with a row for it. Without a row it stays, and
+// [Target.Unrecorded] tells of it.
+//
+// Lifetimes count down in the kernel. An address is as its row says while the lifetimes that
+// it was given are those of the row and have not ended. Update begins them again when half
+// of the one that ends first is over, and asks to be called then: so the address stays as
+// long as somebody applies the row, and goes by itself after that. Another scope needs the
+// address to be removed and added again; in one network of a device all have the same scope.
 //
 // With the first IPv4 address of a network the kernel removes all others of that
 // network, and routes through them. When one of ours goes, the kernel is told to

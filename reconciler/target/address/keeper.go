@@ -34,6 +34,8 @@ type keeper struct {
 	target *Target
 	table  *statedb.RWTable[Seen]
 	links  rtnl.Devices
+	// limited are the addresses with lifetimes that end.
+	limited map[SeenKey]lifetimes
 }
 
 // list returns all addresses.
@@ -44,6 +46,9 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	addresses, err := k.target.list(ctx, unix.AF_UNSPEC, false)
 	if err != nil {
 		return nil, err
+	}
+	if k.limited == nil {
+		k.limited = map[SeenKey]lifetimes{}
 	}
 	all := make([]Seen, 0, len(addresses))
 	known := make(map[SeenKey]bool, len(addresses))
@@ -56,8 +61,34 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	return all, ctx.Err()
 }
 
+// seen returns the row of an address. Its lifetimes are those that were found out when
+// they were set, or else at first: from what is left of them they cannot be told exactly.
 func (k *keeper) seen(a kernelAddress) Seen {
-	return k.named(Seen{Index: a.Index, Address: a.Address, Duplicate: a.isDuplicate()})
+	s := k.named(a.seen())
+	if _, ends := s.lifetimes().shortest(); !ends {
+		delete(k.limited, a.SeenKey)
+		return s
+	}
+	before, known := k.limited[a.SeenKey]
+	hasRunOut := s.PreferredLifetime.seconds == 0
+	if known && before.set == s.set && before.valid.agrees(s.ValidLifetime) && (hasRunOut || before.preferred.agrees(s.PreferredLifetime)) {
+		s.ValidLifetime = before.valid
+		if !hasRunOut {
+			s.PreferredLifetime = before.preferred
+		}
+		return s
+	}
+	k.limited[a.SeenKey] = s.lifetimes()
+	return s
+}
+
+// seen returns the row of an address, without the names of its device.
+func (a kernelAddress) seen() Seen {
+	return Seen{
+		Index: a.Index, Address: a.Address, Duplicate: a.isDuplicate(), Scope: a.scope,
+		ValidLifetime: a.left.valid, PreferredLifetime: a.left.preferred, set: a.left.set, Ours: a.ours,
+		Tentative: a.flags&unix.IFA_F_TENTATIVE != 0,
+	}
 }
 
 // named returns an address with the names of its device.
@@ -72,7 +103,8 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case unix.RTM_NEWADDR:
 		_, _, err = k.table.Insert(txn, k.seen(e.address))
 	case unix.RTM_DELADDR:
-		_, _, err = k.table.Delete(txn, k.seen(e.address))
+		delete(k.limited, e.address.SeenKey)
+		_, _, err = k.table.Delete(txn, e.address.seen())
 		if e.address.hasPeer {
 			doubt = "an address with a peer is gone, and there may be one with another peer"
 		}
@@ -81,6 +113,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case unix.RTM_DELLINK:
 		k.links.Remove(e.link.Index)
 		for s := range onDevice(txn, statedb.ReadOnly(k.table), e.link.Index) {
+			delete(k.limited, SeenKey{s.Index, s.Address})
 			if _, _, err := k.table.Delete(txn, s); err != nil {
 				return "", err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
@@ -28,11 +29,40 @@ func (e *DuplicateError) Error() string {
 // Unwrap returns ErrDuplicate.
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
+// ErrForeign is matched by the error for an address that was there before.
+var ErrForeign = errors.New("it was there before")
+
+// ForeignError is the error for a row that wants an address which was there before to be
+// otherwise. It matches ErrForeign.
+type ForeignError struct {
+	Key    Key
+	Change reconciler.Change // that it wants
+}
+
+// Error implements error.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("address %s on %s: %v, with the %s %s instead of %s; it is left as it is: remove it, or take it over with adopt: true",
+		e.Key.Address, e.Key.Device, ErrForeign, e.Change.Field, e.Change.Is, e.Change.Want)
+}
+
+// Unwrap returns ErrForeign.
+func (e *ForeignError) Unwrap() error { return ErrForeign }
+
+// Protocol marks the addresses that we make, where the kernel has room for it: since Linux
+// 5.18.
+const Protocol = 79
+
+// attributeProtocol is IFA_PROTO of the kernel.
+const attributeProtocol = 11
+
 // kernelAddress is an address as the kernel tells of it.
 type kernelAddress struct {
 	SeenKey
 	flags   uint32
 	hasPeer bool
+	scope   rtnl.Scope
+	left    lifetimes
+	ours    bool   // it has our mark
 	data    []byte // the message, only when it was listed for bringing it back
 }
 
@@ -44,7 +74,9 @@ func decodeAddress(m syscall.NetlinkMessage) (a kernelAddress, ok bool) {
 	if len(m.Data) < unix.SizeofIfAddrmsg {
 		return a, false
 	}
-	a.flags, a.Index = uint32(m.Data[2]), int(rtnl.Uint32(m.Data[4:]))
+	a.left = lifetimes{valid: Forever, preferred: Forever}
+	a.flags, a.scope, a.Index = uint32(m.Data[2]), rtnl.ScopeOf(m.Data[3]), int(rtnl.Uint32(m.Data[4:]))
+	var cacheInfo []byte
 	var local, address netip.Addr
 	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofIfAddrmsg:]) {
 		switch kind {
@@ -54,7 +86,14 @@ func decodeAddress(m syscall.NetlinkMessage) (a kernelAddress, ok bool) {
 			address, _ = netip.AddrFromSlice(value)
 		case unix.IFA_FLAGS:
 			a.flags = rtnl.Uint32(value)
+		case unix.IFA_CACHEINFO:
+			cacheInfo = value
+		case attributeProtocol:
+			a.ours = len(value) > 0 && value[0] == Protocol
 		}
+	}
+	if len(cacheInfo) >= unix.SizeofIfaCacheinfo {
+		a.left = decodeLifetimes(cacheInfo, a.flags)
 	}
 	if !local.IsValid() {
 		local = address
@@ -73,16 +112,28 @@ func familyOf(addr netip.Addr) byte {
 
 // request is about an address on a device.
 func (k SeenKey) request(messageType, flags uint16) rtnl.Request {
-	r := rtnl.Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofIfAddrmsg, 64)}
+	r := rtnl.Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofIfAddrmsg, 96)}
 	r.Data[0], r.Data[1] = familyOf(k.Address.Addr()), byte(k.Address.Bits())
 	r.PutUint32(4, uint32(k.Index))
 	r.Add(unix.IFA_LOCAL, k.Address.Addr().AsSlice())
 	r.Add(unix.IFA_ADDRESS, k.Address.Addr().AsSlice())
-	if messageType == unix.RTM_NEWADDR && k.Address.Addr().Is4() {
-		if broadcast, ok := broadcastOf(k.Address); ok {
+	return r
+}
+
+// making is the request that gives a device the address of a row, or new lifetimes to the
+// one that it has.
+func (s state) making(flags uint16) rtnl.Request {
+	r := s.seenKey().request(unix.RTM_NEWADDR, flags)
+	r.Data[3] = s.row.Scope.Number(unix.RT_SCOPE_UNIVERSE)
+	if address := s.row.Address; address.Addr().Is4() {
+		if broadcast, ok := broadcastOf(address); ok {
 			r.Add(unix.IFA_BROADCAST, broadcast.AsSlice())
 		}
 	}
+	if info := s.row.lifetimes().cacheInfo(); info != nil {
+		r.Add(unix.IFA_CACHEINFO, info)
+	}
+	r.Add(attributeProtocol, []byte{Protocol})
 	return r
 }
 

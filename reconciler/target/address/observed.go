@@ -26,7 +26,19 @@ type Seen struct {
 	Index      int          `json:"index"` // of the device
 	Address    netip.Prefix `json:"address"`
 	Duplicate  bool         `json:"duplicate,omitempty"` // another host has it
+	Scope      rtnl.Scope   `json:"scope"`
+	// The lifetimes as they were last given. A deprecated address has no preferred one.
+	ValidLifetime     Lifetime `json:"validLifetime"`
+	PreferredLifetime Lifetime `json:"preferredLifetime"`
+	set               uint32   // when that was: see lifetimes
+	// Tentative: the kernel still looks for duplicates, and does not tell when the lifetimes
+	// change.
+	Tentative bool `json:"tentative,omitempty"`
+	// Ours: it has our mark.
+	Ours bool `json:"ours,omitempty"`
 }
+
+func (s Seen) lifetimes() lifetimes { return lifetimes{s.ValidLifetime, s.PreferredLifetime, s.set} }
 
 // SeenKey identifies an address by the index of its device: names move from one
 // device to another. Its text is "#7 10.0.0.5/24".
@@ -96,8 +108,34 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	return Mirror{m}, err
 }
 
+// Unrecorded returns what reports addresses that have our mark and no record.
+func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Unrecorded[Seen] {
+	return mirror.Unrecorded[Seen]{
+		DB: db, Table: seen, What: "addresses",
+		Name:   func(s Seen) string { return Key{s.Device, s.Address}.String() },
+		Is:     func(s Seen) bool { return s.Ours && !t.isRecorded(s) },
+		Remedy: "declare them, or remove them (ip address del ADDRESS dev DEVICE)",
+	}
+}
+
+// isRecorded reports whether there is a record of an address, which may have been made
+// when its device had another name.
+func (t *Target) isRecorded(s Seen) bool {
+	for _, key := range s.keys() {
+		if rec, known := t.records.Get(key.String()); known && rec.Index == s.Index {
+			return true
+		}
+	}
+	for _, rec := range t.records.All() {
+		if rec.seenKey() == (SeenKey{s.Index, s.Address}) {
+			return true
+		}
+	}
+	return false
+}
+
 // presence tells which addresses there are.
-type presence func(SeenKey) (duplicate, present bool)
+type presence func(SeenKey) (s Seen, present bool)
 
 // present returns what tells which addresses there are, with all that the kernel
 // has done before the call.
@@ -105,25 +143,27 @@ func (t *Target) present(ctx context.Context) (presence, error) {
 	if view := t.mirror.Load().View(ctx); view.Reliable() {
 		return presentIn(view), nil
 	}
-	addresses, err := t.list(ctx, unix.AF_UNSPEC, false)
+	return t.presentNow(ctx, unix.AF_UNSPEC)
+}
+
+// presentNow is present of a family, with all that there is to know, by a listing.
+func (t *Target) presentNow(ctx context.Context, family byte) (presence, error) {
+	addresses, err := t.list(ctx, family, false)
 	if err != nil {
 		return nil, err
 	}
-	duplicates := make(map[SeenKey]bool, len(addresses))
+	known := make(map[SeenKey]Seen, len(addresses))
 	for _, a := range addresses {
-		duplicates[a.SeenKey] = a.isDuplicate()
+		known[a.SeenKey] = a.seen()
 	}
-	return func(k SeenKey) (duplicate, present bool) {
-		duplicate, present = duplicates[k]
-		return duplicate, present
+	return func(k SeenKey) (s Seen, present bool) {
+		s, present = known[k]
+		return s, present
 	}, nil
 }
 
 func presentIn(view mirror.View[Seen]) presence {
-	return func(k SeenKey) (duplicate, present bool) {
-		s, found := view.Get(SeenByKey.Query(k))
-		return s.Duplicate, found
-	}
+	return func(k SeenKey) (Seen, bool) { return view.Get(SeenByKey.Query(k)) }
 }
 
 // Observed compares addresses with what a mirror has seen.
@@ -142,12 +182,59 @@ func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
 }
 
 func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
+	want, err := want.Normalized()
+	if err != nil {
+		return nil // which is for Update to say
+	}
 	is := ""
+	var different []reconciler.Change
 	for s := range seen.List(txn, SeenByName.Query(want.Key())) {
-		if !s.Duplicate {
+		if s.Duplicate {
+			is = s.Address.String() + ", a duplicate"
+			continue
+		}
+		compared := want
+		if !s.Ours {
+			compared = want.leaving(s)
+		}
+		if s.Tentative {
+			compared.ValidLifetime, compared.PreferredLifetime = s.ValidLifetime, s.PreferredLifetime
+		}
+		if different = compared.differences(s); len(different) == 0 {
 			return nil
 		}
-		is = s.Address.String() + ", a duplicate"
+	}
+	if different != nil {
+		return different
 	}
 	return steps.Changes(steps.Field("address", is, want.Address.String(), nil))
+}
+
+// leaving returns the row with what it does not say as it is, as for an address of others.
+func (a Address) leaving(is Seen) Address {
+	if a.Scope.IsZero() {
+		a.Scope = is.Scope
+	}
+	if a.ValidLifetime.IsZero() && a.PreferredLifetime.IsZero() {
+		a.ValidLifetime, a.PreferredLifetime = is.ValidLifetime, is.PreferredLifetime
+	}
+	return a
+}
+
+// differences returns what an address that is there differs in from the row. One with
+// lifetimes that run out as they shall does not.
+func (a Address) differences(is Seen) []reconciler.Change {
+	var changes []steps.Step
+	if a.Address.Addr().Is4() {
+		want := rtnl.ScopeOf(a.Scope.Number(unix.RT_SCOPE_UNIVERSE))
+		changes = steps.Field("scope", is.Scope, want, nil)
+	}
+	want := a.lifetimes()
+	if !want.valid.agrees(is.ValidLifetime) {
+		changes = append(changes, steps.Field("validLifetime", is.ValidLifetime, want.valid, nil)...)
+	}
+	if !want.preferred.agrees(is.PreferredLifetime) {
+		changes = append(changes, steps.Field("preferredLifetime", is.PreferredLifetime, want.preferred, nil)...)
+	}
+	return steps.Changes(changes)
 }

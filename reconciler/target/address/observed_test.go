@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -35,14 +36,18 @@ func TestTheMirrorShowsAllAddresses(t *testing.T) {
 			return s.Device[0] == 'e' && !s.Address.Addr().IsLinkLocalUnicast()
 		}, want...)
 	}
+	forever := func(s Seen) Seen {
+		s.Scope, s.ValidLifetime, s.PreferredLifetime = rtnl.GlobalScope, Forever, Forever
+		return s
+	}
 	e0, err := net.InterfaceByName("e0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := Seen{Device: "e0", Index: e0.Index, Address: netip.MustParsePrefix("192.0.2.1/24")}
+	first := forever(Seen{Device: "e0", Index: e0.Index, Address: netip.MustParsePrefix("192.0.2.1/24")})
 	want(first)
 	nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e0")
-	second := Seen{Device: "e0", Index: e0.Index, Address: netip.MustParsePrefix("2001:db8::1/64")}
+	second := forever(Seen{Device: "e0", Index: e0.Index, Address: netip.MustParsePrefix("2001:db8::1/64")})
 	want(first, second)
 	nstest.IP(t, "address", "del", "192.0.2.1/24", "dev", "e0")
 	want(second)
@@ -62,11 +67,23 @@ func TestAnAddressIsComparedWithWhatWasSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	limited := Seen{Device: "e0", Scope: rtnl.LinkScope, ValidLifetime: LifetimeOf(3600), PreferredLifetime: LifetimeOf(0)}
 	err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
-		_, _, err := table.Insert(txn, Seen{Device: "e0", OtherNames: "lan wan", Address: netip.MustParsePrefix("192.0.2.1/24")})
-		if err == nil {
-			_, _, err = table.Insert(txn, Seen{Device: "e0", Address: netip.MustParsePrefix("2001:db8::1/64"), Duplicate: true})
+		for _, s := range []struct {
+			address string
+			seen    Seen
+		}{
+			{"192.0.2.1/24", Seen{Device: "e0", OtherNames: "lan wan", Scope: rtnl.GlobalScope, ValidLifetime: Forever, PreferredLifetime: Forever}},
+			{"2001:db8::1/64", Seen{Device: "e0", Duplicate: true}},
+			{"192.0.2.2/24", limited},
+		} {
+			s.seen.Address = netip.MustParsePrefix(s.address)
+			if _, _, err := table.Insert(txn, s.seen); err != nil {
+				return err
+			}
 		}
+		limited.Device, limited.Index, limited.Address, limited.Ours = "e1", 1, netip.MustParsePrefix("192.0.2.2/24"), true
+		_, _, err := table.Insert(txn, limited)
 		return err
 	}, table)
 	if err != nil {
@@ -81,6 +98,14 @@ func TestAnAddressIsComparedWithWhatWasSeen(t *testing.T) {
 		{row("e1", "192.0.2.1/24"), ""},
 		{row("e0", "192.0.2.1/25"), ""},
 		{row("e0", "2001:db8::1/64"), "2001:db8::1/64, a duplicate"},
+		{row("e0", "192.0.2.2/24"), "-"}, // others' may be as they like
+		{Address{Device: "e0", Address: limited.Address, Scope: rtnl.HostScope}, "link"},
+		{Address{Device: "e0", Address: limited.Address, ValidLifetime: LifetimeOf(3600)}, "0s"},
+		{Address{Device: "e0", Address: limited.Address, ValidLifetime: LifetimeOf(3600), PreferredLifetime: LifetimeOf(0)}, "-"},
+		{row("e1", "192.0.2.2/24"), "0s"}, // ours is as the row says: the last difference is told here
+		{Address{Device: "e1", Address: limited.Address, Scope: rtnl.LinkScope, ValidLifetime: LifetimeOf(3598), PreferredLifetime: LifetimeOf(0)}, "-"},
+		{Address{Device: "e1", Address: limited.Address, Scope: rtnl.LinkScope, ValidLifetime: LifetimeOf(3597), PreferredLifetime: LifetimeOf(0)}, "1h0m0s"},
+		{row("e9", "192.0.2.2/24"), ""},
 	} {
 		is := "-"
 		for _, change := range differences(db.ReadTxn(), statedb.ReadOnly(table), c.row) {

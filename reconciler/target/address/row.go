@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -14,8 +15,18 @@ import (
 type Address struct {
 	Device string `yaml:"device" json:"device" schema:"required" doc:"Name of the link that has the address."`
 	// Address of the host, with the length of its network's prefix: 10.0.0.5/24.
-	Address netip.Prefix      `yaml:"address" json:"address" schema:"required" doc:"Address with the length of its prefix, as 192.0.2.2/24."`
-	Status  reconciler.Status `yaml:"-" json:"status"`
+	Address netip.Prefix `yaml:"address" json:"address" schema:"required" doc:"Address with the length of its prefix, as 192.0.2.2/24."`
+	// Scope of an IPv4 address; global if none is given.
+	Scope rtnl.Scope `yaml:"scope" json:"scope,omitzero" doc:"Scope of an IPv4 address: global, link, host or a number; global if it is left out."`
+	// ValidLifetime is for how long the address stays after the agent has last seen to it,
+	// and PreferredLifetime for how long new connections use it. They are begun again when
+	// half of the shorter one is over, so that they end only when nobody does. If none is
+	// given the address is valid forever, and preferred for as long as it is valid.
+	ValidLifetime     Lifetime `yaml:"validLifetime" json:"validLifetime,omitzero" doc:"For how long the address stays when the agent is gone, as 3600s; forever if it is left out."`
+	PreferredLifetime Lifetime `yaml:"preferredLifetime" json:"preferredLifetime,omitzero" doc:"For how long new connections use the address when the agent is gone, as 1800s; as long as it is valid if it is left out."`
+	// Adopt takes over an address that was there before: it is removed with the row.
+	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Take over an address that was there before."`
+	Status reconciler.Status `yaml:"-" json:"status"`
 }
 
 // Key identifies an address. Its text is "eth0 10.0.0.5/24".
@@ -52,13 +63,67 @@ func (a Address) WithStatus(status reconciler.Status) Address {
 // Normalized checks the row and returns it. Errors are of type
 // *reconciler.FieldError.
 func (a Address) Normalized() (Address, error) {
-	if err := checkDevice(a.Device); err != nil {
-		return a, &reconciler.FieldError{Field: "device", Err: err}
+	for _, check := range []struct {
+		field string
+		err   error
+	}{
+		{"device", checkDevice(a.Device)},
+		{"address", checkAddress(a.Address)},
+		{"scope", a.checkScope()},
+		{"validLifetime", a.checkValid()},
+		{"preferredLifetime", a.checkPreferred()},
+	} {
+		if check.err != nil {
+			return a, &reconciler.FieldError{Field: check.field, Err: check.err}
+		}
 	}
-	if err := checkAddress(a.Address); err != nil {
-		return a, &reconciler.FieldError{Field: "address", Err: err}
+	if a.Address.Addr().Is6() {
+		a.Scope = rtnl.Scope{}
 	}
 	return a, nil
+}
+
+// lifetimes returns those that the kernel is told.
+func (a Address) lifetimes() lifetimes {
+	valid := a.ValidLifetime.or(Forever)
+	return lifetimes{valid: valid, preferred: a.PreferredLifetime.or(valid)}
+}
+
+// checkScope refuses a scope that the kernel would not heed.
+func (a Address) checkScope() error {
+	addr := a.Address.Addr()
+	if a.Scope.IsZero() || !addr.Is6() {
+		return nil
+	}
+	actual := rtnl.GlobalScope
+	switch {
+	case addr.IsLoopback():
+		actual = rtnl.HostScope
+	case addr.IsLinkLocalUnicast():
+		actual = rtnl.LinkScope
+	}
+	if a.Scope != actual {
+		return fmt.Errorf("it follows from an IPv6 address, expected %s instead of %s, or the field left out", actual, a.Scope)
+	}
+	return nil
+}
+
+func (a Address) checkValid() error {
+	if a.ValidLifetime == LifetimeOf(0) {
+		return errors.New("it is 0s, expected more, or forever")
+	}
+	return nil
+}
+
+func (a Address) checkPreferred() error {
+	l := a.lifetimes()
+	switch {
+	case l.preferred.seconds > l.valid.seconds:
+		return fmt.Errorf("%s is longer than validLifetime, expected at most %s", l.preferred, l.valid)
+	case a.Address.Addr().Is4() && l.valid == Forever && l.preferred != Forever && l.preferred.seconds != 0:
+		return errors.New("of an IPv4 address that is valid forever the kernel does not count it, expected forever or 0s, or a validLifetime")
+	}
+	return nil
 }
 
 func checkDevice(device string) error {

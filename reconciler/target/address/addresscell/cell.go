@@ -28,6 +28,7 @@ func Cell() cell.Cell {
 			},
 			func(t *address.Target) reconciler.Target[address.Address] { return t },
 			(*address.Target).NewMirror,
+			(*address.Target).Unrecorded,
 			func(
 				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link], seen reconciler.Observation[address.Address],
 			) reconcilercell.Relations[address.Address] {
@@ -40,5 +41,6 @@ func Cell() cell.Cell {
 			}),
 		cell.Provide(address.Observed),
 		kindcell.Observed[address.Mirror](address.SeenSchema()),
+		kindcell.Unrecorded[address.Seen](),
 	)
 }

@@ -1,0 +1,338 @@
+package address
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/reconciler/target/steps"
+	"github.com/statehive/statehive/statedb"
+)
+
+// UpdateBatch implements reconciler.BatchTarget.
+func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Address) []reconciler.BatchResult {
+	u := t.newUpdates(ctx, rows)
+	u.look(rows)
+	u.claim()
+	u.clear()
+	u.add()
+	u.renew()
+	u.again()
+	return u.results
+}
+
+// Diff implements reconciler.Differ.
+func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row Address) ([]reconciler.Change, error) {
+	result := t.DiffBatch(ctx, txn, []Address{row})[0]
+	return result.Changes, result.Err
+}
+
+// DiffBatch implements reconciler.BatchDiffer.
+func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Address) []reconciler.DiffResult {
+	u := t.newUpdates(ctx, rows)
+	u.look(rows)
+	results := make([]reconciler.DiffResult, len(rows))
+	for i, row := range rows {
+		results[i].Err = u.results[i].Err
+		switch s := u.states[i]; {
+		case results[i].Err != nil:
+		case !s.present:
+			results[i].Changes = steps.Changes(steps.Field("address", "", row.Address.String(), nil))
+		default:
+			results[i].Changes = s.changes
+		}
+	}
+	return results
+}
+
+// updates are rows that are brought about together.
+type updates struct {
+	target  *Target
+	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
+	states  []state
+	results []reconciler.BatchResult
+
+	exactly  presence // of IPv6; nil: not asked yet
+	indexes  rtnl.Indexes
+	refusals map[string]error // by Config.Allowed, of the devices that it was asked about
+}
+
+// state is what there is for a row.
+type state struct {
+	row     Address
+	key     Key
+	index   int // of the device
+	is      Seen
+	present bool
+	changes []reconciler.Change // of an address that is present
+}
+
+func (s state) seenKey() SeenKey { return SeenKey{s.index, s.key.Address} }
+
+func (t *Target) newUpdates(ctx context.Context, rows []Address) *updates {
+	return &updates{
+		target: t, ctx: ctx,
+		states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows)),
+		indexes: rtnl.Indexes{Conn: t.conn}, refusals: map[string]error{},
+	}
+}
+
+// look finds out what there is for rows.
+func (u *updates) look(rows []Address) {
+	present, err := u.target.present(u.ctx)
+	for i, row := range rows {
+		if u.results[i].Err = errors.Join(err, u.ctx.Err()); u.results[i].Err == nil {
+			u.states[i], u.results[i].Err = u.lookAt(row, present)
+		}
+	}
+}
+
+func (u *updates) lookAt(row Address, present presence) (s state, err error) {
+	if row, err = row.Normalized(); err != nil {
+		return s, reconciler.Terminal(err)
+	}
+	s.row, s.key = row, row.Key()
+	if s.index, err = u.indexOf(row.Device); err != nil {
+		return s, err
+	}
+	if s.is, s.present = present(s.seenKey()); s.is.Duplicate {
+		return s, &DuplicateError{Key: s.key}
+	}
+	if s.present {
+		err = u.lookCloser(&s)
+	}
+	if s.present && err == nil {
+		err = u.target.compare(&s)
+	}
+	return s, err
+}
+
+// lookCloser finds out the lifetimes of an address that the mirror may not know.
+func (u *updates) lookCloser(s *state) (err error) {
+	if !s.is.Tentative || s.row.lifetimes().endless() && s.is.lifetimes().endless() {
+		return nil
+	}
+	if u.exactly == nil {
+		if u.exactly, err = u.target.presentNow(u.ctx, unix.AF_INET6); err != nil {
+			return err
+		}
+	}
+	s.is, s.present = u.exactly(s.seenKey())
+	return nil
+}
+
+// compare finds out what is to be changed of an address that is there. One that was there
+// before us is left as it is: a row that does not adopt it and says otherwise is in error.
+func (t *Target) compare(s *state) error {
+	if s.isOurs(t.records.Get(s.key.String())) {
+		s.changes = s.row.differences(s.is)
+		if after, ends := s.given().due(); ends && after == 0 && len(s.changes) == 0 {
+			s.changes = s.renewal()
+		}
+		return nil
+	}
+	if changes := s.row.leaving(s.is).differences(s.is); len(changes) > 0 {
+		return &ForeignError{Key: s.key, Change: changes[0]}
+	}
+	return nil
+}
+
+// isOurs reports whether an address that is there is ours, or shall be: by the record of it,
+// by our mark, or because the row adopts it.
+func (s state) isOurs(rec record, known bool) bool {
+	if s.row.Adopt || !known || rec.Index != s.index {
+		return s.row.Adopt || s.is.Ours
+	}
+	return !rec.Existed
+}
+
+// given returns the lifetimes of an address that has those of the row, and since when.
+func (s state) given() lifetimes {
+	l := s.row.lifetimes()
+	l.set = s.is.set
+	return l
+}
+
+// renewal is what changes when lifetimes are begun again.
+func (s state) renewal() []reconciler.Change {
+	var changes []reconciler.Change
+	want, age := s.row.lifetimes(), s.given().age()
+	for _, l := range []struct {
+		field string
+		of    Lifetime
+	}{{"validLifetime", want.valid}, {"preferredLifetime", want.preferred}} {
+		if l.of != Forever && l.of.seconds > 0 {
+			left := max(l.of.duration()-age, 0).Truncate(time.Second)
+			changes = append(changes, reconciler.Change{Field: l.field, Is: left.String() + " left", Want: l.of.String()})
+		}
+	}
+	return changes
+}
+
+// indexOf returns the index of a device that may be given addresses.
+func (u *updates) indexOf(device string) (int, error) {
+	index, err := u.indexes.Of(u.ctx, device)
+	if err != nil || u.target.allowed == nil {
+		return index, err
+	}
+	refusal, asked := u.refusals[device]
+	if !asked {
+		refusal = u.target.allowed(u.ctx, device, index)
+		u.refusals[device] = refusal
+	}
+	return index, refusal
+}
+
+// claim records addresses before anything is done with them.
+func (u *updates) claim() {
+	for i, s := range u.states {
+		if u.results[i].Err == nil {
+			u.results[i].Err = u.target.claim(u.ctx, s)
+		}
+	}
+}
+
+// claim records an address. A record that is of another device, which had the name
+// before, is brought to its end. One of an address that is absent says nothing about
+// the one that comes now.
+func (t *Target) claim(ctx context.Context, s state) error {
+	old, known := t.records.Get(s.key.String())
+	next := record{Key: s.key, Index: s.index, Existed: s.present && !s.isOurs(old, known)}
+	switch {
+	case known && old == next:
+		return nil
+	case known && old.Index != s.index:
+		if err := t.release(ctx, []record{old})[0]; err != nil {
+			return err
+		}
+	}
+	return t.records.Put(s.key.String(), next)
+}
+
+// clear removes addresses of another scope, which the kernel does not change.
+func (u *updates) clear() {
+	var at []int
+	var recs []record
+	for i, s := range u.states {
+		if u.results[i].Err == nil && slices.ContainsFunc(s.changes, func(c reconciler.Change) bool { return c.Field == "scope" }) {
+			at, recs = append(at, i), append(recs, record{Key: s.key, Index: s.index})
+		}
+	}
+	for n, err := range u.target.release(u.ctx, recs) {
+		u.results[at[n]].Err = err
+		u.states[at[n]].present = false
+	}
+}
+
+// requests makes a request for each row that is chosen and has not failed, and tells what
+// came of it.
+func (u *updates) requests(chosen func(state) bool, flags uint16, outcome func(at int, err error)) {
+	var at []int
+	var requests []rtnl.Request
+	for i, s := range u.states {
+		if u.results[i].Err == nil && chosen(s) {
+			at, requests = append(at, i), append(requests, s.making(flags))
+		}
+	}
+	if len(at) == 0 {
+		return
+	}
+	u.target.writing.Lock()
+	defer u.target.writing.Unlock()
+	for n, err := range u.target.conn.Execute(u.ctx, requests) {
+		if err == nil {
+			u.results[at[n]].Result.Changed = true
+		} else {
+			outcome(at[n], err)
+		}
+	}
+}
+
+// add adds what is absent.
+func (u *updates) add() {
+	absent := func(s state) bool { return !s.present }
+	u.requests(absent, unix.NLM_F_CREATE|unix.NLM_F_EXCL, func(at int, err error) {
+		if errors.Is(err, syscall.EEXIST) {
+			u.states[at], u.results[at].Err = u.target.explainExists(u.ctx, u.states[at])
+		} else {
+			u.results[at].Err = u.target.notAdded(u.ctx, u.states[at], err)
+		}
+	})
+}
+
+// renew gives addresses that are there their lifetimes.
+func (u *updates) renew() {
+	differs := func(s state) bool { return s.present && len(s.changes) > 0 }
+	u.requests(differs, unix.NLM_F_REPLACE, func(at int, err error) {
+		s := u.states[at]
+		u.results[at].Err = fmt.Errorf("change the lifetimes of address %s on %s: %w", s.key.Address, s.key.Device, err)
+	})
+}
+
+// shortestAgain bounds how soon lifetimes are begun again.
+const shortestAgain = 100 * time.Millisecond
+
+// again has rows applied again before their lifetimes end.
+func (u *updates) again() {
+	for i, s := range u.states {
+		if u.results[i].Err != nil {
+			continue
+		}
+		l := s.given()
+		if u.results[i].Result.Changed {
+			l.set = sinceBoot()
+		}
+		after, ends := l.due()
+		if !ends {
+			continue
+		}
+		if rec, known := u.target.records.Get(s.key.String()); known && !rec.Existed {
+			u.results[i].Result.Again = max(after, shortestAgain)
+		}
+	}
+}
+
+// explainExists is for an address that could not be added because it is there. If it
+// has come to be there since we looked, it is somebody else's, and recorded so before
+// anything else can go wrong, unless the row adopts it or it has our mark.
+func (t *Target) explainExists(ctx context.Context, s state) (state, error) {
+	name, rec := s.key.String(), record{Key: s.key, Index: s.index, Existed: !s.row.Adopt}
+	if err := t.records.Put(name, rec); err != nil {
+		return s, err
+	}
+	// The kernel tells of an IPv6 address some time after it was added.
+	present, err := t.presentNow(ctx, familyOf(s.key.Address.Addr()))
+	if err != nil {
+		return s, err
+	}
+	if s.is, s.present = present(s.seenKey()); !s.present {
+		err = fmt.Errorf("add address %s to %s: it is there already with another prefix length: %w", s.key.Address, s.key.Device, syscall.EEXIST)
+		return s, errors.Join(err, t.records.Remove(name))
+	}
+	if rec.Existed && s.is.Ours {
+		rec.Existed = false
+		err = t.records.Put(name, rec)
+	}
+	err = errors.Join(err, t.compare(&s))
+	return s, err
+}
+
+// notAdded is for an address that could not be added. Where it is certain that the
+// kernel has not done so, the record goes: it would claim the address for us when
+// somebody else adds it.
+func (t *Target) notAdded(ctx context.Context, s state, err error) error {
+	var refusal *rtnl.Error
+	certain := errors.As(err, &refusal) || ctx.Err() != nil && errors.Is(err, ctx.Err())
+	err = fmt.Errorf("add address %s to %s: %w", s.key.Address, s.key.Device, err)
+	if !certain {
+		return err
+	}
+	return errors.Join(err, t.records.Remove(s.key.String()))
+}
