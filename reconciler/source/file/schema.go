@@ -191,6 +191,8 @@ func (d describer) value(t reflect.Type) node {
 		return node{}
 	case d.fields.own[t], t.Kind() == reflect.String:
 		return node{"type": []string{"string", "number", "boolean"}}
+	case d.fields.lists[t]:
+		return d.value(sliceOf(t))
 	case t.Kind() == reflect.Pointer:
 		return d.value(t.Elem())
 	case t.Kind() == reflect.Struct:

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 // color has a fixed set of texts.
@@ -32,13 +33,18 @@ type lamp struct {
 	Name   string `yaml:"name" schema:"required" doc:"What it is called."`
 	Mode   string `yaml:"mode" schema:"enum=on off"`
 	Color  color
-	Level  level          `yaml:"level"`
-	Hosts  []netip.Addr   `yaml:"hosts"`
-	Uses   []string       `yaml:"uses" schema:"required,enum=read write"`
-	Watts  int8           `yaml:"watts"`
-	Extra  map[string]int `yaml:"extra"`
-	Inner  *lampInner     `yaml:"inner"`
-	Hidden string         `yaml:"-"`
+	Level  level                `yaml:"level"`
+	Hosts  []netip.Addr         `yaml:"hosts"`
+	Uses   []string             `yaml:"uses" schema:"required,enum=read write"`
+	Watts  int8                 `yaml:"watts"`
+	Extra  map[string]int       `yaml:"extra"`
+	Inner  *lampInner           `yaml:"inner"`
+	Bulbs  immutable.List[bulb] `yaml:"bulbs"`
+	Hidden string               `yaml:"-"`
+}
+
+type bulb struct {
+	Watts uint8 `yaml:"watts" schema:"required"`
 }
 
 type lampInner struct {
@@ -85,7 +91,10 @@ func TestSchemaIsThatOfTheFields(t *testing.T) {
 				"inner": {"type": "object", "additionalProperties": false, "required": ["on"], "properties": {
 					"again": {"type": "array", "items": {"type": "object"}},
 					"on": {"type": "boolean"}
-				}}
+				}},
+				"bulbs": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["watts"], "properties": {
+					"watts": {"type": "integer", "minimum": 0, "maximum": 255}
+				}}}
 			}
 		}}
 	}`), &want)
