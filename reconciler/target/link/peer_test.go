@@ -1,0 +1,185 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+)
+
+func TestOneEndOfAVethTakesTheOtherAlong(t *testing.T) {
+	remove(t, "v0")
+	target := newTarget(t, t.TempDir())
+	row := Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}
+	end := Link{Name: "v1", Up: true}
+	if _, err := target.Update(t.Context(), txn(), end); !errors.Is(err, syscall.ENODEV) ||
+		err.Error() != "link v1 does not exist and has no type to create it with: no such device" {
+		t.Errorf("Update of a link that does not exist: %v", err)
+	}
+	mustUpdate(t, target, row, true)
+	mustUpdate(t, target, end, true)
+	wantObserved(t, target, "v0", "v1")
+	first := mustLink(t, "v1").Attrs().Index
+
+	nstest.IP(t, "link", "del", "v1")
+	wantAbsent(t, "v0", "v1")
+	wantObserved(t, target)
+	wantDiff(
+		t, target, row,
+		reconciler.Change{Field: "type", Want: Veth},
+		reconciler.Change{Field: "peer", Want: "v1"},
+		reconciler.Change{Field: "up", Want: "true"},
+	)
+	mustUpdate(t, target, row, true)
+	mustUpdate(t, target, end, true)
+	if again := mustLink(t, "v1").Attrs().Index; again == first {
+		t.Fatalf("v1 has index %d again", again)
+	}
+	wantObserved(t, target, "v0", "v1")
+	mustDelete(t, target, "v0")
+	mustDelete(t, target, "v1")
+	wantObserved(t, target)
+}
+
+func TestBothEndsOfAVethCannotBeCreated(t *testing.T) {
+	remove(t, "v0")
+	target := newTarget(t, t.TempDir())
+	mustUpdate(t, target, Link{Name: "v0", Type: Veth, Peer: "v1"}, true)
+	_, err := target.Update(t.Context(), txn(), Link{Name: "v1", Type: Veth, Peer: "v0"})
+	const want = "link v1 is there already, as the other end of v0, which was created with its own row: leave out the type: "
+	if !strings.HasPrefix(fmt.Sprint(err), want) || !errors.Is(err, ErrForeign) {
+		t.Errorf("error\n%v\nexpected\n%s", err, want)
+	}
+}
+
+func TestATakenNameOfAPeerIsNamed(t *testing.T) {
+	nstest.Veth(t, "w0", "w1")
+	target := newTarget(t, t.TempDir())
+	_, err := target.Update(t.Context(), txn(), Link{Name: "v0", Type: Veth, Peer: "w1"})
+	const want = "create veth v0: there is a link w1 already: file exists"
+	if fmt.Sprint(err) != want || !errors.Is(err, syscall.EEXIST) {
+		t.Errorf("error\n%v\nexpected\n%s", err, want)
+	}
+	wantAbsent(t, "v0")
+}
+
+func TestAPeer(t *testing.T) {
+	row := Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}
+	t.Run("with another name is made again", func(t *testing.T) {
+		remove(t, "v0")
+		target := newTarget(t, t.TempDir())
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, "link", "set", "v1", "name", "other")
+		wantDiff(t, target, row, reconciler.Change{Field: "peer", Is: "other", Want: "v1"})
+		mustUpdate(t, target, row, true)
+		mustUpdate(t, target, row, false)
+		wantAbsent(t, "other")
+	})
+	t.Run("in another network namespace is right", func(t *testing.T) {
+		remove(t, "v0")
+		target := newTarget(t, t.TempDir())
+		mustUpdate(t, target, row, true)
+		index := mustLink(t, "v1").Attrs().Index
+		nstest.IP(t, "link", "set", "v1", "netns", strconv.Itoa(otherNamespace(t)))
+		wantAbsent(t, "v1")
+		// Numbers of links mean something in their own namespace only.
+		remove(t, "w0")
+		nstest.IP(t, "link", "add", "w0", "index", strconv.Itoa(index), "type", "bridge")
+		mustUpdate(t, target, row, false)
+		wantObserved(t, target, "v0")
+	})
+}
+
+// otherNamespace starts a process in a new network namespace.
+func otherNamespace(t *testing.T) (pid int) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "cat")
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		_ = command.Wait() // it was killed, or ended with its input
+	})
+	return command.Process.Pid
+}
+
+func TestAnExistingLinkIsRestored(t *testing.T) {
+	nstest.Veth(t, "v0", "v1")
+	nstest.IP(t, "link", "set", "v0", "down", "mtu", "1450")
+	dir := t.TempDir()
+	target := newTarget(t, dir)
+	mustUpdate(t, target, Link{Name: "v0", Up: true, MTU: 1400}, true)
+	mustUpdate(t, target, Link{Name: "v0", Up: true, MTU: 1300}, true)
+
+	target = newTarget(t, dir)
+	if err := target.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustDelete(t, target, "v0")
+	if attrs := mustLink(t, "v0").Attrs(); attrs.MTU != 1450 || attrs.Flags&net.FlagUp != 0 {
+		t.Errorf("MTU %d, flags %v", attrs.MTU, attrs.Flags)
+	}
+	wantNoRecords(t, dir)
+}
+
+func TestAnMTUThatIsNotOursAnyMoreIsRestoredOnce(t *testing.T) {
+	nstest.Veth(t, "v0", "v1")
+	target := newTarget(t, t.TempDir())
+	mustUpdate(t, target, Link{Name: "v0", Up: true, MTU: 1400}, true)
+	mustUpdate(t, target, Link{Name: "v0", Up: true}, true)
+	if mtu := mustLink(t, "v0").Attrs().MTU; mtu != 1500 {
+		t.Errorf("MTU %d", mtu)
+	}
+	nstest.IP(t, "link", "set", "v0", "mtu", "1350")
+	mustUpdate(t, target, Link{Name: "v0", Up: true}, false)
+	mustDelete(t, target, "v0")
+	if mtu := mustLink(t, "v0").Attrs().MTU; mtu != 1350 {
+		t.Errorf("MTU %d", mtu)
+	}
+}
+
+func TestAnExistingLinkThatWasMadeAgainIsNotRestored(t *testing.T) {
+	nstest.Veth(t, "v0", "v1")
+	nstest.IP(t, "link", "set", "v0", "down")
+	target := newTarget(t, t.TempDir())
+	mustUpdate(t, target, Link{Name: "v0", Up: true}, true)
+	nstest.IP(t, "link", "del", "v0")
+	nstest.Veth(t, "v0", "v1")
+	wantObserved(t, target)
+	mustDelete(t, target, "v0")
+	if mustLink(t, "v0").Attrs().Flags&net.FlagUp == 0 {
+		t.Error("the new link was set down")
+	}
+}
+
+func TestALinkOfOursStaysOursWithoutItsType(t *testing.T) {
+	remove(t, "br0")
+	target := newTarget(t, t.TempDir())
+	mustUpdate(t, target, Link{Name: "br0", Type: Bridge}, true)
+	mustUpdate(t, target, Link{Name: "br0", Up: true}, true)
+	mustDelete(t, target, "br0")
+	wantAbsent(t, "br0")
+}
+
+func TestTheKernelsReasonIsGiven(t *testing.T) {
+	nstest.Veth(t, "v0", "v1")
+	target := newTarget(t, t.TempDir())
+	_, err := target.Update(t.Context(), txn(), Link{Name: "v0", Up: true, MTU: 1 << 20})
+	const want = "set the MTU of link v0 to 1048576: mtu greater than device maximum (invalid argument)"
+	if fmt.Sprint(err) != want || !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("error\n%v\nexpected\n%s", err, want)
+	}
+}

@@ -1,0 +1,209 @@
+package managedfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+func TestAForeignFileThatGoesMakesRoomAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	mustWrite(t, path, "theirs\n")
+	row := file(path, "ours\n")
+	l := newLive(t, row)
+	eventually(t, "the row fails", func() error { return wantStatus(l, row, "was not made by this agent") })
+	must(t, os.Remove(path))
+	l.becomes(path, "ours\n")
+}
+
+func TestLostNotificationsAreMadeUpFor(t *testing.T) {
+	dir := t.TempDir()
+	row := file(filepath.Join(dir, "a"), "ours\n")
+	l := newLive(t, row)
+	l.settled()
+	w := l.watcher
+	l.stop()
+	r := &watching{Watcher: w, dirs: newDirectories(nil), dirty: map[Key]bool{}}
+	r.dirs.all[dir] = &directory{path: dir, files: map[string]bool{"a": true}}
+	must(t, os.Remove(row.Path))
+	must(t, r.failed(t.Context(), errOverflow()))
+	sources := l.seen.Sources(l.db.ReadTxn())
+	if len(sources) != 1 || !strings.Contains(sources[0].Incomplete, "notifications of the kernel were lost") {
+		t.Errorf("sources %+v", sources)
+	}
+	must(t, r.lookAtDirty(t.Context(), l.health))
+	if sources := l.seen.Sources(l.db.ReadTxn()); sources[0].Incomplete != "" {
+		t.Errorf("sources %+v", sources)
+	}
+	if n := l.seen.Len(l.db.ReadTxn()); n != 0 {
+		t.Errorf("%d rows, although the file is gone", n)
+	}
+	if err := r.failed(t.Context(), os.ErrClosed); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("another error: %v", err)
+	}
+}
+
+// Where watches are used up, files are looked at again and again.
+func TestDirectoriesThatCannotBeWatchedAreLookedAt(t *testing.T) {
+	const limit = "/proc/sys/user/max_inotify_watches"
+	before, err := os.ReadFile(limit)
+	must(t, err)
+	must(t, os.WriteFile(limit, []byte("1"), 0))
+	t.Cleanup(func() { must(t, os.WriteFile(limit, before, 0)) })
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
+	rows := []File{file(filepath.Join(dir, "a"), "a"), file(filepath.Join(dir, "sub", "b"), "b")}
+	l := newLive(t, rows...)
+	for _, row := range rows {
+		l.becomes(row.Path, *row.Content)
+	}
+	eventually(t, "health", func() error {
+		if err := l.health.get(); err == nil || !strings.Contains(err.Error(), "raise the sysctl fs.inotify.max_user_watches") {
+			return fmt.Errorf("health is %q", fmt.Sprint(err))
+		}
+		return nil
+	})
+	l.settled()
+	for _, row := range rows {
+		must(t, os.WriteFile(row.Path, []byte("drift"), 0o644))
+	}
+	for _, row := range rows {
+		l.becomes(row.Path, *row.Content)
+	}
+	must(t, os.WriteFile(limit, before, 0))
+	eventually(t, "health", l.health.get)
+}
+
+func TestTemplatesFollowTheirTables(t *testing.T) {
+	dir := t.TempDir()
+	row := Default()
+	row.Path, row.Template = filepath.Join(dir, "hosts"), text(`{{range rows "hosts"}}{{.name}}={{.port}};{{end}}`)
+	one := Default()
+	one.Path, one.Template = filepath.Join(dir, "one"), text(`{{with row "hosts" "a"}}{{.port}}{{end}}`)
+	l := newLive(t, row, one)
+	l.becomes(row.Path, "a=80;b=4294967296;")
+	l.becomes(one.Path, "80")
+	for i := range 20 {
+		l.put(host{Name: "c", Port: uint64(i)})
+	}
+	l.becomes(row.Path, "a=80;b=4294967296;c=19;")
+	l.put(host{Name: "a", Port: 81})
+	l.becomes(row.Path, "a=81;b=4294967296;c=19;")
+	l.becomes(one.Path, "81")
+
+	// What changes nothing of a file writes nothing.
+	l.settled()
+	info, err := os.Stat(row.Path)
+	must(t, err)
+	l.put(host{Name: "a", Port: 81, Extra: "x"}, host{Name: "b", Port: 7})
+	l.becomes(row.Path, "a=81;b=7;c=19;")
+	l.settled()
+	if now, err := os.Stat(one.Path); err != nil || !now.ModTime().Before(time.Now()) || os.SameFile(now, info) {
+		t.Errorf("%v, %v", now, err)
+	}
+
+	// A table that comes to be later.
+	later := Default()
+	later.Path, later.Template = filepath.Join(dir, "later"), text(`{{len (rows "later")}}`)
+	l.declare(later)
+	eventually(t, "the row fails", func() error { return wantStatus(l, later, `"later"`) })
+	_, err = statedb.NewTable(l.db, statedb.Schema[host]{Name: "later", Primary: hostByName})
+	must(t, err)
+	l.becomes(later.Path, "0")
+
+	// A template that fails for what is in the table, and then does not.
+	strict := Default()
+	strict.Path, strict.Template = filepath.Join(dir, "strict"), text(`{{range rows "hosts"}}{{.tags}}{{end}}`)
+	l.declare(strict)
+	eventually(t, "the row fails", func() error { return wantStatus(l, strict, `line 1: at <.tags>: map has no entry for key "tags"`) })
+	l.put(host{Name: "a", Tags: []string{"1"}}, host{Name: "b", Tags: []string{"2"}}, host{Name: "c", Tags: []string{"3"}})
+	l.becomes(strict.Path, "[1][2][3]")
+}
+
+// A table that is incomplete for a moment fails no row that is done.
+func TestAMomentWithoutAllRowsChangesNothing(t *testing.T) {
+	row := Default()
+	row.Path, row.Template = filepath.Join(t.TempDir(), "hosts"), text(`{{range rows "hosts"}}{{.name}}{{end}}`)
+	l := newLive(t, row)
+	l.becomes(row.Path, "ab")
+	l.settled()
+	operations := l.reconciler.Stats().Incremental.Count
+	var source *statedb.Source
+	must(t, l.db.Update(t.Context(), func(txn *statedb.WriteTxn) (err error) {
+		source, err = l.hosts.RegisterSource(txn, "discovery")
+		_, _, deleteErr := l.hosts.Delete(txn, host{Name: "b"})
+		return errors.Join(err, deleteErr)
+	}, l.hosts))
+	eventually(t, "it was rendered again", func() error {
+		if all, _ := l.target.renderings.all(); all[row.Key()].lacks == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if now := l.reconciler.Stats().Incremental.Count; now != operations || wantStatus(l, row, "") != nil {
+		t.Errorf("%d operations, %v", now-operations, wantStatus(l, row, ""))
+	}
+	must(t, l.db.Update(t.Context(), func(txn *statedb.WriteTxn) error { return source.Initialized(txn) }, l.hosts))
+	l.becomes(row.Path, "a")
+}
+
+func TestWhatWasSeenIsCompared(t *testing.T) {
+	target := newTarget(t, Config{}, t.TempDir())
+	db := statedb.New()
+	table, err := statedb.NewTable(db, SeenSchema())
+	must(t, err)
+	row := file(filepath.Join(t.TempDir(), "a"), "ours\n")
+	want := func(want string) {
+		t.Helper()
+		var fields []string
+		for _, change := range target.driftOf(db.ReadTxn(), statedb.ReadOnly(table), row) {
+			fields = append(fields, change.Field)
+		}
+		if got := strings.Join(fields, " "); got != want {
+			t.Errorf("it differs in %q, expected %q", got, want)
+		}
+	}
+	see := func() {
+		t.Helper()
+		o := target.begin(nil)
+		defer o.close()
+		f, err := o.open(row.Path)
+		must(t, err)
+		is, err := target.look(row.Key(), f)
+		must(t, err)
+		must(t, db.Update(t.Context(), func(txn *statedb.WriteTxn) (err error) {
+			if is.exists() {
+				_, _, err = table.Insert(txn, seenOf(row.Key(), is))
+			} else {
+				_, _, err = table.Delete(txn, Seen{Path: row.Path})
+			}
+			return err
+		}, table))
+	}
+	want("") // nothing was made
+	mustUpdate(t, target, row, true)
+	want("") // the news are not there yet
+	see()
+	want("")
+	mustWrite(t, row.Path, "drift\n")
+	must(t, os.Chmod(row.Path, 0o600))
+	want("")
+	see()
+	want("content mode")
+	mustUpdate(t, target, row, true)
+	want("") // old news
+	see()
+	want("")
+	must(t, os.Remove(row.Path))
+	see()
+	want("path")
+	must(t, os.Mkdir(row.Path, 0o755))
+	see()
+	want("type")
+}
