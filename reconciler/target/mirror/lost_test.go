@@ -290,3 +290,23 @@ func TestWhatCannotBeAppliedIsNotReliedUpon(t *testing.T) {
 		k.want(map[string]int{"a": 9, "b": 1})
 	})
 }
+
+func TestNobodyWaitsForAMirrorThatHasEnded(t *testing.T) {
+	mirrored(t, func(t *testing.T, k *kernel, _ func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- k.mirror.Run(ctx, k) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for range 2 {
+			_, err := k.mirror.Listed(t.Context())
+			if view := k.mirror.View(t.Context()); err == nil || view.Reliable() || time.Since(began) > 0 {
+				t.Errorf("Listed: %v, View is reliable: %v, after %v", err, view.Reliable(), time.Since(began))
+			}
+		}
+	})
+}

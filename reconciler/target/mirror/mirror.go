@@ -31,6 +31,8 @@ const (
 	retryDelay = time.Second
 )
 
+var errEnded = errors.New("the system is not followed any more")
+
 // Subscription receives notifications. Close ends a Wait; the other methods are
 // called by one goroutine at a time.
 type Subscription interface {
@@ -90,6 +92,7 @@ func New[Row comparable, Event any](config Config[Row, Event]) (*Mirror[Row, Eve
 // Run keeps the table until ctx ends. It does not give up: faults are reported to
 // health.
 func (m *Mirror[Row, Event]) Run(ctx context.Context, health reconciler.Health) error {
+	defer m.update(func() { m.fault = errEnded }) // nobody is to wait for another listing
 	for fault := m.follow(ctx, health); ctx.Err() == nil; fault = m.follow(ctx, health) {
 		health.Degraded("not up to date", fault)
 		if err := m.config.DB.Update(context.WithoutCancel(ctx), func(txn *statedb.WriteTxn) error {
