@@ -158,6 +158,26 @@ func TestRowsThatWaitForEachOtherSaySo(t *testing.T) {
 	})
 }
 
+// TestRowDoesNotSpeakOfACycleThatAnotherOneHasLeft has a row of a cycle wait for another row than
+// before, as soon as it is to say that it is in the cycle.
+func TestRowDoesNotSpeakOfACycleThatAnotherOneHasLeft(t *testing.T) {
+	own(t, func(t *testing.T, w *world) {
+		w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if c.id == "n3" {
+				return reconciler.Result{}, errBoom
+			}
+			return reconciler.Result{}, nil
+		})
+		w.writeAll(row{ID: "n0"}, row{ID: "n1", Want: bits(0, 3)}, row{ID: "n3"}, row{ID: "n4", Want: bits(1)})
+		w.pass(10 * time.Second)
+		w.equal("n1 waits for", "dependency: rows n3, which is in error: boom", w.waitsFor("n1"))
+		w.writeAll(row{ID: "n0", Want: bits(4)}, row{ID: "n3", Want: bits(0)})
+		w.pass(10 * time.Second)
+		w.equal("n1 waits for", "dependency: rows n0, which is pending, in a cycle of rows that wait for each other: n1 -> n0 -> n4 -> n1", w.waitsFor("n1"))
+		w.equal("n3 waits for", "dependency: rows n0, which is pending", w.waitsFor("n3"))
+	})
+}
+
 // TestDeletesOfACycleWaitForNobody has rows that depend on each other only since they were done.
 func TestDeletesOfACycleWaitForNobody(t *testing.T) {
 	own(t, func(t *testing.T, w *world) {

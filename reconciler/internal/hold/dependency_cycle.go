@@ -12,7 +12,7 @@ import (
 type wait struct {
 	next    string // encoded key of the row that it waits for
 	because *tableChecker
-	known   bool // it is known to be part of a cycle, and its reason says so
+	known   bool // to be part of a cycle: the reason says so, or the row was released to say so
 }
 
 const (
@@ -29,16 +29,17 @@ func (c *Checker) cycle(txn store.ReadTxn, key string) string {
 	if keys == nil {
 		return ""
 	}
+	c.waits[key].known = true
 	var names, unaware []string
 	for i, k := range keys {
 		if i < maxCycleNames {
 			names = append(names, c.nameOf(txn, k))
 		}
-		if w := c.waits[k]; k != key && !w.known {
+		if w := c.waits[k]; !w.known {
+			w.known = true
 			unaware = append(unaware, k)
 		}
 	}
-	c.waits[key].known = true
 	c.of.release(unaware)
 	if len(keys) > maxCycleNames {
 		names = append(names, "...")
@@ -48,7 +49,7 @@ func (c *Checker) cycle(txn store.ReadTxn, key string) string {
 }
 
 // endCycle releases the rows of the cycle that a row was known to be part of, if it does not wait
-// any more as it did before: they say that they are in it.
+// any more as it did before: they may say that they are in it.
 func (c *Checker) endCycle(key string, before *wait) {
 	if before == nil || !before.known {
 		return
