@@ -269,7 +269,7 @@ func (r *watching) wait(ctx context.Context, check <-chan time.Time) error {
 			if !open {
 				return errors.New("the watcher was closed")
 			}
-			r.happened(event.Name)
+			r.happened(event)
 		case err := <-r.notify.Errors:
 			if err := r.failed(ctx, err); err != nil {
 				return err
@@ -283,19 +283,21 @@ func (r *watching) wait(ctx context.Context, check <-chan time.Time) error {
 }
 
 // happened notes what is to be looked at because of an event.
-func (r *watching) happened(name string) {
-	if strings.HasPrefix(baseOf(Key(name)), temporaryPrefix) {
+func (r *watching) happened(event fsnotify.Event) {
+	if strings.HasPrefix(baseOf(Key(event.Name)), temporaryPrefix) {
 		return
 	}
-	files, dirs := r.dirs.concerned(name)
+	files, dirs := r.dirs.concerned(event.Name)
 	for _, key := range files {
 		r.dirty[key] = true
 	}
-	r.watchAgain(dirs)
-}
-
-// watchAgain watches directories that may be others by now.
-func (r *watching) watchAgain(dirs []*directory) {
+	// The watch of a directory ends with it. One that was made since may have its inode
+	// number, and cannot be told from it.
+	if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
+		if ended := r.dirs.at[event.Name]; len(ended) > 0 {
+			r.watch(ended[0])
+		}
+	}
 	for _, dir := range dirs {
 		if dir.changed() {
 			r.watch(dir)

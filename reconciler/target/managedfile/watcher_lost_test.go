@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -46,6 +48,28 @@ func TestLostNotificationsAreMadeUpFor(t *testing.T) {
 	}
 	if err := r.failed(t.Context(), os.ErrClosed); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("another error: %v", err)
+	}
+}
+
+// A file system may give a directory the inode number of the one that was there before.
+func TestADirectoryWithTheNumberOfItsPredecessorIsWatched(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sub")
+	must(t, os.Mkdir(dir, 0o755))
+	notify, err := fsnotify.NewWatcher()
+	must(t, err)
+	t.Cleanup(func() { must(t, notify.Close()) })
+	r := &watching{notify: notify, dirs: newDirectories(notify), dirty: map[Key]bool{}}
+	watched := r.dirs.add(Key(filepath.Join(dir, "a")))
+	r.watch(watched)
+	must(t, os.Remove(dir))
+	event := <-notify.Events
+	must(t, os.Mkdir(dir, 0o755))
+	watched.info, err = os.Stat(dir) // as if it had the number
+	must(t, err)
+	clear(r.dirty)
+	r.happened(event)
+	if list := notify.WatchList(); len(list) != 1 || list[0] != watched.at || !r.dirty[Key(filepath.Join(dir, "a"))] {
+		t.Errorf("after %v: watched are %q, to be looked at %v", event, list, r.dirty)
 	}
 }
 
