@@ -1,6 +1,7 @@
 package file
 
 import (
+	"encoding/hex"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -33,6 +34,7 @@ type Document struct {
 	State     State     `json:"state"`
 	Documents int       `json:"documents"`       // in the newest version, also those that filters drop
 	Rows      int       `json:"rows"`            // in force
+	SHA256    string    `json:"sha256"`          // of the newest version, in hexadecimal; empty while it could not be read
 	Since     time.Time `json:"since"`           // the last change of anything else in this row
 	Error     string    `json:"error,omitempty"` // all that is wrong, a line each: "file:line:column: field: what"
 }
@@ -64,6 +66,9 @@ func (r resolution) show(f *fileState, at time.Time) shown {
 		return shown{row: Document{File: f.path, State: Writing}}
 	}
 	d := Document{File: f.path, State: OK, Documents: f.now.total}
+	if !f.now.unread {
+		d.SHA256 = hex.EncodeToString(f.now.sum[:])
+	}
 	if kept := r.kept[f]; kept != nil {
 		d.Rows = len(kept.docs)
 	}

@@ -37,8 +37,9 @@ func (d *document) taken(by place) problem {
 // content is what a file said at one look at it: immutable.
 type content struct {
 	sum      [sha256.Size]byte
-	size     int // in bytes
-	total    int // documents, good or not, also those that filters drop
+	unread   bool // sum is of the problem
+	size     int  // in bytes
+	total    int  // documents, good or not, also those that filters drop
 	docs     []*document
 	problems []problem
 	filtered []filteredKind
@@ -48,7 +49,7 @@ func (c *content) good() bool { return len(c.problems) == 0 }
 
 // unreadable is the content of a file that could not be read.
 func unreadable(p problem) *content {
-	return &content{sum: sha256.Sum256([]byte(p.String())), problems: []problem{p}}
+	return &content{sum: sha256.Sum256([]byte(p.String())), unread: true, problems: []problem{p}}
 }
 
 // maxProblems bounds how many problems of one file are told.

@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -48,9 +50,15 @@ func differ[Count comparable](want, is map[string]Count) string {
 }
 
 // allDone prints the status. It fails unless all is well and all rows are done:
-// rows that have just begun to fail, or wait for their turn, are well.
+// rows that have just begun to fail, or wait for their turn, are well. The rows are those
+// of the documents as they are: an agent that has not seen the last change of them yet is
+// not done.
 func (w *world) allDone(ctx context.Context) result {
+	unread := w.documentsTaken(ctx)
 	r := w.statehive(ctx, "status")
+	if r.err == nil {
+		r.err = unread
+	}
 	if r.err != nil {
 		return r
 	}
@@ -64,4 +72,36 @@ func (w *world) allDone(ctx context.Context) result {
 		}
 	}
 	return r
+}
+
+// documentsTaken fails unless the agent has read the documents as they are.
+func (w *world) documentsTaken(ctx context.Context) error {
+	r := w.statehive(ctx, "get", "documents", "-o", "json")
+	if r.err != nil {
+		return r.failure()
+	}
+	var rows []struct{ Object struct{ File, SHA256 string } }
+	if err := json.Unmarshal([]byte(r.stdout), &rows); err != nil {
+		return err
+	}
+	taken := map[string]string{}
+	for _, row := range rows {
+		if file := row.Object; filepath.Dir(file.File) == w.documents() {
+			taken[file.File] = file.SHA256
+		}
+	}
+	// The agent may have a mount namespace of its own.
+	sums := w.inside(ctx, "find", w.documents(), "-maxdepth", "1", "-name", "[^.]*.yaml", "-exec", "sha256sum", "{}", "+")
+	if sums.err != nil {
+		return sums.failure()
+	}
+	are := map[string]string{}
+	for line := range strings.Lines(sums.stdout) {
+		sum, file, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		are[file] = sum
+	}
+	if diff := cmp.Diff(are, taken, cmpopts.EquateEmpty()); diff != "" {
+		return fmt.Errorf("the agent has not read the documents as they are: %s", diff)
+	}
+	return nil
 }
