@@ -48,7 +48,8 @@ func (w *world) chooseMany(choose *rand.Rand) objectSet {
 	devices := slices.Sorted(maps.Keys(c.objectSet["links"]))
 	c.sysctls(append([]string{"guest0", "ext1"}, devices...))
 	c.addresses(devices)
-	c.neighbors(append([]string{"ext0"}, devices...))
+	isTun := func(name string) bool { return strings.HasPrefix(c.objectSet["links"][name].state, "tun ") }
+	c.neighbors(append([]string{"ext0"}, slices.DeleteFunc(devices, isTun)...))
 	c.rules()
 	c.tables()
 	if c.IntN(4) > 0 { // else without a cable and routes
@@ -69,28 +70,50 @@ func (c *chooser) add(table, key, state, format string, args ...any) {
 	c.objectSet[table][key] = object{fmt.Sprintf(format, args...), state}
 }
 
+// links are pairs, bridges and tuns. The second end of a pair is a port of the next bridge
+// if there is that.
 func (c *chooser) links() {
-	for i := 0; i+1 < unitLinks**many.scale-2; i += 2 { // two are the cable
+	for i := unitLinks**many.scale - 4; i >= 0; i -= 2 { // two are the cable
 		if !c.there() {
 			continue
 		}
 		first, second := fmt.Sprintf("k%d", i), fmt.Sprintf("k%d", i+1)
 		if mtu := 1400 + 50*c.IntN(2); i%4 == 0 {
-			c.pair(first, second, mtu)
+			bridge := fmt.Sprintf("k%d", i+2)
+			if _, there := c.objectSet["links"][bridge]; !there {
+				bridge = ""
+			}
+			c.pair(first, second, mtu, bridge)
 		} else {
-			c.link(first, "type: bridge\n", mtu)
-			c.link(second, "type: bridge\n", mtu)
+			c.link(first, "bridge", mtu, fmt.Sprintf("02:00:01:%02x:%02x:%02x", c.IntN(2), i>>8, i&255), "")
+			c.link(second, "tun", mtu, "", "")
 		}
 	}
 }
 
-func (c *chooser) link(name, more string, mtu int) {
-	c.add("links", name, fmt.Sprint("mtu ", mtu), "kind: link\nname: %s\nmtu: %d\n%s", name, mtu, more)
+// link adds a link. What is not said of one is left alone, so it is always said or never.
+func (c *chooser) link(name, kind string, mtu int, mac, master string) {
+	document, state := fmt.Sprintf("kind: link\nname: %s\nmtu: %d\n", name, mtu), fmt.Sprint(" mtu ", mtu)
+	for _, field := range [][2]string{{"type", kind}, {"mac", mac}, {"master", master}} {
+		if field[1] != "" {
+			document += fmt.Sprintf("%s: %q\n", field[0], field[1])
+		}
+	}
+	if kind == "tun" {
+		state = "tun" + state
+	}
+	if mac != "" {
+		state += " mac " + mac
+	}
+	if master != "" {
+		state += " master " + master
+	}
+	c.add("links", name, state, "%s", document)
 }
 
-func (c *chooser) pair(first, second string, mtu int) {
-	c.link(first, "type: veth\npeer: "+second+"\n", mtu)
-	c.link(second, "", mtu)
+func (c *chooser) pair(first, second string, mtu int, master string) {
+	c.add("links", first, fmt.Sprint(" mtu ", mtu), "kind: link\nname: %s\nmtu: %d\ntype: veth\npeer: %s\n", first, mtu, second)
+	c.link(second, "", mtu, "", master)
 }
 
 // manySysctls are those of a device that are declared. All are 0 where they are not.
@@ -110,19 +133,30 @@ func (c *chooser) sysctls(devices []string) {
 func (c *chooser) addresses(devices []string) {
 	for i := range unitAddresses * *many.scale {
 		if len(devices) > 0 && c.there() {
-			c.address(devices[i%len(devices)], hostNumber(128, i)+[]string{"/32", "/128"}[i%2])
+			scope := "global"
+			if i%4 == 0 {
+				scope = []string{"global", "host"}[c.IntN(2)]
+			}
+			c.address(devices[i%len(devices)], hostNumber(128, i)+[]string{"/32", "/128"}[i%2], scope, c.IntN(3) == 0)
 		}
 	}
 }
 
-func (c *chooser) address(device, address string) {
-	c.add("addresses", device+" "+address, "", "kind: address\ndevice: %s\naddress: %s\n", device, address)
+func (c *chooser) address(device, address, scope string, ends bool) {
+	more, state := "", "scope "+scope
+	if scope != "global" {
+		more = "scope: " + scope + "\n"
+	}
+	if ends {
+		more, state = more+"validLifetime: 3600s\n", state+", ends"
+	}
+	c.add("addresses", device+" "+address, state, "kind: address\ndevice: %s\naddress: %s\n%s", device, address, more)
 }
 
 func (c *chooser) cable() {
-	c.pair(cableOf, cableEnd, 1500)
-	c.address(cableOf, "10.254.0.1/24")
-	c.address(cableOf, "2001:db8:254::1/64")
+	c.pair(cableOf, cableEnd, 1500, "")
+	c.address(cableOf, "10.254.0.1/24", "global", false)
+	c.address(cableOf, "2001:db8:254::1/64", "global", false)
 }
 
 // neighbors are also on a device of others.
@@ -143,10 +177,28 @@ func (c *chooser) routes() {
 		if !c.there() {
 			continue
 		}
-		destination, gateway := destinationNumber(i), gatewayNumber(i, c.IntN(3))
-		table := []string{"150", "main", "main"}[i%3]
-		c.add("routes", destination, gateway+" table "+table, "kind: route\ndestination: %s\ngateway: %s\ntable: %q\n", destination, gateway, table)
+		destination, table := destinationNumber(i), []string{"150", "main", "main"}[i%3]
+		way, state := c.way(i)
+		c.add("routes", destination, state+" table "+table, "kind: route\ndestination: %s\ntable: %q\n%s", destination, table, way)
 	}
+}
+
+// way is where a route leads.
+func (c *chooser) way(i int) (document, state string) {
+	gateway := gatewayNumber(i, c.IntN(3))
+	switch c.IntN(8) {
+	case 0:
+		return "type: blackhole\n", "blackhole"
+	case 1:
+		weight := 1 + c.IntN(2)
+		other := gatewayNumber(i, 3)
+		hops := []string{fmt.Sprintf("%s*%d", gateway, weight), other + "*1"}
+		slices.Sort(hops)
+		return fmt.Sprintf("nexthops:\n- {gateway: %q, weight: %d}\n- {gateway: %q}\n", gateway, weight, other), strings.Join(hops, " ")
+	case 2:
+		return fmt.Sprintf("gateway: %q\nmtu: 1400\n", gateway), gateway + " mtu 1400"
+	}
+	return fmt.Sprintf("gateway: %q\n", gateway), gateway
 }
 
 func (c *chooser) rules() {
@@ -159,8 +211,12 @@ func (c *chooser) rules() {
 			family, from = "inet6", fmt.Sprintf("2001:db8:130:%x::/64", i+1)
 		}
 		table := 150 + c.IntN(2)
-		c.add("rules", fmt.Sprint(family, " ", 10_000+i), fmt.Sprintf("from %s table %d", from, table),
-			"kind: rule\npriority: %d\nfrom: %s\ntable: %d\n", 10_000+i, from, table)
+		then, state := fmt.Sprintf("table: %d\n", table), fmt.Sprintf("table %d", table)
+		if c.IntN(4) == 0 {
+			then, state = "action: unreachable\nmark: 0x10\n", "unreachable mark 0x10"
+		}
+		c.add("rules", fmt.Sprint(family, " ", 10_000+i), fmt.Sprintf("from %s %s", from, state),
+			"kind: rule\npriority: %d\nfrom: %s\n%s", 10_000+i, from, then)
 	}
 }
 

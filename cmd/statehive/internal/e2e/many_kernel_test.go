@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -179,26 +181,47 @@ func (w *world) ownObjects(ctx context.Context) (map[string]map[string]string, e
 
 func (w *world) addOwnLinks(ctx context.Context, all map[string]map[string]string) error {
 	var devices []struct {
-		Name      string `json:"ifname"`
-		MTU       int    `json:"mtu"`
+		Name   string `json:"ifname"`
+		MTU    int    `json:"mtu"`
+		MAC    string `json:"address"`
+		Master string `json:"master"`
+		Kind   struct {
+			Name string `json:"info_kind"`
+		} `json:"linkinfo"`
 		Addresses []struct {
 			Local  string `json:"local"`
 			Length int    `json:"prefixlen"`
 			Scope  string `json:"scope"`
+			Valid  int64  `json:"valid_life_time"` // in seconds
 		} `json:"addr_info"`
 	}
-	if err := w.listed(ctx, &devices, "addr"); err != nil {
+	if err := w.listed(ctx, &devices, "-d", "addr"); err != nil {
 		return err
 	}
 	for _, d := range devices {
 		if !strings.HasPrefix(d.Name, "k") && d.Name != cableOf && d.Name != cableEnd {
 			continue
 		}
-		all["links"][d.Name] = fmt.Sprint("mtu ", d.MTU)
+		state := fmt.Sprint(" mtu ", d.MTU)
+		if d.Kind.Name == "tun" {
+			state = "tun" + state
+		}
+		if strings.HasPrefix(d.MAC, "02:00:01:") {
+			state += " mac " + d.MAC
+		}
+		if d.Master != "" {
+			state += " master " + d.Master
+		}
+		all["links"][d.Name] = state
 		for _, a := range d.Addresses {
-			if a.Scope != "link" {
-				all["addresses"][fmt.Sprintf("%s %s/%d", d.Name, a.Local, a.Length)] = ""
+			if a.Scope == "link" {
+				continue
 			}
+			state := "scope " + a.Scope
+			if a.Valid < math.MaxUint32 {
+				state += ", ends"
+			}
+			all["addresses"][fmt.Sprintf("%s %s/%d", d.Name, a.Local, a.Length)] = state
 		}
 	}
 	return nil
@@ -207,9 +230,17 @@ func (w *world) addOwnLinks(ctx context.Context, all map[string]map[string]strin
 func (w *world) addOwnRoutes(ctx context.Context, all map[string]map[string]string) error {
 	for _, family := range []string{"-4", "-6"} {
 		var routes []struct {
+			Type        string `json:"type"`
 			Destination string `json:"dst"`
 			Gateway     string `json:"gateway"`
 			Table       string `json:"table"`
+			Metrics     []struct {
+				MTU int `json:"mtu"`
+			} `json:"metrics"`
+			Nexthops []struct {
+				Gateway string `json:"gateway"`
+				Weight  int    `json:"weight"`
+			} `json:"nexthops"`
 		}
 		if err := w.listed(ctx, &routes, family, "route", "show", "table", "all", "proto", "79"); err != nil {
 			return err
@@ -221,7 +252,20 @@ func (w *world) addOwnRoutes(ctx context.Context, all map[string]map[string]stri
 			if r.Table == "" {
 				r.Table = "main"
 			}
-			all["routes"][r.Destination] += r.Gateway + " table " + r.Table // of two there are both
+			way := r.Gateway
+			if r.Type == "blackhole" {
+				way = r.Type
+			}
+			for _, m := range r.Metrics {
+				way += fmt.Sprint(" mtu ", m.MTU)
+			}
+			var hops []string // in the order of the kernel
+			for _, hop := range r.Nexthops {
+				hops = append(hops, fmt.Sprintf("%s*%d", hop.Gateway, hop.Weight))
+			}
+			slices.Sort(hops)
+			way += strings.Join(hops, " ")
+			all["routes"][r.Destination] += strings.TrimSpace(way) + " table " + r.Table // of two there are both
 		}
 	}
 	return nil
@@ -235,13 +279,19 @@ func (w *world) addOwnRules(ctx context.Context, all map[string]map[string]strin
 			Length   int    `json:"srclen"`
 			Table    string `json:"table"`
 			Protocol string `json:"protocol"`
+			Action   string `json:"action"`
+			Mark     string `json:"fwmark"`
 		}
 		if err := w.listed(ctx, &rules, option, "rule"); err != nil {
 			return err
 		}
 		for _, r := range rules {
+			state := "table " + r.Table
+			if r.Action != "" {
+				state = r.Action + " mark " + r.Mark
+			}
 			if r.Protocol == "79" {
-				all["rules"][fmt.Sprint(family, " ", r.Priority)] += fmt.Sprintf("from %s/%d table %s", r.Source, r.Length, r.Table)
+				all["rules"][fmt.Sprint(family, " ", r.Priority)] += fmt.Sprintf("from %s/%d %s", r.Source, r.Length, state)
 			}
 		}
 	}
