@@ -23,6 +23,8 @@ const (
 	tablesRemoved    = "tables removed"
 	setAdded         = "set added"
 	filesAdded       = "files added"
+	validated        = "validated"
+	planned          = "planned"
 	started          = "started"
 	startNotes       = "notifications at start"
 	idleCPU          = "idle CPU"

@@ -33,6 +33,11 @@ func routesOfAgent(ctx context.Context, t *trial) error {
 				return err
 			}
 		}
+		if t.wants("n") {
+			if err := t.plan(ctx, a); err != nil {
+				return err
+			}
+		}
 		if t.wants("d") {
 			return t.startOver(ctx, a, m)
 		}

@@ -21,6 +21,8 @@ var sections = map[rune]string{
 	'j': "tables of nftables",
 	'k': "a set of nftables",
 	'l': "files",
+	'm': "validate documents",
+	'n': "plan of documents that are in force",
 }
 
 func sectionsHelp() string {
@@ -59,6 +61,8 @@ func (o options) lines() []line {
 		{section: 'j', what: fmt.Sprintf("remove %d tables of %d nft rules, beside `nft -f`", tablesOf(o.Objects), rulesOfTable), figure: tablesRemoved, form: versus, limit: 1.5},
 		{section: 'k', what: fmt.Sprintf("add an nft table with a set of %d elements, beside `nft -f`", o.Objects), figure: setAdded, form: versus, limit: 1.5},
 		{section: 'l', what: fmt.Sprintf("add %d files of 1 kB, beside copying and syncing each", o.Objects), figure: filesAdded, form: versus, limit: 2},
+		{section: 'm', what: fmt.Sprintf("validate %d documents in %d files", o.Routes, documentFiles), figure: validated, form: seconds, limit: 2},
+		{section: 'n', what: fmt.Sprintf("plan over %d routes that are right", o.Routes), figure: planned, form: seconds, limit: 1.5},
 	}
 	return slices.DeleteFunc(all, func(l line) bool { return !o.wants(string(l.section)) })
 }

@@ -85,9 +85,9 @@ func TestOnlySomeSectionsAreMeasuredAndShown(t *testing.T) {
 	o := testOptions()
 	const newKinds = "rules, rules by ip, neighbors, neighbors by ip, nft tables, nft tables by nft, nft set, nft set by nft, files, files by copying"
 	for only, want := range map[string]string{
-		"":  "routes, routes by ip, addresses, addresses by ip, links, links by ip, " + newKinds + ", one row",
+		"":  "routes, routes by ip, addresses, addresses by ip, links, links by ip, " + newKinds + ", validate, one row",
 		"h": "rules, rules by ip", "kl": "nft set, nft set by nft, files, files by copying",
-		"a": "routes, routes by ip", "d": "routes", "e": "routes", "g": "one row", "cf": "addresses, addresses by ip, links, links by ip, one row",
+		"a": "routes, routes by ip", "d": "routes", "e": "routes", "n": "routes", "m": "validate", "g": "one row", "cf": "addresses, addresses by ip, links, links by ip, one row",
 	} {
 		o.Only = only
 		if got := strings.Join(schedule(o, 0), ", "); got != want {
@@ -102,7 +102,7 @@ func TestOnlySomeSectionsAreMeasuredAndShown(t *testing.T) {
 
 func TestTrialsAlternateAndSingleRowsAreMeasuredOnce(t *testing.T) {
 	want := "routes by ip, routes, addresses by ip, addresses, links by ip, links, " +
-		"rules by ip, rules, neighbors by ip, neighbors, nft tables by nft, nft tables, nft set by nft, nft set, files by copying, files"
+		"rules by ip, rules, neighbors by ip, neighbors, nft tables by nft, nft tables, nft set by nft, nft set, files by copying, files, validate"
 	if got := strings.Join(schedule(testOptions(), 1), ", "); got != want {
 		t.Errorf("second run: %s, expected %s", got, want)
 	}

@@ -45,6 +45,7 @@ var trials = map[string]func(context.Context, *trial) error{
 	"nft set by nft":    setByNFT,
 	"files":             filesOfAgent,
 	"files by copying":  filesByCopy,
+	"validate":          validate,
 	"one row":           singleRows,
 }
 
@@ -62,6 +63,7 @@ func schedule(o options, run int) (names []string) {
 		{"j", []string{"nft tables", "nft tables by nft"}},
 		{"k", []string{"nft set", "nft set by nft"}},
 		{"l", []string{"files", "files by copying"}},
+		{"m", []string{"validate"}},
 	} {
 		if run%2 == 1 {
 			slices.Reverse(group.trials)
@@ -70,7 +72,7 @@ func schedule(o options, run int) (names []string) {
 			names = append(names, group.trials...)
 		}
 	}
-	if !o.wants("ab") && o.wants("de") {
+	if !o.wants("ab") && o.wants("den") {
 		names = append(names, "routes")
 	}
 	if run == 0 && o.wants("fg") {
