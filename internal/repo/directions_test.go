@@ -34,7 +34,7 @@ func layers() []layer {
 		{packages: "statedb/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store/..."}},
 		{packages: "reconciler/targettest/...", imports: []string{"statedb", "statedb/index", "reconciler"}},
 		{packages: "reconciler/target/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/target/..."}, tests: []string{"reconciler/targettest"}},
-		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "reconciler/source/..."}},
+		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "internal/trusted", "reconciler/source/..."}},
 		{packages: "reconciler/internal/...", imports: []string{"statedb", "reconciler/internal/...", "internal/store", "internal/backoff", "internal/duetime", "internal/loglimit"}},
 		{packages: "reconciler", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store", "reconciler/internal/..."}, tests: []string{"reconciler/targettest"}},
 
