@@ -42,6 +42,46 @@ func Open(path string, p Policy) (*os.File, error) {
 	return w.open(path)
 }
 
+// OpenIn opens a regular file of a directory that is trusted, not through a link. Flags are those of
+// [os.OpenFile]; a file that is made has mode 0600.
+func OpenIn(dir, name string, flags int) (*os.File, error) {
+	path := filepath.Join(dir, name)
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var stat unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &stat) //nolint:gosec // a descriptor fits
+	if err == nil && stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = ErrSpecial
+	}
+	if err == nil {
+		err = judge(path, modeOf(stat.Mode), stat.Uid, owners(), false)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// MkdirAll makes a directory and those above it that are missing, with mode 0700, for the
+// owner alone. Its errors are those of [Open], as which it checks what there is.
+func MkdirAll(path string) error {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	w := &walk{own: owners(), create: true}
+	defer w.close()
+	if err := w.to(abs); err != nil {
+		return err
+	}
+	if w.end != nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+	}
+	return nil
+}
+
 // owners returns which users are trusted.
 func owners() func(uint32) bool {
 	const overflow = 65534
@@ -56,6 +96,7 @@ func owners() func(uint32) bool {
 type walk struct {
 	policy  Policy
 	own     func(uint32) bool
+	create  bool     // directories that are missing
 	dirs    []opened // from the root to the directory that was reached
 	end     *opened  // what was reached, if that is no directory
 	links   int
@@ -137,7 +178,14 @@ func (w *walk) enter(dir int, name string) error {
 	fail := func(err error) error {
 		return &fs.PathError{Op: "open", Path: filepath.Join(w.at(), name), Err: err}
 	}
-	fd, err := retry(func() (int, error) { return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) })
+	open := func() (int, error) { return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) }
+	fd, err := retry(open)
+	if w.create && errors.Is(err, syscall.ENOENT) {
+		if err := unix.Mkdirat(dir, name, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
+			return fail(err)
+		}
+		fd, err = retry(open)
+	}
 	if err != nil {
 		return fail(err)
 	}

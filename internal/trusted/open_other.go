@@ -5,8 +5,17 @@ package trusted
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"syscall"
 )
+
+// OpenIn opens a file of a directory.
+func OpenIn(dir, name string, flags int) (*os.File, error) {
+	return os.OpenFile(filepath.Join(dir, name), flags, 0o600)
+}
+
+// MkdirAll makes a directory and those above it that are missing, with mode 0700.
+func MkdirAll(path string) error { return os.MkdirAll(path, 0o700) }
 
 // Open opens a file or directory for reading. Of owners and modes nothing is checked.
 func Open(path string, _ Policy) (*os.File, error) {
