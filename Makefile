@@ -47,7 +47,7 @@ build: ## Build bin/statehive
 
 .PHONY: run
 run: build ## Run the agent on examples/node in a sandbox, for trying it; stop with Ctrl-C
-	@exec bin/statehive agent --sandbox --config-dir examples/node
+	@exec bin/statehive agent --sandbox --config-dir examples/node --allow-writable-config # a clone may be anybody's
 
 .PHONY: test
 test: ## Run all tests, those in network namespaces included

@@ -44,6 +44,10 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 func (e *UnreachableError) reason() string {
 	var op *net.OpError
 	var timeout net.Error
+	var untrusted *untrustedError
+	if errors.As(e.Err, &untrusted) {
+		return untrusted.Error()
+	}
 	dialed := !errors.As(e.Err, &op) || op.Op != "dial"
 	switch {
 	case errors.Is(e.Err, fs.ErrNotExist):
@@ -75,12 +79,10 @@ type Client struct {
 // socket, so that they reach no other one.
 func NewBrokenClient(err error) *Client { return &Client{broken: err} }
 
-// NewClient returns a client for a unix socket.
+// NewClient returns a client for a unix socket. It believes only those who listen as root or as this user; root also believes
+// the user to whom the directory of the socket belongs. Nobody else may be able to write to that directory.
 func NewClient(socket string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
-	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dialTrusted(ctx, socket) }
 	return &Client{
 		socket:  socket,
 		timeout: clientTimeout,

@@ -1,12 +1,16 @@
 package inspect
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,12 +34,21 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		}
 		uid, err := peerUID(conn)
 		if err == nil && l.allowed(uid) {
-			return conn, nil
+			return &peerConn{conn, uid}, nil
 		}
 		l.logger.Warn("Refused a connection: only root and the agent's own user may use the API", "uid", uid, "error", err)
 		_ = conn.Close() // nothing was exchanged
 	}
 }
+
+// peerConn is a connection whose peer is known.
+type peerConn struct {
+	net.Conn
+	uid uint32
+}
+
+// Root reports whether the peer is root, who is never kept out by other users.
+func (c *peerConn) Root() bool { return c.uid == 0 }
 
 func peerUID(conn net.Conn) (uint32, error) {
 	c, ok := conn.(*net.UnixConn)
@@ -55,6 +68,41 @@ func peerUID(conn net.Conn) (uint32, error) {
 		return 0, err
 	}
 	return peer.Uid, nil
+}
+
+// untrustedError is why nobody is asked at a socket, although somebody may listen there.
+type untrustedError struct{ reason string }
+
+func (e *untrustedError) Error() string { return e.reason }
+
+// dialTrusted connects to a socket at which nobody can listen whom this user does not trust.
+func dialTrusted(ctx context.Context, socket string) (net.Conn, error) {
+	dir := filepath.Dir(socket)
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	own := allowedUIDs()
+	trusted := func(uid uint32) bool { return own(uid) || os.Getuid() == 0 && uid == owner }
+	if !trusted(owner) {
+		return nil, &untrustedError{fmt.Sprintf("the directory %s belongs to uid %d, who could listen in the agent's place", dir, owner)}
+	}
+	if info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return nil, &untrustedError{fmt.Sprintf("others may write to the directory %s (mode %v) and could listen in the agent's place", dir, info.Mode())}
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := peerUID(conn)
+	if err == nil && !trusted(uid) {
+		err = &untrustedError{fmt.Sprintf("uid %d listens there, expected root or uid %d", uid, os.Getuid())}
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }
 
 // allowedUIDs accepts root and this user, as they are seen in the user namespace of this process.

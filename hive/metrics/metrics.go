@@ -2,7 +2,8 @@
 //
 // The registry is safe for concurrent use. Cells register their collectors when they are constructed, with names that begin
 // with the Prefix; those of the Go runtime, of the process, of jobs and of health are there
-// already. GET /metrics answers with what can be
+// already. Requests must name the machine by an address, its host name, localhost or one of Config.Hosts; others are answered
+// 403. GET /metrics answers with what can be
 // collected, also when a collector fails. GET /healthz answers 200 for as long as the process answers at all: it is not about
 // the health of parts. GET /readyz answers 200 once the hive is ready (see hive.Readiness), until then 503 and what it waits for.
 package metrics
@@ -53,6 +54,8 @@ func (p Prefix) check() error {
 type Config struct {
 	// Address, host:port, is where HTTP is served; empty for nowhere.
 	Address string `flag:"metrics-address" usage:"host:port to serve /metrics, /healthz and /readyz on (empty: off)"`
+	// Hosts are names of this machine, beside its addresses, its host name and localhost, that requests may name. "*" is any.
+	Hosts []string `flag:"metrics-hosts" usage:"more names by which requests may name this machine; *: any"`
 }
 
 // Validate is called when the configuration has been read.
@@ -120,7 +123,7 @@ func register(p params) error {
 		p.Logger.Debug("Metrics are not served")
 		return nil
 	}
-	s := &server{params: p, handler: newHandler(p.Registry, p.Readiness, p.Logger)}
+	s := &server{params: p, handler: knownHosts(p.Config.Hosts, newHandler(p.Registry, p.Readiness, p.Logger))}
 	p.Lifecycle.Append(cell.Hook{Name: "metrics listener", OnStart: s.open, OnStop: s.close})
 	return p.Jobs.Add(job.OneShot("serve", s.serve, job.OnFailure(p.Shutdowner.Shutdown)))
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -227,6 +228,50 @@ func TestJobsAndHealthAreMetrics(t *testing.T) {
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("no %s", want)
+		}
+	}
+}
+
+func TestRequestsMustNameThisMachine(t *testing.T) {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hosts, want := range map[string]map[string]int{
+		"": {
+			"evil.example": 403, "evil.example:9464": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403,
+			"localhost": 200, "LOCALHOST:9464": 200, "localhost.": 200, "127.0.0.1:9464": 200, "[::1]:9464": 200, "[::1]": 200, "192.0.2.1": 200,
+			name: 200, strings.ToUpper(name) + ":9464": 200, name + ".example": 403,
+		},
+		"node1.example,Node2": {"node1.example": 200, "node2:9464": 200, "evil.example": 403, "localhost": 200},
+		"*":                   {"evil.example": 200},
+	} {
+		l := listen(t)
+		h, err := hive.New(hive.Options{
+			Name: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			LookupEnv: func(name string) (string, bool) { return hosts, name == "TEST_METRICS_HOSTS" && hosts != "" },
+		}, metrics.Cell(""), cell.Supply(metrics.Listener{Listener: l}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, h)
+		for host, status := range want {
+			for _, path := range []string{"/metrics", "/healthz"} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Host = host
+				client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+				if resp.StatusCode != status {
+					t.Errorf("hosts %q, %s of %q: status %d, expected %d", hosts, path, host, resp.StatusCode, status)
+				}
+			}
 		}
 	}
 }

@@ -33,8 +33,8 @@ func layers() []layer {
 		{packages: "statedb/derive/...", imports: []string{"statedb", "statedb/index", "internal/backoff", "internal/duetime", "internal/loglimit"}},
 		{packages: "statedb/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store/..."}},
 		{packages: "reconciler/targettest/...", imports: []string{"statedb", "statedb/index", "reconciler"}},
-		{packages: "reconciler/target/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/target/..."}, tests: []string{"reconciler/targettest"}},
-		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "reconciler/source/..."}},
+		{packages: "reconciler/target/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/target/...", "internal/trusted"}, tests: []string{"reconciler/targettest"}},
+		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "internal/trusted", "reconciler/source/..."}},
 		{packages: "reconciler/internal/...", imports: []string{"statedb", "reconciler/internal/...", "internal/store", "internal/backoff", "internal/duetime", "internal/loglimit"}},
 		{packages: "reconciler", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store", "reconciler/internal/..."}, tests: []string{"reconciler/targettest"}},
 
@@ -43,10 +43,10 @@ func layers() []layer {
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
 		{packages: "hive/inspect/...", imports: []string{"hive/..."}},
 		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},
-		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable"}},
+		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/trusted"}},
 
 		// Programs may use everything, and nobody may use programs.
-		{packages: "cmd/...", imports: []string{"cmd/...", "statedb/...", "reconciler/...", "hive/..."}},
+		{packages: "cmd/...", imports: []string{"cmd/...", "statedb/...", "reconciler/...", "hive/...", "internal/trusted"}},
 		{packages: "examples/...", imports: []string{"examples/...", "statedb/...", "reconciler/...", "hive/..."}},
 		{packages: "benchmarks/...", imports: []string{"benchmarks/...", "statedb/...", "reconciler/...", "hive/..."}},
 		{packages: "internal/...", imports: []string{"internal/..."}},

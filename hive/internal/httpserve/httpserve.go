@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,8 +18,6 @@ const (
 	idleTimeout   = time.Minute
 	maxHeader     = 16 << 10
 	maxBody       = 1 << 20
-	// maxConns keeps clients from using up the process's file descriptors.
-	maxConns = 100
 	// drainTimeout is how long requests may take to end once the context is done.
 	drainTimeout = 2 * time.Second
 )
@@ -36,16 +33,19 @@ type BodyLimiter interface {
 }
 
 // Serve answers requests on l until ctx is done, and closes l. Requests in hand learn of that by their own context, and
-// have 2 s to end. A handler that panics
-// is logged and answered by failed. Connections beyond a hundred are closed at once. It returns nil if ctx ended it.
+// have 2 s to end. A handler that panics is logged and answered by failed. There are at most a hundred connections: one more
+// takes the place of the oldest that has no request in hand, if there is one. Root takes the place of any other user (see
+// Privileged). It returns nil if ctx ended it.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Failed, logger *slog.Logger) error {
+	all := &conns{}
 	server := &http.Server{
-		Handler:           &guard{next: handler, failed: failed, logger: logger},
+		Handler:           &guard{next: handler, failed: failed, logger: logger, conns: all},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-		ConnState:      limitConns(),
+		ConnState:      all.changed,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ConnContext:    withConn,
 	}
 	result := make(chan error, 1)
 	go func() { result <- server.Serve(l) }()
@@ -67,22 +67,6 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Fai
 	return err
 }
 
-// limitConns closes new connections when there are too many.
-func limitConns() func(net.Conn, http.ConnState) {
-	var open atomic.Int32
-	return func(c net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			if open.Add(1) > maxConns {
-				_ = c.Close() // nothing was exchanged; StateClosed follows
-			}
-		case http.StateClosed, http.StateHijacked:
-			open.Add(-1)
-		case http.StateActive, http.StateIdle:
-		}
-	}
-}
-
 // Close closes a listener that Serve may have closed already, or that was never opened.
 func Close(l net.Listener) error {
 	if l == nil {
@@ -94,14 +78,16 @@ func Close(l net.Listener) error {
 	return nil
 }
 
-// guard bounds what is read and survives panics.
+// guard bounds what is read, notes who is being answered, and survives panics.
 type guard struct {
 	next   http.Handler
 	failed Failed
 	logger *slog.Logger
+	conns  *conns
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer g.conns.busy(connOf(r.Context()))()
 	rec := &recorder{ResponseWriter: w}
 	limit := int64(0)
 	if l, ok := g.next.(BodyLimiter); ok {

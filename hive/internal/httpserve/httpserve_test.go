@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pipes is a listener without a network, so that the server runs in virtual time.
 type pipes struct {
+	root   atomic.Bool // what is dialed is of root
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
@@ -48,6 +50,9 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func (p *pipes) dial() net.Conn {
 	client, server := net.Pipe()
+	if p.root.Load() {
+		server = privileged{server}
+	}
 	p.conns <- server
 	return client
 }
@@ -133,24 +138,80 @@ func TestClientThatIsSlowToReadIsCutOff(t *testing.T) {
 	})
 }
 
-func TestConnectionsAreBounded(t *testing.T) {
+func TestSilentAndSlowConnectionsGiveWay(t *testing.T) {
+	for name, send := range map[string]string{"silent": "", "slow": "GET / HTTP/1.1\r\nHost:", "idle": strings.Replace(get, "Connection: close\r\n", "", 1)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := serve(t, ok)
+				var open []net.Conn
+				for range 100 {
+					conn := f.dial()
+					go func() { _, _ = io.Copy(io.Discard, conn) }()
+					_, _ = io.WriteString(conn, send)
+					open = append(open, conn)
+				}
+				synctest.Wait()
+				began := time.Now()
+				for range 200 {
+					if answer := f.send(t, get); !strings.Contains(answer, "200 OK") || time.Since(began) > 0 {
+						t.Fatalf("one more: %q after %v", answer, time.Since(began))
+					}
+				}
+				for _, c := range open {
+					_ = c.Close()
+				}
+			})
+		})
+	}
+}
+
+// privileged is a connection of root.
+type privileged struct{ net.Conn }
+
+func (privileged) Root() bool { return true }
+
+func TestConnectionsAreBoundedAndRootComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := serve(t, ok)
-		var silent []net.Conn
+		var answering atomic.Int32
+		f := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/long" {
+				answering.Add(1)
+				defer answering.Add(-1)
+				<-r.Context().Done()
+			}
+			ok(w, r)
+		})
+		var long []net.Conn
 		for range 100 {
-			silent = append(silent, f.dial())
+			conn := f.dial()
+			_, _ = io.WriteString(conn, strings.Replace(get, "/", "/long", 1))
+			long = append(long, conn)
 		}
 		synctest.Wait()
 		began, refused := time.Now(), f.dial()
 		if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(began) > 0 {
 			t.Errorf("one too many: %v after %v", err, time.Since(began))
 		}
-		_ = silent[0].Close()
-		synctest.Wait()
+		f.root.Store(true)
 		if answer := f.send(t, get); !strings.Contains(answer, "200 OK") {
-			t.Errorf("after one has gone: %q", answer)
+			t.Errorf("root: %q", answer)
 		}
-		for _, c := range silent {
+		synctest.Wait()
+		if n := answering.Load(); n != 99 {
+			t.Errorf("%d requests of others are being answered, expected 99", n)
+		}
+		// Others do not take the place of root.
+		var roots []net.Conn
+		for range 100 {
+			roots = append(roots, f.dial())
+		}
+		f.root.Store(false)
+		synctest.Wait()
+		refused = f.dial()
+		if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("in place of root: %v", err)
+		}
+		for _, c := range append(long, roots...) {
 			_ = c.Close()
 		}
 	})

@@ -9,20 +9,44 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // ReadFile returns the keys of a file in their order, with duplicates, and all errors. A value that cannot be used is nil. It returns
 // an error and no keys if the file cannot be read or is no such map.
 func ReadFile(path string) ([]cell.FileEntry, error) {
-	data, err := os.ReadFile(path)
+	data, err := read(path)
 	if err != nil {
 		return nil, err
 	}
 	return parse(path, data)
+}
+
+// maxSize is how many bytes a file of settings may have.
+const maxSize = 1 << 20
+
+// read returns what a file holds that nobody else may have written: settings decide what the program does. A descriptor, as of
+// a pipe, was opened by the caller.
+func read(path string) ([]byte, error) {
+	open := func() (*os.File, error) { return trusted.Open(path, trusted.Policy{}) }
+	if dir := filepath.Dir(path); dir == "/dev/fd" || dir == "/proc/self/fd" || path == "/dev/stdin" {
+		open = func() (*os.File, error) { return os.Open(path) }
+	}
+	f, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err == nil && len(data) > maxSize {
+		err = fmt.Errorf("%s: it is larger than %d bytes", path, maxSize)
+	}
+	return data, err
 }
 
 func parse(path string, data []byte) ([]cell.FileEntry, error) {

@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,5 +70,30 @@ func TestFaultsAreNamedWithTheirLine(t *testing.T) {
 	}
 	if _, err := settings.ReadFile(filepath.Join(t.TempDir(), "none")); !os.IsNotExist(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestFileThatOthersMayHaveWrittenIsRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files to others")
+	}
+	path := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(path, []byte("a: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := settings.ReadFile(path); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := settings.ReadFile(path); err == nil || !strings.Contains(err.Error(), "settings.yaml can be written to by others (mode -rw-rw-rw-): run chmod go-w") {
+		t.Errorf("for all: %v", err)
+	}
+	if err := errors.Join(os.Chmod(path, 0o600), os.Chown(path, 65533, 65533)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := settings.ReadFile(path); err == nil || !strings.Contains(err.Error(), "settings.yaml belongs to uid 65533, who may write to it") {
+		t.Errorf("of another user: %v", err)
 	}
 }

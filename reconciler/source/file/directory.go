@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // documentFile reports whether a file of this name holds documents. Editors and
@@ -23,8 +25,8 @@ func documentFile(name string) bool {
 }
 
 // readDir returns the entries of a directory, and which one that was.
-func readDir(dir string) ([]os.DirEntry, os.FileInfo, error) {
-	d, err := os.Open(dir)
+func readDir(dir string, p trusted.Policy) ([]os.DirEntry, os.FileInfo, error) {
+	d, err := trusted.Open(dir, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -69,14 +71,13 @@ func deviceOf(info os.FileInfo) uint64 {
 
 var (
 	errNoFile   = errors.New("there is no such file, or it is a directory")
-	errSpecial  = errors.New("not a regular file")
 	errDangling = errors.New("a symbolic link to a file that does not exist")
 )
 
 // read returns what a file holds. errNoFile when it has vanished or is a directory, a
 // *busyError while it is being written.
 func (s *Source) read(path string, f *fileState, c circumstances) ([]byte, error) {
-	file, info, err := open(path)
+	file, info, err := open(path, trusted.Policy{AllowWritable: s.config.AllowWritable, Within: s.config.Dir})
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +111,8 @@ func readAll(file *os.File, size, limit int64) ([]byte, error) {
 }
 
 // open opens a regular file for reading. errNoFile when it has vanished or is a directory.
-func open(path string) (*os.File, os.FileInfo, error) {
-	// O_NONBLOCK, because opening a pipe would wait for its writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+func open(path string, p trusted.Policy) (*os.File, os.FileInfo, error) {
+	f, err := trusted.Open(path, p)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(path); err == nil {
 			return nil, nil, errDangling
@@ -123,17 +123,12 @@ func open(path string) (*os.File, os.FileInfo, error) {
 		return nil, nil, withoutPath(err)
 	}
 	info, err := f.Stat()
-	switch {
-	case err != nil:
-		err = withoutPath(err)
-	case info.IsDir():
+	if err == nil && info.IsDir() {
 		err = errNoFile
-	case !info.Mode().IsRegular():
-		err = errSpecial
 	}
 	if err != nil {
 		_ = f.Close() // nothing was written
-		return nil, nil, err
+		return nil, nil, withoutPath(err)
 	}
 	return f, info, nil
 }

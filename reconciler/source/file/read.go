@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // File is a file of documents that was read once, for [Read].
@@ -59,41 +61,42 @@ func Load(paths ...string) ([]File, error) {
 	var files []File
 	known := map[string]bool{}
 	for _, path := range paths {
-		below, err := filesAt(path)
+		below, within, err := filesAt(path)
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range below {
 			if !known[path] {
 				known[path] = true
-				files = append(files, load(path))
+				files = append(files, load(path, within))
 			}
 		}
 	}
 	return files, nil
 }
 
-// filesAt returns the paths of the files that a path stands for.
-func filesAt(path string) ([]string, error) {
+// filesAt returns the paths of the files that a path stands for, and the directory that
+// they must be in, if it is one.
+func filesAt(path string) (files []string, within string, err error) {
 	path = filepath.Clean(path)
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
-		return []string{path}, nil
+		return []string{path}, "", nil
 	}
 	var entries []os.DirEntry
 	if err == nil {
-		entries, _, err = readDir(path)
+		entries, _, err = readDir(path, trusted.Policy{AllowWritable: true})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%q cannot be read: %w", path, withoutPath(err))
+		return nil, "", fmt.Errorf("%q cannot be read: %w", path, withoutPath(err))
 	}
-	return documentFiles(path, entries), nil
+	return documentFiles(path, entries), path, nil
 }
 
 var errWriting = errors.New("it is being written")
 
-func load(path string) File {
-	data, err := readOnce(path)
+func load(path, within string) File {
+	data, err := readOnce(path, within)
 	if err != nil {
 		return File{Path: path, Unread: err.Error()}
 	}
@@ -101,8 +104,8 @@ func load(path string) File {
 }
 
 // readOnce returns what a file holds, unless somebody is writing it.
-func readOnce(path string) ([]byte, error) {
-	file, info, err := open(path)
+func readOnce(path, within string) ([]byte, error) {
+	file, info, err := open(path, trusted.Policy{AllowWritable: true, Within: within})
 	if err != nil {
 		return nil, err
 	}

@@ -173,8 +173,10 @@ func TestRunFollowsSymlinkSwaps(t *testing.T) {
 	r.become(netA + " v4")
 }
 
-func TestRunFollowsTargetsOutsideOfTheDirectory(t *testing.T) {
-	dir, elsewhere := t.TempDir(), &harness{t: t, dir: t.TempDir()}
+func TestRunFollowsTargetsInDirectoriesBelow(t *testing.T) {
+	dir := t.TempDir()
+	elsewhere := &harness{t: t, dir: filepath.Join(dir, "below")}
+	elsewhere.must(os.Mkdir(elsewhere.dir, 0o700))
 	elsewhere.must(os.Mkdir(elsewhere.path("v1"), 0o700))
 	elsewhere.must(os.Mkdir(elsewhere.path("v2"), 0o700))
 	elsewhere.write("v1/x", routeTo(netA, "v1"))

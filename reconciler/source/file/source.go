@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/statehive/statehive/internal/trusted"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -20,6 +21,10 @@ type Config struct {
 	DB *statedb.DB
 	// Dir is the directory to read. It must exist when the source is made.
 	Dir string
+	// AllowWritable reads what others than root and this user may have written, too:
+	// without it, a directory is refused that they own or can write to, or that is below
+	// one, and so is a file.
+	AllowWritable bool
 	// Kinds are the kinds of documents. Each has a table of its own in DB.
 	Kinds []Kind
 	// Name of the source on the tables. Default: "documents".
@@ -125,14 +130,17 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("source of documents: %w", err)
 	}
 	dir, err := filepath.Abs(c.Dir)
+	list := func(dir string) ([]os.DirEntry, os.FileInfo, error) {
+		return readDir(dir, trusted.Policy{AllowWritable: c.AllowWritable})
+	}
 	if err == nil {
-		_, err = os.ReadDir(dir)
+		_, _, err = list(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("directory of documents %q cannot be read: %w", c.Dir, withoutPath(err))
 	}
 	c.Dir = dir
-	s := &Source{config: c, progress: progress{files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: readDir, deviceOf: deviceOf, writing: openForWriting}
+	s := &Source{config: c, progress: progress{files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: list, deviceOf: deviceOf, writing: openForWriting}
 	s.recalled = c.Memory != nil && c.Memory.InForce()
 	s.parser = newParser(c.Kinds)
 	for _, k := range c.Kinds {

@@ -17,6 +17,8 @@ import (
 type Config struct {
 	// ConfigDir is the directory. It must be set, and exist at the start.
 	ConfigDir string `flag:"config-dir" usage:"directory of documents that say what is wanted (*.yaml, *.yml)"`
+	// AllowWritable reads documents that others than root and this user may have written.
+	AllowWritable bool `flag:"allow-writable-config" usage:"read documents that other users may have written: they can do what the agent can"`
 }
 
 // Validate implements what cell.Config calls.
@@ -56,7 +58,7 @@ type params struct {
 }
 
 func build(p params) (*file.Source, error) {
-	s, err := file.New(file.Config{DB: p.DB, Dir: p.Config.ConfigDir, Kinds: p.Kinds, Memory: p.Memory, Logger: p.Logger})
+	s, err := file.New(file.Config{DB: p.DB, Dir: p.Config.ConfigDir, AllowWritable: p.Config.AllowWritable, Kinds: p.Kinds, Memory: p.Memory, Logger: p.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"log/slog"
@@ -16,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // Records are the records of one kind of object, by key. T is what a record
@@ -65,11 +68,11 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 		byKey:    map[string]T{},
 	}
 	if !r.readOnly {
-		if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		if err := trusted.MkdirAll(r.dir); err != nil {
 			return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 		}
 	}
-	entries, err := os.ReadDir(r.dir)
+	entries, err := list(r.dir)
 	if missing := errors.Is(err, fs.ErrNotExist); err != nil && (!r.readOnly || !missing) {
 		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 	}
@@ -130,7 +133,7 @@ var (
 )
 
 func (r *Records[T]) read(path string) (key string, record T, err error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return "", record, err
 	}
@@ -155,6 +158,27 @@ func (r *Records[T]) read(path string) (key string, record T, err error) {
 		return "", record, fmt.Errorf("not a record of this kind: %w", err)
 	}
 	return f.Key, record, nil
+}
+
+// list returns the entries of a directory in which nobody else can write.
+func list(dir string) ([]fs.DirEntry, error) {
+	d, err := trusted.Open(dir, trusted.Policy{})
+	if err != nil {
+		return nil, err
+	}
+	entries, err := d.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, errors.Join(err, d.Close())
+}
+
+// readFile returns what a file holds that nobody else may have written.
+func readFile(path string) ([]byte, error) {
+	f, err := trusted.OpenIn(filepath.Dir(path), filepath.Base(path), os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(f)
+	return data, errors.Join(err, f.Close())
 }
 
 // setAside renames a file that is no record, so that it can be looked at.

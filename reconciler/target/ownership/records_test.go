@@ -122,7 +122,7 @@ func TestADirectoryInWhichOthersCouldWriteIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := ownership.Open(ownership.Config{Dir: dir, Identity: here})
-	if err == nil || !strings.Contains(err.Error(), dir+" can be written by everyone") {
+	if err == nil || !strings.Contains(err.Error(), dir+" can be written to by others") {
 		t.Errorf("Open: %v", err)
 	}
 	if err := os.Chmod(dir, 0o750); err != nil { //nolint:gosec // the group may read

@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // Config says where records are kept.
 type Config struct {
-	// Dir is the state directory. It is created with mode 0700 if need be. One
-	// that is another user's, or writable for everyone, is refused.
+	// Dir is the state directory. It is created with mode 0700 if need be. It is refused
+	// if it, or a directory above, belongs to another user than root and this one, or if
+	// others can write to it. Those above may be sticky, as /tmp is.
 	Dir string
 	// Identity that records are bound to; when zero, the current one.
 	Identity Identity
@@ -56,36 +56,28 @@ func Open(cfg Config) (*Store, error) {
 		}
 		cfg.Identity = current
 	}
-	if !cfg.ReadOnly {
-		if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-			return nil, fmt.Errorf("create the state directory: %w", err)
-		}
-	}
-	if err := checkPrivate(cfg.Dir); err != nil && (!cfg.ReadOnly || !errors.Is(err, fs.ErrNotExist)) {
+	if err := prepare(cfg.Dir, cfg.ReadOnly); err != nil {
 		return nil, err
 	}
 	return &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly}, nil
 }
 
-// checkPrivate refuses a directory in which others could write records.
-func checkPrivate(dir string) error {
-	var stat unix.Stat_t
-	if err := unix.Stat(dir, &stat); err != nil {
-		return fmt.Errorf("look at the state directory %s: %w", dir, err)
+// prepare makes the state directory, and refuses one in which others could write records.
+func prepare(dir string, readOnly bool) error {
+	if !readOnly {
+		if err := trusted.MkdirAll(dir); err != nil {
+			return fmt.Errorf("make the state directory: %w", err)
+		}
 	}
-	if err := refuse(stat, os.Geteuid()); err != nil {
-		return fmt.Errorf("state directory %s %w; records decide what is removed and restored", dir, err)
+	f, err := trusted.Open(dir, trusted.Policy{})
+	if err == nil {
+		err = f.Close()
 	}
-	return nil
-}
-
-// refuse says what is wrong with a state directory of the user.
-func refuse(stat unix.Stat_t, user int) error {
-	switch {
-	case stat.Uid != 0 && int(stat.Uid) != user:
-		return fmt.Errorf("belongs to user %d, expected user %d", stat.Uid, user)
-	case stat.Mode&unix.S_IWOTH != 0:
-		return errors.New("can be written by everyone: take that away (chmod o-w)")
+	if readOnly && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the state directory, whose records decide what is removed and restored: %w", err)
 	}
 	return nil
 }

@@ -1,29 +1,102 @@
 package ownership
 
 import (
-	"fmt"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-func TestStateDirectoriesOfOthersAreRefused(t *testing.T) {
-	for _, c := range []struct {
-		owner uint32
-		mode  uint32
-		user  int
-		want  string
+// stranger is a user who is not trusted.
+const stranger = 65533
+
+func TestStateDirectoriesInWhichOthersCouldWriteAreRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files to others")
+	}
+	for name, c := range map[string]struct {
+		spoil func(base, dir string) error
+		want  string // empty: it is taken
 	}{
-		{0, 0o700, 0, "<nil>"},
-		{1000, 0o775, 1000, "<nil>"},
-		{0, 0o770, 1000, "<nil>"},
-		{1000, 0o700, 0, "belongs to user 1000, expected user 0"},
-		{1001, 0o700, 1000, "belongs to user 1001, expected user 1000"},
-		{0, 0o1777, 0, "can be written by everyone: take that away (chmod o-w)"},
+		"as it should be":         {func(_, _ string) error { return nil }, ""},
+		"it does not exist":       {func(_, dir string) error { return os.Remove(dir) }, ""},
+		"it is of another user":   {func(_, dir string) error { return os.Chown(dir, stranger, 0) }, "/state belongs to uid 65533"},
+		"its group may write":     {func(_, dir string) error { return os.Chmod(dir, 0o770) }, "/state can be written to by others"},
+		"all may write":           {func(_, dir string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, "/state can be written to by others"},
+		"the parent is another's": {func(base, _ string) error { return os.Chown(base, stranger, 0) }, "/base belongs to uid 65533"},
+		"it is a link of a user's": {func(_, dir string) error {
+			return errors.Join(os.Rename(dir, dir+"2"), os.Symlink("state2", dir), os.Lchown(dir, stranger, 0))
+		}, "/state belongs to uid 65533"},
 	} {
-		got := refuse(unix.Stat_t{Uid: c.owner, Mode: unix.S_IFDIR | c.mode}, c.user)
-		if fmt.Sprint(got) != c.want {
-			t.Errorf("directory of user %d with mode %o for user %d: %v, expected %s", c.owner, c.mode, c.user, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			base := filepath.Join(t.TempDir(), "base")
+			dir := filepath.Join(base, "state")
+			if err := errors.Join(os.MkdirAll(dir, 0o755), c.spoil(base, dir)); err != nil {
+				t.Fatal(err)
+			}
+			for _, readOnly := range []bool{false, true} {
+				_, err := Open(Config{Dir: dir, ReadOnly: readOnly})
+				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("read only %v: %v, expected %q", readOnly, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestRecordsThatOthersMayHaveWrittenAreSetAside(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files to others")
+	}
+	for name, plant := range map[string]func(path string) error{
+		"of another user": func(path string) error { return os.Chown(path, stranger, stranger) },
+		"for all":         func(path string) error { return os.Chmod(path, 0o666) },
+		"a link": func(path string) error {
+			return errors.Join(os.Rename(path, path+"-elsewhere"), os.Symlink(path+"-elsewhere", path))
+		},
+		"a pipe": func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			open := func() *Records[string] {
+				t.Helper()
+				store, err := Open(Config{Dir: dir})
+				if err != nil {
+					t.Fatal(err)
+				}
+				records, err := NewRecords[string](store, "thing")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return records
+			}
+			path := filepath.Join(dir, "thing", "a.json")
+			if err := errors.Join(open().Put("a", "ours"), plant(path)); err != nil {
+				t.Fatal(err)
+			}
+			if record, known := open().Get("a"); known {
+				t.Errorf("it says %q", record)
+			}
+			if _, err := os.Lstat(path + corruptSuffix); err != nil {
+				t.Errorf("it was not set aside: %v", err)
+			}
+		})
+	}
+}
+
+func TestADirectoryOfRecordsInWhichOthersCouldWriteIsRefused(t *testing.T) {
+	store, err := Open(Config{Dir: filepath.Join(t.TempDir(), "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(store.dir, "thing")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewRecords[string](store, "thing"); err == nil || !strings.Contains(err.Error(), "/thing can be written to by others") {
+		t.Errorf("opened: %v", err)
 	}
 }

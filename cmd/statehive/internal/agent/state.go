@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/internal/trusted"
 	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
@@ -66,7 +67,7 @@ func openState(dir string, l cell.Lifecycle, logger *slog.Logger) (*ownership.St
 // lockDir makes sure that one agent alone uses the directory. The kernel gives
 // the lock back when the process ends, however it ends.
 func lockDir(dir string) (*os.File, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := trusted.OpenIn(dir, "lock", os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, fmt.Errorf("state directory (--state-dir): %w", err)
 	}

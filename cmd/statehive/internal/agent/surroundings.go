@@ -48,10 +48,22 @@ func (s *surroundings) stateDir(configured string) (string, error) {
 
 // allowSysctl keeps a sandbox to what belongs to its network namespace.
 func (s *surroundings) allowSysctl(sysctl string) error {
-	if s.sandboxed && !strings.HasPrefix(sysctl, "net.") {
+	if !s.sandboxed {
+		return nil
+	}
+	if reason, global := globalSysctls[sysctl]; global {
+		return fmt.Errorf("%s cannot be set in the sandbox: %s", sysctl, reason)
+	}
+	if !strings.HasPrefix(sysctl, "net.") {
 		return fmt.Errorf("%s is a setting of the whole machine: in the sandbox only net.* can be set", sysctl)
 	}
 	return nil
+}
+
+// globalSysctls are those below net that the kernel lets a network namespace set although they
+// are settings of the whole machine.
+var globalSysctls = map[string]string{
+	"net.netfilter.nf_hooks_lwtunnel": "the kernel sets it for all network namespaces, and cannot set it back",
 }
 
 // enter prepares the sandbox, when the process is in one.
