@@ -61,6 +61,39 @@ func TestTheMirrorShowsAllAddresses(t *testing.T) {
 	want()
 }
 
+func TestAnAddressThatIsTentativeIsNotUsable(t *testing.T) {
+	db := statedb.New()
+	prefix := netip.MustParsePrefix("2001:db8::1/64")
+	table, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		seen Seen
+		is   string // what is said of the difference; empty: there is none
+	}{
+		{Seen{}, ""},
+		{Seen{Tentative: true}, "2001:db8::1/64, tentative"},
+		{Seen{Tentative: true, Optimistic: true}, ""},
+	} {
+		c.seen.Device, c.seen.Address = "e0", prefix
+		err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			_, _, err := table.Insert(txn, c.seen)
+			return err
+		}, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := ""
+		for _, change := range unusable(db.ReadTxn(), statedb.ReadOnly(table), row("e0", "2001:db8::1/64")) {
+			is = change.Is
+		}
+		if is != c.is {
+			t.Errorf("%+v is %q, expected %q", c.seen, is, c.is)
+		}
+	}
+}
+
 func TestAnAddressIsComparedWithWhatWasSeen(t *testing.T) {
 	db := statedb.New()
 	table, err := statedb.NewTable(db, SeenSchema())
