@@ -1,13 +1,15 @@
-package nstest
+package nstest_test
 
 import (
 	"os"
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 )
 
-func TestMain(m *testing.M) { Main(m) }
+func TestMain(m *testing.M) { nstest.Main(m) }
 
 // What is below /proc/sys/net is that of the calling thread.
 func TestEveryThreadIsInTheNamespaces(t *testing.T) {
@@ -15,7 +17,7 @@ func TestEveryThreadIsInTheNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Veth(t, "e0", "e1")
+	nstest.Veth(t, "e0", "e1")
 	const threads = 20
 	var together, done sync.WaitGroup
 	together.Add(threads)
