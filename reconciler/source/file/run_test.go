@@ -242,8 +242,10 @@ func TestRunRescansWithoutEvents(t *testing.T) {
 	}
 	r := running(t, dir, func(c *Config) { c.Rescan = 20 * time.Millisecond })
 	r.become(netA + " eth0")
-	r.must(os.WriteFile(target, []byte(routeTo(netA, "eth1")), 0o600))
-	r.become(netA + " eth1")
+	for _, device := range []string{"eth1", "eth2", "eth3"} { // the first may be seen when the file is looked at once more
+		r.must(os.WriteFile(target, []byte(routeTo(netA, device)), 0o600))
+		r.become(netA + " " + device)
+	}
 }
 
 func TestRunFollowsManyQuickChanges(t *testing.T) {

@@ -87,7 +87,7 @@ func (a kernelAddress) seen() Seen {
 	return Seen{
 		Index: a.Index, Address: a.Address, Duplicate: a.isDuplicate(), Scope: a.scope,
 		ValidLifetime: a.left.valid, PreferredLifetime: a.left.preferred, set: a.left.set, Ours: a.ours,
-		Tentative: a.flags&unix.IFA_F_TENTATIVE != 0,
+		Tentative: a.flags&unix.IFA_F_TENTATIVE != 0, Optimistic: a.flags&unix.IFA_F_OPTIMISTIC != 0,
 	}
 }
 

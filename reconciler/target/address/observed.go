@@ -34,6 +34,8 @@ type Seen struct {
 	// Tentative: the kernel still looks for duplicates, and does not tell when the lifetimes
 	// change.
 	Tentative bool `json:"tentative,omitempty"`
+	// Optimistic: it may be used all the same.
+	Optimistic bool `json:"optimistic,omitempty"`
 	// Ours: it has our mark.
 	Ours bool `json:"ours,omitempty"`
 }
@@ -168,17 +170,40 @@ func presentIn(view mirror.View[Seen]) presence {
 
 // Observed compares addresses with what a mirror has seen.
 func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
-	return reconciler.Observes(seen,
-		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Address]] {
-			return func(yield func(statedb.Query[Address]) bool) {
-				for _, key := range s.keys() {
-					if !yield(ByKey.Query(key)) {
-						return
-					}
-				}
-			}
-		},
+	return reconciler.Observes(seen, rowsOf,
 		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return differences(txn, seen, want) })
+}
+
+// ObservedUsable is like [Observed], but for addresses that the kernel does not use yet,
+// because it still looks for duplicates: these differ.
+func ObservedUsable(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
+	return reconciler.Observes(seen, rowsOf,
+		func(txn statedb.ReadTxn, want Address) []reconciler.Change {
+			if different := differences(txn, seen, want); len(different) > 0 {
+				return different
+			}
+			return unusable(txn, seen, want)
+		})
+}
+
+// rowsOf yields queries for the rows that an address may have.
+func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Address]] {
+	return func(yield func(statedb.Query[Address]) bool) {
+		for _, key := range s.keys() {
+			if !yield(ByKey.Query(key)) {
+				return
+			}
+		}
+	}
+}
+
+func unusable(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
+	for s := range seen.List(txn, SeenByName.Query(want.Key())) {
+		if s.Tentative && !s.Optimistic {
+			return steps.Changes(steps.Field("address", s.Address.String()+", tentative", want.Address.String(), nil))
+		}
+	}
+	return nil
 }
 
 func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {

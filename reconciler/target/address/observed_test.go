@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
@@ -59,6 +61,81 @@ func TestTheMirrorShowsAllAddresses(t *testing.T) {
 	want(second)
 	nstest.IP(t, "link", "del", "e2")
 	want()
+}
+
+// Not every kernel tells of each IPv6 address that goes with its link.
+func TestIPv6AddressesOfALinkThatGoesDownAreInDoubt(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e0")
+	nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "e0")
+	target := newTarget(t, t.TempDir())
+	link, err := target.conn.LinkByName(t.Context(), "e0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for family, want := range map[string]string{"4": "", "6": "a link with IPv6 addresses went down"} {
+		db := statedb.New()
+		table, err := statedb.NewTable(db, SeenSchema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &keeper{target: target, table: table}
+		all, err := k.list(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			for _, s := range all {
+				if s.Address.Addr().Is6() == (family == "6") {
+					if _, _, err := table.Insert(txn, s); err != nil {
+						return err
+					}
+				}
+			}
+			link.Up = false
+			doubt, err := k.apply(txn, event{kind: unix.RTM_NEWLINK, link: link})
+			if doubt != want {
+				t.Errorf("IPv%s: doubt %q, expected %q", family, doubt, want)
+			}
+			return err
+		}, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnAddressThatIsTentativeIsNotUsable(t *testing.T) {
+	db := statedb.New()
+	prefix := netip.MustParsePrefix("2001:db8::1/64")
+	table, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		seen Seen
+		is   string // what is said of the difference; empty: there is none
+	}{
+		{Seen{}, ""},
+		{Seen{Tentative: true}, "2001:db8::1/64, tentative"},
+		{Seen{Tentative: true, Optimistic: true}, ""},
+	} {
+		c.seen.Device, c.seen.Address = "e0", prefix
+		err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			_, _, err := table.Insert(txn, c.seen)
+			return err
+		}, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := ""
+		for _, change := range unusable(db.ReadTxn(), statedb.ReadOnly(table), row("e0", "2001:db8::1/64")) {
+			is = change.Is
+		}
+		if is != c.is {
+			t.Errorf("%+v is %q, expected %q", c.seen, is, c.is)
+		}
+	}
 }
 
 func TestAnAddressIsComparedWithWhatWasSeen(t *testing.T) {

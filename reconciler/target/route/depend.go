@@ -57,19 +57,24 @@ type Dependencies struct {
 	SeenLinks     reconciler.Observation[link.Link]
 	Addresses     *statedb.Table[address.Address]
 	SeenAddresses reconciler.Observation[address.Address]
-	Routes        *statedb.Table[Route]
-	SeenRoutes    reconciler.Observation[Route]
+	// SeenSources is what addresses are compared with that are sources: see
+	// [address.ObservedUsable].
+	SeenSources reconciler.Observation[address.Address]
+	Routes      *statedb.Table[Route]
+	SeenRoutes  reconciler.Observation[Route]
 }
 
 // DependsOn has routes wait for the rows without which the kernel would refuse
 // them: the links of the devices, the addresses in whose networks the gateways are (see
 // [address.Containing]), the routes that lead there without a gateway (see [ByNetwork]),
-// and the source. What others have made is in no row, and not waited for.
+// and the source, which in IPv6 is refused as long as it is tentative. What others have made
+// is in no row, and not waited for.
 func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 	n := &needs{}
 	return []reconciler.Dependency[Route]{
 		reconciler.DependsOn(d.Links, link.Link.GetStatus, devices, d.SeenLinks),
 		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, n.addresses, d.SeenAddresses),
+		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenSources),
 		reconciler.DependsOn(d.Routes, Route.GetStatus, n.routes, d.SeenRoutes),
 	}
 }
@@ -86,6 +91,14 @@ func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
 			}
 		}
 	}
+}
+
+// source yields the query for the source of a route.
+func source(r Route) iter.Seq[statedb.Query[address.Address]] {
+	if !r.Source.IsValid() {
+		return nil
+	}
+	return slices.Values([]statedb.Query[address.Address]{address.ByHost.Query(r.Source)})
 }
 
 // maxGateways bounds the gateways whose addresses are remembered. Many routes have
@@ -113,9 +126,6 @@ type ways struct {
 
 func (n *needs) addresses(r Route) iter.Seq[statedb.Query[address.Address]] {
 	return func(yield func(statedb.Query[address.Address]) bool) {
-		if r.Source.IsValid() && !yield(address.ByHost.Query(r.Source)) {
-			return
-		}
 		for way := range n.leadTo(r) {
 			for _, query := range way.addresses {
 				if !yield(query) {

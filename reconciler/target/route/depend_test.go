@@ -61,6 +61,13 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 				found[row.Key().String()] = true
 			}
 		}
+		if of := source(c.row); of != nil {
+			for query := range of {
+				for row := range addresses.List(db.ReadTxn(), query) {
+					found[row.Key().String()] = true
+				}
+			}
+		}
 		want := map[string]bool{}
 		for _, key := range c.want {
 			want[key] = true

@@ -37,6 +37,22 @@ func TestNextHopsThatOthersAddedStay(t *testing.T) {
 	})
 }
 
+func TestAChangeLeavesTheRouteOfOthersThatCameBeforeOurs(t *testing.T) {
+	each(t, func(t *testing.T, target *Target) {
+		row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, "route", "prepend", "10.1.0.0/16", "via", "192.0.2.98", "proto", "static")
+		row.Gateway = ip("192.0.2.97")
+		if _, err := target.Update(t.Context(), txn(), row); err != nil && !errors.Is(err, ErrForeign) {
+			t.Error(err)
+		}
+		if got := nstest.IP(t, "route", "show", "10.1.0.0/16"); !strings.Contains(got, "via 192.0.2.98 dev e0 proto static") {
+			t.Errorf("routes are\n%s", got)
+		}
+		mustDelete(t, target, row)
+	})
+}
+
 func TestARouteWithoutAMetricIsNotTakenForAnother(t *testing.T) {
 	each(t, func(t *testing.T, target *Target) {
 		nstest.IP(t, "route", "add", "10.1.0.0/16", "via", "192.0.2.98", "proto", "dhcp")

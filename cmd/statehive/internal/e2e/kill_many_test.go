@@ -149,13 +149,6 @@ func (w *world) convergesTo(t *testing.T, want objectSet) {
 		if diff := differ(rows, countsIn(status.stdout)); diff != "" || status.err != nil {
 			return fmt.Errorf("%w: status: %s", errors.Join(status.failure(), errors.New("not converged")), diff)
 		}
-		is, err := w.ownObjects(ctx)
-		if err != nil {
-			return err
-		}
-		if diff := cmp.Diff(want.states(), is, cmpopts.EquateEmpty()); diff != "" {
-			return fmt.Errorf("the kernel: %s", diff)
-		}
-		return nil
+		return w.differsFrom(ctx, want)
 	}))
 }

@@ -29,13 +29,14 @@ func Cell() cell.Cell {
 			(*route.Target).NewMirror,
 			func(
 				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
-				addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
+				addresses *statedb.Table[address.Address], seenAddresses *statedb.Table[address.Seen],
 				routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen],
 			) reconcilercell.Relations[route.Route] {
 				seenRoutes := route.Observed(seen)
 				return reconcilercell.Relations[route.Route]{
 					DependsOn: route.DependsOn(route.Dependencies{
-						Links: links, SeenLinks: seenLinks, Addresses: addresses, SeenAddresses: seenAddresses,
+						Links: links, SeenLinks: seenLinks, Addresses: addresses,
+						SeenAddresses: address.Observed(seenAddresses), SeenSources: address.ObservedUsable(seenAddresses),
 						Routes: routes, SeenRoutes: seenRoutes,
 					}),
 					Observed: seenRoutes,
