@@ -54,6 +54,7 @@ func (s *Source) accept(l *listing, kept map[*fileState]*content) {
 		f.kept = version
 	}
 	maps.DeleteFunc(s.files, func(_ string, f *fileState) bool { return f.gone })
+	s.known.Store(s.knownContents())
 }
 
 // next returns what to publish after a listing, and what is then in force of each

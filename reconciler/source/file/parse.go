@@ -60,7 +60,8 @@ type parser struct {
 	kinds map[string]Kind
 	names []string // of the kinds, sorted
 
-	filters filterSet // replace those of the kinds
+	filters filterSet     // replace those of the kinds
+	known   knownContents // need not be parsed again by Read; may be nil
 }
 
 func newParser(kinds []Kind) parser {

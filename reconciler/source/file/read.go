@@ -1,6 +1,7 @@
 package file
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -130,9 +131,15 @@ func Read(kinds []Kind, files []File) (Contents, error) {
 }
 
 // Read is the function of that name for the kinds of a source, with the filters that are in
-// force ([SetFilter]). It is safe for concurrent use.
+// force ([SetFilter]). A file that says the same as one that Run has read, whatever its path, is
+// not parsed again: its rows are those that Run made, and must not be modified. Read is safe for
+// concurrent use.
 func (s *Source) Read(files []File) Contents {
-	return read(parser{kinds: s.parser.kinds, names: s.parser.names, filters: s.filters.current()}, files)
+	p := parser{kinds: s.parser.kinds, names: s.parser.names, filters: s.filters.current()}
+	if known := s.known.Load(); known != nil {
+		p.known = *known
+	}
+	return read(p, files)
 }
 
 func read(p parser, files []File) Contents {
@@ -173,5 +180,38 @@ func (p *parser) contentOf(f File) *content {
 	if f.Unread != "" {
 		return unreadable(cannotBeRead(f.Path, errors.New(f.Unread)))
 	}
+	if len(p.known) > 0 {
+		if known := p.known[sha256.Sum256(f.Data)]; known != nil && known.current(p.filters) {
+			return known.readAt(f.Path)
+		}
+	}
 	return p.parse(f.Path, f.Data)
+}
+
+// knownContents are contents without problems, by their sums.
+type knownContents map[[sha256.Size]byte]*content
+
+// knownContents returns what files say by now, as far as it is good: what else they say has
+// places in its messages.
+func (s *Source) knownContents() *knownContents {
+	known := make(knownContents, len(s.files))
+	for _, f := range s.files {
+		if f.now != nil && !f.now.unread && f.now.good() {
+			known[f.now.sum] = f.now
+		}
+	}
+	return &known
+}
+
+// readAt returns what a file says that has the same data as that of c, which has no problems.
+func (c *content) readAt(path string) *content {
+	same := *c
+	same.docs = make([]*document, len(c.docs))
+	docs := make([]document, len(c.docs))
+	for i, d := range c.docs {
+		docs[i] = *d
+		docs[i].at.file = path
+		same.docs[i] = &docs[i]
+	}
+	return &same
 }

@@ -94,6 +94,7 @@ type Source struct {
 	documents *statedb.RWTable[Document]
 	tables    []statedb.TableMeta // all that are written
 	origins   atomic.Pointer[map[id]*document]
+	known     atomic.Pointer[knownContents] // for Read
 	approvals approvals
 	filters   filters
 

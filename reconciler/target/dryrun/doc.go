@@ -7,7 +7,8 @@
 // nothing. So a plan is as good as they are: see [reconciler.Differ].
 //
 // A row whose comparison fails because of something that another row is about to make, such
-// as the address of a link that does not exist yet, is created after that one.
+// as the address of a link that does not exist yet, is created after that one. Deletes
+// come last, each before those of the rows that it depends on.
 //
 // A [Kind] may be used by several goroutines at once, if its target may.
 package dryrun

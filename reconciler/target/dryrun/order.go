@@ -3,7 +3,6 @@ package dryrun
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 )
@@ -78,8 +77,18 @@ func (d *steps) add(c comparison) {
 
 // relate finds out which operations come after which.
 func (d *steps) relate(ctx context.Context) error {
+	for _, all := range [][]*step{d.rows, d.deletes} {
+		if err := relate(ctx, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relate notes which of the rows each of them needs.
+func relate(ctx context.Context, rows []*step) error {
 	kinds, needed := map[Kind]bool{}, map[string]bool{}
-	for _, s := range d.rows {
+	for _, s := range rows {
 		if !kinds[s.of] {
 			kinds[s.of] = true
 			for _, table := range s.of.needs() {
@@ -92,13 +101,13 @@ func (d *steps) relate(ctx context.Context) error {
 		if !needed[k.table()] {
 			continue
 		}
-		c, err := d.copyOf(ctx, k)
+		c, err := copyOf(ctx, k, rows)
 		if err != nil {
 			return err
 		}
 		byTable[k.table()] = c
 	}
-	for _, s := range d.rows {
+	for _, s := range rows {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -107,10 +116,10 @@ func (d *steps) relate(ctx context.Context) error {
 	return nil
 }
 
-// copyOf makes a table of the rows of a kind that something is to be done about.
-func (d *steps) copyOf(ctx context.Context, k Kind) (*copied, error) {
+// copyOf makes a table of those of the rows that are of a kind.
+func copyOf(ctx context.Context, k Kind, rows []*step) (*copied, error) {
 	c := &copied{steps: map[string]*step{}}
-	for _, s := range d.rows {
+	for _, s := range rows {
 		if s.of == k {
 			c.steps[s.op.Key] = s
 		}
@@ -119,39 +128,47 @@ func (d *steps) copyOf(ctx context.Context, k Kind) (*copied, error) {
 	return c, err
 }
 
-// ordered yields what is due: rows after those that they need, then deletes in reverse.
-func (d *steps) ordered() iter.Seq[*step] {
-	return func(yield func(*step) bool) {
-		more := true
-		var settle func(*step)
-		settle = func(s *step) {
-			if s.settled {
-				return
-			}
-			s.settled = true
-			for _, needed := range s.needs {
-				settle(needed)
-			}
-			s.decide()
-			more = more && yield(s)
-		}
-		for _, s := range d.rows {
-			settle(s)
-		}
-		var kinds []Kind
-		for _, s := range d.deletes {
-			if len(kinds) == 0 || kinds[len(kinds)-1] != s.of {
-				kinds = append(kinds, s.of)
-			}
-		}
-		for _, k := range slices.Backward(kinds) {
-			for _, s := range d.deletes {
-				if s.of == k && more {
-					more = yield(s)
-				}
-			}
+// ordered returns what is due: rows after those that they need, then deletes in reverse.
+func (d *steps) ordered() []*step {
+	var rows, deletes []*step
+	for _, s := range d.rows {
+		rows = s.settle(rows)
+	}
+	for _, s := range rows {
+		s.decide()
+	}
+	for _, s := range d.firstKindLastKey() {
+		deletes = s.settle(deletes)
+	}
+	slices.Reverse(deletes)
+	return append(rows, deletes...)
+}
+
+// settle appends a row after those that it needs, unless they are there.
+func (s *step) settle(to []*step) []*step {
+	if s.settled {
+		return to
+	}
+	s.settled = true
+	for _, needed := range s.needs {
+		to = needed.settle(to)
+	}
+	return append(to, s)
+}
+
+// firstKindLastKey returns the deletes in the order of kinds, and from the last key to the
+// first: in reverse, keys are in order where nothing else decides.
+func (d *steps) firstKindLastKey() []*step {
+	place := map[Kind]int{}
+	for _, s := range d.deletes {
+		if _, known := place[s.of]; !known {
+			place[s.of] = len(place)
 		}
 	}
+	last := slices.Clone(d.deletes)
+	slices.Reverse(last)
+	slices.SortStableFunc(last, func(a, b *step) int { return place[a.of] - place[b.of] })
+	return last
 }
 
 // decide says what becomes of a row, once that is known of those that it needs. A row that

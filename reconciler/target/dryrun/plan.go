@@ -103,7 +103,7 @@ func Make(ctx context.Context, p Params) (Plan, error) {
 	if err := due.relate(ctx); err != nil {
 		return Plan{}, err
 	}
-	for s := range due.ordered() {
+	for _, s := range due.ordered() {
 		plan.add(s.op)
 	}
 	return plan, ctx.Err()

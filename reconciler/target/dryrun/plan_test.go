@@ -36,8 +36,9 @@ type world struct {
 	t       *testing.T
 	ours    map[string]string
 	others  map[string]string
-	lacking map[string]bool // what rows may be on
-	err     error           // of the listing
+	on      map[string]string // what ours are on
+	lacking map[string]bool   // what rows may be on
+	err     error             // of the listing
 }
 
 var (
@@ -66,7 +67,7 @@ func (w *world) Prune(context.Context, statedb.ReadTxn, iter.Seq2[thing, statedb
 func (w *world) Observe(context.Context) iter.Seq2[thing, error] {
 	return func(yield func(thing, error) bool) {
 		for _, name := range slices.Sorted(maps.Keys(w.ours)) {
-			if !yield(thing{Name: name}, nil) {
+			if !yield(thing{Name: name, On: w.on[name]}, nil) {
 				return
 			}
 		}
@@ -300,15 +301,17 @@ func TestAnAgentSaysWhatItHasOfRows(t *testing.T) {
 	}
 }
 
-func TestRowsOfOneKindComeAfterThoseThatTheyDependOn(t *testing.T) {
+// newFixtureOfEnds has a kind whose rows are on rows of their own.
+func newFixtureOfEnds(t *testing.T, target reconciler.Target[thing]) *fixture {
+	t.Helper()
 	schema := reconciler.Reconciled(statedb.Schema[thing]{Name: "ends", Primary: byName})
-	db := statedb.New()
-	table, err := statedb.NewTable(db, schema)
+	f := newFixture(t)
+	table, err := statedb.NewTable(f.db, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k, err := dryrun.NewKind(dryrun.Config[thing]{
-		Name: "end", Schema: schema, Table: statedb.ReadOnly(table), Target: &world{t: t},
+		Name: "end", Schema: schema, Table: statedb.ReadOnly(table), Target: target,
 		DependsOn: []reconciler.Dependency[thing]{reconciler.DependsOn(statedb.ReadOnly(table), thing.GetStatus, func(x thing) iter.Seq[statedb.Query[thing]] {
 			return slices.Values([]statedb.Query[thing]{byName.Query(x.On)})
 		})},
@@ -316,11 +319,22 @@ func TestRowsOfOneKindComeAfterThoseThatTheyDependOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := []dryrun.Row{rowOf("end", "a", "1", "b"), rowOf("end", "b", "1", "c"), rowOf("end", "c", "1", ""), rowOf("end", "x", "1", "y"), rowOf("end", "y", "1", "x")}
-	p, err := dryrun.Make(t.Context(), dryrun.Params{Txn: db.ReadTxn(), Kinds: []dryrun.Kind{k}, Rows: rows})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.kinds = append(f.kinds, k)
+	return f
+}
+
+func TestRowsOfOneKindComeAfterThoseThatTheyDependOn(t *testing.T) {
+	p := newFixtureOfEnds(t, &world{t: t}).plan(rowOf("end", "a", "1", "b"), rowOf("end", "b", "1", "c"), rowOf("end", "c", "1", ""),
+		rowOf("end", "x", "1", "y"), rowOf("end", "y", "1", "x"))
 	want(t, p, "create end c value:>1", "create end b after end c", "create end a after end b",
 		"error end y after end x: what it is on is not there", "error end x after end y: what it is on is not there", "3 0 0 2 0")
+}
+
+func TestRowsOfOneKindAreDeletedBeforeThoseThatTheyDependOn(t *testing.T) {
+	p := newFixtureOfEnds(t, &world{
+		t:    t,
+		ours: map[string]string{"a": "1", "b": "1", "c": "1", "d": "1", "kept": "1", "x": "1", "y": "1"},
+		on:   map[string]string{"b": "a", "d": "b", "c": "kept", "x": "y", "y": "x"},
+	}).plan(rowOf("end", "kept", "1", ""))
+	want(t, p, "delete end c", "delete end d", "delete end b", "delete end a", "delete end y", "delete end x", "0 0 6 0 1")
 }
