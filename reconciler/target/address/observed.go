@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/mirror"
+	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/reconciler/target/steps"
 	"github.com/statehive/statehive/statedb"
@@ -126,12 +128,27 @@ func (t *Target) isRecorded(s Seen) bool {
 			return true
 		}
 	}
-	for _, rec := range t.records.All() {
-		if rec.seenKey() == (SeenKey{s.Index, s.Address}) {
-			return true
+	return t.recorded.has(t.records, SeenKey{s.Index, s.Address})
+}
+
+// recorded are the addresses that there are records of, whatever their devices were called.
+// The zero value is ready for use.
+type recorded struct {
+	mu         sync.Mutex
+	addresses  map[SeenKey]bool // nil: they are not gathered yet
+	generation uint64           // of the records that they are from
+}
+
+func (r *recorded) has(records *ownership.Records[record], key SeenKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if generation := records.Generation(); r.addresses == nil || r.generation != generation {
+		r.addresses, r.generation = map[SeenKey]bool{}, generation
+		for _, rec := range records.All() {
+			r.addresses[rec.seenKey()] = true
 		}
 	}
-	return false
+	return r.addresses[key]
 }
 
 // presence tells which addresses there are.
@@ -167,7 +184,7 @@ func presentIn(view mirror.View[Seen]) presence {
 }
 
 // Observed compares addresses with what a mirror has seen.
-func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
+func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Address]] {
 			return func(yield func(statedb.Query[Address]) bool) {
@@ -178,10 +195,10 @@ func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
 				}
 			}
 		},
-		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return differences(txn, seen, want) })
+		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
+func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
 	want, err := want.Normalized()
 	if err != nil {
 		return nil // which is for Update to say
@@ -194,7 +211,7 @@ func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) [
 			continue
 		}
 		compared := want
-		if !s.Ours {
+		if of := (state{row: want, index: s.Index, is: s}); !of.isOurs(t.records.Get(want.Key().String())) {
 			compared = want.leaving(s)
 		}
 		if s.Tentative {
