@@ -26,7 +26,7 @@
 // it; if it found one, that is an error.
 //
 // A [Mirror] keeps a table of the addresses that there are, so that what others change is
-// repaired at once: see [Observed]. A target that has one looks there what there is;
+// repaired at once: see [Target.Observed]. A target that has one looks there what there is;
 // without one it asks the kernel each time.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the

@@ -227,7 +227,7 @@ func TestALifetimeThatHasEndedIsSeen(t *testing.T) {
 		t.Errorf("the table has changed by a listing: %d, %d", changed, now)
 	}
 	wait("it is deprecated", func(s Seen, there bool) bool { return there && s.PreferredLifetime == LifetimeOf(0) })
-	if differences(db.ReadTxn(), statedb.ReadOnly(seen), row) == nil {
+	if target.differences(db.ReadTxn(), statedb.ReadOnly(seen), row) == nil {
 		t.Error("a deprecated address does not differ")
 	}
 	wait("it is gone", func(_ Seen, there bool) bool { return !there })

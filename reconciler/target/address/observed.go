@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/mirror"
+	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/reconciler/target/steps"
 	"github.com/statehive/statehive/statedb"
@@ -128,12 +130,27 @@ func (t *Target) isRecorded(s Seen) bool {
 			return true
 		}
 	}
-	for _, rec := range t.records.All() {
-		if rec.seenKey() == (SeenKey{s.Index, s.Address}) {
-			return true
+	return t.recorded.has(t.records, SeenKey{s.Index, s.Address})
+}
+
+// recorded are the addresses that there are records of, whatever their devices were called.
+// The zero value is ready for use.
+type recorded struct {
+	mu         sync.Mutex
+	addresses  map[SeenKey]bool // nil: they are not gathered yet
+	generation uint64           // of the records that they are from
+}
+
+func (r *recorded) has(records *ownership.Records[record], key SeenKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if generation := records.Generation(); r.addresses == nil || r.generation != generation {
+		r.addresses, r.generation = map[SeenKey]bool{}, generation
+		for _, rec := range records.All() {
+			r.addresses[rec.seenKey()] = true
 		}
 	}
-	return false
+	return r.addresses[key]
 }
 
 // presence tells which addresses there are.
@@ -169,21 +186,16 @@ func presentIn(view mirror.View[Seen]) presence {
 }
 
 // Observed compares addresses with what a mirror has seen.
-func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
+func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
 	return reconciler.Observes(seen, rowsOf,
-		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return differences(txn, seen, want) })
+		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-// ObservedUsable is like [Observed], but for addresses that the kernel does not use yet,
-// because it still looks for duplicates: these differ.
+// ObservedUsable compares addresses with what a mirror has seen in that alone, whether the
+// kernel uses them: it does not yet while it looks for duplicates.
 func ObservedUsable(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
 	return reconciler.Observes(seen, rowsOf,
-		func(txn statedb.ReadTxn, want Address) []reconciler.Change {
-			if different := differences(txn, seen, want); len(different) > 0 {
-				return different
-			}
-			return unusable(txn, seen, want)
-		})
+		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return unusable(txn, seen, want) })
 }
 
 // rowsOf yields queries for the rows that an address may have.
@@ -198,6 +210,10 @@ func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Address]] {
 }
 
 func unusable(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
+	want, err := want.Normalized()
+	if err != nil {
+		return nil // which is for Update to say
+	}
 	for s := range seen.List(txn, SeenByName.Query(want.Key())) {
 		if s.Tentative && !s.Optimistic {
 			return steps.Changes(steps.Field("address", s.Address.String()+", tentative", want.Address.String(), nil))
@@ -206,7 +222,7 @@ func unusable(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []re
 	return nil
 }
 
-func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
+func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
 	want, err := want.Normalized()
 	if err != nil {
 		return nil // which is for Update to say
@@ -219,7 +235,7 @@ func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) [
 			continue
 		}
 		compared := want
-		if !s.Ours {
+		if of := (state{row: want, index: s.Index, is: s}); !of.isOurs(t.records.Get(want.Key().String())) {
 			compared = want.leaving(s)
 		}
 		if s.Tentative {

@@ -139,6 +139,7 @@ func TestAnAddressThatIsTentativeIsNotUsable(t *testing.T) {
 }
 
 func TestAnAddressIsComparedWithWhatWasSeen(t *testing.T) {
+	target := newTarget(t, t.TempDir())
 	db := statedb.New()
 	table, err := statedb.NewTable(db, SeenSchema())
 	if err != nil {
@@ -185,7 +186,7 @@ func TestAnAddressIsComparedWithWhatWasSeen(t *testing.T) {
 		{row("e9", "192.0.2.2/24"), ""},
 	} {
 		is := "-"
-		for _, change := range differences(db.ReadTxn(), statedb.ReadOnly(table), c.row) {
+		for _, change := range target.differences(db.ReadTxn(), statedb.ReadOnly(table), c.row) {
 			is = change.Is
 		}
 		if is != c.is {

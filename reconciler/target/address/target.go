@@ -32,6 +32,7 @@ type Target struct {
 	conn       *rtnl.Conn
 	records    *ownership.Records[record]
 	promotions *ownership.Records[promotion]
+	recorded   recorded
 	allowed    func(ctx context.Context, device string, index int) error
 	// mirror knows what there is; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]

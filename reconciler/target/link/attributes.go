@@ -115,7 +115,7 @@ func (b before) untouched(row Link) before {
 func (t *Target) note(s state, row Link) (state, error) {
 	if s.created() {
 		made := *s.rec.Created
-		made.Before = s.touched(made.Before, row)
+		made.Index, made.Before = s.link.Index, s.touched(made.Before, row)
 		return t.keep(s, record{Created: &made})
 	}
 	next := borrowed{Index: s.link.Index, Up: s.link.Up}

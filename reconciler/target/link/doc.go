@@ -4,7 +4,8 @@
 // A link with a type is created. It is recorded in the state directory first,
 // with the hardware address it is to have, because the kernel takes an alias only
 // in a second call: so the link can be told from others' whenever the process
-// dies. The hardware address of a row is given to it after the alias. A tun has no
+// dies. Once it is there its index is recorded, by which it is known from then on, whatever
+// becomes of its alias. The hardware address of a row is given to it after the alias. A tun has no
 // hardware address; it is made such that it goes with the process until it has the
 // alias. A link of that name that others made is not taken over: the row is in
 // error, unless it says to adopt what is there. Then the link is recorded and given

@@ -140,11 +140,16 @@ func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 }
 
 func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Link) []reconciler.Change {
+	if row, err := want.Normalized(); err == nil {
+		want = row // else it is for Update to say
+	}
 	for is := range seen.List(txn, SeenByName.Query(want.Name)) {
 		due := want.differences(is)
 		rec, _ := t.records.Get(want.Name)
 		if s := (state{link: &is, rec: rec}); want.Type != "" && !s.created() {
 			due = append(due, steps.Field("made by", "others", alias, nil)...)
+		} else if s.created() && is.Up { // of one that is down the kernel does not tell the alias
+			due = append(due, steps.Field("alias", is.Alias, alias, nil)...)
 		}
 		if peer, _, found := seen.Get(txn, SeenByIndex.Query(is.Peer)); found && want.Type == Veth {
 			due = append(due, steps.Field("peer", peer.Name, want.Peer, nil)...)

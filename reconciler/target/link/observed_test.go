@@ -60,19 +60,22 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 		row    Link
 		fields []string
 	}{
-		"as it was seen":          {Link{Name: "br7", Type: Bridge, Up: true, MTU: 1400}, nil},
-		"of whatever MTU":         {Link{Name: "br7", Type: Bridge, Up: true}, nil},
-		"that others have made":   {Link{Name: "br7", Up: true}, nil},
-		"by another of its names": {Link{Name: "lan", Up: true}, nil},
-		"not seen":                {Link{Name: "br8", Up: true}, []string{"name"}},
-		"of another type":         {Link{Name: "br7", Type: Veth, Peer: "v1", Up: true}, []string{"type"}},
-		"that others made again":  {Link{Name: "lan", Type: Bridge, Up: true}, []string{"made by"}},
-		"of another address":      {Link{Name: "br7", Up: true, MAC: mac2}, []string{"mac"}},
-		"of its address":          {Link{Name: "br7", Up: true, MAC: mac1}, nil},
-		"a port of its bridge":    {Link{Name: "br7", Up: true, Master: "br6"}, nil},
-		"a port, by a 2nd name":   {Link{Name: "br7", Up: true, Master: "six"}, nil},
-		"a port of another":       {Link{Name: "br7", Up: true, Master: "br5"}, []string{"master"}},
-		"down, with another MTU":  {Link{Name: "br7", Type: Bridge, MTU: 1500}, []string{"up", "mtu"}},
+		"as it was seen":           {Link{Name: "br7", Type: Bridge, Up: true, MTU: 1400}, nil},
+		"of whatever MTU":          {Link{Name: "br7", Type: Bridge, Up: true}, nil},
+		"that others have made":    {Link{Name: "br7", Up: true}, nil},
+		"by another of its names":  {Link{Name: "lan", Up: true}, nil},
+		"not seen":                 {Link{Name: "br8", Up: true}, []string{"name"}},
+		"of another type":          {Link{Name: "br7", Type: Veth, Peer: "v1", Up: true}, []string{"type"}},
+		"that others made again":   {Link{Name: "br9", Type: Bridge, Up: true}, []string{"made by"}},
+		"of another alias":         {Link{Name: "br4", Type: Bridge, Up: true}, []string{"alias"}},
+		"down, its alias untold":   {Link{Name: "br3", Type: Bridge}, nil},
+		"of another address":       {Link{Name: "br7", Up: true, MAC: mac2}, []string{"mac"}},
+		"of its address":           {Link{Name: "br7", Up: true, MAC: mac1}, nil},
+		"of it, written otherwise": {Link{Name: "br7", Up: true, MAC: "02-00-00-00-00-01"}, nil},
+		"a port of its bridge":     {Link{Name: "br7", Up: true, Master: "br6"}, nil},
+		"a port, by a 2nd name":    {Link{Name: "br7", Up: true, Master: "six"}, nil},
+		"a port of another":        {Link{Name: "br7", Up: true, Master: "br5"}, []string{"master"}},
+		"down, with another MTU":   {Link{Name: "br7", Type: Bridge, MTU: 1500}, []string{"up", "mtu"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := statedb.New()
@@ -81,18 +84,27 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
-				_, _, err := table.Insert(txn, Seen{Name: "br7", OtherNames: "lan", Index: 7, Type: Bridge, Up: true, MTU: 1400, MAC: mac1, Master: 6})
-				if err == nil {
-					_, _, err = table.Insert(txn, Seen{Name: "br6", OtherNames: "six", Index: 6, Type: Bridge})
+				for _, s := range []Seen{
+					{Name: "br3", Index: 3, Type: Bridge, MAC: mac1},
+					{Name: "br4", Index: 4, Type: Bridge, Up: true, Alias: "of others"},
+					{Name: "br6", OtherNames: "six", Index: 6, Type: Bridge},
+					{Name: "br7", OtherNames: "lan", Index: 7, Type: Bridge, Up: true, MTU: 1400, MAC: mac1, Alias: alias, Master: 6},
+					{Name: "br9", Index: 9, Type: Bridge, Up: true, MAC: mac1},
+				} {
+					if _, _, err := table.Insert(txn, s); err != nil {
+						return err
+					}
 				}
-				return err
+				return nil
 			}, table)
 			if err != nil {
 				t.Fatal(err)
 			}
 			target := newTarget(t, t.TempDir())
-			for name, mac := range map[string]string{"br7": "02:00:00:00:00:01", "lan": "02:00:00:00:00:02"} {
-				if err := target.records.Put(name, record{Created: &created{Type: Bridge, MAC: mac}}); err != nil {
+			for name, rec := range map[string]created{
+				"br3": {Type: Bridge, MAC: mac1}, "br4": {Type: Bridge, Index: 4}, "br7": {Type: Bridge, MAC: mac1}, "br9": {Type: Bridge, MAC: mac2},
+			} {
+				if err := target.records.Put(name, record{Created: &rec}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -24,7 +24,7 @@ type created struct {
 	// MAC is the hardware address that the link has from its first moment; empty if it
 	// has none, or if others made it.
 	MAC string `json:"mac,omitempty"`
-	// Index is that of a link that was taken over.
+	// Index is that of the link, from when it is known.
 	Index  int    `json:"index,omitempty"`
 	Before before `json:"before,omitzero"`
 }
@@ -214,8 +214,8 @@ func (t *Target) refusal(s state, row Link) error {
 }
 
 // created reports whether the link is there and one that we created, or have taken
-// over. It has the alias, or what is in the record if we died before setting it: its
-// hardware address, or the index of one that was there.
+// over. It has the index in the record; or, if we died before that was known, the alias or
+// the hardware address. These two others may change.
 func (s state) created() bool {
 	rec := s.rec.Created
 	return s.link != nil && rec != nil &&

@@ -30,8 +30,9 @@ type Records[T any] struct {
 	log      *slog.Logger
 	readOnly bool
 
-	mu    sync.Mutex
-	byKey map[string]T
+	mu         sync.Mutex
+	byKey      map[string]T
+	generation uint64
 }
 
 const (
@@ -236,6 +237,7 @@ func (r *Records[T]) PutAll(records map[string]T) map[string]error {
 	for _, key := range keys {
 		if errs[key] == nil {
 			r.byKey[key] = records[key]
+			r.generation++
 		}
 	}
 	return errs
@@ -268,11 +270,20 @@ func (r *Records[T]) RemoveAll(keys []string) map[string]error {
 			continue
 		}
 		delete(r.byKey, key)
+		r.generation++
 		if err := r.detach(key); err != nil {
 			r.log.Warn("What was kept with a record is left over until the next start", "key", key, "error", err)
 		}
 	}
 	return errs
+}
+
+// Generation returns a number that is another one after each Put and Remove that has
+// changed something, for what is derived from all records.
+func (r *Records[T]) Generation() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.generation
 }
 
 // All yields the records there are at the time of the call, in the order of

@@ -59,7 +59,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 			if t.isBehind(ctx, w) {
 				u.lookUp(i, t.lately(w.row.Key()))
 			}
-		case is.Kind == "":
+		case w.mayReplace(is):
 			u.replaceOne(i, is)
 		default:
 			u.look = append(u.look, i)
@@ -114,7 +114,7 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 		case !found:
 			u.whoHolds(at, known.Reliable())
 		case w.matches(is):
-		case is.Kind == "":
+		case w.mayReplace(is):
 			u.replaceOne(at, is)
 		default:
 			u.lookUp(at, u.began)
@@ -151,6 +151,10 @@ func (u *updates) lookUp(at int, since time.Time) {
 	}
 }
 
+// mayReplace reports whether a route of ours is all that a row takes the place of. A row
+// that adopts takes that of others', too, of which nothing is known yet.
+func (w wanted) mayReplace(is Seen) bool { return is.Kind == "" && !w.row.Adopt }
+
 // replaceOne has a row take the place of the only route of ours with its key.
 func (u *updates) replaceOne(at int, is Seen) {
 	u.replace = append(u.replace, replacement{at, []kernelRoute{is.ours()}, nil})
@@ -165,6 +169,9 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 	for i, row := range rows {
 		key := row.Key()
 		deletions, err := t.deletions(ctx, known, key, began)
+		if len(deletions) == 0 {
+			deletions = row.hiddenDeletions()
+		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			outcomes[i] = fmt.Errorf("remove route %s: %w", key, err)
 			continue
@@ -198,4 +205,21 @@ func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key
 		requests = append(requests, r.deletions()...)
 	}
 	return requests, err
+}
+
+// hiddenDeletions are the requests that remove next hops of ours from an IPv6 route of
+// others. The kernel tells of such a route by the protocol of its first next hop, but
+// removes none of another protocol than is asked for.
+func (r Route) hiddenDeletions() (requests []rtnl.Request) {
+	key := r.Key()
+	if key.family() != Inet6 {
+		return nil
+	}
+	one := Seen{Key: key}.ours()
+	for way := range r.ways() {
+		if way.Gateway.IsValid() {
+			requests = append(requests, one.by(SeenNexthop{Gateway: way.Gateway}).deletion())
+		}
+	}
+	return requests
 }

@@ -57,7 +57,7 @@ type Dependencies struct {
 	SeenLinks     reconciler.Observation[link.Link]
 	Addresses     *statedb.Table[address.Address]
 	SeenAddresses reconciler.Observation[address.Address]
-	// SeenSources is what addresses are compared with that are sources: see
+	// SeenSources is what addresses that are sources are compared with, too: see
 	// [address.ObservedUsable].
 	SeenSources reconciler.Observation[address.Address]
 	Routes      *statedb.Table[Route]
@@ -74,7 +74,7 @@ func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
 		reconciler.DependsOn(d.Links, link.Link.GetStatus, devices, d.SeenLinks),
 		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, n.addresses, d.SeenAddresses),
-		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenSources),
+		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, d.SeenSources),
 		reconciler.DependsOn(d.Routes, Route.GetStatus, n.routes, d.SeenRoutes),
 	}
 }

@@ -25,6 +25,9 @@ type keeper struct {
 	devices map[int]int        // next hops of routes, by the index of their device; 0: not known
 	sources map[netip.Addr]int // routes, by their source
 	several map[Key][]Seen     // all routes of keys that have more than one
+	// shared are the keys of IPv6 routes of ours that others have added next hops to. A
+	// listing tells the protocol of the first next hop alone.
+	shared map[Key]struct{}
 }
 
 // decode reads a notification, and counts those of IPv6 routes.
@@ -50,7 +53,15 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k.rows(append(routes, routes6...)), ctx.Err()
+	rows := k.rows(append(routes, routes6...))
+	before := k.shared
+	k.shared = map[Key]struct{}{}
+	for _, s := range rows {
+		if _, shared := before[s.Key]; shared {
+			k.shared[s.Key] = struct{}{}
+		}
+	}
+	return rows, ctx.Err()
 }
 
 // list6 lists the IPv6 routes of ours while none changes: otherwise the kernel
@@ -166,22 +177,19 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	switch {
 	case !e.ours && !found:
 		return "", nil
-	case e.replaced && all != nil:
-		return "one of several routes was replaced", nil
-	case e.replaced && !s.Nexthops.IsZero() && !is.hasGateway():
-		return "a route with next hops came in place of another one, or beside it", nil
-	case !e.ours && e.replaced:
-		return "", k.remove(txn, is)
+	case e.replaced && found: // or another one with the key, of which nothing is known here
+		return "a route with the key of one of ours was replaced", nil
 	case !e.ours && s.Nexthops.IsZero():
 		return "", nil // it is beside ours
 	case !e.ours:
+		k.shared[s.Key] = struct{}{}
 		return "others have added a next hop", nil
 	case !found:
 		return "", k.put(txn, s)
 	case all != nil:
 		k.addedToSeveral(s, all)
 		return "", nil
-	case e.replaced, same(is, s), s.extends(is):
+	case same(is, s), s.extends(is):
 		k.count(is, -1)
 		return "", k.put(txn, s)
 	}
@@ -236,6 +244,8 @@ func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (d
 		return "", nil
 	case i < 0:
 		return "a next hop was removed that is not known", nil
+	case ours && k.isShared(is.Key):
+		return "a next hop is gone, and others may have those that are left", nil
 	}
 	k.count(is, -1)
 	hops = slices.Delete(hops, i, i+1)
@@ -268,6 +278,11 @@ func (k *keeper) put(txn *statedb.WriteTxn, s Seen) error {
 	k.count(s, 1)
 	_, _, err := k.table.Insert(txn, s)
 	return err
+}
+
+func (k *keeper) isShared(key Key) bool {
+	_, shared := k.shared[key]
+	return shared
 }
 
 func (k *keeper) remove(txn *statedb.WriteTxn, s Seen) error {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 // replacement is a row and the routes that it takes the place of.
@@ -197,6 +198,8 @@ func (u *updates) explainSurplus(at int) {
 	switch {
 	case err != nil:
 		u.results[at].Err = err
+	case len(s.foreign) > 0: // ours are behind those of others in the same route
+		u.results[at].Err = u.target.foreignError(u.ctx, w.row, s.foreign[0])
 	case len(s.ours) == 1:
 		_, surplus := pair(w.nexthops(), s.ours[0].seenNexthops())
 		for _, h := range surplus {
@@ -264,10 +267,24 @@ func (u *updates) removeThenAdd(replacements []replacement) {
 	for n, r := range replacements {
 		u.replaced(r.at, outcomes[added[n]])
 		if u.results[r.at].Err != nil && len(r.old) == 1 && r.old[0].Kind == "" {
-			restore = append(restore, r.old[0].addition(unix.NLM_F_APPEND)) // to the next hops of others, if there are some
+			restore = append(restore, r.old[0].restoration()...)
 		}
 	}
 	u.target.conn.Execute(ctx, restore) // where that fails too, the row's own error says why
+}
+
+// restoration are the requests that make an IPv6 route again, beside next hops of others
+// if there are some: those are refused one by one.
+func (r kernelRoute) restoration() (requests []rtnl.Request) {
+	if r.Nexthops.IsZero() {
+		return []rtnl.Request{r.addition(unix.NLM_F_APPEND)}
+	}
+	for _, h := range r.Nexthops.All() {
+		one := r
+		one.Nexthops = immutable.ListOf(h)
+		requests = append(requests, one.addition(unix.NLM_F_APPEND))
+	}
+	return requests
 }
 
 // replaced notes what came of a request of a replacement.

@@ -16,7 +16,7 @@ type Link struct {
 	Index  int
 	Name   string
 	Others string // its other names, with spaces between them
-	Type   string // as "bridge"; "device" if the kernel gives none
+	Type   string // as "bridge"; "tap" apart from "tun", "device" if the kernel gives none
 	Up     bool
 	Flags  uint32 // all of them, as unix.IFF_LOOPBACK
 	MTU    uint32
@@ -76,12 +76,29 @@ func namesIn(properties []byte) string {
 }
 
 func typeIn(info []byte) string {
+	name, isTap := "device", false
 	for kind, value := range Attributes(info) {
-		if kind == unix.IFLA_INFO_KIND {
-			return String(value)
+		switch kind {
+		case unix.IFLA_INFO_KIND:
+			name = String(value)
+		case unix.IFLA_INFO_DATA:
+			isTap = isTapIn(value)
 		}
 	}
-	return "device"
+	if name == "tun" && isTap {
+		return "tap"
+	}
+	return name
+}
+
+// isTapIn reports whether the data of a tun say that it carries frames, not packets.
+func isTapIn(data []byte) bool {
+	for kind, value := range Attributes(data) {
+		if kind == unix.IFLA_TUN_TYPE {
+			return len(value) > 0 && value[0] == unix.IFF_TAP
+		}
+	}
+	return false
 }
 
 // LinkRequest begins a request about the link with an index; 0: a new one, or

@@ -39,7 +39,7 @@ func Cell() cell.Cell {
 					Observed: seen,
 				}
 			}),
-		cell.Provide(address.Observed),
+		cell.Provide((*address.Target).Observed),
 		kindcell.Observed[address.Mirror](address.SeenSchema()),
 		kindcell.Unrecorded[address.Seen](),
 	)

@@ -29,14 +29,15 @@ func Cell() cell.Cell {
 			(*route.Target).NewMirror,
 			func(
 				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
-				addresses *statedb.Table[address.Address], seenAddresses *statedb.Table[address.Seen],
+				addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
+				kernelAddresses *statedb.Table[address.Seen],
 				routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen],
 			) reconcilercell.Relations[route.Route] {
 				seenRoutes := route.Observed(seen)
 				return reconcilercell.Relations[route.Route]{
 					DependsOn: route.DependsOn(route.Dependencies{
 						Links: links, SeenLinks: seenLinks, Addresses: addresses,
-						SeenAddresses: address.Observed(seenAddresses), SeenSources: address.ObservedUsable(seenAddresses),
+						SeenAddresses: seenAddresses, SeenSources: address.ObservedUsable(kernelAddresses),
 						Routes: routes, SeenRoutes: seenRoutes,
 					}),
 					Observed: seenRoutes,

@@ -1,0 +1,115 @@
+package route
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+)
+
+// TestAReplacementBesideOursDoesNotHideIt: the kernel tells that somebody has replaced a
+// route with the key of ours, but not which.
+func TestAReplacementBesideOursDoesNotHideIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		row    Route
+		others []string // arguments of ip route, each with the destination and a way to go
+	}{
+		"IPv4": {
+			Route{Destination: to("10.1.0.0/16"), Gateway: gateway4},
+			[]string{"prepend 10.1.0.0/16 via 192.0.2.97", "replace 10.1.0.0/16 via 192.0.2.98"},
+		},
+		"IPv6 by a gateway": {
+			Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6},
+			[]string{"append 2001:db8:1::/48 dev e0", "replace 2001:db8:1::/48 dev e1"},
+		},
+		"IPv6 by a device": {
+			Route{Destination: to("2001:db8:1::/48"), Device: "e0"},
+			[]string{"append 2001:db8:1::/48 via 2001:db8::97", "replace 2001:db8:1::/48 via 2001:db8::98"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, target *Target) {
+				mustUpdate(t, target, c.row, true)
+				family, _ := selector(c.row)
+				for _, other := range c.others {
+					nstest.IP(t, append([]string{family, "route"}, strings.Fields(other+" proto static")...)...)
+				}
+				wantObserved(t, target, c.row.Key().String())
+				mustUpdate(t, target, c.row, false)
+				mustDelete(t, target, c.row)
+				wantObserved(t, target)
+				if left := show(t, c.row, "static"); len(left) != 1 {
+					t.Errorf("of others' routes there is %v", left)
+				}
+			})
+		})
+	}
+}
+
+// TestARowThatAdoptsAndChangesTakesOverWhatCameBefore: others have put a route before ours.
+func TestARowThatAdoptsAndChangesTakesOverWhatCameBefore(t *testing.T) {
+	each(t, func(t *testing.T, target *Target) {
+		row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4, Adopt: true}
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, "route", "prepend", "10.1.0.0/16", "dev", "e1", "proto", "static")
+		row.Gateway = ip("192.0.2.98")
+		mustUpdate(t, target, row, true)
+		mustHold(t, target, row)
+		if left := show(t, row, "static"); len(left) != 0 {
+			t.Errorf("of others' routes there is %v", left)
+		}
+	})
+}
+
+// TestANextHopOfOthersIsNotTakenForOurs: the kernel tells of an IPv6 route by the protocol
+// of its first next hop.
+func TestANextHopOfOthersIsNotTakenForOurs(t *testing.T) {
+	each(t, func(t *testing.T, target *Target) {
+		row := Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, "-6", "route", "append", "2001:db8:1::/48", "via", "2001:db8::98", "proto", "static")
+		target.mirror.Load().Settled(t.Context())
+		nstest.IP(t, "-6", "route", "del", "2001:db8:1::/48", "via", "2001:db8::99", "proto", "79")
+		if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, ErrForeign) {
+			t.Errorf("Update = %v", err)
+		}
+		if left := show(t, row, "static"); len(left) != 1 || len(show(t, row, "79")) != 0 {
+			t.Errorf("there is %v", left)
+		}
+	})
+}
+
+// TestOurNextHopBehindThoseOfOthersIsRemoved: ours comes last when it is changed.
+func TestOurNextHopBehindThoseOfOthersIsRemoved(t *testing.T) {
+	each(t, func(t *testing.T, target *Target) {
+		row := Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, "-6", "route", "append", "2001:db8:1::/48", "via", "2001:db8::98", "proto", "static")
+		row.Gateway = ip("2001:db8::97")
+		if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, ErrForeign) {
+			t.Errorf("Update = %v", err)
+		}
+		mustDelete(t, target, row)
+		left := show(t, row, "static")
+		if len(left) != 1 || left[0].Gateway != ip("2001:db8::98") || len(left[0].Nexthops) != 0 {
+			t.Errorf("there is %v", left)
+		}
+	})
+}
+
+// TestAnIPv6RouteComesBackBesideNextHopsOfOthers when the kernel has refused another one.
+func TestAnIPv6RouteComesBackBesideNextHopsOfOthers(t *testing.T) {
+	each(t, func(t *testing.T, target *Target) {
+		row := Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, "-6", "route", "append", "2001:db8:1::/48", "via", "2001:db8::98", "proto", "static")
+		other := Route{Destination: row.Destination, Device: "e1"}
+		if _, err := target.Update(t.Context(), txn(), other); err == nil {
+			t.Error("Update has no error")
+		}
+		if shown := nstest.IP(t, "-6", "route", "show", "2001:db8:1::/48"); !strings.Contains(shown, "::99") || !strings.Contains(shown, "::98") {
+			t.Errorf("after it there is\n%s", shown)
+		}
+	})
+}
