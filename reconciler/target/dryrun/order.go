@@ -60,6 +60,8 @@ type step struct {
 	terminal bool    // its error is not for want of something else
 	needs    []*step // on other rows, before this one
 	settled  bool
+	open     bool   // those that it needs are being settled
+	cycle    string // of rows that wait for each other, if it is part of one
 }
 
 // title names the row in other operations.
@@ -123,15 +125,21 @@ func (d *steps) copyOf(ctx context.Context, k Kind) (*copied, error) {
 func (d *steps) ordered() iter.Seq[*step] {
 	return func(yield func(*step) bool) {
 		more := true
+		var path []*step // those that are open, each needed by the one before
 		var settle func(*step)
 		settle = func(s *step) {
+			if s.open {
+				noteCycle(path[slices.Index(path, s):])
+			}
 			if s.settled {
 				return
 			}
-			s.settled = true
+			s.settled, s.open = true, true
+			path = append(path, s)
 			for _, needed := range s.needs {
 				settle(needed)
 			}
+			path, s.open = path[:len(path)-1], false
 			s.decide()
 			more = more && yield(s)
 		}
@@ -154,6 +162,26 @@ func (d *steps) ordered() iter.Seq[*step] {
 	}
 }
 
+// maxCycleNames is how many rows of a cycle are named.
+const maxCycleNames = 10
+
+// noteCycle says of rows that they wait for each other: an apply never gets to them.
+func noteCycle(rows []*step) {
+	for i, s := range rows {
+		if s.cycle != "" {
+			continue // one is enough
+		}
+		var names []string
+		for j := range min(len(rows), maxCycleNames) {
+			names = append(names, rows[(i+j)%len(rows)].title())
+		}
+		if len(rows) > maxCycleNames {
+			names = append(names, "...")
+		}
+		s.cycle = "in a cycle of rows that wait for each other: " + strings.Join(append(names, s.title()), " -> ")
+	}
+}
+
 // decide says what becomes of a row, once that is known of those that it needs. A row that
 // cannot be compared, for want of what they make, is created after them; and it waits in vain
 // for one that would be in error.
@@ -168,6 +196,8 @@ func (s *step) decide() {
 	}
 	s.op.After, inVain = sorted(s.op.After), sorted(inVain)
 	switch failed := s.op.Action == Fail; {
+	case s.cycle != "" && !s.terminal:
+		s.op.Action, s.op.Error = Fail, s.cycle
 	case len(inVain) > 0 && (!failed || made && !s.terminal):
 		s.op.Action, s.op.Error = Fail, "waits for "+strings.Join(inVain, ", ")+", which would be in error"
 	case failed && made && !s.terminal:

@@ -299,28 +299,3 @@ func TestAnAgentSaysWhatItHasOfRows(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-func TestRowsOfOneKindComeAfterThoseThatTheyDependOn(t *testing.T) {
-	schema := reconciler.Reconciled(statedb.Schema[thing]{Name: "ends", Primary: byName})
-	db := statedb.New()
-	table, err := statedb.NewTable(db, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := dryrun.NewKind(dryrun.Config[thing]{
-		Name: "end", Schema: schema, Table: statedb.ReadOnly(table), Target: &world{t: t},
-		DependsOn: []reconciler.Dependency[thing]{reconciler.DependsOn(statedb.ReadOnly(table), thing.GetStatus, func(x thing) iter.Seq[statedb.Query[thing]] {
-			return slices.Values([]statedb.Query[thing]{byName.Query(x.On)})
-		})},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := []dryrun.Row{rowOf("end", "a", "1", "b"), rowOf("end", "b", "1", "c"), rowOf("end", "c", "1", ""), rowOf("end", "x", "1", "y"), rowOf("end", "y", "1", "x")}
-	p, err := dryrun.Make(t.Context(), dryrun.Params{Txn: db.ReadTxn(), Kinds: []dryrun.Kind{k}, Rows: rows})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want(t, p, "create end c value:>1", "create end b after end c", "create end a after end b",
-		"error end y after end x: what it is on is not there", "error end x after end y: what it is on is not there", "3 0 0 2 0")
-}
