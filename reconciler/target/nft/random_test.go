@@ -134,7 +134,7 @@ func randomRule(r *rand.Rand, row Table, in int, families []string) Rule {
 		}
 	}
 	if chance() {
-		m.CtState = slices.DeleteFunc([]string{"new", "established", "related", "invalid", "untracked"}, func(string) bool { return r.IntN(2) == 0 })
+		m.CtState = []string{"new", "established", "related", "invalid", "untracked"}[r.IntN(5):]
 	}
 	if chance() {
 		m.Mark = text[Mark](pick("0", "0xffffffff", "0/1", "0x10/0x10", "1/0xffffffff", "0x80000000/0x80000000"))
