@@ -1,6 +1,7 @@
 package file
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/statehive/statehive/internal/trusted"
+	"github.com/statehive/statehive/statedb"
 )
 
 // File is a file of documents that was read once, for [Read].
@@ -128,6 +130,31 @@ func Read(kinds []Kind, files []File) (Contents, error) {
 		return Contents{}, fmt.Errorf("kinds of documents: %w", err)
 	}
 	return read(newParser(kinds), files), nil
+}
+
+// Store writes rows that [Read] has returned to the tables of their kinds, for a process that only
+// compares them with something: no source is registered, and nothing else in the tables changes.
+func Store(ctx context.Context, db *statedb.DB, kinds []Kind, rows []Row) error {
+	byName := make(map[string]Kind, len(kinds))
+	tables := make([]statedb.TableMeta, len(kinds))
+	for i, k := range kinds {
+		byName[k.Name()], tables[i] = k, k.table()
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	return db.Update(ctx, func(txn *statedb.WriteTxn) error {
+		for _, r := range rows {
+			k := byName[r.Kind]
+			if k == nil {
+				return fmt.Errorf("row %q is of kind %q, which there is not", r.Key, r.Kind)
+			}
+			if err := k.insert(txn, r.Value); err != nil {
+				return fmt.Errorf("%s: %w", r.Origin, err)
+			}
+		}
+		return nil
+	}, tables...)
 }
 
 // Read is the function of that name for the kinds of a source, with the filters that are in

@@ -59,6 +59,8 @@ type step struct {
 	terminal bool    // its error is not for want of something else
 	needs    []*step // on other rows, before this one
 	settled  bool
+	open     bool   // those that it needs are being settled
+	cycle    string // of rows that wait for each other, if it is part of one
 }
 
 // title names the row in other operations.
@@ -130,30 +132,41 @@ func copyOf(ctx context.Context, k Kind, rows []*step) (*copied, error) {
 
 // ordered returns what is due: rows after those that they need, then deletes in reverse.
 func (d *steps) ordered() []*step {
-	var rows, deletes []*step
+	var rows, deletes order
 	for _, s := range d.rows {
-		rows = s.settle(rows)
+		rows.settle(s)
 	}
-	for _, s := range rows {
+	for _, s := range rows.settled {
 		s.decide()
 	}
 	for _, s := range d.firstKindLastKey() {
-		deletes = s.settle(deletes)
+		deletes.settle(s)
 	}
-	slices.Reverse(deletes)
-	return append(rows, deletes...)
+	slices.Reverse(deletes.settled)
+	return append(rows.settled, deletes.settled...)
 }
 
-// settle appends a row after those that it needs, unless they are there.
-func (s *step) settle(to []*step) []*step {
+// order is steps, each after those that it needs.
+type order struct {
+	settled []*step
+	path    []*step // that are being settled, each needed by the one before
+}
+
+// settle appends a step after those that it needs, unless they are there.
+func (o *order) settle(s *step) {
+	if s.open {
+		noteCycle(o.path[slices.Index(o.path, s):])
+	}
 	if s.settled {
-		return to
+		return
 	}
-	s.settled = true
+	s.settled, s.open = true, true
+	o.path = append(o.path, s)
 	for _, needed := range s.needs {
-		to = needed.settle(to)
+		o.settle(needed)
 	}
-	return append(to, s)
+	o.path, s.open = o.path[:len(o.path)-1], false
+	o.settled = append(o.settled, s)
 }
 
 // firstKindLastKey returns the deletes in the order of kinds, and from the last key to the
@@ -171,6 +184,26 @@ func (d *steps) firstKindLastKey() []*step {
 	return last
 }
 
+// maxCycleNames is how many rows of a cycle are named.
+const maxCycleNames = 10
+
+// noteCycle says of rows that they wait for each other: an apply never gets to them.
+func noteCycle(rows []*step) {
+	for i, s := range rows {
+		if s.cycle != "" {
+			continue // one is enough
+		}
+		var names []string
+		for j := range min(len(rows), maxCycleNames) {
+			names = append(names, rows[(i+j)%len(rows)].title())
+		}
+		if len(rows) > maxCycleNames {
+			names = append(names, "...")
+		}
+		s.cycle = "in a cycle of rows that wait for each other: " + strings.Join(append(names, s.title()), " -> ")
+	}
+}
+
 // decide says what becomes of a row, once that is known of those that it needs. A row that
 // cannot be compared, for want of what they make, is created after them; and it waits in vain
 // for one that would be in error.
@@ -185,6 +218,8 @@ func (s *step) decide() {
 	}
 	s.op.After, inVain = sorted(s.op.After), sorted(inVain)
 	switch failed := s.op.Action == Fail; {
+	case s.cycle != "" && !s.terminal:
+		s.op.Action, s.op.Error = Fail, s.cycle
 	case len(inVain) > 0 && (!failed || made && !s.terminal):
 		s.op.Action, s.op.Error = Fail, "waits for "+strings.Join(inVain, ", ")+", which would be in error"
 	case failed && made && !s.terminal:

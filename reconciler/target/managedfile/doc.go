@@ -13,6 +13,9 @@
 // on the way is, if root or the user of the process owns it. Nothing is written below
 // /proc, /sys and /dev, nor where such file systems are mounted besides.
 //
+// Rows whose paths lead to one file would undo each other's work: the first one has it, and
+// the others are in error until it goes.
+//
 // # What is ours
 //
 // Files have no room for a mark, so what is there before is recorded in the state

@@ -150,6 +150,9 @@ func (f *folder) checkDisk() error {
 	return nil
 }
 
+// isAbsent reports whether a directory could not be opened because there is none.
+func isAbsent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }
+
 // sync makes sure that names which were added and removed are so after a failure of
 // the power. A directory that may not be read cannot be synced.
 func (f *folder) sync() error {

@@ -379,3 +379,21 @@ func TestANewNameReplacesNothingWhereRenamesAlwaysDo(t *testing.T) {
 	wantFile(t, at("to"), "new", 0)
 	wantAbsent(t, at("from"))
 }
+
+// A file that was as declared is lost only when its document changes. It is kept then.
+func TestWhatWasAsDeclaredIsRestoredAfterSeveralChanges(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "a")
+	mustWrite(t, path, "theirs")
+	must(t, os.Chmod(path, 0o755|os.ModeSetuid))
+	target := openedTarget(t, state)
+	mustUpdate(t, target, file(path, "theirs", withMode(0o4755)), false)
+	mustUpdate(t, target, file(path, "ours", withMode(0)), true)
+	target = openedTarget(t, state)
+	mustUpdate(t, target, file(path, "ours again"), true)
+	row := file(path, "ours again", restored)
+	mustUpdate(t, target, row, true)
+	mustDelete(t, target, row)
+	wantFile(t, path, "theirs", 0o755|os.ModeSetuid)
+	wantTidy(t, dir, state)
+}

@@ -66,12 +66,14 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 	f, err := o.open(string(r.key))
 	restore := onDelete == Restore && rec.Existed
 	switch {
-	case errors.Is(err, unix.ENOENT) && !restore:
+	case isAbsent(err) && !restore:
 		return nil
 	case err != nil && restore:
 		return fmt.Errorf("restore what was there before: %w", err)
 	case err != nil:
 		return err
+	case o.claims.others(r.key, f.placeOf(r.key)) != "":
+		return nil // another row leads there, too
 	case restore:
 		r.writing, err = o.restore(r.key, f, rec)
 		return err
@@ -142,6 +144,7 @@ func (t *Target) forget(releases []*release) []error {
 	outcomes := make([]error, len(releases))
 	var done []string
 	for _, r := range releases {
+		t.claims.release(r.key) // whatever is left of it, no row declares it
 		if r.err == nil {
 			done = append(done, string(r.key))
 			t.renderings.note(r.key, nil)

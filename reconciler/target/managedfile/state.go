@@ -67,10 +67,11 @@ type operation struct {
 	txn     statedb.ReadTxn
 	folders folders
 	owners  *owners
+	claims  *claims
 }
 
 func (t *Target) begin(txn statedb.ReadTxn) *operation {
-	return &operation{t, txn, folders{}, newOwners()}
+	return &operation{t, txn, folders{}, newOwners(), t.claims}
 }
 
 func (o *operation) close() { o.folders.close() }
@@ -98,6 +99,9 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	s = &state{row: row}
 	if s.folder, err = o.open(row.Path); err != nil {
 		return s, err
+	}
+	if other := o.claims.claim(row.Key(), s.folder.placeOf(row.Key())); other != "" {
+		return s, fmt.Errorf("file %s: the path leads to the same file as %s, which is declared, too: expected one document of it", row.Path, other)
 	}
 	s.content, s.rendering, err = o.target.contentOf(ctx, o.txn, row)
 	if err != nil {

@@ -43,6 +43,7 @@ type Target struct {
 	pending    *ownership.Records[[]pending]
 	writings   atomic.Uint64 // that have been announced
 	versions   *versions
+	claims     *claims
 	tables     tables
 	renderings *renderings
 	due        chan Key // of rows to be updated
@@ -69,7 +70,7 @@ func New(cfg Config) (*Target, error) {
 	}
 	t := &Target{
 		db: cfg.DB, allow: cfg.Allow, log: cfg.Logger, records: records, pending: writing,
-		versions: newVersions(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now,
+		versions: newVersions(), claims: newClaims(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now,
 	}
 	if t.allow == nil {
 		t.allow = func(string) error { return nil }
@@ -217,8 +218,11 @@ func (t *Target) recordFor(s *state) (*record, error) {
 // keepOriginal keeps what a file holds that was there before us: when it is to be
 // restored, or is about to be lost.
 func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
-	first := !s.recorded && !s.inSync()
-	if rec.Original == nil || rec.Original.Kept || s.row.OnDelete != Restore && !first {
+	if rec.Original == nil || rec.Original.Kept {
+		return false, nil
+	}
+	isOriginal := !s.recorded || s.is.Hash != "" && s.is.Hash == rec.Original.Hash
+	if lost := isOriginal && !s.inSync(); !lost && s.row.OnDelete != Restore {
 		return false, nil
 	}
 	data, is, err := read(s.folder, path.Base(s.row.Path))
@@ -256,6 +260,7 @@ func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row File) ([]rec
 func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.DiffResult {
 	o := t.begin(txn)
 	defer o.close()
+	o.claims = newClaims() // rows of a plan are not in force
 	results := make([]reconciler.DiffResult, len(rows))
 	for i, row := range rows {
 		s, err := o.look(ctx, row)
@@ -292,7 +297,7 @@ func (o *operation) isOurs(name string, rec record) bool {
 		return true
 	}
 	f, err := o.folders.of(name)
-	if errors.Is(err, unix.ENOENT) {
+	if isAbsent(err) {
 		return false
 	}
 	if err != nil {

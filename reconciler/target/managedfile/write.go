@@ -36,7 +36,8 @@ type writing struct {
 	record *record
 	fresh  bool // there is no record yet
 
-	is      stamp // of the temporary file
+	made    bool  // the temporary file, which may not be complete
+	is      stamp // of it
 	renamed bool
 	err     error
 }
@@ -124,6 +125,7 @@ func (w *writing) prepare() error {
 	if err != nil {
 		return fmt.Errorf("write file %s: make a temporary file in %s: %w", w.key, w.folder.path, err)
 	}
+	w.made = true
 	file := os.NewFile(uintptr(fd), name)
 	err = w.fill(file)
 	if err := errors.Join(err, cause(file.Close())); err != nil {
@@ -250,8 +252,8 @@ func (t *Target) tidyUp(all []*writing) {
 		if w.renamed || w.err == nil {
 			continue
 		}
-		if err := unix.Unlinkat(w.folder.fd, temporaryName(w.key), 0); err != nil && !errors.Is(err, unix.ENOENT) {
-			w.err = errors.Join(w.err, fmt.Errorf("remove temporary file %s: %w", path.Join(w.folder.path, temporaryName(w.key)), err))
+		if err := w.removeTemporary(); err != nil {
+			w.err = errors.Join(w.err, err)
 		}
 		if w.fresh {
 			untouched = append(untouched, string(w.key))
@@ -261,6 +263,18 @@ func (t *Target) tidyUp(all []*writing) {
 	for _, w := range all {
 		w.err = errors.Join(w.err, errs[string(w.key)])
 	}
+}
+
+// removeTemporary removes the temporary file, if there is one.
+func (w *writing) removeTemporary() error {
+	if !w.made {
+		return nil
+	}
+	err := unix.Unlinkat(w.folder.fd, temporaryName(w.key), 0)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove temporary file %s: %w", path.Join(w.folder.path, temporaryName(w.key)), err)
+	}
+	return nil
 }
 
 // recover removes what a process has left that was killed while it wrote files. What

@@ -182,6 +182,9 @@ func (c *checker) match(at string, m Match) {
 	c.addresses(at+".daddr", m.Daddr)
 	c.ports(at+".sport", m.Proto, m.Sport)
 	c.ports(at+".dport", m.Proto, m.Dport)
+	if m.CtState != nil && len(m.CtState) == 0 {
+		c.wrong(at+".ctstate", "it is empty: expected one state or more, or the field left out for packets in any state")
+	}
 	for i, state := range m.CtState {
 		if _, known := states[state]; !known {
 			c.wrong(fmt.Sprintf("%s.ctstate[%d]", at, i), "%q is unknown, expected one of %s", state, strings.Join(slices.Sorted(maps.Keys(states)), ", "))
@@ -198,7 +201,7 @@ func checkInterface(name string) error {
 		return errors.New("a star alone is any interface: leave the field out")
 	case len(start) >= unix.IFNAMSIZ:
 		return fmt.Errorf("%q is longer than names of interfaces, which have at most %d bytes", name, unix.IFNAMSIZ-1)
-	case strings.ContainsAny(start, "/ \t\n\x00*"):
+	case strings.ContainsAny(start, "/: \t\n\x00*"):
 		return fmt.Errorf("%q is not the name of an interface, expected one such as eth0, or with a star at its end eth*", name)
 	}
 	return nil

@@ -142,6 +142,20 @@ func TestWhatIsWrongIsSaidWithItsPlace(t *testing.T) {
 	}
 }
 
+// A list that came out empty must not become a rule for all packets.
+func TestWhatMatchesInVainIsRefused(t *testing.T) {
+	for want, match := range map[string]Match{
+		"chains[0].rules[0].match.ctstate: it is empty: expected one state or more, or the field left out for packets in any state":         {CtState: []string{}},
+		`chains[0].rules[0].match.iif: "eth0:1" is not the name of an interface, expected one such as eth0, or with a star at its end eth*`: {Iif: "eth0:1"},
+	} {
+		row := Table{Name: "t", Family: Inet, Chains: []Chain{{Name: "c", Rules: []Rule{{Match: match, Accept: true}}}}}
+		_, err := row.Normalized()
+		if got := fieldErrors(err); len(got) != 1 || got[0] != want {
+			t.Errorf("%+v: %q, expected %q", match, got, want)
+		}
+	}
+}
+
 func TestRightRowsAreLeftAsTheyAre(t *testing.T) {
 	for name, row := range samples() {
 		normalized, err := row.Normalized()

@@ -267,10 +267,10 @@ func (m *Mark) UnmarshalText(text []byte) error {
 		return nil
 	}
 	value, mask, masked := strings.Cut(string(text), "/")
-	v, err := strconv.ParseUint(value, 0, 32)
+	v, err := parseBits(value)
 	bits := uint64(allBits)
 	if err == nil && masked {
-		bits, err = strconv.ParseUint(mask, 0, 32)
+		bits, err = parseBits(mask)
 	}
 	switch {
 	case err != nil:
@@ -282,6 +282,18 @@ func (m *Mark) UnmarshalText(text []byte) error {
 	}
 	*m = Mark{uint32(v), uint32(bits)}
 	return nil
+}
+
+// parseBits reads a number that is decimal, or hexadecimal behind 0x. One that begins with
+// another 0 is octal to some and decimal to others: it is an error.
+func parseBits(text string) (uint64, error) {
+	if digits, hexadecimal := strings.CutPrefix(text, "0x"); hexadecimal {
+		return strconv.ParseUint(digits, 16, 32)
+	}
+	if len(text) > 1 && text[0] == '0' {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseUint(text, 10, 32)
 }
 
 // Translation is the address, and perhaps the port, that takes the place of another

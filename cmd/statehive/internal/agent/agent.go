@@ -38,6 +38,7 @@ func newRoot(logger *slog.Logger, args []string) (*cobra.Command, error) {
 	if err != nil {
 		return nil, err
 	}
+	around.settings = h.Settings
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Keeps a machine in the state that documents declare",

@@ -33,6 +33,8 @@ func stateCell(s *surroundings) cell.Cell {
 			case err != nil:
 				return nil, err
 			case mode.ReadOnly():
+				all, _ := s.settings() // what is wrong with those that matter here was told before
+				s.own = ownPaths(all)
 				return readState(dir, logger)
 			}
 			return openState(dir, l, logger)

@@ -27,6 +27,8 @@ type surroundings struct {
 	api       net.Listener
 	metrics   net.Listener // nil when metrics are off
 	own       []ownPath
+	// settings returns those of the hive.
+	settings func() ([]cell.Setting, error)
 }
 
 // Names of the listeners that the process outside opens for the sandbox.
@@ -95,6 +97,25 @@ func (s *surroundings) enter(logger *slog.Logger) error {
 // ownPath is a path that the agent itself reads or writes.
 type ownPath struct{ what, path string }
 
+// ownPaths returns those of some settings.
+func ownPaths(all []cell.Setting) (own []ownPath) {
+	for _, s := range all {
+		switch s.Name {
+		case "config-dir":
+			own = append(own, ownPath{"in the directory of documents", s.Value})
+		case "config":
+			own = append(own, ownPath{"the file of settings", s.Value})
+		case stateDirSetting:
+			dir := s.Value
+			if dir == "" {
+				dir, _ = defaultStateDir() // without one the agent does not start
+			}
+			own = append(own, ownPath{"in the state directory", dir})
+		}
+	}
+	return own
+}
+
 // options are the agent's own settings.
 type options struct {
 	Sandbox bool `flag:"sandbox" usage:"run in user, network and mount namespaces of its own: nothing outside changes"`
@@ -113,19 +134,9 @@ func readOutside(h *hive.Hive) (outside, error) {
 	if err != nil {
 		return outside{}, err
 	}
-	var o outside
+	o := outside{own: ownPaths(all)}
 	for _, s := range all {
 		switch s.Name {
-		case "config-dir":
-			o.own = append(o.own, ownPath{"in the directory of documents", s.Value})
-		case "config":
-			o.own = append(o.own, ownPath{"the file of settings", s.Value})
-		case "state-dir":
-			dir := s.Value
-			if dir == "" {
-				dir, _ = defaultStateDir() // without one the agent does not start
-			}
-			o.own = append(o.own, ownPath{"in the state directory", dir})
 		case "sandbox":
 			o.sandbox = s.Value == "true"
 		case "socket":

@@ -111,6 +111,10 @@ func look(ctx context.Context, env *cli.Env, files []file.File) (answer Answer, 
 		}
 		var contents file.Contents
 		if contents, err = file.Read(l.Documents, files); err == nil {
+			// Targets may look into the tables, as templates of files do.
+			err = file.Store(ctx, l.DB, l.Documents, contents.Rows)
+		}
+		if err == nil {
 			answer, err = l.plan(ctx, contents, nil)
 		}
 		cancel()
