@@ -24,7 +24,7 @@ type created struct {
 	// MAC is the hardware address that the link has from its first moment; empty if it
 	// has none, or if others made it.
 	MAC string `json:"mac,omitempty"`
-	// Index is that of a link that was taken over.
+	// Index is that of a tun that we made, or of a link that was taken over.
 	Index  int    `json:"index,omitempty"`
 	Before before `json:"before,omitzero"`
 }
@@ -215,7 +215,7 @@ func (t *Target) refusal(s state, row Link) error {
 
 // created reports whether the link is there and one that we created, or have taken
 // over. It has the alias, or what is in the record if we died before setting it: its
-// hardware address, or the index of one that was there.
+// hardware address or its index.
 func (s state) created() bool {
 	rec := s.rec.Created
 	return s.link != nil && rec != nil &&
