@@ -1,7 +1,7 @@
 // Package kindcell puts a kind into a hive: its table, its reconciler, the table of
 // what is observed of it, and its documents. The built-in kinds use it, and so can
-// anybody else's: see package linkcell for a kind with an observed table, and
-// sysctlcell for one without.
+// anybody else's: Documentation/kinds.md goes through an example. Package linkcell has a
+// kind with an observed table, sysctlcell one without.
 package kindcell
 
 import (
