@@ -153,7 +153,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	case err != nil:
 		return prefix, fmt.Errorf("%q is no address, expected one such as 192.0.2.1, a prefix such as 10.0.0.0/8, or @ and the name of a set", text)
 	case prefix != prefix.Masked():
-		return prefix, fmt.Errorf("%s has bits set behind its length, expected %s", prefix, prefix.Masked())
+		return prefix, fmt.Errorf("%s has bits set beyond its prefix length, expected %s", prefix, prefix.Masked())
 	}
 	return prefix, checkAddr(prefix.Addr())
 }

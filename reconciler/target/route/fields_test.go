@@ -138,7 +138,7 @@ func TestFieldsThatExcludeEachOtherAreNamed(t *testing.T) {
 		{Route{Destination: four, Gateway: gateway4, MTU: 67}, "mtu", "expected a number from 68 to 65520"},
 		{Route{Destination: four, Gateway: gateway4, MTU: 65521}, "mtu", "expected a number from 68 to 65520"},
 		{Route{Destination: six, Gateway: gateway6, MTU: 1279}, "mtu", "expected a number from 1280 to 65520"},
-		{Route{Destination: six, Device: "e0", Scope: rtnl.LinkScope}, "scope", "IPv6 routes have none"},
+		{Route{Destination: six, Device: "e0", Scope: rtnl.LinkScope}, "scope", "IPv6 routes have no scope"},
 		{Route{Destination: four, Gateway: gateway4, Nexthops: hops("192.0.2.1")}, "gateway", "along with nexthops"},
 		{Route{Destination: four, Device: "e0", Nexthops: hops("192.0.2.1")}, "device", "along with nexthops"},
 		{Route{Destination: four, Nexthops: hops("192.0.2.1", "2001:db8::1")}, "nexthops[1].gateway", "not of the family"},

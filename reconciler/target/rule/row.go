@@ -151,7 +151,7 @@ func (r Rule) checkPrefix(prefix netip.Prefix) error {
 	case prefix.Addr().Is4() != (r.Family == route.Inet):
 		return fmt.Errorf("%s is not of the rule's family, expected a prefix of %s", prefix, r.Family)
 	case prefix != prefix.Masked():
-		return fmt.Errorf("%s has bits set behind its length, expected %s", prefix, prefix.Masked())
+		return fmt.Errorf("%s has bits set beyond its prefix length, expected %s", prefix, prefix.Masked())
 	}
 	return nil
 }
