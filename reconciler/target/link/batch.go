@@ -13,7 +13,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are brought about together, in steps that each take few
+// updates are rows that are applied together, in steps that each take few
 // requests for all of them.
 type updates struct {
 	target  *Target

@@ -24,8 +24,8 @@
 // What has our alias and no record, as after a state directory was lost, is left alone
 // like a link of others; [Target.Unrecorded] tells of it.
 //
-// A [Mirror] keeps a table of the links that there are, so that what others change is
-// repaired at once: see [Target.Observed]. A target that has one looks there what there is;
+// A [Mirror] keeps a table of the links that exist, so that changes by others are
+// repaired at once: see [Target.Observed]. A target with a mirror looks up there what exists;
 // without one it asks the kernel each time.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the

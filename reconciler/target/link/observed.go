@@ -19,7 +19,7 @@ import (
 // Seen is a link that the kernel has, whoever made it.
 type Seen struct {
 	Name string `json:"name"`
-	// OtherNames are those that the link has besides, with spaces between them.
+	// OtherNames are the alternative names of the link, separated by spaces.
 	OtherNames string `json:"otherNames,omitempty"`
 	Index      int    `json:"index"`
 	Type       string `json:"type"`
@@ -53,8 +53,8 @@ func seenOf(l rtnl.Link) Seen {
 	return Seen{l.Name, l.Others, l.Index, l.Type, l.Up, l.MTU, l.MAC, l.Alias, l.Master, l.Peer}
 }
 
-// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
-// there is.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
+// exists.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
 // event is what a notification says: a link has changed or is gone.
@@ -63,8 +63,8 @@ type event struct {
 	gone bool
 }
 
-// NewMirror returns a mirror, to be run before the target is used and until t is
-// closed. Nobody else writes its table.
+// NewMirror returns a mirror. Run it before the target is used and until t is
+// closed. Nobody else may write its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode,

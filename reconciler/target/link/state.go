@@ -88,7 +88,7 @@ type looker struct {
 	view   mirror.View[Seen]
 }
 
-// looker returns one that sees all that the kernel has done before the call.
+// looker returns one that sees everything that the kernel did before the call.
 func (t *Target) looker(ctx context.Context) looker {
 	return looker{t, ctx, t.mirror.Load().View(ctx)}
 }

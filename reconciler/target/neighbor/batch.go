@@ -13,7 +13,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are brought about together, in steps that each take few
+// updates are rows that are applied together, in steps that each take few
 // requests for all of them: what is absent is added, what that finds to be there is
 // looked at, and what is there and differs is replaced.
 type updates struct {

@@ -17,7 +17,7 @@ import (
 // ndaProtocol is the attribute NDA_PROTOCOL.
 const ndaProtocol = 12
 
-// kernelNeighbor is an entry as the kernel tells of it.
+// kernelNeighbor is an entry as the kernel describes it.
 type kernelNeighbor struct {
 	Seen
 	state uint16 // as unix.NUD_PERMANENT

@@ -21,7 +21,7 @@ import (
 // Seen is an entry that somebody has made, and that the kernel has not learned.
 type Seen struct {
 	Device string `json:"device"`
-	// OtherNames are those that the device has besides, with spaces between them.
+	// OtherNames are the alternative names of the device, separated by spaces.
 	OtherNames string        `json:"otherNames,omitempty"`
 	Index      int           `json:"index"` // of the device
 	Address    netip.Addr    `json:"address"`
@@ -84,12 +84,12 @@ func (k *SeenKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
-// there is.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
+// exists.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror, to be run before the target is used and until t is
-// closed. Nobody else writes its table.
+// NewMirror returns a mirror. Run it before the target is used and until t is
+// closed. Nobody else may write its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{

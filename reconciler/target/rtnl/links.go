@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link is a link as the kernel tells of it.
+// Link is a link as the kernel describes it.
 type Link struct {
 	Index  int
 	Name   string

@@ -14,7 +14,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are brought about together, in steps that each take few
+// updates are rows that are applied together, in steps that each take few
 // requests for all of them: what is absent is added, what that finds to be there is
 // looked at, and what is there and differs is replaced.
 type updates struct {
@@ -86,7 +86,7 @@ func (u *updates) compare(rows []int, view mirror.View[Seen], absent func(at int
 	}
 }
 
-// fail is the outcome of a row that could not be brought about.
+// fail is the outcome of a row that could not be applied.
 func (u *updates) fail(at int, verb string, err error) {
 	u.results[at].Err = fmt.Errorf("%s rule %s: %w", verb, u.rows[at].seen().describe(), err)
 }

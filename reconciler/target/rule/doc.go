@@ -15,8 +15,8 @@
 //
 // [DependsOn] says which routes a rule waits for.
 //
-// A [Mirror] keeps a table of all rules that there are, so that what others change is
-// repaired at once: see [Observed]. A target that has one looks there what there is;
+// A [Mirror] keeps a table of all rules that exist, so that changes by others are
+// repaired at once: see [Observed]. A target with a mirror looks up there what exists;
 // without one it asks the kernel each time.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the rule and
