@@ -88,8 +88,8 @@ func (r Rule) diff(there rules) ([]reconciler.Change, error) {
 	return steps.Changes(c.steps), nil
 }
 
-// Observe implements reconciler.Observer: it yields all rules of our protocol, of those
-// with one key the first.
+// Observe implements reconciler.Observer: it yields all rules of our protocol; of several
+// with one key, the first.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Rule, error] {
 	return func(yield func(Rule, error) bool) {
 		seen, err := t.all(ctx)
