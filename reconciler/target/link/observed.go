@@ -16,7 +16,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Seen is a link that the kernel has, whoever made it.
+// Seen is a link that the kernel has, no matter who made it.
 type Seen struct {
 	Name string `json:"name"`
 	// OtherNames are the alternative names of the link, separated by spaces.
@@ -99,7 +99,7 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 	return all, err
 }
 
-// Unrecorded returns what reports links that have our alias and no record.
+// Unrecorded returns a reporter of links that have our alias and no record.
 func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Unrecorded[Seen] {
 	return mirror.Unrecorded[Seen]{
 		DB: db, Table: seen, What: "links",
@@ -127,7 +127,7 @@ func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Link
 		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-// rowsOf yields queries for the rows that a link matters to: its own, that of the veth whose other
+// rowsOf yields queries for the rows to which a link matters: its own, that of the veth whose other
 // end it is, and those of its ports.
 func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 	return func(yield func(statedb.Query[Link]) bool) {
@@ -144,7 +144,7 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 		due := want.differences(is)
 		rec, _ := t.records.Get(want.Name)
 		if s := (state{link: &is, rec: rec}); want.Type != "" && !s.created() {
-			due = append(due, steps.Field("made by", "others", alias, nil)...)
+			due = append(due, steps.Field("owner", "others", alias, nil)...)
 		}
 		if peer, _, found := seen.Get(txn, SeenByIndex.Query(is.Peer)); found && want.Type == Veth {
 			due = append(due, steps.Field("peer", peer.Name, want.Peer, nil)...)

@@ -66,7 +66,7 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 		"by another of its names": {Link{Name: "lan", Up: true}, nil},
 		"not seen":                {Link{Name: "br8", Up: true}, []string{"name"}},
 		"of another type":         {Link{Name: "br7", Type: Veth, Peer: "v1", Up: true}, []string{"type"}},
-		"that others made again":  {Link{Name: "lan", Type: Bridge, Up: true}, []string{"made by"}},
+		"that others made again":  {Link{Name: "lan", Type: Bridge, Up: true}, []string{"owner"}},
 		"of another address":      {Link{Name: "br7", Up: true, MAC: mac2}, []string{"mac"}},
 		"of its address":          {Link{Name: "br7", Up: true, MAC: mac1}, nil},
 		"a port of its bridge":    {Link{Name: "br7", Up: true, Master: "br6"}, nil},

@@ -57,7 +57,7 @@ func (s Seen) steps(want Table, found bool) []steps.Step {
 	case !found:
 		return steps.Field("name", "", want.Name, nil)
 	case !s.ours():
-		return steps.Field("made by", "others", "statehive", nil)
+		return steps.Field("owner", "others", "statehive", nil)
 	}
 	return steps.Field("content", s.Content, want.digest, nil)
 }
