@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// KindConfig declares what documents of one kind are. Name and Table are needed.
+// KindConfig declares a kind of document. Name and Table are required.
 type KindConfig[Obj any] struct {
 	// Name is what documents give as their kind: lower-case letters, digits and dashes.
 	Name string
@@ -20,7 +20,7 @@ type KindConfig[Obj any] struct {
 	// Table gets the rows. Its row type is a struct, or a pointer to one, whose
 	// exported fields are the fields of a document, named by their yaml tags.
 	Table *statedb.RWTable[Obj]
-	// Default returns a new row that says what missing fields mean. Nil: the zero value.
+	// Default returns a new row with the values of missing fields. Nil: the zero value.
 	Default func() Obj
 	// Normalized checks a row and completes it. Its errors may be joined; those that
 	// are *reconciler.FieldError are reported at the line of their field. Nil: every
@@ -40,8 +40,8 @@ type KindConfig[Obj any] struct {
 	KeyField string
 }
 
-// Kind is what a source needs to know of one kind of document. Kinds are made by
-// [NewKind] alone.
+// Kind is what a source needs to know about a kind of document. Only [NewKind] makes
+// kinds.
 type Kind interface {
 	// Name is what documents give as their kind.
 	Name() string

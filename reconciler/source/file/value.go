@@ -75,6 +75,10 @@ func (d *decoder) own(n *yaml.Node, out reflect.Value, path string) {
 		d.problem(n, path, "found %s, expected %s: %s", found(n), example, essence(err))
 		return
 	}
+	if strings.HasPrefix(err.Error(), strconv.Quote(n.Value)) { // it says what was found
+		d.problem(n, path, "%v", err)
+		return
+	}
 	d.problem(n, path, "found %s: %v", found(n), err)
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Kind declares a kind of document, in the module that has the writer of its table (see
-// dbcell.Protected), which is taken for c.Table. The table belongs to the documents from
-// then on: a hive in which nothing reads them into it, because [Cell] is missing, does not
-// start. An empty table would be taken for a wish otherwise, and all that earlier runs have
-// made would be removed. The errors of c are those of [file.NewKind].
+// Kind declares a kind of document, in the module that has the *statedb.RWTable of its rows
+// (see dbcell.Protected), which is used as c.Table. From then on the table belongs to the
+// documents. A hive without [Cell], in which nothing reads them into the table, does not
+// start: otherwise the table would be empty, and everything that earlier runs made
+// would be removed. If c is wrong, the start fails with the error of [file.NewKind].
 func Kind[Obj any](c file.KindConfig[Obj]) cell.Cell {
 	return cell.Group(
 		cell.Provide(func(table *statedb.RWTable[Obj]) (kindOut, error) {

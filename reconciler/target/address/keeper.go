@@ -61,8 +61,8 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	return all, ctx.Err()
 }
 
-// seen returns the row of an address. Its lifetimes are those that were found out when
-// they were set, or else at first: from what is left of them they cannot be told exactly.
+// seen returns the row of an address. Its lifetimes are those that it had when
+// they were set, or else when it was first seen: the time left does not say exactly.
 func (k *keeper) seen(a kernelAddress) Seen {
 	s := k.named(a.seen())
 	if _, ends := s.lifetimes().shortest(); !ends {
@@ -127,8 +127,8 @@ func onDevice(txn statedb.ReadTxn, table *statedb.Table[Seen], index int) iter.S
 	return table.Range(txn, SeenByKey.Query(SeenKey{Index: index}), SeenByKey.Query(SeenKey{Index: index + 1}))
 }
 
-// linkChanged notes what is new about a link. The kernel removes the IPv6
-// addresses of one that goes down.
+// linkChanged notes what is new about a link. When one goes down, the kernel removes
+// its IPv6 addresses.
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
 	before, renamed := k.links.Change(link)
 	down := before.Up && !link.Up

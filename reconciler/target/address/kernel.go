@@ -32,8 +32,8 @@ func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 // ErrForeign is matched by the error for an address that was there before.
 var ErrForeign = errors.New("it was there before")
 
-// ForeignError is the error for a row that wants an address which was there before to be
-// otherwise. It matches ErrForeign.
+// ForeignError is the error for a row that differs from an address which existed
+// before. It matches ErrForeign.
 type ForeignError struct {
 	Key    Key
 	Change reconciler.Change // that it wants
@@ -55,7 +55,7 @@ const Protocol = 79
 // attributeProtocol is IFA_PROTO of the kernel.
 const attributeProtocol = 11
 
-// kernelAddress is an address as the kernel tells of it.
+// kernelAddress is an address as the kernel describes it.
 type kernelAddress struct {
 	SeenKey
 	flags   uint32
@@ -68,8 +68,8 @@ type kernelAddress struct {
 
 func (a kernelAddress) isDuplicate() bool { return a.flags&unix.IFA_F_DADFAILED != 0 }
 
-// decodeAddress reads a notification or an answer about an address. Of one with a
-// peer, which rows cannot have, the host's own counts.
+// decodeAddress reads a notification or an answer about an address. If it has a
+// peer, which rows cannot have, the host's own address is taken.
 func decodeAddress(m syscall.NetlinkMessage) (a kernelAddress, ok bool) {
 	if len(m.Data) < unix.SizeofIfAddrmsg {
 		return a, false
@@ -120,8 +120,8 @@ func (k SeenKey) request(messageType, flags uint16) rtnl.Request {
 	return r
 }
 
-// making is the request that gives a device the address of a row, or new lifetimes to the
-// one that it has.
+// making is the request that gives a device the address of a row, or new lifetimes to an
+// existing address.
 func (s state) making(flags uint16) rtnl.Request {
 	r := s.seenKey().request(unix.RTM_NEWADDR, flags)
 	r.Data[3] = s.row.Scope.Number(unix.RT_SCOPE_UNIVERSE)
@@ -137,7 +137,7 @@ func (s state) making(flags uint16) rtnl.Request {
 	return r
 }
 
-// broadcastOf returns the last address of an IPv4 network, if it has one for that.
+// broadcastOf returns the broadcast address of an IPv4 network, if it has one.
 func broadcastOf(address netip.Prefix) (netip.Addr, bool) {
 	if address.Bits() > 30 {
 		return netip.Addr{}, false

@@ -10,20 +10,20 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// Lifetime is for how long an address is used, in whole seconds. The zero value is none
-// given. Its text is as that of a duration, "1h30m0s", or "forever".
+// Lifetime is how long an address is valid or preferred, in whole seconds. The zero value
+// means that none is given. Its text is a duration, as "1h30m0s", or "forever".
 type Lifetime struct {
 	seconds uint32
 	given   bool
 }
 
-// endless is how the kernel says forever.
+// endless is what the kernel uses for forever.
 const endless = math.MaxUint32
 
-// Forever is the lifetime that does not end.
+// Forever is the lifetime that does not expire.
 var Forever = Lifetime{endless, true}
 
-// LifetimeOf returns the lifetime of so many seconds.
+// LifetimeOf returns the lifetime of a number of seconds.
 func LifetimeOf(seconds uint32) Lifetime { return Lifetime{seconds, true} }
 
 // IsZero reports whether no lifetime is given.
@@ -71,8 +71,8 @@ func (l *Lifetime) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// tolerance is by how many seconds lifetimes may differ that are the same: the kernel tells
-// the rest of one in whole seconds.
+// tolerance is how many seconds lifetimes may differ and still count as the same: the kernel
+// reports the time left in whole seconds.
 const tolerance = 2
 
 // agrees reports whether a lifetime that the kernel was given is the declared one.
@@ -84,7 +84,7 @@ func (l Lifetime) agrees(is Lifetime) bool {
 }
 
 // lifetimes are those of an address as they were last given to the kernel, and when.
-// Deprecated addresses have no preferred one left.
+// Deprecated addresses have no preferred lifetime left.
 type lifetimes struct {
 	valid, preferred Lifetime
 	set              uint32 // hundredths of a second since the boot; wraps around
@@ -97,7 +97,7 @@ func sinceBoot() uint32 {
 	return uint32(now.Nano() / int64(10*time.Millisecond))
 }
 
-// age returns for how long lifetimes have been counting.
+// age returns how long lifetimes have been counting down.
 func (l lifetimes) age() time.Duration {
 	elapsed := int32(sinceBoot() - l.set) // which may be a moment before the kernel's own clock
 	return time.Duration(max(elapsed, 0)) * 10 * time.Millisecond
@@ -125,7 +125,7 @@ func decodeLifetimes(cacheInfo []byte, flags uint32) lifetimes {
 
 func (l lifetimes) endless() bool { return l.valid == Forever && l.preferred == Forever }
 
-// cacheInfo is what the kernel is told of lifetimes; nil if they do not end.
+// cacheInfo is the attribute with the lifetimes; nil if they do not expire.
 func (l lifetimes) cacheInfo() []byte {
 	if l.endless() {
 		return nil
@@ -136,7 +136,7 @@ func (l lifetimes) cacheInfo() []byte {
 	return r.Data
 }
 
-// shortest returns the lifetime that ends first; false: none does.
+// shortest returns the lifetime that expires first; false: none does.
 func (l lifetimes) shortest() (time.Duration, bool) {
 	shortest := l.valid
 	if l.preferred.seconds > 0 {
@@ -145,8 +145,8 @@ func (l lifetimes) shortest() (time.Duration, bool) {
 	return shortest.duration(), shortest != Forever
 }
 
-// due returns after what time lifetimes are to be given again, so that they do not end: when
-// half of the one that ends first is over. It is 0 if that is so; false: none ends.
+// due returns how long it is until lifetimes have to be renewed: when half of the one that
+// expires first has passed. It is 0 if it has; false: none expires.
 func (l lifetimes) due() (after time.Duration, ends bool) {
 	const resolution = 20 * time.Millisecond // of the kernel's clock and ours
 	shortest, ends := l.shortest()

@@ -20,21 +20,21 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Seen is an address that a device has, whoever gave it.
+// Seen is an address that a device has, no matter who added it.
 type Seen struct {
 	Device string `json:"device"`
-	// OtherNames are those that the device has besides, with spaces between them.
+	// OtherNames are the alternative names of the device, separated by spaces.
 	OtherNames string       `json:"otherNames,omitempty"`
 	Index      int          `json:"index"` // of the device
 	Address    netip.Prefix `json:"address"`
 	Duplicate  bool         `json:"duplicate,omitempty"` // another host has it
 	Scope      rtnl.Scope   `json:"scope"`
-	// The lifetimes as they were last given. A deprecated address has no preferred one.
+	// The lifetimes as they were last set. A deprecated address has no preferred one.
 	ValidLifetime     Lifetime `json:"validLifetime"`
 	PreferredLifetime Lifetime `json:"preferredLifetime"`
 	set               uint32   // when that was: see lifetimes
-	// Tentative: the kernel still looks for duplicates, and does not tell when the lifetimes
-	// change.
+	// Tentative: the kernel still looks for duplicates, and does not announce changes of
+	// the lifetimes.
 	Tentative bool `json:"tentative,omitempty"`
 	// Optimistic: it may be used all the same.
 	Optimistic bool `json:"optimistic,omitempty"`
@@ -92,18 +92,18 @@ func (k *SeenKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
-// there is.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
+// exists.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror, to be run before the target is used and until t is
-// closed. Nobody else writes its table.
+// NewMirror returns a mirror. Run it before the target is used and until t is
+// closed. Nobody else may write its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode, Apply: k.apply,
 		List: func(ctx context.Context, _ func() error) ([]Seen, error) { return k.list(ctx) },
-		// Addresses go with links, and links get other names.
+		// Addresses vanish with links, and links are renamed.
 		Subscribe: func() (mirror.Subscription, error) {
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 		},
@@ -112,7 +112,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	return Mirror{m}, err
 }
 
-// Unrecorded returns what reports addresses that have our mark and no record.
+// Unrecorded returns a reporter of addresses that have our mark and no record.
 func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Unrecorded[Seen] {
 	return mirror.Unrecorded[Seen]{
 		DB: db, Table: seen, What: "addresses",
@@ -153,11 +153,10 @@ func (r *recorded) has(records *ownership.Records[record], key SeenKey) bool {
 	return r.addresses[key]
 }
 
-// presence tells which addresses there are.
+// presence returns which addresses exist.
 type presence func(SeenKey) (s Seen, present bool)
 
-// present returns what tells which addresses there are, with all that the kernel
-// has done before the call.
+// present returns a presence that knows everything the kernel did before the call.
 func (t *Target) present(ctx context.Context) (presence, error) {
 	if view := t.mirror.Load().View(ctx); view.Reliable() {
 		return presentIn(view), nil
@@ -165,7 +164,7 @@ func (t *Target) present(ctx context.Context) (presence, error) {
 	return t.presentNow(ctx, unix.AF_UNSPEC)
 }
 
-// presentNow is present of a family, with all that there is to know, by a listing.
+// presentNow is present for a family, by a new listing.
 func (t *Target) presentNow(ctx context.Context, family byte) (presence, error) {
 	addresses, err := t.list(ctx, family, false)
 	if err != nil {
@@ -225,7 +224,7 @@ func unusable(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []re
 func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
 	want, err := want.Normalized()
 	if err != nil {
-		return nil // which is for Update to say
+		return nil // Update reports it
 	}
 	is := ""
 	var different []reconciler.Change
@@ -251,7 +250,8 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 	return steps.Changes(steps.Field("address", is, want.Address.String(), nil))
 }
 
-// leaving returns the row with what it does not say as it is, as for an address of others.
+// leaving returns the row with the fields that it leaves open taken from what exists, as
+// for an address of others.
 func (a Address) leaving(is Seen) Address {
 	if a.Scope.IsZero() {
 		a.Scope = is.Scope
@@ -262,8 +262,8 @@ func (a Address) leaving(is Seen) Address {
 	return a
 }
 
-// differences returns what an address that is there differs in from the row. One with
-// lifetimes that run out as they shall does not.
+// differences returns how an existing address differs from the row. That its
+// lifetimes count down is no difference.
 func (a Address) differences(is Seen) []reconciler.Change {
 	var changes []steps.Step
 	if a.Address.Addr().Is4() {

@@ -13,13 +13,13 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// release removes the addresses of records, those that are ours. Devices are
-// found by their indexes: they may have other names by now.
+// release removes those addresses of records that are ours. Devices are
+// found by their indexes: they may have been renamed.
 //
 // With the first IPv4 address of a network the kernel removes all others of that
 // network, and with the last one of a device all its routes, unless it is told to
-// promote an address. It is told so for a moment; where that cannot be, the others
-// are added again.
+// promote an address. It is told so while addresses are removed; where that is not possible,
+// the others are added again.
 func (t *Target) release(ctx context.Context, recs []record) []error {
 	outcomes := make([]error, len(recs))
 	var at []int
@@ -104,12 +104,12 @@ func (t *Target) sharedNetworks(ctx context.Context, recs []record) (devices map
 	return devices, err
 }
 
-// networkOf returns the network that an address is in, as the kernel tells them
-// apart.
+// networkOf returns the network of an address, as the kernel distinguishes
+// networks.
 func networkOf(key SeenKey) SeenKey { return SeenKey{key.Index, key.Address.Masked()} }
 
-// promotion is written before the kernel is told to promote addresses of a device,
-// under its name.
+// promotion is the record that is written, under the name of a device, before the kernel is
+// told to promote its addresses.
 type promotion struct {
 	Index int    `json:"index"`
 	Was   string `json:"was"` // what the setting said
@@ -129,7 +129,7 @@ func (t *Target) beginPromotions(ctx context.Context, devices map[int]bool) bool
 		}
 		link, err := t.conn.LinkByIndex(ctx, index)
 		if errors.Is(err, syscall.ENODEV) {
-			continue // the addresses are gone with it
+			continue // its addresses are gone, too
 		}
 		ok = err == nil && t.promote(link) && ok
 	}
@@ -145,7 +145,7 @@ func (t *Target) promote(link rtnl.Link) bool {
 	return t.promotions.Put(link.Name, promotion{link.Index, string(was)}) == nil && os.WriteFile(file, []byte("1"), 0) == nil
 }
 
-// endPromotions lets the kernel do as before, even if ctx has ended.
+// endPromotions restores the settings, even if ctx has ended.
 func (t *Target) endPromotions(ctx context.Context) error {
 	var errs []error
 	for name, p := range t.promotions.All() {
@@ -158,8 +158,8 @@ func (t *Target) endPromotions(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endPromotion leaves a setting alone that others have changed meanwhile. The device
-// may have another name by now, and one of its old name is none of ours.
+// endPromotion restores a setting, unless others have changed it meanwhile. The device
+// may have been renamed, and another one that has its old name is left alone.
 func (t *Target) endPromotion(ctx context.Context, p promotion) error {
 	link, err := t.conn.LinkByIndex(ctx, p.Index)
 	if errors.Is(err, syscall.ENODEV) {
@@ -180,7 +180,7 @@ func (t *Target) endPromotion(ctx context.Context, p promotion) error {
 }
 
 // bringBack adds the addresses again that the kernel removed together with those
-// of records, whoever made them.
+// of records, no matter who made them.
 func (t *Target) bringBack(ctx context.Context, recs []record, before []kernelAddress) error {
 	if len(before) == 0 {
 		return nil
@@ -195,7 +195,7 @@ func (t *Target) bringBack(ctx context.Context, recs []record, before []kernelAd
 	}
 	for _, rec := range recs {
 		if !rec.Existed {
-			there[rec.seenKey()] = true // as it shall not come back
+			there[rec.seenKey()] = true // so that it is not added again
 			networks[networkOf(rec.seenKey())] = true
 		}
 	}
@@ -212,7 +212,7 @@ func (t *Target) bringBack(ctx context.Context, recs []record, before []kernelAd
 	return errors.Join(errs...)
 }
 
-// again is the request that makes a listed address once more.
+// again is the request that adds a listed address again.
 func (a kernelAddress) again() rtnl.Request {
 	r := rtnl.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Data: a.data[:unix.SizeofIfAddrmsg:unix.SizeofIfAddrmsg]}
 	r.Data[2] = 0

@@ -11,21 +11,21 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Address is the row: an address that a device shall have.
+// Address is the row: an address of a device.
 type Address struct {
 	Device string `yaml:"device" json:"device" schema:"required" doc:"Name of the link that has the address."`
-	// Address of the host, with the length of its network's prefix: 10.0.0.5/24.
-	Address netip.Prefix `yaml:"address" json:"address" schema:"required" doc:"Address with the length of its prefix, as 192.0.2.2/24."`
+	// Address of the host with the prefix length of its network, as 10.0.0.5/24.
+	Address netip.Prefix `yaml:"address" json:"address" schema:"required" doc:"Address with its prefix length, as 192.0.2.2/24."`
 	// Scope of an IPv4 address; global if none is given.
 	Scope rtnl.Scope `yaml:"scope" json:"scope,omitzero" doc:"Scope of an IPv4 address: global, link, host or a number; global if it is left out."`
-	// ValidLifetime is for how long the address stays after the agent has last seen to it,
-	// and PreferredLifetime for how long new connections use it. They are begun again when
-	// half of the shorter one is over, so that they end only when nobody does. If none is
-	// given the address is valid forever, and preferred for as long as it is valid.
-	ValidLifetime     Lifetime `yaml:"validLifetime" json:"validLifetime,omitzero" doc:"For how long the address stays when the agent is gone, as 3600s; forever if it is left out."`
-	PreferredLifetime Lifetime `yaml:"preferredLifetime" json:"preferredLifetime,omitzero" doc:"For how long new connections use the address when the agent is gone, as 1800s; as long as it is valid if it is left out."`
-	// Adopt takes over an address that was there before: it is removed with the row.
-	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Take over an address that was there before."`
+	// ValidLifetime is how long the address stays after its lifetimes were last renewed,
+	// and PreferredLifetime how long new connections use it. They are renewed when
+	// half of the shorter one has passed, so they only expire if nobody applies the row. By
+	// default the address is valid forever, and preferred for as long as it is valid.
+	ValidLifetime     Lifetime `yaml:"validLifetime" json:"validLifetime,omitzero" doc:"How long the address stays after the agent has stopped, as 3600s; forever if it is left out."`
+	PreferredLifetime Lifetime `yaml:"preferredLifetime" json:"preferredLifetime,omitzero" doc:"How long new connections use the address after the agent has stopped, as 1800s; as long as it is valid if it is left out."`
+	// Adopt takes over an address that existed before: it is removed with the row.
+	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Take over an address that existed before."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 
@@ -83,13 +83,13 @@ func (a Address) Normalized() (Address, error) {
 	return a, nil
 }
 
-// lifetimes returns those that the kernel is told.
+// lifetimes returns the lifetimes to tell the kernel.
 func (a Address) lifetimes() lifetimes {
 	valid := a.ValidLifetime.or(Forever)
 	return lifetimes{valid: valid, preferred: a.PreferredLifetime.or(valid)}
 }
 
-// checkScope refuses a scope that the kernel would not heed.
+// checkScope refuses a scope that the kernel would ignore.
 func (a Address) checkScope() error {
 	addr := a.Address.Addr()
 	if a.Scope.IsZero() || !addr.Is6() {
@@ -103,7 +103,7 @@ func (a Address) checkScope() error {
 		actual = rtnl.LinkScope
 	}
 	if a.Scope != actual {
-		return fmt.Errorf("it follows from an IPv6 address, expected %s instead of %s, or the field left out", actual, a.Scope)
+		return fmt.Errorf("the scope of an IPv6 address follows from the address: expected %s instead of %s, or the field left out", actual, a.Scope)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (a Address) checkPreferred() error {
 	case l.preferred.seconds > l.valid.seconds:
 		return fmt.Errorf("%s is longer than validLifetime, expected at most %s", l.preferred, l.valid)
 	case a.Address.Addr().Is4() && l.valid == Forever && l.preferred != Forever && l.preferred.seconds != 0:
-		return errors.New("of an IPv4 address that is valid forever the kernel does not count it, expected forever or 0s, or a validLifetime")
+		return errors.New("the kernel ignores it for an IPv4 address that is valid forever: expected forever or 0s, or a validLifetime")
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func checkDevice(device string) error {
 }
 
 func checkAddress(address netip.Prefix) error {
-	const expected = "expected an address with the length of its prefix, as 10.0.0.5/24 or 2001:db8::5/64"
+	const expected = "expected an address with its prefix length, as 10.0.0.5/24 or 2001:db8::5/64"
 	switch {
 	case !address.IsValid():
 		return errors.New("it is missing, " + expected)
@@ -163,7 +163,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 	}
 	prefix, err := netip.ParsePrefix(words[1])
 	if err != nil {
-		return fmt.Errorf("%q is not an address with the length of its prefix: %w", words[1], err)
+		return fmt.Errorf("%q is not an address with its prefix length: %w", words[1], err)
 	}
 	*k = Key{words[0], prefix}
 	return nil

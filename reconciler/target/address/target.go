@@ -34,11 +34,11 @@ type Target struct {
 	promotions *ownership.Records[promotion]
 	recorded   recorded
 	allowed    func(ctx context.Context, device string, index int) error
-	// mirror knows what there is; nil: the kernel is asked each time.
+	// mirror knows what exists; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 
-	// writing is held while addresses are added and removed: with one the kernel
-	// may remove others, which are then brought back, and those must not be what
+	// writing is held while addresses are added and removed: along with one the kernel
+	// may remove others, which are then added again, and these must not be addresses that
 	// another worker has just removed.
 	writing sync.Mutex
 }
@@ -47,7 +47,7 @@ type Target struct {
 type record struct {
 	Key     Key  `json:"key"`
 	Index   int  `json:"index"`   // of the device
-	Existed bool `json:"existed"` // before us, so that it stays
+	Existed bool `json:"existed"` // before us, so it is not removed
 }
 
 func (r record) seenKey() SeenKey { return SeenKey{r.Index, r.Key.Address} }
@@ -82,8 +82,8 @@ func (t *Target) Close() error {
 }
 
 // Init implements reconciler.Target. It drops the records of addresses that are
-// gone: they cannot be told from others' that come later. It ends what a process
-// that was killed has left begun.
+// gone: these could not be told from addresses that others add later. It also undoes what a
+// process that was killed has left.
 func (t *Target) Init(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Address) (
 	return result.Result, result.Err
 }
 
-// Delete implements reconciler.Target. An address that was there before us stays.
+// Delete implements reconciler.Target. An address that existed before us stays.
 func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Address) error {
 	return t.DeleteBatch(ctx, txn, []Address{row})[0]
 }
@@ -142,10 +142,9 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Addr
 	return outcomes
 }
 
-// Observe implements reconciler.Observer: it yields what is recorded and there,
-// on the very device. The records of addresses that are gone with their devices claim
-// nothing, because the kernel does not give an index again, and are for Delete and Init to
-// drop.
+// Observe implements reconciler.Observer: it yields the recorded addresses that exist
+// on the recorded device. The records of addresses that vanished with their devices are
+// harmless, because the kernel does not use an index again, and Delete and Init drop them.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 	return func(yield func(Address, error) bool) {
 		present, err := t.listed(ctx)
@@ -165,7 +164,7 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 	}
 }
 
-// listed is present, of what is listed for this call.
+// listed is present, from a listing that is made for this call.
 func (t *Target) listed(ctx context.Context) (presence, error) {
 	m := t.mirror.Load()
 	if m == nil {

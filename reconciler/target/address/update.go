@@ -52,7 +52,7 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Addres
 	return results
 }
 
-// updates are rows that are brought about together.
+// updates are rows that are applied together.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
@@ -64,7 +64,7 @@ type updates struct {
 	refusals map[string]error // by Config.Allowed, of the devices that it was asked about
 }
 
-// state is what there is for a row.
+// state is what exists for a row.
 type state struct {
 	row     Address
 	key     Key
@@ -84,7 +84,7 @@ func (t *Target) newUpdates(ctx context.Context, rows []Address) *updates {
 	}
 }
 
-// look finds out what there is for rows.
+// look finds out what exists for rows.
 func (u *updates) look(rows []Address) {
 	present, err := u.target.present(u.ctx)
 	for i, row := range rows {
@@ -128,8 +128,8 @@ func (u *updates) lookCloser(s *state) (err error) {
 	return nil
 }
 
-// compare finds out what is to be changed of an address that is there. One that was there
-// before us is left as it is: a row that does not adopt it and says otherwise is in error.
+// compare finds out what has to change in an existing address. One that existed
+// before us is left as it is: a row that differs from it and does not adopt it is in error.
 func (t *Target) compare(s *state) error {
 	if s.isOurs(t.records.Get(s.key.String())) {
 		s.changes = s.row.differences(s.is)
@@ -144,8 +144,8 @@ func (t *Target) compare(s *state) error {
 	return nil
 }
 
-// isOurs reports whether an address that is there is ours, or shall be: by the record of it,
-// by our mark, or because the row adopts it.
+// isOurs reports whether an existing address is ours, by its record or by our mark, or
+// becomes ours because the row adopts it.
 func (s state) isOurs(rec record, known bool) bool {
 	if s.row.Adopt || !known || rec.Index != s.index {
 		return s.row.Adopt || s.is.Ours
@@ -153,14 +153,14 @@ func (s state) isOurs(rec record, known bool) bool {
 	return !rec.Existed
 }
 
-// given returns the lifetimes of an address that has those of the row, and since when.
+// given returns the lifetimes of an address that has those of the row, and when they were set.
 func (s state) given() lifetimes {
 	l := s.row.lifetimes()
 	l.set = s.is.set
 	return l
 }
 
-// renewal is what changes when lifetimes are begun again.
+// renewal is what changes when lifetimes are renewed.
 func (s state) renewal() []reconciler.Change {
 	var changes []reconciler.Change
 	want, age := s.row.lifetimes(), s.given().age()
@@ -199,9 +199,9 @@ func (u *updates) claim() {
 	}
 }
 
-// claim records an address. A record that is of another device, which had the name
-// before, is brought to its end. One of an address that is absent says nothing about
-// the one that comes now.
+// claim records an address. If the record is about another device, which had the name
+// before, the address on that device is released first. A record of an absent address
+// says nothing about the one that is added now.
 func (t *Target) claim(ctx context.Context, s state) error {
 	old, known := t.records.Get(s.key.String())
 	next := record{Key: s.key, Index: s.index, Existed: s.present && !s.isOurs(old, known)}
@@ -231,8 +231,8 @@ func (u *updates) clear() {
 	}
 }
 
-// requests makes a request for each row that is chosen and has not failed, and tells what
-// came of it.
+// requests makes a request for each chosen row that has not failed, and passes on the
+// result.
 func (u *updates) requests(chosen func(state) bool, flags uint16, outcome func(at int, err error)) {
 	var at []int
 	var requests []rtnl.Request
@@ -267,7 +267,7 @@ func (u *updates) add() {
 	})
 }
 
-// renew gives addresses that are there their lifetimes.
+// renew gives existing addresses their lifetimes.
 func (u *updates) renew() {
 	differs := func(s state) bool { return s.present && len(s.changes) > 0 }
 	u.requests(differs, unix.NLM_F_REPLACE, func(at int, err error) {
@@ -276,10 +276,10 @@ func (u *updates) renew() {
 	})
 }
 
-// shortestAgain bounds how soon lifetimes are begun again.
+// shortestAgain is the shortest time until lifetimes are renewed.
 const shortestAgain = 100 * time.Millisecond
 
-// again has rows applied again before their lifetimes end.
+// again has rows applied again before their lifetimes expire.
 func (u *updates) again() {
 	for i, s := range u.states {
 		if u.results[i].Err != nil {
@@ -299,15 +299,15 @@ func (u *updates) again() {
 	}
 }
 
-// explainExists is for an address that could not be added because it is there. If it
-// has come to be there since we looked, it is somebody else's, and recorded so before
+// explainExists is for an address that could not be added because it exists. If it
+// was added since we looked, it is somebody else's, and is recorded as such before
 // anything else can go wrong, unless the row adopts it or it has our mark.
 func (t *Target) explainExists(ctx context.Context, s state) (state, error) {
 	name, rec := s.key.String(), record{Key: s.key, Index: s.index, Existed: !s.row.Adopt}
 	if err := t.records.Put(name, rec); err != nil {
 		return s, err
 	}
-	// The kernel tells of an IPv6 address some time after it was added.
+	// The kernel announces an IPv6 address some time after it was added.
 	present, err := t.presentNow(ctx, familyOf(s.key.Address.Addr()))
 	if err != nil {
 		return s, err
@@ -324,8 +324,8 @@ func (t *Target) explainExists(ctx context.Context, s state) (state, error) {
 	return s, err
 }
 
-// notAdded is for an address that could not be added. Where it is certain that the
-// kernel has not done so, the record goes: it would claim the address for us when
+// notAdded is for an address that could not be added. If it is certain that the
+// kernel has not added it, the record is removed: it would claim the address for us when
 // somebody else adds it.
 func (t *Target) notAdded(ctx context.Context, s state, err error) error {
 	var refusal *rtnl.Error

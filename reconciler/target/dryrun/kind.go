@@ -12,7 +12,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Kind is a kind of row that plans can be made of. [NewKind] makes it.
+// Kind is a kind of row for which plans can be made. [NewKind] makes it.
 type Kind interface {
 	// Name is that of the kind.
 	Name() string
@@ -24,14 +24,14 @@ type Kind interface {
 	needed(s *step, in map[string]*copied) []*step
 }
 
-// Config is what a kind is made of. Name, Schema, Table and Target are required.
+// Config configures a kind. Name, Schema, Table and Target are required.
 type Config[Obj reconciler.Reconcilable[Obj]] struct {
 	Name   string
 	Schema statedb.Schema[Obj] // of Table
 	Table  *statedb.Table[Obj]
-	// Target is asked by Observe and Diff. Rows of one that is no [reconciler.Differ] are
-	// errors in plans; of one that is no [reconciler.Observer] what is in Table and in no row is
-	// deleted.
+	// Target's Diff and Observe are called. If it is not a [reconciler.Differ], its rows are
+	// errors in plans. If it is not a [reconciler.Observer], the rows of Table that are not
+	// among the rows of the plan are deleted.
 	Target    reconciler.Target[Obj]
 	DependsOn []reconciler.Dependency[Obj]
 }
@@ -58,7 +58,7 @@ func (k *kind[Obj]) needs() []string {
 	return slices.Compact(tables)
 }
 
-// comparison is what came of the comparison of a kind.
+// comparison is the result of comparing the rows of a kind.
 type comparison struct {
 	due       []*step // rows that differ or cannot be compared
 	deletes   []*step
@@ -110,7 +110,7 @@ func (k *kind[Obj]) step(r Row, obj Obj) *step {
 	return &step{of: k, row: obj, op: Operation{Kind: k.config.Name, Key: r.Key, Origin: r.Origin}}
 }
 
-// differs notes what a row differs in. What is ours already, or has a value now, is changed.
+// differs notes how a row differs. What is ours already, or has a value now, is changed, not created.
 func (s *step) differs(d reconciler.DiffResult, ours bool) {
 	s.op.Changes = d.Changes
 	exists := ours || slices.ContainsFunc(d.Changes, func(c reconciler.Change) bool { return c.Is != "" })
@@ -126,7 +126,7 @@ func (s *step) differs(d reconciler.DiffResult, ours bool) {
 
 func (k *kind[Obj]) encoded(obj Obj) string { return k.config.Table.KeyQuery(obj).Encoded() }
 
-// existing yields what there is of ours, once; of a target that cannot tell, what is in force.
+// existing yields what is ours, each once; for a target that cannot list it, the rows in force.
 func (k *kind[Obj]) existing(ctx context.Context, p Params) func(yield func(Obj, error) bool) {
 	observer, ok := k.config.Target.(reconciler.Observer[Obj])
 	if ok {
@@ -143,7 +143,7 @@ func (k *kind[Obj]) existing(ctx context.Context, p Params) func(yield func(Obj,
 
 var errNoDiff = errors.New("the target of this kind cannot say what it would change")
 
-// differences compares rows: in one go if the target can do so.
+// differences compares rows, in one call if the target can do so.
 func (k *kind[Obj]) differences(ctx context.Context, txn statedb.ReadTxn, objs []Obj) []reconciler.DiffResult {
 	if batches, ok := k.config.Target.(reconciler.BatchDiffer[Obj]); ok && len(objs) > 0 {
 		var results []reconciler.DiffResult
@@ -196,7 +196,7 @@ func (k *kind[Obj]) askAgent(ctx context.Context, p Params, s *step) {
 	s.op.Agent.State = p.State(ctx, k.table(), s.op.Key, found)
 }
 
-// copied is a table with the rows of a kind that something is to be done about.
+// copied is a table with the rows of a kind that need an operation.
 type copied struct {
 	steps map[string]*step // by key as text
 	table statedb.TableMeta
@@ -225,7 +225,7 @@ func (k *kind[Obj]) needed(s *step, in map[string]*copied) (needs []*step) {
 	for _, d := range k.config.DependsOn {
 		other := in[d.Table()]
 		if other == nil {
-			continue // nothing is to be done there
+			continue // there is nothing to do
 		}
 		panicked := guard(func() {
 			for key := range d.Rows(other.txn, other.table, s.row.(Obj)) { //nolint:forcetypeassert // steps of a kind have its rows

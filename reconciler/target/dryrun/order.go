@@ -204,9 +204,9 @@ func noteCycle(rows []*step) {
 	}
 }
 
-// decide says what becomes of a row, once that is known of those that it needs. A row that
-// cannot be compared, for want of what they make, is created after them; and it waits in vain
-// for one that would be in error.
+// decide determines the action for a row, once that is known for the rows that it needs. A row
+// that cannot be compared because these have yet to make something is created after them. A
+// row that needs one which would be in error fails, too.
 func (s *step) decide() {
 	made, inVain := false, []string(nil)
 	for _, needed := range s.needs {

@@ -15,8 +15,8 @@ const (
 	Create Action = "create"
 	Change Action = "change"
 	Delete Action = "delete"
-	// Fail: nothing would come of it, such as of a row whose key somebody else holds; or it is
-	// not known what would.
+	// Fail: the operation would fail, such as that of a row whose key somebody else holds, or
+	// the comparison has failed.
 	Fail Action = "error"
 )
 
@@ -25,10 +25,10 @@ type Operation struct {
 	Action Action `json:"action"`
 	Kind   string `json:"kind"`
 	Key    string `json:"key"`
-	// Changes are the fields that differ. There are none of what is deleted, and of what is
-	// created after something else nobody knows them yet.
+	// Changes are the fields that differ. There are none for a delete, nor for what is
+	// created after something else, because they are not known yet.
 	Changes []reconciler.Change `json:"changes,omitempty"`
-	// After are the rows that it waits for and about which something is to be done before, as
+	// After are the rows that it waits for and that need an operation first, as
 	// "link wan0".
 	After  []string `json:"after,omitempty"`
 	Error  string   `json:"error,omitempty"`  // of Fail
@@ -42,7 +42,7 @@ type Agent struct {
 	// none with the key.
 	InForce string `json:"inForce,omitempty"`
 	// State is why the agent does not do it now, such as "paused: …"; empty if nothing is known
-	// to be in its way.
+	// to prevent it.
 	State string `json:"state,omitempty"`
 }
 
@@ -66,12 +66,12 @@ type Row struct {
 	Origin string // where it is declared, if known
 }
 
-// Params are what a plan is made of.
+// Params are the parameters of [Make].
 type Params struct {
 	// Txn is a snapshot of the database of the kinds, which Diff is given. The rows need not
 	// be in its tables.
 	Txn statedb.ReadTxn
-	// Kinds are all kinds that there are: what is ours of a kind without rows is deleted.
+	// Kinds are all kinds. What is ours of a kind without rows is deleted.
 	Kinds []Kind
 	Rows  []Row
 	// State, if not nil, returns why the reconciler of a table does nothing about a row now,
@@ -80,8 +80,8 @@ type Params struct {
 	State func(ctx context.Context, table, key string, inTable bool) string
 }
 
-// Make says what would be done. Its errors are those of listing what there is, and of rows
-// that are of none of the kinds; those of single rows are in the plan.
+// Make returns what would be done. It fails if what exists cannot be listed, or if rows are
+// of none of the kinds; errors of single rows are in the plan.
 func Make(ctx context.Context, p Params) (Plan, error) {
 	kinds, err := inOrder(p.Kinds)
 	if err != nil {

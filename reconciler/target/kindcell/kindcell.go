@@ -1,7 +1,7 @@
 // Package kindcell puts a kind into a hive: its table, its reconciler, the table of
-// what is observed of it, and its documents. The built-in kinds use it, and so can
-// anybody else's: see package linkcell for a kind with an observed table, and
-// sysctlcell for one without.
+// what is observed of it, and its documents. The built-in kinds use it, and your own
+// can, too: Documentation/kinds.md goes through an example. Package linkcell has a
+// kind with an observed table, sysctlcell one without.
 package kindcell
 
 import (
@@ -22,21 +22,21 @@ import (
 	"github.com/statehive/statehive/statedb/dbcell"
 )
 
-// Kind is a kind of document and the rows that are made of it. All fields are
+// Kind is a kind of document and the rows that documents become. All fields are
 // required, except Filter and Transform.
 type Kind[Obj reconciler.Reconcilable[Obj]] struct {
-	// Name is what a document gives as its kind; it names the module too.
+	// Name is the value of the field "kind" in documents, and the name of the module.
 	Name string
 	// Title says in a few words what the rows are.
 	Title string
-	// KeyField is the field that is pointed at when two documents have one key.
+	// KeyField is the field to point at when two documents have the same key.
 	KeyField string
 	// Schema declares the table. Only the module writes it.
 	Schema statedb.Schema[Obj]
-	// Default returns what the missing fields of a document mean.
+	// Default returns the row with the values of fields that a document leaves out.
 	Default func() Obj
-	// Normalized checks a row and returns it as it is stored. Its errors are of type
-	// *reconciler.FieldError where a field is to blame.
+	// Normalized checks a row and returns it in the form in which it is stored. Errors
+	// about a field are of type *reconciler.FieldError.
 	Normalized func(Obj) (Obj, error)
 	// Filter and Transform, if set, choose and change the rows of documents before they are
 	// stored, as in [file.KindConfig]. [file.SetFilter] replaces the filter at run time.
@@ -47,10 +47,10 @@ type Kind[Obj reconciler.Reconcilable[Obj]] struct {
 // Cell returns the module of a kind. The contents provide a reconciler.Target[Obj]
 // and, if the rows are related to others or observed, a reconcilercell.Relations[Obj].
 //
-// So documents of the kind are validated, described by a JSON Schema and, if package
-// dryruncell is in the hive, compared with the system before they are applied. For that the
-// target is made in a process that starts nothing, so its constructor must write nothing: see
-// dryruncell.Mode.
+// With that, documents of the kind can be validated, are described by a JSON Schema and, if
+// the cell of package dryruncell is in the hive, can be compared with the system before they
+// are applied. For the comparison the target is made in a process that starts nothing, so its
+// constructor must not write: see dryruncell.Mode.
 func Cell[Obj reconciler.Reconcilable[Obj]](k Kind[Obj], contents ...cell.Cell) cell.Cell {
 	return cell.Module(k.Name, k.Title,
 		dbcell.Protected(k.Schema),
@@ -64,8 +64,8 @@ func Cell[Obj reconciler.Reconcilable[Obj]](k Kind[Obj], contents ...cell.Cell) 
 	)
 }
 
-// comparedParams are what documents of a kind are compared with the system by. None of it is
-// started.
+// comparedParams are what is needed to compare documents of a kind with the system. None of
+// them is started.
 type comparedParams[Obj reconciler.Reconcilable[Obj]] struct {
 	cell.In
 
@@ -85,12 +85,13 @@ func explained[Obj reconciler.Reconcilable[Obj]](table *statedb.Table[Obj], r *r
 	return dryruncell.StateOut{Explainer: dryruncell.Explainer{Table: table.Name(), Explain: r.Explain}}
 }
 
-// Mirror keeps a table as the system is, until ctx ends. The mirrors of package mirror
-// are such.
+// Mirror keeps a table in step with the system until ctx ends. Those of package mirror
+// implement it.
 type Mirror = dryruncell.Mirror
 
-// Observed returns a cell with a table that a mirror of type M, which the module
-// provides, keeps while the hive runs. The mirror is made before anything runs: a table
+// Observed returns a cell with a table that a mirror of type M keeps while the hive
+// runs. The module provides the mirror, whose constructor can have the
+// *statedb.RWTable[Seen] as a parameter. It is made before anything runs: a table
 // without a source would be taken for complete.
 func Observed[M Mirror, Seen any](schema statedb.Schema[Seen]) cell.Cell {
 	return cell.Group(
@@ -102,8 +103,8 @@ func Observed[M Mirror, Seen any](schema statedb.Schema[Seen]) cell.Cell {
 	)
 }
 
-// Unrecorded returns a cell that reports what carries our mark without a record, while the hive
-// runs, as the health of a job. The module provides a mirror.Unrecorded[Seen].
+// Unrecorded returns a cell with a job whose health is degraded while objects carry our mark
+// and have no record. The module provides a mirror.Unrecorded[Seen].
 func Unrecorded[Seen any]() cell.Cell {
 	return cell.Invoke(func(u mirror.Unrecorded[Seen], jobs job.Group) error {
 		return jobs.Add(job.OneShot("unrecorded", func(ctx context.Context, health health.Health) error { return u.Run(ctx, health) }))
@@ -111,7 +112,7 @@ func Unrecorded[Seen any]() cell.Cell {
 }
 
 // Closed has a target closed when the hive stops. It is meant to wrap a constructor:
-// with an error it does nothing but return it.
+// if there is an error, it only returns that.
 func Closed[T io.Closer](l cell.Lifecycle, target T, err error) (T, error) {
 	if err == nil {
 		l.Append(cell.Hook{Name: "kernel connection", OnStop: func(context.Context) error { return target.Close() }})

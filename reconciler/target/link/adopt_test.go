@@ -116,7 +116,7 @@ func TestALinkOfALostStateDirectoryIsLeftAloneUnlessItIsAdopted(t *testing.T) {
 	target := newTarget(t, t.TempDir())
 	wantObserved(t, target)
 	_, err := target.Update(t.Context(), txn(), row)
-	const want = `link br0: a link of this name exists and was not made by this agent, as far as the state directory tells (it is of type bridge, with our alias "statehive"); it is left alone: delete it, set adopt to take it over, or leave out the type to set its attributes only`
+	const want = `link br0: a link of this name exists and was not made by this agent, according to the state directory (it is of type bridge, with our alias "statehive"); it is left alone: delete it, set adopt to take it over, or leave out the type to only set its attributes`
 	if fmt.Sprint(err) != want || !errors.Is(err, ErrForeign) {
 		t.Errorf("error\n%v\nexpected\n%s", err, want)
 	}

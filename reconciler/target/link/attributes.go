@@ -5,17 +5,17 @@ import (
 	"syscall"
 )
 
-// before is what attributes of a link were before we changed them.
+// before has the attributes of a link as they were before we changed them.
 type before struct {
 	MTU    uint32 `json:"mtu,omitempty"`    // 0: we have not changed it
 	MAC    string `json:"mac,omitempty"`    // empty: we have not changed it
-	Port   bool   `json:"port,omitempty"`   // we have changed what it is a port of
-	Master int    `json:"master,omitempty"` // what it was a port of; 0: of nothing
+	Port   bool   `json:"port,omitempty"`   // we have changed its master
+	Master int    `json:"master,omitempty"` // the index of its master; 0: it had none
 }
 
-// attributes returns the changes that are due to what a link can be told while it
-// exists. The alias comes first, because it shows that a link is ours, and the state
-// last, so that a link is never up with other attributes than its own.
+// attributes returns the changes that are due to an existing link.
+// The alias comes first, because it shows that the link is ours, and up or down
+// last, so that the link is never up with wrong attributes.
 func (s state) attributes(row Link) []change {
 	var due []change
 	if s.created() && s.link.Alias != alias {
@@ -35,8 +35,8 @@ func (s state) attributes(row Link) []change {
 	return due
 }
 
-// orElse returns what a row wants, or what there was before we changed it if the row
-// leaves it alone again.
+// orElse returns what a row wants, or the value from before we changed it if the row no
+// longer has one.
 func orElse[T comparable](wanted, was T) T {
 	var none T
 	if wanted == none {
@@ -45,7 +45,7 @@ func orElse[T comparable](wanted, was T) T {
 	return wanted
 }
 
-// masterChanges returns the change that is due to what a link is a port of.
+// masterChanges returns the change that is due to the master of a link.
 func (s state) masterChanges(row Link) []change {
 	was := s.before()
 	switch {
@@ -62,8 +62,8 @@ func (s state) masterChanges(row Link) []change {
 	return []change{setMaster(s.name, s.link.Index, s.master, row.Master, s.wanted.Index)}
 }
 
-// masterBack returns the change that makes a link a port of what it was a port of
-// before, unless that is gone.
+// masterBack returns the change that restores the previous master of a link, unless that
+// is gone.
 func (s state) masterBack(index int) []change {
 	name := ""
 	if s.was != nil {
@@ -83,7 +83,7 @@ func (s state) restoration() []change {
 	return s.attributes(Link{Name: s.name, Up: s.rec.Borrowed.Up})
 }
 
-// touched returns was with what the attributes are that a row is about to change.
+// touched returns was, completed with the attributes that a row is about to change.
 func (s state) touched(was before, row Link) before {
 	if row.MTU != 0 && was.MTU == 0 && !s.created() {
 		was.MTU = s.link.MTU
@@ -97,7 +97,7 @@ func (s state) touched(was before, row Link) before {
 	return was
 }
 
-// untouched returns was without the attributes that a row leaves alone again.
+// untouched returns b without the attributes that a row no longer sets.
 func (b before) untouched(row Link) before {
 	if row.MTU == 0 {
 		b.MTU = 0
@@ -126,8 +126,8 @@ func (t *Target) note(s state, row Link) (state, error) {
 	return t.keep(s, record{Borrowed: &next})
 }
 
-// forget ends our care for attributes that a row leaves alone again, once they are
-// as they were.
+// forget drops what is recorded of attributes that a row no longer sets, once they are
+// restored.
 func (t *Target) forget(s state, row Link) error {
 	next := s.rec
 	switch was := s.before().untouched(row); {

@@ -13,7 +13,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are brought about together, in steps that each take few
+// updates are rows that are applied together, in steps that each take few
 // requests for all of them.
 type updates struct {
 	target  *Target
@@ -22,8 +22,8 @@ type updates struct {
 	states  []state
 	results []reconciler.BatchResult
 
-	// requests are those of the step under way, each of the row at the same place
-	// in at, and with what it does in words.
+	// requests are those of the current step. at has the row of each, does what each does
+	// in words.
 	requests []rtnl.Request
 	at       []int
 	does     []string
@@ -47,8 +47,8 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link
 	return u.results
 }
 
-// look finds out what there is for some rows, and returns the places of those
-// that can be brought about.
+// look finds out what exists for some rows, and returns the places of those
+// that can be applied.
 func (u *updates) look(which func(Link) bool) (at []int) {
 	l := u.target.looker(u.ctx)
 	for i, row := range u.rows {
@@ -87,9 +87,9 @@ func (u *updates) execute(explain func(i int, err error) error) {
 
 func asItIs(_ int, err error) error { return err }
 
-// create makes links that are not there, and those again that are not what they
-// shall be and cannot be made so. Those of others that are to be ours are taken over.
-// All are changed then.
+// create makes the links that are missing, and makes those of ours again that have the wrong
+// type or peer. Links of others that rows adopt are taken over.
+// Then the attributes of all are set.
 func (u *updates) create(at []int) {
 	var absent, there []int
 	for _, i := range at {
@@ -113,7 +113,7 @@ func (u *updates) create(at []int) {
 	u.change(append(there, made...))
 }
 
-// unless returns err unless it is an error number.
+// unless returns err, or nil if it is the error number.
 func unless(err error, errno syscall.Errno) error {
 	if errors.Is(err, errno) {
 		return nil
@@ -121,7 +121,7 @@ func unless(err error, errno syscall.Errno) error {
 	return err
 }
 
-// make creates links, each with a record that says how to know it, and returns the
+// make creates links, each with a record by which to recognize it, and returns the
 // places of those that it has created.
 func (u *updates) make(at []int) (made []int) {
 	var tuns []int
@@ -175,7 +175,7 @@ func (u *updates) explainExists(i int, err error) error {
 	return fmt.Errorf("create %s %s: there is a link %s already: %w", row.Type, row.Name, name, errors.Unwrap(err))
 }
 
-// lookAgain looks at what was made, and at what was there if it may be a port of that.
+// lookAgain looks at the links that were made, and at existing ones that may be their ports.
 func (u *updates) lookAgain(there, made []int) {
 	if len(made) == 0 {
 		return
@@ -194,7 +194,7 @@ func (u *updates) lookAgain(there, made []int) {
 	}
 }
 
-// change makes links that are there what they shall be.
+// change sets the attributes of existing links.
 func (u *updates) change(at []int) {
 	for _, i := range at {
 		if u.results[i].Err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// ByEnd finds the rows that bring a device about: that of its own name, and that
-// of a veth whose other end it is.
+// ByEnd finds the rows that make a device: the one with its name, and that
+// of the veth whose other end it is.
 var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
 	if l.Peer == "" {
 		return slices.Values([]Key{Key(l.Name)})
@@ -26,10 +26,10 @@ var ByMaster = statedb.NewMultiIndex("master", func(l Link) iter.Seq[Key] {
 })
 
 // DependsOn has rows wait for the links of the devices that they need: device
-// returns the name of one, or nothing. A device that is in no row is not waited
-// for, because others have made it. observed, as [Target.Observed] returns it, is
-// what the rows of links are compared with: one whose link is gone, or has become
-// somebody else's, satisfies nobody.
+// returns the name of a row's device, or an empty string. A device that is in no row is not
+// waited for, because others make it. observed, as [Target.Observed] returns it, is
+// what the rows of links are compared with: a row whose link is gone, or has become
+// somebody else's, does not count as done.
 func DependsOn[Obj any](
 	links *statedb.Table[Link], observed reconciler.Observation[Link], device func(Obj) string,
 ) reconciler.Dependency[Obj] {

@@ -11,25 +11,24 @@
 // error, unless it says to adopt what is there. Then the link is recorded and given
 // the alias, and is ours from then on. Its type must be that of the row, and so must
 // the other end of a veth.
-// Deleting the row deletes the link; with one end of a veth the other goes.
-// A link of ours that has become of the wrong type or has the wrong peer is made
-// again.
+// Deleting the row deletes the link, and with one end of a veth the other.
+// A link of ours whose type or peer has become wrong is made again.
 //
-// A link without a type must exist; until then its row is in error. What its
-// attributes were is recorded and restored when the row is deleted, or leaves them
-// alone again; the link is never deleted. When it was made again under its old name,
-// the old record claims nothing.
+// A link without a type must exist; until then its row is in error. The previous values of
+// its attributes are recorded, and restored when the row is deleted or no longer sets
+// them; the link is never deleted. When it was made again under its old name,
+// the old record is void.
 //
 // A port is in error while its bridge does not exist. [Needs] has it wait instead.
 //
-// What has our alias and no record, as after a state directory was lost, is left alone
-// like a link of others; [Target.Unrecorded] tells of it.
+// A link that has our alias and no record, as after the state directory was lost, is left
+// alone like a link of others; [Target.Unrecorded] reports it.
 //
-// A [Mirror] keeps a table of the links that there are, so that what others change is
-// repaired at once: see [Target.Observed]. A target that has one looks there what there is;
+// A [Mirror] keeps a table of the links that exist, so that changes by others are
+// repaired at once: see [Target.Observed]. A target with a mirror looks up there what exists;
 // without one it asks the kernel each time.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the
-// link and match the kernel's error numbers; a link that does not exist matches
-// syscall.ENODEV, one that others made ErrForeign.
+// link and match the kernel's error numbers: syscall.ENODEV if the link does not exist. The
+// error for a link that others made matches ErrForeign.
 package link

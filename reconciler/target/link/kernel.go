@@ -63,7 +63,7 @@ func masterChange(is, want string) reconciler.Change {
 	return reconciler.Change{Field: "master", Is: is, Want: want}
 }
 
-// setMaster makes a link a port of another one; master 0: of none.
+// setMaster makes a link a port of another one, or of none if master is 0.
 func setMaster(name string, index int, is, want string, master int) change {
 	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
 	request.AddUint32(unix.IFLA_MASTER, uint32(master))
@@ -90,9 +90,9 @@ func number(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// creation is the request that makes a link, which has a hardware address of our
-// choice from the first moment. It is down as long as that is not the row's, or it is
-// not a port yet that shall be one.
+// creation is the request that makes a link, with a hardware address of our
+// choice. If the row has another one, or a master, the link stays down until these
+// are set.
 func creation(row Link, mac net.HardwareAddr) rtnl.Request {
 	up := row.Up && row.MAC == "" && row.Master == ""
 	r := rtnl.LinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, flag(up), unix.IFF_UP)
@@ -142,8 +142,7 @@ func creationChanges(row Link) []reconciler.Change {
 	return changes
 }
 
-// recreationChanges are what differs in a link of ours that cannot be made what
-// it shall be.
+// recreationChanges are what differs in a link of ours that has to be made again.
 func recreationChanges(s state, row Link) []reconciler.Change {
 	var changes []reconciler.Change
 	for _, field := range []reconciler.Change{
@@ -157,7 +156,7 @@ func recreationChanges(s state, row Link) []reconciler.Change {
 	return changes
 }
 
-// adoptionChanges are what a link of others differs in that is taken over.
+// adoptionChanges are what changes in a link of others that is taken over.
 func adoptionChanges(s state, row Link) []reconciler.Change {
 	s.rec = takenOver(s)
 	return asChanges(s.attributes(row))

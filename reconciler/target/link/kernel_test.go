@@ -185,7 +185,7 @@ func TestALinkThatOthersMadeIsNotTakenOver(t *testing.T) {
 	nstest.Veth(t, "v0", "v1")
 	target := newTarget(t, t.TempDir())
 	_, err := target.Update(t.Context(), txn(), Link{Name: "v0", Type: Bridge})
-	const want = "link v0: a link of this name exists and was not made by this agent (it is of type veth); it is left alone: delete it, set adopt to take it over, or leave out the type to set its attributes only"
+	const want = "link v0: a link of this name exists and was not made by this agent (it is of type veth); it is left alone: delete it, set adopt to take it over, or leave out the type to only set its attributes"
 	if fmt.Sprint(err) != want || !errors.Is(err, ErrForeign) {
 		t.Errorf("error\n%v\nexpected\n%s", err, want)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Seen is a link that the kernel has, whoever made it.
+// Seen is a link that the kernel has, no matter who made it.
 type Seen struct {
 	Name string `json:"name"`
-	// OtherNames are those that the link has besides, with spaces between them.
+	// OtherNames are the alternative names of the link, separated by spaces.
 	OtherNames string `json:"otherNames,omitempty"`
 	Index      int    `json:"index"`
 	Type       string `json:"type"`
@@ -53,8 +53,8 @@ func seenOf(l rtnl.Link) Seen {
 	return Seen{l.Name, l.Others, l.Index, l.Type, l.Up, l.MTU, l.MAC, l.Alias, l.Master, l.Peer}
 }
 
-// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
-// there is.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
+// exists.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
 // event is what a notification says: a link has changed or is gone.
@@ -63,8 +63,8 @@ type event struct {
 	gone bool
 }
 
-// NewMirror returns a mirror, to be run before the target is used and until t is
-// closed. Nobody else writes its table.
+// NewMirror returns a mirror. Run it before the target is used and until t is
+// closed. Nobody else may write its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode,
@@ -99,7 +99,7 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 	return all, err
 }
 
-// Unrecorded returns what reports links that have our alias and no record.
+// Unrecorded returns a reporter of links that have our alias and no record.
 func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Unrecorded[Seen] {
 	return mirror.Unrecorded[Seen]{
 		DB: db, Table: seen, What: "links",
@@ -127,7 +127,7 @@ func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Link
 		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-// rowsOf yields queries for the rows that a link matters to: its own, that of the veth whose other
+// rowsOf yields queries for the rows to which a link matters: its own, that of the veth whose other
 // end it is, and those of its ports.
 func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 	return func(yield func(statedb.Query[Link]) bool) {
@@ -147,7 +147,7 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 		due := want.differences(is)
 		rec, _ := t.records.Get(want.Name)
 		if s := (state{link: &is, rec: rec}); want.Type != "" && !s.created() {
-			due = append(due, steps.Field("made by", "others", alias, nil)...)
+			due = append(due, steps.Field("owner", "others", alias, nil)...)
 		} else if s.created() && is.Up { // of one that is down the kernel does not tell the alias
 			due = append(due, steps.Field("alias", is.Alias, alias, nil)...)
 		}

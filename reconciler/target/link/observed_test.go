@@ -66,7 +66,7 @@ func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 		"by another of its names":  {Link{Name: "lan", Up: true}, nil},
 		"not seen":                 {Link{Name: "br8", Up: true}, []string{"name"}},
 		"of another type":          {Link{Name: "br7", Type: Veth, Peer: "v1", Up: true}, []string{"type"}},
-		"that others made again":   {Link{Name: "br9", Type: Bridge, Up: true}, []string{"made by"}},
+		"that others made again":   {Link{Name: "br9", Type: Bridge, Up: true}, []string{"owner"}},
 		"of another alias":         {Link{Name: "br4", Type: Bridge, Up: true}, []string{"alias"}},
 		"down, its alias untold":   {Link{Name: "br3", Type: Bridge}, nil},
 		"of another address":       {Link{Name: "br7", Up: true, MAC: mac2}, []string{"mac"}},

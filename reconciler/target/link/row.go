@@ -17,8 +17,8 @@ const (
 	Tun    = "tun"
 )
 
-// Link is the row: a network link. Without a type it is one that others make,
-// whose attributes alone are set.
+// Link is the row: a network link. Without a type it is a link that others make,
+// of which only attributes are set.
 type Link struct {
 	Name string `yaml:"name" json:"name" schema:"required" doc:"Name of the link, as eth0."`
 	// Type is Bridge, Veth, Tun or empty.
@@ -32,7 +32,7 @@ type Link struct {
 	MAC string `yaml:"mac" json:"mac,omitempty" doc:"Hardware address, as 02:00:00:00:00:01; without it, it is left alone."`
 	// Master is the name of the bridge that the link is a port of; empty leaves it alone.
 	Master string `yaml:"master" json:"master,omitempty" doc:"Name of the bridge that the link is a port of; without it, that is left alone."`
-	// Adopt says to take over a link of the type that others have made.
+	// Adopt takes over a link of the type that others made.
 	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Whether to take over a link of the type that exists and was made by others; it is then deleted with the document."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
@@ -157,7 +157,7 @@ func normalMAC(text string) (string, error) {
 	case err != nil || len(mac) != 6:
 		return "", fmt.Errorf("%q is not a hardware address, expected six bytes, as 02:00:00:00:00:01", text)
 	case mac[0]&1 != 0:
-		return "", fmt.Errorf("%q is the address of a group, expected that of one device: its first byte must be even", text)
+		return "", fmt.Errorf("%q is a multicast address, expected that of one device: its first byte must be even", text)
 	case mac.String() == "00:00:00:00:00:00":
 		return "", fmt.Errorf("%q is the address of no device", text)
 	}
@@ -188,7 +188,7 @@ func (l Link) checkMaster() error {
 
 func (l Link) checkAdopt() error {
 	if l.Adopt && l.Type == "" {
-		return errors.New("it is true, but without a type no link is taken over: one that exists has its attributes set only")
+		return errors.New("it is true, but without a type only attributes of an existing link are set: there is nothing to take over")
 	}
 	return nil
 }

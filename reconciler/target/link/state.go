@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/mirror"
 )
 
-// alias marks the links that we created, for people to see.
+// alias marks the links that we created, visibly for people.
 const alias = "statehive"
 
 // record is written before a link is created or changed.
@@ -18,7 +18,7 @@ type record struct {
 	Borrowed *borrowed `json:"borrowed,omitempty"`
 }
 
-// created is about a link that we made, or were about to, or that we have taken over.
+// created is about a link that we made, were about to make, or have taken over.
 type created struct {
 	Type string `json:"type"`
 	// MAC is the hardware address that the link has from its first moment; empty if it
@@ -29,7 +29,7 @@ type created struct {
 	Before before `json:"before,omitzero"`
 }
 
-// borrowed is what a link was that others made, and whose attributes alone we set.
+// borrowed is the original state of a link that others made, of which we only set attributes.
 type borrowed struct {
 	Index  int    `json:"index"`
 	Up     bool   `json:"up"`
@@ -42,7 +42,7 @@ func (r record) equal(other record) bool {
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// ErrForeign is matched by the error for a name whose link others made.
+// ErrForeign is matched by the error for a name whose link somebody else made.
 var ErrForeign = errors.New("a link of this name exists and was not made by this agent")
 
 // ForeignError is the error for a link that is not ours. It matches ErrForeign.
@@ -50,7 +50,7 @@ type ForeignError struct {
 	Name   string
 	Type   string // of the link that is there
 	Marked bool   // it has our alias
-	// Unfit is why it cannot be adopted although its row says so; empty: the row does not.
+	// Unfit is why it cannot be adopted although the row wants to; empty: the row does not.
 	Unfit string
 }
 
@@ -58,27 +58,27 @@ type ForeignError struct {
 func (e *ForeignError) Error() string {
 	text := fmt.Sprintf("link %s: %v (it is of type %s); it is left alone: ", e.Name, ErrForeign, e.Type)
 	if e.Marked {
-		text = fmt.Sprintf("link %s: %v, as far as the state directory tells (it is of type %s, with our alias %q); it is left alone: ", e.Name, ErrForeign, e.Type, alias)
+		text = fmt.Sprintf("link %s: %v, according to the state directory (it is of type %s, with our alias %q); it is left alone: ", e.Name, ErrForeign, e.Type, alias)
 	}
 	if e.Unfit != "" {
 		return text + "it cannot be adopted, because " + e.Unfit
 	}
-	return text + "delete it, set adopt to take it over, or leave out the type to set its attributes only"
+	return text + "delete it, set adopt to take it over, or leave out the type to only set its attributes"
 }
 
 // Unwrap returns ErrForeign.
 func (e *ForeignError) Unwrap() error { return ErrForeign }
 
-// state is what there is under a name.
+// state is what exists under a name.
 type state struct {
 	name string
 	link *Seen  // nil if there is none
 	peer string // of a veth whose other end is in this network namespace
 	rec  record
 
-	master string // the name of what it is a port of
-	wanted *Seen  // what its row wants it to be a port of; nil if there is none
-	was    *Seen  // what it was a port of before us; nil if there is none
+	master string // the name of its master
+	wanted *Seen  // the master that its row wants; nil if there is none
+	was    *Seen  // its master before we changed it; nil if there is none
 }
 
 // looker looks at links: in a mirror's table, or in the kernel.
@@ -88,14 +88,14 @@ type looker struct {
 	view   mirror.View[Seen]
 }
 
-// looker returns one that sees all that the kernel has done before the call.
+// looker returns one that sees everything that the kernel did before the call.
 func (t *Target) looker(ctx context.Context) looker {
 	return looker{t, ctx, t.mirror.Load().View(ctx)}
 }
 
-// byName returns the link with a name, or nil. What a view says of names besides the
-// first one is not relied on: the kernel does not tell when those of a link that is
-// down change.
+// byName returns the link with a name, or nil. A view is not relied on for alternative
+// names: the kernel does not announce changes of those of a link that is
+// down.
 func (l looker) byName(name string) (*Seen, error) {
 	if l.view.Reliable() {
 		for s := range l.view.Table.List(l.view.Txn, SeenByName.Query(name)) {
@@ -139,7 +139,7 @@ func (l looker) look(name string) (s state, err error) {
 	s.name = name
 	s.rec, _ = l.target.records.Get(name)
 	if s.link, err = l.byName(name); err == nil && s.link != nil && s.rec.Created != nil && s.link.Alias != alias {
-		// The kernel does not tell of the alias of a link that is down.
+		// The kernel does not announce the alias of a link that is down.
 		s.link, err = looker{target: l.target, ctx: l.ctx}.byIndex(s.link.Index)
 	}
 	if err != nil || s.link == nil {
@@ -169,7 +169,7 @@ func (l looker) nameOf(index int) (string, error) {
 	return link.Name, err
 }
 
-// lookAt looks at what there is for a row.
+// lookAt looks at what exists for a row.
 func (l looker) lookAt(row Link) (state, error) {
 	s, err := l.look(row.Name)
 	if err == nil && row.Master != "" {
@@ -178,8 +178,8 @@ func (l looker) lookAt(row Link) (state, error) {
 	return s, err
 }
 
-// lookFor looks at what there is for a row, and refuses what cannot be brought
-// about.
+// lookFor looks at what exists for a row, and returns an error if the row cannot be
+// applied.
 func (l looker) lookFor(row Link) (state, error) {
 	s, err := l.lookAt(row)
 	switch {

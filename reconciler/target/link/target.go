@@ -25,7 +25,7 @@ type Target struct {
 
 	conn    *rtnl.Conn
 	records *ownership.Records[record]
-	// mirror knows what there is; nil: the kernel is asked each time.
+	// mirror knows what exists; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 

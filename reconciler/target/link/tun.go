@@ -79,8 +79,7 @@ func (u *updates) makeTuns(at []int) {
 		case s.link == nil:
 			u.results[i].Err = &rtnl.NoLinkError{Name: s.name}
 		default:
-			c := setAlias(s.name, s.link.Index, s.link.Alias)
-			u.request(i, c.request, c.does)
+			u.markTun(i, s)
 		}
 	}
 	u.execute(asItIs)
@@ -89,6 +88,18 @@ func (u *updates) makeTuns(at []int) {
 			u.results[i].Err = device.keep()
 		}
 	}
+}
+
+// markTun records the index of a tun link and asks for its alias. The index tells that
+// the link is ours while it is down: the kernel does not announce the alias then.
+func (u *updates) markTun(i int, s state) {
+	made := *s.rec.Created
+	made.Index = s.link.Index
+	if _, u.results[i].Err = u.target.keep(s, record{Created: &made}); u.results[i].Err != nil {
+		return
+	}
+	c := setAlias(s.name, s.link.Index, s.link.Alias)
+	u.request(i, c.request, c.does)
 }
 
 // explainTun names the link that has the name.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
 )
 
 func TestATunIsMadeChangedAndDeleted(t *testing.T) {
@@ -80,5 +81,22 @@ func TestATakenNameOfATunIsNamed(t *testing.T) {
 	}
 	if err := u.explainTun(0, err); fmt.Sprint(err) != "create tun t0: there is a link t0 already: file exists" {
 		t.Error(err)
+	}
+}
+
+// The kernel does not tell of the alias of a link that is down.
+func TestATunThatIsDownIsNotSeenToDrift(t *testing.T) {
+	remove(t, "t0")
+	target := newTarget(t, t.TempDir())
+	db, seen := runMirror(t, target)
+	row := Link{Name: "t0", Type: Tun}
+	mustUpdate(t, target, row, true)
+	index := mustLink(t, "t0").Attrs().Index
+	nstest.WaitForRows(
+		t, db, statedb.ReadOnly(seen), func(s Seen) bool { return s.Name == "t0" },
+		Seen{Name: "t0", Index: index, Type: Tun, MTU: 1500},
+	)
+	if got := target.differences(db.ReadTxn(), statedb.ReadOnly(seen), row); len(got) != 0 {
+		t.Errorf("it is seen to differ: %v", got)
 	}
 }

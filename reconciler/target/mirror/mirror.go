@@ -1,14 +1,14 @@
-// Package mirror keeps tables as the kernel is, for what only the kernel knows.
+// Package mirror keeps tables in step with objects in the kernel, such as links.
 //
-// A [Mirror] lists what there is once and then follows the kernel's
+// A [Mirror] lists the objects once and then follows the kernel's
 // notifications. It lists again where these are not enough: when some were lost,
-// and when one tells of a change that the kernel does not tell in full, such as
-// of a link that goes down with its routes. Such listings do not follow each
-// other closer than ten times what one takes, or half a second.
+// and when one is about a change that the kernel does not announce in full, such as
+// that of a link that goes down with its routes. Between two such listings it waits ten
+// times as long as one takes, but at most half a second.
 //
-// From the moment that something is in doubt until the next listing, and while
+// From the moment that the table is in doubt until the next listing, and while
 // nothing can be received, the source of the table is incomplete, so that nobody
-// concludes anything from what the table lacks.
+// takes what the table lacks for absent.
 package mirror
 
 import (
@@ -24,46 +24,46 @@ import (
 )
 
 const (
-	// shortest and longest bound the time between two listings.
+	// shortest and longest bound the least time between two listings.
 	shortest = 20 * time.Millisecond
 	longest  = 500 * time.Millisecond
 	// retryDelay is how long a new subscription waits after a fault.
 	retryDelay = time.Second
 )
 
-var errEnded = errors.New("the system is not followed any more")
+var errEnded = errors.New("the kernel is not followed any more")
 
 // Subscription receives notifications. Close ends a Wait; the other methods are
 // called by one goroutine at a time.
 type Subscription interface {
 	// Wait returns when there is something to receive.
 	Wait() error
-	// Drain calls each with what there is, without waiting. ENOBUFS: some were lost.
+	// Drain calls each with the pending notifications, without waiting. ENOBUFS: some were lost.
 	Drain(each func(syscall.NetlinkMessage)) error
 	Close()
 }
 
-// Config is what a mirror is made of. All is required. List and Apply are called
+// Config configures a mirror. All fields are required. List and Apply are called
 // by one goroutine.
 type Config[Row comparable, Event any] struct {
 	DB *statedb.DB
-	// Table belongs to the mirror: nobody else writes it.
+	// Table belongs to the mirror: nobody else may write it.
 	Table *statedb.RWTable[Row]
 	// Subscribe begins to receive notifications.
 	Subscribe func() (Subscription, error)
-	// Decode returns what a notification says, or false if that is nothing about
+	// Decode returns what a notification says, or false if it does not concern
 	// the table. The message is valid until Decode returns.
 	Decode func(message syscall.NetlinkMessage) (Event, bool)
-	// List returns all rows that there are, each key once. drain receives the
-	// notifications that there are, so that Decode has seen what happened before.
+	// List returns the rows of all existing objects, each key once. drain receives the pending
+	// notifications, so that Decode has seen what happened before.
 	List func(ctx context.Context, drain func() error) ([]Row, error)
-	// Apply writes what an event says into the table, which may know it already
-	// from a listing. It returns why the table is in doubt, if it is. It is called
+	// Apply writes what an event says into the table, which may already have it
+	// from a listing. If the table is in doubt after that, it returns why. It is called
 	// only after a List that has succeeded for the same subscription.
 	Apply func(txn *statedb.WriteTxn, event Event) (doubt string, err error)
 }
 
-// Mirror keeps a table as the kernel is while it runs. Run belongs to one
+// Mirror keeps a table in step with the kernel while Run runs. Run may be called by one
 // goroutine; the other methods are safe for concurrent use.
 type Mirror[Row comparable, Event any] struct {
 	config Config[Row, Event]
@@ -79,7 +79,7 @@ type Mirror[Row comparable, Event any] struct {
 	changed chan struct{}  // closed and replaced when anything above changes
 }
 
-// New returns a mirror, whose table is not initialized before its first listing.
+// New returns a mirror. Its table is not initialized before the first listing.
 func New[Row comparable, Event any](config Config[Row, Event]) (*Mirror[Row, Event], error) {
 	m := &Mirror[Row, Event]{config: config, wanted: make(chan struct{}, 1), changed: make(chan struct{})}
 	err := config.DB.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
@@ -89,10 +89,10 @@ func New[Row comparable, Event any](config Config[Row, Event]) (*Mirror[Row, Eve
 	return m, err
 }
 
-// Run keeps the table until ctx ends. It does not give up: faults are reported to
-// health.
+// Run keeps the table until ctx ends. It does not return on faults, but reports them to
+// health and begins again.
 func (m *Mirror[Row, Event]) Run(ctx context.Context, health reconciler.Health) error {
-	defer m.update(func() { m.fault = errEnded }) // nobody is to wait for another listing
+	defer m.update(func() { m.fault = errEnded }) // nobody must wait for another listing
 	for fault := m.follow(ctx, health); ctx.Err() == nil; fault = m.follow(ctx, health) {
 		health.Degraded("not up to date", fault)
 		if err := m.config.DB.Update(context.WithoutCancel(ctx), func(txn *statedb.WriteTxn) error {
@@ -169,8 +169,8 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	}
 }
 
-// list makes the table what there is, and returns when to do so again at the
-// earliest.
+// list replaces the table by what exists, and returns the earliest time to do so
+// again.
 func (m *Mirror[Row, Event]) list(ctx context.Context, s *stream[Event]) (notBefore time.Time, err error) {
 	began := time.Now()
 	var number int
@@ -193,7 +193,7 @@ func (m *Mirror[Row, Event]) list(ctx context.Context, s *stream[Event]) (notBef
 	return now.Add(min(max(10*now.Sub(began), shortest), longest)), nil
 }
 
-// replace makes the table have rows and no others.
+// replace replaces the content of the table by rows.
 func (m *Mirror[Row, Event]) replace(ctx context.Context, rows []Row) error {
 	table, txn := m.config.Table, m.config.DB.ReadTxn()
 	there := make(map[string]struct{}, len(rows))
@@ -261,13 +261,13 @@ func (m *Mirror[Row, Event]) apply(ctx context.Context, s *stream[Event]) (doubt
 		}, m.config.Table)
 	}
 	if err != nil {
-		return false, err // what was received is not in the table: the stream is given up
+		return false, err // what was received is not in the table: begin again with a new stream
 	}
 	s.applied(events, position)
 	return doubt != "", nil
 }
 
-// complete reports whether what is not in the table is not there.
+// complete reports whether what the table lacks does not exist.
 func (m *Mirror[Row, Event]) complete(txn statedb.ReadTxn) bool {
 	for _, source := range m.config.Table.Sources(txn) {
 		if !source.Initialized || source.Incomplete != "" {
@@ -277,7 +277,7 @@ func (m *Mirror[Row, Event]) complete(txn statedb.ReadTxn) bool {
 	return true
 }
 
-// update changes what is guarded, and wakes those who wait for that.
+// update changes the guarded fields, and wakes those who wait for a change.
 func (m *Mirror[Row, Event]) update(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -286,7 +286,7 @@ func (m *Mirror[Row, Event]) update(change func()) {
 	m.changed = make(chan struct{})
 }
 
-// pause waits, and reports whether ctx has not ended meanwhile.
+// pause waits, and reports whether ctx is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -8,14 +8,13 @@ import (
 // listTries is how often ListQuietly lists.
 const listTries = 5
 
-// ErrChanging is the error of a listing during which there were changes, again and
-// again.
-var ErrChanging = errors.New("it changes while it is listed, again and again")
+// ErrChanging is the error of [ListQuietly] when there were changes during each listing.
+var ErrChanging = errors.New("every listing was interrupted by changes")
 
-// ListQuietly lists until nothing changes meanwhile. It is for what the kernel leaves
-// out of a listing, or repeats there, when there are changes, without a word of it.
-// drain is that of Config.List, and changes is what Config.Decode counts them with.
-// upTo is the number of the last change that the listing has, and all before it.
+// ListQuietly lists until nothing changes meanwhile. It is for objects that the kernel,
+// without saying so, leaves out of a listing or repeats there when others change.
+// drain is that of Config.List, and changes is the counter of notifications that
+// Config.Decode increments. The listing has all changes up to the one with number upTo.
 func ListQuietly[T any](drain func() error, changes *atomic.Uint64, list func() ([]T, error)) (items []T, upTo uint64, err error) {
 	for range listTries {
 		if err := drain(); err != nil {

@@ -11,9 +11,9 @@ import (
 // kernel does: the table is listed again.
 const maxPending = 1 << 18
 
-// stream is what a subscription has received and what has been applied of it.
-// Whoever wants to know how far the kernel is may receive what there is: all
-// events are in their order.
+// stream is what a subscription has received, and how much of it has been applied.
+// Any goroutine that wants to catch up with the kernel may receive: the
+// events keep their order.
 type stream[Event any] struct {
 	subscription Subscription
 	decode       func(syscall.NetlinkMessage) (Event, bool)
@@ -47,7 +47,7 @@ func (s *stream[Event]) run() error {
 	}
 }
 
-// drain receives what there is, and returns how far that is.
+// drain receives what is pending, and returns the number of the last event.
 func (s *stream[Event]) drain() (position uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,13 +80,13 @@ func (s *stream[Event]) receive(message syscall.NetlinkMessage) {
 	}
 }
 
-// lose drops what is pending: a listing will tell.
+// lose drops what is pending: a listing will replace it.
 func (s *stream[Event]) lose() {
 	s.pending, s.lost = s.pending[:0], true
 	s.received++
 }
 
-// take returns what was received and not taken yet, and how far that is.
+// take returns what was received and not taken yet, and the number of the last event.
 func (s *stream[Event]) take() (events []Event, lost bool, position uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *stream[Event]) take() (events []Event, lost bool, position uint64) {
 	return events, lost, s.received
 }
 
-// applied gives back what take returned, once it has been applied.
+// applied returns the memory of what take returned, once that has been applied.
 func (s *stream[Event]) applied(events []Event, position uint64) {
 	clear(events)
 	s.mu.Lock()
@@ -109,13 +109,13 @@ func (s *stream[Event]) applied(events []Event, position uint64) {
 	s.advanced = make(chan struct{})
 }
 
-// drop takes what was received, and applies none of it.
+// drop takes what was received without applying it.
 func (s *stream[Event]) drop() {
 	events, _, position := s.take()
 	s.applied(events, position)
 }
 
-// end wakes those who wait for what is never going to be applied.
+// end wakes those who wait for events that will never be applied.
 func (s *stream[Event]) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *stream[Event]) end() {
 	s.advanced = make(chan struct{})
 }
 
-// sync waits until everything is applied that there was to receive when it was
+// sync waits until everything is applied that was pending when it was
 // called, and reports whether it is.
 func (s *stream[Event]) sync(ctx context.Context) bool {
 	position, err := s.drain()

@@ -22,18 +22,18 @@ const (
 )
 
 // Unrecorded reports objects that carry the mark of this agent although there is no record of
-// them, as after the state directory was lost. Nobody touches them: it is not known what they
-// are for, nor what was there before. All fields are required.
+// them, as after the state directory was lost. They are left alone, because it is not known
+// what they are for, nor what was there before. All fields are required.
 type Unrecorded[Row any] struct {
 	DB *statedb.DB
-	// Table shows what there is; a [Mirror] keeps it.
+	// Table has the existing objects; a [Mirror] keeps it.
 	Table *statedb.Table[Row]
-	// What names the objects in the plural, as "links".
+	// What is the plural noun for the objects, as "links".
 	What string
-	// Name names one of them.
+	// Name returns the name of an object.
 	Name func(Row) string
 	// Is reports whether a row is of an object with the mark and without a record. It is
-	// asked when the row has changed, and again and again while it says so.
+	// called when the row has changed, and repeatedly while it returns true.
 	Is func(Row) bool
 	// Remedy says what to do about them.
 	Remedy string
@@ -74,7 +74,7 @@ type unrecorded[Row any] struct {
 	since time.Time
 }
 
-// read adds what is unrecorded of what has changed to found, and removes the rest.
+// read adds the changed objects that are unrecorded to found, and removes the others.
 func (u Unrecorded[Row]) read(cursor *statedb.Cursor[Row], found map[string]unrecorded[Row]) {
 	for change := range cursor.Next(u.DB.ReadTxn()) {
 		if change.Kind == statedb.Reset {
@@ -94,7 +94,8 @@ func (u Unrecorded[Row]) read(cursor *statedb.Cursor[Row], found map[string]unre
 	}
 }
 
-// text names what has been without a record for long enough; empty: nothing has.
+// text names the objects that have been without a record for long enough; it is empty if
+// there are none.
 func (u Unrecorded[Row]) text(found map[string]unrecorded[Row]) string {
 	var names []string
 	for _, f := range found {

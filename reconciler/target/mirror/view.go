@@ -9,14 +9,14 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// View is a snapshot of a mirror's table that can be relied on: what it lacks is
-// not there. The zero value knows nothing.
+// View is a complete snapshot of a mirror's table: what it lacks does
+// not exist. The zero value knows nothing.
 type View[Row any] struct {
 	Txn   statedb.ReadTxn
 	Table *statedb.Table[Row]
 }
 
-// Reliable reports whether what Get does not find is not there.
+// Reliable reports whether what Get does not find does not exist.
 func (v View[Row]) Reliable() bool { return v.Table != nil }
 
 // Get returns the row that a query finds.
@@ -28,10 +28,10 @@ func (v View[Row]) Get(query statedb.Query[Row]) (row Row, found bool) {
 	return row, found
 }
 
-// View returns a snapshot that has everything which the kernel has done before the
-// call. It is the zero value if the table is in doubt or nothing can be received,
-// and of a mirror that is nil. View waits for the first listing, so Run must have
-// been called or be about to be.
+// View returns a snapshot that shows everything that the kernel did before the
+// call. It is the zero value if the table is in doubt, if nothing can be received,
+// or if m is nil. View waits for the first listing, so Run must run, or be started
+// soon.
 func (m *Mirror[Row, Event]) View(ctx context.Context) View[Row] {
 	if m == nil {
 		return View[Row]{}
@@ -53,8 +53,8 @@ func (m *Mirror[Row, Event]) View(ctx context.Context) View[Row] {
 // doubtPatience bounds how long Settled waits for a listing.
 const doubtPatience = time.Second
 
-// Settled is View, but waits for the next listing for a while if the table is in
-// doubt.
+// Settled is like View, but if the table is in doubt it waits some time for the next
+// listing.
 func (m *Mirror[Row, Event]) Settled(ctx context.Context) View[Row] {
 	if m == nil {
 		return View[Row]{}
@@ -76,10 +76,10 @@ func (m *Mirror[Row, Event]) Settled(ctx context.Context) View[Row] {
 	}
 }
 
-// Listed is View of a table that is listed for this call: what the kernel did
-// without a notification shows in it too. The first listing serves the first
-// call. While the table is in doubt Listed waits for the next listing. Its error is why
-// nothing can be listed, or that of ctx.
+// Listed is like View, but lists the table for this call, so that it also shows what the
+// kernel did without a notification. The first listing serves the first
+// call. While the table is in doubt Listed waits for the next listing. The error says why
+// nothing can be listed, or is that of ctx.
 func (m *Mirror[Row, Event]) Listed(ctx context.Context) (View[Row], error) {
 	for number := m.listing(); ; number++ {
 		var fault error
@@ -114,7 +114,7 @@ func (m *Mirror[Row, Event]) listing() (number int) {
 	return number
 }
 
-// await waits until something that is guarded holds.
+// await waits until a condition on the guarded fields holds.
 func (m *Mirror[Row, Event]) await(ctx context.Context, holds func() bool) error {
 	for {
 		m.mu.Lock()

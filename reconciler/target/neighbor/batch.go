@@ -13,9 +13,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are brought about together, in steps that each take few
-// requests for all of them: what is absent is added, what that finds to be there is
-// looked at, and what is there and differs is replaced.
+// updates are rows that are applied together, in steps that each take few
+// requests for all of them: each entry is added, those that turn out to exist are
+// compared, and those that differ are replaced.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
@@ -23,8 +23,8 @@ type updates struct {
 	results []reconciler.BatchResult
 }
 
-// wanted is a row, normalized, with the index of its device and the entry that has its
-// key; the zero value: nobody has made one.
+// wanted is a normalized row with the index of its device and the entry with its
+// key, which is the zero value if nobody has made one.
 type wanted struct {
 	row   Neighbor
 	index int
@@ -45,7 +45,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neig
 	return u.results
 }
 
-// look finds out what there is for rows.
+// look finds out what exists for rows.
 func (u *updates) look(rows []Neighbor) {
 	there, err := u.target.entries(u.ctx, u.target.mirror.Load().View(u.ctx))
 	links := &rtnl.Indexes{Conn: u.target.conn, Allowed: u.target.config.Allowed}
@@ -74,8 +74,8 @@ func (u *updates) lookAt(at int, row Neighbor, links *rtnl.Indexes, there entrie
 	return row.check(w.is)
 }
 
-// due returns the rows that something is to be done for: those of which there is nothing,
-// and those whose entry is to be another.
+// due returns the rows for which something has to be done: those without an entry,
+// and those whose entry differs.
 func (u *updates) due() (absent, taken []int) {
 	for at, w := range u.wants {
 		switch {
@@ -111,9 +111,9 @@ func (u *updates) add(absent []int) (taken []int) {
 	return taken
 }
 
-// lookCloser asks for the entries in the place of rows: the kernel may have learned
-// them, and whose they are may have changed without a notification. It returns the rows
-// whose entry is to be replaced.
+// lookCloser asks for the existing entries of rows: the kernel may have learned
+// them, and their owner may have changed without a notification. It returns the rows
+// whose entry has to be replaced.
 func (u *updates) lookCloser(taken []int) (replace []int) {
 	for _, at := range taken {
 		w, err := &u.wants[at], error(nil)
@@ -128,9 +128,9 @@ func (u *updates) lookCloser(taken []int) (replace []int) {
 	return replace
 }
 
-// replace makes entries in the place of others. The kernel does not tell when no more of
-// an entry changes than whose it is: so one that is taken over changes its state as well,
-// for a moment, to one in which it is as good.
+// replace replaces entries. The kernel does not announce a change of nothing but the
+// owner, so an entry that is taken over also changes its state
+// for a moment, to one that is as good.
 func (u *updates) replace(rows []int) {
 	var at []int // the row of each request
 	var requests []rtnl.Request
@@ -178,8 +178,8 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neig
 	return outcomes
 }
 
-// find asks for the entry that has the key of a row; the zero value: there is none. What
-// a mirror knows is not enough to remove it: see [updates.lookCloser].
+// find asks for the entry with the key of a row; it returns the zero value if there is none.
+// What a mirror knows is not enough to remove an entry: see [updates.lookCloser].
 func (t *Target) find(ctx context.Context, row Neighbor, links *rtnl.Indexes) (s Seen, err error) {
 	if err := ctx.Err(); err != nil {
 		return s, err
@@ -190,7 +190,7 @@ func (t *Target) find(ctx context.Context, row Neighbor, links *rtnl.Indexes) (s
 	index, err := links.Of(ctx, row.Device)
 	switch {
 	case errors.Is(err, syscall.ENODEV):
-		return s, nil // it went with its device
+		return s, nil // it vanished with its device
 	case err != nil:
 		return s, err
 	}

@@ -1,28 +1,28 @@
-// Package neighbor is the built-in target for permanent neighbors of network devices:
-// which address of the link layer an IP address has.
+// Package neighbor is the built-in target for permanent neighbor entries of network
+// devices: which link-layer address belongs to an IP address.
 //
 // The key of a neighbor is its device and its IP address. Entries that the target makes
-// are permanent and carry protocol 79: those are ours, and no others. That takes Linux
-// 5.2. An entry that the kernel has learned, or failed to learn, is nobody's and is
-// replaced. One that others have made permanent, or that a routing daemon has put there
-// (extern_learn), is left alone; the row is in error and says who holds it, unless it
-// adopts: then the entry is made as the row says, and ours. A permanent entry of ours
-// that somebody changes with the means of ip(8) keeps our mark, and is repaired.
+// are permanent and carry protocol 79: those are ours, and no others. Linux 5.2 or newer is
+// needed. An entry that the kernel has learned, or failed to learn, belongs to nobody and is
+// replaced. One that others have made permanent, or that a routing daemon has added
+// (extern_learn), is left alone, and the row is in error and says whose it is. If the row
+// adopts, the entry is changed to what the row says and becomes ours. A permanent entry of
+// ours that somebody changes with ip(8) keeps our mark and is repaired.
 //
-// Devices are found by their names, and the kernel knows entries by the index of the
-// device: they go with it. They go as well when it is set down or gets another address,
-// which the kernel tells of each. It keeps no neighbors of the loopback device, of
-// point-to-point devices and of those without addresses of the link layer.
+// Devices are found by name, and the kernel identifies entries by the index of the
+// device. Entries vanish with their device, and also when it is set down or gets another
+// hardware address; the kernel announces each. It keeps no neighbors of the loopback device,
+// of point-to-point devices and of devices without link-layer addresses.
 //
-// A [Mirror] keeps a table of the entries that are permanent or put there, so that what
-// others change is repaired at once: see [Observed]. What the kernel learns by itself,
-// which changes all the time, is not in it. That somebody has made an entry of ours his
-// own, with another protocol and nothing else, the kernel does not tell: it is found when
-// the table is listed again, as for each Observe. A target that has a mirror looks there what
-// there is, and asks the kernel only about entries that it is to replace or remove;
+// A [Mirror] keeps a table of the entries that somebody made, so that changes by
+// others are repaired at once: see [Observed]. Entries that the kernel learns by itself,
+// which change all the time, are not in it. When somebody changes nothing but the protocol
+// of an entry of ours, the kernel does not announce it: that is found when
+// the table is listed again, as for each Observe. A target with a mirror looks up there what
+// exists, and asks the kernel only about entries that it is about to replace or remove;
 // without one it asks each time.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the neighbor
-// and match the kernel's error numbers; a device that does not exist matches
-// syscall.ENODEV, an entry that others hold ErrForeign.
+// and match the kernel's error numbers: syscall.ENODEV if a device does not exist. The
+// error for a key that somebody else's entry has matches ErrForeign.
 package neighbor

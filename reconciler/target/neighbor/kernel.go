@@ -17,17 +17,17 @@ import (
 // ndaProtocol is the attribute NDA_PROTOCOL.
 const ndaProtocol = 12
 
-// kernelNeighbor is an entry as the kernel tells of it.
+// kernelNeighbor is an entry as the kernel describes it.
 type kernelNeighbor struct {
 	Seen
 	state uint16 // as unix.NUD_PERMANENT
 }
 
-// made reports whether somebody has made the entry, and the kernel has not learned it.
+// made reports whether somebody has made the entry: the kernel has not learned it.
 func (n kernelNeighbor) made() bool { return n.state&unix.NUD_PERMANENT != 0 || n.Learned }
 
 // decodeNeighbor reads a notification or an answer about a neighbor. It returns false
-// for what is none: what a bridge forwards, and addresses that are answered for others.
+// for other entries: those of a bridge's forwarding database, and proxy entries.
 func decodeNeighbor(m syscall.NetlinkMessage) (n kernelNeighbor, ok bool) {
 	if len(m.Data) < unix.SizeofNdMsg || m.Data[0] != unix.AF_INET && m.Data[0] != unix.AF_INET6 || m.Data[10]&unix.NTF_PROXY != 0 {
 		return n, false
@@ -85,7 +85,7 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 	return entries, nil
 }
 
-// lookUp asks for the entry with a key; the zero value: nobody has made one.
+// lookUp asks for the entry with a key. It returns the zero value if nobody has made one.
 func (t *Target) lookUp(ctx context.Context, key SeenKey) (s Seen, err error) {
 	err = t.conn.Get(ctx, key.request(unix.RTM_GETNEIGH, 0), func(m syscall.NetlinkMessage) {
 		if n, ok := decodeNeighbor(m); ok && n.made() {

@@ -272,11 +272,11 @@ func TestDevicesWithoutNeighborsAreRefused(t *testing.T) {
 	nstest.IP(t, "link", "set", "t0", "up")
 	nstest.Veth(t, "e0", "e1")
 	target := newTarget(t)
-	const without = " has no neighbors: it is the loopback device, leads to a single host or has no addresses of the link layer"
+	const without = " has no neighbors: it is the loopback device, is a point-to-point device or has no link-layer address"
 	for row, want := range map[Neighbor]string{
 		row("lo", "192.0.2.5", mac5):                      "neighbor lo 192.0.2.5: device lo" + without,
 		row("t0", "192.0.2.5", mac5):                      "neighbor t0 192.0.2.5: device t0" + without,
-		row("e0", "192.0.2.5", "02:00:00:00:00:00:00:05"): "takes addresses of the link layer such as ",
+		row("e0", "192.0.2.5", "02:00:00:00:00:00:00:05"): "has link-layer addresses such as ",
 	} {
 		if _, err := target.Update(t.Context(), txn(), row); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Update(%s): %v, expected %s", row.Key(), err, want)

@@ -18,19 +18,19 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Seen is an entry that somebody has made, and that the kernel has not learned.
+// Seen is an entry that somebody has made, as opposed to one that the kernel has learned.
 type Seen struct {
 	Device string `json:"device"`
-	// OtherNames are those that the device has besides, with spaces between them.
+	// OtherNames are the alternative names of the device, separated by spaces.
 	OtherNames string        `json:"otherNames,omitempty"`
 	Index      int           `json:"index"` // of the device
 	Address    netip.Addr    `json:"address"`
 	MAC        string        `json:"mac,omitempty"`
 	Protocol   rtnl.Protocol `json:"protocol"`          // 79 is ours
-	Learned    bool          `json:"learned,omitempty"` // by a routing daemon, as ip(8) says with extern_learn
+	Learned    bool          `json:"learned,omitempty"` // added by a routing daemon: extern_learn of ip(8)
 }
 
-// exists reports whether there is an entry: of the zero value there is none.
+// exists reports whether there is an entry: the zero value stands for none.
 func (s Seen) exists() bool { return s.Address.IsValid() }
 
 // isOurs reports whether the entry carries our mark.
@@ -84,18 +84,18 @@ func (k *SeenKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
-// there is.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
+// exists.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror, to be run before the target is used and until t is
-// closed. Nobody else writes its table.
+// NewMirror returns a mirror. Run it before the target is used and until t is
+// closed. Nobody else may write its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode, Apply: k.apply,
 		List: func(ctx context.Context, _ func() error) ([]Seen, error) { return k.list(ctx) },
-		// Entries go with links, and links get other names.
+		// Entries vanish with links, and links are renamed.
 		Subscribe: func() (mirror.Subscription, error) {
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH)
 		},
@@ -104,11 +104,11 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	return Mirror{m}, err
 }
 
-// entries tells which entries there are; the zero value: none.
+// entries returns the entry with a key; the zero value if there is none.
 type entries func(SeenKey) Seen
 
-// entries returns what tells which entries there are, as a view knows them; otherwise
-// they are listed.
+// entries returns a lookup of entries: in a view if that is reliable, else in a new
+// listing.
 func (t *Target) entries(ctx context.Context, view mirror.View[Seen]) (entries, error) {
 	if view.Reliable() {
 		return func(k SeenKey) Seen {
@@ -142,7 +142,7 @@ func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Neighbor] {
 		func(txn statedb.ReadTxn, want Neighbor) []reconciler.Change {
 			row, err := want.Normalized()
 			if err != nil {
-				return nil // which is for Update to say
+				return nil // Update reports it
 			}
 			is := Seen{}
 			for s := range seen.List(txn, SeenByName.Query(row.Key())) {

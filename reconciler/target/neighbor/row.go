@@ -12,15 +12,15 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Neighbor is the row: the address of the link layer that a host on a device has.
+// Neighbor is the row: the link-layer address of a host on a device.
 type Neighbor struct {
 	Device string `yaml:"device" json:"device" schema:"required" doc:"Name of the link that the host is on."`
 	// Address is that of the host, without a zone.
 	Address netip.Addr `yaml:"address" json:"address" schema:"required" doc:"IP address of the host, without a zone."`
-	// MAC is its address of the link layer, as 02:00:00:00:00:05.
-	MAC string `yaml:"mac" json:"mac" schema:"required" doc:"Address of the host in the link layer, as 02:00:00:00:00:05."`
+	// MAC is its link-layer address, as 02:00:00:00:00:05.
+	MAC string `yaml:"mac" json:"mac" schema:"required" doc:"Link-layer address of the host, as 02:00:00:00:00:05."`
 	// Adopt takes over an entry that others made with the key.
-	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Whether an entry that others made is taken over."`
+	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Take over an entry that somebody else made."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 
@@ -53,8 +53,8 @@ func (n Neighbor) WithStatus(status reconciler.Status) Neighbor {
 	return n
 }
 
-// Normalized checks the row and returns it, with the address of the link layer written
-// as the kernel's are: in lower case, with colons. Errors are of type
+// Normalized checks the row and returns it with the link-layer address spelled
+// as the kernel does, in lower case with colons. Errors are of type
 // *reconciler.FieldError.
 func (n Neighbor) Normalized() (Neighbor, error) {
 	mac, macErr := parseMAC(n.MAC)
@@ -95,7 +95,7 @@ func checkAddress(address netip.Addr) error {
 	case !address.IsValid():
 		return errors.New("it is missing, " + expected)
 	case address.Zone() != "":
-		return fmt.Errorf("%s has a zone, expected the address alone: the device is a field of its own", address)
+		return fmt.Errorf("%s has a zone, expected only the address: the device is a field of its own", address)
 	case address.Is4In6():
 		return fmt.Errorf("%s is an IPv4 address written as IPv6, %s", address, expected)
 	case address.IsUnspecified(), address.IsMulticast():
@@ -105,15 +105,15 @@ func checkAddress(address netip.Addr) error {
 }
 
 func parseMAC(text string) (net.HardwareAddr, error) {
-	const expected = "expected an address of the link layer, as 02:00:00:00:00:05"
+	const expected = "expected a link-layer address, as 02:00:00:00:00:05"
 	mac, err := net.ParseMAC(text)
 	switch {
 	case text == "":
 		return nil, errors.New("it is missing, " + expected)
 	case err != nil:
-		return nil, fmt.Errorf("%q is none, %s", text, expected)
+		return nil, fmt.Errorf("%q is not a link-layer address, %s", text, expected)
 	case bytes.Equal(mac, make([]byte, len(mac))):
-		return nil, fmt.Errorf("%s is the address of no host, %s", mac, expected)
+		return nil, fmt.Errorf("%s is not the address of a single host, %s", mac, expected)
 	}
 	return mac, nil
 }

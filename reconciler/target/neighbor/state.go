@@ -10,8 +10,8 @@ import (
 	"github.com/statehive/statehive/reconciler/target/steps"
 )
 
-// compare compares a row, which must be normalized, with the entry that has its key;
-// the zero value: there is none.
+// compare compares a normalized row with the entry that has its key, which is
+// the zero value if there is none.
 func (n Neighbor) compare(is Seen) []steps.Step {
 	if !is.exists() {
 		return append(steps.Field("address", "", n.Address.String(), nil), steps.Field("mac", "", n.MAC, nil)...)
@@ -28,18 +28,18 @@ func (n Neighbor) check(is Seen) error {
 	return &ForeignError{Key: n.Key(), Holder: is}
 }
 
-// checkLink returns an error for a device of which the kernel keeps no such neighbor.
+// checkLink returns an error for a device for which the kernel keeps no such neighbor.
 func (n Neighbor) checkLink(link rtnl.Link) error {
 	switch {
 	case link.Flags&(unix.IFF_LOOPBACK|unix.IFF_POINTOPOINT) != 0, link.MAC == "":
-		return fmt.Errorf("device %s has no neighbors: it is the loopback device, leads to a single host or has no addresses of the link layer", n.Device)
+		return fmt.Errorf("device %s has no neighbors: it is the loopback device, is a point-to-point device or has no link-layer address", n.Device)
 	case len(link.MAC) != len(n.MAC):
-		return fmt.Errorf("device %s takes addresses of the link layer such as %s, expected one like that instead of %s", n.Device, link.MAC, n.MAC)
+		return fmt.Errorf("device %s has link-layer addresses such as %s, expected one like that instead of %s", n.Device, link.MAC, n.MAC)
 	}
 	return nil
 }
 
-// ErrForeign is matched by the error for a key whose entry others made.
+// ErrForeign is matched by the error for a key whose entry somebody else made.
 var ErrForeign = errors.New("somebody else's entry is there")
 
 // ForeignError is the error for a row whose key others hold. It matches ErrForeign.

@@ -28,7 +28,7 @@ type Target struct {
 
 	config Config
 	conn   *rtnl.Conn
-	// mirror knows what there is; nil: the kernel is asked each time.
+	// mirror knows what exists; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 

@@ -20,12 +20,12 @@ func SeenSchema() statedb.Schema[Seen] {
 	return statedb.Schema[Seen]{Name: "observed-nft-tables", Primary: SeenByKey}
 }
 
-// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
-// there is.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
+// exists.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror, to be run before the target is used and until t is
-// closed. Nobody else writes its table.
+// NewMirror returns a mirror. Run it before the target is used and until t is
+// closed. Nobody else may write its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
@@ -57,7 +57,7 @@ func (s Seen) steps(want Table, found bool) []steps.Step {
 	case !found:
 		return steps.Field("name", "", want.Name, nil)
 	case !s.ours():
-		return steps.Field("made by", "others", "statehive", nil)
+		return steps.Field("owner", "others", "statehive", nil)
 	}
 	return steps.Field("content", s.Content, want.digest, nil)
 }

@@ -64,7 +64,7 @@ func TestAForeignTableInThePlaceOfOurs(t *testing.T) {
 
 	row.Adopt = true
 	changes, err := w.Diff(t.Context(), txn(), row)
-	if err != nil || len(changes) < 2 || changes[0] != (reconciler.Change{Field: "made by", Is: "others", Want: "statehive"}) {
+	if err != nil || len(changes) < 2 || changes[0] != (reconciler.Change{Field: "owner", Is: "others", Want: "statehive"}) {
 		t.Errorf("Diff = %+v, %v", changes, err)
 	}
 	mustUpdate(t, w.Target, row, true)

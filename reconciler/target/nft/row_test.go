@@ -68,11 +68,11 @@ func TestWhatIsWrongIsSaidWithItsPlace(t *testing.T) {
 		}}, []string{
 			`sets[0].elements[0]: "70000" is no port, expected a number from 0 to 65535, a range such as 1000-2000, or @ and the name of a set`,
 			"sets[1].elements[0]: the range 20-10 ends before it begins",
-			"sets[2].elements[0]: 10.0.0.1/8 has bits set behind its length, expected 10.0.0.0/8",
+			"sets[2].elements[0]: 10.0.0.1/8 has bits set beyond its prefix length, expected 10.0.0.0/8",
 			"sets[3].elements[0]: the range 10.0.0.9-10.0.0.1 ends before it begins",
 			"sets[4].elements[0]: the range 10.0.0.9-2001:db8::1 begins and ends with addresses of different families",
 			"sets[5].elements[0]: ::ffff:10.0.0.1 is an IPv4 address written as IPv6, expected 10.0.0.1",
-			"sets[6].elements[0]: fe80::1%eth0 has a zone, expected the address alone",
+			"sets[6].elements[0]: fe80::1%eth0 has a zone, expected only the address",
 			`sets[7].elements[0]: "a-b" is no range of addresses, expected one such as 10.0.0.1-10.0.0.9`,
 		}},
 		{Table{Name: "t", Family: Inet, Chains: []Chain{{Name: "c", Policy: "drop"}, {Name: "c", Hook: "ingress", Policy: "reject", Type: "x"}}}, []string{

@@ -20,7 +20,7 @@ type Target struct {
 
 	conn *rtnl.Conn
 	port uint32 // by which notifications of our own changes are known
-	// mirror knows what there is; nil: the kernel is asked each time.
+	// mirror knows what exists; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
@@ -70,7 +70,7 @@ type looker struct {
 	reader
 }
 
-// looker returns one that sees all that the kernel has done before the call.
+// looker returns one that sees everything that the kernel did before the call.
 func (t *Target) looker(ctx context.Context) *looker {
 	return &looker{t.mirror.Load().View(ctx), reader{conn: t.conn, ctx: ctx}}
 }

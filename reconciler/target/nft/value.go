@@ -153,7 +153,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	case err != nil:
 		return prefix, fmt.Errorf("%q is no address, expected one such as 192.0.2.1, a prefix such as 10.0.0.0/8, or @ and the name of a set", text)
 	case prefix != prefix.Masked():
-		return prefix, fmt.Errorf("%s has bits set behind its length, expected %s", prefix, prefix.Masked())
+		return prefix, fmt.Errorf("%s has bits set beyond its prefix length, expected %s", prefix, prefix.Masked())
 	}
 	return prefix, checkAddr(prefix.Addr())
 }
@@ -161,7 +161,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 func checkAddr(addr netip.Addr) error {
 	switch {
 	case addr.Zone() != "":
-		return fmt.Errorf("%s has a zone, expected the address alone", addr)
+		return fmt.Errorf("%s has a zone, expected only the address", addr)
 	case addr.Is4In6():
 		return fmt.Errorf("%s is an IPv4 address written as IPv6, expected %s", addr, addr.Unmap())
 	}
@@ -331,13 +331,13 @@ func (t *Translation) UnmarshalText(text []byte) error {
 	case err != nil:
 		return fmt.Errorf("%q is no address, expected one such as 192.0.2.1, with a port 192.0.2.1:80 or [2001:db8::1]:80", text)
 	case both.Port() == 0:
-		return fmt.Errorf("the port of %q is 0, expected one from 1 to 65535, or the address alone", text)
+		return fmt.Errorf("the port of %q is 0, expected one from 1 to 65535, or only the address", text)
 	}
 	if err := checkAddr(both.Addr()); err != nil {
 		return err
 	}
 	if both.Addr().IsUnspecified() {
-		return errors.New("the address of no host, expected one such as 192.0.2.1")
+		return errors.New("it is not the address of a host, expected one such as 192.0.2.1")
 	}
 	*t = Translation{both.Addr(), both.Port()}
 	return nil

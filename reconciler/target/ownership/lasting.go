@@ -12,9 +12,9 @@ import (
 )
 
 // NewLastingRecords is [NewRecords] for objects that outlive the boot and are of no
-// network namespace, such as files. Such records hold in every boot and in every
-// namespace, and are synced to the disk: what is done after Put has returned is not
-// there without its record, also after a failure of the power.
+// network namespace, such as files. Such records are valid in every boot and in every
+// namespace, and are synced to the disk: an object that is made after Put has returned has
+// its record even after a power failure.
 func NewLastingRecords[T any](store *Store, kind string) (*Records[T], error) {
 	return newRecords[T](store, kind, true)
 }
@@ -22,8 +22,8 @@ func NewLastingRecords[T any](store *Store, kind string) (*Records[T], error) {
 // attachmentSuffix is appended to the name of the file of a record.
 const attachmentSuffix = ".data"
 
-// Attach keeps data beside the record of a key, until that is removed. It is called
-// before the record is put: what has no record is dropped when the records are opened.
+// Attach keeps data beside the record of a key until the record is removed. Call it
+// before the record is put: data without a record is dropped when the records are opened.
 // The data is not kept in memory.
 func (r *Records[T]) Attach(key string, data []byte) error {
 	err := ErrReadOnly
@@ -39,7 +39,7 @@ func (r *Records[T]) Attach(key string, data []byte) error {
 	return nil
 }
 
-// Attachment returns what was attached. The error matches fs.ErrNotExist if that is
+// Attachment returns what was attached. The error matches fs.ErrNotExist if there is
 // nothing.
 func (r *Records[T]) Attachment(key string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(r.dir, fileName(key)+attachmentSuffix))
@@ -84,7 +84,7 @@ func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
 // globEscaper makes a pattern that matches a path alone.
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// each does something for each key, and then makes sure that it lasts. It returns the
+// each does something for each key, and then makes sure that it is on the disk. It returns the
 // errors by their keys.
 func (r *Records[T]) each(keys []string, do func(key string) error) map[string]error {
 	if len(keys) == 0 {
@@ -135,8 +135,8 @@ func (r *Records[T]) write(name string, data []byte) (err error) {
 	return os.Rename(file.Name(), filepath.Join(r.dir, name))
 }
 
-// sync makes sure that names which were added and removed are so after a failure of
-// the power.
+// sync makes sure that the addition and removal of names survives a power
+// failure.
 func (r *Records[T]) sync() error {
 	if !r.lasting {
 		return nil

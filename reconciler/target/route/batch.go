@@ -15,9 +15,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are brought about together, in steps that each take few
-// requests for all of them: what is absent is added, what that finds to be there
-// is looked at, and what is there and differs is replaced.
+// updates are rows that are applied together, in steps that each take few
+// requests for all of them: each route is added, those that turn out to exist are
+// compared, and those that differ are replaced.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
@@ -79,7 +79,7 @@ func (u *updates) execute(requests []rtnl.Request) []error {
 	return u.target.conn.Execute(u.ctx, requests)
 }
 
-// fail is the outcome of a row that could not be brought about.
+// fail is the outcome of a row that could not be applied.
 func (u *updates) fail(at int, verb string, err error) {
 	u.results[at].Err = fmt.Errorf("%s route %s: %w", verb, describe(u.wants[at].row), err)
 }
@@ -102,7 +102,7 @@ func (u *updates) addAbsent() {
 	}
 }
 
-// lookCloser finds out what there is in the place of rows.
+// lookCloser finds out what exists in the place of rows.
 func (u *updates) lookCloser(known mirror.View[Seen]) {
 	if len(u.look) > 0 && !known.Reliable() {
 		known = u.target.mirror.Load().Settled(u.ctx)
@@ -123,7 +123,7 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 }
 
 // whoHolds finds out who has the key of a row, which is taken. reliable: no route
-// of ours was known.
+// of ours with that key was known.
 func (u *updates) whoHolds(at int, reliable bool) {
 	w := u.wants[at]
 	chosen, ok, _ := u.target.chosen(u.ctx, w)
@@ -138,7 +138,7 @@ func (u *updates) whoHolds(at int, reliable bool) {
 	}
 }
 
-// lookUp looks up what there is for a row in a listing that began since then.
+// lookUp looks up what exists for a row in a listing that began since then.
 func (u *updates) lookUp(at int, since time.Time) {
 	w := u.wants[at]
 	s, err := u.target.look(u.ctx, w, since)
@@ -188,9 +188,9 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 	return outcomes
 }
 
-// deletions are the requests that remove what has a key and is ours. Each names
-// a route that is known to be there: the kernel takes metric 0 for any, and an IPv6
-// route without a gateway for all next hops, whoever made them.
+// deletions are the requests that remove the routes of ours with a key. Each names
+// a route that is known to exist: to the kernel, metric 0 means any metric, and an IPv6
+// route without a gateway means all next hops, no matter who made them.
 func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key, since time.Time) ([]rtnl.Request, error) {
 	is, found := known.Get(SeenByKey.Query(key))
 	switch {

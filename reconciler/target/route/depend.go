@@ -12,15 +12,15 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Network is a network that hosts are reached in without a gateway, because of a route.
+// Network is a network whose hosts a route reaches without a gateway.
 type Network struct {
 	Table  Table
 	Device string // empty: any
 	Prefix netip.Prefix
 }
 
-// ByNetwork finds the rows without a gateway by where they lead, with their devices and
-// with none. The kernel takes no gateway that is itself reached by a gateway.
+// ByNetwork finds the rows without a gateway by their destinations, with their devices and
+// without. The kernel refuses a gateway that is itself reached through a gateway.
 var ByNetwork = statedb.NewMultiIndex("network", func(r Route) iter.Seq[Network] {
 	if r.Type != Unicast || r.usesGateway() {
 		return nil
@@ -79,7 +79,7 @@ func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 	}
 }
 
-// devices yields queries for the links that bring the devices of a route about.
+// devices yields queries for the links that make the devices of a route.
 func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
 	if r.Device == "" && r.Nexthops.IsZero() {
 		return nil
@@ -105,13 +105,13 @@ func source(r Route) iter.Seq[statedb.Query[address.Address]] {
 // the same few.
 const maxGateways = 1024
 
-// needs tells which addresses and routes a route needs. It is safe for concurrent use.
+// needs returns which addresses and routes a route needs. It is safe for concurrent use.
 type needs struct {
 	mu       sync.RWMutex
 	gateways map[gateway]ways
 }
 
-// gateway is one that a route with a table and a device has.
+// gateway is the gateway of a route, with the table and the device of that route.
 type gateway struct {
 	table   Table
 	device  string
@@ -177,8 +177,8 @@ func (n *needs) to(g gateway) ways {
 }
 
 // containing yields queries for the rows that lead to a gateway: those of the route's own
-// table, in which the kernel looks first, and of the main one. It leaves out the lengths of
-// prefixes that [address.Containing] leaves out, but for that of a default route.
+// table, where the kernel looks first, and of the main table. It leaves out the prefix
+// lengths that [address.Containing] leaves out, except that of a default route.
 func containing(g gateway) iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
 		for _, table := range slices.Compact([]Table{g.table, MainTable}) {

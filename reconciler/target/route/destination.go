@@ -24,7 +24,7 @@ func familyOf(addr netip.Addr) Family {
 	return Inet6
 }
 
-// everything returns the prefix that all addresses of a family are in.
+// everything returns the prefix that contains all addresses of a family.
 func (f Family) everything() netip.Prefix {
 	if f == Inet6 {
 		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
@@ -33,14 +33,14 @@ func (f Family) everything() netip.Prefix {
 }
 
 // Destination is where a route leads: a prefix, or "default" of a family that
-// other fields tell. The zero value is none.
+// other fields determine. The zero value is no destination.
 type Destination struct {
 	prefix    netip.Prefix
 	isDefault bool // and the family is not known yet
 }
 
-// To returns the destination of a prefix. That of 0.0.0.0/0 is the default of
-// IPv4, that of ::/0 the default of IPv6.
+// To returns the destination of a prefix; 0.0.0.0/0 is the default of IPv4, ::/0 that
+// of IPv6.
 func To(prefix netip.Prefix) Destination { return Destination{prefix: prefix} }
 
 // ParseDestination reads a prefix, a lone address or "default".
@@ -85,7 +85,7 @@ func (d *Destination) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// of returns the destination with its family, if it was open.
+// of returns the destination with a family, if it had none.
 func (d Destination) of(family Family) Destination {
 	if d.isDefault && family != "" {
 		return To(family.everything())

@@ -26,7 +26,7 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route)
 	return results
 }
 
-// comparison is of rows that are compared together, with what there is.
+// comparison compares several rows with what exists.
 type comparison struct {
 	target  *Target
 	began   time.Time
@@ -77,7 +77,7 @@ func (d comparison) listed(ctx context.Context, w wanted) ([]reconciler.Change, 
 	return w.differences(d.target.named(ctx, s.ours[0].Seen), true), nil
 }
 
-// foreignChanges returns what would change of the route of others that has the key of a
+// foreignChanges returns what would change in somebody else's route with the key of a
 // row, if the row takes it over.
 func (t *Target) foreignChanges(ctx context.Context, w wanted, holder kernelRoute) ([]reconciler.Change, error) {
 	if !w.row.Adopt {

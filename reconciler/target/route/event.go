@@ -15,7 +15,7 @@ type event struct {
 	route    Seen // without the names of its devices
 	ours     bool
 	replaced bool       // the route took the place of another one with its key
-	link     rtnl.Link  // of a change; when it is gone, its index alone
+	link     rtnl.Link  // that changed; only the index if it is gone
 	address  netip.Addr // that is gone
 }
 
@@ -29,14 +29,14 @@ const (
 	addressGone
 )
 
-// decode reads a notification. Others' routes, of which there may be many, matter only
-// when they replace one, or may be next hops of an IPv6 route of ours.
+// decode reads a notification. Others' routes, of which there may be many, only matter
+// when they replace a route, or may be next hops of an IPv6 route of ours.
 func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	switch m.Header.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		r, ok := decodeRoute(m)
 		e.route, e.ours = r.Seen, r.protocol == Protocol
-		// With a service, it took the place of one with the same.
+		// A route with a TOS has replaced one with the same TOS.
 		e.replaced = m.Header.Flags&unix.NLM_F_REPLACE != 0 && r.tos == 0
 		if m.Header.Type == unix.RTM_DELROUTE {
 			e.kind, e.replaced = routeGone, false
@@ -58,9 +58,9 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	return e, false
 }
 
-// isNexthop reports whether what a notification says may be about a next hop of a route
-// with several: in IPv6 each has the protocol of who added it. One that was added is told
-// along with the others, and one that is gone by itself.
+// isNexthop reports whether a notification may be about a next hop of a route
+// with several: in IPv6 each has the protocol of whoever added it. When one is added, the
+// kernel announces all of them; when one is removed, only that one.
 func isNexthop(r kernelRoute) bool {
 	return r.Key.family() == Inet6 && (r.Gateway.IsValid() || !r.Nexthops.IsZero())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// keeper keeps the table of a mirror. It belongs to one goroutine, but for decode.
+// keeper keeps the table of a mirror. It belongs to one goroutine, except for decode.
 type keeper struct {
 	target   *Target
 	table    *statedb.RWTable[Seen]
@@ -64,8 +64,8 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	return rows, ctx.Err()
 }
 
-// list6 lists the IPv6 routes of ours while none changes: otherwise the kernel
-// leaves some out and repeats others, and does not say so.
+// list6 lists the IPv6 routes of ours until none changes meanwhile: if one does, the kernel
+// leaves some out and repeats others without saying so.
 func (k *keeper) list6(ctx context.Context, drain func() error) ([]kernelRoute, error) {
 	routes, _, err := mirror.ListQuietly(drain, &k.changes6, func() ([]kernelRoute, error) {
 		return k.target.list(ctx, Inet6, 0, Protocol)
@@ -95,7 +95,7 @@ func (k *keeper) rows(routes []kernelRoute) []Seen {
 	return rows
 }
 
-// severalOf is the row of a key with several routes, the first of which counts.
+// severalOf returns the row of a key with several routes, the first of which is in effect.
 func severalOf(first Seen) Seen {
 	first.Kind = "several"
 	return first
@@ -114,8 +114,8 @@ func (k *keeper) named(s Seen) Seen {
 	return s
 }
 
-// same reports whether two routes are, whatever their devices are called and whether
-// these are up.
+// same reports whether two routes are the same, no matter what their devices are called
+// and whether these are up.
 func same(a, b Seen) bool {
 	a.Device, a.OtherNames, a.Dead = b.Device, b.OtherNames, b.Dead
 	if a.Nexthops != b.Nexthops {
@@ -149,20 +149,20 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		return k.linkChanged(txn, e.link)
 	case linkGone:
 		k.links.Remove(e.link.Index)
-		return k.doubtOf(e.link.Index, "a link of routes is gone"), nil
+		return k.doubtOf(e.link.Index, "the link of some routes is gone"), nil
 	case addressGone:
 		if k.sources[e.address] > 0 {
-			return "an address that is the source of routes is gone", nil
+			return "the source address of some routes is gone", nil
 		}
 		if e.address.Is4() { // perhaps the last one of its device
-			return k.doubtOf(e.link.Index, "an address of a link of routes is gone"), nil
+			return k.doubtOf(e.link.Index, "an address on the link of some routes is gone"), nil
 		}
 	}
 	return "", nil
 }
 
-// doubtOf returns why, if there are routes by the device with an index, or some of which
-// the device is not known.
+// doubtOf returns why if there are routes through the device with an index, or routes
+// whose device is not known; otherwise an empty string.
 func (k *keeper) doubtOf(index int, why string) string {
 	if k.devices[index] > 0 || k.devices[0] > 0 {
 		return why
@@ -206,9 +206,9 @@ func (k *keeper) addedToSeveral(s Seen, all []Seen) {
 	}
 }
 
-// extends reports whether a route that was told of now is one with more next hops than
-// before: the kernel adds those of an IPv6 route, if they have gateways, to those that
-// there are, and tells of all.
+// extends reports whether a route that was announced has more next hops than
+// before: the kernel adds those of an IPv6 route, if they have gateways, to the existing
+// ones, and announces all of them.
 func (s Seen) extends(before Seen) bool {
 	return s.Key.family() == Inet6 && !s.Nexthops.IsZero() && before.hasGateway()
 }
@@ -232,7 +232,7 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 	case same(is, s):
 		return "", k.remove(txn, is)
 	}
-	return "a route was removed that is not known", nil
+	return "an unknown route was removed", nil
 }
 
 // nexthopGone takes a next hop away from a route with several.
@@ -291,16 +291,16 @@ func (k *keeper) remove(txn *statedb.WriteTxn, s Seen) error {
 	return err
 }
 
-// linkChanged notes what is new about a link. The kernel removes the routes of one
-// that goes down, or becomes a port of another one, and does not tell of each. Where
-// there are other next hops it says that these are dead, until the link is up again.
+// linkChanged notes what is new about a link. When a link goes down, or becomes a port of
+// another, the kernel removes its routes without announcing each. In routes with
+// several next hops it marks the link's as dead until the link is up again.
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
 	before, renamed := k.links.Change(link)
 	switch {
 	case !link.Up || before.Master != link.Master:
-		doubt = k.doubtOf(link.Index, "a link of routes went down or became a port")
+		doubt = k.doubtOf(link.Index, "the link of some routes went down or became a port")
 	case !before.Up:
-		doubt = k.doubtOf(link.Index, "a link of routes came up")
+		doubt = k.doubtOf(link.Index, "the link of some routes came up")
 	}
 	if renamed && k.devices[link.Index] > 0 {
 		err = k.rename(txn, link.Index)
@@ -308,7 +308,7 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 	return doubt, err
 }
 
-// isBy reports whether a device is that of one of several next hops.
+// isBy reports whether one of several next hops has a device.
 func (s Seen) isBy(index int) bool {
 	for _, h := range s.Nexthops.All() {
 		if h.index == index {

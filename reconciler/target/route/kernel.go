@@ -20,7 +20,7 @@ import (
 // attributeNexthopID is RTA_NH_ID of the kernel.
 const attributeNexthopID = 30
 
-// kernelRoute is a route as the kernel tells of it. Of its devices the indexes alone
+// kernelRoute is a route as the kernel describes it. Of its devices only the indexes
 // are known.
 type kernelRoute struct {
 	Seen
@@ -32,7 +32,7 @@ type kernelRoute struct {
 func (r kernelRoute) same(other kernelRoute) bool { return r == other }
 
 // decodeRoute reads a notification or an answer about a route. It returns false
-// for what is no route of a table.
+// if the message is not about a route in a table.
 func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 	if len(m.Data) < unix.SizeofRtMsg {
 		return r, false
@@ -95,8 +95,8 @@ func mtuIn(metrics []byte) uint32 {
 // viaOf reads a gateway of the other family.
 func viaOf(value []byte) netip.Addr { return addrOf(value[min(2, len(value)):]) } // behind its family
 
-// decodeNexthops reads the next hops of a route. Those of IPv6, which the kernel tells
-// in different orders, are sorted. via is a gateway of the other family, if one has such.
+// decodeNexthops reads the next hops of a route. Those of IPv6, whose order
+// varies, are sorted. via is a gateway of the other family, if a next hop has one.
 func decodeNexthops(b []byte, sorted bool) (list immutable.List[SeenNexthop], via netip.Addr) {
 	var hops []SeenNexthop
 	for len(b) >= unix.SizeofRtNexthop {
@@ -124,7 +124,7 @@ func decodeNexthops(b []byte, sorted bool) (list immutable.List[SeenNexthop], vi
 	return immutable.ListOf(hops...), via
 }
 
-// setKind notes the type, and what sets a route apart from those that rows make.
+// setKind notes the type, and what distinguishes a route from those that rows can make.
 func (r *kernelRoute) setKind(sourceBits byte, via netip.Addr) {
 	known := false
 	r.Type, known = types[r.kind]
@@ -252,9 +252,9 @@ func (s Seen) ours() kernelRoute {
 	return kernelRoute{Seen: s, protocol: Protocol, kind: s.Type.number()}
 }
 
-// deletions are the requests that remove a route, told as closely as the kernel can,
-// and none with its key of another protocol. Of an IPv6 route with several next hops
-// each is removed by itself: others may have added some, and those stay.
+// deletions are the requests that remove a route, specified as exactly as the kernel
+// allows, so that no route of another protocol matches. The next hops of an IPv6 route
+// with several are removed one by one: others may have added some, and those stay.
 func (r kernelRoute) deletions() []rtnl.Request {
 	if r.Nexthops.IsZero() || r.Key.family() == Inet {
 		return []rtnl.Request{r.deletion()}
@@ -266,7 +266,7 @@ func (r kernelRoute) deletions() []rtnl.Request {
 	return requests
 }
 
-// by returns a route with one of its next hops alone.
+// by returns a route with only one of its next hops.
 func (r kernelRoute) by(h SeenNexthop) kernelRoute {
 	r.Nexthops = immutable.List[SeenNexthop]{}
 	r.Gateway, r.index, r.Device, r.OtherNames, r.Dead = h.Gateway, h.index, h.Device, h.OtherNames, h.Dead
@@ -304,9 +304,9 @@ func (t *Target) list(ctx context.Context, family Family, table Table, protocol 
 	return routes, nil
 }
 
-// chosen returns the route that the kernel takes to the destination of a row, if
-// it has the key of the row. In most cases that spares a listing. hidden: another one with
-// the key may be there, which the kernel does not choose or says nothing of.
+// chosen returns the route that the kernel uses for the destination of a row, if
+// it has the key of the row. In most cases that spares a listing. hidden: there may be another
+// route with the key, which the kernel does not use or does not report.
 func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok, hidden bool) {
 	key := w.row.Key()
 	if key.Destination.Addr().IsUnspecified() {
@@ -320,7 +320,7 @@ func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok, hidde
 	request.Add(unix.RTA_DST, key.Destination.Addr().AsSlice())
 	err := t.conn.Get(ctx, request, func(m syscall.NetlinkMessage) { r, ok = decodeRoute(m) })
 	found := ok && err == nil
-	// Of one that drops or refuses packets there is an error; without any it is another one.
+	// The error tells a route that drops or refuses packets from the lack of any route.
 	hidden = !found && !errors.Is(err, syscall.ENETUNREACH) ||
 		found && (r.Key.Table != key.Table || r.Key.Destination.Bits() >= key.Destination.Bits())
 	return r, found && r.Key == key, hidden

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Table is the number of a routing table. Its text is the name of the tables
-// that have one everywhere, else the number.
+// Table is the number of a routing table. Its text is its name if it has one on every
+// machine, else the number.
 type Table uint32
 
-// The tables that every machine has.
+// The tables that exist on every machine.
 const (
 	DefaultTable Table = 253
 	MainTable    Table = 254
@@ -59,7 +59,7 @@ type Key struct {
 	Metric      uint32
 }
 
-// ipv6Metric is what the kernel makes of an IPv6 route's metric 0.
+// ipv6Metric is the metric that the kernel gives an IPv6 route instead of 0.
 const ipv6Metric = 1024
 
 func usualMetric(family Family) uint32 {

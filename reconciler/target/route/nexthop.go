@@ -15,13 +15,13 @@ import (
 // Nexthop is one of several ways that packets to a destination take.
 type Nexthop struct {
 	Gateway netip.Addr `yaml:"gateway" json:"gateway,omitzero" doc:"Address of the router."`
-	Device  string     `yaml:"device" json:"device,omitempty" doc:"Name of the link; without it that which leads to the gateway."`
-	// Weight is the part of the packets that take it, beside those of the others: 1 to
-	// 256. 0 is 1.
-	Weight uint16 `yaml:"weight" json:"weight,omitempty" doc:"Part of the packets, from 1 to 256; 1 if it is left out."`
+	Device  string     `yaml:"device" json:"device,omitempty" doc:"Name of the link; if it is left out, the one that leads to the gateway."`
+	// Weight is the share of packets that take this next hop, relative to the others: 1 to
+	// 256. 0 means 1.
+	Weight uint16 `yaml:"weight" json:"weight,omitempty" doc:"Share of the packets, relative to the other next hops, from 1 to 256; 1 if it is left out."`
 }
 
-// Bounds of the kernel, and of what fits into a message.
+// Limits of the kernel, and of what fits into a message.
 const (
 	maxWeight   = 256
 	maxNexthops = 256
@@ -50,7 +50,7 @@ func (r Route) checkNexthops() error {
 			return &reconciler.FieldError{Field: "nexthops", Err: fmt.Errorf("there are more than %d", maxNexthops)}
 		case again:
 			return &reconciler.FieldError{
-				Field: fmt.Sprintf("nexthops[%d]", i), Err: fmt.Errorf("it is the same as nexthops[%d], expected one of them, with a weight", first),
+				Field: fmt.Sprintf("nexthops[%d]", i), Err: fmt.Errorf("it is the same as nexthops[%d], expected one next hop with a weight", first),
 			}
 		}
 		known[way] = i
@@ -60,7 +60,7 @@ func (r Route) checkNexthops() error {
 
 func (r Route) checkNexthop(hop Nexthop) (field string, err error) {
 	if hop.Weight > maxWeight {
-		return "weight", fmt.Errorf("%d is too much, expected a number from 1 to %d", hop.Weight, maxWeight)
+		return "weight", fmt.Errorf("%d is too large, expected a number from 1 to %d", hop.Weight, maxWeight)
 	}
 	if err := r.checkAddress(hop.Gateway); err != nil {
 		return "gateway", err
@@ -68,7 +68,7 @@ func (r Route) checkNexthop(hop Nexthop) (field string, err error) {
 	switch {
 	case hop.Gateway.IsValid():
 	case r.Family == Inet6:
-		return "gateway", errors.New("it is missing, expected an address: with several next hops the kernel takes no IPv6 device alone")
+		return "gateway", errors.New("it is missing, expected an address: of several IPv6 next hops each needs a gateway")
 	case hop.Device == "":
 		return "gateway", errors.New("it is missing, expected an address, or a device")
 	}
@@ -96,16 +96,16 @@ func (r Route) ways() iter.Seq[Nexthop] {
 type SeenNexthop struct {
 	Gateway netip.Addr `json:"gateway,omitzero"`
 	Device  string     `json:"device,omitempty"`
-	// OtherNames are those that the device has besides, with spaces between them.
+	// OtherNames are the alternative names of the device, separated by spaces.
 	OtherNames string `json:"otherNames,omitempty"`
 	index      int    // of the device
 	Weight     uint16 `json:"weight"`
-	// Dead: it is not used, because its link is down.
+	// Dead: it is not in use, because its link is down.
 	Dead bool `json:"dead,omitempty"`
 }
 
-// plain returns what sets next hops of a route apart, whatever their devices are called
-// and whether they are used.
+// plain returns what distinguishes the next hops of a route, no matter what their devices
+// are called and whether they are in use.
 func (h SeenNexthop) plain() SeenNexthop {
 	return SeenNexthop{Gateway: h.Gateway, index: h.index, Weight: h.Weight}
 }
@@ -144,8 +144,8 @@ func isDevice(want string, wantIndex, index int, name, otherNames string) bool {
 	return want == name || otherNames != "" && slices.Contains(strings.Fields(otherNames), want)
 }
 
-// pair finds the next hops that there are and not wanted, and the wanted ones that are
-// missing, whatever their order.
+// pair finds the existing next hops that are not wanted, and the wanted ones that are
+// missing, in whatever order they are.
 func pair(wants []wantedHop, is []SeenNexthop) (missing []wantedHop, surplus []SeenNexthop) {
 	if len(wants) == len(is) {
 		same := true

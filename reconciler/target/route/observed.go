@@ -18,7 +18,7 @@ type Seen struct {
 	Key     Key        `json:"key"`
 	Gateway netip.Addr `json:"gateway,omitzero"`
 	Device  string     `json:"device,omitempty"`
-	// OtherNames are those that the device has besides, with spaces between them.
+	// OtherNames are the alternative names of the device, separated by spaces.
 	OtherNames string                      `json:"otherNames,omitempty"`
 	index      int                         // of the device
 	Nexthops   immutable.List[SeenNexthop] `json:"nexthops,omitzero"`
@@ -26,9 +26,9 @@ type Seen struct {
 	MTU        uint32                      `json:"mtu,omitempty"`
 	Type       Type                        `json:"type"`
 	Scope      rtnl.Scope                  `json:"scope"`
-	// Dead: it is not used, because its link is down.
+	// Dead: it is not in use, because its link is down.
 	Dead bool `json:"dead,omitempty"`
-	// Kind is what sets it apart from the routes that rows make, if anything does:
+	// Kind is what distinguishes it from the routes that rows can make, if anything does:
 	// "tos 0x10" or, when there is more than one with the key, "several".
 	Kind string `json:"kind,omitempty"`
 }
@@ -41,17 +41,17 @@ func SeenSchema() statedb.Schema[Seen] {
 	return statedb.Schema[Seen]{Name: "observed-routes", Primary: SeenByKey}
 }
 
-// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
-// there is.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
+// exists.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror, to be run before the target is used and until t is
-// closed. Nobody else writes its table.
+// NewMirror returns a mirror. Run it before the target is used and until t is
+// closed. Nobody else may write its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply,
-		// Routes go with links and addresses, and not every one of them is told.
+		// Routes vanish with links and addresses, and the kernel does not announce each.
 		Subscribe: func() (mirror.Subscription, error) {
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 				unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
@@ -73,7 +73,7 @@ func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Route] {
 func differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Route) []reconciler.Change {
 	row, err := want.Normalized()
 	if err != nil {
-		return nil // which is for Update to say
+		return nil // Update reports it
 	}
 	w := wanted{row: row, hops: wantedHops(row)}
 	is, _, found := seen.Get(txn, SeenByKey.Query(row.Key()))

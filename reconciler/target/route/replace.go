@@ -13,14 +13,14 @@ import (
 	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// replacement is a row and the routes that it takes the place of.
+// replacement is a row and the routes that it replaces.
 type replacement struct {
 	at      int
 	old     []kernelRoute // ours
 	foreign []kernelRoute // others', to be taken over
 }
 
-// replaceOld lets the routes of rows take the place of old ones.
+// replaceOld replaces old routes by those of rows.
 func (u *updates) replaceOld() {
 	var appended, extended, adopted, inTurn []replacement
 	for _, r := range u.replace {
@@ -41,9 +41,9 @@ func (u *updates) replaceOld() {
 	u.removeThenAdd(inTurn)
 }
 
-// appendThenRemove adds IPv4 routes behind the old ones, which are removed after that:
-// there is a route all the time. The kernel's own replacement is not used: it takes the
-// place of the first route, whoever made it, and leaves the others.
+// appendThenRemove adds IPv4 routes behind the old ones and then removes these, so that
+// there is a route all the time. NLM_F_REPLACE is not used: it replaces
+// the first route, no matter who made it, and leaves the others.
 func (u *updates) appendThenRemove(replacements []replacement) {
 	requests := make([]rtnl.Request, len(replacements))
 	for n, r := range replacements {
@@ -75,8 +75,8 @@ func (u *updates) appendThenRemove(replacements []replacement) {
 	}
 }
 
-// behind returns what a row is to take the place of, after its route has been found to
-// be there already: the others with its key.
+// behind returns what a row has to replace after its route has turned out to
+// exist already: the others with its key.
 func (u *updates) behind(at int) (replacement, error) {
 	w := u.wants[at]
 	s, err := u.target.look(u.ctx, w, time.Now())
@@ -92,7 +92,7 @@ func hasNexthops(routes []kernelRoute) bool {
 	return slices.ContainsFunc(routes, func(r kernelRoute) bool { return !r.Nexthops.IsZero() })
 }
 
-// extends reports whether an IPv6 route of ours differs in its gateways alone, so that
+// extends reports whether an IPv6 route of ours differs only in its gateways, so that
 // these can be added and removed one by one.
 func (w wanted) extends(old []kernelRoute) bool {
 	if len(old) != 1 || old[0].Kind != "" || !old[0].hasGateway() || !w.row.Gateway.IsValid() && len(w.hops) == 0 {
@@ -118,14 +118,14 @@ func (s Seen) seenNexthops() []SeenNexthop {
 	return []SeenNexthop{{Gateway: s.Gateway, index: s.index, Device: s.Device, OtherNames: s.OtherNames, Weight: 1, Dead: s.Dead}}
 }
 
-// change is what is to be done with the next hops of an IPv6 route.
+// change is what has to change in the next hops of an IPv6 route.
 type change struct {
 	at                    int
 	first, removed, after []kernelRoute // with one next hop each
 }
 
-// changeOf finds out what is to be done. A next hop that shall have another weight can be
-// added only after it was removed.
+// changeOf returns what has to change. A next hop with a new weight can only be
+// added after the old one was removed.
 func (u *updates) changeOf(r replacement) change {
 	w, old := u.wants[r.at], r.old[0]
 	missing, surplus := pair(w.nexthops(), old.seenNexthops())
@@ -148,8 +148,8 @@ func (u *updates) changeOf(r replacement) change {
 	return c
 }
 
-// changeNexthops adds next hops to IPv6 routes and removes others. One that is not to be
-// there and cannot be removed has been added by others: the row is in error then.
+// changeNexthops adds next hops to IPv6 routes and removes others. A surplus next hop that
+// cannot be removed was added by somebody else: then the row is in error.
 func (u *updates) changeNexthops(replacements []replacement) {
 	changes := make([]change, len(replacements))
 	for i, r := range replacements {
@@ -190,8 +190,8 @@ func (u *updates) each(changes []change, which func(change) []kernelRoute, reque
 	}
 }
 
-// explainSurplus is for a row whose route has a next hop too many that is not ours. It
-// may just have gone.
+// explainSurplus is for a row whose route has a surplus next hop that is not ours. It
+// may just have been removed.
 func (u *updates) explainSurplus(at int) {
 	w := u.wants[at]
 	s, err := u.target.lookUp(u.ctx, w.row.Key(), time.Now())
@@ -208,10 +208,10 @@ func (u *updates) explainSurplus(at int) {
 	}
 }
 
-// takeOver has IPv6 routes take the place of others' with their keys. The kernel replaces
-// those by gateways if the new one has one, else one of those without; what is left of
-// others' is removed after that. Old ones of ours that it would not replace go first: later
-// it could not tell one without a gateway from the new one.
+// takeOver has IPv6 routes replace those of others with the same keys. The kernel replaces
+// the routes with gateways if the new one has a gateway, else one of those without; others'
+// routes that remain are removed after that. Routes of ours that the kernel would not
+// replace are removed first: later one without a gateway could not be told from the new one.
 func (u *updates) takeOver(replacements []replacement) {
 	var first, second, third []rtnl.Request
 	var at []int
@@ -242,8 +242,8 @@ func (u *updates) takeOver(replacements []replacement) {
 	}
 }
 
-// removeThenAdd removes old IPv6 routes and adds others in the same breath, which the
-// end of the context does not part. Where the kernel refuses one, the old route is
+// removeThenAdd removes old IPv6 routes and adds others. The end of the context does not
+// interrupt it in between. Where the kernel refuses the new route, the old one is
 // added again.
 func (u *updates) removeThenAdd(replacements []replacement) {
 	if len(replacements) == 0 || u.ctx.Err() != nil {

@@ -12,29 +12,29 @@ import (
 	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// Route is the row: a route by a gateway, a device or both, by several of them, or one
-// that drops or refuses packets.
+// Route is the row: a route through a gateway, a device or both, through several next hops,
+// or one that drops or refuses packets.
 type Route struct {
 	Destination Destination `yaml:"destination" json:"destination" schema:"required" doc:"A prefix, as 10.10.0.0/16, or default."`
-	// Family is needed for a default route without a gateway only.
-	Family  Family     `yaml:"family" json:"family,omitempty" schema:"enum=inet inet6" doc:"Family, of a default route without a gateway."`
+	// Family is only needed for a default route without a gateway.
+	Family  Family     `yaml:"family" json:"family,omitempty" schema:"enum=inet inet6" doc:"Family, needed for a default route without a gateway."`
 	Gateway netip.Addr `yaml:"gateway" json:"gateway,omitzero" doc:"Address of the router; without it the destination is on the link."`
-	Device  string     `yaml:"device" json:"device,omitempty" doc:"Name of the link; without it that which leads to the gateway."`
+	Device  string     `yaml:"device" json:"device,omitempty" doc:"Name of the link; if it is left out, the one that leads to the gateway."`
 	// Nexthops share the packets, in place of Gateway and Device. Their order does not
 	// matter.
 	Nexthops immutable.List[Nexthop] `yaml:"nexthops" json:"nexthops,omitzero" doc:"Several next hops that share the packets, in place of gateway and device."`
-	// Source is the address that this machine's own packets get.
-	Source netip.Addr `yaml:"source" json:"source,omitzero" doc:"Source address of the packets of this machine."`
-	// Metric orders routes to one destination, the lowest first; 0 is the
-	// kernel's own choice.
-	Metric uint32 `yaml:"metric" json:"metric,omitempty" doc:"Of routes to one destination the one with the lowest metric counts; 0 is the choice of the kernel."`
+	// Source is the source address of packets that this machine sends.
+	Source netip.Addr `yaml:"source" json:"source,omitzero" doc:"Source address of packets that this machine sends."`
+	// Metric orders routes to one destination, the lowest first; 0 leaves the choice
+	// to the kernel.
+	Metric uint32 `yaml:"metric" json:"metric,omitempty" doc:"Of several routes to one destination the one with the lowest metric is used; 0 leaves the choice to the kernel."`
 	Table  Table  `yaml:"table" json:"table" doc:"Routing table: main, local, default or a number."` // 0 is MainTable
-	// MTU is the largest packet in bytes; 0 is what the device takes.
-	MTU  uint32 `yaml:"mtu" json:"mtu,omitempty" doc:"Largest packet in bytes; without it what the link takes."`
-	Type Type   `yaml:"type" json:"type,omitzero" doc:"What becomes of packets: unicast if it is left out. The others have no gateway and no device."`
-	// Scope of an IPv4 route. If none is given it is link without a gateway, else global.
-	Scope rtnl.Scope `yaml:"scope" json:"scope,omitzero" doc:"Scope of an IPv4 route: global, link, host or a number; without it link if there is no gateway, else global."`
-	// Adopt takes over routes of others that have the key.
+	// MTU is the size of the largest packet in bytes; 0 means that of the device.
+	MTU  uint32 `yaml:"mtu" json:"mtu,omitempty" doc:"Size of the largest packet in bytes; that of the link if it is left out."`
+	Type Type   `yaml:"type" json:"type,omitzero" doc:"What happens to packets; unicast if it is left out. Other types have no gateway and no device."`
+	// Scope of an IPv4 route. If none is given, it is link without a gateway, else global.
+	Scope rtnl.Scope `yaml:"scope" json:"scope,omitzero" doc:"Scope of an IPv4 route: global, link, host or a number; if it is left out, link without a gateway, else global."`
+	// Adopt takes over others' routes with the key.
 	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Take over a route that somebody else made."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
@@ -53,8 +53,8 @@ func Schema() statedb.Schema[Route] {
 func Default() Route { return Route{Table: MainTable} }
 
 // Key returns what identifies the route in the kernel. The row need not be
-// normalized; one that lacks what the key needs has a key that no kernel's
-// route has.
+// normalized; if it lacks what the key is made of, the key is one that no route of the
+// kernel has.
 func (r Route) Key() Key {
 	r = r.completed()
 	return Key{r.Destination.prefix.Masked(), r.Table, r.Metric}
@@ -69,7 +69,7 @@ func (r Route) WithStatus(status reconciler.Status) Route {
 	return r
 }
 
-// completed fills in what other fields or the kernel decide.
+// completed fills in what other fields or the kernel determine.
 func (r Route) completed() Route {
 	if r.Family == "" {
 		r.Family = familyOf(r.Destination.prefix.Addr())
@@ -90,7 +90,7 @@ func (r Route) completed() Route {
 	return r
 }
 
-// familyOfDefault returns the family of a default route that gives none.
+// familyOfDefault returns the family of a default route that does not say its family.
 func (r Route) familyOfDefault() Family {
 	for _, hop := range r.Nexthops.All() {
 		if hop.Gateway.IsValid() {
@@ -137,7 +137,7 @@ func (r Route) Normalized() (Route, error) {
 	return n, nil
 }
 
-// withNexthops completes next hops. The kernel does not tell one from none.
+// withNexthops completes next hops. To the kernel a list of one is the same as none.
 func (r Route) withNexthops() Route {
 	if hops := r.Nexthops.Slice(); len(hops) == 1 {
 		r.Gateway, r.Device, r.Nexthops = hops[0].Gateway, hops[0].Device, immutable.List[Nexthop]{}
@@ -166,7 +166,7 @@ func (r Route) checkAlone() error {
 		{"scope", special && !r.Scope.IsZero()},
 	} {
 		if field.given {
-			return &reconciler.FieldError{Field: field.name, Err: fmt.Errorf("it cannot be given along with %s, expected one of the two", with)}
+			return &reconciler.FieldError{Field: field.name, Err: fmt.Errorf("it cannot be combined with %s, expected one of the two", with)}
 		}
 	}
 	return nil
@@ -180,7 +180,7 @@ func checkDestination(d Destination) error {
 	case d.prefix.Addr().Is4In6():
 		return fmt.Errorf("%s is an IPv4 prefix written as IPv6, %s", d, expected)
 	case d.prefix != d.prefix.Masked():
-		return fmt.Errorf("%s has bits set behind its length, expected %s", d, d.prefix.Masked())
+		return fmt.Errorf("%s has bits set beyond its prefix length, expected %s", d, d.prefix.Masked())
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (r Route) checkAddress(addr netip.Addr) error {
 	case !addr.IsValid():
 		return nil
 	case addr.Zone() != "":
-		return fmt.Errorf("%s has a zone, expected the address alone: the device is a field of its own", addr)
+		return fmt.Errorf("%s has a zone, expected only the address: the device is a field of its own", addr)
 	case addr.Is4In6() || familyOf(addr) != r.Family:
 		return fmt.Errorf("%s is not of the family of destination %s, expected an address of %s", addr, r.Destination, r.Family)
 	case addr.IsUnspecified():
@@ -225,7 +225,7 @@ func checkDeviceName(name string) error {
 	return nil
 }
 
-// checkMTU refuses what the kernel would change to something else or IPv6 forbids.
+// checkMTU refuses what the kernel would change, or IPv6 forbids.
 func (r Route) checkMTU() error {
 	least, most := uint32(68), uint32(65520)
 	if r.Family == Inet6 {
@@ -239,12 +239,12 @@ func (r Route) checkMTU() error {
 
 func (r Route) checkScope() error {
 	if r.Family == Inet6 && !r.Scope.IsZero() && r.Scope != rtnl.GlobalScope {
-		return fmt.Errorf("IPv6 routes have none, expected global instead of %s, or the field left out", r.Scope)
+		return fmt.Errorf("IPv6 routes have no scope, expected the field left out instead of %s", r.Scope)
 	}
 	return nil
 }
 
-// scope returns the scope that the kernel is told.
+// scope returns the scope to tell the kernel.
 func (r Route) scope() rtnl.Scope {
 	if r.Family == Inet && r.Type == Unicast && r.Nexthops.IsZero() && !r.Gateway.IsValid() {
 		return rtnl.ScopeOf(r.Scope.Number(rtnl.LinkScope.Number(0)))

@@ -19,11 +19,11 @@ import (
 // wanted is a row with its devices found.
 type wanted struct {
 	row   Route
-	index int // of the device; 0: it is known by its name, or left open
+	index int // of the device; 0: only its name is known, or it is not given
 	hops  []wantedHop
 }
 
-// indexes finds the indexes of devices by which routes may be made.
+// indexes finds the indexes of devices that routes may use.
 func (t *Target) indexes() *rtnl.Indexes {
 	return &rtnl.Indexes{Conn: t.conn, Allowed: t.config.Allowed}
 }
@@ -57,13 +57,13 @@ func wantedHops(row Route) (hops []wantedHop) {
 	return hops
 }
 
-// state is what the kernel has under the key of a row.
+// state is what the kernel has with the key of a row.
 type state struct {
 	ours    []kernelRoute
 	foreign []kernelRoute
 }
 
-// look looks up what there is for a row, and refuses if others hold its key.
+// look looks up what exists for a row, and returns an error if others hold its key.
 func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, error) {
 	s, err := t.lookUp(ctx, w.row.Key(), since)
 	if err != nil {
@@ -75,13 +75,13 @@ func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, er
 	return s, nil
 }
 
-// isMetBy reports whether there is what the row wants, and nothing that it takes over.
+// isMetBy reports whether the wanted route exists, and nothing is left to take over.
 func (w wanted) isMetBy(s state) bool {
 	return len(s.ours) == 1 && w.matches(s.ours[0].Seen) && (!w.row.Adopt || len(s.foreign) == 0)
 }
 
-// isBehind reports whether the route of a row that takes over others' is there, but the
-// kernel chooses one of theirs, as after a takeover that was interrupted.
+// isBehind reports whether the route of a row that adopts exists, but the
+// kernel uses somebody else's, as after a takeover that was interrupted.
 func (t *Target) isBehind(ctx context.Context, w wanted) bool {
 	if !w.row.Adopt {
 		return false
@@ -90,15 +90,15 @@ func (t *Target) isBehind(ctx context.Context, w wanted) bool {
 	return ok && chosen.protocol != Protocol
 }
 
-// listings are those of routing tables that were made lately: rows that are looked
-// at together share one, and so do those that fail again and again because others
+// listings are recent listings of routing tables: rows that are looked
+// at together share one, and so do rows that fail again and again because others
 // hold their keys.
 type listings struct {
 	mu      sync.Mutex
 	byTable map[listed]listing
 }
 
-// listed is what is listed: the routes of a family in a table.
+// listed is what a listing is of: the routes of a family in a table.
 type listed struct {
 	family Family
 	table  Table
@@ -110,7 +110,7 @@ type listing struct {
 	states map[Key]state
 }
 
-// listingLife is how long a listing is kept at most.
+// listingLife is the longest time for which a listing is kept.
 const listingLife = 5 * time.Second
 
 // lookUp lists the routes that have a key, or looks in a listing that began since
@@ -134,8 +134,8 @@ func (t *Target) lookUp(ctx context.Context, key Key, since time.Time) (state, e
 	return l.states[key], nil
 }
 
-// lately is the time since when a listing is good enough to tell who holds a key
-// that is taken: making it again would take the kernel longer than it is worth.
+// lately returns the time since when a listing is recent enough to tell who holds a key
+// that is taken: listing again would cost more than it is worth.
 func (t *Target) lately(key Key) time.Time {
 	t.lists.mu.Lock()
 	defer t.lists.mu.Unlock()
@@ -161,7 +161,7 @@ func (t *Target) listStates(ctx context.Context, which listed) (listing, error) 
 	for _, r := range routes {
 		s := l.states[r.Key]
 		switch {
-		case r.protocol != Protocol && r.tos == 0: // with one, it is beside a route of ours and not in its place
+		case r.protocol != Protocol && r.tos == 0: // with a TOS, it coexists with a route of ours
 			s.foreign = append(s.foreign, r)
 		case r.protocol == Protocol && !slices.ContainsFunc(s.ours, r.same):
 			s.ours = append(s.ours, r)
@@ -181,8 +181,8 @@ func (w wanted) matches(s Seen) bool {
 	return w.hasNexthops(s)
 }
 
-// hasNexthops reports whether a route of ours has the several next hops of the row, or
-// none like the row.
+// hasNexthops reports whether a route of ours has the same list of next hops as the row,
+// or neither has one.
 func (w wanted) hasNexthops(s Seen) bool {
 	if len(w.hops) == 0 || s.Nexthops.IsZero() {
 		return len(w.hops) == 0 && s.Nexthops.IsZero()
@@ -191,8 +191,8 @@ func (w wanted) hasNexthops(s Seen) bool {
 	return len(missing)+len(surplus) == 0
 }
 
-// differences returns what a route, or none, differs in from the row. Devices are told
-// by their names, the scope only if the row gives it or nothing else differs.
+// differences returns how a route, or none, differs from the row. Devices are given
+// by name, the scope only if the row gives it or nothing else differs.
 func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 	var changes []reconciler.Change
 	add := func(field, is, want string) {
@@ -224,7 +224,7 @@ func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 }
 
 // deviceTexts returns the device of a route and that of the row, by the row's name for it.
-// Which one leads to a gateway is for the kernel to say.
+// If the row has none, the kernel chooses the one that leads to the gateway.
 func (w wanted) deviceTexts(s Seen) (is, want string) {
 	is, want = s.Device, w.row.Device
 	if s.Type != Unicast {
@@ -242,7 +242,7 @@ func (w wanted) deviceTexts(s Seen) (is, want string) {
 	return is, want
 }
 
-// typeText returns the type, or what sets a route apart from all that rows make.
+// typeText returns the type, or what distinguishes a route from all that rows can make.
 func (s Seen) typeText() string {
 	if s.Kind != "" {
 		return s.Kind
@@ -290,7 +290,7 @@ func describe(r Route) string {
 	return text.String()
 }
 
-// ErrForeign is matched by the error for a key whose route others made.
+// ErrForeign is matched by the error for a key whose route somebody else made.
 var ErrForeign = errors.New("somebody else's route is there")
 
 // ForeignError is the error for a row whose key others hold. It matches ErrForeign.

@@ -12,13 +12,13 @@ import (
 type InTable struct {
 	Family Family
 	Table  Table
-	// Untried asks for rows that are pending, else for all.
+	// Untried: only rows that are pending.
 	Untried bool
 }
 
 // ByTable finds the rows of a routing table, and those among them that have not been
-// tried since they were written. Those of the table main, which may be many and in
-// which the kernel looks anyway, are not in the index.
+// tried since they were written. Rows of the table main are not in the index: they may be
+// many, and the kernel looks there anyway.
 var ByTable = statedb.NewMultiIndex("table", func(r Route) iter.Seq[InTable] {
 	key := r.Key()
 	if key.Table == MainTable {

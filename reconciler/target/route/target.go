@@ -18,7 +18,7 @@ const Protocol = byte(rtnl.Ours)
 
 // Config says how a target works.
 type Config struct {
-	// Allowed, if not nil, returns an error for devices by which no route is made,
+	// Allowed, if not nil, returns an error for devices that routes must not use,
 	// by name and index: see link.Target.Vouches.
 	Allowed func(ctx context.Context, device string, index int) error
 }
@@ -31,7 +31,7 @@ type Target struct {
 	config Config
 	conn   *rtnl.Conn
 	lists  listings
-	// mirror knows what there is; nil: the kernel is asked each time.
+	// mirror knows what exists; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
@@ -105,7 +105,7 @@ func (t *Target) all(ctx context.Context) (iter.Seq2[Seen, statedb.Revision], er
 	}, err
 }
 
-// row returns what was seen as a row.
+// row returns as a row what was seen.
 func (s Seen) row() Route {
 	row := Route{
 		Destination: To(s.Key.Destination),

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Type is what becomes of packets to a destination. The zero value is Unicast.
+// Type is what happens to packets to a destination. The zero value is Unicast.
 type Type uint8
 
 // The types that rows can have.
 const (
-	Unicast     Type = iota // they go to the gateway, or out of the device
+	Unicast     Type = iota // they are sent to the gateway, or out of the device
 	Blackhole               // they are dropped
 	Unreachable             // they are refused: host unreachable
 	Prohibit                // they are refused: administratively prohibited

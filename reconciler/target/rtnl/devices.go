@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Devices are the links that there are, for mirrors of what is on links: they list them
-// once and follow their changes. The zero value knows none. It belongs to one goroutine.
+// Devices are the existing links, for mirrors of objects that belong to links: they list
+// them once and follow their changes. The zero value has none. It belongs to one goroutine.
 type Devices struct{ links map[int]Link }
 
 // List takes in all links, and forgets what was known before.
@@ -22,8 +22,8 @@ func (d *Devices) List(ctx context.Context, conn *Conn) error {
 	return nil
 }
 
-// Change takes in a link that is new or has changed, and returns what was known of it,
-// and whether its names are others than those.
+// Change takes in a link that is new or has changed. It returns what was known of it before,
+// and whether its names have changed.
 func (d *Devices) Change(link Link) (before Link, renamed bool) {
 	before, known := d.links[link.Index]
 	d.links[link.Index] = link
@@ -33,8 +33,8 @@ func (d *Devices) Change(link Link) (before Link, renamed bool) {
 // Remove forgets a link that is gone.
 func (d *Devices) Remove(index int) { delete(d.links, index) }
 
-// Names returns the name of a link and, with spaces between them, its others. That of
-// one that is not known is its index, as "#7".
+// Names returns the name of a link and its alternative names, separated by spaces. The name
+// of an unknown link is its index, as "#7".
 func (d *Devices) Names(index int) (name, others string) {
 	link, known := d.links[index]
 	if !known {

@@ -12,12 +12,12 @@ import (
 // maxDumps bounds how often an interrupted dump is begun again.
 const maxDumps = 10
 
-// errInterrupted: something changed during a dump, so that it is not whole.
-var errInterrupted = errors.New("a dump was interrupted by changes, again and again")
+// errInterrupted is the error when something changed during each try of a dump.
+var errInterrupted = errors.New("every dump was interrupted by changes")
 
-// Dump asks for everything of a kind and returns what decode makes of each
-// message that is not to be left out. One that is interrupted by a change is made
-// again. The data of a message are valid until decode returns.
+// Dump asks for all objects of a kind and returns what decode makes of the messages,
+// without those for which it returns false. A dump that is interrupted by a change is
+// repeated. The data of a message are valid until decode returns.
 func Dump[T any](ctx context.Context, c *Conn, request Request, decode func(syscall.NetlinkMessage) (T, bool)) (items []T, err error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
@@ -38,7 +38,7 @@ func Dump[T any](ctx context.Context, c *Conn, request Request, decode func(sysc
 	return items, nil
 }
 
-// Get asks for one thing and calls use with the answer, whose data are valid until
+// Get asks for one object and calls use with the answer, whose data are valid until
 // it returns.
 func (c *Conn) Get(ctx context.Context, request Request, use func(syscall.NetlinkMessage)) error {
 	c.asking.Lock()

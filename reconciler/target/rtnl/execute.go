@@ -15,12 +15,12 @@ import (
 // kernel's lock.
 const batchRequests = 64
 
-// errNoAnswer is the error of a request that the kernel may or may not have done.
+// errNoAnswer is the error of a request that the kernel may or may not have executed.
 var errNoAnswer = errors.New("the kernel's answer was lost")
 
-// Execute makes requests in their order, many in one system call, and returns an
-// outcome for each: nil, or an [*Error] with the kernel's own text. Those that
-// ctx leaves no time for are not made, and have its error.
+// Execute makes requests in order, many in one system call, and returns the
+// outcome of each: nil, or an [*Error] with the kernel's own text. Once ctx has ended, the
+// remaining requests are not made and have its error.
 func (c *Conn) Execute(ctx context.Context, requests []Request) []error {
 	outcomes := make([]error, len(requests))
 	c.mu.Lock()
@@ -59,7 +59,7 @@ func (c *Conn) execute(requests []Request, outcomes []error) {
 	for answered := 0; answered < len(requests); {
 		b, err := c.requests.receiveNow() // the kernel has answered before send returned
 		if err != nil {
-			return // what is not answered has its error already
+			return // what was not answered has its error already
 		}
 		for m := range messages(b) {
 			if i := m.Header.Seq - first; m.Header.Type == unix.NLMSG_ERROR && i < uint32(len(requests)) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link is a link as the kernel tells of it.
+// Link is a link as the kernel describes it.
 type Link struct {
 	Index  int
 	Name   string
@@ -28,8 +28,8 @@ type Link struct {
 	Peer int
 }
 
-// DecodeLink reads a notification or an answer about a link. It returns false for
-// one that is not about the link itself, such as about its being a port.
+// DecodeLink reads a notification or an answer about a link. It returns false for a
+// message that is not about the link itself but, for example, about its role as a port.
 func DecodeLink(m syscall.NetlinkMessage) (Link, bool) {
 	if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] != unix.AF_UNSPEC {
 		return Link{}, false
@@ -101,9 +101,9 @@ func isTapIn(data []byte) bool {
 	return false
 }
 
-// LinkRequest begins a request about the link with an index; 0: a new one, or
-// one that attributes name. Flags such as unix.IFF_UP are set as in up, where
-// change has them.
+// LinkRequest begins a request about the link with an index, or, if that is 0, about a new
+// link or one that attributes name. The flags in change, such as unix.IFF_UP, are set as
+// in up.
 func LinkRequest(messageType, flags uint16, index int, up, change uint32) Request {
 	r := Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofIfInfomsg, 96)}
 	r.PutUint32(4, uint32(index))
@@ -157,8 +157,7 @@ func (c *Conn) link(ctx context.Context, name string, request Request) (link Lin
 	return link, nil
 }
 
-// LinkName returns the name of a link for messages; one that is gone has its
-// number.
+// LinkName returns the name of a link for messages, or its index if it is gone.
 func (c *Conn) LinkName(ctx context.Context, index int) string {
 	link, err := c.LinkByIndex(ctx, index)
 	if err != nil {
@@ -170,7 +169,7 @@ func (c *Conn) LinkName(ctx context.Context, index int) string {
 // Indexes finds the indexes of devices, each once.
 type Indexes struct {
 	Conn *Conn
-	// Allowed, if not nil, returns an error for devices that are not to be used.
+	// Allowed, if not nil, returns an error for devices that must not be used.
 	Allowed func(ctx context.Context, name string, index int) error
 	known   map[string]foundLink
 }

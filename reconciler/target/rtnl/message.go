@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Request is a message to the kernel, without its header: a fixed part of the
-// type's own and then attributes.
+// Request is a message to the kernel, without its header: a fixed part that depends on the
+// type, and then attributes.
 type Request struct {
 	Type  uint16 // as unix.RTM_NEWROUTE
-	Flags uint16 // besides NLM_F_REQUEST, as unix.NLM_F_CREATE
+	Flags uint16 // in addition to NLM_F_REQUEST, as unix.NLM_F_CREATE
 	Data  []byte
 }
 
@@ -39,7 +39,7 @@ func (r *Request) AddString(kind uint16, value string) {
 	r.pad()
 }
 
-// Nest appends an attribute that contains those which add appends.
+// Nest appends an attribute that contains the attributes which add appends.
 func (r *Request) Nest(kind uint16, add func()) {
 	at := len(r.Data)
 	r.header(kind, 0)
@@ -58,7 +58,7 @@ func (r *Request) pad() {
 	}
 }
 
-// appendTo appends the whole message to b. The kernel answers it in any case.
+// appendTo appends the whole message to b, with a flag that asks for an answer.
 func (r *Request) appendTo(b []byte, seq uint32, flags uint16) []byte {
 	b = binary.NativeEndian.AppendUint32(b, uint32(unix.SizeofNlMsghdr+len(r.Data)))
 	b = binary.NativeEndian.AppendUint16(b, r.Type)
@@ -73,7 +73,7 @@ func (r *Request) appendTo(b []byte, seq uint32, flags uint16) []byte {
 }
 
 // messages yields the messages in what was received. Their data lie in b. What
-// follows a message that is cut short is left out.
+// follows a truncated message is left out.
 func messages(b []byte) iter.Seq[syscall.NetlinkMessage] {
 	return func(yield func(syscall.NetlinkMessage) bool) {
 		for len(b) >= unix.SizeofNlMsghdr {
@@ -100,7 +100,7 @@ func messages(b []byte) iter.Seq[syscall.NetlinkMessage] {
 }
 
 // Attributes yields the attributes in b: their types without flags, and values
-// that lie in b. What follows an attribute that is cut short is left out.
+// that lie in b. What follows a truncated attribute is left out.
 func Attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= unix.SizeofRtAttr {
@@ -117,7 +117,7 @@ func Attributes(b []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// Uint32 reads a number; 0 if b is cut short.
+// Uint32 reads a number; it returns 0 if b is too short.
 func Uint32(b []byte) uint32 {
 	if len(b) < 4 {
 		return 0

@@ -31,7 +31,7 @@ func TablesRequest(message, flags uint16, family byte) Request {
 }
 
 // TablesMessage returns what a message of nf_tables is about, as unix.NFT_MSG_NEWTABLE,
-// its address family and its attributes; false if it is none.
+// its address family and its attributes; false if the message is not of nf_tables.
 func TablesMessage(m syscall.NetlinkMessage) (message uint16, family byte, attributes []byte, ok bool) {
 	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.Data) < sizeofNfgenmsg {
 		return 0, 0, nil, false
@@ -45,11 +45,11 @@ func (r *Request) Attributes() []byte { return r.Data[sizeofNfgenmsg:] }
 // Size is how many bytes a request takes in a batch.
 func (r *Request) Size() int { return align(unix.SizeofNlMsghdr + len(r.Data)) }
 
-// TransactionError says which requests of a transaction the kernel refused: then it has
-// made none of them.
+// TransactionError says which requests of a transaction the kernel refused. None of the
+// requests was executed.
 type TransactionError struct {
-	// Refused are the errors of requests, by their place. The kernel looks at all of
-	// them. It is empty if Err says why the transaction as a whole was refused.
+	// Refused has the errors of requests, by their place. The kernel checks all
+	// requests. Refused is empty if Err says why the transaction as a whole was refused.
 	Refused map[int]error
 	Err     error
 }
@@ -74,7 +74,7 @@ func (e *TransactionError) Unwrap() []error {
 	return errs
 }
 
-// sendBufferMargin is what the kernel wants to be free in the send buffer besides a message.
+// sendBufferMargin is how much must be free in the send buffer in addition to a message.
 const sendBufferMargin = 32
 
 // maxTransaction is how many bytes of requests a transaction may have at most. Where only
@@ -99,7 +99,7 @@ func (c *Conn) Transact(ctx context.Context, requests []Request) error {
 	for i := range requests {
 		last++
 		flags := uint16(0)
-		if i == len(requests)-1 { // errors are told in any case
+		if i == len(requests)-1 { // errors are reported in any case
 			flags = unix.NLM_F_ACK
 		}
 		out = requests[i].appendTo(out, last, flags)
@@ -189,7 +189,7 @@ func (s *socket) enlarge(size int) (err error) {
 		// The kernel doubles what is asked for, for its own needs; but a message may
 		// have all of it.
 		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) != nil {
-			// Only the machine's administrator may go beyond the limit.
+			// Only root of the machine may exceed the limit.
 			if err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, size); err != nil {
 				return
 			}
@@ -222,9 +222,9 @@ func (s *socket) port() (port uint32, err error) {
 	return port, err
 }
 
-// DumpPart is [Dump] for a part of what there is, such as the rules of one table: a
-// change elsewhere, which the kernel reports as an interruption, does not matter to it.
-// Whoever needs to know whether that part has changed meanwhile listens to
+// DumpPart is [Dump] for a part of the objects, such as the rules of one table: it ignores
+// that the kernel reports a change elsewhere as an interruption.
+// To find out whether that part has changed meanwhile, listen to
 // notifications.
 func DumpPart[T any](ctx context.Context, c *Conn, request Request, decode func(syscall.NetlinkMessage) (T, bool)) (items []T, err error) {
 	c.asking.Lock()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Protocol is the mark that routes, rules and neighbors carry of who made them. Its
-// text is the name that ip(8) has for it, or the number.
+// Protocol is the number by which routes, rules and neighbors show who made them. Its
+// text is the name that ip(8) uses, or the number.
 type Protocol uint8
 
 // Ours marks what we make.

@@ -1,7 +1,7 @@
-// Package rtnl is how the built-in targets speak rtnetlink: many requests in few
-// system calls, each with an outcome in the kernel's own words; dumps that are
-// whole; notifications that can be read as fast as the kernel sends them. With
-// [DialNetfilter] it speaks with nf_tables in the same way, and in transactions.
+// Package rtnl lets targets speak rtnetlink: many requests in few
+// system calls, each with a result and the kernel's own error text; complete
+// dumps; notifications that can be read as fast as the kernel sends them. With
+// [DialNetfilter] it speaks to nf_tables in the same way, and in transactions.
 //
 // It works on the network namespace of the thread that calls [Dial] or
 // [Subscribe], which must be that of the whole process.
@@ -60,7 +60,7 @@ func (c *Conn) Requested() int {
 }
 
 // Asked returns how many questions were asked: dumps, repeated ones included, and
-// those after a single thing.
+// questions about a single object.
 func (c *Conn) Asked() int {
 	c.asking.Lock()
 	defer c.asking.Unlock()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scope is how far from the machine an address or what a route leads to may be. The
-// zero value is none given. Its text is global, link, host, or a number from 0 to 255.
+// Scope is how far an address is valid, or how far away the destination of a route may be.
+// The zero value means that none is given. Its text is global, link, host, or a number from 0 to 255.
 type Scope struct {
 	number uint8
 	given  bool
@@ -21,7 +21,7 @@ var (
 	HostScope   = ScopeOf(unix.RT_SCOPE_HOST)
 )
 
-// ScopeOf returns the scope with a number of the kernel's.
+// ScopeOf returns the scope with the kernel's number.
 func ScopeOf(number uint8) Scope { return Scope{number, true} }
 
 // IsZero reports whether no scope is given.

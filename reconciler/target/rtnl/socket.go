@@ -41,7 +41,7 @@ func openSocket(protocol int, groups ...uint) (*socket, error) {
 
 func setUp(fd int, groups []uint) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); err != nil {
-		// Only the machine's administrator may go beyond the limit.
+		// Only root of the machine may exceed the limit.
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (s *socket) connect() (err error) {
 
 func (s *socket) close() { _ = s.file.Close() } // nothing is written that could be lost
 
-// send hands b to the kernel, which has done what it says on return.
+// send hands b to the kernel, which has processed it on return.
 func (s *socket) send(b []byte) error {
 	var failure error
 	err := s.raw.Write(func(fd uintptr) bool {
@@ -91,8 +91,8 @@ func (s *socket) receive() (b []byte, err error) {
 	return b, err
 }
 
-// receiveNow is receive without waiting: it fails with EAGAIN where that would.
-// What others than the kernel have sent is empty.
+// receiveNow is receive without waiting: it fails with EAGAIN if there is nothing.
+// It returns nothing if somebody else than the kernel sent the message.
 func (s *socket) receiveNow() (b []byte, err error) {
 	control := func(fd uintptr) {
 		var n int

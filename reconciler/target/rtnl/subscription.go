@@ -8,7 +8,7 @@ import (
 )
 
 // Subscription receives the kernel's notifications. Its methods may be called by
-// one goroutine at a time, but for Wait and Close.
+// one goroutine at a time, except for Wait and Close.
 type Subscription struct{ socket *socket }
 
 // Subscribe subscribes to groups of rtnetlink, as unix.RTNLGRP_LINK, in the
@@ -37,7 +37,7 @@ func readable(fd int) bool {
 	return n > 0 || err != nil
 }
 
-// Drain calls each with the notifications that are there, without waiting. Their
+// Drain calls each with the pending notifications, without waiting. Their
 // data are valid until it returns. An error that matches ENOBUFS means that
 // notifications were lost; the subscription goes on.
 func (s *Subscription) Drain(each func(syscall.NetlinkMessage)) error {

@@ -14,9 +14,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are brought about together, in steps that each take few
-// requests for all of them: what is absent is added, what that finds to be there is
-// looked at, and what is there and differs is replaced.
+// updates are rows that are applied together, in steps that each take few
+// requests for all of them: each rule is added, those that turn out to exist are
+// compared, and those that differ are replaced.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
@@ -28,7 +28,7 @@ type updates struct {
 	replace []replacement
 }
 
-// replacement is a row and the rules that its own takes the place of.
+// replacement is a row and the rules that it replaces.
 type replacement struct {
 	at  int
 	old []Seen
@@ -61,8 +61,8 @@ func (u *updates) finish() {
 	u.replaceOld()
 }
 
-// compare finds out what is to be done for rows: absent is called for those of which
-// there is nothing, and those of which there is something else are to be replaced.
+// compare finds out what has to be done for rows: absent is called for those that have no
+// rule, and those that differ from theirs have to be replaced.
 func (u *updates) compare(rows []int, view mirror.View[Seen], absent func(at int)) {
 	there, err := u.target.rules(u.ctx, view)
 	if err = errors.Join(err, u.ctx.Err()); err != nil {
@@ -86,12 +86,12 @@ func (u *updates) compare(rows []int, view mirror.View[Seen], absent func(at int
 	}
 }
 
-// fail is the outcome of a row that could not be brought about.
+// fail is the outcome of a row that could not be applied.
 func (u *updates) fail(at int, verb string, err error) {
 	u.results[at].Err = fmt.Errorf("%s rule %s: %w", verb, u.rows[at].seen().describe(), err)
 }
 
-// addAbsent adds rules, unless they are there.
+// addAbsent adds rules, unless they exist.
 func (u *updates) addAbsent() {
 	requests := make([]rtnl.Request, len(u.add))
 	for n, at := range u.add {
@@ -109,9 +109,8 @@ func (u *updates) addAbsent() {
 	}
 }
 
-// replaceOld adds rules behind those whose place they take, which are removed after
-// that, in their order: there is one all the time, and the first that is like an old one
-// is the old one.
+// replaceOld adds rules behind those that they replace, and then removes these in
+// their order. So there is always one, and of equal rules the kernel removes the old one.
 func (u *updates) replaceOld() {
 	requests := make([]rtnl.Request, len(u.replace))
 	for n, r := range u.replace {

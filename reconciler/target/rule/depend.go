@@ -9,14 +9,14 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// DependsOn has a rule wait for the routes of its family in the table that it looks in,
-// until each of them has been tried: with some of them only, packets would take others.
-// A route that has failed does not hold the rule, which the other routes of the table
-// may do without; one that waits for something itself does. The table main is not waited
-// for, as the kernel looks there anyway.
+// DependsOn has a rule wait for the routes of its family in its table until each of them
+// has been tried: with only some of them, packets would go the wrong way.
+// The rule does not wait for a route that has failed, because the others may be good
+// without it, but for one that itself waits. It does not wait for the
+// table main, where the kernel looks anyway.
 //
-// Deletes go the other way round: that of a route waits for those of the rules that look
-// in its table.
+// Deletes happen in the reverse order: a route waits until the rules with its table are
+// deleted.
 func DependsOn(routes *statedb.Table[route.Route]) reconciler.Dependency[Rule] {
 	return reconciler.DependsOn(routes, tried, needed)
 }

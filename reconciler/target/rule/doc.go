@@ -2,23 +2,24 @@
 //
 // The key of a rule is its family and priority. Rules that the target makes carry
 // protocol 79: those are ours, and no others. A rule of another protocol that has the
-// key of a row is left alone; the row is in error and says who holds it, unless a rule
-// of ours is there too and is as the row says. A row that adopts takes the place of
-// whatever has its key.
+// key of a row is left alone; the row is in error and says whose rule it is, unless there is
+// also a rule of ours that is as the row says. A row that adopts replaces
+// all rules with its key.
 //
-// The kernel takes any number of rules with one priority. A rule that has to change is
-// added anew, and then the old ones go, so that there is one all the time. Where there
+// The kernel accepts any number of rules with one priority. When a rule changes, the new
+// one is added before the old ones are removed, so that there is always one. If there
 // are several of ours, one is left.
 //
-// Devices are told by their names: a rule may be there before its device is, and does
-// not match anything until then. Other names that a device has besides do not count.
+// Devices are matched by name: a rule may exist before its device, and does
+// not match anything until then. Alternative names of a device do not count.
 //
 // [DependsOn] says which routes a rule waits for.
 //
-// A [Mirror] keeps a table of all rules that there are, so that what others change is
-// repaired at once: see [Observed]. A target that has one looks there what there is;
+// A [Mirror] keeps a table of all rules that exist, so that changes by others are
+// repaired at once: see [Observed]. A target with a mirror looks up there what exists;
 // without one it asks the kernel each time.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the rule and
-// match the kernel's error numbers; a rule that others hold matches ErrForeign.
+// match the kernel's error numbers; the error for a key that somebody else's
+// rule has matches ErrForeign.
 package rule

@@ -18,7 +18,7 @@ type event struct {
 	gone   bool
 }
 
-// keeper keeps the table of a mirror. It belongs to one goroutine, but for decode.
+// keeper keeps the table of a mirror. It belongs to one goroutine, except for decode.
 type keeper struct {
 	target  *Target
 	table   *statedb.RWTable[Seen]
@@ -41,8 +41,8 @@ func (k *keeper) decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	return e, ok
 }
 
-// list returns all rules. While some come and go the kernel leaves others out, and does
-// not say so.
+// list returns all rules. It lists again if rules were added or removed meanwhile, because
+// the kernel then leaves others out without saying so.
 func (k *keeper) list(ctx context.Context, drain func() error) (rules []Seen, err error) {
 	rules, k.listed, err = mirror.ListQuietly(drain, &k.changes, func() ([]Seen, error) { return k.target.list(ctx) })
 	return rules, err
@@ -60,7 +60,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 			s.Order = is.Order + 1
 			continue
 		}
-		if s.Order = is.Order; s == is { // of several the first one goes
+		if s.Order = is.Order; s == is { // of several the first one is removed
 			found = true
 			break
 		}

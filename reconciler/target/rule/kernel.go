@@ -106,7 +106,7 @@ func prefixOf(value []byte, bits int) netip.Prefix {
 	return netip.PrefixFrom(addr, bits)
 }
 
-// otherText describes an attribute that rows do not set; empty: it says nothing.
+// otherText describes an attribute that rows do not set; empty: it has no effect.
 func otherText(kind uint16, value []byte) string {
 	suppresses := kind == unix.FRA_SUPPRESS_IFGROUP || kind == unix.FRA_SUPPRESS_PREFIXLEN
 	if suppresses && int32(rtnl.Uint32(value)) == -1 {
@@ -119,7 +119,7 @@ func otherText(kind uint16, value []byte) string {
 	return fmt.Sprintf("%s 0x%x", name, value)
 }
 
-// request is about a rule, told as closely as it is known.
+// request is about a rule, which it specifies as exactly as it is known.
 func (s Seen) request(messageType, flags uint16) rtnl.Request {
 	r := rtnl.Request{Type: messageType, Flags: flags, Data: make([]byte, sizeofHeader, 128)}
 	r.Data[0] = unix.AF_INET
@@ -159,8 +159,8 @@ func (s Seen) addition(flags uint16) rtnl.Request {
 }
 
 // deletion is the request that removes the first rule which is like this one. What a
-// request does not name, as no prefix, stands for anything: so whoever removes several
-// with a key begins with the first.
+// request leaves out, such as a prefix, matches anything: to remove several rules
+// with a key, begin with the first.
 func (s Seen) deletion() rtnl.Request { return s.request(unix.RTM_DELRULE, 0) }
 
 // list returns all rules, in their order.

@@ -19,11 +19,11 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Seen is a rule that the kernel has, whoever made it.
+// Seen is a rule that the kernel has, no matter who made it.
 type Seen struct {
 	Key Key `json:"key"`
-	// Order is that of rules with one key: of two, the kernel asks the one with the
-	// lower number first.
+	// Order is the place among rules with one key: the kernel evaluates the one with the
+	// lowest number first.
 	Order    uint32        `json:"order"`
 	From     netip.Prefix  `json:"from,omitzero"`
 	To       netip.Prefix  `json:"to,omitzero"`
@@ -73,12 +73,12 @@ func (k *SeenKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mirror keeps a table of [Seen] as the kernel is. Its target reads there what
-// there is.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
+// exists.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror, to be run before the target is used and until t is
-// closed. Nobody else writes its table.
+// NewMirror returns a mirror. Run it before the target is used and until t is
+// closed. Nobody else may write its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
@@ -91,11 +91,11 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	return Mirror{m}, err
 }
 
-// rules tells which rules there are with a key, in their order.
+// rules returns the rules with a key, in their order.
 type rules func(Key) []Seen
 
-// rules returns what tells which rules there are, as a view knows them; otherwise they
-// are listed.
+// rules returns a lookup of rules: in a view if that is reliable, else in a new
+// listing.
 func (t *Target) rules(ctx context.Context, view mirror.View[Seen]) (rules, error) {
 	if view.Reliable() {
 		return rulesIn(view.Txn, view.Table), nil
@@ -129,7 +129,7 @@ func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Rule] {
 		func(txn statedb.ReadTxn, want Rule) []reconciler.Change {
 			row, err := want.Normalized()
 			if err != nil {
-				return nil // which is for Update to say
+				return nil // Update reports it
 			}
 			return steps.Changes(row.compare(rulesIn(txn, seen)(row.Key())).steps)
 		})

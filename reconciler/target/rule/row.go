@@ -14,10 +14,10 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Action is what a rule has done with the packets that it matches, as ip(8) names it.
+// Action is what happens to the packets that a rule matches, as ip(8) names it.
 type Action string
 
-// The actions that rules have. Without a route that leads on, Lookup goes on with the
+// The actions of rules. If the table has no route for a packet, Lookup goes on with the
 // next rule.
 const (
 	Lookup      Action = "lookup"
@@ -30,20 +30,20 @@ const (
 // left out matches all packets.
 type Rule struct {
 	// Priority orders the rules of a family, the lowest first.
-	Priority uint32       `yaml:"priority" json:"priority" schema:"required" doc:"The rule with the lowest priority is asked first."`
-	From     netip.Prefix `yaml:"from" json:"from,omitzero" doc:"Prefix that packets are from."`
-	To       netip.Prefix `yaml:"to" json:"to,omitzero" doc:"Prefix that packets are to."`
+	Priority uint32       `yaml:"priority" json:"priority" schema:"required" doc:"Order of evaluation: the rule with the lowest number comes first."`
+	From     netip.Prefix `yaml:"from" json:"from,omitzero" doc:"Source prefix of packets."`
+	To       netip.Prefix `yaml:"to" json:"to,omitzero" doc:"Destination prefix of packets."`
 	Mark     Mark         `yaml:"mark" json:"mark,omitzero" doc:"Firewall mark of packets: a number, or number/mask, as 0x10/0xff."`
-	// In is the device that a packet came in by, lo if it is this machine's own. Out is
-	// the one that a socket is bound to.
-	In  string `yaml:"in" json:"in,omitempty" doc:"Name of the link that packets came in by; lo: those of this machine."`
-	Out string `yaml:"out" json:"out,omitempty" doc:"Name of the link that the socket is bound to which sends the packets."`
-	// Table is the one to look in, only with Lookup; 0 is the table main.
+	// In is the device on which a packet came in, lo if this machine sent it. Out is
+	// the device that the sending socket is bound to.
+	In  string `yaml:"in" json:"in,omitempty" doc:"Name of the link on which packets come in; lo matches those that this machine sends."`
+	Out string `yaml:"out" json:"out,omitempty" doc:"Name of the link that the sending socket is bound to."`
+	// Table is the table to look in, only with Lookup; 0 means main.
 	Table  route.Table `yaml:"table" json:"table,omitempty" doc:"Routing table to look in: main, which is the default, local, default or a number."`
-	Action Action      `yaml:"action" json:"action" schema:"enum=lookup blackhole unreachable prohibit" doc:"What becomes of the packets; lookup is the default."`
-	// Family is needed for IPv6 without From and To only.
-	Family route.Family `yaml:"family" json:"family" schema:"enum=inet inet6" doc:"Family, without from and to; inet is the default."`
-	// Adopt takes the place of rules that others made with the key.
+	Action Action      `yaml:"action" json:"action" schema:"enum=lookup blackhole unreachable prohibit" doc:"What happens to the packets; lookup is the default."`
+	// Family is only needed for IPv6 without From and To.
+	Family route.Family `yaml:"family" json:"family" schema:"enum=inet inet6" doc:"Family, needed if there is neither from nor to; inet is the default."`
+	// Adopt replaces rules that others made with the key.
 	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Whether rules that others made with the priority are replaced."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
@@ -74,7 +74,7 @@ func (r Rule) WithStatus(status reconciler.Status) Rule {
 	return r
 }
 
-// completed fills in what other fields decide. A prefix that matches everything says
+// completed fills in what other fields determine. A prefix that matches everything says
 // no more than the family.
 func (r Rule) completed() Rule {
 	for _, prefix := range []netip.Prefix{r.From, r.To} {
@@ -151,7 +151,7 @@ func (r Rule) checkPrefix(prefix netip.Prefix) error {
 	case prefix.Addr().Is4() != (r.Family == route.Inet):
 		return fmt.Errorf("%s is not of the rule's family, expected a prefix of %s", prefix, r.Family)
 	case prefix != prefix.Masked():
-		return fmt.Errorf("%s has bits set behind its length, expected %s", prefix, prefix.Masked())
+		return fmt.Errorf("%s has bits set beyond its prefix length, expected %s", prefix, prefix.Masked())
 	}
 	return nil
 }

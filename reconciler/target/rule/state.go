@@ -11,9 +11,9 @@ import (
 	"github.com/statehive/statehive/reconciler/target/steps"
 )
 
-// comparison is what there is for a row.
+// comparison is what exists for a row.
 type comparison struct {
-	// old are the rules that the row's takes the place of, in their order.
+	// old are the rules that the row's rule replaces, in their order.
 	old []Seen
 	// others are rules that are left alone.
 	others []Seen
@@ -62,7 +62,7 @@ func (r Rule) seen() Seen {
 	}
 }
 
-// row returns what was seen as a row.
+// row returns as a row what was seen.
 func (s Seen) row() Rule {
 	return Rule{
 		Priority: s.Key.Priority, From: s.From, To: s.To, Mark: s.Mark, In: s.In, Out: s.Out,
@@ -73,7 +73,7 @@ func (s Seen) row() Rule {
 // field is a field of a rule as text.
 type field struct{ name, value string }
 
-// fields are what a rule is compared by; those of the zero value are empty.
+// fields returns what rules are compared by; for the zero value all are empty.
 func (s Seen) fields() []field {
 	priority, table := "", ""
 	if s.Key.Priority != 0 {
@@ -120,7 +120,7 @@ func (s Seen) describe() string {
 	return text.String()
 }
 
-// ErrForeign is matched by the error for a key whose rule others made.
+// ErrForeign is matched by the error for a key whose rule somebody else made.
 var ErrForeign = errors.New("somebody else's rule is there")
 
 // ForeignError is the error for a row whose key others hold. It matches ErrForeign.

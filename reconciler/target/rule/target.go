@@ -20,7 +20,7 @@ type Target struct {
 	reconciler.NoPrune[Rule]
 
 	conn *rtnl.Conn
-	// mirror knows what there is; nil: the kernel is asked each time.
+	// mirror knows what exists; nil: the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
@@ -88,8 +88,8 @@ func (r Rule) diff(there rules) ([]reconciler.Change, error) {
 	return steps.Changes(c.steps), nil
 }
 
-// Observe implements reconciler.Observer: it yields all rules of our protocol, of those
-// with one key the first.
+// Observe implements reconciler.Observer: it yields all rules of our protocol; of several
+// with one key, the first.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Rule, error] {
 	return func(yield func(Rule, error) bool) {
 		seen, err := t.all(ctx)

@@ -9,15 +9,15 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// Step is a change that is due. Do makes it; it is nil where an earlier step
-// does it as well.
+// Step is a change that is due. Do makes it; it is nil if an earlier step
+// makes this change, too.
 type Step struct {
 	reconciler.Change
 	Do func() error
 }
 
-// Field returns a step for a field that is one thing and shall be another; no
-// step if they are the same.
+// Field returns a step that changes a field from is to want, or no
+// step if they are equal.
 func Field[T comparable](name string, is, want T, do func() error) []Step {
 	if is == want {
 		return nil
@@ -27,7 +27,7 @@ func Field[T comparable](name string, is, want T, do func() error) []Step {
 
 func text(value any) string { return fmt.Sprint(value) }
 
-// Take takes the steps in turn.
+// Take takes the steps in order. It stops at the first error, or when ctx ends.
 func Take(ctx context.Context, steps []Step) (reconciler.Result, error) {
 	for i, step := range steps {
 		if step.Do == nil {

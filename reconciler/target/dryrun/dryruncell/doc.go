@@ -6,5 +6,5 @@
 // kinds, as the agent would, but starts nothing. Then [Mode] tells constructors that nothing
 // may be written, such as the records of what is ours: see ownership.Config.ReadOnly.
 //
-// Kinds take part by themselves: package kindcell contributes what is needed of each.
+// Kinds need do nothing for it: package kindcell contributes what is needed of each.
 package dryruncell
