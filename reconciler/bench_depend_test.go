@@ -37,13 +37,19 @@ func needs(r smallRow) iter.Seq[statedb.Query[smallRow]] {
 // needed is a table of rows that are done.
 func (d *bed) needed() *statedb.RWTable[smallRow] {
 	d.b.Helper()
-	schema := reconciler.Reconciled(statedb.Schema[smallRow]{Name: "needed", Primary: bySmallID})
-	schema.Secondary = []statedb.Indexer[smallRow]{byNeed}
-	others := &bed{b: d.b, tooLate: d.tooLate, ids: sequentialIDs, db: d.db, table: must(statedb.NewTable(d.db, schema))}
+	others := &bed{b: d.b, tooLate: d.tooLate, ids: sequentialIDs, db: d.db, table: d.tableWith("needed", byNeed)}
 	others.start(reconciler.Params[smallRow]{})
 	others.reconcile(benchNeeds, benchNeeds, 1)
 	others.stop(benchNeeds, 0)
 	return others.table
+}
+
+// tableWith is a table of small rows with a secondary index.
+func (d *bed) tableWith(name string, index statedb.Indexer[smallRow]) *statedb.RWTable[smallRow] {
+	d.b.Helper()
+	schema := reconciler.Reconciled(statedb.Schema[smallRow]{Name: name, Primary: bySmallID})
+	schema.Secondary = []statedb.Indexer[smallRow]{index}
+	return must(statedb.NewTable(d.db, schema))
 }
 
 // seenSmall is what was observed of a small row.
@@ -93,6 +99,64 @@ func (idleBatch) UpdateBatch(_ context.Context, _ statedb.ReadTxn, rows []smallR
 
 func (idleBatch) DeleteBatch(_ context.Context, _ statedb.ReadTxn, rows []smallRow) []error {
 	return make([]error, len(rows))
+}
+
+// byOwnNeed finds the rows of the benchmarks' own table that others depend on: the first few.
+var byOwnNeed = statedb.NewMultiIndex("own need", func(r smallRow) iter.Seq[uint64] {
+	if r.id() >= benchNeeds {
+		return nil
+	}
+	return func(yield func(uint64) bool) { yield(needKey(r.id(), benchQueries/2)) }
+})
+
+// ownNeeds is needs for rows of the same table. The first rows depend on none.
+func ownNeeds(group uint64) iter.Seq[statedb.Query[smallRow]] {
+	if group == benchNeeds {
+		return nil
+	}
+	return func(yield func(statedb.Query[smallRow]) bool) {
+		for i := range benchQueries {
+			if !yield(byOwnNeed.Query(needKey(group, i))) {
+				return
+			}
+		}
+	}
+}
+
+// ownGroup returns which of the first rows a row depends on.
+func (r smallRow) ownGroup() uint64 {
+	if r.id() < benchNeeds {
+		return benchNeeds // none
+	}
+	return r.id() % benchNeeds
+}
+
+// BenchmarkOwnDependencies writes rows that depend on one of a few of their own table, as
+// routes do whose gateways are behind another route.
+func BenchmarkOwnDependencies(b *testing.B) {
+	for name, dependency := range map[string]func(*statedb.Table[smallRow]) reconciler.Dependency[smallRow]{
+		"by-queries": func(table *statedb.Table[smallRow]) reconciler.Dependency[smallRow] {
+			return reconciler.DependsOn(table, smallRow.GetStatus, func(r smallRow) iter.Seq[statedb.Query[smallRow]] { return ownNeeds(r.ownGroup()) })
+		},
+		"by-key": func(table *statedb.Table[smallRow]) reconciler.Dependency[smallRow] {
+			return reconciler.DependsOnBy(table, smallRow.GetStatus, smallRow.ownGroup, ownNeeds)
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			n := *benchRows
+			var s spent
+			for b.Loop() {
+				d := newBed(b, sequentialIDs, withoutIndex)
+				d.table = d.tableWith("own", byOwnNeed)
+				d.start(reconciler.Params[smallRow]{
+					Target: idleBatch{}, DependsOn: []reconciler.Dependency[smallRow]{dependency(statedb.ReadOnly(d.table))},
+				})
+				s.measure(b, n, func() { d.reconcile(n, benchBatch, 1) })
+				d.stop(n, 0)
+			}
+			s.report(b)
+		})
+	}
 }
 
 // BenchmarkDependencies writes rows that depend on one of a few rows, all of which

@@ -162,13 +162,38 @@ func DependsOn[Obj, Dep any](
 	table *statedb.Table[Dep], status func(Dep) Status, on func(Obj) iter.Seq[statedb.Query[Dep]],
 	observed ...Observation[Dep],
 ) Dependency[Obj] {
-	d := engine.Dependency{Table: core(table)}
-	if status != nil {
-		d.Status = func(e *store.Entry) Status { return status(rowOf[Dep](e)) }
-	}
 	var names func(Obj, func(store.Query) bool)
 	if on != nil {
 		names = func(obj Obj, yield func(store.Query) bool) { queries(on(obj), yield) }
+	}
+	return dependsOn(table, status, names, nil, observed)
+}
+
+// DependsOnBy is [DependsOn] for rows that are many and depend on a few, which they name with
+// many queries: routes, say, whose gateways may be in networks of any length. By returns what
+// decides which rows a row depends on, such as its gateway, and on names these. For rows with the
+// same key, on is called once and the result kept as long as it holds; by is called for each row,
+// under the same terms as on.
+func DependsOnBy[Obj, Dep any, Key comparable](
+	table *statedb.Table[Dep], status func(Dep) Status, by func(Obj) Key, on func(Key) iter.Seq[statedb.Query[Dep]],
+	observed ...Observation[Dep],
+) Dependency[Obj] {
+	if by == nil || on == nil {
+		return dependsOn[Obj](table, status, nil, nil, observed)
+	}
+	return dependsOn(table, status, func(obj Obj, yield func(store.Query) bool) { queries(on(by(obj)), yield) },
+		func(e *store.Entry) any { return by(rowOf[Obj](e)) }, observed)
+}
+
+func dependsOn[Obj, Dep any](
+	table *statedb.Table[Dep], status func(Dep) Status, names func(Obj, func(store.Query) bool), by func(*store.Entry) any,
+	observed []Observation[Dep],
+) Dependency[Obj] {
+	d := engine.Dependency{Table: core(table), By: by}
+	if status != nil {
+		d.Status = func(e *store.Entry) Status { return status(rowOf[Dep](e)) }
+	}
+	if names != nil {
 		d.On = func(e *store.Entry, yield func(store.Query) bool) { names(rowOf[Obj](e), yield) }
 	}
 	for _, o := range observed {

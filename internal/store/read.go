@@ -138,6 +138,18 @@ func (t *Table) lenOf(txn ReadTxn, ix int) int {
 	return 0
 }
 
+// IndexVersion tells states of an index apart: if it is the same for two snapshots, queries of
+// the index yield the same entries in both. A change of a row that has no key in the index
+// leaves it as it is.
+func (t *Table) IndexVersion(txn ReadTxn, ix *Index) (uint64, error) {
+	i, ok := t.indexOf(ix)
+	if !ok {
+		return 0, t.unknownIndex(ix)
+	}
+	tree := t.treeOf(txn, i)
+	return tree.Version(), nil
+}
+
 // Revision returns the revision of the newest change.
 func (t *Table) Revision(txn ReadTxn) Revision {
 	if w := txn.pending(t); w != nil {

@@ -26,6 +26,15 @@ func topOf(root *node) ref {
 // Len returns the number of keys.
 func (t *Tree) Len() int { return t.size }
 
+// Version tells the versions of one tree apart, those that a transaction has not committed
+// included: if it is the same, so are the keys and their leaves.
+func (t *Tree) Version() uint64 {
+	if t.root == nil {
+		return 0
+	}
+	return t.root.owner // each write copies the root, unless it has the same id
+}
+
 // Get returns the leaf with this key, or nil.
 func (t *Tree) Get(key []byte) unsafe.Pointer {
 	if t.top == nil {

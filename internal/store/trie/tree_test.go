@@ -45,6 +45,44 @@ func readsLikeItsModel(leaf maker) func(t *rapid.T) {
 	}
 }
 
+// Versions with the same number are the same, inside transactions too, whether these are
+// committed or not.
+func TestVersionTellsTreesApart(t *testing.T) {
+	eachKind(t, func(t *testing.T, leaf maker) {
+		rapid.Check(t, func(t *rapid.T) {
+			h, known := newHistory(leaf), map[uint64]model{}
+			note := func(tree Tree, want model) {
+				if other, again := known[tree.Version()]; again && !maps.Equal(other, want) {
+					t.Fatalf("version %d is of %v and of %v", tree.Version(), other, want)
+				}
+				known[tree.Version()] = maps.Clone(want)
+			}
+			note(h.newest().tree, model{})
+			for range rapid.IntRange(1, 8).Draw(t, "transactions") {
+				want := h.begin()
+				for range rapid.IntRange(0, 3).Draw(t, "views") {
+					h.continues(t, &h.txn, want, rapid.IntRange(0, 5).Draw(t, "writes"))
+					note(h.txn.View(), want)
+				}
+				if rapid.Bool().Draw(t, "commit") {
+					h.commit(want)
+				} else {
+					h.txn.Discard()
+				}
+				note(h.newest().tree, h.newest().want)
+			}
+			before := versionOf(h.newest())
+			h.begin()
+			h.txn.Remove([]byte("there is none"))
+			if now := versionOf(h.commit(h.newest().want)); now != before {
+				t.Errorf("version %d after %d, although nothing was written", now, before)
+			}
+		})
+	})
+}
+
+func versionOf(v version) uint64 { return v.tree.Version() }
+
 // A tree that does not exist has nothing in it, and nobody waits for it.
 func TestZeroTreeIsEmpty(t *testing.T) {
 	var tree Tree

@@ -16,7 +16,10 @@ type Dependency struct {
 	Table  *store.Table
 	Status func(row *store.Entry) status.Status // of a row of Table
 	// On yields what a row of the reconciled table depends on.
-	On       func(row *store.Entry, yield func(store.Query) bool)
+	On func(row *store.Entry, yield func(store.Query) bool)
+	// By returns a comparable value that is equal only for rows that depend on the same rows. If
+	// it is nil, rows are told apart by the queries that On yields.
+	By       func(row *store.Entry) any
 	Observed []*Observation // of the rows of Table
 }
 
@@ -123,8 +126,11 @@ func (d *Dependency) difference(txn store.ReadTxn, dep *store.Entry) string {
 	return ""
 }
 
-// tableState describes a table that is not initialized.
+// tableState describes a table that is not initialized, or is empty if it is initialized.
 func (d *Dependency) tableState(txn store.ReadTxn) string {
+	if initialized, _ := d.Table.Initialized(txn); initialized {
+		return ""
+	}
 	if len(d.Table.Sources(txn)) == 0 {
 		return "was dropped"
 	}
@@ -142,16 +148,34 @@ func (d *Dependency) appendQueries(queries []store.Query, row *store.Entry) ([]s
 	return queries, err
 }
 
-// appendID appends an id that is equal for rows that depend on the same rows.
-func (d *Dependency) appendID(id []byte, row *store.Entry) []byte {
-	_ = pool.Guard(func() { // the error is reported for the row itself
+// key returns what is equal only for rows that depend on the same rows: the comparable value of
+// By, or else, if that is nil, the text of the queries, as far as they are known if On panics. It
+// uses the memory of text.
+func (d *Dependency) key(row *store.Entry, text []byte) (by any, queries []byte, err error) {
+	if d.By != nil {
+		err = pool.Guard(func() { by = d.By(row) })
+		if err == nil && equalsItself(by) {
+			return by, text, nil
+		}
+	}
+	text = text[:0]
+	err = pool.Guard(func() {
 		d.On(row, func(q store.Query) bool {
-			id = appendQuery(id, q)
+			text = appendQuery(text, q)
 			return true
 		})
 	})
-	return append(id, 0)
+	return nil, text, err
 }
+
+// equalsItself reports whether a value is of use as the key of a map: one that cannot be compared
+// is not, nor one with a number that is NaN.
+func equalsItself(v any) (equal bool) {
+	_ = pool.Guard(func() { equal = v != nil && same(v, v) })
+	return equal
+}
+
+func same(a, b any) bool { return a == b }
 
 func appendQuery(to []byte, q store.Query) []byte {
 	return appendText(appendText(to, q.Index.NameOrNone()), q.Key)

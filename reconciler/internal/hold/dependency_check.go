@@ -2,6 +2,8 @@ package hold
 
 import (
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
@@ -21,7 +23,7 @@ type Checker struct {
 func (d *Dependencies) NewChecker() *Checker {
 	c := &Checker{of: d}
 	for i := range d.all {
-		t := newTableChecker(d.all[i].Dependency, d.owner.Table)
+		t := newTableChecker(d.all[i], d.owner.Table)
 		if c.tables = append(c.tables, t); t.own && c.waits == nil {
 			c.waits = map[string]*wait{}
 		}
@@ -85,20 +87,68 @@ func (c *Checker) holds(t *pool.Task, txn store.ReadTxn) (Reason, bool) {
 	return Reason{Stage: workqueue.Dependency, Text: text}, true
 }
 
-// maxVerdicts is how many sets of queries a tableChecker remembers.
+// maxVerdicts is how many verdicts of a kind a tableChecker remembers.
 const maxVerdicts = 1024
 
 // tableChecker finds the rows of one table that block others. Many rows depend on the same rows,
-// so it caches the result for each set of queries.
+// so it remembers a verdict for all rows with the same [Dependency.key], until the rows that
+// queries find may be others. Where only some rows are in an index, as with rows that depend on
+// a few of their own table, a change of the others does not matter.
 type tableChecker struct {
 	*Dependency
-	own      bool               // the table is that of the rows themselves
-	versions []tableVersion     // for which the verdicts hold
-	verdicts map[string]blocker // by set of queries; with an empty text nothing blocks
-	index    string             // that the table is known to have; empty: none
+	own      bool // the table is that of the rows themselves
+	indexes  *indexSet
+	verdicts verdicts
 
-	queries []store.Query // of one row
-	set     []byte        // the same as a key of verdicts
+	// The snapshot for which the verdicts hold.
+	state    string         // of the table
+	versions []uint64       // of the indexes
+	observed []tableVersion // of all tables, if rows are compared with what is observed
+	compared int            // how often one of these has changed
+
+	// Scratch memory.
+	queries []store.Query
+	text    []byte
+	spare   []tableVersion
+}
+
+// verdicts remembers the verdict for rows with the same [Dependency.key], up to maxVerdicts of
+// each kind.
+type verdicts struct {
+	by      map[any]verdict
+	queries map[string]verdict
+}
+
+func (v *verdicts) get(by any, queries []byte) (known verdict, ok bool) {
+	if by != nil {
+		known, ok = v.by[by]
+	} else {
+		known, ok = v.queries[string(queries)]
+	}
+	return known, ok
+}
+
+func (v *verdicts) set(by any, queries []byte, to verdict) {
+	if len(v.by) >= maxVerdicts || len(v.queries) >= maxVerdicts {
+		v.clear()
+	}
+	if by != nil {
+		v.by[by] = to
+	} else {
+		v.queries[string(queries)] = to
+	}
+}
+
+func (v *verdicts) clear() {
+	clear(v.by)
+	clear(v.queries)
+}
+
+// verdict is what blocks rows, if anything.
+type verdict struct {
+	blocker
+	found    bool // rows are named that are there: how they compare with what is observed matters
+	compared int  // tableChecker.compared
 }
 
 // tableVersion identifies a state of a table.
@@ -107,38 +157,61 @@ type tableVersion struct {
 	complete bool
 }
 
-func newTableChecker(d *Dependency, own *store.Table) *tableChecker {
+// indexSet is the indexes that rows are named with. It is safe for concurrent use.
+type indexSet struct {
+	list atomic.Pointer[[]*store.Index]
+}
+
+// all returns the indexes, of which there are only ever more, in the same order.
+func (s *indexSet) all() []*store.Index {
+	if list := s.list.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+func (s *indexSet) add(ix *store.Index) {
+	for {
+		before := s.list.Load()
+		all := s.all()
+		if slices.ContainsFunc(all, func(known *store.Index) bool { return known.Name == ix.Name }) {
+			return
+		}
+		all = append(slices.Clone(all), ix)
+		if s.list.CompareAndSwap(before, &all) {
+			return
+		}
+	}
+}
+
+func newTableChecker(t tracked, own *store.Table) *tableChecker {
 	return &tableChecker{
-		Dependency: d, own: d.Table == own, versions: make([]tableVersion, 1+len(d.Observed)), verdicts: map[string]blocker{},
+		Dependency: t.Dependency, own: t.Table == own, indexes: t.indexes,
+		verdicts: verdicts{by: map[any]verdict{}, queries: map[string]verdict{}},
 	}
 }
 
 // blocker returns what a row has to wait for, if anything.
 func (c *tableChecker) blocker(txn store.ReadTxn, row *store.Entry) (b blocker, blocked bool) {
+	var by any
 	var err error
-	if c.queries, err = c.appendQueries(c.queries[:0], row); err != nil {
+	if by, c.text, err = c.key(row, c.text); err != nil {
 		return c.unknown(err), true
 	}
 	c.renew(txn)
-	c.set = c.set[:0]
-	for _, q := range c.queries {
-		c.set = appendQuery(c.set, q)
-	}
-	b, known := c.verdicts[string(c.set)]
-	if !known {
-		if err := c.checkQueries(txn); err != nil {
+	v, known := c.verdicts.get(by, c.text)
+	if !known || v.found && v.compared != c.compared {
+		if v, err = c.find(txn, row, ""); err != nil {
 			return c.unknown(err), true
 		}
-		if len(c.verdicts) == maxVerdicts {
-			clear(c.verdicts)
+		c.verdicts.set(by, c.text, v)
+	}
+	if c.own && v.key == string(row.Key()) {
+		if v, err = c.find(txn, row, v.key); err != nil { // a row does not wait for itself
+			return c.unknown(err), true
 		}
-		b = c.find(txn, "")
-		c.verdicts[string(c.set)] = b
 	}
-	if c.own && b.key == string(row.Key()) {
-		b = c.find(txn, b.key) // a row does not wait for itself
-	}
-	return b, b.text != ""
+	return v.blocker, v.text != ""
 }
 
 // unknown is what a row waits for if its dependencies cannot be determined.
@@ -146,68 +219,106 @@ func (c *tableChecker) unknown(err error) blocker {
 	return blocker{text: fmt.Sprintf("rows of table %s that are not known: %v", c.Table.Name(), err)}
 }
 
-// checkQueries returns an error if a query is not one of the table, since it would find nothing.
-func (c *tableChecker) checkQueries(txn store.ReadTxn) error {
+// ask sets the queries of a row. It returns an error if one is not a query of the table, since it
+// would find nothing.
+func (c *tableChecker) ask(txn store.ReadTxn, row *store.Entry) (err error) {
+	if c.queries, err = c.appendQueries(c.queries[:0], row); err != nil {
+		return err
+	}
+	var known *store.Index
 	for _, q := range c.queries {
-		name := q.Index.NameOrNone()
-		if name != "" && name == c.index {
+		if known != nil && q.Index == known {
 			continue
 		}
-		if _, err := c.Table.LenOf(txn, name); err != nil {
+		if _, err := c.Table.IndexVersion(txn, q.Index); err != nil {
 			return err
 		}
-		c.index = name
+		known = q.Index
+		c.indexes.add(known)
 	}
+	c.renewIndexes(txn)
 	return nil
 }
 
-// find returns the first blocker of rows with the queries, or the zero value. Except is the encoded
-// key of a row that is none; empty: there is no such row.
-func (c *tableChecker) find(txn store.ReadTxn, except string) blocker {
-	if initialized, _ := c.Table.Initialized(txn); !initialized && len(c.queries) > 0 {
-		return blocker{text: fmt.Sprintf("table %s, which %s", c.Table.Name(), c.tableState(txn))}
+// find returns the first blocker of a row. Except is the encoded key of a row that is none; empty:
+// there is no such row.
+func (c *tableChecker) find(txn store.ReadTxn, row *store.Entry, except string) (v verdict, err error) {
+	if err := c.ask(txn, row); err != nil {
+		return v, err
+	}
+	v.compared = c.compared
+	if c.state != "" && len(c.queries) > 0 {
+		v.text = fmt.Sprintf("table %s, which %s", c.Table.Name(), c.state)
+		return v, nil
 	}
 	for _, q := range c.queries {
 		for dep := range c.Table.List(txn, q, nil).Entries() {
+			v.found = true
 			if except != "" && string(dep.Key()) == except {
 				continue
 			}
-			if b, blocked := c.blocks(txn, dep); blocked {
-				return b
+			var blocked bool
+			if v.blocker, blocked = c.blocks(txn, dep); blocked {
+				return v, nil
 			}
 		}
 	}
-	return blocker{}
+	return v, nil
 }
 
-// version returns the version of the i-th table that verdicts depend on.
-func (c *tableChecker) version(i int, txn store.ReadTxn) tableVersion {
-	if i == 0 {
-		initialized, _ := c.Table.Initialized(txn)
-		return tableVersion{c.Table.Revision(txn), initialized}
+// appendObserved appends the versions of all tables that a comparison with what is observed may
+// depend on, if there is one.
+func (d *Dependency) appendObserved(to []tableVersion, txn store.ReadTxn) []tableVersion {
+	if len(d.Observed) > 0 {
+		to = append(to, tableVersion{d.Table.Revision(txn), true})
 	}
-	o := c.Observed[i-1]
-	return tableVersion{o.Table.Revision(txn), o.Reliable(txn)}
+	for _, o := range d.Observed {
+		to = append(to, tableVersion{o.Table.Revision(txn), o.Reliable(txn)})
+	}
+	return to
 }
 
-// renew forgets the verdicts if they may differ in a snapshot.
+// renew forgets the verdicts that may differ in a snapshot.
 func (c *tableChecker) renew(txn store.ReadTxn) {
+	if state := c.tableState(txn); state != c.state {
+		c.state = state
+		c.verdicts.clear()
+	}
+	c.renewIndexes(txn)
+	before := c.observed
+	c.observed = c.appendObserved(c.spare[:0], txn)
+	if c.spare = before; !slices.Equal(before, c.observed) {
+		c.compared++
+	}
+}
+
+// renewIndexes forgets the verdicts if one of the indexes has changed. No verdict depends on one
+// that was not known so far.
+func (c *tableChecker) renewIndexes(txn store.ReadTxn) {
 	changed := false
-	for i, before := range c.versions {
-		c.versions[i] = c.version(i, txn)
-		changed = changed || c.versions[i] != before
+	for i, ix := range c.indexes.all() {
+		version, _ := c.Table.IndexVersion(txn, ix) // the table has it
+		if i == len(c.versions) {
+			c.versions = append(c.versions, version)
+		}
+		changed = changed || version != c.versions[i]
+		c.versions[i] = version
 	}
 	if changed {
-		clear(c.verdicts)
+		c.verdicts.clear()
 	}
 }
 
 // same reports whether verdicts are the same in two snapshots.
 func (c *tableChecker) same(a, b store.ReadTxn) bool {
-	for i := range c.versions {
-		if c.version(i, a) != c.version(i, b) {
+	if c.tableState(a) != c.tableState(b) {
+		return false
+	}
+	for _, ix := range c.indexes.all() {
+		before, _ := c.Table.IndexVersion(a, ix)
+		if now, _ := c.Table.IndexVersion(b, ix); now != before {
 			return false
 		}
 	}
-	return true
+	return slices.Equal(c.appendObserved(nil, a), c.appendObserved(nil, b))
 }

@@ -93,8 +93,7 @@ func (w *wait) holds(txn store.ReadTxn, key string) bool {
 	if row == nil {
 		return false
 	}
-	var err error
-	if t.queries, err = t.appendQueries(t.queries[:0], row); err != nil || t.checkQueries(txn) != nil {
+	if t.ask(txn, row) != nil {
 		return false
 	}
 	for _, q := range t.queries {

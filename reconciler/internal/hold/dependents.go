@@ -21,6 +21,7 @@ type Dependencies struct {
 type tracked struct {
 	*Dependency
 	*dependents
+	indexes *indexSet
 }
 
 // NewDependencies returns the dependencies of a reconciler. Its release is called with the
@@ -32,7 +33,9 @@ func NewDependencies(owner Owner, on []Dependency, release func(keys []string)) 
 		}
 	}}
 	for i := range on {
-		d.all = append(d.all, tracked{&on[i], &dependents{rows: map[string]map[string]string{}, again: map[string]func(store.ReadTxn) string{}}})
+		d.all = append(d.all, tracked{
+			&on[i], &dependents{rows: map[string]map[string]string{}, again: map[string]func(store.ReadTxn) string{}}, &indexSet{},
+		})
 	}
 	return d
 }

@@ -35,13 +35,18 @@ func newBed(t *testing.T, tables ...string) *bed {
 	t.Helper()
 	b := &bed{t: t, db: statedb.New(), tables: map[string]*statedb.RWTable[row]{}, queue: workqueue.New(), now: time.Unix(1000, 0)}
 	for _, name := range tables {
-		table, err := statedb.NewTable(b.db, statedb.Schema[row]{Name: name, Primary: byID})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.tables[name] = table
+		b.add(statedb.Schema[row]{Name: name, Primary: byID})
 	}
 	return b
+}
+
+func (b *bed) add(schema statedb.Schema[row]) {
+	b.t.Helper()
+	table, err := statedb.NewTable(b.db, schema)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.tables[schema.Name] = table
 }
 
 func (b *bed) owner(table string) Owner {

@@ -19,7 +19,7 @@ type Order struct {
 	member  *Member
 	on      []Dependency
 	waiting map[string]orderedDelete // by encoded key
-	id      []byte                   // reused buffer
+	text    []byte                   // reused buffer
 }
 
 // orderedDelete is a delete that waits for the deletes of dependents.
@@ -71,9 +71,13 @@ func (o *Order) Note(it *workqueue.Item) {
 		o.member.removeDelete(it.Key)
 		return
 	}
-	o.id = o.id[:0]
+	var id any
 	for i := range o.on {
-		o.id = o.on[i].appendID(o.id, it.Entry)
+		var key any
+		if key, o.text, _ = o.on[i].key(it.Entry, o.text); key == nil { // the error is reported for the row itself
+			key = string(o.text)
+		}
+		id = [2]any{id, key}
 	}
 	row := it.Entry
 	named := func() (rows []namedRows) {
@@ -83,13 +87,13 @@ func (o *Order) Note(it *workqueue.Item) {
 		}
 		return rows
 	}
-	o.member.setDelete(deletedRow{it.Key, o.id, named, row})
+	o.member.setDelete(deletedRow{it.Key, id, named, row})
 }
 
 // deletedRow is a row that has to be deleted.
 type deletedRow struct {
 	key   string             // encoded
-	id    []byte             // equal for rows that name the same rows
+	id    any                // equal only for rows that name the same rows
 	named func() []namedRows // the rows that it names
 	entry *store.Entry
 }
@@ -99,21 +103,21 @@ type deletedRow struct {
 type deleteSet struct {
 	table   *store.Table           // of the rows
 	rows    map[string]*namingRows // by encoded key
-	byID    map[string]*namingRows
+	byID    map[any]*namingRows
 	byName  map[indexKey][]*namingRows
 	indexes []namedRows // those of the keys of byName, without a key
 }
 
 // namingRows is a group of rows to be deleted that name the same rows.
 type namingRows struct {
-	id    string
+	id    any
 	named []namedRows
 	rows  map[string]*store.Entry // by encoded key
 	order []string                // their encoded keys, oldest first, with some already removed
 }
 
 func newDeleteSet(table *store.Table) deleteSet {
-	return deleteSet{table: table, rows: map[string]*namingRows{}, byID: map[string]*namingRows{}, byName: map[indexKey][]*namingRows{}}
+	return deleteSet{table: table, rows: map[string]*namingRows{}, byID: map[any]*namingRows{}, byName: map[indexKey][]*namingRows{}}
 }
 
 // first returns the row that has been in the set for the longest time, apart from the one with the
@@ -166,15 +170,15 @@ func (d *deleteSet) naming(row *store.Entry, primary indexKey) *store.Entry {
 // set adds a row, or replaces it, and reports whether it used to name other rows.
 func (d *deleteSet) set(row deletedRow) (renamed bool) {
 	if before := d.rows[row.key]; before != nil {
-		if before.id == string(row.id) {
+		if before.id == row.id {
 			before.rows[row.key] = row.entry
 			return false
 		}
 		renamed = d.remove(row.key)
 	}
-	set := d.byID[string(row.id)]
+	set := d.byID[row.id]
 	if set == nil {
-		set = &namingRows{id: string(row.id), named: row.named(), rows: map[string]*store.Entry{}}
+		set = &namingRows{id: row.id, named: row.named(), rows: map[string]*store.Entry{}}
 		d.byID[set.id] = set
 		for _, named := range set.named {
 			d.byName[named.indexKey] = append(d.byName[named.indexKey], set)

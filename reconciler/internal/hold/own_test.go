@@ -1,12 +1,16 @@
 package hold
 
 import (
+	"iter"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
+	"github.com/statehive/statehive/statedb"
 )
 
 // waitsInCycle is what a row waits for in a cycle of rows of its own table.
@@ -70,6 +74,74 @@ func TestLongCycleIsNotNamedInFull(t *testing.T) {
 		b.holds(c, b.task(pool.Update, "rows", string(rune('a'+i))))
 	}
 	b.want(c, b.task(pool.Update, "rows", "y"), waitsInCycle("y", "z", "a", "b", "c", "d", "e", "f", "g", "h", "...", "y"))
+}
+
+// TestVerdictOutlivesChangesOfRowsInNoIndex counts how often On is asked, by checkers that share
+// the rows they have seen.
+func TestVerdictOutlivesChangesOfRowsInNoIndex(t *testing.T) {
+	b := newBed(t)
+	byWaited := statedb.NewMultiIndex("waited for", func(r row) iter.Seq[string] {
+		return func(yield func(string) bool) {
+			if r.Of == "" {
+				yield(r.ID)
+			}
+		}
+	})
+	b.add(statedb.Schema[row]{Name: "rows", Primary: byID, Secondary: []statedb.Indexer[row]{byWaited}})
+	asked := 0
+	d := NewDependencies(b.owner("rows"), []Dependency{{
+		Table: b.tables["rows"].Untyped(), Status: statusOf,
+		On: func(e *store.Entry, yield func(store.Query) bool) {
+			asked++
+			yield(byWaited.Query(rowOf(e).Of).Untyped())
+		},
+		By: func(e *store.Entry) any { return rowOf(e).Of },
+	}}, func([]string) {})
+	loop, worker := d.NewChecker(), d.NewChecker()
+	b.put("rows", row{ID: "a", Of: "x"}, row{ID: "b", Of: "x"}, row{ID: "x", State: "done"})
+	before := b.db.ReadTxn()
+	wantBlocked := func(want bool, wantAsked int, ids ...string) {
+		t.Helper()
+		asked = 0
+		for _, id := range ids {
+			if blocked := loop.Blocked(b.db.ReadTxn(), b.entry("rows", id)); blocked != want {
+				t.Errorf("%s is blocked: %t", id, blocked)
+			}
+		}
+		if asked != wantAsked {
+			t.Errorf("asked %d times, want %d", asked, wantAsked)
+		}
+	}
+	wantBlocked(false, 1, "a", "b")
+	b.put("rows", row{ID: "a", Of: "x", State: "done"}, row{ID: "c", Of: "x"})
+	wantBlocked(false, 0, "a", "b", "c")
+	if !worker.Same(before, b.db.ReadTxn()) {
+		t.Error("a change of rows that none depends on matters")
+	}
+	b.put("rows", row{ID: "x"})
+	wantBlocked(true, 1, "a", "b", "c")
+	if worker.Same(before, b.db.ReadTxn()) {
+		t.Error("a change of a row that others depend on does not matter")
+	}
+	b.put("rows", row{ID: "x", State: "done"})
+	wantBlocked(false, 1, "a", "b", "c")
+}
+
+// TestRowsAreToldApartByQueriesIfTheirKeysAreOfNoUse has keys that cannot be found in a map.
+func TestRowsAreToldApartByQueriesIfTheirKeysAreOfNoUse(t *testing.T) {
+	for name, key := range map[string]any{"not comparable": []int{1}, "not equal to itself": math.NaN()} {
+		b := newBed(t, "rows", "links")
+		b.put("links", row{ID: "done", State: "done"}, row{ID: "pending"})
+		b.put("rows", row{ID: "a", Of: "done"}, row{ID: "b", Of: "pending"}, row{ID: "c", Of: "done"})
+		on := b.onOf("links")
+		on.By = func(*store.Entry) any { return key }
+		c := NewDependencies(b.owner("rows"), []Dependency{on}, func([]string) {}).NewChecker()
+		for id, want := range map[string]bool{"a": false, "b": true, "c": false} {
+			if blocked := c.Blocked(b.db.ReadTxn(), b.entry("rows", id)); blocked != want {
+				t.Errorf("key %s: %s is blocked: %t", name, id, blocked)
+			}
+		}
+	}
 }
 
 func TestDeletesOfOneTableAreInOrder(t *testing.T) {

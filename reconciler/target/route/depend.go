@@ -4,12 +4,12 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"sync"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/address"
 	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 // Network is a network whose hosts a route reaches without a gateway.
@@ -70,12 +70,11 @@ type Dependencies struct {
 // and the source, which in IPv6 is refused as long as it is tentative. What others have made
 // is in no row, and not waited for.
 func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
-	n := &needs{}
 	return []reconciler.Dependency[Route]{
 		reconciler.DependsOn(d.Links, link.Link.GetStatus, devices, d.SeenLinks),
-		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, n.addresses, d.SeenAddresses),
+		reconciler.DependsOnBy(d.Addresses, address.Address.GetStatus, Route.needs, needs.addresses, d.SeenAddresses),
 		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, d.SeenSources),
-		reconciler.DependsOn(d.Routes, Route.GetStatus, n.routes, d.SeenRoutes),
+		reconciler.DependsOnBy(d.Routes, Route.GetStatus, Route.needs, needs.routes, d.SeenRoutes),
 	}
 }
 
@@ -101,33 +100,36 @@ func source(r Route) iter.Seq[statedb.Query[address.Address]] {
 	return slices.Values([]statedb.Query[address.Address]{address.ByHost.Query(r.Source)})
 }
 
-// maxGateways bounds the gateways whose addresses are remembered. Many routes have
-// the same few.
-const maxGateways = 1024
-
-// needs returns which addresses and routes a route needs. It is safe for concurrent use.
+// needs is what decides which addresses and routes a route needs. Many routes have the same.
 type needs struct {
-	mu       sync.RWMutex
-	gateways map[gateway]ways
+	table    Table
+	gateway  netip.Addr
+	device   string
+	nexthops immutable.List[Nexthop]
 }
 
-// gateway is the gateway of a route, with the table and the device of that route.
-type gateway struct {
-	table   Table
-	device  string
-	address netip.Addr
+func (r Route) needs() needs {
+	if r.Table == 0 {
+		r.Table = MainTable
+	}
+	return needs{r.Table, r.Gateway, r.Device, r.Nexthops}
 }
 
-// ways are queries for the rows that lead to a gateway.
-type ways struct {
-	addresses []statedb.Query[address.Address]
-	routes    []statedb.Query[Route]
+// gateways yields the ways by a gateway.
+func (n needs) gateways() iter.Seq[Nexthop] {
+	return func(yield func(Nexthop) bool) {
+		for way := range (Route{Gateway: n.gateway, Device: n.device, Nexthops: n.nexthops}).ways() {
+			if way.Gateway.IsValid() && !yield(way) {
+				return
+			}
+		}
+	}
 }
 
-func (n *needs) addresses(r Route) iter.Seq[statedb.Query[address.Address]] {
+func (n needs) addresses() iter.Seq[statedb.Query[address.Address]] {
 	return func(yield func(statedb.Query[address.Address]) bool) {
-		for way := range n.leadTo(r) {
-			for _, query := range way.addresses {
+		for way := range n.gateways() {
+			for query := range address.Containing(way.Device, way.Gateway) {
 				if !yield(query) {
 					return
 				}
@@ -136,60 +138,32 @@ func (n *needs) addresses(r Route) iter.Seq[statedb.Query[address.Address]] {
 	}
 }
 
-func (n *needs) routes(r Route) iter.Seq[statedb.Query[Route]] {
+// routes yields queries for the rows that lead to the gateways: those of the route's own
+// table, in which the kernel looks first, and of the main one. It leaves out the lengths of
+// prefixes that [address.Containing] leaves out, but for that of a default route.
+func (n needs) routes() iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
-		for way := range n.leadTo(r) {
-			for _, query := range way.routes {
-				if !yield(query) {
-					return
+		for way := range n.gateways() {
+			for _, table := range slices.Compact([]Table{n.table, MainTable}) {
+				for prefix := range around(way.Gateway) {
+					if !yield(ByNetwork.Query(Network{table, way.Device, prefix})) {
+						return
+					}
 				}
 			}
 		}
 	}
 }
 
-// leadTo yields what leads to the gateways of a route.
-func (n *needs) leadTo(r Route) iter.Seq[ways] {
-	return func(yield func(ways) bool) {
-		for way := range r.ways() {
-			if way.Gateway.IsValid() && !yield(n.to(gateway{r.Key().Table, way.Device, way.Gateway})) {
-				return
-			}
+// around yields the networks of a route that may lead to an address.
+func around(gateway netip.Addr) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		if !yield(familyOf(gateway).everything()) {
+			return
 		}
-	}
-}
-
-func (n *needs) to(g gateway) ways {
-	n.mu.RLock()
-	w, known := n.gateways[g]
-	n.mu.RUnlock()
-	if known {
-		return w
-	}
-	w = ways{slices.Collect(address.Containing(g.device, g.address)), slices.Collect(containing(g))}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.gateways == nil || len(n.gateways) >= maxGateways {
-		n.gateways = map[gateway]ways{}
-	}
-	n.gateways[g] = w
-	return w
-}
-
-// containing yields queries for the rows that lead to a gateway: those of the route's own
-// table, where the kernel looks first, and of the main table. It leaves out the prefix
-// lengths that [address.Containing] leaves out, except that of a default route.
-func containing(g gateway) iter.Seq[statedb.Query[Route]] {
-	return func(yield func(statedb.Query[Route]) bool) {
-		for _, table := range slices.Compact([]Table{g.table, MainTable}) {
-			lead := func(prefix netip.Prefix) bool { return yield(ByNetwork.Query(Network{table, g.device, prefix})) }
-			if !lead(familyOf(g.address).everything()) {
+		for prefix := range address.Networks(gateway) {
+			if !yield(prefix) {
 				return
-			}
-			for prefix := range address.Networks(g.address) {
-				if !lead(prefix) {
-					return
-				}
 			}
 		}
 	}

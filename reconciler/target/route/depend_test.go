@@ -39,7 +39,6 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 	addresses := tableOf(t, db, address.Schema(),
 		on("a", "10.0.0.2/24"), on("a", "10.0.0.3/16"), on("b", "10.0.0.4/24"), on("a", "10.0.1.2/24"),
 		on("a", "10.9.0.1/32"), on("a", "2001:db8::2/64"), on("b", "2001:db8::3/127"), on("b", "2001:db8:0:1::2/64"))
-	needed := &needs{}
 	for _, c := range []struct {
 		row  Route
 		want []string
@@ -56,7 +55,7 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 		{Route{Nexthops: hops("10.0.0.1 b", "10.9.0.1")}, []string{"b 10.0.0.4/24", "a 10.9.0.1/32"}},
 	} {
 		found := map[string]bool{}
-		for query := range needed.addresses(c.row) {
+		for query := range c.row.needs().addresses() {
 			for row := range addresses.List(db.ReadTxn(), query) {
 				found[row.Key().String()] = true
 			}
@@ -101,7 +100,6 @@ func TestARouteNeedsTheRoutesThatLeadToItsGateway(t *testing.T) {
 		normalized(Route{Destination: destination(t, "default"), Family: Inet6, Device: "d"}),
 		normalized(Route{Destination: to("2001:db8::/64"), Device: "a"}),
 	)
-	needed := &needs{}
 	for _, c := range []struct {
 		row  Route
 		want []string
@@ -116,7 +114,7 @@ func TestARouteNeedsTheRoutesThatLeadToItsGateway(t *testing.T) {
 		{Route{Type: Blackhole}, nil},
 	} {
 		found := map[string]bool{}
-		for query := range needed.routes(c.row) {
+		for query := range c.row.needs().routes() {
 			for row := range routes.List(db.ReadTxn(), query) {
 				found[row.Key().String()] = true
 			}
