@@ -51,12 +51,12 @@ run: build ## Run the agent on examples/node in a sandbox, for trying it; stop w
 
 .PHONY: test
 test: ## Run all tests, those in network namespaces included
-	go test -timeout 9m ./...
+	umask 022; go test -timeout 9m ./... # documents that others could write to are refused
 
 .PHONY: race
 race: export CGO_ENABLED = 1
 race: ## Run all tests under the race detector (needs a C compiler)
-	go test -race -timeout 20m ./...
+	umask 022; go test -race -timeout 20m ./...
 
 .PHONY: lint
 lint: $(TOOLS) ## Check formatting, vet, linters, and that each go.mod is tidy

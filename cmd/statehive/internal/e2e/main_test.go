@@ -29,6 +29,7 @@ const tablesVariable = "STATEHIVE_E2E_TABLES"
 
 // TestMain builds the programs once. They are left where every user can run them.
 func TestMain(m *testing.M) {
+	syscall.Umask(0o022) // documents that others could write to are refused
 	dir, err := os.MkdirTemp("", "statehive-e2e-")
 	if err == nil {
 		err = errors.Join(os.Chmod(dir, 0o755),
