@@ -2,6 +2,7 @@ package reconciler_test
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"strings"
 	"testing"
@@ -255,4 +256,25 @@ func (w *world) holdAfter(rows ...row) (release func(func(*statedb.WriteTxn))) {
 	close(gate)
 	synctest.Wait()
 	return release
+}
+
+// A listing changes nothing, so a stop does not wait until it ends by itself.
+func TestStopEndsAListingAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.config.FullInterval, w.config.OperationTimeout = time.Hour, time.Hour
+		w.start()
+		var cause error
+		w.target.will(func(ctx context.Context, c call) (reconciler.Result, error) {
+			if c.op == "observe" {
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+			}
+			return reconciler.Result{}, ctx.Err()
+		})
+		w.pass(time.Hour + 10*time.Second)
+		if err := w.endedWithin(0, func(func(*statedb.WriteTxn)) {}); err != nil || fmt.Sprint(cause) != "reconciler stops" {
+			t.Errorf("Run returned %v, the listing ended because of %v", err, cause)
+		}
+	})
 }

@@ -18,9 +18,23 @@ func (l *loop) newPool(ctx context.Context) *pool.Pool {
 	return pool.New(ctx, c.Workers, pool.Deadlines{Operation: c.OperationTimeout, Grace: c.stuckAfter()}, pool.Calls{
 		Snapshot:   l.r.p.DB.ReadTxn,
 		NewChecker: func() pool.Checker { return &taskChecker{r: l.r, depends: l.r.depends.NewChecker()} },
-		Perform:    l.r.perform,
+		Perform:    l.r.performUntil(ctx),
 		Joined:     l.r.p.Target.UpdateBatch != nil,
 	})
+}
+
+// performUntil returns perform, but a listing ends with ctx, as which the reconciler stops: it
+// changes nothing, so there is nothing to wait for.
+func (r *Engine) performUntil(ctx context.Context) func(context.Context, store.ReadTxn, *pool.Batch, []pool.Task) {
+	return func(operation context.Context, txn store.ReadTxn, b *pool.Batch, tasks []pool.Task) {
+		if tasks[0].Kind == pool.Observe {
+			listing, end := context.WithCancelCause(operation)
+			defer end(nil)
+			defer context.AfterFunc(ctx, func() { end(pool.ErrStopped) })()
+			operation = listing
+		}
+		r.perform(operation, txn, b, tasks)
+	}
 }
 
 // taskChecker is a [pool.Checker].
