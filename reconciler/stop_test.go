@@ -2,8 +2,8 @@ package reconciler_test
 
 import (
 	"context"
-	"fmt"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
