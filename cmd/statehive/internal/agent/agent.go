@@ -83,6 +83,9 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 	} else if err := around.hint(cmd.ErrOrStderr(), os.Args[0]); err != nil {
 		return err
 	}
+	if err := around.confine(logger); err != nil {
+		return err
+	}
 	return runAlone(cmd.Context(), h)
 }
 

@@ -1,10 +1,32 @@
 package agent
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/cmd/statehive/internal/confine"
 )
+
+// confine gives up what the agent needs no more. Where the kernel cannot, an agent outside of a sandbox
+// keeps what it was given, and says so.
+func (s *surroundings) confine(logger *slog.Logger) error {
+	keep := confine.Machine()
+	if s.sandboxed {
+		keep = confine.Sandbox()
+	}
+	err := confine.Process(keep)
+	switch {
+	case err == nil:
+		return nil
+	case s.sandboxed && !errors.Is(err, errors.ErrUnsupported):
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	logger.Warn("This process keeps more power than it needs", "error", err)
+	return nil
+}
 
 // warnIfPowerless says at the start why every document is going to fail.
 func warnIfPowerless(logger *slog.Logger) {

@@ -1,0 +1,84 @@
+// Package confine takes from the process of the agent what it does not need: capabilities, and system calls by which a
+// process that has been taken over would get further. What is given up cannot be had back, nor by processes that it starts.
+//
+// It is a second line. What documents may do is decided where they are read.
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+)
+
+// Machine returns the capabilities of an agent that keeps the machine itself.
+func Machine() []cap.Value {
+	return []cap.Value{
+		cap.NET_ADMIN,    // links, addresses, routes, rules, neighbors, nftables, net.* sysctls
+		cap.CHOWN,        // owner and group of managed files
+		cap.DAC_OVERRIDE, // managed files in directories of other users, or that nobody may write to
+		cap.FOWNER,       // modes of files of other users
+		cap.FSETID,       // the set-group-ID bit of files of other groups
+		cap.LEASE,        // read leases of documents of other users
+		// Some sysctls take more than being root:
+		cap.SYS_ADMIN,    // kernel.dmesg_restrict, kernel.kptr_restrict, kernel.unprivileged_bpf_disabled, net.core.bpf_jit_*
+		cap.SYS_MODULE,   // kernel.modules_disabled, kernel.usermodehelper.*
+		cap.SETPCAP,      // kernel.usermodehelper.*
+		cap.SYS_PTRACE,   // kernel.yama.ptrace_scope
+		cap.SYS_RAWIO,    // vm.mmap_min_addr
+		cap.SYS_RESOURCE, // user.max_*, fs.mqueue.*
+	}
+}
+
+// Sandbox returns the capabilities of an agent in a sandbox: it has one user, whose files are its own.
+func Sandbox() []cap.Value {
+	return []cap.Value{
+		cap.NET_ADMIN,
+		cap.DAC_OVERRIDE, // managed files that their owner may not read
+	}
+}
+
+// Process leaves this process, with all its threads, only those capabilities of keep that it has; forbids the system calls
+// of [forbidden], which fail with EPERM from then on, among them those that start programs; and takes from it the power to
+// gain privileges. Call it once, when nothing has to be set up any more.
+//
+// Errors: errors.ErrUnsupported if the system calls of this architecture are not known; others if the kernel refuses a
+// step. What came before it has been given up then.
+func Process(keep []cap.Value) error {
+	if err := dropCapabilities(keep); err != nil {
+		return fmt.Errorf("give up capabilities: %w", err)
+	}
+	if err := filterSystemCalls(); err != nil {
+		return fmt.Errorf("forbid system calls: %w", err)
+	}
+	return nil
+}
+
+func dropCapabilities(keep []cap.Value) error {
+	had, left := cap.GetProc(), cap.NewSet()
+	var bounds []cap.Value
+	for v := range cap.MaxBits() {
+		if !slices.Contains(keep, v) {
+			bounds = append(bounds, v)
+			continue
+		}
+		for _, flag := range []cap.Flag{cap.Permitted, cap.Effective} {
+			has, err := had.GetFlag(flag, v)
+			if err == nil {
+				err = left.SetFlag(flag, has, v)
+			}
+			if err != nil {
+				return fmt.Errorf("%v: %w", v, err)
+			}
+		}
+	}
+	// The bounding set limits what the execution of a file could give. Dropping from it takes a capability
+	// itself: those who do not have it could not execute anything with more power either, see Process.
+	if may, err := had.GetFlag(cap.Effective, cap.SETPCAP); err == nil && may {
+		if err := cap.DropBound(bounds...); err != nil {
+			return fmt.Errorf("bounding set: %w", err)
+		}
+	}
+	return errors.Join(cap.ResetAmbient(), left.SetProc())
+}

@@ -1,0 +1,97 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/sys/unix"
+)
+
+// forbidden are the system calls that the agent does not need, by what they are good for to somebody who has taken it
+// over. All others that are known by name are allowed: a list of just those that the agent makes today would break with
+// the next version of Go, of the C library or of a module. Calls without a name in the tables, newer ones and those of
+// other architectures that the processor can run, are refused.
+func forbidden() [][]string {
+	return [][]string{
+		{"execve", "execveat", "uselib"}, // running programs
+		{ // code in the kernel
+			"init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms",
+			"kexec_load", "kexec_file_load", "bpf",
+		},
+		{ // the memory, files and secrets of other processes
+			"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp",
+			"migrate_pages", "move_pages", "perf_event_open", "lookup_dcookie", "add_key", "request_key", "keyctl",
+		},
+		{ // another view of the file system
+			"mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen",
+			"fsconfig", "fsmount", "fspick", "mount_setattr", "name_to_handle_at", "open_by_handle_at",
+			"mknod", "mknodat", "fanotify_init", "fanotify_mark", "quotactl", "quotactl_fd",
+		},
+		{"unshare", "setns"}, // other namespaces; see also conditional
+		{ // other users
+			"setuid", "setuid32", "setgid", "setgid32", "setreuid", "setreuid32", "setregid", "setregid32", "setresuid",
+			"setresuid32", "setresgid", "setresgid32", "setfsuid", "setfsuid32", "setfsgid", "setfsgid32", "setgroups", "setgroups32",
+		},
+		{ // the machine
+			"reboot", "swapon", "swapoff", "acct", "syslog", "sethostname", "setdomainname", "vhangup", "iopl", "ioperm",
+			"settimeofday", "stime", "clock_settime", "clock_settime64", "adjtimex", "clock_adjtime", "clock_adjtime64",
+		},
+		{ // what nothing here uses and many attacks on the kernel did
+			"userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register", "vmsplice", "memfd_secret", "personality",
+			"modify_ldt", "vm86", "vm86old", "set_mempolicy", "set_mempolicy_home_node", "mbind", "nfsservctl", "sysfs", "_sysctl",
+			"ustat",
+		},
+	}
+}
+
+// filterSystemCalls forbids them, for all threads.
+func filterSystemCalls() error {
+	p, err := policy()
+	if err != nil {
+		return err
+	}
+	return seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: p})
+}
+
+// policy is what becomes the filter: the first group that has a call decides.
+func policy() (seccomp.Policy, error) {
+	info, err := arch.GetInfo("")
+	if err != nil || len(info.SyscallNames) == 0 {
+		return seccomp.Policy{}, fmt.Errorf("%w: the system calls of this architecture are not known: %w", errors.ErrUnsupported, err)
+	}
+	decided := append(slices.Concat(forbidden()...), "clone3", "clone", "ioctl", "socket")
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(info.SyscallNames)), func(name string) bool { return slices.Contains(decided, name) })
+	return seccomp.Policy{
+		DefaultAction: seccomp.ActionErrno, // EPERM
+		Syscalls: []seccomp.SyscallGroup{
+			// Its flags are in memory, which a filter cannot see. All who make it fall back to clone by this error.
+			{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)},
+			// A call of which no condition holds is not looked for in groups that follow: this is the last one.
+			{Names: others, NamesWithCondtions: conditional(), Action: seccomp.ActionAllow},
+		},
+	}, nil
+}
+
+// conditional returns the calls that are allowed with some arguments only.
+func conditional() []seccomp.NameWithConditions {
+	const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+	calls := []seccomp.NameWithConditions{
+		{Name: "clone", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.BitsNotSet, Value: newNamespaces}}},
+		{Name: "ioctl", Conditions: []seccomp.Condition{ // not typing on somebody else's terminal
+			{Argument: 1, Operation: seccomp.NotEqual, Value: unix.TIOCSTI},
+			{Argument: 1, Operation: seccomp.NotEqual, Value: unix.TIOCLINUX},
+		}},
+	}
+	// Others let one see and forge packets, or are of protocols that hardly anybody uses.
+	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
+		calls = append(calls, seccomp.NameWithConditions{
+			Name: "socket", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.Equal, Value: family}},
+		})
+	}
+	return calls
+}
