@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -90,8 +91,7 @@ func (w *world) launch(more ...string) error {
 	if err != nil {
 		return err
 	}
-	args := append(append([]string{program(), "agent"}, w.flags()...), more...)
-	cmd := w.command(context.Background(), args...)
+	cmd := w.command(context.Background(), slices.Concat(w.wrapper, []string{program(), "agent"}, w.flags(), more)...)
 	cmd.Cancel, cmd.Stdout, cmd.Stderr = nil, log, log
 	w.agent, err = startProcess(cmd)
 	return errors.Join(err, log.Close())
@@ -138,8 +138,8 @@ func (w *world) kill() error {
 	return nil
 }
 
-// namespace is a process that does nothing but hold a user, a network and a mount
-// namespace.
+// namespace is a process that does nothing but hold namespaces: a network and a mount
+// namespace, and usually a user namespace.
 type namespace struct {
 	process *process
 	stdin   io.Closer
@@ -158,11 +158,17 @@ func (w *world) isolate(ctx context.Context) error {
 	if w.user.credential != nil {
 		return errors.New("only worlds of the user that runs the tests can be isolated")
 	}
+	return w.hold(ctx, &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: gid, Size: 1}},
+	})
+}
+
+// hold puts the world into the namespaces of a new process.
+func (w *world) hold(ctx context.Context, attr *syscall.SysProcAttr) error {
 	cmd := w.command(context.Background(), "cat")
-	cmd.Cancel = nil
-	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS
-	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: uid, Size: 1}}
-	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: gid, Size: 1}}
+	cmd.Cancel, cmd.SysProcAttr = nil, attr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ type world struct {
 	user      user
 	namespace *namespace // nil: the agent makes a sandbox
 	metrics   string     // the address
+	wrapper   []string   // runs the agent, if it is to be run by another program
 	agent     *process   // nil when it does not run
 }
 
@@ -100,9 +101,15 @@ func (w *world) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// enter is the beginning of a command in the network namespace of a process.
+// enter is the beginning of a command in the network namespace of a process, and in its user namespace; if it has none
+// of its own, in its IPC namespace, too.
 func enter(pid int) []string {
-	return []string{"nsenter", "--preserve-credentials", "-U", "-n", "-t", fmt.Sprint(pid)}
+	args := []string{"nsenter", "--preserve-credentials", "-n", "-t", fmt.Sprint(pid)}
+	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
+	if ours, _ := os.Readlink("/proc/self/ns/user"); err == nil && ours == theirs {
+		return append(args, "-i") // the kernel refuses to enter a user namespace where one is
+	}
+	return append(args, "-U")
 }
 
 // result is what came of a command.
