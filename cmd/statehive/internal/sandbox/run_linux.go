@@ -157,10 +157,14 @@ func start(cmd *exec.Cmd) (<-chan error, error) {
 	return ended, nil
 }
 
-// forwarded lists the signals for the child, without those that whoever started us wants to be ignored (nohup).
+// forwarded lists the signals for the child: not SIGHUP if whoever started us wants it to be ignored (nohup). Shells start
+// what runs in the background with SIGINT ignored, too, but for the sake of Ctrl-C; a SIGINT for this process is meant.
 func forwarded() []os.Signal {
-	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
-	return slices.DeleteFunc(all, signal.Ignored)
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }
 
 // supervise forwards signals to the child until it has ended.

@@ -7,12 +7,12 @@
 // What it protects from: documents, and mistakes in targets. Network state is that of the new network namespace. The user
 // namespace takes away all power over the rest of the kernel. /proc and /sys are read-only, but for /proc/sys/net, which
 // belongs to the new network namespace: root's sandbox still owns root's files, and a user namespace alone would let it write
-// vm.* sysctls. It is no jail for hostile code: the process inside could undo its own mounts, and reads and writes the files
-// of its user.
+// vm.* sysctls. By itself it is no jail for hostile code: the process inside could undo its own mounts until it gives up the
+// power to, and reads and writes the files of its user.
 //
-// Processes: the parent forwards SIGINT, SIGTERM, SIGHUP and SIGQUIT, each as often as it gets it. The child is the leader of
-// its own process group, so that a Ctrl-C of the terminal, which goes to the whole foreground group, reaches it once, through
-// the parent. If the parent dies, by SIGKILL too, the kernel kills the child.
+// Processes: the parent forwards SIGINT, SIGTERM, SIGQUIT and, unless it was started by nohup, SIGHUP, each as often as it
+// gets it. The child is the leader of its own process group, so that a Ctrl-C of the terminal, which goes to the whole
+// foreground group, reaches it once, through the parent. If the parent dies, by SIGKILL too, the kernel kills the child.
 //
 // Errors: ErrUnavailable means that this machine forbids the sandbox; the UnavailableError says why and what can be done.
 // Every other error is about this one start. Run and Inside are safe for concurrent use, an Inherited is not.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -145,6 +146,29 @@ func TestEachSignalArrivesOnce(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("signals of the child (-want +got):\n%s", diff)
 			}
+		}
+	})
+}
+
+// A shell that is not interactive lets what it starts in the background ignore SIGINT, so that Ctrl-C does not end it. A
+// kill -INT is meant, and ends an agent outside of a sandbox, too. nohup means SIGHUP.
+func TestAnInheritedIgnoreIsForSIGHUPOnly(t *testing.T) {
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Reset(syscall.SIGINT, syscall.SIGHUP) })
+	forEachIdentity(t, func(t *testing.T, who identity) {
+		p := startParent(t, who, "serve")
+		p.facts()
+		p.signal(syscall.SIGHUP)
+		p.signal(syscall.SIGINT)
+		p.signal(syscall.SIGTERM)
+		var got []string
+		eventually(t, "the child gets SIGINT and SIGTERM", func() bool {
+			p.ask("/signals", &got)
+			return slices.Contains(got, syscall.SIGINT.String()) && slices.Contains(got, syscall.SIGTERM.String())
+		})
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{syscall.SIGINT.String(), syscall.SIGTERM.String()}, got); diff != "" {
+			t.Errorf("signals of the child (-want +got):\n%s", diff)
 		}
 	})
 }
