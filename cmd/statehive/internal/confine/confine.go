@@ -9,33 +9,33 @@ import (
 	"fmt"
 	"slices"
 
-	"kernel.org/pub/linux/libs/security/libcap/cap"
+	libcap "kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
 // Machine returns the capabilities of an agent that keeps the machine itself.
-func Machine() []cap.Value {
-	return []cap.Value{
-		cap.NET_ADMIN,    // links, addresses, routes, rules, neighbors, nftables, net.* sysctls
-		cap.CHOWN,        // owner and group of managed files
-		cap.DAC_OVERRIDE, // managed files in directories of other users, or that nobody may write to
-		cap.FOWNER,       // modes of files of other users
-		cap.FSETID,       // the set-group-ID bit of files of other groups
-		cap.LEASE,        // read leases of documents of other users
+func Machine() []libcap.Value {
+	return []libcap.Value{
+		libcap.NET_ADMIN,    // links, addresses, routes, rules, neighbors, nftables, net.* sysctls
+		libcap.CHOWN,        // owner and group of managed files
+		libcap.DAC_OVERRIDE, // managed files in directories of other users, or that nobody may write to
+		libcap.FOWNER,       // modes of files of other users
+		libcap.FSETID,       // the set-group-ID bit of files of other groups
+		libcap.LEASE,        // read leases of documents of other users
 		// Some sysctls take more than being root:
-		cap.SYS_ADMIN,    // kernel.dmesg_restrict, kernel.kptr_restrict, kernel.unprivileged_bpf_disabled, net.core.bpf_jit_*
-		cap.SYS_MODULE,   // kernel.modules_disabled, kernel.usermodehelper.*
-		cap.SETPCAP,      // kernel.usermodehelper.*
-		cap.SYS_PTRACE,   // kernel.yama.ptrace_scope
-		cap.SYS_RAWIO,    // vm.mmap_min_addr
-		cap.SYS_RESOURCE, // user.max_*, fs.mqueue.*
+		libcap.SYS_ADMIN,    // kernel.dmesg_restrict, kernel.kptr_restrict, kernel.unprivileged_bpf_disabled, net.core.bpf_jit_*
+		libcap.SYS_MODULE,   // kernel.modules_disabled, kernel.usermodehelper.*
+		libcap.SETPCAP,      // kernel.usermodehelper.*
+		libcap.SYS_PTRACE,   // kernel.yama.ptrace_scope
+		libcap.SYS_RAWIO,    // vm.mmap_min_addr
+		libcap.SYS_RESOURCE, // user.max_*, fs.mqueue.*
 	}
 }
 
 // Sandbox returns the capabilities of an agent in a sandbox: it has one user, whose files are its own.
-func Sandbox() []cap.Value {
-	return []cap.Value{
-		cap.NET_ADMIN,
-		cap.DAC_OVERRIDE, // managed files that their owner may not read
+func Sandbox() []libcap.Value {
+	return []libcap.Value{
+		libcap.NET_ADMIN,
+		libcap.DAC_OVERRIDE, // managed files that their owner may not read
 	}
 }
 
@@ -45,7 +45,7 @@ func Sandbox() []cap.Value {
 //
 // Errors: errors.ErrUnsupported if the system calls of this architecture are not known; others if the kernel refuses a
 // step. What came before it has been given up then.
-func Process(keep []cap.Value) error {
+func Process(keep []libcap.Value) error {
 	if err := dropCapabilities(keep); err != nil {
 		return fmt.Errorf("give up capabilities: %w", err)
 	}
@@ -55,15 +55,15 @@ func Process(keep []cap.Value) error {
 	return nil
 }
 
-func dropCapabilities(keep []cap.Value) error {
-	had, left := cap.GetProc(), cap.NewSet()
-	var bounds []cap.Value
-	for v := range cap.MaxBits() {
+func dropCapabilities(keep []libcap.Value) error {
+	had, left := libcap.GetProc(), libcap.NewSet()
+	var bounds []libcap.Value
+	for v := range libcap.MaxBits() {
 		if !slices.Contains(keep, v) {
 			bounds = append(bounds, v)
 			continue
 		}
-		for _, flag := range []cap.Flag{cap.Permitted, cap.Effective} {
+		for _, flag := range []libcap.Flag{libcap.Permitted, libcap.Effective} {
 			has, err := had.GetFlag(flag, v)
 			if err == nil {
 				err = left.SetFlag(flag, has, v)
@@ -75,10 +75,10 @@ func dropCapabilities(keep []cap.Value) error {
 	}
 	// The bounding set limits what the execution of a file could give. Dropping from it takes a capability
 	// itself: those who do not have it could not execute anything with more power either, see Process.
-	if may, err := had.GetFlag(cap.Effective, cap.SETPCAP); err == nil && may {
-		if err := cap.DropBound(bounds...); err != nil {
+	if may, err := had.GetFlag(libcap.Effective, libcap.SETPCAP); err == nil && may {
+		if err := libcap.DropBound(bounds...); err != nil {
 			return fmt.Errorf("bounding set: %w", err)
 		}
 	}
-	return errors.Join(cap.ResetAmbient(), left.SetProc())
+	return errors.Join(libcap.ResetAmbient(), left.SetProc())
 }

@@ -64,7 +64,7 @@ func TestOnlyWhatIsNeededIsLeftOnAllThreads(t *testing.T) {
 	}
 }
 
-// A name that no architecture has is misspelt.
+// A name that no architecture has is spelled wrong.
 func TestForbiddenSystemCallsExist(t *testing.T) {
 	for _, group := range forbidden() {
 		for _, name := range group {

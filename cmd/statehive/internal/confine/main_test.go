@@ -13,7 +13,7 @@ import (
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-	"kernel.org/pub/linux/libs/security/libcap/cap"
+	libcap "kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
 // childVariable makes the test binary confine itself and report what it still can: a process cannot be let out again.
@@ -148,7 +148,7 @@ func kinds(t *testing.T) map[string]*syscall.SysProcAttr {
 }
 
 // mask is a set of capabilities as /proc prints it.
-func mask(values []cap.Value) string {
+func mask(values []libcap.Value) string {
 	var bits uint64
 	for _, v := range values {
 		bits |= 1 << v

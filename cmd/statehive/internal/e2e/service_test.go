@@ -24,7 +24,10 @@ func TestTheServiceCanApplyAllKinds(t *testing.T) {
 	w := testWorld(t, user{name: "self"})
 	must(t, w.hold(t.Context(), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC}))
 	must(t, w.run(t.Context(), "sh", "-euc", readOnlyMachine, "sh", w.dir).failure())
-	w.wrapper = []string{"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all," + bounds(t)}
+	w.wrapper = []string{
+		"sh", "-c", `umask 077; exec "$@"`, "sh",
+		"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all," + bounds(t),
+	}
 	copyExample(t, w)
 	must(t, w.setup(map[string]string{"more.yaml": fmt.Sprintf(moreKinds, w.path("managed"))}))
 
