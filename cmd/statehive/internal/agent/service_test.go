@@ -85,6 +85,13 @@ func TestTheUnitFitsTheAgent(t *testing.T) {
 	if err != nil || !slices.ContainsFunc(strings.Fields(unit["ConfigurationDirectory"][0]), func(dir string) bool { return "/etc/"+dir == documents }) {
 		t.Errorf("documents are read from %q, which ConfigurationDirectory= does not make: %v", documents, err)
 	}
+	// The last filter counts. Without these the agent could not confine itself, see surroundings.confine.
+	filters := unit["SystemCallFilter"]
+	for _, call := range []string{"@chown", "capset", "seccomp"} {
+		if last := filters[len(filters)-1]; !slices.Contains(strings.Fields(last), call) {
+			t.Errorf("SystemCallFilter=%s does not allow %s", last, call)
+		}
+	}
 	if os.Geteuid() != 0 {
 		return // the defaults are those of another user
 	}
