@@ -12,7 +12,8 @@ import (
 // the environment variable of the same name, such as STATEHIVE_CONFIG_DIR, that over the key of this name in the file of
 // settings, and that over the default. As text, items of a list and pairs key=value of a map are separated by commas, and the
 // flag may be repeated. A field tagged `secret:"true"` is shown as Redacted, and not at all in errors. Embedded structs count as
-// part of C.
+// part of C. What looks like a setting and would never be set is an error, such as a misspelled tag, a tag "usage" without a flag, or
+// flags in a struct that is not embedded or embedded by pointer.
 //
 // If C or *C has a method Validate() error, it is called before anything is constructed.
 func Config[C any](defaults C) Cell {
@@ -27,10 +28,13 @@ type config struct {
 func (c *config) apply(s *scope) error {
 	typ := c.defaults.Type()
 	if typ.Kind() != reflect.Struct {
-		return s.errorf("Config at %v: expected a struct, got %v", c.at, typ)
+		return s.errorf("Config at %v: expected a struct, got %v; pass the struct itself, not a pointer", c.at, typ)
 	}
 	b := &block{scope: s, name: fmt.Sprintf("Config[%v] (%v)", typ, c.at), target: reflect.New(typ)}
 	b.target.Elem().Set(c.defaults)
+	if err := checkValidate(b.target.Type()); err != nil {
+		return s.errorf("%s: %v", b.name, err)
+	}
 	if err := errors.Join(s.graph.settings.add(b)...); err != nil {
 		return err
 	}
@@ -89,6 +93,10 @@ func (ss *settings) addFields(b *block, v reflect.Value) []error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		name, tagged := f.Tag.Lookup("flag")
+		if err := checkTags(f); err != nil {
+			errs = append(errs, b.scope.errorf("%s: field %s: %v", b.name, f.Name, err))
+			continue
+		}
 		switch {
 		case !tagged && f.Anonymous && f.Type.Kind() == reflect.Struct:
 			errs = append(errs, ss.addFields(b, v.Field(i))...)

@@ -209,8 +209,11 @@ func (s *setting) whence() string {
 	return s.origin
 }
 
+// validator checks a configuration that has been read.
+type validator interface{ Validate() error }
+
 func (b *block) validate() error {
-	v, ok := b.target.Interface().(interface{ Validate() error })
+	v, ok := b.target.Interface().(validator)
 	if !ok {
 		return nil
 	}
