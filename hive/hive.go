@@ -25,6 +25,7 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/internal/lifecycle"
 	"github.com/statehive/statehive/hive/internal/settings"
+	"github.com/statehive/statehive/internal/loglimit"
 )
 
 // Defaults of Options.
@@ -50,7 +51,8 @@ type Options struct {
 	// EnvPrefix begins the names of environment variables: with "STATEHIVE", --config-dir is STATEHIVE_CONFIG_DIR. Empty: the
 	// name in upper case, with '_' for '-'.
 	EnvPrefix string
-	// Logger is what the loggers of modules are made of. Nil: text on standard error.
+	// Logger is what the loggers of modules are made of. Nil: text on standard error. Of the records at level Warn and above
+	// that a module, or one of its jobs, logs with the same message, the first 50 in a minute get there, and then their number.
 	Logger *slog.Logger
 	// LookupEnv reads an environment variable. Nil: os.LookupEnv.
 	LookupEnv func(string) (string, bool)
@@ -95,6 +97,7 @@ type Info struct {
 type Hive struct {
 	options   Options
 	graph     *cell.Graph
+	log       *loglimit.Handler // of options.Logger
 	lifecycle *lifecycle.Lifecycle
 	shutdown  *shutdown
 	phase     phase
@@ -125,6 +128,8 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 		return nil, errors.New("a hive needs a name")
 	}
 	h := &Hive{options: o.withDefaults(), shutdown: newShutdown()}
+	h.log = loglimit.New(h.options.Logger.Handler(), loglimit.Options{Level: slog.LevelWarn, Apart: []string{"module", "job"}})
+	h.options.Logger = slog.New(h.log)
 	h.lifecycle = lifecycle.New(h.options.Logger)
 	graph, err := cell.NewGraph(
 		cell.GraphOptions{Name: o.Name, Logger: h.options.Logger, PerModule: h.perModule(), Own: h.own()},
@@ -185,10 +190,8 @@ func (h *Hive) Start(ctx context.Context) error {
 		return ErrStarted
 	}
 	h.phase = ended
-	if _, err := h.Settings(); err != nil {
-		return err
-	}
-	if err := h.graph.Construct(); err != nil {
+	if err := h.construct(); err != nil {
+		h.log.Close()
 		return err
 	}
 	bounded, cancel := h.bounded(ctx, "start", h.options.StartTimeout)
@@ -199,6 +202,13 @@ func (h *Hive) Start(ctx context.Context) error {
 	h.phase = started
 	h.up.Store(true)
 	return nil
+}
+
+func (h *Hive) construct() error {
+	if _, err := h.Settings(); err != nil {
+		return err
+	}
+	return h.graph.Construct()
 }
 
 // Stop stops the hive in the reverse order of the start. All stop hooks are run, also after the deadline, with a context that
@@ -214,6 +224,7 @@ func (h *Hive) Stop(ctx context.Context) error {
 func (h *Hive) stop(ctx context.Context) error {
 	bounded, cancel := h.bounded(ctx, "stop", h.options.StopTimeout)
 	defer cancel()
+	defer h.log.Close()
 	return h.lifecycle.Stop(bounded)
 }
 

@@ -1,6 +1,6 @@
-// Package loglimit keeps a recurring problem from flooding a log: of the records at level
-// Warn and above with the same message, a [Handler] passes on the first 50 in a minute,
-// counts the others, and logs one line about them when the minute is over.
+// Package loglimit keeps a recurring event from flooding a log: of the records with the same
+// message, a [Handler] passes on the first 50 in a minute, counts the others, and logs one
+// line about them when the minute is over.
 package loglimit
 
 import (
@@ -27,22 +27,38 @@ const (
 // is safe for concurrent use. Handlers derived from it by WithAttrs and WithGroup share its
 // limits.
 //
-// Records below level Warn are always passed on. The line about records that were left out
-// has the message, level and attributes of the last of them, and their number.
+// The line about records that were left out has the message, level and attributes of the
+// last of them, and their number. A record with that attribute is of another Handler, which
+// has limited it, and is always passed on.
 type Handler struct {
-	next slog.Handler
+	next   slog.Handler
+	origin string // the values of attributes that tell causes apart
 	*limiter
+}
+
+// Options say what a [Handler] limits. The zero value is for records at level Info and
+// above, and counts all with one message together.
+type Options struct {
+	// Level is the lowest level that is limited.
+	Level slog.Level
+	// Apart are the keys of attributes that are given to WithAttrs, outside of groups:
+	// records whose values of them differ do not count together. There must be a bound to
+	// how many values they have.
+	Apart []string
 }
 
 // limiter is the state that a handler shares with those derived from it.
 type limiter struct {
+	options Options
+
 	mu     sync.Mutex
-	causes map[string]*cause // by message
+	causes map[string]*cause // by origin and message
 	closed bool
 }
 
 // cause is the records with one message within a window.
 type cause struct {
+	name   string // its key in causes
 	began  time.Time
 	passed int
 	left   int
@@ -52,8 +68,8 @@ type cause struct {
 }
 
 // New returns a handler that passes records on to next.
-func New(next slog.Handler) *Handler {
-	return &Handler{next, &limiter{causes: map[string]*cause{}}}
+func New(next slog.Handler, o Options) *Handler {
+	return &Handler{next: next, limiter: &limiter{options: o, causes: map[string]*cause{}}}
 }
 
 // Enabled implements [slog.Handler].
@@ -63,20 +79,35 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // WithAttrs implements [slog.Handler].
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &Handler{h.next.WithAttrs(attrs), h.limiter}
+	origin := h.origin
+	for _, a := range attrs {
+		if slices.Contains(h.options.Apart, a.Key) {
+			origin += a.Value.String() + "\x00"
+		}
+	}
+	return &Handler{h.next.WithAttrs(attrs), origin, h.limiter}
 }
 
 // WithGroup implements [slog.Handler].
 func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{h.next.WithGroup(name), h.limiter}
+	return &Handler{h.next.WithGroup(name), h.origin, h.limiter}
 }
 
 // Handle implements [slog.Handler].
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn && !h.pass(h.next, r) {
+	if r.Level >= h.options.Level && !limited(r) && !h.pass(r) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
+}
+
+// limited reports whether a record is a count of what another handler has left out.
+func limited(r slog.Record) (found bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		found = a.Key == LeftOut
+		return !found
+	})
+	return found
 }
 
 // Close logs the pending lines about records that were left out. It does not close the
@@ -92,34 +123,34 @@ func (h *Handler) Close() {
 	}
 	clear(h.causes)
 	h.mu.Unlock()
-	slices.SortFunc(ended, func(a, b *cause) int { return cmp.Compare(a.last.Message, b.last.Message) })
+	slices.SortFunc(ended, func(a, b *cause) int { return cmp.Compare(a.name, b.name) })
 	for _, c := range ended {
 		c.report()
 	}
 }
 
-// pass reports whether a record is to be passed on to next, and counts it.
-func (l *limiter) pass(next slog.Handler, r slog.Record) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+// pass reports whether a record is to be passed on, and counts it.
+func (h *Handler) pass(r slog.Record) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
 		return true
 	}
-	now := time.Now()
-	c := l.causes[r.Message]
+	now, name := time.Now(), h.origin+r.Message
+	c := h.causes[name]
 	if c == nil || c.left == 0 && now.Sub(c.began) >= Window {
-		l.forgetLocked(now)
-		c = &cause{began: now}
-		l.causes[r.Message] = c
+		h.forgetLocked(now)
+		c = &cause{name: name, began: now}
+		h.causes[name] = c
 	}
 	if c.passed < Passed {
 		c.passed++
 		return true
 	}
 	c.left++
-	c.last, c.next = r.Clone(), next
+	c.last, c.next = r.Clone(), h.next
 	if c.timer == nil {
-		c.timer = time.AfterFunc(c.began.Add(Window).Sub(now), func() { l.end(c) })
+		c.timer = time.AfterFunc(c.began.Add(Window).Sub(now), func() { h.end(c) })
 	}
 	return false
 }
@@ -136,8 +167,8 @@ func (l *limiter) forgetLocked(now time.Time) {
 // end ends a window in which records were left out.
 func (l *limiter) end(c *cause) {
 	l.mu.Lock()
-	if l.causes[c.last.Message] == c {
-		delete(l.causes, c.last.Message)
+	if l.causes[c.name] == c {
+		delete(l.causes, c.name)
 	}
 	l.mu.Unlock()
 	c.report()

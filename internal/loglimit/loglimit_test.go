@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,22 +40,23 @@ func (b *book) lines() []string {
 	return lines
 }
 
-func newBook() (*book, *loglimit.Handler) {
+func newBook(o loglimit.Options) (*book, *loglimit.Handler) {
 	b := &book{}
 	return b, loglimit.New(slog.NewTextHandler(b, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a
 		},
-	}))
+	}), o)
 }
 
 func logging(t *testing.T, test func(t *testing.T, b *book, h *loglimit.Handler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b, h := newBook()
+		b, h := newBook(loglimit.Options{})
 		test(t, b, h)
 		h.Close()
 	})
@@ -114,10 +116,10 @@ func TestOneCauseDoesNotLimitAnother(t *testing.T) {
 		log := slog.New(h)
 		for range 1000 {
 			log.Warn("update failed")
-			log.Info("row is done")
+			log.Debug("row is done")
 		}
 		if n := strings.Count(strings.Join(b.lines(), "\n"), "row is done"); n != 1000 {
-			t.Errorf("%d of 1000 records that are no warnings were passed on", n)
+			t.Errorf("%d of 1000 records below the level were passed on", n)
 		}
 		log.Warn("delete failed")
 		want(t, []string{`level=WARN msg="delete failed"`}, b.lines())
@@ -134,6 +136,74 @@ func TestDerivedHandlersShareTheLimit(t *testing.T) {
 		}
 		pass(time.Minute)
 		want(t, []string{`level=WARN msg="update failed" of=99 row.leftOut=50 row.key=99`}, b.lines())
+	})
+}
+
+func TestCausesAreToldApartByAttributes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, h := newBook(loglimit.Options{Level: slog.LevelWarn, Apart: []string{"module"}})
+		for i := range 60 {
+			for _, module := range []string{"a", "b"} {
+				slog.New(h).With("row", i).With("module", module).Warn("update failed")
+				slog.New(h).With("module", module).Info("updated")
+			}
+		}
+		if lines := strings.Join(b.lines(), "\n"); strings.Count(lines, "failed") != 2*loglimit.Passed || strings.Count(lines, "updated") != 120 {
+			t.Errorf("got\n%s", lines)
+		}
+		pass(time.Minute)
+		lines := b.lines()
+		slices.Sort(lines)
+		want(t, []string{
+			`level=WARN msg="update failed" row=59 module=a leftOut=10`,
+			`level=WARN msg="update failed" row=59 module=b leftOut=10`,
+		}, lines)
+		h.Close()
+	})
+}
+
+// A handler in a library and one in the application around it limit the same records: the counts of the first are kept.
+func TestCountsOfAnotherHandlerArePassedOn(t *testing.T) {
+	logging(t, func(t *testing.T, b *book, outer *loglimit.Handler) {
+		inner := loglimit.New(outer, loglimit.Options{})
+		for range 1000 {
+			slog.New(inner).Warn("update failed")
+		}
+		if lines := b.lines(); len(lines) != loglimit.Passed {
+			t.Errorf("%d lines", len(lines))
+		}
+		pass(time.Minute)
+		want(t, []string{`level=WARN msg="update failed" leftOut=950`}, b.lines())
+		inner.Close()
+	})
+}
+
+// TestNoMinuteHasMoreThanTwiceAsManyLines logs without end, for as long as the worst minute can begin anywhere.
+func TestNoMinuteHasMoreThanTwiceAsManyLines(t *testing.T) {
+	logging(t, func(t *testing.T, b *book, h *loglimit.Handler) {
+		var perSecond []int
+		for second := range 300 {
+			for range 200 {
+				if second > 0 && second < 59 {
+					break // the worst: one at the beginning of a window, all others at its end
+				}
+				slog.New(h).Error("boom")
+				if second == 0 {
+					break
+				}
+			}
+			pass(time.Second)
+			perSecond = append(perSecond, strings.Count(strings.Join(b.lines(), "\n"), "boom"))
+		}
+		for i := range perSecond[60:] {
+			lines := 0
+			for _, n := range perSecond[i : i+60] {
+				lines += n
+			}
+			if lines > 2*loglimit.Passed {
+				t.Errorf("%d lines in the minute from second %d", lines, i)
+			}
+		}
 	})
 }
 
@@ -195,7 +265,7 @@ func TestNothingIsLost(t *testing.T) {
 }
 
 func TestTheLevelOfTheOtherHandlerCounts(t *testing.T) {
-	h := loglimit.New(slog.NewTextHandler(&book{}, &slog.HandlerOptions{Level: slog.LevelError}))
+	h := loglimit.New(slog.NewTextHandler(&book{}, &slog.HandlerOptions{Level: slog.LevelError}), loglimit.Options{})
 	if h.Enabled(t.Context(), slog.LevelWarn) || !h.Enabled(t.Context(), slog.LevelError) {
 		t.Error("the level is not that of the other handler")
 	}

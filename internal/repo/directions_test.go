@@ -43,7 +43,7 @@ func layers() []layer {
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
 		{packages: "hive/inspect/...", imports: []string{"hive/..."}},
 		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},
-		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/trusted"}},
+		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/loglimit", "internal/trusted"}},
 
 		// Programs may use everything, and nobody may use programs.
 		{packages: "cmd/...", imports: []string{"cmd/...", "statedb/...", "reconciler/...", "hive/...", "internal/trusted"}},

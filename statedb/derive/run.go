@@ -55,7 +55,7 @@ type inputState struct {
 }
 
 func (d *Derivation[Out, Key]) begin() *running[Out, Key] {
-	limit := loglimit.New(d.spec.Logger.Handler())
+	limit := loglimit.New(d.spec.Logger.Handler(), loglimit.Options{})
 	r := &running[Out, Key]{
 		Derivation: d,
 		out:        d.spec.Output,

@@ -68,7 +68,7 @@ func New(p Params) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
-	log := loglimit.New(p.Logger.Handler())
+	log := loglimit.New(p.Logger.Handler(), loglimit.Options{})
 	p.Logger = slog.New(log)
 	r := &Engine{
 		p: p, log: log, random: rand.Float64, inbox: newInbox(), pauses: hold.NewPauses(p.Table),

@@ -35,7 +35,7 @@ func (s *Source) apply(ctx context.Context, l *listing) error {
 		}
 	}
 	s.accept(l, kept)
-	s.log(next)
+	s.report(next)
 	s.published = next
 	s.origins.Store(&next.held)
 	if s.endsMemory(l, next) {
@@ -194,25 +194,25 @@ func (s *Source) writeSource(txn *statedb.WriteTxn, next state) error {
 	return nil
 }
 
-// log logs what is different in next: each problem once, and when there are none any more.
-func (s *Source) log(next state) {
+// report logs what is different in next: each problem once, and when there are none any more.
+func (s *Source) report(next state) {
 	for _, path := range slices.Sorted(maps.Keys(next.shown)) {
 		before, now := s.published.shown[path].problems, next.shown[path].problems
 		for _, p := range now {
 			if !slices.Contains(before, p) {
-				s.config.Logger.Error("Document refused", p.attributes()...)
+				s.log.Error("Document refused", p.attributes()...)
 			}
 		}
 		if len(before) > 0 && len(now) == 0 {
-			s.config.Logger.Info("Documents are good again", "file", path)
+			s.log.Info("Documents are good again", "file", path)
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(s.published.shown)) {
 		if _, still := next.shown[path]; !still && len(s.published.shown[path].problems) > 0 {
-			s.config.Logger.Info("Refused documents are gone", "file", path)
+			s.log.Info("Refused documents are gone", "file", path)
 		}
 	}
 	if !maps.Equal(s.published.held, next.held) || !s.published.initialized && next.initialized {
-		s.config.Logger.Info("Documents taken over", "files", len(next.shown), "rows", len(next.held))
+		s.log.Info("Documents taken over", "files", len(next.shown), "rows", len(next.held))
 	}
 }

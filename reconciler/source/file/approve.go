@@ -145,6 +145,6 @@ func (s *Source) approveNow(ctx context.Context, follower follower, l *listing) 
 			a.Withdrawn++
 		}
 	}
-	s.config.Logger.Warn("Approved by hand: the directory of documents is taken as it is", "dir", a.Dir, "rows", a.Rows, "withdrawn", a.Withdrawn)
+	s.log.Warn("Approved by hand: the directory of documents is taken as it is", "dir", a.Dir, "rows", a.Rows, "withdrawn", a.Withdrawn)
 	return a, nil
 }

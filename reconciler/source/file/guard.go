@@ -166,7 +166,7 @@ func (s *Source) remember(inForce bool) {
 		text = err.Error()
 	}
 	if text != s.memoryError && text != "" {
-		s.config.Logger.Warn("Cannot remember that documents are in force: a directory that is empty at the next start will not be noticed", "error", text)
+		s.log.Warn("Cannot remember that documents are in force: a directory that is empty at the next start will not be noticed", "error", text)
 	}
 	s.memoryError = text
 }

@@ -5,16 +5,22 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/statehive/statehive/internal/loglimit"
 )
 
 // Run reads the directory and follows it until ctx is done, which is not an
 // error. It fails only if the tables cannot be written, and may then be called
 // again.
 func (s *Source) Run(ctx context.Context) error {
+	limit := loglimit.New(s.config.Logger.Handler(), loglimit.Options{})
+	defer limit.Close()
+	s.log = slog.New(limit)
 	w := &watcher{wake: s.approvals.wake}
 	defer func() { _ = w.close() }() // it only reads
 	s.approvals.open()
@@ -159,7 +165,7 @@ func (s *Source) logWatchError(err error) {
 		text = err.Error()
 	}
 	if text != s.watchError && text != "" {
-		s.config.Logger.Warn("Cannot watch all documents, looking at them every second", "error", text)
+		s.log.Warn("Cannot watch all documents, looking at them every second", "error", text)
 	}
 	s.watchError = text
 }

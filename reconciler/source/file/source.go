@@ -29,7 +29,8 @@ type Config struct {
 	Kinds []Kind
 	// Name of the source on the tables. Default: "documents".
 	Name string
-	// Logger gets each problem once, and its end. Default: nothing is logged.
+	// Logger gets each problem once, and its end. Of the records with the same message the
+	// first 50 in a minute are logged, and then their number. Default: nothing is logged.
 	Logger *slog.Logger
 	// Quiet is for how long nothing must happen in the directory before it is read;
 	// while changes go on it is read after ten times that. Default: 50 ms.
@@ -108,6 +109,7 @@ type Source struct {
 
 // progress is what Run knows of the directory. It belongs to Run.
 type progress struct {
+	log         *slog.Logger          // of the configuration, with a limit while Run runs
 	files       map[string]*fileState // by path
 	doubt       time.Time             // since when the directory cannot be listed
 	began       time.Time             // the first look
@@ -141,7 +143,7 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("directory of documents %q cannot be read: %w", c.Dir, withoutPath(err))
 	}
 	c.Dir = dir
-	s := &Source{config: c, progress: progress{files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: list, deviceOf: deviceOf, writing: openForWriting}
+	s := &Source{config: c, progress: progress{log: c.Logger, files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: list, deviceOf: deviceOf, writing: openForWriting}
 	s.recalled = c.Memory != nil && c.Memory.InForce()
 	s.parser = newParser(c.Kinds)
 	for _, k := range c.Kinds {
