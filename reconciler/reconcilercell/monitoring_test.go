@@ -11,8 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/hive/metrics"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
+	"github.com/statehive/statehive/reconciler/source/filecell"
+	"github.com/statehive/statehive/statedb"
 	"github.com/statehive/statehive/statedb/dbcell"
 )
 
@@ -42,7 +49,17 @@ var (
 
 func scrapeExposed(t *testing.T) exposed {
 	t.Helper()
-	r := start(t, "", dbcell.Cell())
+	var r running
+	r.begin(t, newHive(t, inspect.Cell(), metrics.Cell(""), reconcilercell.Cell(), dbcell.Cell(), filecell.Cell(),
+		things(cell.Invoke(r.keep)), cell.Invoke(func(registry *prometheus.Registry) { r.registry = registry })),
+		"--metrics-address=", "--config-dir", t.TempDir())
+	err := r.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, err := r.table.RegisterSource(txn, "documents")
+		return err
+	}, r.table)
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Prometheus adds the labels of the target.
 	e := exposed{types: map[string]string{}, series: map[string]bool{}, labels: map[string]map[string]bool{"job": {}, "instance": {}}}
 	for line := range strings.Lines(scrapeAll(t, r.registry)) {

@@ -34,7 +34,8 @@
 // # Metrics
 //
 // Where hive/metrics is part of the hive, each table has, with the label "table": rows, revision, what is kept for cursors, the number of
-// cursors and the lag of the slowest, and for how long transactions waited for the table's lock and held it. They are measured when
+// cursors and the lag of the slowest, and for how long transactions waited for the table's lock and held it; and each of its sources, with
+// the label "source", whether it is initialized and whether it is incomplete. They are measured when
 // they are asked for; the series of a dropped table end with it.
 //
 // # Errors

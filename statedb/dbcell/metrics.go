@@ -33,6 +33,8 @@ type collector struct {
 	db          *statedb.DB
 	gauges      []gauge
 	waits, hold *prometheus.Desc
+
+	initialized, incomplete *prometheus.Desc // of sources
 }
 
 type gauge struct {
@@ -41,8 +43,8 @@ type gauge struct {
 }
 
 func newCollector(db *statedb.DB, prefix string) *collector {
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(prometheus.BuildFQName(prefix, "table", name), help, []string{"table"}, nil)
+	desc := func(name, help string, more ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(prefix, "table", name), help, append([]string{"table"}, more...), nil)
 	}
 	return &collector{
 		db: db,
@@ -72,6 +74,9 @@ func newCollector(db *statedb.DB, prefix string) *collector {
 		},
 		waits: desc("lock_wait_seconds", "How long write transactions waited for the table."),
 		hold:  desc("lock_hold_seconds", "How long write transactions had the table to themselves."),
+
+		initialized: desc("source_initialized", "1 if the source of the table has delivered its first listing, else 0.", "source"),
+		incomplete:  desc("source_incomplete", "1 if rows that the source should deliver may be missing from the table, else 0.", "source"),
 	}
 }
 
@@ -82,6 +87,8 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 	descs <- c.waits
 	descs <- c.hold
+	descs <- c.initialized
+	descs <- c.incomplete
 }
 
 // Collect implements prometheus.Collector.
@@ -94,7 +101,20 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- histogramOf(c.waits, stats.Waits, t.Name())
 		out <- histogramOf(c.hold, stats.Holds, t.Name())
+		for _, s := range t.Sources(txn) {
+			out <- flag(c.initialized, s.Initialized, t.Name(), s.Name)
+			out <- flag(c.incomplete, s.Incomplete != "", t.Name(), s.Name)
+		}
 	}
+}
+
+// flag is 1 if something is so, else 0.
+func flag(desc *prometheus.Desc, so bool, labels ...string) prometheus.Metric {
+	value := 0.0
+	if so {
+		value = 1
+	}
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }
 
 func histogramOf(desc *prometheus.Desc, d statedb.Durations, table string) prometheus.Metric {

@@ -33,8 +33,8 @@ func (c Config) Validate() error {
 func Cell() cell.Cell {
 	return cell.Module("documents", "what is wanted, from files",
 		cell.Config(Config{}),
-		cell.Provide(build, (*file.Source).Documents, origin, endpoint, approveEndpoint, approveCommand, validateCommand, schemaCommand, section),
-		cell.Invoke(func(*file.Source) {}),
+		cell.Provide(build, (*file.Source).Documents, origin, endpoint, approveEndpoint, approveCommand, validateCommand, schemaCommand, section, readyCondition),
+		cell.Invoke(func(*file.Source) {}, registerMetrics),
 	)
 }
 

@@ -44,6 +44,7 @@ type app struct {
 	db     *statedb.DB
 	lamps  *statedb.Table[lamp]
 	health *statedb.Table[health.Status]
+	files  *statedb.Table[file.Document]
 }
 
 func newApp(t *testing.T, dir string, more ...cell.Cell) *app {
@@ -64,8 +65,8 @@ func newApp(t *testing.T, dir string, more ...cell.Cell) *app {
 			dbcell.Protected(statedb.Schema[lamp]{Name: "lamps", Primary: statedb.NewIndex("name", func(l lamp) string { return l.Name })}),
 			filecell.Kind(file.KindConfig[lamp]{Name: "lamp", KeyField: "name"}),
 		),
-		cell.Invoke(func(db *statedb.DB, lamps *statedb.Table[lamp], status *statedb.Table[health.Status], _ *statedb.Table[file.Document]) {
-			a.db, a.lamps, a.health = db, lamps, status
+		cell.Invoke(func(db *statedb.DB, lamps *statedb.Table[lamp], status *statedb.Table[health.Status], files *statedb.Table[file.Document]) {
+			a.db, a.lamps, a.health, a.files = db, lamps, status, files
 		}),
 	)
 	if err == nil {
@@ -135,6 +136,19 @@ func (a *app) within(level health.Level, message, err string) {
 		case <-changed:
 		case <-late:
 			a.t.Fatalf("health is %v %q %q, want %v %q %q", s.Level, s.Message, got, level, message, err)
+		}
+	}
+}
+
+// eventually waits until something about the table of files is so.
+func (a *app) eventually(what string, is func() bool) {
+	a.t.Helper()
+	late := time.After(deadline)
+	for !is() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-late:
+			a.t.Fatalf("%s is not as it should be after %v", what, deadline)
 		}
 	}
 }

@@ -91,10 +91,15 @@ type tally struct {
 
 func refused(d file.Document) bool { return d.State != file.OK && d.State != file.Writing }
 
+// isDirectory reports whether a row is of the directory itself: only that has another name than documents have.
+func isDirectory(d file.Document) bool {
+	return !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(d.File))
+}
+
 func (n *tally) add(d file.Document) {
 	n.rows += d.Rows
-	if !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(d.File)) {
-		n.lost = true // only the directory has another name
+	if isDirectory(d) {
+		n.lost = true
 		return
 	}
 	n.files++

@@ -1,0 +1,39 @@
+package filecell
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/reconciler/source/file"
+	"github.com/statehive/statehive/statedb"
+)
+
+// maxAwaited is how many of the files that block readiness are named.
+const maxAwaited = 10
+
+// readyCondition keeps the hive from being ready while no version of a file, or nothing of the directory, is in force: rows that
+// are wanted are not known then. A file that is refused later, whose last good version stays in force, is a matter of health.
+func readyCondition(db *statedb.DB, table *statedb.Table[file.Document]) hive.ConditionOut {
+	return hive.NewCondition("documents", func() (waits []string) {
+		for d := range table.All(db.ReadTxn()) {
+			if d.State == file.OK || d.Rows > 0 {
+				continue
+			}
+			if len(waits) == maxAwaited {
+				return append(waits, "more files")
+			}
+			waits = append(waits, awaited(d))
+		}
+		return waits
+	})
+}
+
+// awaited names a file and the first thing that is wrong with it.
+func awaited(d file.Document) string {
+	if d.State == file.Writing {
+		return fmt.Sprintf("%s: is being written, and has not been read yet", d.File)
+	}
+	first, _, _ := strings.Cut(d.Error, "\n")
+	return first
+}
