@@ -85,6 +85,9 @@ func things(more ...cell.Cell) cell.Cell {
 	)
 }
 
+// fed is a cell that could write a table.
+func fed[Obj any]() cell.Cell { return cell.Invoke(func(*statedb.RWTable[Obj]) {}) }
+
 type originOut struct {
 	cell.Out
 	Origin func(table, key string) string `group:"row-origins"`

@@ -139,7 +139,7 @@ func TestHealthyFollowsHealth(t *testing.T) {
 
 func TestAReconcilerThatHasStoppedIsNotHealthy(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h := newHive(t, reconcilercell.Cell(), things(), cell.Provide(
+	h := newHive(t, reconcilercell.Cell(), things(fed[thing]()), cell.Provide(
 		func() metrics.Prefix { return "acme" }, func() prometheus.Registerer { return registry },
 	))
 	if err := h.Start(t.Context()); err != nil {

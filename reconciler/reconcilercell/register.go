@@ -19,7 +19,9 @@ import (
 // may a reconciler.Config and a [Relations], which are optional. The
 // *reconciler.Reconciler[Obj] is provided to the hive. It runs as a job of the
 // module, "reconciler-" with its name, and its health is that job's. [Cell] must be
-// in the hive.
+// in the hive. A hive in which nothing else gets the writer of the table, and which
+// is not written by name, does not start: the table would be empty, and everything
+// that earlier runs made would be removed.
 //
 // All reconcilers of a hive are one reconciler.Group: what depends on a row is
 // deleted before it, and a hive whose tables depend on each other in a cycle is
@@ -31,7 +33,7 @@ func Register[Obj reconciler.Reconcilable[Obj]]() cell.Cell {
 	field := reconciler.StatusField[Obj]{Get: Obj.GetStatus, Set: Obj.WithStatus}
 	return cell.Group(
 		cell.Provide(build("", field)),
-		cell.Invoke(func(*reconciler.Reconciler[Obj]) {}),
+		cell.Invoke(func(*reconciler.Reconciler[Obj]) {}, checkFed[Obj]),
 	)
 }
 
@@ -43,7 +45,7 @@ func Register[Obj reconciler.Reconcilable[Obj]]() cell.Cell {
 func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj]) cell.Cell {
 	return cell.Group(
 		cell.ProvidePrivate(build(name, field)),
-		cell.Invoke(func(*reconciler.Reconciler[Obj]) {}),
+		cell.Invoke(func(*reconciler.Reconciler[Obj]) {}, checkFed[Obj]),
 	)
 }
 

@@ -74,6 +74,7 @@ func module[Obj reconciler.Reconcilable[Obj]](
 		dbcell.Open(reconciler.Reconciled(schema)),
 		cell.ProvidePrivate(func() reconciler.Target[Obj] { return target }, relations),
 		reconcilercell.Register[Obj](),
+		fed[Obj](),
 	)
 }
 

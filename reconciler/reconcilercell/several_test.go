@@ -88,6 +88,7 @@ func TestSeveralReconcilersShareAModule(t *testing.T) {
 		dbcell.Protected(hostSchema()),
 		cell.ProvidePrivate(func() reconciler.Target[host] { return half{} }),
 		reconcilercell.RegisterWithStatus("hosts", statusOf("hosts")),
+		fed[host](),
 		cell.Invoke(func(db *statedb.DB, table *statedb.RWTable[thing]) { r.db, r.table = db, table }),
 	))
 	r.begin(t, h)

@@ -119,6 +119,7 @@ func TestRegisterSaysWhatIsMissing(t *testing.T) {
 		"the cell": {[]cell.Cell{things()}, "missing type reconcilercell.Config"},
 		"a name of its own": {
 			[]cell.Cell{reconcilercell.Cell(), things(
+				fed[thing](),
 				dbcell.Protected(reconciler.Reconciled(schema)),
 				cell.ProvidePrivate(func() reconciler.Target[other] { return noopOther{} }),
 				reconcilercell.RegisterWithStatus("things", reconciler.StatusField[other]{Get: other.GetStatus, Set: other.WithStatus}),
