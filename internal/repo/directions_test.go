@@ -34,7 +34,7 @@ func layers() []layer {
 		{packages: "statedb/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store/..."}},
 		{packages: "reconciler/targettest/...", imports: []string{"statedb", "statedb/index", "reconciler"}},
 		{packages: "reconciler/target/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "reconciler/target/...", "internal/trusted"}, tests: []string{"reconciler/targettest"}},
-		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "internal/trusted", "reconciler/source/..."}},
+		{packages: "reconciler/source/...", imports: []string{"statedb", "statedb/index", "statedb/immutable", "reconciler", "internal/loglimit", "internal/trusted", "internal/yamlsize", "reconciler/source/..."}},
 		{packages: "reconciler/internal/...", imports: []string{"statedb", "reconciler/internal/...", "internal/store", "internal/backoff", "internal/duetime", "internal/loglimit"}},
 		{packages: "reconciler", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store", "reconciler/internal/..."}, tests: []string{"reconciler/targettest"}},
 
@@ -43,7 +43,7 @@ func layers() []layer {
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
 		{packages: "hive/inspect/...", imports: []string{"hive/..."}},
 		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},
-		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/loglimit", "internal/trusted"}},
+		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/loglimit", "internal/trusted", "internal/yamlsize"}},
 
 		// Programs may use everything, and nobody may use programs.
 		{packages: "cmd/...", imports: []string{"cmd/...", "statedb/...", "reconciler/...", "hive/...", "internal/trusted"}},

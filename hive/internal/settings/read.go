@@ -10,11 +10,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/internal/trusted"
+	"github.com/statehive/statehive/internal/yamlsize"
 )
 
 // ReadFile returns the keys of a file in their order, with duplicates, and all errors. A value that cannot be used is nil. It returns
@@ -49,7 +51,29 @@ func read(path string) ([]byte, error) {
 	return data, err
 }
 
+// maxStructure is how much a file of settings may say, as [yamlsize.Structure] counts: about 5,000 settings.
+const maxStructure = 32 << 10
+
+// check refuses what the parser would make too much of.
+func check(path string, data []byte) error {
+	isControl := func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }
+	if !utf8.Valid(data) || bytes.ContainsFunc(data, isControl) {
+		return fmt.Errorf("%s: expected text in UTF-8", path)
+	}
+	structure := 0
+	for _, document := range yamlsize.Documents(data) {
+		structure += yamlsize.Structure(document)
+	}
+	if structure > maxStructure {
+		return fmt.Errorf("%s: it holds too many names and values: its structure counts %d, expected at most %d", path, structure, maxStructure)
+	}
+	return nil
+}
+
 func parse(path string, data []byte) ([]cell.FileEntry, error) {
+	if err := check(path, data); err != nil {
+		return nil, err
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {

@@ -97,3 +97,39 @@ func TestFileThatOthersMayHaveWrittenIsRefused(t *testing.T) {
 		t.Errorf("of another user: %v", err)
 	}
 }
+
+func TestFileThatIsCostlyToParseIsRefused(t *testing.T) {
+	for _, text := range []string{"[" + strings.Repeat("1,", 500_000), strings.Repeat("a: b\n", 200_000), strings.Repeat("---\n- a\n", 100_000)} {
+		_, err := read(t, text)
+		if err == nil || !strings.Contains(err.Error(), "too many names and values") || len(err.Error()) > 1000 {
+			t.Errorf("got the error %.2000v", err)
+		}
+	}
+	for _, text := range []string{"a: \xff", "\xff\xfea\x00:\x00 \x00b\x00", "a: \x7f"} {
+		if _, err := read(t, text); err == nil || !strings.HasSuffix(err.Error(), "expected text in UTF-8") {
+			t.Errorf("%q: got the error %v", text, err)
+		}
+	}
+	if _, err := read(t, "text: |\n"+strings.Repeat("  [a, b]: {c}\n", 50_000)); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzReadFile checks that whatever a file says is refused or read as values of the three types, with little memory.
+func FuzzReadFile(f *testing.F) {
+	f.Add("a: b\nc: [d, 'e']\nf: {g: h}\n")
+	f.Add("a: &x {b: *x}\n---\nc: d\n")
+	f.Add("? [a]\n: |\n  b\n...\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		entries, err := read(t, strings.Repeat(text, 100))
+		for _, e := range entries {
+			switch e.Value.(type) {
+			case string, []string, map[string]string:
+			default:
+				if e.Value != nil || err == nil {
+					t.Errorf("key %q has the value %#v, and the error is %v", e.Key, e.Value, err)
+				}
+			}
+		}
+	})
+}

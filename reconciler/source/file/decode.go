@@ -4,17 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/statehive/statehive/reconciler"
-)
-
-// Bounds on one document, against aliases that multiply or go round.
-const (
-	maxValues = 1 << 20
-	maxDepth  = 100
 )
 
 // decoder decodes one document. It goes on after a problem, to find them all.
@@ -24,31 +19,52 @@ type decoder struct {
 	kind     string
 	fields   catalog
 	problems []problem
-	places   []valuePlace
+	more     int // problems that are left out
+	document *yaml.Node
 	values   int
 	depth    int
 	gaveUp   bool
 }
 
-// valuePlace is where the value of a field is, by its path.
-type valuePlace struct {
-	path string
-	node *yaml.Node
-}
-
 // reset makes a decoder ready for a document.
-func (d *decoder) reset(file string, offset int, k Kind) {
-	*d = decoder{file: file, offset: offset, kind: k.Name(), fields: k.catalog(), problems: d.problems[:0], places: d.places[:0]}
+func (d *decoder) reset(file string, offset int, k Kind, document *yaml.Node) {
+	*d = decoder{file: file, offset: offset, kind: k.Name(), fields: k.catalog(), problems: d.problems[:0], document: document}
 }
 
 // placeOf returns where the value of a field is, if it is given.
 func (d *decoder) placeOf(path string) (at place, given bool) {
-	for _, p := range d.places {
-		if p.path == path {
-			return d.place(p.node), true
-		}
+	if n := nodeAt(d.document, path); n != nil {
+		return d.place(n), true
 	}
 	return place{}, false
+}
+
+// nodeAt returns the value at a path below n, as rules[1].from, or nil.
+func nodeAt(n *yaml.Node, path string) *yaml.Node {
+	if path == "" {
+		return n
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind == yaml.SequenceNode {
+		index, rest, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		i, err := strconv.Atoi(index)
+		if err != nil || i < 0 || i >= len(n.Content) {
+			return nil
+		}
+		return nodeAt(n.Content[i], strings.TrimPrefix(rest, "."))
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		rest, ok := strings.CutPrefix(path, n.Content[i].Value)
+		if !ok || rest != "" && rest[0] != '.' && rest[0] != '[' {
+			continue
+		}
+		if found := nodeAt(n.Content[i+1], strings.TrimPrefix(rest, ".")); found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 func (d *decoder) failed() bool { return len(d.problems) > 0 }
@@ -58,8 +74,15 @@ func (d *decoder) place(n *yaml.Node) place {
 }
 
 func (d *decoder) problem(n *yaml.Node, path, format string, args ...any) {
-	d.problems = append(d.problems, problem{at: d.place(n), field: path, message: fmt.Sprintf(format, args...)})
+	if d.full() {
+		d.more++
+		return
+	}
+	d.problems = append(d.problems, problem{at: d.place(n), field: path, message: fmt.Sprintf(format, args...)}.short())
 }
+
+// full reports whether there are as many problems as are told of a file.
+func (d *decoder) full() bool { return len(d.problems) >= maxProblems }
 
 // refused reports what the row type has against the document.
 func (d *decoder) refused(document *yaml.Node, err error) {
@@ -74,7 +97,11 @@ func (d *decoder) refused(document *yaml.Node, err error) {
 		d.problem(document, "", "%v", err)
 		return
 	}
-	d.problems = append(d.problems, problem{at: d.placeFor(document, wrong.Field), field: wrong.Field, message: wrong.Err.Error()})
+	if d.full() {
+		d.more++
+		return
+	}
+	d.problems = append(d.problems, problem{at: d.placeFor(document, wrong.Field), field: wrong.Field, message: wrong.Err.Error()}.short())
 }
 
 // placeFor returns where the value of a field is; if it is missing, where the value
@@ -107,6 +134,9 @@ func (d *decoder) enter(n *yaml.Node, path string) (*yaml.Node, bool) {
 	case d.depth > maxDepth:
 		d.gaveUp = true
 		d.problem(at, path, "values are nested more than %d deep, or an alias contains itself", maxDepth)
+	case n.Kind == yaml.ScalarNode && len(n.Value) > maxText:
+		d.problem(at, path, "found %s of %d bytes, expected at most %d", found(n), len(n.Value), maxText)
+		return nil, false
 	}
 	return n, !d.gaveUp
 }
@@ -159,7 +189,6 @@ func (d *decoder) structure(n *yaml.Node, out reflect.Value, path string) {
 		}
 		for _, f := range known {
 			if f.name == key.Value {
-				d.places = append(d.places, valuePlace{at, value})
 				d.value(value, out.FieldByIndex(f.index), at)
 				return
 			}
@@ -176,6 +205,10 @@ func (d *decoder) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode {
 			d.problem(key, path, "found %s as the name of a field, expected text", found(key))
+			continue
+		}
+		if len(key.Value) > maxName {
+			d.problem(key, path, "found %s of %d bytes as the name of a field, expected at most %d", found(key), len(key.Value), maxName)
 			continue
 		}
 		at := join(path, key.Value)
@@ -230,7 +263,6 @@ func (d *decoder) list(n *yaml.Node, out reflect.Value, path string) {
 	items := reflect.MakeSlice(out.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		d.places = append(d.places, valuePlace{at, item})
 		d.value(item, items.Index(i), at)
 	}
 	out.Set(items)
@@ -251,7 +283,6 @@ func (d *decoder) dictionary(n *yaml.Node, out reflect.Value, path string) {
 	items := reflect.MakeMapWithSize(out.Type(), len(n.Content)/2)
 	d.pairs(n, path, func(key, value *yaml.Node, at string) {
 		k, v := reflect.New(out.Type().Key()).Elem(), reflect.New(out.Type().Elem()).Elem()
-		d.places = append(d.places, valuePlace{at, value})
 		before := len(d.problems)
 		d.value(key, k, at)
 		d.value(value, v, at)

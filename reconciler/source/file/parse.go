@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/statehive/statehive/internal/yamlsize"
 )
 
 // id is what must be unique over all documents: the key of a row of a kind.
@@ -42,6 +44,7 @@ type content struct {
 	total    int  // documents, good or not, also those that filters drop
 	docs     []*document
 	problems []problem
+	more     int // problems that are left out
 	filtered []filteredKind
 }
 
@@ -51,9 +54,6 @@ func (c *content) good() bool { return len(c.problems) == 0 }
 func unreadable(p problem) *content {
 	return &content{sum: sha256.Sum256([]byte(p.String())), unread: true, problems: []problem{p}}
 }
-
-// maxProblems bounds how many problems of one file are told.
-const maxProblems = 100
 
 // parser turns files into documents of its kinds.
 type parser struct {
@@ -76,30 +76,43 @@ func newParser(kinds []Kind) parser {
 func (p *parser) parse(file string, data []byte) *content {
 	c := &content{sum: sha256.Sum256(data), size: len(data)}
 	if bad, ok := notText(file, data); ok {
-		c.problems = append(c.problems, bad)
+		c.report(bad)
 		return c
 	}
-	for offset := 0; ; {
-		failure := p.stream(c, file, data, offset)
-		if failure == nil {
-			break
-		}
-		c.total++
-		c.problems = append(c.problems, failure.problem)
-		skipped := linesToNextDocument(data, failure.mark)
-		if skipped == 0 || len(c.problems) >= maxProblems {
-			break
-		}
-		data, offset = afterLines(data, skipped), offset+skipped
+	parts, bad := runs(file, data)
+	if bad != nil {
+		c.report(*bad)
+		return c
+	}
+	for _, r := range parts {
+		p.run(c, file, r)
 	}
 	c.refuseTwins()
-	c.limitProblems(file)
+	if c.more > 0 {
+		c.problems = append(c.problems, problem{at: place{file: file}, message: fmt.Sprintf("errors left out: %d", c.more)})
+	}
 	return c
 }
 
-func (c *content) limitProblems(file string) {
-	if more := len(c.problems) - maxProblems; more > 0 {
-		c.problems = append(c.problems[:maxProblems], problem{at: place{file: file}, message: fmt.Sprintf("errors left out: %d", more)})
+// run adds the documents of a run. After one that is not YAML it goes on with the next.
+func (p *parser) run(c *content, file string, r run) {
+	if r.refused != nil {
+		c.total++
+		c.report(*r.refused)
+		return
+	}
+	for data, line := r.data, r.line; ; {
+		failure := p.stream(c, file, data, line)
+		if failure == nil {
+			return
+		}
+		c.total++
+		c.report(failure.problem)
+		skipped, rest := nextDocument(data, failure.mark)
+		if rest == nil || len(c.problems) >= maxProblems {
+			return
+		}
+		data, line = rest, line+skipped
 	}
 }
 
@@ -112,7 +125,7 @@ type failure struct {
 // stream reads the documents of data, up to the end or to a failure.
 func (p *parser) stream(c *content, file string, data []byte, offset int) *failure {
 	var d decoder
-	loader, err := yaml.NewLoader(bytes.NewReader(data))
+	loader, err := yaml.NewLoader(bytes.NewReader(data), loaderLimits)
 	for err == nil {
 		var n yaml.Node
 		if err = loader.Load(&n); err == nil {
@@ -153,20 +166,21 @@ func (p *parser) document(c *content, d *decoder, file string, offset int, n *ya
 	c.total++
 	at := place{file: file, line: n.Line + offset, column: n.Column}
 	if n.Kind != yaml.MappingNode {
-		c.problems = append(c.problems, problem{at: at, message: fmt.Sprintf("found %s, expected a document with a kind and fields", found(n))})
+		c.report(problem{at: at, message: fmt.Sprintf("found %s, expected a document with a kind and fields", found(n))})
 		return
 	}
 	k, bad := p.kindOf(n, at, offset)
 	if k == nil {
-		c.problems = append(c.problems, bad)
+		c.report(bad)
 		return
 	}
-	d.reset(file, offset, k)
+	d.reset(file, offset, k, n)
 	filter := p.filterOf(k)
 	c.filteredBy(k, filter.version)
 	row, key := k.decode(d, n, filter.keep)
 	if d.failed() {
-		c.problems = append(c.problems, d.problems...)
+		c.report(d.problems...)
+		c.more += d.more
 		return
 	}
 	if row == nil {
@@ -174,6 +188,10 @@ func (p *parser) document(c *content, d *decoder, file string, offset int, n *ya
 	}
 	if of, given := d.placeOf(k.keyField()); given {
 		at = of
+	}
+	if len(key) > maxKey {
+		c.report(problem{at: at, field: k.keyField(), message: fmt.Sprintf("found %s of %d bytes, expected at most %d", quote(key), len(key), maxKey)})
+		return
 	}
 	c.docs = append(c.docs, &document{id: id{k, key}, row: row, at: at})
 }
@@ -207,8 +225,13 @@ func (c *content) refuseTwins() {
 		return
 	}
 	for _, d := range c.docs {
-		if other := byID.rivalOf(d); other != nil {
-			c.problems = append(c.problems, d.taken(other.at))
+		other := byID.rivalOf(d)
+		switch {
+		case other == nil:
+		case len(c.problems) < maxProblems:
+			c.report(d.taken(other.at))
+		default:
+			c.more++
 		}
 	}
 }
@@ -233,28 +256,19 @@ func notText(file string, data []byte) (problem, bool) {
 	return problem{}, false
 }
 
-// linesToNextDocument returns how many lines lie before the first document that
-// begins at or after the mark, but not at the first line; 0 if there is none.
-// A line that begins with "---" separates documents wherever it stands.
-func linesToNextDocument(data []byte, mark yaml.Mark) int {
+// nextDocument returns what follows from the first document on that begins at or after the mark, but not at the first
+// line, and how many lines lie before it; nil if there is none.
+func nextDocument(data []byte, mark yaml.Mark) (lines int, rest []byte) {
 	from := mark.Line - 1
 	if mark.Column > 1 {
 		from = mark.Line
 	}
-	for i, line := range bytes.Split(data, []byte("\n")) {
-		if i < max(from, 1) || !bytes.HasPrefix(line, []byte("---")) {
-			continue
+	start := 0
+	for line, document := range yamlsize.Documents(data) {
+		if line >= max(from, 1) {
+			return line, data[start:]
 		}
-		if len(line) == 3 || line[3] == ' ' || line[3] == '\t' || line[3] == '\r' {
-			return i
-		}
+		start += len(document)
 	}
-	return 0
-}
-
-func afterLines(data []byte, n int) []byte {
-	for range n {
-		_, data, _ = bytes.Cut(data, []byte("\n"))
-	}
-	return data
+	return 0, nil
 }

@@ -179,7 +179,7 @@ func (r resolution) refuse(files []*fileState) {
 				conflict = true
 				if !told[d] {
 					told[d] = true
-					r.problems[f] = append(r.problems[f], d.taken(rival.at))
+					r.report(f, d, rival)
 				}
 			}
 			if conflict && version != f.kept {
@@ -187,6 +187,16 @@ func (r resolution) refuse(files []*fileState) {
 				refused = true
 			}
 		}
+	}
+}
+
+// report adds the problem that a document of a file has a rival, as long as they are not too many.
+func (r resolution) report(f *fileState, d, rival *document) {
+	switch n := len(r.problems[f]); {
+	case n < maxProblems:
+		r.problems[f] = append(r.problems[f], d.taken(rival.at).short())
+	case n == maxProblems:
+		r.problems[f] = append(r.problems[f], problem{at: place{file: f.path}, message: "more such errors are left out"})
 	}
 }
 

@@ -17,13 +17,13 @@ import (
 func (d *decoder) plain(n *yaml.Node, out reflect.Value, path string) {
 	isWhole := (out.CanInt() || out.CanUint()) && examples[out.Type()] == ""
 	if isWhole && leadingZero.MatchString(n.Value) {
-		d.problem(n, path, "found %s, which some take for octal; expected %s without a leading zero", n.Value, expected(out.Type()))
+		d.problem(n, path, "found %s, which some take for octal; expected %s without a leading zero", beginning(n.Value), expected(out.Type()))
 		return
 	}
 	if simple(n, out) {
 		return
 	}
-	if err := n.Load(out.Addr().Interface()); err == nil {
+	if err := n.Load(out.Addr().Interface(), loaderLimits); err == nil {
 		return
 	} else if out.Kind() == reflect.Interface {
 		d.problem(n, path, "found %s, which cannot be decoded: %v", found(n), err)
@@ -102,15 +102,21 @@ func found(n *yaml.Node) string {
 	case n.ShortTag() == "!!null":
 		return "nothing"
 	}
-	value := n.Value
-	if len(value) > 80 {
-		value = strings.ToValidUTF8(value[:80], "") + "…"
-	}
 	if tag := n.ShortTag(); tag == "!!int" || tag == "!!float" || tag == "!!bool" {
-		return value
+		return beginning(n.Value)
 	}
-	return strconv.Quote(value)
+	return quote(n.Value)
 }
+
+// beginning returns what is shown of a text.
+func beginning(text string) string {
+	if len(text) > 80 {
+		return strings.ToValidUTF8(text[:80], "") + "…"
+	}
+	return text
+}
+
+func quote(text string) string { return strconv.Quote(beginning(text)) }
 
 var examples = map[reflect.Type]string{
 	reflect.TypeFor[netip.Addr]():     "an IP address such as 192.0.2.1 or 2001:db8::1",

@@ -1,0 +1,124 @@
+package file
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+
+	"github.com/statehive/statehive/internal/yamlsize"
+)
+
+// Limits on what documents may cost, checked before they are parsed, or before anything is made of them. The structure
+// of a document is what [yamlsize.Structure] counts.
+const (
+	maxDocumentSize      = 8 << 20
+	maxDocumentStructure = 512 << 10
+	maxFileStructure     = 4 << 20
+	maxFileDocuments     = 250_000
+	maxRunStructure      = 8 << 10 // of documents that are parsed in one go
+
+	maxText = 2 << 20 // bytes of a value
+	maxName = 256     // bytes of the name of a field
+	maxKey  = 4096    // bytes of what identifies a row
+)
+
+// Limits on the values of one document, against aliases that multiply or go round.
+const (
+	maxValues = 1 << 18
+	maxDepth  = 100
+)
+
+// Limits on what is told of problems, in the log and in tables.
+const (
+	maxProblems     = 100 // of one file
+	maxMessage      = 600 // bytes
+	maxProblemField = 160 // bytes
+)
+
+// run is a stretch of a file that is parsed in one go: a document, or small ones. The parser must not see more at a time:
+// it looks ahead without bound for the end of brackets, across documents.
+type run struct {
+	line    int // lines before it
+	data    []byte
+	refused *problem // why it is not parsed
+}
+
+// runs divides a file. All of it may be refused.
+func runs(file string, data []byte) ([]run, *problem) {
+	var all []run
+	documents, structure, inRun, end := 0, 0, 0, 0
+	for line, document := range yamlsize.Documents(data) {
+		at := place{file: file, line: line + 1, column: 1}
+		size, refused := measure(at, document)
+		documents++
+		structure += size
+		switch {
+		case documents > maxFileDocuments:
+			return nil, tooLarge(place{file: file}, "the file holds more than %d documents; divide it", maxFileDocuments)
+		case structure > maxFileStructure:
+			return nil, tooLarge(place{file: file}, "the file holds too many names and values: its structure counts more than %d; divide it", maxFileStructure)
+		}
+		end += len(document)
+		if last := len(all) - 1; last >= 0 && refused == nil && all[last].refused == nil && inRun+size <= maxRunStructure {
+			inRun += size
+			all[last].data = data[end-len(document)-len(all[last].data) : end]
+			continue
+		}
+		all, inRun = append(all, run{line, document, refused}), size
+	}
+	return all, nil
+}
+
+// measure returns the structure of a document, or why it is refused. Then it costs nothing.
+func measure(at place, document []byte) (structure int, refused *problem) {
+	if len(document) > maxDocumentSize {
+		return 0, tooLarge(at, "the document has %d bytes, expected at most %d", len(document), maxDocumentSize)
+	}
+	structure = yamlsize.Structure(document)
+	if structure > maxDocumentStructure {
+		return 0, tooLarge(at, "the document holds too many names and values: its structure counts %d, expected at most %d", structure, maxDocumentStructure)
+	}
+	return structure, nil
+}
+
+func tooLarge(at place, format string, args ...any) *problem {
+	return &problem{at: at, message: fmt.Sprintf(format, args...)}
+}
+
+// loaderLimits bounds what the yaml package makes of a document that is small enough.
+var loaderLimits = yaml.WithPlugin(loaderlimits.New(
+	loaderlimits.DepthValue(maxDepth),
+	loaderlimits.AliasFunc(func(_, values int) error {
+		if values > maxValues {
+			return fmt.Errorf("more than %d values, aliases included", maxValues)
+		}
+		return nil
+	}),
+))
+
+// clip returns the beginning of a text that is longer than limit bytes, and how long it is.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + fmt.Sprintf("… (%d bytes)", len(text))
+}
+
+// short is the problem as it is shown.
+func (p problem) short() problem {
+	p.field, p.message = clip(p.field, maxProblemField), clip(p.message, maxMessage)
+	return p
+}
+
+// report adds problems, as long as they are not too many.
+func (c *content) report(problems ...problem) {
+	for _, p := range problems {
+		if len(c.problems) < maxProblems {
+			c.problems = append(c.problems, p.short())
+		} else {
+			c.more++
+		}
+	}
+}
