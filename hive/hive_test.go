@@ -271,7 +271,7 @@ func TestSignalCutsAStartShort(t *testing.T) {
 func TestRunReturnsTheErrorOfTheFirstShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		result := run(t, make(chan os.Signal), cell.Invoke(func(s hive.Shutdowner, g job.Group) error {
-			return g.Add(job.OneShot("fails", func(context.Context, health.Health) error { return errBroken }, job.OnFailure(func(err error) {
+			return g.Add(job.OneShot("fails", func(context.Context, health.Health) error { return errBroken }, job.WithOnFailure(func(err error) {
 				s.Shutdown(err)
 				s.Shutdown(errors.New("second"))
 			})))

@@ -73,7 +73,7 @@ func scanCell() cell.Cell {
 		dbcell.Protected(statedb.Schema[Dir]{Name: "dirs", Primary: byPath}),
 		cell.ProvidePrivate(newScanner),
 		cell.Invoke(func(s *scanner, jobs job.Group) error {
-			return jobs.Add(job.Timer("measure", s.measureAll, s.config.Interval, job.Immediately()))
+			return jobs.Add(job.Timer("measure", s.measureAll, s.config.Interval, job.WithImmediateRun()))
 		}),
 	)
 }

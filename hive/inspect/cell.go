@@ -56,7 +56,7 @@ func register(p params) error {
 	}
 	s := &server{params: p, router: router}
 	p.Lifecycle.Append(cell.Hook{Name: "API socket", OnStart: s.open, OnStop: s.close})
-	return p.Jobs.Add(job.OneShot("serve", s.serve, job.OnFailure(p.Shutdowner.Shutdown)))
+	return p.Jobs.Add(job.OneShot("serve", s.serve, job.WithOnFailure(p.Shutdowner.Shutdown)))
 }
 
 type server struct {

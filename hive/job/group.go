@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,12 +30,30 @@ func (e *OverdueError) Error() string {
 func (e *OverdueError) Unwrap() error { return e.Err }
 
 // Group runs jobs. It is injectable; each module has its own. It is safe for concurrent use.
+//
+// What has ended by itself is remembered for a while: of the jobs of a group that have completed, and of those that have
+// failed, the last 16 each keep their row and their health.
 type Group interface {
 	// Add runs jobs: from the start of the hive on, or at once if it has started. If it fails none of them is run: with
 	// ErrStopped after the stop, and with health.ErrDuplicate for a name that another job of the group has. The name of a job
 	// that has ended may be used again.
 	Add(jobs ...Job) error
+	// NewScope makes a group within this one, which stops with it unless it is stopped earlier. Its jobs have the scope's name
+	// before theirs, and their health is below that of the scope. Its errors are those of Add.
+	NewScope(name string) (Scope, error)
 }
+
+// Scope is a group within another one.
+type Scope interface {
+	Group
+	// Stop ends the jobs of the scope and of those within it, waits for them until ctx is done, removes their rows and health, and
+	// frees the name of the scope. Its errors are *OverdueError; then it may be called again. It must not be called by a job
+	// of the scope, for which it would wait.
+	Stop(ctx context.Context) error
+}
+
+// maxEnded is how many jobs that have completed, and how many that have failed, a group remembers.
+const maxEnded = 16
 
 // Params are what a group needs of its module.
 type Params struct {
@@ -49,9 +68,13 @@ type Params struct {
 
 // NewGroup makes the group of a module. The hive does so for every module.
 func NewGroup(p Params) Group {
-	g := &group{params: p, jobs: make(map[string]*runner)}
+	g := newGroup(&p, "", p.Health)
 	p.Lifecycle.Append(cell.Hook{Name: "jobs", OnStart: g.start, OnStop: g.stop})
 	return g
+}
+
+func newGroup(p *Params, path string, h health.Health) *group {
+	return &group{params: p, path: path, health: h, jobs: make(map[string]*runner), scopes: make(map[string]*scope)}
 }
 
 type phase int
@@ -63,39 +86,62 @@ const (
 )
 
 type group struct {
-	params Params
+	params *Params
+	path   string // the names of the scopes that it is in, each with a dot
+	health health.Health
 
-	mu    sync.Mutex
-	phase phase
-	jobs  map[string]*runner
+	mu        sync.Mutex
+	phase     phase
+	jobs      map[string]*runner
+	scopes    map[string]*scope
+	completed []*runner // the last ones, the oldest first
+	failed    []*runner
 }
 
 func (g *group) start(context.Context) error {
+	g.enter(running)
+	return nil
+}
+
+// enter changes the phase, also of the scopes.
+func (g *group) enter(p phase) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.phase = running
-	return nil
+	g.phase = max(g.phase, p)
+	for _, s := range g.scopes {
+		s.enter(p)
+	}
 }
 
 // stop ends the jobs that are not stopped at a place of their own.
 func (g *group) stop(ctx context.Context) error {
+	g.enter(stopped)
+	err := stopAll(ctx, g.runners(func(r *runner) bool { return !r.placed }))
+	g.params.Registry.flush(ctx)
+	return err
+}
+
+// runners returns those that are chosen, also of the scopes.
+func (g *group) runners(chosen func(*runner) bool) []*runner {
 	g.mu.Lock()
-	g.phase = stopped
+	defer g.mu.Unlock()
 	var all []*runner
 	for _, r := range g.jobs {
-		if !r.placed {
+		if chosen(r) {
 			all = append(all, r)
 		}
 	}
-	g.mu.Unlock()
-	return stopAll(ctx, all)
+	for _, s := range g.scopes {
+		all = append(all, s.runners(chosen)...)
+	}
+	return all
 }
 
 func (g *group) Add(jobs ...Job) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.phase == stopped {
-		return fmt.Errorf("cannot add job %s of %q: %w", names(jobs), g.params.ID, ErrStopped)
+		return g.refused("job "+names(jobs), ErrStopped)
 	}
 	added, err := g.prepareLocked(jobs)
 	if err != nil {
@@ -107,27 +153,39 @@ func (g *group) Add(jobs ...Job) error {
 	}
 	for _, r := range added {
 		r.placed = true
+		r.record.wait()
 	}
 	g.params.Lifecycle.Append(cell.Hook{
 		Name:    "job " + names(jobs),
-		OnStart: func(context.Context) error { startAll(added); return nil },
+		OnStart: func(context.Context) error { g.startPlaced(added); return nil },
 		OnStop:  func(ctx context.Context) error { return stopAll(ctx, added) },
 	})
 	return nil
 }
 
+func (g *group) refused(what string, err error) error {
+	return fmt.Errorf("cannot add %s of %q: %w", what, strings.TrimSuffix(string(g.params.ID)+"."+g.path, "."), err)
+}
+
+// startPlaced starts jobs at their place, unless their scope has been stopped before.
+func (g *group) startPlaced(rs []*runner) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.phase != stopped {
+		startAll(rs)
+	}
+}
+
 // prepareLocked registers all of the jobs or none.
 func (g *group) prepareLocked(jobs []Job) ([]*runner, error) {
-	var added []*runner
+	added := make([]*runner, 0, len(jobs))
 	for _, j := range jobs {
 		r, err := g.registerLocked(j)
 		if err != nil {
 			for _, r := range added {
-				r.health.Close()
-				r.record.remove()
-				delete(g.jobs, r.job.jobName())
+				g.forgetLocked(r)
 			}
-			return nil, fmt.Errorf("cannot add job %q of %q: %w", j.jobName(), g.params.ID, err)
+			return nil, g.refused(fmt.Sprintf("job %q", j.options().name), err)
 		}
 		added = append(added, r)
 	}
@@ -135,23 +193,54 @@ func (g *group) prepareLocked(jobs []Job) ([]*runner, error) {
 }
 
 func (g *group) registerLocked(j Job) (*runner, error) {
-	if old := g.jobs[j.jobName()]; old != nil && old.ended() {
-		old.health.Close()
-		delete(g.jobs, j.jobName())
+	name := j.options().name
+	if old := g.jobs[name]; old != nil && old.ended() {
+		g.forgetLocked(old)
 	}
-	h, err := g.params.Health.NewScope(j.jobName())
+	h, err := g.health.NewScope(name)
 	if err != nil {
 		return nil, err
 	}
-	r := newRunner(j, &g.params, h)
-	g.jobs[j.jobName()] = r
+	r := &runner{job: j, group: g, name: g.path + name, health: &jobHealth{inner: h}, done: make(chan struct{})}
+	if r.record, err = newRecord(r); err != nil {
+		h.Close()
+		return nil, err
+	}
+	g.jobs[name] = r
 	return r, nil
+}
+
+// forgetLocked removes what is left of a job.
+func (g *group) forgetLocked(r *runner) {
+	delete(g.jobs, r.job.options().name)
+	same := func(other *runner) bool { return other == r }
+	g.completed = slices.DeleteFunc(g.completed, same)
+	g.failed = slices.DeleteFunc(g.failed, same)
+	r.health.Close()
+	r.record.remove()
+}
+
+// ended is called when a job has ended. What ended by itself is remembered, in place of the oldest of its kind.
+func (g *group) ended(r *runner) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(r.done)
+	if r.stopped {
+		return
+	}
+	last := &g.completed
+	if r.failed {
+		last = &g.failed
+	}
+	if *last = append(*last, r); len(*last) > maxEnded {
+		g.forgetLocked((*last)[0])
+	}
 }
 
 func names(jobs []Job) string {
 	var all []string
 	for _, j := range jobs {
-		all = append(all, fmt.Sprintf("%q", j.jobName()))
+		all = append(all, fmt.Sprintf("%q", j.options().name))
 	}
 	return strings.Join(all, ", ")
 }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -15,8 +16,8 @@ type Func func(ctx context.Context, health health.Health) error
 
 // Job is background work that a Group runs. Make one with OneShot, Timer, Observer or TableObserver. A Job is for one Add.
 type Job interface {
-	jobName() string
 	kind() string
+	options() *common
 	// run returns why the job has failed for good; nil if it has completed or was stopped.
 	run(ctx context.Context, w *work) error
 }
@@ -28,24 +29,13 @@ const (
 	kindObserver = "observer"
 )
 
-// work is what a job has while it runs.
-type work struct {
-	health health.Health
-	logger *slog.Logger
-	record *record
-}
-
-// call is one run.
-func (w *work) call(ctx context.Context, fn Func) error {
-	w.record.begin()
-	err := call(ctx, fn, w.health)
-	told := err
-	if ctx.Err() != nil {
-		told = nil // it was stopped
-	}
-	w.record.end(told)
-	return err
-}
+var (
+	// ErrPanic matches a *PanicError.
+	ErrPanic = errors.New("panic")
+	// ErrGoexit is the error of a job whose function called runtime.Goexit, as the FailNow of a test does. Such a job has failed for
+	// good, whatever its options: its goroutine is gone.
+	ErrGoexit = errors.New("it ended its goroutine instead of returning (runtime.Goexit)")
+)
 
 // PanicError is a panic of a job.
 type PanicError struct {
@@ -55,23 +45,56 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
+// Is reports whether target is ErrPanic.
+func (e *PanicError) Is(target error) bool { return target == ErrPanic }
+
 // Unwrap returns the value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// call runs fn with panics as errors.
-func call(ctx context.Context, fn Func, h health.Health) (err error) {
+// work is what a job has while it runs.
+type work struct {
+	health *jobHealth
+	logger func() *slog.Logger
+	record *record
+}
+
+// call is one run. A panic is an error; so is the end of the goroutine, which is noted, but from which call does not return.
+func (w *work) call(ctx context.Context, fn Func) (err error) {
+	w.record.begin()
+	err = ErrGoexit
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
+		if ctx.Err() != nil {
+			w.record.end(nil) // it was stopped
+			return
+		}
+		w.record.end(err)
 	}()
-	return fn(ctx, h)
+	return fn(ctx, w.health)
 }
 
-// sleep waits for d and says whether ctx is still alive then.
+// pause waits for d, after which the next run is due, and reports whether ctx is still alive then.
+func (w *work) pause(ctx context.Context, d time.Duration) bool {
+	w.record.due(time.Now().Add(d))
+	return sleep(ctx, d)
+}
+
+// stopped ends the health of a job whose context is done, which is no failure: it returns nil. An err that says more than that
+// is logged.
+func (w *work) stopped(ctx context.Context, err error) error {
+	if err != nil && !errors.Is(err, ctx.Err()) && !errors.Is(err, context.Cause(ctx)) {
+		w.logger().Warn("Job failed while it was being stopped", "error", err)
+	}
+	w.health.Stopped("stopped")
+	return nil
+}
+
+// sleep waits for d and reports whether ctx is still alive then.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // module is what a job group has around it in a hive.
 type module struct {
-	*testing.T
+	testing.TB
 	job.Group
 	*lifecycle.Lifecycle
 	hooks  cell.Lifecycle
@@ -35,10 +35,10 @@ type module struct {
 	jobs   *job.Registry
 }
 
-func newModule(t *testing.T) *module {
+func newModule(t testing.TB) *module {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-	m := &module{T: t, Lifecycle: lifecycle.New(logger), db: statedb.New()}
+	m := &module{TB: t, Lifecycle: lifecycle.New(logger), db: statedb.New()}
 	m.hooks = m.For("m")
 	var err error
 	if m.health, err = health.NewRegistry(m.db, logger); err != nil {
@@ -221,7 +221,7 @@ func TestOverdueJobIsNamed(t *testing.T) {
 func TestPanicDegradesHealthAndIsAnErrorWithStack(t *testing.T) {
 	bubble(t, func(t *testing.T, m *module) {
 		var failed error
-		m.must(m.Add(job.OneShot("bad", func(context.Context, health.Health) error { panic("ouch") }, job.OnFailure(func(err error) { failed = err }))))
+		m.must(m.Add(job.OneShot("bad", func(context.Context, health.Health) error { panic("ouch") }, job.WithOnFailure(func(err error) { failed = err }))))
 		m.start()
 		m.wantStatus("bad", health.Degraded, "failed")
 		var p *job.PanicError
@@ -241,7 +241,7 @@ func TestJobThatEndsInNoOrdinaryWayDegradesHealth(t *testing.T) {
 		want string
 	}{
 		"panic in OnFailure": {
-			job.OneShot("j", func(context.Context, health.Health) error { return errors.New("x") }, job.OnFailure(func(error) { panic("no") })),
+			job.OneShot("j", func(context.Context, health.Health) error { return errors.New("x") }, job.WithOnFailure(func(error) { panic("no") })),
 			"panic: no",
 		},
 		"end of the goroutine": {
@@ -272,7 +272,7 @@ func TestRetryDelaysDoubleUpToTheLast(t *testing.T) {
 			runs = append(runs, time.Since(began))
 			return fmt.Errorf("failure %d", len(runs))
 		}
-		m.must(m.Add(job.OneShot("bad", fn, job.Retry(4, time.Second, 3*time.Second), job.OnFailure(func(error) { failure++ }))))
+		m.must(m.Add(job.OneShot("bad", fn, job.WithRetries(4), job.WithBackoff(job.Exponential(time.Second, 3*time.Second)), job.WithOnFailure(func(error) { failure++ }))))
 		m.start()
 		m.wantStatus("bad", health.Degraded, "failed 1 times, next attempt after 1s")
 		time.Sleep(time.Hour)
@@ -297,8 +297,8 @@ func TestRetryEndsWithSuccessOrStop(t *testing.T) {
 					return errors.New("not yet")
 				}
 				return nil
-			}, job.Retry(-1, 0, 0)),
-			job.OneShot("never", func(context.Context, health.Health) error { return errors.New("no") }, job.Retry(-1, time.Hour, time.Duration(1<<63-1))),
+			}, job.WithRetries(-1), job.WithBackoff(job.Exponential(0, 0))),
+			job.OneShot("never", func(context.Context, health.Health) error { return errors.New("no") }, job.WithRetries(-1), job.WithBackoff(job.Exponential(time.Hour, time.Duration(1<<63-1)))),
 		))
 		m.start()
 		time.Sleep(time.Minute)
@@ -372,7 +372,7 @@ func TestTimerWithoutIntervalRunsOnlyWhenTriggered(t *testing.T) {
 func TestTriggersDuringARunMakeOneMoreRun(t *testing.T) {
 	bubble(t, func(t *testing.T, m *module) {
 		c, trigger := &counter{began: time.Now(), takes: 10 * time.Second}, job.NewTrigger()
-		m.must(m.Add(job.Timer("t", c.run, 0, job.WithTrigger(trigger), job.Immediately())))
+		m.must(m.Add(job.Timer("t", c.run, 0, job.WithTrigger(trigger), job.WithImmediateRun())))
 		m.start()
 		for range 5 {
 			time.Sleep(time.Second)
@@ -387,7 +387,7 @@ func TestTriggersDuringARunMakeOneMoreRun(t *testing.T) {
 func TestDebounceCollectsTriggersAndKeepsTheLast(t *testing.T) {
 	bubble(t, func(t *testing.T, m *module) {
 		c, trigger := &counter{began: time.Now(), takes: time.Second}, job.NewTrigger()
-		m.must(m.Add(job.Timer("t", c.run, 0, job.WithTrigger(trigger), job.Debounce(10*time.Second))))
+		m.must(m.Add(job.Timer("t", c.run, 0, job.WithTrigger(trigger), job.WithDebounce(10*time.Second))))
 		m.start()
 		for range 3 { // at 0, 4, 8 s: one run at 10 s
 			trigger.Trigger()

@@ -3,21 +3,30 @@ package job
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/statedb"
 )
 
-const (
-	observerFirst = 100 * time.Millisecond
-	observerLast  = time.Minute
-)
+type observer struct {
+	common
 
-// Observer is a job that calls fn for each event until the channel is closed. An event that fn refuses does not come again;
-// the health of the job is how the last call of fn ended.
-func Observer[T any](name string, events <-chan T, fn func(ctx context.Context, health health.Health, event T) error) Job {
-	return &observer{name: name, follow: func(ctx context.Context, w *work) error {
+	follow func(ctx context.Context, w *work) error
+}
+
+func newObserver(name string, opts []Option) *observer {
+	o := &observer{common: common{name: name, retries: -1, backoff: Exponential(firstDelay, lastDelay)}}
+	o.apply(opts)
+	return o
+}
+
+// Observer is a job that calls fn for each event until the channel is closed. An event that fn refuses does not come again
+// unless there is WithRetries; the health of the job is how the last call of fn ended.
+func Observer[T any](
+	name string, events <-chan T, fn func(ctx context.Context, health health.Health, event T) error, opts ...Option,
+) Job {
+	o := newObserver(name, opts)
+	o.follow = func(ctx context.Context, w *work) error {
 		for {
 			select {
 			case <-ctx.Done():
@@ -26,49 +35,59 @@ func Observer[T any](name string, events <-chan T, fn func(ctx context.Context, 
 				if !ok {
 					return nil
 				}
-				_ = w.observe(ctx, func(ctx context.Context, h health.Health) error { return fn(ctx, h, e) }) // it was reported
-			}
-		}
-	}}
-}
-
-// TableObserver is a job that calls fn with everything that happens to a table, as statedb.Follow does: first with a listing.
-// When fn returns an error the job is degraded and, after a delay that doubles from 100 ms to a minute, starts over with a
-// listing: so nothing is lost. It ends when the table is dropped.
-func TableObserver[Obj any](
-	name string, table *statedb.Table[Obj], options statedb.FollowOptions,
-	fn func(ctx context.Context, health health.Health, batch statedb.Batch[Obj]) error,
-) Job {
-	o := &observer{name: name}
-	o.follow = func(ctx context.Context, w *work) error {
-		for delay := observerFirst; ; delay = doubled(delay, observerLast) {
-			var failed error
-			err := statedb.Follow(ctx, table, options, func(ctx context.Context, b statedb.Batch[Obj]) error {
-				failed = w.observe(ctx, func(ctx context.Context, h health.Health) error { return fn(ctx, h, b) })
-				if failed == nil {
-					delay = observerFirst
+				if err := o.event(ctx, w, func(ctx context.Context, h health.Health) error { return fn(ctx, h, e) }); err != nil {
+					return err
 				}
-				return failed
-			})
-			if failed == nil || ctx.Err() != nil {
-				return err
-			}
-			options.After = 0
-			w.record.due(time.Now().Add(delay))
-			if !sleep(ctx, delay) {
-				return ctx.Err()
 			}
 		}
 	}
 	return o
 }
 
-type observer struct {
-	name   string
-	follow func(ctx context.Context, w *work) error
+// event calls fn for one event, until it succeeds if that was asked for. Its error is that the job has failed for good.
+func (o *observer) event(ctx context.Context, w *work, fn Func) error {
+	for failures := 1; ; failures++ {
+		err := w.observe(ctx, fn)
+		switch {
+		case err == nil || !o.limited:
+			return nil
+		case o.exhausted(failures):
+			return err
+		case !w.pause(ctx, o.backoff(failures)):
+			return ctx.Err()
+		}
+	}
 }
 
-func (o *observer) jobName() string { return o.name }
+// TableObserver is a job that calls fn with everything that happens to a table, as statedb.Follow does: first with a listing.
+// When fn returns an error the job is degraded and, after its backoff, starts over with a listing: so nothing is lost. It
+// ends when the table is dropped.
+func TableObserver[Obj any](
+	name string, table *statedb.Table[Obj], options statedb.FollowOptions,
+	fn func(ctx context.Context, health health.Health, batch statedb.Batch[Obj]) error, opts ...Option,
+) Job {
+	o := newObserver(name, opts)
+	o.follow = func(ctx context.Context, w *work) error {
+		for failures := 1; ; failures++ {
+			var failed error
+			err := statedb.Follow(ctx, table, options, func(ctx context.Context, b statedb.Batch[Obj]) error {
+				failed = w.observe(ctx, func(ctx context.Context, h health.Health) error { return fn(ctx, h, b) })
+				if failed == nil {
+					failures = 1
+				}
+				return failed
+			})
+			switch {
+			case failed == nil || ctx.Err() != nil || o.exhausted(failures):
+				return err
+			case !w.pause(ctx, o.backoff(failures)):
+				return ctx.Err()
+			}
+			options.After = 0
+		}
+	}
+	return o
+}
 
 func (o *observer) kind() string { return kindObserver }
 
@@ -79,17 +98,10 @@ func (o *observer) run(ctx context.Context, w *work) error {
 	case ctx.Err() != nil:
 		return w.stopped(ctx, err)
 	case err == nil, errors.Is(err, statedb.ErrDropped):
-		return w.ended("what it observed has ended")
+		w.health.Stopped("what it observed has ended")
+		return nil
 	}
-	w.logger.Error("Job failed", "error", err)
-	w.health.Degraded("failed", err)
 	return err
-}
-
-// ended ends the health of a job that has nothing more to do.
-func (w *work) ended(why string) error {
-	w.health.Stopped(why)
-	return nil
 }
 
 // observe calls fn as one run.
@@ -98,7 +110,7 @@ func (w *work) observe(ctx context.Context, fn Func) error {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		w.logger.Warn("Observer failed", "error", err)
+		w.logger().Warn("Observer failed", "error", err)
 		w.health.Degraded("the last run failed", err)
 	default:
 		w.health.OK("observing")

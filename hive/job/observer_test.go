@@ -137,7 +137,7 @@ func TestJobsAreRowsOfATable(t *testing.T) {
 		m.must(m.Add(
 			job.Timer("t", c.run, time.Minute),
 			job.OneShot("once", func(context.Context, health.Health) error { return errors.New("broken") }),
-			job.OneShot("retried", func(context.Context, health.Health) error { return errors.New("no") }, job.Retry(-1, time.Hour, time.Hour)),
+			job.OneShot("retried", func(context.Context, health.Health) error { return errors.New("no") }, job.WithRetries(-1), job.WithBackoff(job.Exponential(time.Hour, time.Hour))),
 		))
 		want := job.Status{ID: "m.t", Module: "m", Name: "t", Kind: "timer", State: job.Waiting}
 		check := func() {
@@ -173,7 +173,7 @@ func TestJobsAreRowsOfATable(t *testing.T) {
 func TestJitterKeepsIntervalsWithinItsBounds(t *testing.T) {
 	bubble(t, func(t *testing.T, m *module) {
 		c := &counter{began: time.Now()}
-		m.must(m.Add(job.Timer("t", c.run, time.Minute, job.Jitter(10*time.Second))))
+		m.must(m.Add(job.Timer("t", c.run, time.Minute, job.WithJitter(10*time.Second))))
 		m.start()
 		time.Sleep(time.Hour)
 		m.stop()

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"runtime/pprof"
+	"sync/atomic"
 	"time"
-
-	"github.com/statehive/statehive/hive/health"
 )
 
 // slow is how often a job that does not end is named in the log.
@@ -17,23 +17,18 @@ const slow = 5 * time.Second
 // runner is a job with the goroutine that runs it.
 type runner struct {
 	job    Job
-	name   string // with the module
-	health health.Health
-	logger *slog.Logger
+	group  *group
+	name   string // with the scopes of the group
+	health *jobHealth
 	record *record
-	placed bool // it is stopped by a hook of its own
+	placed bool // it is started and stopped by a hook of its own
 
-	cancel context.CancelFunc
-	start  chan struct{} // closed by the start
-	done   chan struct{} // closed when the job has ended
-}
-
-func newRunner(j Job, p *Params, h health.Health) *runner {
-	return &runner{
-		job: j, name: fmt.Sprintf("%q of module %q", j.jobName(), p.ID), health: h, logger: p.Logger.With("job", j.jobName()),
-		record: newRecord(p.Registry, p.ID, j),
-		cancel: func() {}, start: make(chan struct{}), done: make(chan struct{}),
-	}
+	started atomic.Bool        // cancel is set
+	cancel  context.CancelFunc // set by the start
+	done    chan struct{}      // closed when the job has ended
+	// How it ended is set before done is closed.
+	failed  bool // for good
+	stopped bool
 }
 
 // startAll is called once for a job, and before stopAll.
@@ -41,43 +36,77 @@ func startAll(rs []*runner) {
 	for _, r := range rs {
 		ctx, cancel := context.WithCancel(context.Background())
 		r.cancel = cancel
-		close(r.start)
+		r.started.Store(true)
 		go func() {
-			defer close(r.done)
+			defer r.group.ended(r)
 			defer cancel()
 			r.run(ctx)
 		}()
 	}
 }
 
-// run survives what the job's function does not do: a panic of what is called in its place, such as that of OnFailure, and
-// the end of the goroutine (runtime.Goexit).
+// run survives what the job's function does not do: a panic of what is called in its place, such as a Backoff, and the end of
+// the goroutine. The goroutine, and those that it starts, have labels in profiles.
 func (r *runner) run(ctx context.Context) {
-	returned := false
+	ctx = pprof.WithLabels(ctx, pprof.Labels("module", string(r.group.params.ID), "job", r.name))
+	pprof.SetGoroutineLabels(ctx)
+	err := ErrGoexit
 	defer func() {
-		if returned {
-			return
-		}
-		err := errors.New("it ended its goroutine instead of returning")
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
-		r.logger.Error("Job failed", "error", err)
-		r.health.Degraded("failed", err)
-		r.record.close(false, err)
+		r.close(ctx, err)
 	}()
-	err := r.job.run(ctx, &work{health: r.health, logger: r.logger, record: r.record})
-	r.record.close(ctx.Err() != nil, err)
-	returned = true
+	err = r.job.run(ctx, &work{health: r.health, logger: r.logger, record: r.record})
 }
 
-func (r *runner) started() bool { return isClosed(r.start) }
+// close notes how the job ended.
+func (r *runner) close(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		if err != nil {
+			r.logger().Warn("Job failed while it was being stopped", "error", err)
+			r.health.Stopped("stopped")
+		}
+		r.stopped = true
+		r.record.close(true, nil)
+		return
+	}
+	if err != nil {
+		r.fail(err)
+		if fn := r.job.options().failed; fn != nil {
+			r.onFailure(fn, err)
+		}
+	}
+	// OnFailure may have begun the stop: the job has failed all the same.
+	r.record.close(false, err)
+}
 
-func (r *runner) ended() bool { return isClosed(r.done) }
+func (r *runner) fail(err error) {
+	r.failed = true
+	r.logger().Error("Job failed", "error", err)
+	r.health.Degraded("failed", err)
+}
 
-func isClosed(c <-chan struct{}) bool {
+// onFailure calls the function of WithOnFailure, which may panic or end the goroutine.
+func (r *runner) onFailure(fn func(error), err error) {
+	ended := ErrGoexit
+	defer func() {
+		if p := recover(); p != nil {
+			ended = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+		if ended != nil {
+			r.fail(fmt.Errorf("the function of WithOnFailure: %w; it was called for: %w", ended, err))
+		}
+	}()
+	fn(err)
+	ended = nil
+}
+
+func (r *runner) logger() *slog.Logger { return r.group.params.Logger.With("job", r.name) }
+
+func (r *runner) ended() bool {
 	select {
-	case <-c:
+	case <-r.done:
 		return true
 	default:
 		return false
@@ -87,13 +116,13 @@ func isClosed(c <-chan struct{}) bool {
 // stopAll ends the jobs and waits for them, at most until ctx is done. Its errors are *OverdueError. It may be called again.
 func stopAll(ctx context.Context, rs []*runner) error {
 	for _, r := range rs {
-		if r.started() {
+		if r.started.Load() {
 			r.cancel()
 		}
 	}
 	var errs []error
 	for _, r := range rs {
-		if r.started() {
+		if r.started.Load() {
 			errs = append(errs, r.wait(ctx))
 		}
 	}
@@ -111,9 +140,10 @@ func (r *runner) wait(ctx context.Context) error {
 		case <-r.done:
 			return nil
 		case <-ticker.C:
-			r.logger.Warn("Still waiting for a job to end", "since", time.Since(began))
+			r.logger().Warn("Still waiting for a job to end", "since", time.Since(began))
 		case <-ctx.Done():
-			return &OverdueError{Job: r.name, Err: context.Cause(ctx)}
+			name := fmt.Sprintf("%q of module %q", r.name, r.group.params.ID)
+			return &OverdueError{Job: name, Err: context.Cause(ctx)}
 		}
 	}
 }

@@ -7,27 +7,33 @@ import (
 	"time"
 )
 
-// TimerOption changes how a timer job runs.
-type TimerOption func(*timer)
+// TimerOption changes how a timer runs. An Option is one, too.
+type TimerOption interface{ applyTimer(t *timer) }
+
+func (o Option) applyTimer(t *timer) { o(&t.common) }
+
+type timerOption func(*timer)
+
+func (o timerOption) applyTimer(t *timer) { o(t) }
 
 // WithTrigger has the timer also run when t is triggered. A trigger is for one timer.
 func WithTrigger(t *Trigger) TimerOption {
-	return func(j *timer) { j.triggered = t.pending }
+	return timerOption(func(j *timer) { j.triggered = t.pending })
 }
 
-// Debounce has a triggered run wait for d, so that the triggers of that time make one run.
-func Debounce(d time.Duration) TimerOption {
-	return func(j *timer) { j.debounce = d }
+// WithDebounce has a triggered run wait for d, so that the triggers of that time make one run.
+func WithDebounce(d time.Duration) TimerOption {
+	return timerOption(func(j *timer) { j.debounce = d })
 }
 
-// Jitter makes each interval longer or shorter by a random time of up to d, so that many machines do not act at once.
-func Jitter(d time.Duration) TimerOption {
-	return func(j *timer) { j.jitter = d }
+// WithJitter makes each interval longer or shorter by a random time of up to d, so that many machines do not act at once.
+func WithJitter(d time.Duration) TimerOption {
+	return timerOption(func(j *timer) { j.jitter = d })
 }
 
-// Immediately has the first run begin when the job starts, not an interval later.
-func Immediately() TimerOption {
-	return func(j *timer) { j.immediately = true }
+// WithImmediateRun has the first run begin when the job starts, not an interval later.
+func WithImmediateRun() TimerOption {
+	return timerOption(func(j *timer) { j.immediately = true })
 }
 
 // Trigger asks a timer to run now. Use NewTrigger. It is safe for concurrent use.
@@ -46,51 +52,66 @@ func (t *Trigger) Trigger() {
 }
 
 type timer struct {
-	name        string
+	common
+
 	fn          Func
 	interval    time.Duration
 	jitter      time.Duration
 	debounce    time.Duration
 	immediately bool
 	triggered   <-chan struct{} // nil without a trigger
+	rhythm      string          // what its health says; the same after each run, so that it writes no health
+
+	failures int         // in a row
+	clock    *time.Timer // nil before it is first used
 }
 
 // Timer is a job that runs fn again and again, interval after its last run ended; with an interval that is not positive only
 // when triggered. The health of the job is how its last run ended: what else fn has to report belongs in a scope of its own
-// below.
+// below. With WithBackoff the run after a failed one is due after the backoff in place of the interval.
 func Timer(name string, fn Func, interval time.Duration, opts ...TimerOption) Job {
-	t := &timer{name: name, fn: fn, interval: interval}
+	t := &timer{common: common{name: name, retries: -1}, fn: fn, interval: interval, rhythm: "ran, when triggered"}
+	if interval > 0 {
+		t.rhythm = fmt.Sprintf("ran, every %v", interval)
+	}
 	for _, opt := range opts {
-		opt(t)
+		opt.applyTimer(t)
 	}
 	return t
 }
-
-func (t *timer) jobName() string { return t.name }
 
 func (t *timer) kind() string { return kindTimer }
 
 func (t *timer) run(ctx context.Context, w *work) error {
 	w.health.OK("waiting for its first run")
-	if t.immediately {
-		t.once(ctx, w)
+	for first := true; ; first = false {
+		if !(first && t.immediately) && !t.wait(ctx, w) {
+			return w.stopped(ctx, nil)
+		}
+		err := w.call(ctx, t.fn)
+		switch {
+		case ctx.Err() != nil:
+			return w.stopped(ctx, err)
+		case err == nil:
+			t.failures = 0
+			w.health.OK(t.rhythm)
+			continue
+		}
+		if t.failures++; t.exhausted(t.failures) {
+			return err
+		}
+		w.logger().Warn("Run of a timer failed", "error", err)
+		w.health.Degraded("the last run failed", err)
 	}
-	for t.wait(ctx, w) {
-		t.once(ctx, w)
-	}
-	w.health.Stopped("stopped")
-	return nil
 }
 
 // wait returns true when a run is due, false when ctx is done.
 func (t *timer) wait(ctx context.Context, w *work) bool {
 	var tick <-chan time.Time
-	if t.interval > 0 {
-		d := t.nextInterval()
+	if d, due := t.delay(); due {
 		w.record.due(time.Now().Add(d))
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		tick = timer.C
+		tick = t.after(d)
+		defer t.clock.Stop()
 	}
 	select {
 	case <-ctx.Done():
@@ -101,6 +122,24 @@ func (t *timer) wait(ctx context.Context, w *work) bool {
 		}
 	}
 	return ctx.Err() == nil
+}
+
+// delay is how long after the last run the next is due; false: when it is triggered.
+func (t *timer) delay() (time.Duration, bool) {
+	if t.failures > 0 && t.backoff != nil {
+		return t.backoff(t.failures), true
+	}
+	return t.nextInterval(), t.interval > 0
+}
+
+// after uses one clock for all runs.
+func (t *timer) after(d time.Duration) <-chan time.Time {
+	if t.clock == nil {
+		t.clock = time.NewTimer(d)
+	} else {
+		t.clock.Reset(d)
+	}
+	return t.clock.C
 }
 
 // nextInterval is the interval, more or less.
@@ -118,24 +157,4 @@ func (t *timer) drain() {
 	case <-t.triggered:
 	default:
 	}
-}
-
-func (t *timer) once(ctx context.Context, w *work) {
-	switch err := w.call(ctx, t.fn); {
-	case ctx.Err() != nil:
-		_ = w.stopped(ctx, err) // always nil
-	case err != nil:
-		w.logger.Warn("Run of a timer failed", "error", err)
-		w.health.Degraded("the last run failed", err)
-	default:
-		w.health.OK(fmt.Sprintf("ran, %s", t.rhythm()))
-	}
-}
-
-// rhythm is the same after each run, so that it writes no health.
-func (t *timer) rhythm() string {
-	if t.interval > 0 {
-		return fmt.Sprintf("every %v", t.interval)
-	}
-	return "when triggered"
 }

@@ -125,7 +125,7 @@ func register(p params) error {
 	}
 	s := &server{params: p, handler: knownHosts(p.Config.Hosts, newHandler(p.Registry, p.Readiness, p.Logger))}
 	p.Lifecycle.Append(cell.Hook{Name: "metrics listener", OnStart: s.open, OnStop: s.close})
-	return p.Jobs.Add(job.OneShot("serve", s.serve, job.OnFailure(p.Shutdowner.Shutdown)))
+	return p.Jobs.Add(job.OneShot("serve", s.serve, job.WithOnFailure(p.Shutdowner.Shutdown)))
 }
 
 func newHandler(r *prometheus.Registry, readiness *hive.Readiness, logger *slog.Logger) http.Handler {

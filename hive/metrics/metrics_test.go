@@ -214,7 +214,7 @@ func TestJobsAndHealthAreMetrics(t *testing.T) {
 	start(t, newHive(t, "", inherited(l), metrics.Cell(""), cell.Invoke(func(r *prometheus.Registry) { registry = r }),
 		cell.Module("m", "", cell.Invoke(func(g job.Group) error {
 			return g.Add(job.OneShot("fails", func(context.Context, health.Health) error { return errors.New("no") },
-				job.OnFailure(func(error) { close(ran) })))
+				job.WithOnFailure(func(error) { close(ran) })))
 		}))))
 	<-ran
 	problems, err := testutil.GatherAndLint(registry)

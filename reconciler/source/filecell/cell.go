@@ -68,7 +68,7 @@ func build(p params) (*file.Source, error) {
 	}
 	report := func(ctx context.Context, h health.Health) error { return reportHealth(ctx, h, p.DB, s.Documents()) }
 	err = p.Jobs.Add(
-		job.OneShot("source", run, job.Retry(-1, time.Second, time.Minute)),
+		job.OneShot("source", run, job.WithRetries(-1), job.WithBackoff(job.Exponential(time.Second, time.Minute))),
 		job.OneShot("files", report),
 	)
 	return s, err

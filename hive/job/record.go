@@ -1,0 +1,108 @@
+package job
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// record is the row of one job.
+type record struct {
+	registry *Registry
+	id       string
+	health   *jobHealth
+	rare     bool        // rows of runs are only written at the end of a period
+	queued   atomic.Bool // it is in the queue of the registry
+
+	mu      sync.Mutex
+	row     Status
+	dirty   bool // the row has changed since it was written
+	written bool // there is a row
+	gone    bool // there is to be none
+}
+
+// newRecord makes the record of a job. It has no row before the first change.
+func newRecord(r *runner) (*record, error) {
+	p := r.group.params
+	c := &record{registry: p.Registry, health: r.health, id: string(p.ID) + "." + r.name}
+	c.row = Status{ID: c.id, Module: p.ID, Name: r.name, Kind: r.job.kind(), State: Waiting}
+	// An observer of this very table would wake itself.
+	c.rare = c.row.Kind == kindObserver
+	return c, p.Registry.claim(c)
+}
+
+// change changes the row and has it written.
+func (c *record) change(fn func(*Status)) {
+	c.mu.Lock()
+	fn(&c.row)
+	c.dirty = true
+	soon := !c.rare || c.row.Runs == 0 || c.row.State == Ended || c.row.State == Failed
+	c.mu.Unlock()
+	c.registry.changed(c, soon)
+}
+
+// write writes or deletes the row.
+func (c *record) write(txn *statedb.WriteTxn) error {
+	owned := c.registry.owned(c.id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var err error
+	switch {
+	case c.gone && c.written && !owned: // another job of this id writes its own
+		_, _, err = c.registry.table.Delete(txn, c.row)
+		c.written = false
+	case !c.gone && c.dirty:
+		_, _, err = c.registry.table.Insert(txn, c.row)
+		c.written, c.dirty = true, false
+	}
+	return err
+}
+
+// wait notes that the job waits for the start.
+func (c *record) wait() { c.change(func(*Status) {}) }
+
+// begin notes the begin of a run.
+func (c *record) begin() {
+	c.change(func(s *Status) { s.State, s.Began, s.Next = Running, time.Now(), time.Time{} })
+}
+
+// end notes the end of a run.
+func (c *record) end(err error) {
+	c.change(func(s *Status) {
+		s.State, s.Took, s.Error = Idle, time.Since(s.Began), ""
+		s.Runs++
+		if err != nil {
+			s.Failures++
+			s.Error = err.Error()
+		}
+	})
+}
+
+// due notes when the next run is due.
+func (c *record) due(next time.Time) {
+	c.change(func(s *Status) { s.State, s.Next = Idle, next })
+}
+
+// close notes that the job has ended.
+func (c *record) close(canceled bool, err error) {
+	c.change(func(s *Status) {
+		s.State, s.Next, s.Canceled = Ended, time.Time{}, canceled
+		if err != nil {
+			s.State, s.Error = Failed, err.Error()
+		}
+	})
+}
+
+// remove deletes the row, at the end of the period.
+func (c *record) remove() {
+	c.mu.Lock()
+	c.gone = true
+	written := c.written
+	c.mu.Unlock()
+	c.registry.abandon(c)
+	if written {
+		c.registry.changed(c, false)
+	}
+}
