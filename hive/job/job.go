@@ -80,7 +80,7 @@ func (w *work) call(ctx context.Context, fn Func) (err error) {
 
 // pause waits for d, after which the next run is due, and reports whether ctx is still alive then.
 func (w *work) pause(ctx context.Context, d time.Duration) bool {
-	w.record.due(time.Now().Add(d))
+	w.record.due(d)
 	return sleep(ctx, d)
 }
 

@@ -38,9 +38,12 @@ func (c *record) change(fn func(*Status)) {
 	c.mu.Lock()
 	fn(&c.row)
 	c.dirty = true
-	soon := !c.rare || c.row.Runs == 0 || c.row.State == Ended || c.row.State == Failed
+	ending := c.row.State == Ended || c.row.State == Failed
+	soon := ending || !c.rare || c.row.Runs == 0
 	c.mu.Unlock()
-	c.registry.changed(c, soon)
+	if ending || !c.queued.Load() { // otherwise whoever takes it from the queue sees the change
+		c.registry.changed(c, soon)
+	}
 }
 
 // write writes or deletes the row.
@@ -80,9 +83,15 @@ func (c *record) end(err error) {
 	})
 }
 
-// due notes when the next run is due.
-func (c *record) due(next time.Time) {
-	c.change(func(s *Status) { s.State, s.Next = Idle, next })
+// due notes that the next run is due d after the last one has ended, or after now if there was none.
+func (c *record) due(d time.Duration) {
+	c.change(func(s *Status) {
+		last := s.Began.Add(s.Took)
+		if s.Runs == 0 {
+			last = time.Now()
+		}
+		s.State, s.Next = Idle, last.Add(d)
+	})
 }
 
 // close notes that the job has ended.

@@ -74,9 +74,6 @@ func (r *Registry) owned(id string) bool {
 
 // changed writes the row of a record that has changed, now or at the end of the period.
 func (r *Registry) changed(c *record, soon bool) {
-	if !soon && c.queued.Load() { // whoever takes it from the queue sees the change
-		return
-	}
 	if r.enqueue(c, soon) {
 		r.write(context.Background(), []*record{c})
 	}

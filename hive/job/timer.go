@@ -109,7 +109,7 @@ func (t *timer) run(ctx context.Context, w *work) error {
 func (t *timer) wait(ctx context.Context, w *work) bool {
 	var tick <-chan time.Time
 	if d, due := t.delay(); due {
-		w.record.due(time.Now().Add(d))
+		w.record.due(d)
 		tick = t.after(d)
 		defer t.clock.Stop()
 	}
