@@ -84,8 +84,8 @@ func (t *timer) kind() string { return kindTimer }
 
 func (t *timer) run(ctx context.Context, w *work) error {
 	w.health.OK("waiting for its first run")
-	for first := true; ; first = false {
-		if !(first && t.immediately) && !t.wait(ctx, w) {
+	for due := t.immediately; ; due = false {
+		if !due && !t.wait(ctx, w) {
 			return w.stopped(ctx, nil)
 		}
 		err := w.call(ctx, t.fn)
