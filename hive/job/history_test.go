@@ -88,19 +88,21 @@ func TestJobsThatFailedAreRememberedWhateverCompletes(t *testing.T) {
 }
 
 func TestNameOfAJobThatIsRememberedIsUsedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, m *module) {
-		m.start()
-		defer m.stop()
-		for range 1000 {
-			m.must(m.Add(job.OneShot("again", func(context.Context, health.Health) error { return nil })))
-			synctest.Wait()
-		}
-		m.must(m.Add(job.OneShot("again", untilDone)))
-		m.wantRows(1)
-		if s := m.job("again"); s.State != job.Running || s.Runs != 0 {
-			t.Errorf("got %+v", s)
-		}
-	})
+	for _, times := range []int{1, 1000} { // rows that are written at once, and together
+		bubble(t, func(t *testing.T, m *module) {
+			m.start()
+			defer m.stop()
+			for range times {
+				m.must(m.Add(job.OneShot("again", func(context.Context, health.Health) error { return nil })))
+				synctest.Wait()
+			}
+			m.must(m.Add(job.OneShot("again", untilDone)))
+			m.wantRows(1)
+			if s := m.job("again"); s.State != job.Running || s.Runs != 0 {
+				t.Errorf("got %+v", s)
+			}
+		})
+	}
 }
 
 func TestRowsOfJobsThatRunAllTheTimeAreWrittenRarely(t *testing.T) {
