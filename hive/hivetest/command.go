@@ -13,21 +13,33 @@ import (
 // poll is how often `within` tries.
 const poll = 20 * time.Millisecond
 
+const agentUsage = "agent start [FLAG...] | stop | COMMAND [ARG...]"
+
 func agentCommand(ts *testscript.TestScript, negative bool, args []string) {
 	w := worldOf(ts)
 	var err error
 	switch {
 	case len(args) >= 1 && args[0] == "start":
-		err = w.start(args[1:])
+		err = tell(ts, w.start(args[1:]))
 	case len(args) == 1 && args[0] == "stop":
-		err = w.stop()
+		err = tell(ts, w.stop())
+	case len(args) >= 1 && args[0] != "stop":
+		r := w.call(args)
+		show(ts, r)
+		ts.Check(r.err)
+		err = r.failure()
 	default:
-		ts.Fatalf("usage: agent start [FLAG...] | stop")
+		ts.Fatalf("usage: %s", agentUsage)
 	}
+	expect(ts, negative, err)
+}
+
+// tell makes an error the standard error of the script's last command.
+func tell(ts *testscript.TestScript, err error) error {
 	if err != nil {
 		fmt.Fprintln(ts.Stderr(), err)
 	}
-	expect(ts, negative, err)
+	return err
 }
 
 // lineCommand is the command line of the hive.
@@ -63,16 +75,27 @@ func withinCommand(ts *testscript.TestScript, negative bool, args []string) {
 	check, command, err := expectation(args[1:])
 	ts.Check(err)
 	w := worldOf(ts)
-	if len(command) == 0 || command[0] != w.scripts.Name {
-		ts.Fatalf("within tries command lines of the hive: expected one that begins with %s, got %q", w.scripts.Name, command)
-	}
+	run, err := w.runnerOf(command)
+	ts.Check(err)
 	var last result
 	err = until(w.ctx, limit, func() error {
-		last = w.run(command[1:])
+		last = run(command[1:])
 		return errors.Join(last.err, check(last))
 	})
 	show(ts, last)
 	ts.Check(err)
+}
+
+// runnerOf is what runs a command that can be tried again.
+func (w *world) runnerOf(command []string) (func(args []string) result, error) {
+	switch {
+	case len(command) > 0 && command[0] == w.scripts.Name:
+		return w.run, nil
+	case len(command) > 1 && command[0] == "agent" && command[1] != "start" && command[1] != "stop":
+		return w.call, nil
+	}
+	return nil, fmt.Errorf("within tries command lines of the hive, and commands of the agent: expected one that begins with %s or agent, got %q",
+		w.scripts.Name, command)
 }
 
 // expectation is what a result is checked for, and the command.

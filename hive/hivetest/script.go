@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -26,9 +27,17 @@ import (
 //
 //   - agent start [FLAG...] starts the hive, with settings as from a command line; agent stop stops it. Both may be negated: then
 //     they have to fail, and what they fail with is their standard error. A hive that is not stopped is stopped at the end.
+//   - agent insert TABLE FILE writes rows of a table that is writable by name, all or none: JSON objects one after another, or arrays of
+//     them; agent delete TABLE KEY deletes one.
+//   - agent show TABLE [COLUMN...] writes the rows, with all columns or those that are named; `cmp stdout FILE` compares them with a
+//     golden file. agent compare TABLE FILE compares them with what show has written to a file, whose first line names the
+//     columns; how many spaces are between columns makes no difference.
+//   - agent watch TABLE CHANGES writes a line for each row that is new, has changed ("+") or is gone ("-") since the last watch of the
+//     table, and waits up to 10 s until there are as many. Of a row that changed several times it sees the last.
+//   - agent COMMAND ARG... runs a command that a cell contributes (see NewCommand).
 //   - NAME ARG..., where NAME is that of the hive, is the hive's command line: the very commands of its binary.
-//   - within TIME succeeds|fails COMMAND... and within TIME shows|hides REGEXP COMMAND... try such a command line again and again
-//     until it does so.
+//   - within TIME succeeds|fails COMMAND... and within TIME shows|hides REGEXP COMMAND... try such a command line, or
+//     a command of the agent, again and again until it does so.
 //
 // The environment of a script is that of the hive and of its commands; a variable that is empty is not set. The log is shown if the script fails.
 type Scripts struct {
@@ -67,12 +76,15 @@ type world struct {
 	scripts Scripts
 	log     log
 	getenv  func(string) string // of the script as it is now
+	abs     func(string) string // path of a file of the script
 	hive    *hive.Hive          // nil while none is started
+
+	commands map[string]Command // of the hive that is started
 }
 
 func worldOf(ts *testscript.TestScript) *world {
 	w := ts.Value(worldKey{}).(*world)
-	w.getenv = ts.Getenv
+	w.getenv, w.abs = ts.Getenv, ts.MkAbs
 	return w
 }
 
@@ -115,7 +127,7 @@ func (w *world) build() (*hive.Hive, error) {
 	logger := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	getenv := w.getenv
 	lookup := func(name string) (string, bool) { v := getenv(name); return v, v != "" }
-	return hive.New(hive.Options{Name: w.scripts.Name, Logger: logger, LookupEnv: lookup}, w.scripts.Cells...)
+	return hive.New(hive.Options{Name: w.scripts.Name, Logger: logger, LookupEnv: lookup}, append(slices.Clone(w.scripts.Cells), cell.Invoke(w.collect))...)
 }
 
 func (w *world) start(args []string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/statehive/statehive/hive/hivetest"
 	"github.com/statehive/statehive/hive/inspect"
 	"github.com/statehive/statehive/hive/job"
+	"github.com/statehive/statehive/statedb"
 )
 
 var (
@@ -58,8 +60,38 @@ func greeterCell() cell.Cell {
 	)
 }
 
+type note struct {
+	Name, Text string
+	Stars      int
+}
+
+// notesCell has a table that is written by name, and a command for scripts that writes it, a little later.
+func notesCell() cell.Cell {
+	return cell.Module("notes", "a table",
+		cell.Provide(func(db *statedb.DB) (*statedb.RWTable[note], error) {
+			return statedb.NewTable(db, statedb.Schema[note]{
+				Name: "notes", Primary: statedb.NewIndex("name", func(n note) string { return n.Name }), WritableByName: true,
+			})
+		}),
+		cell.Provide(func(db *statedb.DB, table *statedb.RWTable[note], jobs job.Group) hivetest.CommandOut {
+			return hivetest.NewCommand("note", "TEXT", func(_ context.Context, call *hivetest.Call) error {
+				if len(call.Args) != 1 {
+					return errors.New("expected a text")
+				}
+				fmt.Fprintln(call.Stdout, "noting")
+				return jobs.Add(job.OneShot("note", func(ctx context.Context, _ health.Health) error {
+					return db.Update(ctx, func(txn *statedb.WriteTxn) error {
+						_, _, err := table.Insert(txn, note{Name: "later", Text: call.Args[0]})
+						return err
+					}, table)
+				}))
+			})
+		}),
+	)
+}
+
 func TestScripts(t *testing.T) {
-	cells := []cell.Cell{inspect.Cell(), healthcell.Cell(), hivecell.Cell(), greeterCell()}
+	cells := []cell.Cell{inspect.Cell(), healthcell.Cell(), hivecell.Cell(), greeterCell(), notesCell()}
 	hivetest.Scripts{Dir: *dir, Cells: cells, Update: *update}.Run(t)
 }
 
@@ -91,7 +123,16 @@ func TestFailingScriptSaysWhatItWaitedForAndShowsTheLog(t *testing.T) {
 		"agent dance\n":                                    {"usage: agent start"},
 		"within 1s sings test health\n":                    {`unknown expectation "sings"`},
 		"within 1s shows ( test health\n":                  {"error parsing regexp"},
-		"within 1s succeeds exec true\n":                   {`expected one that begins with test, got ["exec" "true"]`},
+		"within 1s succeeds exec true\n":                   {`expected one that begins with test or agent, got ["exec" "true"]`},
+		"within 1s succeeds agent stop\n":                  {`expected one that begins with test or agent, got ["agent" "stop"]`},
+		"agent show notes\n":                               {"agent show: the hive is not started"},
+		"agent start\nagent dance\n":                       {"unknown command: agent dance; there are:", "agent show TABLE [COLUMN...]", "agent note TEXT", "agent stop"},
+		"agent start\nagent show\n":                        {"usage: agent show TABLE [COLUMN...]"},
+		"agent start\n! agent show notes\n":                {"unexpected success"},
+		"agent start\nagent watch notes some\n":            {"usage: agent watch TABLE CHANGES"},
+		"agent start\nwithin 50ms succeeds agent compare notes want\n-- want --\nName\na\n": {
+			"not within 50ms", "--- want\n", "+++ table notes\n", "-a\n",
+		},
 	} {
 		out, _, err := runScript(t, script)
 		if err == nil {

@@ -170,28 +170,6 @@ func TestJobsAreRowsOfATable(t *testing.T) {
 	})
 }
 
-func TestJitterKeepsIntervalsWithinItsBounds(t *testing.T) {
-	bubble(t, func(t *testing.T, m *module) {
-		c := &counter{began: time.Now()}
-		m.must(m.Add(job.Timer("t", c.run, time.Minute, job.WithJitter(10*time.Second))))
-		m.start()
-		time.Sleep(time.Hour)
-		m.stop()
-		distinct := map[time.Duration]bool{}
-		last := time.Duration(0)
-		for _, at := range c.runs {
-			if d := at - last; d < 50*time.Second || d > 70*time.Second {
-				t.Errorf("an interval of %v", d)
-			}
-			distinct[at-last] = true
-			last = at
-		}
-		if len(distinct) < 10 {
-			t.Errorf("only %d different intervals", len(distinct))
-		}
-	})
-}
-
 func TestRefusedJobLeavesNoRow(t *testing.T) {
 	bubble(t, func(t *testing.T, m *module) {
 		m.start()
