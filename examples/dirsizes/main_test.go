@@ -2,14 +2,43 @@ package main
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
+	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/hivetest"
+	"github.com/statehive/statehive/statedb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestScripts(t *testing.T) {
 	hivetest.Scripts{Dir: "testdata", Name: "dirsizes", Cells: cells()}.Run(t)
+}
+
+func TestJudgeIsDegradedByADirectoryThatIsTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jobs := hivetest.NewJobs(t)
+		dirs, err := statedb.NewTable(jobs.DB, statedb.Schema[Dir]{Name: "dirs", Primary: byPath})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := judge(quotaConfig{Quota: 10}, statedb.ReadOnly(dirs), jobs, jobs.Health, hivetest.Logger(t)); err != nil {
+			t.Fatal(err)
+		}
+		for bytes, want := range map[int64]health.Level{10: health.OK, 11: health.Degraded} {
+			err := jobs.DB.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+				_, _, err := dirs.Insert(txn, Dir{Path: "/a", Bytes: bytes})
+				return err
+			}, dirs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if s, _ := jobs.HealthOf(""); s.Level != want {
+				t.Errorf("with %d bytes: %v %s, want %v", bytes, s.Level, s.Message, want)
+			}
+		}
+	})
 }
