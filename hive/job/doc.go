@@ -5,9 +5,9 @@
 // which is after everything that was constructed later than the group. At the stop a job's context is done and it is waited
 // for until the stop deadline; a job that is still running then is named.
 //
-// All jobs are in the table "jobs", with how often they ran, how the last run ended and when the next is due. Runs do not wait for
-// the table: its rows are written at once while jobs change rarely, else together, once a second. Of what has ended
-// a group remembers little; see Group.
+// All jobs are in the table "jobs", with how often they ran, how the last run ended and when the next is due. Its
+// rows are written at once while jobs change rarely, else together, once a second, so that runs cost little. Of what has ended a
+// group remembers little; see Group.
 //
 // Every job has a health scope below that of its module, named after the job. A panic is an error that carries the stack; the
 // end of a job's goroutine is one, too.
