@@ -2,6 +2,7 @@
 //
 // Its functions belong to one test: they fail it, log to it, and end with it. A hive that Start has started is stopped before
 // the test ends, and an error of its stop fails the test. Scripts are tests that are written as what people type.
+// Jobs is a group of jobs for what needs no more than that.
 package hivetest
 
 import (
