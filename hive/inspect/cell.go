@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -86,10 +85,7 @@ func (s *server) socket() string {
 }
 
 func (s *server) serve(ctx context.Context, _ health.Health) error {
-	failed := func(w http.ResponseWriter) {
-		WriteError(w, http.StatusInternalServerError, errors.New("the server failed at this request; its log says how"))
-	}
-	return httpserve.Serve(ctx, s.listener, s.router, failed, s.params.Logger)
+	return httpserve.Serve(ctx, s.listener, s.router, WriteError, s.params.Logger)
 }
 
 // close is for a start that has failed before the job ran, which otherwise has closed the listener.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/httpserve"
 )
 
 // Endpoint is a path of the API.
@@ -20,6 +21,9 @@ type Endpoint struct {
 	Handler http.Handler
 	// MaxBody is how many bytes a request may have. Not positive: 1 MiB.
 	MaxBody int64
+	// Stream reports whether the answer to a request goes on for as long as the client wants. Nil: none does. The
+	// streams of a user are limited.
+	Stream func(r *http.Request) bool
 }
 
 // EndpointOut contributes an endpoint.
@@ -35,19 +39,20 @@ func NewEndpoint(pattern string, h http.Handler) EndpointOut {
 
 // router answers what no endpoint is for with a list of those that there are.
 type router struct {
-	mux      *http.ServeMux
-	patterns []string
-	maxBody  map[string]int64 // by pattern
+	mux       *http.ServeMux
+	patterns  []string
+	endpoints map[string]Endpoint // by pattern
 }
 
-// MaxBody implements httpserve.BodyLimiter.
-func (rt *router) MaxBody(r *http.Request) int64 {
+// Limits implements httpserve.Limiter.
+func (rt *router) Limits(r *http.Request) httpserve.Limits {
 	_, pattern := rt.mux.Handler(r)
-	return rt.maxBody[pattern]
+	e := rt.endpoints[pattern]
+	return httpserve.Limits{MaxBody: e.MaxBody, Stream: e.Stream != nil && e.Stream(r)}
 }
 
 func newRouter(endpoints []Endpoint) (*router, error) {
-	rt := &router{mux: http.NewServeMux(), maxBody: map[string]int64{}}
+	rt := &router{mux: http.NewServeMux(), endpoints: map[string]Endpoint{}}
 	var errs []error
 	for _, e := range endpoints {
 		errs = append(errs, rt.add(e))
@@ -71,7 +76,7 @@ func (rt *router) add(e Endpoint) (err error) {
 	}
 	rt.mux.Handle(e.Pattern, e.Handler)
 	rt.patterns = append(rt.patterns, e.Pattern)
-	rt.maxBody[e.Pattern] = e.MaxBody
+	rt.endpoints[e.Pattern] = e
 	return nil
 }
 

@@ -47,8 +47,8 @@ type peerConn struct {
 	uid uint32
 }
 
-// Root reports whether the peer is root, who is never kept out by other users.
-func (c *peerConn) Root() bool { return c.uid == 0 }
+// UID returns the user at the other end: users have limits, and root is never kept out by others.
+func (c *peerConn) UID() uint32 { return c.uid }
 
 func peerUID(conn net.Conn) (uint32, error) {
 	c, ok := conn.(*net.UnixConn)

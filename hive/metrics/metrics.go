@@ -189,10 +189,8 @@ func cause(err error) error {
 }
 
 func (s *server) serve(ctx context.Context, _ health.Health) error {
-	failed := func(w http.ResponseWriter) {
-		http.Error(w, "the server failed at this request", http.StatusInternalServerError)
-	}
-	return httpserve.Serve(ctx, s.listener, s.handler, failed, s.params.Logger)
+	fail := func(w http.ResponseWriter, status int, err error) { http.Error(w, err.Error(), status) }
+	return httpserve.Serve(ctx, s.listener, s.handler, fail, s.params.Logger)
 }
 
 // close is for a start that has failed before the job ran, which otherwise has closed the listener.

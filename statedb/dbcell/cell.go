@@ -28,7 +28,9 @@ func tablesEndpoint(db *statedb.DB) inspect.EndpointOut {
 }
 
 func tableEndpoint(db *statedb.DB) inspect.EndpointOut {
-	return inspect.NewEndpoint("GET "+tablePath, listRows(db))
+	out := inspect.NewEndpoint("GET "+tablePath, listRows(db))
+	out.Endpoint.Stream = isWatch
+	return out
 }
 
 func putEndpoint(db *statedb.DB) inspect.EndpointOut {

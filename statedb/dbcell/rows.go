@@ -29,6 +29,12 @@ func listRows(db *statedb.DB) http.Handler {
 	})
 }
 
+// isWatch reports whether a listing goes on.
+func isWatch(r *http.Request) bool {
+	watched, err := query(r.URL.Query()).flag(paramWatch)
+	return watched && err == nil
+}
+
 func selectRows(db *statedb.DB, txn statedb.ReadTxn, r *http.Request) (statedb.AnyTable, iter.Seq[statedb.AnyRow], error) {
 	table, err := db.Table(txn, r.PathValue("name"))
 	if err != nil {

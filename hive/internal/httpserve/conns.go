@@ -2,26 +2,36 @@ package httpserve
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
 	// maxConns keeps clients from using up the process's file descriptors.
 	maxConns = 100
+	// maxRequests is how many requests of a user other than root are answered at once.
+	maxRequests = 40
+	// maxStreams is how many answers to a user may go on and on.
+	maxStreams = 16
+	// maxLarge is how many requests of a user may have bodies larger than usual: they are in memory.
+	maxLarge = 2
 	// slowAnswer is how long a request of a network may take while there are too many.
 	slowAnswer = 5 * time.Second
 )
 
-// Privileged is a connection that may be one of root's, for whom there is always room.
-type Privileged interface {
-	Root() bool
+// Peer is a connection of which it is known who is at the other end. There is always room for root.
+type Peer interface {
+	// UID returns the user.
+	UID() uint32
 }
 
 // conns are the open connections. When there are too many, a new one takes the place of
-// one whose client is slow or silent, so that no number of those keeps others out.
+// one that waits for its client, so that no number of those keeps others out.
 type conns struct {
 	mu   sync.Mutex
 	open []*client // in the order in which they came
@@ -30,26 +40,62 @@ type conns struct {
 // client is an open connection.
 type client struct {
 	net.Conn
+	uid     uint32
+	known   bool // whose it is
 	root    bool
 	network bool      // anyone may be at the other end
 	since   time.Time // when a request was handed to the handler; zero: none is
+	limits  Limits    // of that request
+
+	receiving atomic.Bool  // the request is not complete
+	sending   atomic.Int32 // the client has to read before the handler can go on
+}
+
+func newClient(conn net.Conn) *client {
+	c := &client{Conn: conn}
+	var peer Peer
+	if peer, c.known = conn.(Peer); c.known {
+		c.uid = peer.UID()
+		c.root = c.uid == 0
+	}
+	_, c.network = conn.LocalAddr().(*net.TCPAddr)
+	return c
+}
+
+// Write notes that it waits for the client.
+func (c *client) Write(b []byte) (int, error) {
+	c.sending.Add(1)
+	defer c.sending.Add(-1)
+	return c.Conn.Write(b)
+}
+
+// silent reports whether the client has not sent a complete request.
+func (c *client) silent() bool { return c.since.IsZero() || c.receiving.Load() }
+
+// listener makes clients of connections.
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(conn), nil
 }
 
 // changed is called when the state of a connection changes.
 func (c *conns) changed(conn net.Conn, state http.ConnState) {
+	one := conn.(*client) // the listener makes no others
 	switch state {
 	case http.StateNew:
-		c.add(conn)
+		c.add(one)
 	case http.StateClosed, http.StateHijacked:
-		c.remove(conn)
+		c.remove(one)
 	case http.StateActive, http.StateIdle:
 	}
 }
 
-func (c *conns) add(conn net.Conn) {
-	privileged, known := conn.(Privileged)
-	_, network := conn.LocalAddr().(*net.TCPAddr)
-	next := &client{Conn: conn, root: known && privileged.Root(), network: network}
+func (c *conns) add(next *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.open) >= maxConns {
@@ -58,19 +104,22 @@ func (c *conns) add(conn net.Conn) {
 		if out == next {
 			return
 		}
-		c.drop(out.Conn)
+		c.drop(out)
 	}
 	c.open = append(c.open, next)
 }
 
 // victim returns the connection that has to go when one more comes: the oldest of those that
-// have no request in hand; or, for root, the oldest of other users; or the oldest of the network
-// whose request takes long; or the new one itself. Others do not take the place of root.
+// have no complete request, or else do not read their answer; or, for root, the oldest of other users; or the oldest of the
+// network or, for root, of root whose request takes long; or the new one itself. Others do not take the place of root.
 func (c *conns) victim(next *client) *client {
 	for _, may := range []func(*client) bool{
-		func(one *client) bool { return one.since.IsZero() && (next.root || !one.root) },
+		func(one *client) bool { return one.silent() && (next.root || !one.root) },
+		func(one *client) bool { return one.sending.Load() > 0 && (next.root || !one.root) },
 		func(one *client) bool { return next.root && !one.root },
-		func(one *client) bool { return one.network && time.Since(one.since) > slowAnswer },
+		func(one *client) bool {
+			return (one.network || next.root) && !one.limits.Stream && time.Since(one.since) > slowAnswer
+		},
 	} {
 		for _, one := range c.open {
 			if may(one) {
@@ -81,34 +130,63 @@ func (c *conns) victim(next *client) *client {
 	return next
 }
 
-func (c *conns) remove(conn net.Conn) {
+func (c *conns) remove(one *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(conn)
+	c.drop(one)
 }
 
 // drop is remove while mu is held. The connection may be gone already.
-func (c *conns) drop(conn net.Conn) {
+func (c *conns) drop(gone *client) {
 	for i, one := range c.open {
-		if one.Conn == conn {
+		if one == gone {
 			c.open = append(c.open[:i], c.open[i+1:]...)
 			return
 		}
 	}
 }
 
-// busy notes that a request of a connection is handed to the handler, until done is called.
-func (c *conns) busy(conn net.Conn) (done func()) {
+// begin notes that a request is handed to the handler, until done is called. It fails if the user has too many.
+func (c *conns) begin(one *client, limits Limits, complete bool) (done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if one.known {
+		err = c.tooMany(one, limits)
+	}
+	if err != nil {
+		return nil, err
+	}
+	one.since, one.limits = time.Now(), limits
+	one.receiving.Store(!complete)
+	return func() { c.mu.Lock(); one.since, one.limits = time.Time{}, Limits{}; c.mu.Unlock() }, nil
+}
+
+func (c *conns) tooMany(next *client, limits Limits) error {
+	requests, streams, large := 1, 0, 0
 	for _, one := range c.open {
-		if one.Conn == conn {
-			one.since = time.Now()
-			return func() { c.mu.Lock(); one.since = time.Time{}; c.mu.Unlock() }
+		if one.uid != next.uid || one.since.IsZero() {
+			continue
+		}
+		requests++
+		if one.limits.Stream {
+			streams++
+		}
+		if one.limits.MaxBody > maxBody {
+			large++
 		}
 	}
-	return func() {}
+	switch {
+	case limits.Stream && streams >= maxStreams:
+		return fmt.Errorf("uid %d follows %d answers that go on already, which is the limit: end one of them", next.uid, streams)
+	case limits.MaxBody > maxBody && large >= maxLarge:
+		return fmt.Errorf("%d large requests of uid %d are in hand already, which is the limit: try again later", large, next.uid)
+	case !next.root && requests > maxRequests:
+		return fmt.Errorf("%d requests of uid %d are in hand already, which is the limit: try again later", requests-1, next.uid)
+	}
+	return nil
 }
+
+var errFailed = errors.New("the server failed at this request; its log says how")
 
 // connKey is the key of a request's connection in its context.
 type connKey struct{}
@@ -117,7 +195,4 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-func connOf(ctx context.Context) net.Conn {
-	conn, _ := ctx.Value(connKey{}).(net.Conn)
-	return conn
-}
+func connOf(ctx context.Context) *client { return ctx.Value(connKey{}).(*client) }

@@ -4,6 +4,7 @@ package httpserve
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,24 +23,34 @@ const (
 	drainTimeout = 2 * time.Second
 )
 
-// Failed answers a request whose handler has panicked before it wrote anything.
-type Failed func(w http.ResponseWriter)
+// Fail answers a request with an error.
+type Fail func(w http.ResponseWriter, status int, err error)
 
-// BodyLimiter is a handler some of whose requests may have larger bodies than 1 MiB.
-type BodyLimiter interface {
+// Limits are those of a request.
+type Limits struct {
+	// MaxBody is how many bytes it may have; 1 MiB if that is not positive.
+	MaxBody int64
+	// Stream: the answer goes on for as long as the client wants.
+	Stream bool
+}
+
+// Limiter is a handler whose requests differ in their limits. It may be asked by several goroutines at once.
+type Limiter interface {
 	http.Handler
-	// MaxBody returns how many bytes a request may have; 1 MiB if that is not positive.
-	MaxBody(r *http.Request) int64
+	Limits(r *http.Request) Limits
 }
 
 // Serve answers requests on l until ctx is done, and closes l. Requests in hand learn of that by their own context, and
-// have 2 s to end. A handler that panics is logged and answered by failed. There are at most a hundred connections: one more
-// takes the place of the oldest that has no request in hand, if there is one. Root takes the place of any other user (see
-// Privileged). It returns nil if ctx ended it.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Failed, logger *slog.Logger) error {
+// have 2 s to end. A handler that panics is logged and answered by fail.
+//
+// There are at most a hundred connections: one more takes the place of the oldest that waits for its client: for a complete
+// request, or until the answer is read. If the connections are of a Peer, the limits of a user are 40 requests, but
+// not for root, 16 streams and 2 requests with bodies larger than 1 MiB, at once; more are answered by fail with status 429.
+// Root takes the place of any other user. Serve returns nil if ctx ended it.
+func Serve(ctx context.Context, l net.Listener, handler http.Handler, fail Fail, logger *slog.Logger) error {
 	all := &conns{}
 	server := &http.Server{
-		Handler:           &guard{next: handler, failed: failed, logger: logger, conns: all},
+		Handler:           &guard{next: handler, fail: fail, logger: logger, conns: all},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
@@ -48,7 +59,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, failed Fai
 		ConnContext:    withConn,
 	}
 	result := make(chan error, 1)
-	go func() { result <- server.Serve(l) }()
+	go func() { result <- server.Serve(listener{l}) }()
 	select {
 	case err := <-result:
 		return errors.Join(err, server.Close())
@@ -78,25 +89,32 @@ func Close(l net.Listener) error {
 	return nil
 }
 
-// guard bounds what is read, notes who is being answered, and survives panics.
+// guard bounds what is read and how much is done at once, and survives panics.
 type guard struct {
 	next   http.Handler
-	failed Failed
+	fail   Fail
 	logger *slog.Logger
 	conns  *conns
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer g.conns.busy(connOf(r.Context()))()
+	var limits Limits
+	if l, ok := g.next.(Limiter); ok {
+		limits = l.Limits(r)
+	}
+	if limits.MaxBody <= 0 {
+		limits.MaxBody = maxBody
+	}
+	from := connOf(r.Context())
+	done, err := g.conns.begin(from, limits, r.Body == http.NoBody)
+	if err != nil {
+		w.Header().Set("Connection", "close")
+		g.fail(w, http.StatusTooManyRequests, err)
+		return
+	}
+	defer done()
 	rec := &recorder{ResponseWriter: w}
-	limit := int64(0)
-	if l, ok := g.next.(BodyLimiter); ok {
-		limit = l.MaxBody(r)
-	}
-	if limit <= 0 {
-		limit = maxBody
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	r.Body = &body{http.MaxBytesReader(w, r.Body, limits.MaxBody), from}
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -109,9 +127,23 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if rec.wrote {
 			panic(http.ErrAbortHandler) // the client must not take what it has for the whole
 		}
-		g.failed(rec)
+		g.fail(rec, http.StatusInternalServerError, errFailed)
 	}()
 	g.next.ServeHTTP(rec, r)
+}
+
+// body notes when a request is complete.
+type body struct {
+	io.ReadCloser
+	from *client
+}
+
+func (b *body) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if err != nil {
+		b.from.receiving.Store(false)
+	}
+	return n, err
 }
 
 // recorder knows whether the answer has begun.

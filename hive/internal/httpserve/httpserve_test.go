@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pipes is a listener without a network, so that the server runs in virtual time.
 type pipes struct {
-	root   atomic.Bool // what is dialed is of root
+	user   atomic.Int64 // whose what is dialed is; 0: nobody knows
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
@@ -50,12 +50,23 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func (p *pipes) dial() net.Conn {
 	client, server := net.Pipe()
-	if p.root.Load() {
-		server = privileged{server}
+	if user := p.user.Load(); user != 0 {
+		server = peer{server, uint32(user - 1)}
 	}
 	p.conns <- server
 	return client
 }
+
+// as has what is dialed from now on be of a user.
+func (p *pipes) as(uid int64) { p.user.Store(uid + 1) }
+
+// peer is a connection of a user.
+type peer struct {
+	net.Conn
+	uid uint32
+}
+
+func (p peer) UID() uint32 { return p.uid }
 
 type fixture struct {
 	*pipes
@@ -66,12 +77,17 @@ type fixture struct {
 // serve runs handler until the end of the test.
 func serve(t *testing.T, handler http.HandlerFunc) *fixture {
 	t.Helper()
+	return serveHandler(t, handler)
+}
+
+func serveHandler(t *testing.T, handler http.Handler) *fixture {
+	t.Helper()
 	f := &fixture{pipes: &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	result := make(chan error, 1)
-	failed := func(w http.ResponseWriter) { http.Error(w, "sorry", http.StatusInternalServerError) }
+	fail := func(w http.ResponseWriter, status int, err error) { http.Error(w, err.Error(), status) }
 	go func() {
-		result <- httpserve.Serve(ctx, f.pipes, handler, failed, slog.New(slog.NewTextHandler(&f.log, nil)))
+		result <- httpserve.Serve(ctx, f.pipes, handler, fail, slog.New(slog.NewTextHandler(&f.log, nil)))
 	}()
 	f.stop = sync.OnceValue(func() error { cancel(); return <-result })
 	t.Cleanup(func() { _ = f.stop() })
@@ -92,6 +108,8 @@ func (f *fixture) send(t *testing.T, request string) string {
 }
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") }
+
+const root = 0
 
 const get = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
@@ -165,11 +183,6 @@ func TestSilentAndSlowConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// privileged is a connection of root.
-type privileged struct{ net.Conn }
-
-func (privileged) Root() bool { return true }
-
 func TestConnectionsAreBoundedAndRootComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var answering atomic.Int32
@@ -192,7 +205,7 @@ func TestConnectionsAreBoundedAndRootComesFirst(t *testing.T) {
 		if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(began) > 0 {
 			t.Errorf("one too many: %v after %v", err, time.Since(began))
 		}
-		f.root.Store(true)
+		f.as(root)
 		if answer := f.send(t, get); !strings.Contains(answer, "200 OK") {
 			t.Errorf("root: %q", answer)
 		}
@@ -205,7 +218,7 @@ func TestConnectionsAreBoundedAndRootComesFirst(t *testing.T) {
 		for range 100 {
 			roots = append(roots, f.dial())
 		}
-		f.root.Store(false)
+		f.user.Store(0)
 		synctest.Wait()
 		refused = f.dial()
 		if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -254,7 +267,7 @@ func TestPanicIsAnAnswerAndTheServerGoesOn(t *testing.T) {
 			}
 			ok(w, r)
 		})
-		if answer := f.send(t, get); !strings.Contains(answer, "500") || !strings.Contains(answer, "sorry") {
+		if answer := f.send(t, get); !strings.Contains(answer, "500") || !strings.Contains(answer, "failed at this request") {
 			t.Errorf("got %q", answer)
 		}
 		if answer := f.send(t, get); !strings.Contains(answer, "fine") {
