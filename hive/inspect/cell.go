@@ -55,22 +55,29 @@ func register(p params) error {
 	}
 	s := &server{params: p, router: router}
 	p.Lifecycle.Append(cell.Hook{Name: "API socket", OnStart: s.open, OnStop: s.close})
-	return p.Jobs.Add(job.OneShot("serve", s.serve, job.WithOnFailure(p.Shutdowner.Shutdown)))
+	jobs := []job.Job{job.OneShot("serve", s.serve, job.WithOnFailure(p.Shutdowner.Shutdown))}
+	if p.Inherited.Listener == nil {
+		jobs = append(jobs, job.OneShot("socket", s.keep))
+	}
+	return p.Jobs.Add(jobs...)
 }
 
 type server struct {
 	params   params
 	router   *router
 	listener net.Listener
+	own      *renewed // nil if the listener was inherited
 }
 
 func (s *server) open(context.Context) error {
 	l := s.params.Inherited.Listener
 	if l == nil {
-		var err error
-		if l, err = Listen(s.socket()); err != nil {
+		own, err := listen(s.socket())
+		if err != nil {
 			return err
 		}
+		s.own = &renewed{current: own}
+		l = s.own
 	}
 	s.listener = &peerListener{Listener: l, allowed: allowedUIDs(), logger: s.params.Logger}
 	s.params.Logger.Info("Serving the API", "socket", l.Addr())
@@ -86,6 +93,10 @@ func (s *server) socket() string {
 
 func (s *server) serve(ctx context.Context, _ health.Health) error {
 	return httpserve.Serve(ctx, s.listener, s.router, WriteError, s.params.Logger)
+}
+
+func (s *server) keep(ctx context.Context, h health.Health) error {
+	return s.own.keep(ctx, h, s.params.Logger)
 }
 
 // close is for a start that has failed before the job ran, which otherwise has closed the listener.

@@ -5,4 +5,8 @@
 // that the server runs as; others are cut off and logged. Bodies and headers are bounded, slow clients are cut off, a panic in
 // a handler is an answer with status 500. A user has at most 40 requests in hand, but for root, follows at most 16 answers that
 // go on, and sends 2 requests with bodies larger than 1 MiB at once; more are answered with 429.
+//
+// A socket that is gone from its place is made again within seconds, and open connections go on. If something else
+// than the socket of a dead agent has its name, that stays as it is, and the health of the job "socket" is degraded.
+// A socket that was inherited belongs to the process that has made it, and is not made again.
 package inspect

@@ -48,79 +48,151 @@ func defaultSocket(name string, uid int, runtimeDir, tempDir string) string {
 
 // Listen opens the unix socket at path with mode 0600. A missing directory is made with mode 0700; one that is there must
 // belong to root or to this user, and nobody else may be able to write to it (unless it is sticky, as /tmp is). The socket of
-// a dead agent is replaced, a living one is ErrInUse. Closing the listener removes the socket: a process that hands it on to
-// another keeps its own open until the other ends.
+// a dead agent is replaced, a living one is ErrInUse. Closing the listener removes the socket, if it is still there: a process
+// that hands it on to another keeps its own open until the other ends.
 func Listen(path string) (net.Listener, error) {
 	l, err := listen(path)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// socket is a listener with a place in a file system.
+type socket struct {
+	*net.UnixListener
+	path string
+	made fs.FileInfo
+}
+
+// inPlace reports whether clients that connect to the path reach this listener.
+func (s *socket) inPlace() bool {
+	now, err := os.Lstat(s.path)
+	return err == nil && os.SameFile(now, s.made) // the kernel keeps the inode for as long as the listener is open
+}
+
+// Close removes the socket, but nothing else that has its name by now.
+func (s *socket) Close() error {
+	s.SetUnlinkOnClose(s.inPlace())
+	return s.UnixListener.Close()
+}
+
+func listen(path string) (*socket, error) {
+	l, err := listenAt(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
 	}
 	return l, nil
 }
 
-func listen(path string) (net.Listener, error) {
+func listenAt(path string) (*socket, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("the path has %d bytes, a socket's can have %d", len(path), maxPath)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := checkDir(dir); err != nil {
-		return nil, err
-	}
-	unlock, err := lockDir(dir, lockTimeout)
+	d, err := openDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer func() { _ = d.Close() }() // nothing was written, and it gives the lock back
+	if err := lockDir(d, lockTimeout); err != nil {
+		return nil, err
+	}
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	l, err := bind(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	s := &socket{UnixListener: l, path: path}
+	if s.made, err = os.Lstat(path); err == nil {
+		err = stillThere(d)
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return l, nil
+	return s, nil
 }
 
-// checkDir refuses a directory in which somebody else could replace the socket, links to it included.
-func checkDir(dir string) error {
-	for _, stat := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
-		info, err := stat(dir)
-		if err != nil {
-			return err
-		}
-		owner := int(info.Sys().(*syscall.Stat_t).Uid)
-		if owner != 0 && owner != os.Getuid() {
-			return fmt.Errorf("the directory %s belongs to uid %d: expected root or uid %d; choose another socket", dir, owner, os.Getuid())
-		}
-		link := info.Mode()&fs.ModeSymlink != 0
-		if !link && info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return fmt.Errorf("others may write to the directory %s (mode %v): run chmod 700 on it, or choose another socket", dir, info.Mode())
-		}
+// bind makes the socket. The file has the mode from the beginning.
+func bind(path string) (*net.UnixListener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var modeErr error
+		err := raw.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, modeErr)
+	}}
+	l, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
+}
+
+// openDir opens a directory in which nobody else can replace the socket. A link to it has to be trusted, too.
+func openDir(dir string) (*os.File, error) {
+	link, err := os.Lstat(dir)
+	if err == nil {
+		err = checkOwner(dir, link)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := d.Stat()
+	if err == nil {
+		err = checkOwner(dir, info)
+	}
+	if err == nil && info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		err = fmt.Errorf("others may write to the directory %s (mode %v): run chmod 700 on it, or choose another socket", dir, info.Mode())
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func checkOwner(dir string, info fs.FileInfo) error {
+	if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 && owner != os.Getuid() {
+		return fmt.Errorf("the directory %s belongs to uid %d: expected root or uid %d; choose another socket", dir, owner, os.Getuid())
 	}
 	return nil
 }
 
-// lockDir keeps two agents from replacing each other's fresh sockets.
-func lockDir(dir string, patience time.Duration) (unlock func(), err error) {
-	d, err := os.Open(dir)
+// stillThere returns an error if the name of a directory leads to another one by now.
+func stillThere(d *os.File) error {
+	before, err := d.Stat()
 	if err != nil {
-		return nil, err
+		return err
 	}
+	now, err := os.Stat(d.Name())
+	if err == nil && !os.SameFile(before, now) {
+		err = fmt.Errorf("the directory %s was replaced meanwhile", d.Name())
+	}
+	return err
+}
+
+// lockDir keeps two agents from replacing each other's fresh sockets, until the directory is closed.
+func lockDir(d *os.File, patience time.Duration) error {
 	for began := time.Now(); ; <-time.After(lockRetry) {
 		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			return func() { _ = d.Close() }, nil // nothing was written
+			return nil
 		case !errors.Is(err, unix.EWOULDBLOCK):
-			return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", dir, err), d.Close())
+			return fmt.Errorf("cannot lock %s: %w", d.Name(), err)
 		case time.Since(began) > patience:
-			return nil, errors.Join(fmt.Errorf("somebody holds the lock of the directory %s: choose another socket", dir), d.Close())
+			return fmt.Errorf("somebody holds the lock of the directory %s: choose another socket", d.Name())
 		}
 	}
 }

@@ -214,17 +214,23 @@ func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 
 func TestLockThatIsNeverReleasedIsAnError(t *testing.T) {
 	dir := t.TempDir()
-	unlock, err := lockDir(dir, 0)
-	if err != nil {
+	open := func() *os.File {
+		d, err := openDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		return d
+	}
+	holder, other := open(), open()
+	if err := lockDir(holder, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockDir(dir, 20*time.Millisecond); err == nil || !strings.Contains(err.Error(), dir+": choose another socket") {
+	if err := lockDir(other, 20*time.Millisecond); err == nil || !strings.Contains(err.Error(), dir+": choose another socket") {
 		t.Errorf("got %v", err)
 	}
-	unlock()
-	unlock, err = lockDir(dir, 0)
-	if err != nil {
-		t.Fatal(err)
+	_ = holder.Close()
+	if err := lockDir(other, 0); err != nil {
+		t.Error(err)
 	}
-	unlock()
 }

@@ -81,7 +81,7 @@ func TestHealthCommandShowsEveryPartAndItsExitCodeSaysWhetherAllIsWell(t *testin
 	f := start(t)
 	f.route.OK("3 rows done")
 	code, out := f.health()
-	if code != 0 || !strings.Contains(out, "PART") || !strings.Contains(out, "3 rows done") || !strings.Contains(out, "├─ inspect") || !strings.Contains(out, "│  └─ serve") || !strings.Contains(out, "2 OK, 0 degraded") {
+	if code != 0 || !strings.Contains(out, "PART") || !strings.Contains(out, "3 rows done") || !strings.Contains(out, "├─ inspect") || !strings.Contains(out, "│  ├─ serve") || !strings.Contains(out, "3 OK, 0 degraded") {
 		t.Errorf("got %d\n%s", code, out)
 	}
 	f.route.Degraded("1 row failed", errors.New("network is unreachable"))
@@ -111,11 +111,11 @@ func TestHealthCommandWritesJSON(t *testing.T) {
 func TestStatusEndsWithTheDegradedParts(t *testing.T) {
 	f := start(t)
 	f.route.OK("3 rows done")
-	if code, out := f.command("status"); code != 0 || !strings.Contains(out, "health: OK, all 2 parts") {
+	if code, out := f.command("status"); code != 0 || !strings.Contains(out, "health: OK, all 3 parts") {
 		t.Errorf("got %d\n%s", code, out)
 	}
 	f.route.Degraded("1 row failed", nil)
-	if code, out := f.command("status"); code != 1 || !strings.Contains(out, "health: degraded, 1 of 2 parts\n  route, for ") {
+	if code, out := f.command("status"); code != 1 || !strings.Contains(out, "health: degraded, 1 of 3 parts\n  route, for ") {
 		t.Errorf("got %d\n%s", code, out)
 	}
 }
