@@ -1,7 +1,7 @@
 // Package hive makes an application of cells: it builds, starts, watches over and stops it.
 //
 // Every hive provides, besides what its cells offer: *statedb.DB, one per hive; *health.Registry and the table of statuses as
-// *statedb.Table[health.Status]; *job.Registry and the table of jobs as *statedb.Table[job.Status]; Shutdowner; *Readiness; Info.
+// *statedb.Table[health.Status]; *job.Registry and the table of jobs as *statedb.Table[job.Status]; Shutdowner; *Readiness; *Reloads; Info.
 // Each module has for itself: *slog.Logger, cell.ModuleID, cell.FullModuleID, cell.Lifecycle, health.Health and job.Group.
 //
 // A Hive is built and run once, by one goroutine; only Shutdowner may be used from others. Start constructs: configuration is
@@ -61,7 +61,8 @@ type Options struct {
 	Environ func() []string
 	// StartTimeout and StopTimeout bound starting and stopping. Not positive: a minute, and 30 seconds.
 	StartTimeout, StopTimeout time.Duration
-	// Signals ask Run to stop, the second one at once. Nil: SIGINT and SIGTERM of the process, while Run runs.
+	// Signals ask Run to stop, the second one at once; SIGHUP has it reload. Nil: SIGINT, SIGTERM and SIGHUP of the process, while
+	// Run runs.
 	Signals <-chan os.Signal
 }
 
@@ -100,6 +101,7 @@ type Hive struct {
 	log       *loglimit.Handler // of options.Logger
 	lifecycle *lifecycle.Lifecycle
 	shutdown  *shutdown
+	reloads   *Reloads
 	phase     phase
 	up        atomic.Bool // the start has succeeded
 
@@ -127,7 +129,7 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	if o.Name == "" {
 		return nil, errors.New("a hive needs a name")
 	}
-	h := &Hive{options: o.withDefaults(), shutdown: newShutdown()}
+	h := &Hive{options: o.withDefaults(), shutdown: newShutdown(), reloads: &Reloads{}}
 	h.log = loglimit.New(h.options.Logger.Handler(), loglimit.Options{Level: slog.LevelWarn, Apart: []string{"module", "job"}})
 	h.options.Logger = slog.New(h.log)
 	h.lifecycle = lifecycle.New(h.options.Logger)
@@ -157,12 +159,16 @@ func (h *Hive) Env(flag string) (name, value string, ok bool) {
 func (h *Hive) Settings() ([]cell.Setting, error) {
 	if !h.configured {
 		h.configured = true
-		h.misconfigured = h.graph.Configure(cell.Sources{
-			EnvPrefix: h.options.EnvPrefix, LookupEnv: h.options.LookupEnv, Environ: h.options.Environ,
-			FileFlag: configFlag, ReadFile: settings.ReadFile,
-		})
+		h.misconfigured = h.graph.Configure(h.sources())
 	}
 	return h.graph.Settings(), h.misconfigured
+}
+
+func (h *Hive) sources() cell.Sources {
+	return cell.Sources{
+		EnvPrefix: h.options.EnvPrefix, LookupEnv: h.options.LookupEnv, Environ: h.options.Environ,
+		FileFlag: configFlag, ReadFile: settings.ReadFile,
+	}
 }
 
 // RegisterFlags adds the flags of all cells and --config. It fails if fs has a flag of the same name. Parse fs before the start.

@@ -1,6 +1,8 @@
 package hive
 
 import (
+	"log/slog"
+
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/internal/lifecycle"
@@ -14,17 +16,24 @@ func (h *Hive) own() cell.Cell {
 		cell.Config(configFile{}),
 		cell.Provide(
 			func() *statedb.DB { return statedb.New(statedb.WithLogger(h.options.Logger)) },
-			health.NewRegistry,
+			h.newHealth,
 			(*health.Registry).Table,
 			job.NewRegistry,
 			(*job.Registry).Table,
 			func() *lifecycle.Lifecycle { return h.lifecycle },
 			func() Shutdowner { return h.shutdown },
+			func() *Reloads { return h.reloads },
 			h.Info,
 			h.newReadiness,
 			func() Inspector { return &inspector{hive: h} },
 		),
 	)
+}
+
+func (h *Hive) newHealth(db *statedb.DB, logger *slog.Logger) (*health.Registry, error) {
+	r, err := health.NewRegistry(db, logger)
+	h.reloads.registry = r
+	return r, err
 }
 
 // perModule is what a hive offers to each module for itself.

@@ -55,37 +55,64 @@ func (s *shutdown) reason() error {
 
 // Run starts the hive, waits for a signal, the end of ctx or Shutdown, stops it, and returns the error of Shutdown joined with
 // those of starting and stopping. A signal also cuts a start short. The second signal makes Run return an *AbortError at once.
+// SIGHUP has a started hive reload (see Reloads), but stops it like another signal if the terminal that it was run from is gone.
 func (h *Hive) Run(ctx context.Context) error {
+	hangup := hasTerminal() && !signal.Ignored(syscall.SIGHUP) // as nohup has it ignored
 	signals, release := h.signals()
 	defer release()
 	result := make(chan error, 1)
 	interrupt, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { result <- h.run(interrupt) }()
-	for interrupted := false; ; interrupted = true {
+	reload := make(chan struct{}, 1)
+	go func() { result <- h.run(interrupt, reload) }()
+	for interrupted := false; ; {
 		select {
 		case err := <-result:
 			return err
 		case s := <-signals:
-			if interrupted {
+			switch {
+			case s == syscall.SIGHUP && (!hangup || hasTerminal()):
+				select {
+				case reload <- struct{}{}:
+				default: // it is going to
+				}
+			case interrupted:
 				return &AbortError{Signal: s}
+			default:
+				h.options.Logger.Info("Stopping; a second signal aborts", "signal", s)
+				cancel(errInterrupted)
+				interrupted = true
 			}
-			h.options.Logger.Info("Stopping; a second signal aborts", "signal", s)
-			cancel(errInterrupted)
 		}
 	}
 }
 
+// hasTerminal reports whether the process has a controlling terminal.
+func hasTerminal() bool {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	_ = f.Close() // nothing was written
+	return true
+}
+
 // run is the life of the hive until ctx is done.
-func (h *Hive) run(ctx context.Context) error {
+func (h *Hive) run(ctx context.Context, reload <-chan struct{}) error {
 	began := time.Now()
 	if err := h.Start(ctx); err != nil {
 		return errors.Join(h.shutdown.reason(), err)
 	}
 	h.options.Logger.Info("Started", "name", h.options.Name, "duration", time.Since(began))
-	select {
-	case <-ctx.Done():
-	case <-h.shutdown.done:
+	for running := true; running; {
+		select {
+		case <-ctx.Done():
+			running = false
+		case <-h.shutdown.done:
+			running = false
+		case <-reload:
+			h.reload(ctx)
+		}
 	}
 	began = time.Now()
 	err := h.Stop(context.WithoutCancel(ctx))
@@ -99,6 +126,6 @@ func (h *Hive) signals() (signals <-chan os.Signal, release func()) {
 		return h.options.Signals, func() {}
 	}
 	c := make(chan os.Signal, 2)
-	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	return c, func() { signal.Stop(c) }
 }

@@ -30,8 +30,7 @@ func (c *config) apply(s *scope) error {
 	if typ.Kind() != reflect.Struct {
 		return s.errorf("Config at %v: expected a struct, got %v; pass the struct itself, not a pointer", c.at, typ)
 	}
-	b := &block{scope: s, name: fmt.Sprintf("Config[%v] (%v)", typ, c.at), target: reflect.New(typ)}
-	b.target.Elem().Set(c.defaults)
+	b := newBlock(s, fmt.Sprintf("Config[%v] (%v)", typ, c.at), c.defaults)
 	if err := checkValidate(b.target.Type()); err != nil {
 		return s.errorf("%s: %v", b.name, err)
 	}
@@ -55,10 +54,17 @@ type settings struct {
 
 // block is the struct of one Config cell.
 type block struct {
-	scope  *scope
-	name   string
-	target reflect.Value // pointer to the struct
-	ready  bool
+	scope    *scope
+	name     string
+	defaults reflect.Value // the struct
+	target   reflect.Value // pointer to one like it
+	ready    bool
+}
+
+func newBlock(s *scope, name string, defaults reflect.Value) *block {
+	b := &block{scope: s, name: name, defaults: defaults, target: reflect.New(defaults.Type())}
+	b.target.Elem().Set(defaults)
+	return b
 }
 
 // setting is one field that can be set from outside.

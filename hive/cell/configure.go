@@ -53,16 +53,18 @@ const (
 // Configure sets what no flag has set: from the environment, else from the file. Then it validates. It must come before
 // Construct and after the parsing of flags. Faults are *ConfigError and *UnknownKeyError, and what ReadFile returns; all of
 // them are returned.
-func (g *Graph) Configure(from Sources) error {
-	entries, errs := g.settings.fromFile(from)
-	errs = append(errs, g.settings.mistyped(from)...)
-	for _, s := range g.settings.all {
+func (g *Graph) Configure(from Sources) error { return g.settings.configure(from) }
+
+func (ss *settings) configure(from Sources) error {
+	entries, errs := ss.fromFile(from)
+	errs = append(errs, ss.mistyped(from)...)
+	for _, s := range ss.all {
 		errs = append(errs, s.blame(s.configure(from, entries)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, b := range g.settings.blocks {
+	for _, b := range ss.blocks {
 		errs = append(errs, b.validate())
 		b.ready = true
 	}

@@ -40,6 +40,9 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
+// Rescan has Run read the directory now, and does not wait for it.
+func (s *Source) Rescan() { s.approvals.wakeRun() }
+
 // turn looks, and answers who asks for an approval. It returns when to look again at the latest.
 func (s *Source) turn(ctx context.Context, follower follower) (time.Duration, error) {
 	again, err := s.reload(ctx, follower)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/job"
@@ -55,6 +56,8 @@ type params struct {
 	Memory file.Memory `optional:"true"`
 	Jobs   job.Group
 	Logger *slog.Logger
+
+	Reloads *hive.Reloads
 }
 
 func build(p params) (*file.Source, error) {
@@ -62,6 +65,7 @@ func build(p params) (*file.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.Reloads.Add("documents", func(context.Context) error { s.Rescan(); return nil })
 	run := func(ctx context.Context, h health.Health) error {
 		h.OK("following " + s.Dir()) // an earlier failure is over
 		return s.Run(ctx)

@@ -12,6 +12,7 @@
 //
 //	agent start [FLAG...]          start the agent on ./documents, and wait until it answers
 //	agent stop                     end it as an operator would; it must exit with code 0
+//	agent reload                   have it read settings and documents again
 //	agent kill                     end it as the kernel would when memory is short
 //	agent refused [FLAG...]        start one that must end by itself, with code 1
 //	[!] statehive ARG...           a command of the command line, as the user of the agent

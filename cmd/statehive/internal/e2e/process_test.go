@@ -129,6 +129,13 @@ func (w *world) stop() error {
 	return agent.stop()
 }
 
+func (w *world) reload() error {
+	if w.agent == nil {
+		return errNotRunning
+	}
+	return w.agent.cmd.Process.Signal(syscall.SIGHUP)
+}
+
 func (w *world) kill() error {
 	if w.agent == nil {
 		return errNotRunning

@@ -101,10 +101,12 @@ func agentCommand(ts *testscript.TestScript, negative bool, args []string) {
 		ts.Check(w.start(context.Background(), args[1:]...))
 	case len(args) == 1 && args[0] == "stop":
 		ts.Check(w.stop())
+	case len(args) == 1 && args[0] == "reload":
+		ts.Check(w.reload())
 	case len(args) == 1 && args[0] == "kill":
 		ts.Check(w.kill())
 	default:
-		ts.Fatalf("usage: agent start [FLAG...] | stop | kill | refused [FLAG...]")
+		ts.Fatalf("usage: agent start [FLAG...] | stop | reload | kill | refused [FLAG...]")
 	}
 }
 

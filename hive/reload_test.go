@@ -1,0 +1,147 @@
+package hive_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/statedb"
+)
+
+type reloadedConfig struct {
+	Interval time.Duration `flag:"interval"`
+	Token    string        `flag:"token" secret:"true"`
+}
+
+func (c reloadedConfig) Validate() error {
+	if c.Interval < 0 {
+		return errors.New("the interval is negative")
+	}
+	return nil
+}
+
+// reloaded is a hive that runs with a file of settings.
+type reloaded struct {
+	t       *testing.T
+	file    string
+	log     *strings.Builder
+	signals chan os.Signal
+	called  chan struct{} // gets a value for each reload
+	got     reloadedConfig
+	health  func() string
+	config  func() []cell.Setting
+	result  chan error
+}
+
+func runReloaded(t *testing.T, text string) *reloaded {
+	r := &reloaded{
+		t: t, file: filepath.Join(t.TempDir(), "settings.yaml"), log: &strings.Builder{}, signals: make(chan os.Signal, 1),
+		called: make(chan struct{}), result: make(chan error, 1),
+	}
+	r.write(text)
+	started := make(chan struct{})
+	h, err := hive.New(hive.Options{
+		Name: "test-app", Signals: r.signals, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+		LookupEnv: func(name string) (string, bool) { return r.file, name == "TEST_APP_CONFIG" },
+	}, cell.Config(reloadedConfig{Interval: time.Second}), cell.Invoke(func(c reloadedConfig, reloads *hive.Reloads, l cell.Lifecycle) {
+		r.got = c
+		reloads.Add("first", func(context.Context) error { return errBroken })
+		reloads.Add("second", func(context.Context) error { r.called <- struct{}{}; return nil })
+		l.Append(cell.Hook{OnStart: func(context.Context) error { close(started); return nil }})
+	}), cell.Invoke(func(db *statedb.DB, table *statedb.Table[health.Status], i hive.Inspector) {
+		r.config = i.Settings
+		r.health = func() (text string) {
+			for s := range table.All(db.ReadTxn()) {
+				if s.ID == "settings" {
+					text = s.Level.String() + " " + s.Message + " " + s.Error
+				}
+			}
+			return text
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { r.result <- h.Run(context.WithoutCancel(t.Context())) }()
+	<-started
+	return r
+}
+
+func (r *reloaded) write(text string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// reload changes the file, sends the signal, and checks what is told.
+func (r *reloaded) reload(text string, wantHealth string) {
+	r.t.Helper()
+	r.write(text)
+	r.signals <- syscall.SIGHUP
+	<-r.called
+	if got := r.health(); !strings.HasPrefix(got, wantHealth) {
+		r.t.Errorf("after %q the health is %q, expected %q", text, got, wantHealth)
+	}
+}
+
+func TestSettingsAreReadAgainAtSIGHUPAndNamedIfTheyHaveChanged(t *testing.T) {
+	r := runReloaded(t, "interval: 5s\ntoken: old\n")
+	shown := r.config()
+	r.reload("interval: 5s\ntoken: old\n", "OK those of the start are in force")
+	r.reload("interval: 6s\ntoken: new-secret\n", "OK changed since the start, in force after the next one: interval, token")
+	r.reload("interval: often\n", "Degraded the settings cannot be used, those of the start are in force")
+	r.reload("intervall: 5s\n", "Degraded the settings cannot be used, those of the start are in force")
+	r.reload("interval: -5s\n", "Degraded the settings cannot be used, those of the start are in force")
+	if got := r.health(); !strings.Contains(got, "the interval is negative") {
+		t.Errorf("health: %q", got)
+	}
+	if err := os.Chmod(r.file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r.reload("interval: 5s\ntoken: old\n", "Degraded the settings cannot be used, those of the start are in force")
+	if err := os.Remove(r.file); err != nil {
+		t.Fatal(err)
+	}
+	r.reload("interval: 5s\ntoken: old\n", "OK those of the start are in force")
+	for i, s := range r.config() {
+		if s.Value != shown[i].Value || s.Origin != shown[i].Origin || s.Err != nil {
+			t.Errorf("the setting %s is shown as %+v, was %+v", s.Name, s, shown[i])
+		}
+	}
+	if r.got.Interval != 5*time.Second || r.got.Token != "old" {
+		t.Errorf("a module has %+v", r.got)
+	}
+	r.signals <- syscall.SIGTERM
+	if err := <-r.result; err != nil {
+		t.Error(err)
+	}
+	log := r.log.String()
+	for _, want := range []string{`settings="[interval token]"`, "settings.yaml:1: interval", "of=first error=broken"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not have %q:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log, "new-secret") {
+		t.Errorf("the log has a secret:\n%s", log)
+	}
+}
+
+func TestSIGHUPDoesNotEndTheProcess(t *testing.T) {
+	h := newHive(t, hive.Options{}, cell.Invoke(func(l cell.Lifecycle, reloads *hive.Reloads) {
+		l.Append(cell.Hook{OnStart: func(context.Context) error { return syscall.Kill(os.Getpid(), syscall.SIGHUP) }})
+		reloads.Add("end", func(context.Context) error { return syscall.Kill(os.Getpid(), syscall.SIGTERM) })
+	}))
+	if err := h.Run(t.Context()); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
