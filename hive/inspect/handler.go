@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -19,6 +21,10 @@ type Endpoint struct {
 	Pattern string
 	// Handler answers. It may be called by several goroutines at once.
 	Handler http.Handler
+	// Params are the names that the query may have. A request with others is refused.
+	Params []string
+	// NoBody: a request with a body is refused, as it is with GET and DELETE in any case.
+	NoBody bool
 	// MaxBody is how many bytes a request may have. Not positive: 1 MiB.
 	MaxBody int64
 	// Stream reports whether the answer to a request goes on for as long as the client wants. Nil: none does. The
@@ -32,9 +38,30 @@ type EndpointOut struct {
 	Endpoint Endpoint `group:"inspect-endpoints"`
 }
 
-// NewEndpoint makes the contribution of an endpoint.
-func NewEndpoint(pattern string, h http.Handler) EndpointOut {
-	return EndpointOut{Endpoint: Endpoint{Pattern: pattern, Handler: h}}
+// NewEndpoint makes the contribution of an endpoint, whose query may have these parameters.
+func NewEndpoint(pattern string, h http.Handler, params ...string) EndpointOut {
+	return EndpointOut{Endpoint: Endpoint{Pattern: pattern, Handler: h, Params: params}}
+}
+
+// check refuses what the endpoint does not look at: its name has a typing error, or it is meant for another.
+func (e Endpoint) check(r *http.Request) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fmt.Errorf("query %q: %w", r.URL.RawQuery, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case slices.Contains(e.Params, name):
+		case len(e.Params) == 0:
+			return fmt.Errorf("unknown parameter %q; there are none", name)
+		default:
+			return fmt.Errorf("unknown parameter %q; there are: %s", name, strings.Join(e.Params, ", "))
+		}
+	}
+	if r.ContentLength != 0 && (e.NoBody || r.Method == http.MethodGet || r.Method == http.MethodDelete) {
+		return errors.New("the request has a body, expected none: parameters stand in the query")
+	}
+	return nil
 }
 
 // router answers what no endpoint is for with a list of those that there are.
@@ -50,6 +77,9 @@ func (rt *router) Limits(r *http.Request) httpserve.Limits {
 	e := rt.endpoints[pattern]
 	return httpserve.Limits{MaxBody: e.MaxBody, Stream: e.Stream != nil && e.Stream(r)}
 }
+
+// NewHandler returns what the server serves, for tests of endpoints.
+func NewHandler(endpoints []Endpoint) (http.Handler, error) { return newRouter(endpoints) }
 
 func newRouter(endpoints []Endpoint) (*router, error) {
 	rt := &router{mux: http.NewServeMux(), endpoints: map[string]Endpoint{}}
@@ -81,9 +111,15 @@ func (rt *router) add(e Endpoint) (err error) {
 }
 
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if _, pattern := rt.mux.Handler(r); pattern == "" {
+	_, pattern := rt.mux.Handler(r)
+	e, known := rt.endpoints[pattern]
+	if !known {
 		WriteError(w, http.StatusNotFound,
 			fmt.Errorf("there is no %s %s; there are: %s", r.Method, r.URL.Path, strings.Join(rt.patterns, ", ")))
+		return
+	}
+	if err := e.check(r); err != nil {
+		WriteError(w, http.StatusBadRequest, err)
 		return
 	}
 	rt.mux.ServeHTTP(w, r)

@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func endpoint(pattern string, fn http.HandlerFunc) cell.Cell {
-	return cell.Provide(func() inspect.EndpointOut { return inspect.NewEndpoint(pattern, fn) })
+	return cell.Provide(func() inspect.EndpointOut { return inspect.NewEndpoint(pattern, fn, "q") })
 }
 
 func echo(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -14,10 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/health/healthcell"
 	"github.com/statehive/statehive/hive/inspect"
-	"github.com/statehive/statehive/statedb"
 )
 
 // eventually polls until try succeeds.
@@ -41,24 +41,13 @@ func eventually(t *testing.T, try func() error) {
 // living is a hive whose socket is tampered with.
 type living struct {
 	socket string
-	health func() string // of the job that keeps the socket
+	before net.Conn // is open all the time
 }
 
 func startLiving(t *testing.T, socket string) living {
 	t.Helper()
 	l := living{socket: socket}
-	h := newHive(t, socket,
-		endpoint("GET /v1/echo/{name}", echo),
-		cell.Invoke(func(db *statedb.DB, table *statedb.Table[health.Status]) {
-			l.health = func() (text string) {
-				for s := range table.All(db.ReadTxn()) {
-					if strings.HasSuffix(s.ID, ".socket") {
-						text = s.Level.String() + " " + s.Message + " " + s.Error
-					}
-				}
-				return text
-			}
-		}))
+	h := newHive(t, socket, endpoint("GET /v1/echo/{name}", echo), healthcell.Cell())
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +56,40 @@ func startLiving(t *testing.T, socket string) living {
 			t.Error(err)
 		}
 	})
+	conn, err := net.Dial("unix", l.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	l.before = conn
 	return l
+}
+
+// health is that of the job that keeps the socket.
+func (l living) health() (string, error) {
+	body, err := askOn(l.before, "/v1/health")
+	var all []health.Status
+	if err == nil {
+		err = json.Unmarshal(body, &all)
+	}
+	for _, s := range all {
+		if strings.HasSuffix(s.ID, ".socket") {
+			return s.Level.String() + " " + s.Message + " " + s.Error, err
+		}
+	}
+	return "", err
+}
+
+// wantHealth waits until the health is as expected.
+func (l living) wantHealth(t *testing.T, begin, part string) {
+	t.Helper()
+	eventually(t, func() error {
+		got, err := l.health()
+		if err == nil && (!strings.HasPrefix(got, begin) || !strings.Contains(got, part)) {
+			err = errors.New("health is " + got)
+		}
+		return err
+	})
 }
 
 func (l living) answers() error {
@@ -75,16 +97,16 @@ func (l living) answers() error {
 }
 
 // askOn sends one more request on a connection.
-func askOn(conn net.Conn) error {
-	if _, err := io.WriteString(conn, "GET /v1/echo/y HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		return err
+func askOn(conn net.Conn, path string) (body []byte, err error) {
+	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		return nil, err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return errors.Join(err, resp.Body.Close())
+	body, err = io.ReadAll(resp.Body)
+	return body, errors.Join(err, resp.Body.Close())
 }
 
 func TestSocketThatIsGoneIsMadeAgain(t *testing.T) {
@@ -102,19 +124,14 @@ func TestSocketThatIsGoneIsMadeAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := startLiving(t, filepath.Join(t.TempDir(), "run", "x.sock"))
-			before, err := net.Dial("unix", l.socket)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = before.Close() }()
-			if err := errors.Join(askOn(before), remove(l.socket)); err != nil {
+			if err := remove(l.socket); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, l.answers)
 			if got := mode(t, l.socket); got.Perm() != 0o600 {
 				t.Errorf("the new socket has mode %v", got)
 			}
-			if err := askOn(before); err != nil {
+			if _, err := askOn(l.before, "/v1/echo/y"); err != nil {
 				t.Errorf("the connection that was open before: %v", err)
 			}
 		})
@@ -147,22 +164,12 @@ func TestWhatStandsInTheSocketsPlaceIsReportedAndStays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, func() error {
-				if got := l.health(); !strings.HasPrefix(got, "Degraded") || !strings.Contains(got, c.want) {
-					return errors.New("health is " + got)
-				}
-				return nil
-			})
+			l.wantHealth(t, "Degraded", c.want)
 			if err := remove(); err != nil {
 				t.Fatalf("what was there is gone: %v", err)
 			}
 			eventually(t, l.answers)
-			eventually(t, func() error {
-				if got := l.health(); !strings.HasPrefix(got, "OK serving at") {
-					return errors.New("health is " + got)
-				}
-				return nil
-			})
+			l.wantHealth(t, "OK serving at", "")
 		})
 	}
 }

@@ -6,12 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"math"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -62,12 +58,12 @@ type request struct {
 
 type action func(ctx context.Context, r request) (any, error)
 
-// endpoint returns an endpoint for an action. Parameters that are not known are refused.
+// endpoint returns an endpoint for an action.
 func (a *api) endpoint(method, name string, known []string, act action) inspect.EndpointOut {
-	return inspect.NewEndpoint(method+" "+path+"/{name}/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	out := inspect.NewEndpoint(method+" "+path+"/{name}/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), actTimeout)
 		defer cancel()
-		answer, err := a.answer(ctx, r, known, act)
+		answer, err := a.answer(ctx, r, act)
 		if method != http.MethodGet {
 			a.logger.Info("Asked by hand", "reconciler", r.PathValue("name"), "action", name, "parameters", r.URL.RawQuery, "error", err)
 		}
@@ -76,24 +72,17 @@ func (a *api) endpoint(method, name string, known []string, act action) inspect.
 			return
 		}
 		inspect.WriteJSON(w, answer)
-	}))
+	}), known...)
+	out.Endpoint.NoBody = true
+	return out
 }
 
-func (a *api) answer(ctx context.Context, r *http.Request, known []string, act action) (any, error) {
+func (a *api) answer(ctx context.Context, r *http.Request, act action) (any, error) {
 	i, err := a.all.find(r.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, fmt.Errorf("query %q: %w", r.URL.RawQuery, err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("unknown parameter %q; there are: %s", name, strings.Join(known, ", "))
-		}
-	}
-	return act(ctx, request{i, a.db, query})
+	return act(ctx, request{i, a.db, r.URL.Query()})
 }
 
 func httpStatus(err error) int {
@@ -223,7 +212,7 @@ func (r request) limits(limits reconciler.Limits) (reconciler.Limits, error) {
 	case given && perSecond == 0:
 		limits.Limiter = nil
 	case given:
-		asMany := int(min(max(1, perSecond), math.MaxInt32))
+		asMany := int(min(max(1, perSecond), maxCount))
 		limits.Limiter = rate.NewLimiter(rate.Limit(perSecond), cmp.Or(burst, asMany))
 	}
 	return limits, nil

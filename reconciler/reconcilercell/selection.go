@@ -3,7 +3,6 @@ package reconcilercell
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,14 @@ const (
 	paramRound  = "round"
 	paramRate   = "rate"
 	paramBurst  = "burst"
+)
+
+// Bounds of parameters. Beyond them a reconciler would in effect stand still, or never end a pause.
+const (
+	maxCount = 1_000_000
+	minRate  = 0.001 // operations per second
+	maxRate  = 1e9
+	maxPause = 366 * 24 * time.Hour
 )
 
 // selectionParams are the parameters that select rows. Exactly one of them must be given.
@@ -112,8 +119,8 @@ func (r request) until() (time.Time, error) {
 		return time.Time{}, err
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return time.Time{}, fmt.Errorf("parameter %q is %q, expected a duration such as 10m", paramFor, text)
+	if err != nil || d <= 0 || d > maxPause {
+		return time.Time{}, fmt.Errorf("parameter %q is %q, expected a duration such as 10m, of at most %v", paramFor, text, maxPause)
 	}
 	return time.Now().Add(d), nil
 }
@@ -123,9 +130,13 @@ func (r request) count(param string) (n int, err error) {
 	if !r.query.Has(param) {
 		return 0, nil
 	}
-	n, err = strconv.Atoi(r.query.Get(param))
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("parameter %q is %q, expected 1 or more", param, r.query.Get(param))
+	text, err := r.one(param)
+	if err != nil {
+		return 0, err
+	}
+	n, err = strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxCount {
+		return 0, fmt.Errorf("parameter %q is %q, expected 1 or more, up to %d", param, text, maxCount)
 	}
 	return n, nil
 }
@@ -135,9 +146,13 @@ func (r request) perSecond(param string) (n float64, given bool, err error) {
 	if !r.query.Has(param) {
 		return 0, false, nil
 	}
-	n, err = strconv.ParseFloat(r.query.Get(param), 64)
-	if err != nil || math.IsInf(n, 0) || !(n >= 0) {
-		return 0, false, fmt.Errorf("parameter %q is %q, expected a number that is not negative", param, r.query.Get(param))
+	text, err := r.one(param)
+	if err != nil {
+		return 0, false, err
+	}
+	n, err = strconv.ParseFloat(text, 64)
+	if err != nil || n != 0 && !(n >= minRate && n <= maxRate) {
+		return 0, false, fmt.Errorf("parameter %q is %q, expected a number that is not negative: 0, or %v to %.0f", param, text, minRate, maxRate)
 	}
 	return n, true, nil
 }

@@ -24,21 +24,21 @@ func Cell() cell.Cell {
 }
 
 func tablesEndpoint(db *statedb.DB) inspect.EndpointOut {
-	return inspect.NewEndpoint("GET "+tablesPath, listTables(db))
+	return inspect.NewEndpoint("GET "+tablesPath, listTables(db), paramMemory)
 }
 
 func tableEndpoint(db *statedb.DB) inspect.EndpointOut {
-	out := inspect.NewEndpoint("GET "+tablePath, listRows(db))
+	out := inspect.NewEndpoint("GET "+tablePath, listRows(db), rowParams()...)
 	out.Endpoint.Stream = isWatch
 	return out
 }
 
 func putEndpoint(db *statedb.DB) inspect.EndpointOut {
-	return inspect.NewEndpoint("PUT "+rowsPath, putRows(db))
+	return inspect.NewEndpoint("PUT "+rowsPath, putRows(db), paramRevision)
 }
 
 func deleteEndpoint(db *statedb.DB) inspect.EndpointOut {
-	return inspect.NewEndpoint("DELETE "+rowsPath, deleteRow(db))
+	return inspect.NewEndpoint("DELETE "+rowsPath, deleteRow(db), paramKey, paramRevision)
 }
 
 func tablesCommand() cli.CommandOut { return cli.NewCommand(newTablesCommand) }

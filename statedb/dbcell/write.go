@@ -99,6 +99,9 @@ func newDeletion(q query, _ io.Reader) (change, error) {
 		if _, err := one(table, txn, key); err != nil { // says which keys there are
 			return nil, err
 		}
+		if err := isPast(revision, table, txn); err != nil {
+			return nil, err
+		}
 		var old statedb.AnyRow
 		var err error
 		if given {
@@ -108,6 +111,14 @@ func newDeletion(q query, _ io.Reader) (change, error) {
 		}
 		return []writtenRow{{old.Key, old.Revision}}, err
 	}, nil
+}
+
+// isPast refuses a revision that the table has not had: every row would be older than it.
+func isPast(revision statedb.Revision, table statedb.AnyTable, txn statedb.ReadTxn) error {
+	if now := table.Revision(txn); revision > now {
+		return fmt.Errorf("parameter %q is %d, but the table is at revision %d", paramRevision, revision, now)
+	}
+	return nil
 }
 
 func newPut(q query, body io.Reader) (change, error) {
@@ -123,6 +134,9 @@ func newPut(q query, body io.Reader) (change, error) {
 		return nil, fmt.Errorf("the parameter %q is for one row, got %d", paramRevision, len(rows))
 	case given:
 		return func(txn *statedb.WriteTxn, table statedb.AnyTable) ([]writtenRow, error) {
+			if err := isPast(revision, table, txn); err != nil {
+				return nil, err
+			}
 			row, err := table.CompareAndSwap(txn, revision, rows[0])
 			if errors.Is(err, statedb.ErrNotFound) {
 				err = fmt.Errorf("%w; without the parameter %q it would be inserted", err, paramRevision)

@@ -23,7 +23,7 @@ const (
 )
 
 func approveEndpoint(s *file.Source) inspect.EndpointOut {
-	return inspect.NewEndpoint("POST "+approvePath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	out := inspect.NewEndpoint("POST "+approvePath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), approveTimeout)
 		defer cancel()
 		approved, err := s.Approve(ctx)
@@ -33,6 +33,8 @@ func approveEndpoint(s *file.Source) inspect.EndpointOut {
 		}
 		inspect.WriteJSON(w, approved)
 	}))
+	out.Endpoint.NoBody = true
+	return out
 }
 
 func httpStatus(err error) int {

@@ -79,7 +79,7 @@ func ask(ctx context.Context, client *inspect.Client, files []file.File) (answer
 	if err := client.Get(ctx, "/v1/agent", nil, new(inspect.Agent)); err != nil {
 		return answer, err
 	}
-	body, err := json.Marshal(request{files})
+	body, err := json.Marshal(request{append([]file.File{}, files...)}) // none is an empty list, and not null
 	if err == nil {
 		err = client.WithTimeout(timeout).Send(ctx, http.MethodPost, path, nil, body, &answer)
 	}

@@ -3,7 +3,9 @@ package dryruncell
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -20,6 +22,8 @@ const (
 	path = "/v1/plan"
 	// maxRequest is how many bytes a request may have: about 190 MB of documents.
 	maxRequest = 256 << 20
+	// bodyTimeout is how long a client may take to send them.
+	bodyTimeout = 30 * time.Second
 	// timeout bounds a comparison in the agent.
 	timeout = 5 * time.Minute
 	// maxExplained bounds the rows about which reconcilers are asked, in one plan. What is held
@@ -47,12 +51,13 @@ func planEndpoint(p agentParams) inspect.EndpointOut {
 		defer cancel()
 		// The connection has deadlines that are meant for requests of another size.
 		control, deadline := http.NewResponseController(w), time.Now().Add(timeout)
-		_, _ = control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline) // else those stay
-		var req request
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		_, _ = control.SetReadDeadline(time.Now().Add(bodyTimeout)), control.SetWriteDeadline(deadline) // else those stay
+		req, err := readRequest(r.Body)
+		if err != nil {
 			inspect.WriteError(w, http.StatusBadRequest, fmt.Errorf("documents to compare: %w", err))
 			return
 		}
+		_ = control.SetReadDeadline(deadline) // while it compares
 		answer, err := p.plan(ctx, p.Source.Read(req.Files), p.stateOf())
 		if err != nil {
 			inspect.WriteError(w, http.StatusInternalServerError, err)
@@ -64,6 +69,22 @@ func planEndpoint(p agentParams) inspect.EndpointOut {
 	out := inspect.NewEndpoint("POST "+path, handler)
 	out.Endpoint.MaxBody = maxRequest
 	return out
+}
+
+// readRequest reads one request, and nothing after it. Without files everything would be to delete: they must be meant.
+func readRequest(body io.Reader) (req request, err error) {
+	decoder := json.NewDecoder(body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&req); err != nil {
+		return req, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return req, errors.New("expected one object, and nothing after it")
+	}
+	if req.Files == nil {
+		return req, errors.New(`the field "files" is missing`)
+	}
+	return req, nil
 }
 
 // stateOf returns what tells why nothing is done about a row now.
