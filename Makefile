@@ -31,6 +31,9 @@ ONLY ?=
 KILLS ?= 200
 SCALE ?= 10
 
+# How long `make attack` attacks the agent.
+ATTACK ?= 60s
+
 # More flags for `make bench-kernel`, such as '-routes 500 -only ab'; `go -C benchmarks run ./kernel -h` lists them.
 KERNEL ?=
 
@@ -135,6 +138,10 @@ simulate: ## Run the reconciler's simulation with the seeds 1 to COUNT=10000; a 
 .PHONY: torture
 torture: ## Kill the agent KILLS=200 times among objects of all kinds, SCALE=10 times as many as in the tests
 	go test ./cmd/statehive/internal/e2e -count 1 -timeout 0 -v -run '^TestAgentKilledAmongManyObjects' -args -kills '$(KILLS)' -kill-scale '$(SCALE)'
+
+.PHONY: attack
+attack: ## Attack an agent for ATTACK=60s, and show what it goes on answering and what it gives back
+	go test ./cmd/statehive/internal/e2e -count 1 -timeout 0 -v -run '^TestAgentUnderAttack' -args -attack '$(ATTACK)'
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -34,7 +34,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		}
 		uid, err := peerUID(conn)
 		if err == nil && l.allowed(uid) {
-			return &peerConn{conn, uid}, nil
+			return &peerConn{conn.(*net.UnixConn), uid}, nil
 		}
 		l.logger.Warn("Refused a connection: only root and the agent's own user may use the API", "uid", uid, "error", err)
 		_ = conn.Close() // nothing was exchanged
@@ -43,7 +43,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 
 // peerConn is a connection whose peer is known.
 type peerConn struct {
-	net.Conn
+	*net.UnixConn
 	uid uint32
 }
 

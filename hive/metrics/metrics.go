@@ -130,11 +130,11 @@ func register(p params) error {
 
 func newHandler(r *prometheus.Registry, readiness *hive.Readiness, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", oneByOne(promhttp.HandlerFor(r, promhttp.HandlerOpts{
 		Registry:      r,
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      slog.NewLogLogger(logger.Handler(), slog.LevelError),
-	}))
+	})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // a client that has gone is no concern of the server
 	})

@@ -41,7 +41,7 @@ func layers() []layer {
 		// The hive: tables are its means, reconcilers are unknown to it. The API and the command line know neither.
 		{packages: "hive/cell/...", imports: []string{"hive/cell/..."}},
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
-		{packages: "hive/inspect/...", imports: []string{"hive/..."}},
+		{packages: "hive/inspect/...", imports: []string{"hive/...", "internal/loglimit"}},
 		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},
 		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/loglimit", "internal/trusted", "internal/yamlsize"}},
 

@@ -8,12 +8,15 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
 	// maxConns keeps clients from using up the process's file descriptors.
-	maxConns = 100
+	maxConns = 500
 	// maxRequests is how many requests of a user other than root are answered at once.
 	maxRequests = 40
 	// maxStreams is how many answers to a user may go on and on.
@@ -44,7 +47,7 @@ type client struct {
 	known   bool // whose it is
 	root    bool
 	network bool      // anyone may be at the other end
-	since   time.Time // when a request was handed to the handler; zero: none is
+	since   time.Time // when the request in hand was handed to the handler; zero: there is none
 	limits  Limits    // of that request
 
 	receiving atomic.Bool  // the request is not complete
@@ -69,8 +72,26 @@ func (c *client) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// silent reports whether the client has not sent a complete request.
-func (c *client) silent() bool { return c.since.IsZero() || c.receiving.Load() }
+// silent reports whether the client has not sent a complete request. What the server has not come to read yet is not the
+// client's fault.
+func (c *client) silent() bool {
+	return (c.since.IsZero() || c.receiving.Load()) && !c.unread()
+}
+
+// unread reports whether the kernel holds something that the client has sent.
+func (c *client) unread() bool {
+	conn, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	waiting := 0
+	err = raw.Control(func(fd uintptr) { waiting, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // 0 if it cannot be told
+	return err == nil && waiting > 0
+}
 
 // listener makes clients of connections.
 type listener struct{ net.Listener }
@@ -91,7 +112,9 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 		c.add(one)
 	case http.StateClosed, http.StateHijacked:
 		c.remove(one)
-	case http.StateActive, http.StateIdle:
+	case http.StateIdle:
+		c.end(one) // all of the answer is sent
+	case http.StateActive:
 	}
 }
 
@@ -110,12 +133,13 @@ func (c *conns) add(next *client) {
 }
 
 // victim returns the connection that has to go when one more comes: the oldest of those that
-// have no complete request, or else do not read their answer; or, for root, the oldest of other users; or the oldest of the
+// have not sent a complete request, or else do not read their answer, or else whose request was not read yet; or, for root, the oldest of other users; or the oldest of the
 // network or, for root, of root whose request takes long; or the new one itself. Others do not take the place of root.
 func (c *conns) victim(next *client) *client {
 	for _, may := range []func(*client) bool{
 		func(one *client) bool { return one.silent() && (next.root || !one.root) },
 		func(one *client) bool { return one.sending.Load() > 0 && (next.root || !one.root) },
+		func(one *client) bool { return one.since.IsZero() && (next.root || !one.root) },
 		func(one *client) bool { return next.root && !one.root },
 		func(one *client) bool {
 			return (one.network || next.root) && !one.limits.Stream && time.Since(one.since) > slowAnswer
@@ -146,19 +170,25 @@ func (c *conns) drop(gone *client) {
 	}
 }
 
-// begin notes that a request is handed to the handler, until done is called. It fails if the user has too many.
-func (c *conns) begin(one *client, limits Limits, complete bool) (done func(), err error) {
+// begin notes that a request is handed to the handler. It fails if the user has too many.
+func (c *conns) begin(one *client, limits Limits, complete bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one.known {
-		err = c.tooMany(one, limits)
-	}
-	if err != nil {
-		return nil, err
+		if err := c.tooMany(one, limits); err != nil {
+			return err
+		}
 	}
 	one.since, one.limits = time.Now(), limits
 	one.receiving.Store(!complete)
-	return func() { c.mu.Lock(); one.since, one.limits = time.Time{}, Limits{}; c.mu.Unlock() }, nil
+	return nil
+}
+
+// end notes that a request has been answered.
+func (c *conns) end(one *client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one.since, one.limits = time.Time{}, Limits{}
 }
 
 func (c *conns) tooMany(next *client, limits Limits) error {

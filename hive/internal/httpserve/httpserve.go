@@ -43,7 +43,7 @@ type Limiter interface {
 // Serve answers requests on l until ctx is done, and closes l. Requests in hand learn of that by their own context, and
 // have 2 s to end. A handler that panics is logged and answered by fail.
 //
-// There are at most a hundred connections: one more takes the place of the oldest that waits for its client: for a complete
+// There are at most 500 connections: one more takes the place of the oldest that waits for its client: for a complete
 // request, or until the answer is read. If the connections are of a Peer, the limits of a user are 40 requests, but
 // not for root, 16 streams and 2 requests with bodies larger than 1 MiB, at once; more are answered by fail with status 429.
 // Root takes the place of any other user. Serve returns nil if ctx ended it.
@@ -106,13 +106,11 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		limits.MaxBody = maxBody
 	}
 	from := connOf(r.Context())
-	done, err := g.conns.begin(from, limits, r.Body == http.NoBody)
-	if err != nil {
+	if err := g.conns.begin(from, limits, r.Body == http.NoBody); err != nil {
 		w.Header().Set("Connection", "close")
 		g.fail(w, http.StatusTooManyRequests, err)
 		return
 	}
-	defer done()
 	rec := &recorder{ResponseWriter: w}
 	r.Body = &body{http.MaxBytesReader(w, r.Body, limits.MaxBody), from}
 	defer func() {

@@ -162,7 +162,7 @@ func TestSilentAndSlowConnectionsGiveWay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := serve(t, ok)
 				var open []net.Conn
-				for range 100 {
+				for range 500 {
 					conn := f.dial()
 					go func() { _, _ = io.Copy(io.Discard, conn) }()
 					_, _ = io.WriteString(conn, send)
@@ -195,7 +195,7 @@ func TestConnectionsAreBoundedAndRootComesFirst(t *testing.T) {
 			ok(w, r)
 		})
 		var long []net.Conn
-		for range 100 {
+		for range 500 {
 			conn := f.dial()
 			_, _ = io.WriteString(conn, strings.Replace(get, "/", "/long", 1))
 			long = append(long, conn)
@@ -210,12 +210,12 @@ func TestConnectionsAreBoundedAndRootComesFirst(t *testing.T) {
 			t.Errorf("root: %q", answer)
 		}
 		synctest.Wait()
-		if n := answering.Load(); n != 99 {
-			t.Errorf("%d requests of others are being answered, expected 99", n)
+		if n := answering.Load(); n != 499 {
+			t.Errorf("%d requests of others are being answered, expected 499", n)
 		}
 		// Others do not take the place of root.
 		var roots []net.Conn
-		for range 100 {
+		for range 500 {
 			roots = append(roots, f.dial())
 		}
 		f.user.Store(0)

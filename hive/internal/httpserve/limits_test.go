@@ -122,7 +122,7 @@ func TestClientsThatDoNotSendOrReadGiveWay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := serveHandler(t, endpoints{})
 				f.as(root)
-				open := f.ask(100, request)
+				open := f.ask(500, request)
 				for range 200 {
 					if answer := f.send(t, get); !strings.Contains(answer, "200 OK") {
 						t.Fatalf("one more: %q", answer)
