@@ -23,6 +23,8 @@ const (
 	maxStreams = 16
 	// maxLarge is how many requests of a user may have bodies larger than usual: they are in memory.
 	maxLarge = 2
+	// maxLooks is how many connections are asked for what the server has not come to read, for one more.
+	maxLooks = 8
 	// slowAnswer is how long a request of a network may take while there are too many.
 	slowAnswer = 5 * time.Second
 )
@@ -72,13 +74,11 @@ func (c *client) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// silent reports whether the client has not sent a complete request. What the server has not come to read yet is not the
-// client's fault.
-func (c *client) silent() bool {
-	return (c.since.IsZero() || c.receiving.Load()) && !c.unread()
-}
+// silent reports whether the client has not sent a complete request.
+func (c *client) silent() bool { return c.since.IsZero() || c.receiving.Load() }
 
-// unread reports whether the kernel holds something that the client has sent.
+// unread reports whether the kernel holds something that the client has sent: that the server has not come to read it yet is
+// not the client's fault.
 func (c *client) unread() bool {
 	conn, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -136,8 +136,15 @@ func (c *conns) add(next *client) {
 // have not sent a complete request, or else do not read their answer, or else whose request was not read yet; or, for root, the oldest of other users; or the oldest of the
 // network or, for root, of root whose request takes long; or the new one itself. Others do not take the place of root.
 func (c *conns) victim(next *client) *client {
+	looks := 0 // at what the kernel holds, which takes time
 	for _, may := range []func(*client) bool{
-		func(one *client) bool { return one.silent() && (next.root || !one.root) },
+		func(one *client) bool {
+			if !one.silent() || looks == maxLooks || one.root && !next.root {
+				return false
+			}
+			looks++
+			return !one.unread()
+		},
 		func(one *client) bool { return one.sending.Load() > 0 && (next.root || !one.root) },
 		func(one *client) bool { return one.since.IsZero() && (next.root || !one.root) },
 		func(one *client) bool { return next.root && !one.root },
