@@ -63,8 +63,8 @@ func TestNoCauseFillsTheLog(t *testing.T) {
 					l.Error("Request refused", "client", i)
 				}
 				return jobs.Add(
-					job.OneShot("flapping", fails, job.Retry(-1, 10*time.Millisecond, 10*time.Millisecond)),
-					job.OneShot("stepping", fails, job.Retry(-1, 20*time.Millisecond, 20*time.Millisecond)),
+					job.OneShot("flapping", fails, job.WithRetries(-1), job.WithBackoff(job.Exponential(10*time.Millisecond, 10*time.Millisecond))),
+					job.OneShot("stepping", fails, job.WithRetries(-1), job.WithBackoff(job.Exponential(20*time.Millisecond, 20*time.Millisecond))),
 				)
 			}))
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/internal/httpserve"
 	"github.com/statehive/statehive/hive/job"
-	"github.com/statehive/statehive/internal/loglimit"
 )
 
 // Config of the server.
@@ -80,7 +79,7 @@ func (s *server) open(context.Context) error {
 		s.own = &renewed{current: own}
 		l = s.own
 	}
-	s.listener = &peerListener{Listener: l, allowed: allowedUIDs(), logger: slog.New(loglimit.New(s.params.Logger.Handler()))}
+	s.listener = &peerListener{Listener: l, allowed: allowedUIDs(), logger: s.params.Logger}
 	s.params.Logger.Info("Serving the API", "socket", l.Addr())
 	return nil
 }
