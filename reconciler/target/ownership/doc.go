@@ -14,12 +14,16 @@
 // that outlive the boot are different: see [NewLastingRecords].
 //
 // Each record is a small JSON file below the state directory,
-// kind/escaped-key.json, which is written atomically. A file that
-// cannot be read as a record is renamed to a name ending in ".corrupt", and the reason is
-// logged; it is never fatal and never deleted.
+// kind/escaped-key.json, which is written atomically, with a checksum that also covers the kind.
+// A file that cannot be read as a record, because it is damaged, of another kind or key, larger than
+// 16 MiB, or such that another user may have written it, is renamed to a name ending in ".corrupt",
+// and the reason is logged; it is never fatal and never deleted.
 //
-// Records decide what is removed and restored. So the state directory
-// must belong to the user of the process and must not be writable for everyone.
+// Records decide what is removed and restored. So nobody but root and the user of the process
+// may be able to write to the state directory, to what is in it, or to the directories above.
+// The checksum tells damage, not forgery: whoever can write to the directory as that user can
+// have anything restored, also by bringing back records of earlier in the same boot.
+// A directory of records that is replaced while the process runs is not written to any more.
 //
 // A store can be opened read-only while another process owns it. Then nothing
 // is written in any case.

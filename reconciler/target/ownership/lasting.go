@@ -26,8 +26,8 @@ const attachmentSuffix = ".data"
 // before the record is put: data without a record is dropped when the records are opened.
 // The data is not kept in memory.
 func (r *Records[T]) Attach(key string, data []byte) error {
-	err := ErrReadOnly
-	if !r.readOnly {
+	err := r.writable()
+	if err == nil {
 		err = r.write(fileName(key)+attachmentSuffix, data)
 	}
 	if err == nil {
@@ -39,10 +39,11 @@ func (r *Records[T]) Attach(key string, data []byte) error {
 	return nil
 }
 
-// Attachment returns what was attached. The error matches fs.ErrNotExist if there is
-// nothing.
+// Attachment returns what was attached, if nobody else may have written it. The error matches
+// fs.ErrNotExist if there is nothing. Damage is for the caller to tell, such as by a sum in the
+// record.
 func (r *Records[T]) Attachment(key string) ([]byte, error) {
-	return os.ReadFile(filepath.Join(r.dir, fileName(key)+attachmentSuffix))
+	return readFile(filepath.Join(r.dir, fileName(key)+attachmentSuffix))
 }
 
 // detach removes what was attached, once the record is gone.
@@ -91,9 +92,9 @@ func (r *Records[T]) each(keys []string, do func(key string) error) map[string]e
 		return nil
 	}
 	errs := map[string]error{}
-	if r.readOnly {
+	if err := r.writable(); err != nil {
 		for _, key := range keys {
-			errs[key] = fmt.Errorf("record %q: %w", key, ErrReadOnly)
+			errs[key] = fmt.Errorf("record %q: %w", key, err)
 		}
 		return errs
 	}
@@ -116,6 +117,9 @@ func (r *Records[T]) each(keys []string, do func(key string) error) map[string]e
 
 // write puts data into a file of the directory, whole or not at all.
 func (r *Records[T]) write(name string, data []byte) (err error) {
+	if err := checkSize(data); err != nil {
+		return err
+	}
 	file, err := os.CreateTemp(r.dir, temporaryPrefix)
 	if err != nil {
 		return err

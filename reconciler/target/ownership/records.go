@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/statehive/statehive/internal/trusted"
 )
@@ -24,7 +25,9 @@ import (
 // Records are the records of one kind of object, by key. T is what a record
 // says; it is written as JSON.
 type Records[T any] struct {
+	kind     string
 	dir      string
+	is       fs.FileInfo // of the directory; nil if it does not exist
 	identity Identity
 	lasting  bool
 	log      *slog.Logger
@@ -41,6 +44,8 @@ const (
 	temporaryPrefix = ".tmp-"
 	// maxName leaves room below the 255 bytes that file systems allow.
 	maxName = 200
+	// maxSize is how many bytes the file of a record, and what is attached to it, may have.
+	maxSize = 16 << 20
 )
 
 // file is the form of a record on disk.
@@ -48,6 +53,15 @@ type file struct {
 	Identity
 	Key    string          `json:"key"`
 	Record json.RawMessage `json:"record"`
+	Sum    string          `json:"sum"` // see sumOf
+}
+
+// sumOf binds all that a record says to its kind. It tells damage and mix-ups, not forgery:
+// that is what the owner and the mode of the file are for.
+func (f *file) sumOf(kind string) (string, error) {
+	text, err := json.Marshal([]any{kind, f.Boot, f.Netns, f.Key, f.Record})
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // NewRecords opens the records of a kind, which becomes the name of a directory
@@ -61,6 +75,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 		return nil, fmt.Errorf("open the records of kind %s: no state directory is given", kind)
 	}
 	r := &Records[T]{
+		kind:     kind,
 		dir:      filepath.Join(store.dir, url.PathEscape(kind)),
 		identity: store.identity,
 		lasting:  lasting,
@@ -73,7 +88,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 			return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 		}
 	}
-	entries, err := list(r.dir)
+	entries, err := r.list()
 	if missing := errors.Is(err, fs.ErrNotExist); err != nil && (!r.readOnly || !missing) {
 		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 	}
@@ -145,6 +160,9 @@ func (r *Records[T]) read(path string) (key string, record T, err error) {
 	if f.Boot == "" || f.Netns == "" {
 		return "", record, errors.New("not a record: boot or netns is missing")
 	}
+	if sum, err := f.sumOf(r.kind); err != nil || sum != f.Sum {
+		return "", record, errors.Join(errors.New("its checksum is wrong: it is damaged, or a record of another kind"), err)
+	}
 	switch {
 	case r.lasting:
 	case f.Boot != r.identity.Boot:
@@ -161,15 +179,31 @@ func (r *Records[T]) read(path string) (key string, record T, err error) {
 	return f.Key, record, nil
 }
 
-// list returns the entries of a directory in which nobody else can write.
-func list(dir string) ([]fs.DirEntry, error) {
-	d, err := trusted.Open(dir, trusted.Policy{})
+// list returns the entries of the directory, in which nobody else can write.
+func (r *Records[T]) list() ([]fs.DirEntry, error) {
+	d, err := trusted.Open(r.dir, trusted.Policy{})
 	if err != nil {
 		return nil, err
 	}
 	entries, err := d.ReadDir(-1)
+	if err == nil {
+		r.is, err = d.Stat()
+	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, errors.Join(err, d.Close())
+}
+
+// writable returns an error if nothing may be written, or if it would not be found at the next
+// start, or found by somebody else.
+func (r *Records[T]) writable() error {
+	if r.readOnly {
+		return ErrReadOnly
+	}
+	is, err := os.Lstat(r.dir)
+	if err == nil && !os.SameFile(is, r.is) {
+		err = fmt.Errorf("%s was replaced since this process has started: restart it, if what is there now is right", r.dir)
+	}
+	return err
 }
 
 // readFile returns what a file holds that nobody else may have written.
@@ -178,8 +212,18 @@ func readFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(f)
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err == nil {
+		err = checkSize(data)
+	}
 	return data, errors.Join(err, f.Close())
+}
+
+func checkSize(data []byte) error {
+	if len(data) > maxSize {
+		return fmt.Errorf("it is larger than %d bytes", maxSize)
+	}
+	return nil
 }
 
 // setAside renames a file that is no record, so that it can be looked at.
@@ -222,10 +266,7 @@ func (r *Records[T]) PutAll(records map[string]T) map[string]error {
 	defer r.mu.Unlock()
 	keys := slices.Collect(maps.Keys(records))
 	errs := r.each(keys, func(key string) error {
-		data, err := json.Marshal(records[key])
-		if err == nil {
-			data, err = json.Marshal(file{Identity: r.identity, Key: key, Record: data})
-		}
+		data, err := r.encode(key, records[key])
 		if err == nil {
 			err = r.write(fileName(key), data)
 		}
@@ -241,6 +282,22 @@ func (r *Records[T]) PutAll(records map[string]T) map[string]error {
 		}
 	}
 	return errs
+}
+
+// encode returns what the file of a record holds.
+func (r *Records[T]) encode(key string, record T) ([]byte, error) {
+	if !utf8.ValidString(key) {
+		return nil, errors.New("the key is not valid UTF-8")
+	}
+	data, err := json.Marshal(record)
+	if err != nil {
+		return nil, err
+	}
+	f := file{Identity: r.identity, Key: key, Record: data}
+	if f.Sum, err = f.sumOf(r.kind); err != nil {
+		return nil, err
+	}
+	return json.Marshal(f)
 }
 
 // Remove removes the record of a key, once its object is gone or given back. It

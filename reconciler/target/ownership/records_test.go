@@ -131,39 +131,6 @@ func TestADirectoryInWhichOthersCouldWriteIsRefused(t *testing.T) {
 	open(t, dir, here, nil)
 }
 
-func TestUnreadableRecordsAreSetAsideWithAReason(t *testing.T) {
-	dir := t.TempDir()
-	put(t, open(t, dir, here, nil), "good", "1")
-	for name, text := range map[string]string{
-		"half.json":          `{"boot":"b1","netns":"cook`,
-		"empty.json":         ``,
-		"unbound.json":       `{"key":"unbound","record":{}}`,
-		"kind.json":          `{"boot":"b1","netns":"cookie:1","key":"kind","record":{"original":7}}`,
-		"name.json":          `{"boot":"b1","netns":"cookie:1","key":"other","record":{}}`,
-		"half.json.corrupt":  `an earlier one`,
-		".tmp-123":           `{"boot"`,
-		"notes.txt":          `somebody's`,
-		"half.json.corrupt2": ``,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, "sysctl", name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var log bytes.Buffer
-	records := open(t, dir, here, slog.New(slog.NewTextHandler(&log, nil)))
-	wantRecords(t, records, map[string]record{"good": {"1"}})
-	wantFiles(t, dir, "empty.json.corrupt", "good.json", "half.json.corrupt", "half.json.corrupt-2", "half.json.corrupt2",
-		"kind.json.corrupt", "name.json.corrupt", "notes.txt", "unbound.json.corrupt")
-	if n := strings.Count(log.String(), "set aside"); n != 5 {
-		t.Errorf("%d warnings, expected 5:\n%s", n, &log)
-	}
-	for _, reason := range []string{"half.json.corrupt-2", "unexpected end of JSON input", "boot or netns is missing", `belongs into other.json`} {
-		if !strings.Contains(log.String(), reason) {
-			t.Errorf("no warning has %q:\n%s", reason, &log)
-		}
-	}
-}
-
 func TestARecordThatCannotBeWrittenIsNotThere(t *testing.T) {
 	dir := t.TempDir()
 	records := open(t, dir, here, nil)

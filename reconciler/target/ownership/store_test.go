@@ -1,4 +1,4 @@
-package ownership
+package ownership_test
 
 import (
 	"errors"
@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
 // stranger is a user who is not trusted.
 const stranger = 65533
 
 func TestStateDirectoriesInWhichOthersCouldWriteAreRefused(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can give files to others")
-	}
 	for name, c := range map[string]struct {
 		spoil func(base, dir string) error
 		want  string // empty: it is taken
@@ -32,13 +32,16 @@ func TestStateDirectoriesInWhichOthersCouldWriteAreRefused(t *testing.T) {
 		}, "/state belongs to uid 65533"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if strings.Contains(c.want, "uid") {
+				nstest.OtherUsers(t)
+			}
 			base := filepath.Join(t.TempDir(), "base")
 			dir := filepath.Join(base, "state")
 			if err := errors.Join(os.MkdirAll(dir, 0o755), c.spoil(base, dir)); err != nil {
 				t.Fatal(err)
 			}
 			for _, readOnly := range []bool{false, true} {
-				_, err := Open(Config{Dir: dir, ReadOnly: readOnly})
+				_, err := ownership.Open(ownership.Config{Dir: dir, ReadOnly: readOnly})
 				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("read only %v: %v, expected %q", readOnly, err, c.want)
 				}
@@ -48,9 +51,6 @@ func TestStateDirectoriesInWhichOthersCouldWriteAreRefused(t *testing.T) {
 }
 
 func TestRecordsThatOthersMayHaveWrittenAreSetAside(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can give files to others")
-	}
 	for name, plant := range map[string]func(path string) error{
 		"of another user": func(path string) error { return os.Chown(path, stranger, stranger) },
 		"for all":         func(path string) error { return os.Chmod(path, 0o666) },
@@ -60,14 +60,17 @@ func TestRecordsThatOthersMayHaveWrittenAreSetAside(t *testing.T) {
 		"a pipe": func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "of another user" {
+				nstest.OtherUsers(t)
+			}
 			dir := filepath.Join(t.TempDir(), "state")
-			open := func() *Records[string] {
+			open := func() *ownership.Records[string] {
 				t.Helper()
-				store, err := Open(Config{Dir: dir})
+				store, err := ownership.Open(ownership.Config{Dir: dir})
 				if err != nil {
 					t.Fatal(err)
 				}
-				records, err := NewRecords[string](store, "thing")
+				records, err := ownership.NewRecords[string](store, "thing")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -80,7 +83,7 @@ func TestRecordsThatOthersMayHaveWrittenAreSetAside(t *testing.T) {
 			if record, known := open().Get("a"); known {
 				t.Errorf("it says %q", record)
 			}
-			if _, err := os.Lstat(path + corruptSuffix); err != nil {
+			if _, err := os.Lstat(path + ".corrupt"); err != nil {
 				t.Errorf("it was not set aside: %v", err)
 			}
 		})
@@ -88,15 +91,16 @@ func TestRecordsThatOthersMayHaveWrittenAreSetAside(t *testing.T) {
 }
 
 func TestADirectoryOfRecordsInWhichOthersCouldWriteIsRefused(t *testing.T) {
-	store, err := Open(Config{Dir: filepath.Join(t.TempDir(), "state")})
+	base := filepath.Join(t.TempDir(), "state")
+	store, err := ownership.Open(ownership.Config{Dir: base})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(store.dir, "thing")
+	dir := filepath.Join(base, "thing")
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewRecords[string](store, "thing"); err == nil || !strings.Contains(err.Error(), "/thing can be written to by others") {
+	if _, err := ownership.NewRecords[string](store, "thing"); err == nil || !strings.Contains(err.Error(), "/thing can be written to by others") {
 		t.Errorf("opened: %v", err)
 	}
 }

@@ -1,7 +1,9 @@
 package nstest
 
 import (
+	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/statehive/statehive/reconciler/target/ownership"
@@ -38,6 +40,19 @@ func Veth(t *testing.T, name, peer string) {
 	})
 	IP(t, "link", "set", name, "up")
 	IP(t, "link", "set", peer, "up")
+}
+
+// OtherUsers skips a test that gives files to other users when there are none in the namespaces,
+// because it is not root who runs the tests.
+func OtherUsers(t *testing.T) {
+	t.Helper()
+	users, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fields := strings.Fields(string(users)); len(fields) == 3 && fields[2] == "1" {
+		t.Skip("there is one user only: run the tests as root")
+	}
 }
 
 // Store opens records in a directory.
