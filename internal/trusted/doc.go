@@ -6,8 +6,8 @@
 //
 // Everything is checked by descriptors, so that nothing can be exchanged between the check
 // and the use. Only directories and regular files on a disk are opened, without blocking and
-// never as a controlling terminal. In a user namespace that does not map all users, those
-// that are not mapped count as root, as whom the kernel shows them no other way.
+// never as a controlling terminal. In a user namespace that does not map the user nobody (65534),
+// users that are not mapped count as root: the kernel shows all of them as that one.
 //
 // On systems other than Linux nothing but the type of a file is checked.
 package trusted

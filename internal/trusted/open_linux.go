@@ -84,12 +84,25 @@ func MkdirAll(path string) error {
 
 // owners returns which users are trusted.
 func owners() func(uint32) bool {
-	const overflow = 65534
 	self := uint32(os.Geteuid()) //nolint:gosec // never negative on Linux
-	uidMap, err := os.ReadFile("/proc/self/uid_map")
-	fields := strings.Fields(string(uidMap))
-	all := err != nil || len(fields) == 3 && fields[2] == "4294967295"
-	return func(uid uint32) bool { return uid == 0 || uid == self || uid == overflow && !all }
+	users, err := os.ReadFile("/proc/self/uid_map")
+	unmapped := err == nil && !maps(string(users), overflowUID)
+	return func(uid uint32) bool { return uid == 0 || uid == self || uid == overflowUID && unmapped }
+}
+
+// overflowUID is the user as whom the kernel shows those that are not mapped.
+const overflowUID = 65534
+
+// maps reports whether a user of that number may be one of this user namespace. It is if
+// nothing is known.
+func maps(users string, uid uint64) bool {
+	for line := range strings.Lines(users) {
+		var first, outside, size uint64
+		if n, _ := fmt.Sscan(line, &first, &outside, &size); n != 3 || first <= uid && uid-first < size {
+			return true
+		}
+	}
+	return users == ""
 }
 
 // walk follows a path, component by component.
@@ -228,10 +241,13 @@ func (w *walk) follow(link *opened) error {
 	return nil
 }
 
-// judgeEnd checks what was reached, and the directory that it is in.
+// judgeEnd checks what was reached.
 func (w *walk) judgeEnd() error {
 	if w.end == nil {
 		return w.judge(&w.dirs[len(w.dirs)-1], false)
+	}
+	if err := w.special(); err != nil {
+		return err // whose mode nobody should be told to change
 	}
 	return w.judge(w.end, false)
 }
@@ -267,9 +283,6 @@ func (w *walk) open(name string) (*os.File, error) {
 	reached := dir
 	if w.end != nil {
 		at, reached, flags = w.end.name, *w.end, unix.O_NOFOLLOW
-		if err := w.special(); err != nil {
-			return nil, err
-		}
 	}
 	fail := func(err error) error { return &fs.PathError{Op: "open", Path: name, Err: err} }
 	fd, err := retry(func() (int, error) {

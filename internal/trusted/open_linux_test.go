@@ -43,9 +43,6 @@ func read(path string, p Policy) (string, error) {
 }
 
 func TestWhatOthersMayHaveMadeIsNotOpened(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can give files to others")
-	}
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, dir string)
 		path  string // default: good
@@ -84,15 +81,27 @@ func TestWhatOthersMayHaveMadeIsNotOpened(t *testing.T) {
 		}, path: "link", want: "to /etc/passwd: put the file itself there"},
 		"a link to itself": {spoil: func(t *testing.T, dir string) { must(t, os.Symlink("link", dir+"/link")) }, path: "link", want: syscall.ELOOP.Error()},
 		"a pipe":           {spoil: func(t *testing.T, dir string) { must(t, syscall.Mkfifo(dir+"/pipe", 0o600)) }, path: "pipe", want: ErrSpecial.Error()},
-		"a terminal": {spoil: func(t *testing.T, dir string) {
-			must(t, unix.Mknod(dir+"/tty", unix.S_IFCHR|0o600, int(unix.Mkdev(5, 0))))
-		}, path: "tty", want: ErrSpecial.Error()},
+		"a socket": {spoil: func(t *testing.T, dir string) {
+			must(t, unix.Mknod(dir+"/sock", unix.S_IFSOCK|0o600, 0))
+		}, path: "sock", want: ErrSpecial.Error()},
+		"a terminal": {spoil: func(*testing.T, string) {}, path: "/dev/tty", want: ErrSpecial.Error()},
+		"a device":   {spoil: func(*testing.T, string) {}, path: "/dev/zero", want: ErrSpecial.Error()},
+		"a hard link to a file of others": {spoil: func(t *testing.T, dir string) {
+			theirs := filepath.Join(t.TempDir(), "theirs")
+			must(t, os.WriteFile(theirs, []byte("secret"), 0o644), os.Chown(theirs, other, other), os.Link(theirs, dir+"/link"))
+		}, path: "link", want: "/dir/link belongs to uid 65533"},
+		"a directory of others far above, of which a link leads": {spoil: func(t *testing.T, dir string) {
+			must(t, os.MkdirAll(dir+"/theirs/a/b", 0o755), os.Rename(dir+"/good", dir+"/theirs/a/b/good"), os.Chown(dir+"/theirs", other, 0), os.Symlink("theirs/a/b/good", dir+"/good"))
+		}, want: "/dir/theirs belongs to uid 65533"},
 		"a file of the kernel":     {spoil: func(*testing.T, string) {}, path: "/proc/kmsg", want: "a file of the kernel: not a regular file"},
 		"a file as a directory":    {spoil: func(*testing.T, string) {}, path: "good/x", want: syscall.ENOTDIR.Error()},
 		"nothing":                  {spoil: func(*testing.T, string) {}, path: "none", want: syscall.ENOENT.Error()},
 		"through a directory back": {spoil: func(t *testing.T, dir string) { must(t, os.Mkdir(dir+"/sub", 0o755)) }, path: "sub/..//./good"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 && strings.Contains(c.want, "uid") {
+				t.Skip("only root can give files to others")
+			}
 			dir := tree(t)
 			c.spoil(t, dir)
 			path := filepath.Join(dir, "good")
@@ -134,12 +143,29 @@ func TestADirectoryIsOpenedIfNobodyElseMayWriteToIt(t *testing.T) {
 }
 
 func TestAUserTrustsRootAndHimself(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can give files to others")
-	}
 	dir := tree(t)
-	must(t, os.WriteFile(dir+"/own", []byte("content"), 0o600), os.Chown(dir+"/own", other, other),
-		os.WriteFile(dir+"/third", []byte("content"), 0o644), os.Chown(dir+"/third", other-1, other-1))
+	want := map[string]bool{"/etc/passwd": true, dir + "/good": true}
+	if os.Getuid() == 0 {
+		must(t, os.WriteFile(dir+"/own", []byte("content"), 0o600), os.Chown(dir+"/own", other, other),
+			os.WriteFile(dir+"/third", []byte("content"), 0o644), os.Chown(dir+"/third", other-1, other-1))
+		want[dir+"/own"], want[dir+"/third"] = true, false
+	}
+	asOther(t, func() {
+		for path, want := range want {
+			if _, err := read(path, Policy{}); (err == nil) != want {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	})
+}
+
+// asOther does something as another user, if this one is root.
+func asOther(t *testing.T, do func()) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		do()
+		return
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -148,13 +174,26 @@ func TestAUserTrustsRootAndHimself(t *testing.T) {
 			t.Error(errno)
 			return
 		}
-		for name, want := range map[string]bool{"good": true, "own": true, "third": false} {
-			if _, err := read(filepath.Join(dir, name), Policy{}); (err == nil) != want {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
+		do()
 	}()
 	<-done
+}
+
+func TestUsersThatAreNotMappedAreNotTheUserNobody(t *testing.T) {
+	for users, want := range map[string]bool{
+		"         0          0 4294967295\n": true,
+		"0 100000 65536\n":                   true,
+		"0 100000 65534\n":                   false,
+		"0 1000 1\n":                         false,
+		"0 1000 1\n1 100000 65536\n":         true,
+		"0 1000 1\n65534 65534 1\n":          true,
+		"not what was expected":              true,
+		"":                                   true,
+	} {
+		if is := maps(users, overflowUID); is != want {
+			t.Errorf("%q: %v", users, is)
+		}
+	}
 }
 
 func TestPathsMayBeRelative(t *testing.T) {
