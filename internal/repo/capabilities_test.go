@@ -10,10 +10,14 @@ import (
 	"testing"
 )
 
-const capabilitiesFile = "Documentation/capabilities.md"
+const (
+	capabilitiesFile = "Documentation/capabilities.md"
+	securityFile     = "Documentation/security.md"
+)
 
 // A capability is a row of the table in the documentation.
 type capability struct {
+	file  string
 	line  int
 	id    string
 	tests string
@@ -24,7 +28,7 @@ func checkCapabilities(t *tree) []string {
 	if index < 0 {
 		return []string{capabilitiesFile + " is missing: write down what Statehive can do and which tests show it"}
 	}
-	rows, findings := parseCapabilities(t.texts[index].text)
+	rows, findings := parseTests(capabilitiesFile, t.texts[index].text, "id", "capability", "tests")
 	present := newTestSet(t)
 	seen := map[string]int{}
 	for _, row := range rows {
@@ -37,9 +41,24 @@ func checkCapabilities(t *tree) []string {
 	return findings
 }
 
-// parseCapabilities reads every table that has the header of capabilities.
-func parseCapabilities(text string) (rows []capability, findings []string) {
-	header := []string{"id", "capability", "tests"}
+// checkAttacks is about the table of what was tried, which names tests too.
+func checkAttacks(t *tree) (findings []string) {
+	for _, file := range t.texts {
+		if file.path != securityFile {
+			continue
+		}
+		var rows []capability
+		rows, findings = parseTests(file.path, file.text, "tried", "what happens", "tests")
+		present := newTestSet(t)
+		for _, row := range rows {
+			findings = append(findings, row.checkTests(present)...)
+		}
+	}
+	return findings
+}
+
+// parseTests reads every table of a file that has this header, which ends with tests.
+func parseTests(file, text string, header ...string) (rows []capability, findings []string) {
 	inside, tables, number := false, 0, 0
 	for line := range strings.Lines(text) {
 		number++
@@ -52,14 +71,14 @@ func parseCapabilities(text string) (rows []capability, findings []string) {
 			tables++
 		case !inside || strings.Trim(line, "|-: \n") == "":
 		case len(cells) != len(header):
-			findings = append(findings, fmt.Sprintf("%s:%d: %d cells in a row: there are three, | id | capability | tests |; write \\| for a bar in a text",
-				capabilitiesFile, number, len(cells)))
+			findings = append(findings, fmt.Sprintf("%s:%d: %d cells in a row: there are three, | %s |; write \\| for a bar in a text",
+				file, number, len(cells), strings.Join(header, " | ")))
 		default:
-			rows = append(rows, capability{line: number, id: cells[0], tests: cells[2]})
+			rows = append(rows, capability{file: file, line: number, id: cells[0], tests: cells[2]})
 		}
 	}
 	if tables == 0 {
-		findings = append(findings, capabilitiesFile+": no table with the header | id | capability | tests |: put one in")
+		findings = append(findings, fmt.Sprintf("%s: no table with the header | %s |: put one in", file, strings.Join(header, " | ")))
 	}
 	return rows, findings
 }
@@ -78,7 +97,7 @@ func tableCells(line string) (cells []string, ok bool) {
 }
 
 func (c capability) at(format string, args ...any) string {
-	return fmt.Sprintf("%s:%d: ", capabilitiesFile, c.line) + fmt.Sprintf(format, args...)
+	return fmt.Sprintf("%s:%d: ", c.file, c.line) + fmt.Sprintf(format, args...)
 }
 
 var (
@@ -93,6 +112,10 @@ func (c capability) check(present testSet) []string {
 	if !capabilityID.MatchString(c.id) {
 		findings = append(findings, c.at("id %q: write a capital letter and a number, as in D7", c.id))
 	}
+	return append(findings, c.checkTests(present)...)
+}
+
+func (c capability) checkTests(present testSet) (findings []string) {
 	if !testList.MatchString(c.tests) {
 		return append(findings, c.at("tests %q: name at least one, as `statedb.TestName` or `statedb/testdata/name.txtar`, with commas between", c.tests))
 	}
@@ -194,5 +217,18 @@ func TestCapabilityWithoutTestsIsFound(t *testing.T) {
 			files: table("| D1 | x | `statedb.TestA` |", "| D1 | y | `statedb.TestA` |"),
 			want:  []string{capabilitiesFile + ":5: D1 is on line 4 already: make one row of the two"},
 		},
+	})
+}
+
+func TestAttackWithoutTestsIsFound(t *testing.T) {
+	table := func(header, row string) source {
+		return source{securityFile: header + "\n|---|---|---|\n" + row + "\n", "statedb/a_test.go": "package statedb\nfunc TestA() {}"}
+	}
+	const header = "| tried | what happens | tests |"
+	tryRule(t, checkAttacks, map[string]ruleCase{
+		"no file":   {files: source{"a.md": ""}},
+		"all there": {files: table(header, "| a link | refused | `statedb.TestA` |")},
+		"gone":      {files: table(header, "| a link | refused | `statedb.TestB` |"), want: []string{securityFile + ":3: no function TestB in the tests of statedb: name one that exists"}},
+		"no table":  {files: table("| tried |", "| a link |"), want: []string{securityFile + ": no table with the header " + header + ": put one in"}},
 	})
 }

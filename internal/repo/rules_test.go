@@ -28,6 +28,7 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 		"nothing is put off":                       checkNothingPutOff,
 		"nothing names a machine":                  checkNoMachine,
 		"capabilities name the tests that show it": checkCapabilities,
+		"what was tried names the tests":           checkAttacks,
 		"code in documents is that of a file":      checkSnippets,
 	} {
 		t.Run(name, func(t *testing.T) {

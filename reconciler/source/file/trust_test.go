@@ -13,9 +13,6 @@ import (
 const stranger = 65533
 
 func TestDocumentsThatOthersMayHaveWrittenAreRefused(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can give files to others")
-	}
 	for name, c := range map[string]struct {
 		spoil, mend func(h *harness) error
 		want        string
@@ -50,6 +47,9 @@ func TestDocumentsThatOthersMayHaveWrittenAreRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 && strings.Contains(c.want, "uid") {
+				t.Skip("only root can give files to others")
+			}
 			dir := t.TempDir()
 			h := &harness{t: t, dir: dir}
 			h.write("a.yaml", routeTo(netA, "a"))
