@@ -100,7 +100,13 @@ func TestADirectoryOfRecordsInWhichOthersCouldWriteIsRefused(t *testing.T) {
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ownership.NewRecords[string](store, "thing"); err == nil || !strings.Contains(err.Error(), "/thing can be written to by others") {
-		t.Errorf("opened: %v", err)
+	reader, err := ownership.Open(ownership.Config{Dir: base, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*ownership.Store{store, reader} {
+		if _, err := ownership.NewRecords[string](s, "thing"); err == nil || !strings.Contains(err.Error(), "/thing can be written to by others") {
+			t.Errorf("opened, read only %v: %v", s.ReadOnly(), err)
+		}
 	}
 }
