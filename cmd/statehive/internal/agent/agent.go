@@ -86,13 +86,13 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 	if err := around.confine(logger); err != nil {
 		return err
 	}
-	return runAlone(cmd.Context(), h)
+	return runAlone(cmd.Context(), h, logger)
 }
 
 // runAlone runs the hive unless another agent runs in this network namespace. Up to
 // then nothing was opened: not the state directory, nor documents, nor the kernel.
-func runAlone(ctx context.Context, h *hive.Hive) error {
-	lock, err := lockNamespace(lockName)
+func runAlone(ctx context.Context, h *hive.Hive, logger *slog.Logger) error {
+	lock, err := lockNamespace(lockName, logger)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -33,8 +34,9 @@ type namespaceLock struct {
 const answerPause = 100 * time.Millisecond
 
 // lockNamespace takes the lock of that name. If another process has it, the error
-// says which.
-func lockNamespace(name string) (*namespaceLock, error) {
+// says which. The lock is nil if a process has it that cannot be an agent of this namespace:
+// other users cannot keep the agent from starting.
+func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 	addr := &net.UnixAddr{Name: name, Net: "unix"}
 	var err error
 	for range lockTries {
@@ -46,7 +48,11 @@ func lockNamespace(name string) (*namespaceLock, error) {
 			return nil, fmt.Errorf("lock the network namespace: %w", err)
 		}
 		var by holder
-		if by, err = holderOf(addr); err == nil {
+		if by, err = holderOf(addr); err == nil && by.powerless() {
+			logger.Warn("Another user's process has the name that agents lock this network namespace with, but no power over it: this agent goes on without the lock",
+				"pid", by.pid, "user", by.uid, "command", by.command)
+			return nil, nil //nolint:nilnil // nil is a lock of nothing
+		} else if err == nil {
 			return nil, by.refusal()
 		}
 		if !errors.Is(err, unix.ECONNREFUSED) {
@@ -84,8 +90,11 @@ func (l *namespaceLock) answer(ctx context.Context) {
 	}
 }
 
-// Close gives up the lock.
+// Close gives up the lock, if there is one.
 func (l *namespaceLock) Close() error {
+	if l == nil {
+		return nil
+	}
 	l.stop()
 	err := l.listener.Close()
 	<-l.ended
@@ -119,6 +128,22 @@ func holderOf(addr *net.UnixAddr) (holder, error) {
 		return holder{}, err
 	}
 	return holder{pid: int(peer.Pid), uid: peer.Uid, command: commandLine(int(peer.Pid))}, nil
+}
+
+// powerless reports whether the holder is another ordinary user's process that may not change the
+// network of this process's user namespace. What is not known counts as power.
+func (h holder) powerless() bool {
+	if h.pid == 0 || h.uid == 0 || h.uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
+		return false
+	}
+	capable, err := mayChangeNetwork(h.pid)
+	if err != nil || !capable {
+		return err == nil
+	}
+	// It may have all power over a user namespace that it has made.
+	its, err := os.ReadFile("/proc/" + strconv.Itoa(h.pid) + "/uid_map")
+	own, ownErr := os.ReadFile("/proc/self/uid_map")
+	return err == nil && ownErr == nil && !bytes.Equal(its, own)
 }
 
 // commandLine returns that of a process, quoted, or nothing.

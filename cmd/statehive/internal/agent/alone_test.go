@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -19,12 +20,12 @@ func testLock(t *testing.T) string {
 
 func TestNamespaceLockIsHeldByOneAndNamesIt(t *testing.T) {
 	name := testLock(t)
-	first, err := lockNamespace(name)
+	first, err := lockNamespace(name, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		second, err := lockNamespace(name)
+		second, err := lockNamespace(name, slog.New(slog.DiscardHandler))
 		if err == nil {
 			t.Fatal("a second one has it", second.Close())
 		}
@@ -36,7 +37,7 @@ func TestNamespaceLockIsHeldByOneAndNamesIt(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	next, err := lockNamespace(name)
+	next, err := lockNamespace(name, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal("after the first has given it up:", err)
 	}
@@ -53,7 +54,7 @@ func TestHolderOfTheNamespaceLockNeedNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	if _, err := lockNamespace(name); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d of", os.Getpid())) {
+	if _, err := lockNamespace(name, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d of", os.Getpid())) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -30,16 +30,17 @@ func (s *surroundings) confine(logger *slog.Logger) error {
 
 // warnIfPowerless says at the start why every document is going to fail.
 func warnIfPowerless(logger *slog.Logger) {
-	capable, err := mayChangeNetwork()
+	capable, err := mayChangeNetwork(0)
 	if err == nil && !capable {
 		logger.Warn("This process may not change the network: the capability CAP_NET_ADMIN is missing. Run the agent as root, or try it with --sandbox",
 			"user", unix.Geteuid())
 	}
 }
 
-func mayChangeNetwork() (bool, error) {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData // the version has two words
+// mayChangeNetwork reports whether a process, 0 being this one, may do so in its user namespace.
+func mayChangeNetwork(pid int) (bool, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3, Pid: int32(pid)} //nolint:gosec // of the kernel's
+	var sets [2]unix.CapUserData                                                            // the version has two words
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return false, err
 	}
