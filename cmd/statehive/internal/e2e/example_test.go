@@ -9,7 +9,8 @@ import (
 )
 
 // TestExampleRunsInASandboxAndNothingOutsideChanges does what `make run` does, in
-// a copy of the example that the user owns.
+// a copy of the example that the user owns and that his group can write, as in a clone made with
+// the umask 002.
 func TestExampleRunsInASandboxAndNothingOutsideChanges(t *testing.T) {
 	for _, who := range users() {
 		t.Run(who.name, func(t *testing.T) {
@@ -17,7 +18,7 @@ func TestExampleRunsInASandboxAndNothingOutsideChanges(t *testing.T) {
 			w := testWorld(t, who)
 			copyExample(t, w)
 
-			must(t, w.launch("--full-interval", "1s"))
+			must(t, w.launch("--full-interval", "1s", "--allow-writable-config"))
 			must(t, until(t.Context(), 5*time.Second, func(ctx context.Context) error {
 				return w.allDone(ctx).failure()
 			}))
@@ -56,4 +57,8 @@ func copyExample(t *testing.T, w *world) {
 		documents[filepath.Base(path)] = string(text)
 	}
 	must(t, w.setup(documents))
+	must(t, os.Chmod(w.documents(), 0o775))
+	for name := range documents {
+		must(t, os.Chmod(filepath.Join(w.documents(), name), 0o664))
+	}
 }
