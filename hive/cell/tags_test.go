@@ -2,6 +2,7 @@ package cell_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -26,9 +27,14 @@ type validatesOtherwise struct{ common }
 
 func (validatesOtherwise) Validate() bool { return false }
 
+// dirTagged returns a configuration with a setting Dir that has this tag, which vet would refuse in source code.
+func dirTagged(tag reflect.StructTag) reflect.Value {
+	return reflect.New(reflect.StructOf([]reflect.StructField{{Name: "Dir", Type: reflect.TypeFor[string](), Tag: tag}})).Elem()
+}
+
 // What looks like a setting and would never be set is an error of New: it names the configuration, the field, and what to write.
 //
-//nolint:govet,staticcheck // bad tags are what the test is about
+//nolint:staticcheck // bad tags are what the test is about
 func TestSettingsThatWouldBeSilentlyLostAreRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		config cell.Cell
@@ -46,18 +52,10 @@ func TestSettingsThatWouldBeSilentlyLostAreRefused(t *testing.T) {
 		"secret that is not one": {cell.Config(struct {
 			Key string `flag:"key" secret:"yes"`
 		}{}), []string{"field Key", `secret:"yes": expected "true"`}},
-		"equals sign": {cell.Config(struct {
-			Dir string `flag="dir"`
-		}{}), []string{"field Dir", "bad tag at flag=", `expected key:"value"`}},
-		"no quotes": {cell.Config(struct {
-			Dir string `flag:dir`
-		}{}), []string{"field Dir", "bad tag at flag:dir"}},
-		"space after the colon": {cell.Config(struct {
-			Dir string `flag: "dir"`
-		}{}), []string{"field Dir", "bad tag at flag: "}},
-		"no space between": {cell.Config(struct {
-			Dir string `flag:"dir",usage:"where"`
-		}{}), []string{"field Dir", "bad tag at ,usage", "expected a space"}},
+		"equals sign":           {cell.ConfigOf(dirTagged(`flag="dir"`)), []string{"field Dir", "bad tag at flag=", `expected key:"value"`}},
+		"no quotes":             {cell.ConfigOf(dirTagged(`flag:dir`)), []string{"field Dir", "bad tag at flag:dir"}},
+		"space after the colon": {cell.ConfigOf(dirTagged(`flag: "dir"`)), []string{"field Dir", "bad tag at flag: "}},
+		"no space between":      {cell.ConfigOf(dirTagged(`flag:"dir",usage:"where"`)), []string{"field Dir", "bad tag at ,usage", "expected a space"}},
 		"twice": {cell.Config(struct {
 			Dir string `flag:"dir" flag:"directory"`
 		}{}), []string{"field Dir", `the tag "flag" twice`}},
