@@ -219,7 +219,7 @@ func (b *block) validate() error {
 	if !ok {
 		return nil
 	}
-	if err := v.Validate(); err != nil {
+	if err := <-Guard(v.Validate); err != nil {
 		return &ConfigError{Module: b.scope.full, Err: err}
 	}
 	return nil

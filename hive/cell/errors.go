@@ -19,12 +19,12 @@ type GraphError struct {
 
 func (e *GraphError) Error() string { return join(e.Where, e.Function, e.Problem) }
 
-// BuildError is a constructor or an invoked function that has failed or panicked.
+// BuildError is a constructor, a decorator or an invoked function that has failed.
 type BuildError struct {
 	Module   FullModuleID // the module that it belongs to
 	Where    string       // the module and where it is written, for people
 	Function string       // the constructor or invoked function with its file:line
-	Err      error        // what it returned; for a panic, the value and the stack
+	Err      error        // what it returned, a *PanicError, ErrGoexit, or an error that wraps ErrOverdue
 }
 
 func (e *BuildError) Error() string { return join(e.Where, e.Function, e.Err.Error()) }
@@ -59,19 +59,6 @@ type UnknownKeyError struct {
 
 func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("%s: unknown key %q: there is %s", e.Place, e.Key, strings.Join(e.Known, ", "))
-}
-
-// panicError is a panic of user code.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
-
-func (e *panicError) Unwrap() error {
-	err, _ := e.value.(error)
-	return err
 }
 
 func join(parts ...string) string {

@@ -177,9 +177,14 @@ func (f *function) call(args []reflect.Value) (results []reflect.Value, err erro
 	if args, err = f.adjusted(args); err != nil {
 		return nil, err
 	}
+	leave, err := f.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	defer func() {
 		if p := recover(); p != nil {
-			err = f.failed(&panicError{value: p, stack: debug.Stack()})
+			err = f.failed(&PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
 	began := time.Now()

@@ -16,6 +16,8 @@ type GraphOptions struct {
 	PerModule []any
 	// Own is what the hive itself offers outside of all modules; nil for nothing.
 	Own Cell
+	// Called is called after each call of a function of a module, by the goroutine that called it. Nil: nothing.
+	Called func(FullModuleID)
 }
 
 // Graph is what the cells describe, ready to be constructed. Package hive makes one; applications seldom need it.
@@ -30,6 +32,7 @@ type Graph struct {
 	decorators []*decorator
 	settings   settings
 	built      bool
+	calls      calls
 	// outside are the functions that were invoked from outside of the graph.
 	outside     []*function
 	applyingOwn bool
@@ -66,12 +69,14 @@ func (g *Graph) Construct() error {
 	if err := check(g.invokes); err != nil {
 		return err
 	}
-	for _, f := range g.invokes {
-		if err := f.build(); err != nil {
-			return err
+	return g.guarded(func() error {
+		for _, f := range g.invokes {
+			if err := f.build(); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Invoke calls fn, from outside of any module, with parameters from the graph and returns its error.
