@@ -2,13 +2,11 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -19,6 +17,7 @@ type hook struct {
 	cell.Hook
 	name    string
 	entered bool   // OnStart has returned, so OnStop is due; used by the goroutine that starts or stops
+	closing func() // of a dynamic hook, whose stop is not at its place; nil for others
 	report  Report // guarded by the lifecycle's mu
 }
 
@@ -53,20 +52,4 @@ func functionName(fns ...func(context.Context) error) string {
 		}
 	}
 	return "without functions"
-}
-
-// call runs fn on a goroutine of its own. A panic and the end of the goroutine (runtime.Goexit) are errors.
-func call(ctx context.Context, fn func(context.Context) error) <-chan error {
-	done := make(chan error, 1)
-	go func() {
-		err := errors.New("it ended its goroutine instead of returning")
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-			done <- err
-		}()
-		err = fn(ctx)
-	}()
-	return done
 }

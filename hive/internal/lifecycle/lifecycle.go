@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +18,10 @@ import (
 const (
 	// slow is how often a hook that is still running is named in the log.
 	slow = 5 * time.Second
-	// grace is how long a hook may take to return once its context is done.
+	// grace is how long a hook may take to return once its context is done. Of a stop whose deadline is over, it is for all hooks.
 	grace = time.Second
+	// moment is how long a hook may take that is called after that.
+	moment = 10 * time.Millisecond
 )
 
 var (
@@ -42,9 +43,6 @@ func (e *HookError) Error() string { return fmt.Sprintf("%s hook %s: %v", e.Acti
 // Unwrap returns what the hook returned.
 func (e *HookError) Unwrap() error { return e.Err }
 
-// ErrOverdue is wrapped by the HookError of a hook that did not return after its deadline, and may still be running.
-var ErrOverdue = errors.New("overdue: it has not returned after its deadline")
-
 type state int
 
 const (
@@ -62,13 +60,16 @@ type Lifecycle struct {
 	mu    sync.Mutex
 	state state
 	hooks []*hook
-	late  []error // hooks that came too late to be started
+	ends  map[cell.FullModuleID]int // how many hooks there were when the last function of a module had returned
+	late  []error                   // hooks that came too late to be started
 }
 
 // New returns an empty lifecycle that logs to logger.
-func New(logger *slog.Logger) *Lifecycle { return &Lifecycle{logger: logger} }
+func New(logger *slog.Logger) *Lifecycle {
+	return &Lifecycle{logger: logger, ends: make(map[cell.FullModuleID]int)}
+}
 
-// For returns the lifecycle as a module sees it.
+// For returns the lifecycle as a module sees it, a Dynamic.
 func (l *Lifecycle) For(owner cell.FullModuleID) cell.Lifecycle {
 	return &owned{lifecycle: l, owner: owner}
 }
@@ -137,12 +138,25 @@ func (l *Lifecycle) start(ctx context.Context, h *hook) error {
 	if ctx.Err() != nil {
 		return &HookError{Hook: h.name, Action: "start", Err: fmt.Errorf("not reached: %w", context.Cause(ctx))}
 	}
-	err := l.run(ctx, h, "start", h.OnStart)
-	if errors.Is(err, ErrOverdue) {
+	before := l.len()
+	err := l.run(ctx, h, "start", h.OnStart, new(patience))
+	if l.len() > before {
+		l.Reached(h.report.Module)
+	}
+	if errors.Is(err, cell.ErrOverdue) {
 		return err
 	}
 	h.entered = true
 	return err
+}
+
+// adopt starts a hook that was appended after the start. Its error is one of the stop.
+func (l *Lifecycle) adopt(h *hook) {
+	if err := l.run(context.Background(), h, "start", h.OnStart, new(patience)); err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.late = append(l.late, err)
+	}
 }
 
 // Stop runs the stop hooks of what has been started, in reverse, all of them even if some fail or the deadline is over. It
@@ -151,10 +165,17 @@ func (l *Lifecycle) Stop(ctx context.Context) error {
 	if !l.enter(stopping) {
 		return ErrNotStarted
 	}
+	order := l.stopOrder()
+	for _, h := range order {
+		if h.closing != nil {
+			h.closing()
+		}
+	}
 	var errs []error
-	for _, h := range slices.Backward(l.hooks) {
+	var p patience
+	for _, h := range order {
 		if h.entered {
-			errs = append(errs, l.run(ctx, h, "stop", h.OnStop))
+			errs = append(errs, l.run(ctx, h, "stop", h.OnStop, &p))
 		}
 	}
 	l.mu.Lock()
@@ -163,8 +184,8 @@ func (l *Lifecycle) Stop(ctx context.Context) error {
 	return errors.Join(append(errs, l.late...)...)
 }
 
-// run calls a function of a hook and waits for it. The error of a hook that is left behind wraps ErrOverdue.
-func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(context.Context) error) error {
+// run calls a function of a hook and waits for it. The error of a hook that is left behind wraps cell.ErrOverdue.
+func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(context.Context) error, p *patience) error {
 	if fn == nil {
 		return nil
 	}
@@ -172,7 +193,13 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 	during, cancel := h.during(ctx, action)
 	defer cancel()
 	l.note(h, action, Running, 0, nil)
-	err := l.await(during, h, action, call(during, fn))
+	overdue, err := Await(during, cell.Guard(func() error { return fn(during) }), func(since time.Duration) {
+		l.logger.Warn("Still waiting for a hook", "hook", h.name, "action", action, "since", since)
+	}, func() time.Duration { return p.left(ctx.Err() != nil) })
+	if overdue {
+		l.logger.Error("A hook is overdue and is left behind", "hook", h.name, "action", action)
+		err = fmt.Errorf("%w: %w", cell.ErrOverdue, err)
+	}
 	took := time.Since(began)
 	l.note(h, action, Ran, took, err)
 	l.logger.Debug("Ran hook", "hook", h.name, "action", action, "duration", took, "error", err)
@@ -182,30 +209,28 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 	return &HookError{Hook: h.name, Action: action, Err: err}
 }
 
-func (l *Lifecycle) await(ctx context.Context, h *hook, action string, done <-chan error) error {
+// Await waits for the result of a call, and calls still from time to time. Once ctx is done it waits for as long as left returns: then
+// the call is overdue, and the error is the cause of ctx.
+func Await(
+	ctx context.Context, done <-chan error, still func(since time.Duration), left func() time.Duration,
+) (overdue bool, err error) {
 	ticker := time.NewTicker(slow)
 	defer ticker.Stop()
 	for began := time.Now(); ; {
 		select {
 		case err := <-done:
-			return err
+			return false, err
 		case <-ticker.C:
-			l.logger.Warn("Still waiting for a hook", "hook", h.name, "action", action, "since", time.Since(began))
+			still(time.Since(began))
 		case <-ctx.Done():
-			return l.awaitOverdue(ctx, h, action, done)
+			timer := time.NewTimer(left())
+			defer timer.Stop()
+			select {
+			case err := <-done:
+				return false, err
+			case <-timer.C:
+				return true, context.Cause(ctx)
+			}
 		}
-	}
-}
-
-// awaitOverdue lets a hook return after its context is done, but not for long.
-func (l *Lifecycle) awaitOverdue(ctx context.Context, h *hook, action string, done <-chan error) error {
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		l.logger.Error("A hook is overdue and is left behind", "hook", h.name, "action", action)
-		return fmt.Errorf("%w: %w", ErrOverdue, context.Cause(ctx))
 	}
 }

@@ -196,7 +196,7 @@ func TestOverdueStartHookIsNamedAndLeftBehind(t *testing.T) {
 		began := time.Now()
 		err := r.Start(ctx)
 		wantError(t, err, `start hook stuck of module "agent.route"`, "overdue", "deadline")
-		if !errors.Is(err, lifecycle.ErrOverdue) || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, cell.ErrOverdue) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %#v", err)
 		}
 		if took := time.Since(began); took > time.Minute+2*time.Second {
@@ -227,7 +227,7 @@ func TestOverdueStopHookDoesNotHideOtherErrors(t *testing.T) {
 		defer cancel()
 		err := r.Stop(ctx)
 		wantError(t, err, "stop hook c", "early", "stop hook stuck", "overdue", "stop hook a", "broken")
-		if !errors.Is(err, errBroken) || !errors.Is(err, lifecycle.ErrOverdue) {
+		if !errors.Is(err, errBroken) || !errors.Is(err, cell.ErrOverdue) {
 			t.Errorf("got %#v", err)
 		}
 		close(release)
@@ -243,7 +243,7 @@ func TestHookThatReturnsAtItsDeadlineIsNotOverdue(t *testing.T) {
 		defer cancel()
 		err := r.Start(ctx)
 		wantError(t, err, "start hook slow", "deadline exceeded")
-		if errors.Is(err, lifecycle.ErrOverdue) {
+		if errors.Is(err, cell.ErrOverdue) {
 			t.Error("it is called overdue")
 		}
 	})

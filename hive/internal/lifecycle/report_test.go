@@ -22,7 +22,7 @@ func TestHookHasADeadlineOfItsOwn(t *testing.T) {
 		began := time.Now()
 		err := r.Start(t.Context())
 		wantError(t, err, "start hook stuck", "overdue", "start deadline of 10s of the hook")
-		if !errors.Is(err, lifecycle.ErrOverdue) || time.Since(began) > 12*time.Second {
+		if !errors.Is(err, cell.ErrOverdue) || time.Since(began) > 12*time.Second {
 			t.Errorf("after %v: %#v", time.Since(began), err)
 		}
 		if err := r.Stop(t.Context()); err != nil {
