@@ -11,9 +11,10 @@ import (
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
 
-// ErrStopped is returned by Add once the group has begun to stop.
+// ErrStopped is returned by Add once the hive has begun to stop, or the group's scope has been stopped.
 var ErrStopped = errors.New("the job group has been stopped")
 
 // OverdueError is a job that did not end within the stop deadline. It is left running.
@@ -34,8 +35,9 @@ func (e *OverdueError) Unwrap() error { return e.Err }
 // What has ended by itself is remembered for a while: of the jobs of a group that have completed, and of those that have
 // failed, the last 16 each keep their row and their health.
 type Group interface {
-	// Add runs jobs: from the start of the hive on, or at once if it has started. If it fails none of them is run: with
-	// ErrStopped after the stop, and with health.ErrDuplicate for a name that another job of the group has. The name of a job
+	// Add runs jobs: from the start of the hive on, or at once if it has started. Those added while the hive runs stop before all that
+	// their module depends on, and after what depends on the module. If it fails none of them is run: with ErrStopped once the
+	// stop of the hive has begun, and with health.ErrDuplicate for a name that another job of the group has. The name of a job
 	// that has ended may be used again.
 	Add(jobs ...Job) error
 	// NewScope makes a group within this one, which stops with it unless it is stopped earlier. Its jobs have the scope's name
@@ -69,7 +71,12 @@ type Params struct {
 // NewGroup makes the group of a module. The hive does so for every module.
 func NewGroup(p Params) Group {
 	g := newGroup(&p, "", p.Health)
-	p.Lifecycle.Append(cell.Hook{Name: "jobs", OnStart: g.start, OnStop: g.stop})
+	h := cell.Hook{Name: "jobs", OnStart: g.start, OnStop: g.stop}
+	if d, ok := p.Lifecycle.(lifecycle.Dynamic); ok {
+		d.AppendDynamic(h, func() { g.enter(stopped) })
+	} else {
+		p.Lifecycle.Append(h)
+	}
 	return g
 }
 
