@@ -33,7 +33,7 @@ type Health interface {
 	Stopped(message string)
 	// NewScope opens a scope below this one. It fails with ErrDuplicate if one of that name is open, and with ErrClosed.
 	NewScope(name string) (Health, error)
-	// Close removes the rows of this scope and of those below it and frees their names. Reports to a closed scope are ignored.
+	// Close removes the rows of this scope and of those that were opened below it, and frees their names. Reports to a closed scope are ignored.
 	Close()
 }
 
@@ -78,7 +78,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 
 // Status is a row of the table "health".
 type Status struct {
-	ID      string    `json:"id"`               // full module id and scopes, dotted: the primary key
+	ID      string    `json:"id"`               // full module id and names of scopes, dotted, names with dots or quotes quoted: the primary key
 	Level   Level     `json:"level"`            // how the part is
 	Since   time.Time `json:"since"`            // when it has become so
 	Updated time.Time `json:"updated"`          // when the row was written

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,22 +58,52 @@ func (r *Registry) nested(s *scope, name string) (*scope, error) {
 	case r.open[s.id] != s:
 		return nil, fmt.Errorf("%w: %q", ErrClosed, s.id)
 	}
-	return r.scopeLocked(s.id + "." + name)
+	n, err := r.scopeLocked(s.id + "." + word(name))
+	if err != nil {
+		return nil, err
+	}
+	n.parent = s
+	if s.below == nil {
+		s.below = make(map[*scope]struct{})
+	}
+	s.below[n] = struct{}{}
+	return n, nil
 }
 
-// closeBelow closes s and the scopes below it.
-func (r *Registry) closeBelow(s *scope) {
+// close closes s and the scopes below it.
+func (r *Registry) close(s *scope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open[s.id] != s {
 		return
 	}
-	for id, other := range r.open {
-		if id == s.id || strings.HasPrefix(id, s.id+".") {
-			delete(r.open, id)
-			other.end()
-		}
+	if s.parent != nil {
+		delete(s.parent.below, s)
 	}
+	rows := r.forgetLocked(s, nil)
+	if len(rows) == 0 {
+		return
+	}
+	r.write(func(txn *statedb.WriteTxn) error {
+		for _, row := range rows {
+			if _, _, err := r.table.Delete(txn, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// forgetLocked frees the names of a scope and of those below it, and adds their rows.
+func (r *Registry) forgetLocked(s *scope, rows []Status) []Status {
+	delete(r.open, s.id)
+	if last := s.end(); last.ID != "" {
+		rows = append(rows, last)
+	}
+	for n := range s.below {
+		rows = r.forgetLocked(n, rows)
+	}
+	return rows
 }
 
 func (r *Registry) write(fn func(txn *statedb.WriteTxn) error) {
@@ -87,6 +116,8 @@ func (r *Registry) write(fn func(txn *statedb.WriteTxn) error) {
 type scope struct {
 	registry *Registry
 	id       string
+	parent   *scope              // nil of an outermost one
+	below    map[*scope]struct{} // guarded by the registry's mu
 
 	mu     sync.Mutex // held while writing, so that rows are written in order
 	last   Status
@@ -107,7 +138,7 @@ func (s *scope) NewScope(name string) (Health, error) {
 	return n, nil
 }
 
-func (s *scope) Close() { s.registry.closeBelow(s) }
+func (s *scope) Close() { s.registry.close(s) }
 
 func (s *scope) report(level Level, message string, err error) {
 	s.mu.Lock()
@@ -134,16 +165,10 @@ func (s *scope) report(level Level, message string, err error) {
 	})
 }
 
-// end removes the row; the registry has forgotten the scope.
-func (s *scope) end() {
+// end ends the reports and returns the row, whose ID is empty if there is none.
+func (s *scope) end() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	if s.last.ID == "" {
-		return
-	}
-	s.registry.write(func(txn *statedb.WriteTxn) error {
-		_, _, err := s.registry.table.Delete(txn, s.last)
-		return err
-	})
+	return s.last
 }

@@ -2,6 +2,7 @@ package health
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -39,7 +40,7 @@ func changed(before *[]Change, last Status) *[]Change {
 
 // Node is a part with those below it.
 type Node struct {
-	Name   string  // the last word of the id
+	Name   string  // as it was given; the last part of the id
 	ID     string  // the id
 	Own    *Status // what the part itself says; nil if it says nothing
 	Level  Level   // the worst of the part and of those below; zero if none says anything
@@ -58,18 +59,45 @@ func Aggregate(statuses []Status) *Node {
 }
 
 func (n *Node) add(s *Status) {
-	for _, word := range strings.Split(s.ID, ".") {
-		n = n.child(word)
+	for rest := s.ID; ; {
+		first, more := cut(rest)
+		n = n.child(first)
+		if more == "" {
+			break
+		}
+		rest = more
 	}
 	n.Own = s
 }
 
-func (n *Node) child(name string) *Node {
+// child returns the part whose name, as ids have it, is word.
+func (n *Node) child(word string) *Node {
+	name := word
+	if unquoted, err := strconv.Unquote(word); err == nil {
+		name = unquoted
+	}
 	i, found := slices.BinarySearchFunc(n.Below, name, func(c *Node, name string) int { return strings.Compare(c.Name, name) })
 	if !found {
-		n.Below = slices.Insert(n.Below, i, &Node{Name: name, ID: strings.TrimPrefix(n.ID+"."+name, ".")})
+		n.Below = slices.Insert(n.Below, i, &Node{Name: name, ID: strings.TrimPrefix(n.ID+"."+word, ".")})
 	}
 	return n.Below[i]
+}
+
+// word is a name as ids have it: quoted if it could be taken for more than one, or for a quoted one.
+func word(name string) string {
+	if strings.ContainsAny(name, `."`) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// cut returns the first word of an id, and the rest after its dot.
+func cut(id string) (first, rest string) {
+	if quoted, err := strconv.QuotedPrefix(id); err == nil && id[0] == '"' {
+		return quoted, strings.TrimPrefix(id[len(quoted):], ".")
+	}
+	first, rest, _ = strings.Cut(id, ".")
+	return first, rest
 }
 
 func (n *Node) sum() {

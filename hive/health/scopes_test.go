@@ -1,0 +1,127 @@
+package health_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/statehive/statehive/hive/health"
+)
+
+// open opens a scope that reports that it is OK.
+func open(t *testing.T, above health.Health, name string) health.Health {
+	t.Helper()
+	h, err := above.NewScope(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.OK(name)
+	return h
+}
+
+// wantIDs compares the ids of all rows, in any order.
+func (f fixture) wantIDs(want ...string) {
+	f.Helper()
+	got := f.ids()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		f.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func (f fixture) statuses() []health.Status {
+	var all []health.Status
+	for s := range f.registry.Table().All(f.db.ReadTxn()) {
+		all = append(all, s)
+	}
+	return all
+}
+
+func TestScopeSurvivesTheEndOfOneWhoseNameItBeginsWith(t *testing.T) {
+	r := newFixture(t)
+	m := r.scope("m")
+	a := open(t, m, "a")
+	open(t, a, "below")
+	dotted := open(t, m, "a.b")
+	nested, err := r.registry.Scope("m.nested")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nested.OK("of a module within m")
+	a.Close()
+	r.wantIDs(`m."a.b"`, "m.nested")
+	dotted.OK("still there")
+	if again := open(t, m, "a"); again == nil {
+		t.Error("the name is not free")
+	}
+	m.Close()
+	r.wantIDs("m.nested")
+}
+
+func TestNamesWithDotsCannotCollide(t *testing.T) {
+	r := newFixture(t)
+	m := r.scope("m")
+	open(t, open(t, m, "a"), "b")
+	for _, name := range []string{"a.b", `"a`, `"a.b"`, `a\.b`, "a\n.b"} {
+		open(t, m, name)
+	}
+	r.wantIDs("m.a", "m.a.b", `m."a.b"`, `m."\"a"`, `m."\"a.b\""`, `m."a\\.b"`, `m."a\n.b"`)
+	if _, err := m.NewScope("a.b"); !errors.Is(err, health.ErrDuplicate) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTreeHasNamesAsTheyWereGiven(t *testing.T) {
+	r := newFixture(t)
+	m := r.scope("m")
+	for _, name := range []string{"eth0.100", "eth0", `say "a.b"`} {
+		open(t, m, name)
+	}
+	tree := health.Aggregate(r.statuses())
+	var names []string
+	for _, n := range tree.Below[0].Below {
+		names = append(names, n.Name)
+		if n.Own == nil || n.Own.ID != n.ID {
+			t.Errorf("%q: %+v", n.ID, n.Own)
+		}
+	}
+	if want := []string{"eth0", "eth0.100", `say "a.b"`}; !slices.Equal(names, want) {
+		t.Errorf("got %q", names)
+	}
+}
+
+func TestManyScopesAreClosedAtTheCostOfEach(t *testing.T) {
+	took := func(n int, end func(health.Health, []health.Health)) time.Duration {
+		best := time.Hour
+		for range 2 {
+			r := newFixture(t)
+			m := r.scope("m")
+			all := make([]health.Health, n)
+			for i := range all {
+				all[i] = open(t, m, strconv.Itoa(i))
+			}
+			began := time.Now()
+			end(m, all)
+			best = min(best, time.Since(began))
+			r.wantIDs()
+		}
+		return best
+	}
+	for name, fn := range map[string]func(health.Health, []health.Health){
+		"one by one": func(_ health.Health, all []health.Health) {
+			for _, h := range all {
+				h.Close()
+			}
+		},
+		"all at once": func(m health.Health, _ []health.Health) { m.Close() },
+	} {
+		few, many := took(500, fn), took(8000, fn)
+		t.Logf("%s: 500 scopes %v, 8,000 scopes %v", name, few, many)
+		if many > 5*16*few {
+			t.Errorf("%s: 16 times the scopes take %d times as long", name, many/few)
+		}
+	}
+}
