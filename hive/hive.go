@@ -39,6 +39,8 @@ var (
 	ErrStarted = errors.New("the hive has been started already")
 	// ErrNotStarted is returned by a stop when there is nothing to stop.
 	ErrNotStarted = errors.New("the hive is not started")
+	// ErrShutdown is in the errors of a start that Shutdown has cut short. Run does not return it.
+	ErrShutdown = errors.New("the hive has been shut down")
 )
 
 // HookError is a lifecycle hook that has failed or is overdue. It is in the errors of Start, Stop and Run.
@@ -103,7 +105,8 @@ type Hive struct {
 	shutdown  *shutdown
 	reloads   *Reloads
 	phase     phase
-	up        atomic.Bool // the start has succeeded
+	up        atomic.Bool   // the start has succeeded
+	down      chan struct{} // closed when the stop begins, or the start has failed
 
 	configured    bool
 	misconfigured error
@@ -129,7 +132,7 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	if o.Name == "" {
 		return nil, errors.New("a hive needs a name")
 	}
-	h := &Hive{options: o.withDefaults(), shutdown: newShutdown(), reloads: &Reloads{}}
+	h := &Hive{options: o.withDefaults(), shutdown: newShutdown(), reloads: &Reloads{}, down: make(chan struct{})}
 	h.log = loglimit.New(h.options.Logger.Handler(), loglimit.Options{Level: slog.LevelWarn, Apart: []string{"module", "job"}})
 	h.options.Logger = slog.New(h.log)
 	h.lifecycle = lifecycle.New(h.options.Logger)
@@ -190,31 +193,59 @@ func (h *Hive) RegisterFlag(fs *pflag.FlagSet, name string) error {
 // needs, without starting anything; before the start, what fn needs must not need configuration.
 func (h *Hive) Invoke(fn any) error { return h.graph.Invoke(fn) }
 
-// Start reads the configuration, constructs and starts the hive. If it fails, what had started has been stopped again.
+// Start reads the configuration, constructs and starts the hive. If it fails, what had started has been stopped again. Its deadline
+// is for constructors and invoked functions too. A Shutdown cuts it short: then its errors include ErrShutdown.
 func (h *Hive) Start(ctx context.Context) error {
+	err, stopped := h.start(ctx)
+	return errors.Join(err, stopped)
+}
+
+// start returns why it failed, and what failed in the stop after that.
+func (h *Hive) start(ctx context.Context) (err, stopped error) {
 	if h.phase != built {
-		return ErrStarted
+		return ErrStarted, nil
 	}
 	h.phase = ended
-	if err := h.construct(); err != nil {
-		h.log.Close()
-		return err
+	if _, err := h.Settings(); err != nil {
+		return err, h.fail(ctx)
 	}
 	bounded, cancel := h.bounded(ctx, "start", h.options.StartTimeout)
 	defer cancel()
+	bounded, interrupt := context.WithCancelCause(bounded)
+	defer interrupt(nil)
+	h.shutdown.cut(func(cause error) {
+		h.graph.Interrupt(cause)
+		interrupt(cause)
+	})
+	if err := h.construct(bounded); err != nil {
+		return err, h.fail(ctx)
+	}
 	if err := h.lifecycle.Start(bounded); err != nil {
-		return errors.Join(err, h.stop(context.WithoutCancel(ctx)))
+		return err, h.fail(ctx)
 	}
 	h.phase = started
 	h.up.Store(true)
+	return nil, nil
+}
+
+// fail ends what a failed start has begun.
+func (h *Hive) fail(ctx context.Context) error {
+	if err := h.stop(context.WithoutCancel(ctx)); !errors.Is(err, lifecycle.ErrNotStarted) {
+		return err
+	}
 	return nil
 }
 
-func (h *Hive) construct() error {
-	if _, err := h.Settings(); err != nil {
-		return err
+// construct waits for the graph, but not for a function that hangs.
+func (h *Hive) construct(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { h.graph.Interrupt(context.Cause(ctx)) })()
+	overdue, err := lifecycle.Await(ctx, cell.Guard(h.graph.Construct), func(since time.Duration) {
+		h.options.Logger.Warn("Still waiting for a constructor", "constructor", h.graph.Calling(), "since", since)
+	}, nil)
+	if overdue {
+		return h.graph.Overdue(err)
 	}
-	return h.graph.Construct()
+	return err
 }
 
 // Stop stops the hive in the reverse order of the start. All stop hooks are run, also after the deadline, with a context that

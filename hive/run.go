@@ -9,11 +9,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/statehive/statehive/hive/cell"
 )
 
 // Shutdowner ends the hive from within. It is injectable and safe for concurrent use.
 type Shutdowner interface {
-	// Shutdown has Run stop the hive and return err, which may be nil. The first call counts. It does not wait.
+	// Shutdown has Run stop the hive and return err, which may be nil. It cuts a start short. The first call counts. It does not wait.
 	Shutdown(err error)
 }
 
@@ -29,33 +31,64 @@ func (e *AbortError) Error() string { return fmt.Sprintf("aborted by a second si
 var errInterrupted = errors.New("interrupted by a signal")
 
 type shutdown struct {
-	once sync.Once
 	done chan struct{}
-	err  error // may be read when done is closed
+
+	mu   sync.Mutex
+	cuts func(error) // cuts the start short; nil before
+	err  error       // may be read when done is closed
 }
 
 func newShutdown() *shutdown { return &shutdown{done: make(chan struct{})} }
 
 func (s *shutdown) Shutdown(err error) {
-	s.once.Do(func() {
-		s.err = err
-		close(s.done)
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.called() {
+		return
+	}
+	s.err = err
+	if s.cuts != nil {
+		s.cuts(ErrShutdown)
+	}
+	close(s.done)
+}
+
+// called reports whether Shutdown has been called.
+func (s *shutdown) called() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// cut has the first Shutdown call fn, which is called at once if that has been.
+func (s *shutdown) cut(fn func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cuts = fn
+	if s.called() {
+		fn(ErrShutdown)
+	}
+}
+
+// caused reports whether a start failed for no other reason than the Shutdown.
+func (s *shutdown) caused(err error) bool {
+	return s.called() && !errors.Is(err, cell.ErrOverdue) && (errors.Is(err, ErrShutdown) || errors.Is(err, context.Canceled))
 }
 
 // reason is the error of Shutdown, if that has been called.
 func (s *shutdown) reason() error {
-	select {
-	case <-s.done:
+	if s.called() {
 		return s.err
-	default:
-		return nil
 	}
+	return nil
 }
 
 // Run starts the hive, waits for a signal, the end of ctx or Shutdown, stops it, and returns the error of Shutdown joined with
-// those of starting and stopping. A signal also cuts a start short. The second signal makes Run return an *AbortError at once.
-// SIGHUP has a started hive reload (see Reloads), but stops it like another signal if the terminal that it was run from is gone.
+// those of starting and stopping. A signal or Shutdown also cuts a start short. The second signal makes Run return an *AbortError at
+// once. SIGHUP has a started hive reload (see Reloads), but stops it like another signal if the terminal that it was run from is gone.
 func (h *Hive) Run(ctx context.Context) error {
 	hangup := hasTerminal() && !signal.Ignored(syscall.SIGHUP) // as nohup has it ignored
 	signals, release := h.signals()
@@ -100,8 +133,11 @@ func hasTerminal() bool {
 // run is the life of the hive until ctx is done.
 func (h *Hive) run(ctx context.Context, reload <-chan struct{}) error {
 	began := time.Now()
-	if err := h.Start(ctx); err != nil {
-		return errors.Join(h.shutdown.reason(), err)
+	if err, stopped := h.start(ctx); err != nil {
+		if h.shutdown.caused(err) {
+			err = nil
+		}
+		return errors.Join(h.shutdown.reason(), err, stopped)
 	}
 	h.options.Logger.Info("Started", "name", h.options.Name, "duration", time.Since(began))
 	for running := true; running; {

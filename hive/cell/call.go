@@ -8,13 +8,22 @@ import (
 
 // calls is what is known of the calls of a graph's functions.
 type calls struct {
-	interrupted atomic.Pointer[error]    // why no other function is to be called
-	current     atomic.Pointer[function] // what is being called
-	last        *function                // what was called last
+	interrupted  atomic.Pointer[error]    // why no other function is to be called
+	current      atomic.Pointer[function] // what is being called
+	last         *function                // what was called last
+	constructing atomic.Bool              // Construct has not returned
 }
 
-// Interrupt has no other function called: what Construct would call next fails with cause. It is safe for concurrent use.
+// Interrupt has Construct call no other function: what it would call next fails with cause. It is safe for concurrent use.
 func (g *Graph) Interrupt(cause error) { g.calls.interrupted.Store(&cause) }
+
+// Calling names the function that is being called; it is empty if there is none. It is safe for concurrent use.
+func (g *Graph) Calling() string {
+	if f := g.calls.current.Load(); f != nil {
+		return join(f.scope.String(), f.String())
+	}
+	return ""
+}
 
 // Overdue is the error of the function that is being called and is not waited for any longer; it wraps ErrOverdue and cause. It is safe
 // for concurrent use.
@@ -29,7 +38,7 @@ func (g *Graph) Overdue(cause error) error {
 // enter notes that a function is called, unless it is not to be. Leave is to be called when it has been.
 func (f *function) enter() (leave func(), err error) {
 	g := f.scope.graph
-	if cause := g.calls.interrupted.Load(); cause != nil {
+	if cause := g.calls.interrupted.Load(); cause != nil && g.calls.constructing.Load() {
 		return nil, f.failed(fmt.Errorf("not called: %w", *cause))
 	}
 	g.calls.last = f
@@ -42,8 +51,10 @@ func (f *function) enter() (leave func(), err error) {
 	}, nil
 }
 
-// guarded calls fn, which calls functions, on a goroutine of its own, which they may end.
+// guarded calls fn, which constructs, on a goroutine of its own, which they may end.
 func (g *Graph) guarded(fn func() error) error {
+	g.calls.constructing.Store(true)
+	defer g.calls.constructing.Store(false)
 	err := <-Guard(fn)
 	if errors.Is(err, ErrGoexit) && g.calls.last != nil {
 		return g.calls.last.failed(err)

@@ -209,8 +209,8 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 	return &HookError{Hook: h.name, Action: action, Err: err}
 }
 
-// Await waits for the result of a call, and calls still from time to time. Once ctx is done it waits for as long as left returns: then
-// the call is overdue, and the error is the cause of ctx.
+// Await waits for the result of a call, and calls still from time to time. Once ctx is done it waits for as long as left returns, or as
+// for a hook if that is nil: then the call is overdue, and the error is the cause of ctx.
 func Await(
 	ctx context.Context, done <-chan error, still func(since time.Duration), left func() time.Duration,
 ) (overdue bool, err error) {
@@ -223,7 +223,11 @@ func Await(
 		case <-ticker.C:
 			still(time.Since(began))
 		case <-ctx.Done():
-			timer := time.NewTimer(left())
+			more := grace
+			if left != nil {
+				more = left()
+			}
+			timer := time.NewTimer(more)
 			defer timer.Stop()
 			select {
 			case err := <-done:

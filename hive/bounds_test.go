@@ -1,0 +1,144 @@
+package hive_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+)
+
+// runWithin runs the hive and fails if that takes longer than limit.
+func runWithin(t *testing.T, limit time.Duration, cells ...cell.Cell) error {
+	t.Helper()
+	h := newHive(t, hive.Options{Signals: make(chan os.Signal), StartTimeout: 10 * time.Second}, cells...)
+	began := time.Now()
+	result := make(chan error, 1)
+	go func() { result <- h.Run(t.Context()) }()
+	select {
+	case err := <-result:
+		if took := time.Since(began); took > limit {
+			t.Errorf("took %v", took)
+		}
+		return err
+	case <-time.After(time.Hour):
+		t.Fatal("it runs for ever")
+		return nil
+	}
+}
+
+func TestDeadlineOfTheStartCoversConstructorsAndNamesTheOneThatHangs(t *testing.T) {
+	type server struct{}
+	for name, verb := range map[string]string{"constructor": "provide ", "invoked": "invoke "} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			hang := func() *server { <-release; return nil }
+			c := cell.Group(cell.Provide(hang), cell.Invoke(func(*server) {}))
+			if name == "invoked" {
+				c = cell.Invoke(func() { hang() })
+			}
+			err := runWithin(t, 12*time.Second, cell.Module("m", "", c), cell.Invoke(func() { t.Error("called after the deadline") }))
+			var build *cell.BuildError
+			if !errors.As(err, &build) || build.Module != "m" || !strings.Contains(build.Function, verb) || !strings.Contains(build.Function, "bounds_test.go:") ||
+				!errors.Is(err, cell.ErrOverdue) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v", name, err)
+			}
+			close(release)
+		})
+	}
+}
+
+func TestShutdownDuringTheStartEndsItAtOnce(t *testing.T) {
+	for _, reason := range []error{nil, errBroken} {
+		for name, during := range map[string]func(s hive.Shutdowner, l cell.Lifecycle){
+			"invoked function": func(s hive.Shutdowner, _ cell.Lifecycle) { s.Shutdown(reason) },
+			"start hook": func(s hive.Shutdowner, l cell.Lifecycle) {
+				l.Append(cell.Hook{OnStart: func(context.Context) error { s.Shutdown(reason); return nil }})
+			},
+			"another goroutine": func(s hive.Shutdowner, l cell.Lifecycle) {
+				l.Append(cell.Hook{OnStart: func(ctx context.Context) error {
+					time.AfterFunc(time.Second, func() { s.Shutdown(reason) })
+					<-ctx.Done()
+					return ctx.Err()
+				}})
+			},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				var calls []string
+				err := runWithin(t, time.Second, hook(&calls, "a", nil), cell.Invoke(during), hook(&calls, "c", nil))
+				if !errors.Is(err, reason) || reason != nil && err.Error() != reason.Error() {
+					t.Errorf("%s: got %v", name, err)
+				}
+				want := []string{"start a", "stop a"}
+				if name == "invoked function" {
+					want = nil
+				}
+				if !slices.Equal(calls, want) {
+					t.Errorf("%s: got %q", name, calls)
+				}
+			})
+		}
+	}
+}
+
+func TestStartThatAShutdownCutsShortIsAnError(t *testing.T) {
+	h := newHive(t, hive.Options{}, cell.Invoke(func(s hive.Shutdowner) { s.Shutdown(nil) }, func() { t.Error("called") }))
+	if err := h.Start(t.Context()); !errors.Is(err, hive.ErrShutdown) {
+		t.Errorf("got %v", err)
+	}
+	if err := h.Invoke(func(*hive.Readiness) {}); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestHookThatAShutdownLeavesBehindIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		err := runWithin(t, 2*time.Second, cell.Invoke(func(s hive.Shutdowner, l cell.Lifecycle) {
+			l.Append(cell.Hook{Name: "stuck", OnStart: func(context.Context) error { s.Shutdown(nil); <-release; return nil }})
+		}))
+		if !errors.Is(err, cell.ErrOverdue) || !strings.Contains(err.Error(), "start hook stuck") {
+			t.Errorf("got %v", err)
+		}
+		close(release)
+	})
+}
+
+func TestSignalDoesNotWaitForAConstructor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		signals := make(chan os.Signal, 1)
+		result := run(t, signals, cell.Invoke(func() { <-release }))
+		signals <- syscall.SIGTERM
+		began := time.Now()
+		if err := <-result; !errors.Is(err, cell.ErrOverdue) || time.Since(began) > 2*time.Second {
+			t.Errorf("got %v after %v", err, time.Since(began))
+		}
+		close(release)
+	})
+}
+
+func TestRunReturnsWhateverEndsItsGoroutine(t *testing.T) {
+	goexit := func(context.Context) error { runtime.Goexit(); return nil }
+	for name, c := range map[string]cell.Cell{
+		"invoke": cell.Invoke(func() { runtime.Goexit() }),
+		"start":  cell.Invoke(func(l cell.Lifecycle) { l.Append(cell.Hook{OnStart: goexit}) }),
+		"stop": cell.Invoke(func(s hive.Shutdowner, l cell.Lifecycle) {
+			l.Append(cell.Hook{OnStart: func(context.Context) error { s.Shutdown(nil); return nil }, OnStop: goexit})
+		}),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if err := runWithin(t, 0, c); !errors.Is(err, cell.ErrGoexit) {
+				t.Errorf("%s: got %v", name, err)
+			}
+		})
+	}
+}
