@@ -259,6 +259,7 @@ func (h *Hive) Stop(ctx context.Context) error {
 }
 
 func (h *Hive) stop(ctx context.Context) error {
+	close(h.down)
 	bounded, cancel := h.bounded(ctx, "stop", h.options.StopTimeout)
 	defer cancel()
 	defer h.log.Close()
