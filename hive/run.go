@@ -133,11 +133,12 @@ func hasTerminal() bool {
 // run is the life of the hive until ctx is done.
 func (h *Hive) run(ctx context.Context, reload <-chan struct{}) error {
 	began := time.Now()
-	if err, stopped := h.start(ctx); err != nil {
-		if h.shutdown.caused(err) {
-			err = nil
+	failed, stopped := h.start(ctx)
+	if failed != nil {
+		if h.shutdown.caused(failed) {
+			failed = nil
 		}
-		return errors.Join(h.shutdown.reason(), err, stopped)
+		return errors.Join(h.shutdown.reason(), failed, stopped)
 	}
 	h.options.Logger.Info("Started", "name", h.options.Name, "duration", time.Since(began))
 	for running := true; running; {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/statehive/statehive/hive/cell"
 )
 
 // ExitError ends the process with a code. Without Err the command has said all that there is to say.
@@ -36,22 +38,45 @@ func (e *usageError) Error() string { return fmt.Sprintf("%v; see '%s --help'", 
 func (e *usageError) Unwrap() error { return e.err }
 
 // Execute runs root with the arguments of the process, or those of root.SetArgs, and returns the exit code: that of an
-// *ExitError, else 1 for an error, else 0. Errors go to root's standard error, without a page of usage.
+// *ExitError, else 1 for an error, else 0. All errors go to root's standard error, whatever the code, without a page of usage. A command
+// that panics or ends its goroutine has failed.
 func Execute(ctx context.Context, root *cobra.Command) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{command: c.CommandPath(), err: err}
 	})
-	err := root.ExecuteContext(ctx)
+	err := <-cell.Guard(func() error { return root.ExecuteContext(ctx) })
 	if err == nil {
 		return 0
 	}
+	if text := strings.TrimSpace(said(err)); text != "" {
+		root.PrintErrf("%s: %s\n", root.Name(), Printable(text))
+	}
 	var exit *ExitError
-	if !errors.As(err, &exit) {
-		exit = &ExitError{Code: 1, Err: err}
+	if errors.As(err, &exit) {
+		return exit.Code
 	}
-	if exit.Err != nil {
-		root.PrintErrf("%s: %s\n", root.Name(), Printable(strings.TrimSpace(exit.Err.Error())))
+	return 1
+}
+
+// said is what is left to be said of an error: nothing of an *ExitError without Err, but all that is joined with it.
+func said(err error) string {
+	var exit *ExitError
+	if exit, ok := err.(*ExitError); ok && exit.Err != nil { //nolint:errorlint // one that is wrapped is in the text
+		return said(exit.Err)
 	}
-	return exit.Code
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
+		if errors.As(err, &exit) && exit.Err == nil {
+			return ""
+		}
+		return err.Error()
+	}
+	var all []string
+	for _, err := range joined.Unwrap() {
+		if text := said(err); text != "" {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "\n")
 }

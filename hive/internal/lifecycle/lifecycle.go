@@ -227,14 +227,19 @@ func Await(
 			if left != nil {
 				more = left()
 			}
-			timer := time.NewTimer(more)
-			defer timer.Stop()
-			select {
-			case err := <-done:
-				return false, err
-			case <-timer.C:
-				return true, context.Cause(ctx)
-			}
+			return awaitOverdue(ctx, done, more)
 		}
+	}
+}
+
+// awaitOverdue lets a call return after its context is done, but not for long.
+func awaitOverdue(ctx context.Context, done <-chan error, more time.Duration) (overdue bool, err error) {
+	timer := time.NewTimer(more)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return false, err
+	case <-timer.C:
+		return true, context.Cause(ctx)
 	}
 }
