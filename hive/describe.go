@@ -30,20 +30,27 @@ type HookDescription struct {
 // Inspector tells of the hive that it is injected into. It is safe for concurrent use once the hive has been constructed.
 type Inspector interface {
 	Describe() Description
+	// Hooks are those of Describe.
+	Hooks() []HookDescription
 	// Settings is the configuration in effect, by name.
 	Settings() []cell.Setting
 }
 
 // Describe says what the hive consists of. It constructs and starts nothing.
 func (h *Hive) Describe() Description {
-	d := Description{Name: h.options.Name, Cells: h.graph.Describe(), Hooks: []HookDescription{}}
-	for _, r := range h.lifecycle.Reports() {
-		d.Hooks = append(d.Hooks, HookDescription{
+	return Description{Name: h.options.Name, Cells: h.graph.Describe(), Hooks: h.hooks()}
+}
+
+func (h *Hive) hooks() []HookDescription {
+	reports := h.lifecycle.Reports()
+	hooks := make([]HookDescription, 0, len(reports))
+	for _, r := range reports {
+		hooks = append(hooks, HookDescription{
 			Name: r.Name, Module: r.Module, Place: r.Place, State: stateOf(r),
 			Start: r.Start.Took, Stop: r.Stop.Took, Error: cmp.Or(r.Start.Error, r.Stop.Error),
 		})
 	}
-	return d
+	return hooks
 }
 
 func stateOf(r lifecycle.Report) string {
@@ -69,3 +76,5 @@ func (i *inspector) Describe() Description {
 }
 
 func (i *inspector) Settings() []cell.Setting { return i.hive.graph.Settings() }
+
+func (i *inspector) Hooks() []HookDescription { return i.hive.hooks() }

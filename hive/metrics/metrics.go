@@ -1,7 +1,7 @@
 // Package metrics serves Prometheus metrics from a registry of its own, never the global one.
 //
 // The registry is safe for concurrent use. Cells register their collectors when they are constructed, with names that begin
-// with the Prefix; those of the Go runtime, of the process, of jobs and of health are there
+// with the Prefix; those of the Go runtime, of the process, of jobs, of health and of the start and the stop of modules are there
 // already. Requests must name the machine by an address, its host name, localhost or one of Config.Hosts; others are answered
 // 403. GET /metrics answers with what can be
 // collected, also when a collector fails. GET /healthz answers 200 for as long as the process answers at all: it is not about
@@ -82,7 +82,7 @@ func Cell(prefix Prefix) cell.Cell {
 	return cell.Module("metrics", "metrics for Prometheus",
 		cell.Config(Config{Address: DefaultAddress}),
 		cell.Provide(newRegistry, func() (Prefix, error) { return prefix, prefix.check() }),
-		cell.Invoke(registerParts, register),
+		cell.Invoke(registerParts, registerHooks, register),
 	)
 }
 
