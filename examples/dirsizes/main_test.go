@@ -36,7 +36,7 @@ func TestJudgeIsDegradedByADirectoryThatIsTooLarge(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if s, _ := jobs.HealthOf(""); s.Level != want {
+			if s, _ := jobs.Health.Of(); s.Level != want {
 				t.Errorf("with %d bytes: %v %s, want %v", bytes, s.Level, s.Message, want)
 			}
 		}

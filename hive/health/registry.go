@@ -58,7 +58,7 @@ func (r *Registry) nested(s *scope, name string) (*scope, error) {
 	case r.open[s.id] != s:
 		return nil, fmt.Errorf("%w: %q", ErrClosed, s.id)
 	}
-	n, err := r.scopeLocked(s.id + "." + word(name))
+	n, err := r.scopeLocked(ID(s.id, name))
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,14 @@ func (n *Node) child(word string) *Node {
 	return n.Below[i]
 }
 
+// ID is the id of a scope: that of an outermost one, and the names of those that lead from there to it.
+func ID(outermost string, names ...string) string {
+	for _, name := range names {
+		outermost += "." + word(name)
+	}
+	return outermost
+}
+
 // word is a name as ids have it: quoted if it could be taken for more than one, or for a quoted one.
 func word(name string) string {
 	if strings.ContainsAny(name, `."`) {

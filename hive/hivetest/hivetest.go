@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
@@ -48,6 +49,20 @@ func Start(t testing.TB, h *hive.Hive) {
 			t.Error(err)
 		}
 	})
+}
+
+// readyLimit is how long a hive of a test may take to become ready.
+const readyLimit = 30 * time.Second
+
+// WaitReady waits until the hive, which has been started, is ready. The test fails at once if it stops, or if it is not ready after
+// 30 s: with what is waited for.
+func WaitReady(t testing.TB, h *hive.Hive) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
+	defer cancel()
+	if err := h.Invoke(func(r *hive.Readiness) error { return r.WaitReady(ctx) }); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Lifecycle is what constructors append hooks to. The returned function starts them, and has them stopped when the test ends.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/internal/lifecycle"
 	"github.com/statehive/statehive/hive/job"
 	"github.com/statehive/statehive/statedb"
@@ -22,12 +21,11 @@ type Jobs struct {
 	job.Group
 
 	// Health is for what is tested, like that of a module. The health of jobs is below it.
-	Health health.Health
+	Health *Health
 	// DB has the tables of jobs and of health, and can have others.
 	DB *statedb.DB
 
 	lifecycle *lifecycle.Lifecycle
-	health    *health.Registry
 	jobs      *job.Registry
 }
 
@@ -36,14 +34,9 @@ func NewJobs(t testing.TB) *Jobs {
 	t.Helper()
 	logger := Logger(t)
 	j := &Jobs{DB: statedb.New(statedb.WithLogger(logger)), lifecycle: lifecycle.New(logger)}
+	j.Health = newHealth(t, j.DB)
 	var err error
-	if j.health, err = health.NewRegistry(j.DB, logger); err != nil {
-		t.Fatal(err)
-	}
 	if j.jobs, err = job.NewRegistry(j.DB, logger); err != nil {
-		t.Fatal(err)
-	}
-	if j.Health, err = j.health.Scope(testModule); err != nil {
 		t.Fatal(err)
 	}
 	j.Group = job.NewGroup(job.Params{
@@ -72,16 +65,5 @@ func (j *Jobs) Stop(ctx context.Context) error { return j.lifecycle.Stop(ctx) }
 // Job returns the row of a job; false if there is none.
 func (j *Jobs) Job(name string) (job.Status, bool) {
 	s, _, ok := j.jobs.Table().Get(j.DB.ReadTxn(), job.ByID().Query(testModule+"."+name))
-	return s, ok
-}
-
-// HealthOf returns the health of a job, or of another scope of Health; of Health itself if the name is empty. It is false if
-// nothing has been reported.
-func (j *Jobs) HealthOf(name string) (health.Status, bool) {
-	id := testModule
-	if name != "" {
-		id += "." + name
-	}
-	s, _, ok := j.health.Table().Get(j.DB.ReadTxn(), health.ByID().Query(id))
 	return s, ok
 }

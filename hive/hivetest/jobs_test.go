@@ -27,17 +27,17 @@ func TestJobsOfAUnitTestRunWithoutAHive(t *testing.T) {
 		}
 		time.Sleep(2*time.Minute + time.Second)
 		synctest.Wait()
-		if s, ok := jobs.HealthOf("measure"); !ok || s.Level != health.Degraded || s.Error != "disk full" {
+		if s, ok := jobs.Health.Of("measure"); !ok || s.Level != health.Degraded || s.Error != "disk full" {
 			t.Errorf("health: %+v, %t", s, ok)
 		}
 		if s, ok := jobs.Job("measure"); !ok || s.Runs != 2 || s.Failures != 1 {
 			t.Errorf("row: %+v, %t", s, ok)
 		}
-		if _, ok := jobs.HealthOf(""); ok {
+		if _, ok := jobs.Health.Of(); ok {
 			t.Error("there is health that nobody has reported")
 		}
 		jobs.Health.OK("well")
-		if s, ok := jobs.HealthOf(""); !ok || s.Message != "well" {
+		if s, ok := jobs.Health.Of(); !ok || s.Message != "well" {
 			t.Errorf("own health: %+v, %t", s, ok)
 		}
 		if err := jobs.Stop(t.Context()); err != nil {
