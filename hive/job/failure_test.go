@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/job"
 	"github.com/statehive/statehive/statedb"
@@ -94,9 +95,9 @@ func TestPanicAndGoexitOfEachKindOfJobAreItsErrors(t *testing.T) {
 		want error
 		text string
 	}{
-		"panic":            {func() { panic("ouch") }, job.ErrPanic, "panic: ouch"},
+		"panic":            {func() { panic("ouch") }, cell.ErrPanic, "panic: ouch"},
 		"panic with error": {func() { panic(errBroken) }, errBroken, "panic: broken"},
-		"goexit":           {runtime.Goexit, job.ErrGoexit, "ended its goroutine"},
+		"goexit":           {runtime.Goexit, cell.ErrGoexit, "ended its goroutine"},
 	} {
 		for _, kind := range kinds {
 			t.Run(name+" of "+kind, func(t *testing.T) {

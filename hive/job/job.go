@@ -3,15 +3,16 @@ package job
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
 
+	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 )
 
-// Func is the work of a job. It must return soon after its context is done. The health scope is the job's own.
+// Func is the work of a job. It must return soon after its context is done. The health scope is the job's own. A panic is an error, a
+// *cell.PanicError. So is the end of the goroutine, cell.ErrGoexit: such a job has failed for good, whatever its options.
 type Func func(ctx context.Context, health health.Health) error
 
 // Job is background work that a Group runs. Make one with OneShot, Timer, Observer or TableObserver. A Job is for one Add.
@@ -29,31 +30,6 @@ const (
 	kindObserver = "observer"
 )
 
-var (
-	// ErrPanic matches a *PanicError.
-	ErrPanic = errors.New("panic")
-	// ErrGoexit is the error of a job whose function called runtime.Goexit, as the FailNow of a test does. Such a job has failed for
-	// good, whatever its options: its goroutine is gone.
-	ErrGoexit = errors.New("it ended its goroutine instead of returning (runtime.Goexit)")
-)
-
-// PanicError is a panic of a job.
-type PanicError struct {
-	Value any    // what it panicked with
-	Stack []byte // of the goroutine, as text
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
-
-// Is reports whether target is ErrPanic.
-func (e *PanicError) Is(target error) bool { return target == ErrPanic }
-
-// Unwrap returns the value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
 // work is what a job has while it runs.
 type work struct {
 	health *jobHealth
@@ -64,10 +40,10 @@ type work struct {
 // call is one run. A panic is an error; so is the end of the goroutine, which is noted, but from which call does not return.
 func (w *work) call(ctx context.Context, fn Func) (err error) {
 	w.record.begin()
-	err = ErrGoexit
+	err = cell.ErrGoexit
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+			err = &cell.PanicError{Value: p, Stack: debug.Stack()}
 		}
 		if ctx.Err() != nil {
 			w.record.end(nil) // it was stopped

@@ -223,7 +223,7 @@ func TestPanicDegradesHealthAndIsAnErrorWithStack(t *testing.T) {
 		m.must(m.Add(job.OneShot("bad", func(context.Context, health.Health) error { panic("ouch") }, job.WithOnFailure(func(err error) { failed = err }))))
 		m.start()
 		m.wantStatus("bad", health.Degraded, "failed")
-		var p *job.PanicError
+		var p *cell.PanicError
 		if !errors.As(failed, &p) || p.Value != "ouch" || !strings.Contains(string(p.Stack), "job_test.go") {
 			t.Errorf("got %v", failed)
 		}

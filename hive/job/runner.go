@@ -9,6 +9,8 @@ import (
 	"runtime/pprof"
 	"sync/atomic"
 	"time"
+
+	"github.com/statehive/statehive/hive/cell"
 )
 
 // slow is how often a job that does not end is named in the log.
@@ -50,10 +52,10 @@ func startAll(rs []*runner) {
 func (r *runner) run(ctx context.Context) {
 	ctx = pprof.WithLabels(ctx, pprof.Labels("module", string(r.group.params.ID), "job", r.name))
 	pprof.SetGoroutineLabels(ctx)
-	err := ErrGoexit
+	err := cell.ErrGoexit
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+			err = &cell.PanicError{Value: p, Stack: debug.Stack()}
 		}
 		r.close(ctx, err)
 	}()
@@ -89,10 +91,10 @@ func (r *runner) fail(err error) {
 
 // onFailure calls the function of WithOnFailure, which may panic or end the goroutine.
 func (r *runner) onFailure(fn func(error), err error) {
-	ended := ErrGoexit
+	ended := cell.ErrGoexit
 	defer func() {
 		if p := recover(); p != nil {
-			ended = &PanicError{Value: p, Stack: debug.Stack()}
+			ended = &cell.PanicError{Value: p, Stack: debug.Stack()}
 		}
 		if ended != nil {
 			r.fail(fmt.Errorf("the function of WithOnFailure: %w; it was called for: %w", ended, err))
