@@ -17,21 +17,19 @@ import (
 // conn is what a job uses.
 type conn struct{ open atomic.Bool }
 
-func newConn(l cell.Lifecycle) *conn {
-	c := &conn{}
-	l.Append(cell.Hook{
-		Name:    "conn",
-		OnStart: func(context.Context) error { c.open.Store(true); return nil },
-		OnStop:  func(context.Context) error { c.open.Store(false); time.Sleep(time.Second); return nil },
-	})
-	return c
-}
-
 func TestJobAddedWhileRunningStopsBeforeWhatItsModuleDependsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var add func() error
 		var flushed atomic.Bool
 		var uses, late atomic.Int32
+		newConn := func(l cell.Lifecycle) *conn {
+			c := &conn{}
+			l.Append(cell.Hook{
+				OnStart: func(context.Context) error { c.open.Store(true); return nil },
+				OnStop:  func(context.Context) error { c.open.Store(false); time.Sleep(time.Second); return nil },
+			})
+			return c
+		}
 		h := newHive(t, hive.Options{}, cell.Provide(newConn),
 			// The group of jobs is made before the connection.
 			cell.Module("user", "", cell.Provide(func(g job.Group, c *conn) *time.Location {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 )
 
@@ -63,7 +64,7 @@ func (h *Hive) reload(ctx context.Context) {
 		logger.Error("Health of the settings", "error", err)
 	}
 	for _, r := range h.reloads.all() {
-		if err := r.fn(ctx); err != nil {
+		if err := <-cell.Guard(func() error { return r.fn(ctx) }); err != nil {
 			logger.Error("Reload has failed", "of", r.name, "error", err)
 		}
 	}

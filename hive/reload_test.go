@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,6 +56,8 @@ func runReloaded(t *testing.T, text string) *reloaded {
 	}, cell.Config(reloadedConfig{Interval: time.Second}), cell.Invoke(func(c reloadedConfig, reloads *hive.Reloads, l cell.Lifecycle) {
 		r.got = c
 		reloads.Add("first", func(context.Context) error { return errBroken })
+		reloads.Add("panics", func(context.Context) error { panic("ouch") })
+		reloads.Add("ends its goroutine", func(context.Context) error { runtime.Goexit(); return nil })
 		reloads.Add("second", func(context.Context) error { r.called <- struct{}{}; return nil })
 		l.Append(cell.Hook{OnStart: func(context.Context) error { close(started); return nil }})
 	}), cell.Invoke(func(db *statedb.DB, table *statedb.Table[health.Status], i hive.Inspector) {
