@@ -17,6 +17,7 @@ func TestExampleRunsInASandboxAndNothingOutsideChanges(t *testing.T) {
 			before := observeTwice(t)
 			w := testWorld(t, who)
 			copyExample(t, w)
+			chmodForGroup(t, w)
 
 			must(t, w.launch("--full-interval", "1s", "--allow-writable-config"))
 			must(t, until(t.Context(), 5*time.Second, func(ctx context.Context) error {
@@ -57,8 +58,15 @@ func copyExample(t *testing.T, w *world) {
 		documents[filepath.Base(path)] = string(text)
 	}
 	must(t, w.setup(documents))
+}
+
+// chmodForGroup has the user's group write to the documents.
+func chmodForGroup(t *testing.T, w *world) {
+	t.Helper()
 	must(t, os.Chmod(w.documents(), 0o775))
-	for name := range documents {
-		must(t, os.Chmod(filepath.Join(w.documents(), name), 0o664))
+	paths, err := filepath.Glob(filepath.Join(w.documents(), "*"))
+	must(t, err)
+	for _, path := range paths {
+		must(t, os.Chmod(path, 0o664))
 	}
 }
