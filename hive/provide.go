@@ -38,11 +38,7 @@ func (h *Hive) newHealth(db *statedb.DB, logger *slog.Logger) (*health.Registry,
 
 // perModule is what a hive offers to each module for itself.
 func (h *Hive) perModule() []any {
-	return []any{newModuleLifecycle, newModuleHealth, job.NewGroup}
-}
-
-func newModuleLifecycle(id cell.FullModuleID, l *lifecycle.Lifecycle) cell.Lifecycle {
-	return l.For(id)
+	return []any{newModuleHealth, job.NewGroup}
 }
 
 func newModuleHealth(id cell.FullModuleID, r *health.Registry) (health.Health, error) {

@@ -15,55 +15,7 @@ import (
 type view struct {
 	container *dig.Container
 	seen      map[key]bool
-	functions int // how many of the scope's functions have what they need
-}
-
-// vet has the container look at a constructor, if there is more to it than plain types.
-func (f *function) vet() error {
-	typ, vetted := f.value.Type(), f.scope.graph.vetted
-	if vetted[typ] || !f.isMarked() {
-		return nil
-	}
-	fn := reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value { return nil })
-	if err := dig.New(dig.DeferAcyclicVerification()).Provide(fn.Interface()); err != nil {
-		return f.errorf("%v", dig.RootCause(err))
-	}
-	vetted[typ] = true
-	return nil
-}
-
-// isMarked says whether a parameter or a result has to do with In or Out.
-func (f *function) isMarked() bool {
-	for t := range f.value.Type().Ins() {
-		if isMarked(t) {
-			return true
-		}
-	}
-	for t := range f.value.Type().Outs() {
-		if isMarked(t) {
-			return true
-		}
-	}
-	return false
-}
-
-func isMarked(t reflect.Type) bool {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if dig.IsIn(t) || dig.IsOut(t) {
-		return true
-	}
-	if t.Kind() != reflect.Struct {
-		return false
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if f.Anonymous && (f.Type == reflect.TypeFor[*In]() || f.Type == reflect.TypeFor[*Out]()) {
-			return true
-		}
-	}
-	return false
+	functions int // how many of the used functions have what they need
 }
 
 // build calls the function, once unless it fails; the graph has been checked.
@@ -71,11 +23,25 @@ func (f *function) build() error {
 	if f.built {
 		return nil
 	}
-	v, err := f.scope.opened()
+	if len(f.needs) == 0 {
+		return f.run(nil)
+	}
+	v, err := f.view().opened()
 	if err != nil {
 		return err
 	}
 	return f.explain(v.container.Invoke(f.guarded()))
+}
+
+// view is the outermost scope in which all that the function needs is as it sees it: what modules have in common is known once.
+func (f *function) view() *scope {
+	outermost := f.scope.graph.root
+	for _, n := range f.needs {
+		if at := f.scope.source(n.key); at != nil && at.depth > outermost.depth {
+			outermost = at
+		}
+	}
+	return outermost
 }
 
 // explain turns an error of the container into the one that says where it comes from.
@@ -101,21 +67,26 @@ func (f *function) guarded() any {
 	}
 	typ := reflect.FuncOf(in, []reflect.Type{errorType}, false)
 	return reflect.MakeFunc(typ, func(args []reflect.Value) []reflect.Value {
-		results, err := f.call(args)
-		if err == nil {
-			f.results, f.built = results, true
-		}
-		return complete(typ, nil, err)
+		return complete(typ, nil, f.run(args))
 	}).Interface()
 }
 
-// opened returns the view with all that the scope's functions need.
+// run calls the function and keeps its results.
+func (f *function) run(args []reflect.Value) error {
+	results, err := f.call(args)
+	if err == nil {
+		f.results, f.built = results, true
+	}
+	return err
+}
+
+// opened returns the view with all that the used functions of the scope need.
 func (s *scope) opened() (*view, error) {
 	if s.view == nil {
 		s.view = &view{container: dig.New(dig.DeferAcyclicVerification()), seen: make(map[key]bool)}
 	}
-	for ; s.view.functions < len(s.functions); s.view.functions++ {
-		for _, n := range s.functions[s.view.functions].needs {
+	for ; s.view.functions < len(s.used); s.view.functions++ {
+		for _, n := range s.used[s.view.functions].needs {
 			if err := s.view.add(s, n.key); err != nil {
 				return nil, err
 			}

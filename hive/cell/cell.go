@@ -141,15 +141,7 @@ func (p *supply) applyValue(s *scope, v any) error {
 	if _, isError := v.(error); v == nil || isError {
 		return s.errorf("supply at %v: expected a value, got %T", p.at, v)
 	}
-	value := reflect.ValueOf(v)
-	typ := reflect.FuncOf(nil, []reflect.Type{value.Type()}, false)
-	constructor := reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value { return []reflect.Value{value} })
-	f, err := newFunction("supply", constructor.Interface(), s, p.at)
-	if err != nil {
-		return err
-	}
-	f.name, f.at = value.Type().String(), p.at
-	return s.provide(f, public)
+	return s.provide(newSupply(reflect.ValueOf(v), s, p.at), public)
 }
 
 type invoke struct {

@@ -34,6 +34,11 @@ func (c *checker) visit(f *function) {
 		return
 	}
 	c.done[f] = true
+	if !f.used {
+		f.used = true
+		v := f.view()
+		v.used = append(v.used, f)
+	}
 	c.path, c.onPath[f] = append(c.path, f), true
 	for _, n := range f.needs {
 		makers := f.scope.calledFor(n)

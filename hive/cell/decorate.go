@@ -3,6 +3,7 @@ package cell
 import (
 	"errors"
 	"reflect"
+	"slices"
 )
 
 type decorate struct {
@@ -45,12 +46,14 @@ func (s *scope) decorateWith(fn any, at position) error {
 	}
 	d := &decorator{function: f, scope: s, at: make(map[*scope]*decoration)}
 	f.decorator = d
+	f.makes = slices.Clone(f.makes)
 	for i := range f.makes {
 		m := &f.makes[i]
 		if m.group != "" && m.typ.Kind() == reflect.Slice {
 			m.typ = m.typ.Elem() // a group is decorated as a whole
 		}
 		s.decorators[m.key] = append(s.decorators[m.key], d)
+		s.graph.decorated[m.key] = true
 	}
 	s.graph.decorators = append(s.graph.decorators, d)
 	return nil
@@ -74,7 +77,6 @@ func (d *decorator) in(s *scope) *decoration {
 	if d.at[s] == nil {
 		f := *d.function
 		f.scope = s
-		s.functions = append(s.functions, &f)
 		d.at[s] = &decoration{function: &f}
 	}
 	return d.at[s]
@@ -115,56 +117,37 @@ func (s *scope) isBelow(other *scope) bool {
 	return false
 }
 
-// source is the nearest scope that offers a value, or nil.
-func (s *scope) source(k key) *scope {
-	for at := s; at != nil; at = at.parent {
-		if len(at.offers[k]) > 0 {
-			return at
-		}
-	}
-	return nil
-}
-
 // decoration is the last one of a value as it is seen in this scope, or nil. For what a decorator itself changes it is the
 // one before.
 func (s *scope) decoration(k key, before *decorator) *decoration {
-	if len(s.graph.decorators) == 0 {
+	if !s.graph.decorated[k] {
 		return nil
 	}
-	source := s.source(k)
-	if source == nil {
+	source, last := s.source(k), s.decorator(k, before)
+	switch {
+	case source == nil || last == nil:
 		return nil
-	}
-	all := s.decoratorsOf(k)
-	if before.makes(k) {
-		all = upTo(all, before)
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	last := all[len(all)-1]
-	if source.depth > last.scope.depth {
+	case source.depth > last.scope.depth:
 		return last.in(source)
 	}
 	return last.in(last.scope)
 }
 
-// decoratorsOf are those of a value in the order in which they are called.
-func (s *scope) decoratorsOf(k key) []*decorator {
-	if s == nil {
-		return nil
+// decorator is the last one of a value in this scope and those around it, or the last one before another one.
+func (s *scope) decorator(k key, before *decorator) *decorator {
+	if before.makes(k) {
+		s = before.scope
+		if i := slices.Index(s.decorators[k], before); i > 0 {
+			return s.decorators[k][i-1]
+		}
+		s = s.parent
 	}
-	outer := s.parent.decoratorsOf(k)
-	return append(outer[:len(outer):len(outer)], s.decorators[k]...)
-}
-
-func upTo(all []*decorator, end *decorator) []*decorator {
-	for i, d := range all {
-		if d == end {
-			return all[:i]
+	for ; s != nil; s = s.parent {
+		if all := s.decorators[k]; len(all) > 0 {
+			return all[len(all)-1]
 		}
 	}
-	return all
+	return nil
 }
 
 // adjusted returns the arguments of a call as the decorators have them, and soft groups with what there is of them.

@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-
-	"go.uber.org/dig"
 )
 
 var errorType = reflect.TypeFor[error]()
@@ -52,16 +50,16 @@ type made struct {
 
 // function is a constructor, an invoked function or a decorator of a cell.
 type function struct {
-	verb      string // "provide", "supply", "invoke" or "decorate"
-	name      string
-	at        position // where the function is written
-	cell      position // where the cell is written
-	scope     *scope   // where its dependencies are looked up
-	value     reflect.Value
-	needs     []need
-	makes     []made
+	verb  string // "provide", "supply", "invoke" or "decorate"
+	name  string
+	at    position // where the function is written
+	cell  position // where the cell is written
+	scope *scope   // where its dependencies are looked up
+	value reflect.Value
+	signature
 	decorator *decorator // whose function it is, if it is one
 	own       bool       // it belongs to the hive itself
+	used      bool       // something that is invoked leads to it
 	built     bool
 	results   []reflect.Value // other than errors, when it is built
 	took      time.Duration
@@ -73,19 +71,20 @@ func newFunction(verb string, fn any, s *scope, cell position) (*function, error
 		return nil, s.errorf("%s at %v: expected a function, got %T", verb, cell, fn)
 	}
 	f := &function{verb: verb, scope: s, value: v, cell: cell, own: s.graph.applyingOwn}
-	s.functions = append(s.functions, f)
 	f.name, f.at = identify(v)
-	for i := range fixedParams(v.Type()) {
-		f.needs = append(f.needs, needsOf(v.Type().In(i), place{i})...)
-	}
-	results := 0
-	for out := range v.Type().Outs() {
-		if out != errorType {
-			f.makes = append(f.makes, makesOf(out, place{results})...)
-			results++
-		}
+	f.signature = *s.graph.signatureOf(v.Type())
+	if f.fault != nil {
+		return nil, f.errorf("%v", f.fault)
 	}
 	return f, nil
+}
+
+// newSupply is a function that has been called: what it makes is there.
+func newSupply(value reflect.Value, s *scope, cell position) *function {
+	return &function{
+		verb: "supply", name: value.Type().String(), at: cell, cell: cell, scope: s, own: s.graph.applyingOwn,
+		signature: signature{makes: []made{{key: key{typ: value.Type()}, at: place{0}}}}, built: true, results: []reflect.Value{value},
+	}
 }
 
 // identify returns the name of a function, with its package but without the package's path, and its place.
@@ -107,7 +106,7 @@ func fixedParams(t reflect.Type) int {
 }
 
 func needsOf(t reflect.Type, at place) []need {
-	if !dig.IsIn(t) {
+	if !isIn(t) {
 		return []need{{key: key{typ: t}, at: at}}
 	}
 	var needs []need
@@ -124,14 +123,14 @@ func needsOfField(f reflect.StructField, at place) []need {
 		return nil
 	case group != "" && f.Type.Kind() == reflect.Slice:
 		return []need{{key: key{typ: f.Type.Elem(), group: group}, at: at, soft: strings.HasSuffix(f.Tag.Get("group"), ",soft")}}
-	case dig.IsIn(f.Type):
+	case isIn(f.Type):
 		return needsOf(f.Type, at)
 	}
 	return []need{{key: key{typ: f.Type, name: f.Tag.Get("name")}, at: at, optional: f.Tag.Get("optional") == "true"}}
 }
 
 func makesOf(t reflect.Type, at place) []made {
-	if !dig.IsOut(t) {
+	if !isOut(t) {
 		return []made{{key: key{typ: t}, at: at}}
 	}
 	var makes []made
@@ -150,7 +149,7 @@ func makesOfField(f reflect.StructField, at place) []made {
 		return []made{{key: key{typ: f.Type.Elem(), group: group}, at: at, flat: true}}
 	case group != "":
 		return []made{{key: key{typ: f.Type, group: group}, at: at}}
-	case dig.IsOut(f.Type):
+	case isOut(f.Type):
 		return makesOf(f.Type, at)
 	}
 	return []made{{key: key{typ: f.Type, name: f.Tag.Get("name")}, at: at}}

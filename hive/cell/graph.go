@@ -12,6 +12,8 @@ type GraphOptions struct {
 	Name string
 	// Logger is what the loggers of modules are made of. Needed.
 	Logger *slog.Logger
+	// Lifecycle is what each module appends its hooks to. Nil: there is none.
+	Lifecycle func(FullModuleID) Lifecycle
 	// PerModule are constructors whose values each module has for itself. They may use the module's FullModuleID.
 	PerModule []any
 	// Own is what the hive itself offers outside of all modules; nil for nothing.
@@ -36,12 +38,14 @@ type Graph struct {
 	// outside are the functions that were invoked from outside of the graph.
 	outside     []*function
 	applyingOwn bool
-	vetted      map[reflect.Type]bool // types of constructors that the container accepts
+	signatures  map[reflect.Type]*signature
+	local       map[key]bool // what a module has for itself
+	decorated   map[key]bool
 }
 
 // NewGraph puts cells together. It calls no constructor. It returns all faults that it finds.
 func NewGraph(o GraphOptions, contents ...Cell) (*Graph, error) {
-	g := &Graph{options: o, modules: make(map[FullModuleID]*scope), vetted: make(map[reflect.Type]bool)}
+	g := &Graph{options: o, modules: make(map[FullModuleID]*scope), signatures: make(map[reflect.Type]*signature), local: make(map[key]bool), decorated: make(map[key]bool)}
 	g.root = newScope(g, nil, ModuleID(o.Name), FullModuleID(o.Name))
 	g.scopes = []*scope{g.root}
 	if err := errors.Join(g.root.provideOwn(), g.applyOwn(), group(contents).apply(g.root), g.checkDecorators()); err != nil {

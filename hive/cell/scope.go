@@ -3,7 +3,7 @@ package cell
 import (
 	"errors"
 	"fmt"
-	"log/slog"
+	"reflect"
 	"regexp"
 	"slices"
 )
@@ -20,9 +20,9 @@ type scope struct {
 	title  string
 	depth  int                 // 0 outside of all modules
 	offers map[key][]*function // constructors that are looked up here
-	// functions are those that see what this scope sees: of its cells and, from outside of all modules, of Graph.Invoke.
-	functions []*function
-	view      *view // nil until something is called
+	// used are the functions that something invoked leads to and whose view this is.
+	used []*function
+	view *view // nil until something is called
 	// decorators are those of the cells of this module, in their order.
 	decorators map[key][]*decorator
 }
@@ -73,13 +73,18 @@ func (s *scope) nested(m *module) (*scope, error) {
 // provideOwn offers what every module has for itself.
 func (s *scope) provideOwn() error {
 	logger := s.graph.options.Logger.With("module", string(s.full))
-	own := []any{
-		func() ModuleID { return s.id },
-		func() FullModuleID { return s.full },
-		func() *slog.Logger { return logger },
-	}
 	var errs []error
-	for _, c := range slices.Concat(own, s.graph.options.PerModule) {
+	own := []reflect.Value{reflect.ValueOf(s.id), reflect.ValueOf(s.full), reflect.ValueOf(logger)}
+	if s.graph.options.Lifecycle != nil {
+		l := s.graph.options.Lifecycle(s.full)
+		own = append(own, reflect.ValueOf(&l).Elem())
+	}
+	for _, v := range own {
+		f := newSupply(v, s, s.at)
+		f.own = true
+		errs = append(errs, s.provide(f, private))
+	}
+	for _, c := range s.graph.options.PerModule {
 		f, err := newFunction("provide", c, s, s.at)
 		if err == nil {
 			f.own = true
@@ -108,12 +113,10 @@ func (s *scope) provide(f *function, v visibility) error {
 			return f.errorf("makes %v, which is already made by %v: %v", k, others[0].scope, others[0])
 		}
 	}
-	if err := f.vet(); err != nil {
-		return err
-	}
 	for _, m := range f.makes {
 		if all := in.offers[m.key]; !slices.Contains(all[max(0, len(all)-1):], f) { // it may make several of a group
 			in.offers[m.key] = append(all, f)
+			s.graph.local[m.key] = s.graph.local[m.key] || in.parent != nil
 		}
 	}
 	s.graph.provided = append(s.graph.provided, f)
@@ -122,14 +125,28 @@ func (s *scope) provide(f *function, v visibility) error {
 
 // find returns the constructors of a value as seen from this scope: the nearest one, or all of a group.
 func (s *scope) find(k key) []*function {
-	var found []*function
-	for at := s; at != nil; at = at.parent {
-		found = append(found, at.offers[k]...)
-		if k.group == "" && len(found) > 0 {
-			break
+	at := s.source(k)
+	if at == nil {
+		return nil
+	}
+	found := at.offers[k]
+	if k.group == "" || at.parent == nil {
+		return found
+	}
+	return slices.Concat(found, at.parent.find(k))
+}
+
+// source is the nearest scope that offers a value, or nil.
+func (s *scope) source(k key) *scope {
+	if !s.graph.local[k] {
+		s = s.graph.root
+	}
+	for ; s != nil; s = s.parent {
+		if len(s.offers[k]) > 0 {
+			return s
 		}
 	}
-	return found
+	return nil
 }
 
 // calledFor are the constructors that a need has called.
