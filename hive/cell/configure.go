@@ -117,25 +117,33 @@ func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs [
 			which.fault = err
 		}
 	}
-	entries = make(map[string]FileEntry)
-	for _, e := range list {
-		errs = append(errs, ss.admit(e, from.FileFlag, entries))
-		entries[e.Key] = e
-	}
-	return entries, errs
+	entries, refused := ss.admit(list, from.FileFlag)
+	return entries, append(errs, refused...)
 }
 
+// maxUnknown is how many unknown keys of a file are told one by one.
+const maxUnknown = 500
+
 // admit refuses keys that are not known, twice there or cannot be in a file.
-func (ss *settings) admit(e FileEntry, fileFlag string, before map[string]FileEntry) error {
-	if first, twice := before[e.Key]; twice {
-		return ss.byFlag[e.Key].blame(fmt.Errorf("%s: the key %q is already at %s", e.Place, e.Key, first.Place))
+func (ss *settings) admit(list []FileEntry, fileFlag string) (entries map[string]FileEntry, errs []error) {
+	known := slices.Sorted(maps.Keys(ss.byFlag))
+	known = slices.DeleteFunc(known, func(k string) bool { return k == fileFlag })
+	entries, unknown := make(map[string]FileEntry), 0
+	for _, e := range list {
+		if first, twice := entries[e.Key]; twice {
+			err := fmt.Errorf("%s: the key %q is already at %s", e.Place, shortened(e.Key), first.Place)
+			errs = append(errs, ss.byFlag[e.Key].blame(err))
+		} else if ss.byFlag[e.Key] == nil || e.Key == fileFlag {
+			if unknown++; unknown <= maxUnknown {
+				errs = append(errs, &UnknownKeyError{Place: e.Place, Key: e.Key, Known: meant(e.Key, known)})
+			}
+		}
+		entries[e.Key] = e
 	}
-	if ss.byFlag[e.Key] == nil || e.Key == fileFlag {
-		known := slices.Sorted(maps.Keys(ss.byFlag))
-		known = slices.DeleteFunc(known, func(k string) bool { return k == fileFlag })
-		return &UnknownKeyError{Place: e.Place, Key: e.Key, Known: meant(e.Key, known)}
+	if unknown > maxUnknown {
+		errs = append(errs, fmt.Errorf("and %d more unknown keys", unknown-maxUnknown))
 	}
-	return nil
+	return entries, errs
 }
 
 // mistyped refuses variables that are almost those of settings. Others with the prefix may be someone else's: Kubernetes, for one,

@@ -50,15 +50,29 @@ func (e *ConfigError) Error() string {
 // Unwrap returns what was expected.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
+// maxKey is how many bytes of a key an error shows.
+const maxKey = 100
+
 // UnknownKeyError is a key in a file of settings that no setting has, or a mistyped environment variable.
 type UnknownKeyError struct {
 	Place string   // the file and the line, or "environment"
 	Key   string   // as it was given
-	Known []string // what there is instead: the key that was meant, or all
+	Known []string // what there is instead: the key that was meant, or all if there are few
 }
 
 func (e *UnknownKeyError) Error() string {
-	return fmt.Sprintf("%s: unknown key %q: there is %s", e.Place, e.Key, strings.Join(e.Known, ", "))
+	key := shortened(e.Key)
+	if len(e.Known) == 0 {
+		return fmt.Sprintf("%s: unknown key %q: no setting has a name like that", e.Place, key)
+	}
+	return fmt.Sprintf("%s: unknown key %q: there is %s", e.Place, key, strings.Join(e.Known, ", "))
+}
+
+func shortened(key string) string {
+	if len(key) > maxKey {
+		return key[:maxKey] + "…"
+	}
+	return key
 }
 
 func join(parts ...string) string {

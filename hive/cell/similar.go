@@ -75,40 +75,56 @@ func (s *scope) seen(like func(key) bool) []string {
 	return found
 }
 
-// meant is the one of all that is most like a mistyped name, or else all.
+// maxKnown is how many names an error has for want of one that is like the mistyped one.
+const maxKnown = 10
+
+// meant is the one of all that is most like a mistyped name, or else all if they are few.
 func meant(name string, all []string) []string {
 	if best, ok := nearest(name, all, min(3, len(name)/2)); ok {
 		return []string{best}
+	}
+	if len(all) > maxKnown {
+		return nil
 	}
 	return all
 }
 
 // nearest is the one of all that is most like a name and not further from it than a limit.
 func nearest(name string, all []string, limit int) (best string, ok bool) {
+	var row []int
 	for _, candidate := range all {
-		if d := distance(name, candidate); d <= limit {
+		if d := len(candidate) - len(name); d > limit || -d > limit {
+			continue
+		}
+		row = slices.Grow(row[:0], len(candidate)+1)[:len(candidate)+1]
+		if d := distance(name, candidate, limit, row); d <= limit {
 			best, ok, limit = candidate, true, d-1
 		}
 	}
 	return best, ok
 }
 
-// distance is how many bytes have to be inserted, removed or replaced to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+// distance is how many bytes have to be inserted, removed or replaced to make b of a, or something above the limit if it is more
+// than that. A row has a place more than b.
+func distance(a, b string, limit int, row []int) int {
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
+		from, to := max(0, i-limit), min(len(b), i+limit+1) // all others are further from a
+		diagonal, least := row[from], limit+1
+		row[from]++
+		for j := from; j < to; j++ {
 			cost := diagonal
 			if a[i] != b[j] {
 				cost++
 			}
 			diagonal = row[j+1]
 			row[j+1] = min(cost, row[j]+1, diagonal+1)
+			least = min(least, row[j+1])
+		}
+		if least > limit && row[from] > limit {
+			return limit + 1
 		}
 	}
 	return row[len(b)]
