@@ -2,7 +2,6 @@ package hive
 
 import (
 	"cmp"
-	"sync"
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -65,15 +64,9 @@ func stateOf(r lifecycle.Report) string {
 
 type inspector struct {
 	hive *Hive
-
-	mu sync.Mutex // held while describing, which remembers decorators
 }
 
-func (i *inspector) Describe() Description {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.hive.Describe()
-}
+func (i *inspector) Describe() Description { return i.hive.Describe() }
 
 func (i *inspector) Settings() []cell.Setting { return i.hive.graph.Settings() }
 

@@ -2,7 +2,6 @@ package cell
 
 import (
 	"errors"
-	"reflect"
 
 	"go.uber.org/dig"
 )
@@ -45,9 +44,20 @@ func ProvidePrivate(constructors ...any) Cell {
 	return &provide{constructors: constructors, visibility: private, at: caller()}
 }
 
+// ProvideForModules offers what the constructors make to the module it stands in and to those nested in it, to each its own: a
+// constructor is called at most once for a module, with the module's FullModuleID. Outside of any module it is for all.
+func ProvideForModules(constructors ...any) Cell {
+	return &provide{constructors: constructors, visibility: private, forModules: true, at: caller()}
+}
+
 // Supply offers values that are there already, each by its own type, to all modules.
 func Supply(values ...any) Cell {
-	return &supply{values: values, at: caller()}
+	return &supply{values: values, visibility: public, at: caller()}
+}
+
+// SupplyPrivate offers values that are there already to the module it stands in and to those nested in it.
+func SupplyPrivate(values ...any) Cell {
+	return &supply{values: values, visibility: private, at: caller()}
 }
 
 // Decorate changes values for the module it stands in and for those nested in it; outside of any module for the whole hive.
@@ -57,6 +67,13 @@ func Supply(values ...any) Cell {
 // private one or its logger, and once for all others.
 func Decorate(decorators ...any) Cell {
 	return &decorate{decorators: decorators, visibility: private, at: caller()}
+}
+
+// DecorateForModules is Decorate with a call for each module that needs the value, with the module's FullModuleID: for a value
+// that all share and each sees in its own way, such as a registry of metrics with the name of the module. The decorator is given the
+// value as it is before any call of it.
+func DecorateForModules(decorators ...any) Cell {
+	return &decorate{decorators: decorators, visibility: private, forModules: true, at: caller()}
 }
 
 // DecorateAll is Decorate for the whole hive, also inside of a module. The parameters are what is seen outside of all modules.
@@ -70,7 +87,7 @@ func Invoke(functions ...any) Cell {
 	return &invoke{functions: functions, at: caller()}
 }
 
-// visibility says who sees what a constructor makes.
+// visibility is who sees what a constructor makes.
 type visibility int
 
 const (
@@ -104,44 +121,6 @@ func (m *module) apply(parent *scope) error {
 		return err
 	}
 	return m.contents.apply(s)
-}
-
-type provide struct {
-	constructors []any
-	visibility   visibility
-	at           position
-}
-
-func (p *provide) apply(s *scope) error {
-	var errs []error
-	for _, c := range p.constructors {
-		f, err := newFunction("provide", c, s, p.at)
-		if err == nil {
-			err = s.provide(f, p.visibility)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-type supply struct {
-	values []any
-	at     position
-}
-
-func (p *supply) apply(s *scope) error {
-	var errs []error
-	for _, v := range p.values {
-		errs = append(errs, p.applyValue(s, v))
-	}
-	return errors.Join(errs...)
-}
-
-func (p *supply) applyValue(s *scope, v any) error {
-	if _, isError := v.(error); v == nil || isError {
-		return s.errorf("supply at %v: expected a value, got %T", p.at, v)
-	}
-	return s.provide(newSupply(reflect.ValueOf(v), s, p.at), public)
 }
 
 type invoke struct {

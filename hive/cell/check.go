@@ -26,8 +26,9 @@ type checker struct {
 
 func (c *checker) visit(f *function) {
 	if c.onPath[f] {
-		cycle := c.path[slices.Index(c.path, f):]
-		c.errs = append(c.errs, f.errorf("needs itself: %s", describe(append(cycle, f))))
+		first := slices.Index(c.path, f)
+		cycle := append(slices.Clone(c.path[first:]), f)
+		c.errs = append(c.errs, f.errorf("needs itself: %s%s", describe(cycle), neededBy(c.path[:first])))
 		return
 	}
 	if c.done[f] {
@@ -48,19 +49,23 @@ func (c *checker) visit(f *function) {
 		for _, m := range makers {
 			c.visit(m)
 		}
-		if d := f.scope.decoration(n.key, f.decorator); d != nil {
-			c.visit(d.function)
+		if d, at := f.scope.decoration(n.key, f.decorator); d != nil {
+			c.visit(d.in(at))
 		}
 	}
 	c.path, c.onPath[f] = c.path[:len(c.path)-1], false
 }
 
 func (c *checker) missing(f *function, k key) {
-	problem := f.scope.missing(k)
-	if len(c.path) > 1 {
-		problem += "; needed by " + describe(c.path[:len(c.path)-1])
+	c.errs = append(c.errs, f.errorf("%s%s", f.scope.missing(k), neededBy(c.path[:len(c.path)-1])))
+}
+
+// neededBy tells of the path that leads from what is invoked to what is wrong.
+func neededBy(path []*function) string {
+	if len(path) == 0 {
+		return ""
 	}
-	c.errs = append(c.errs, f.errorf("%s", problem))
+	return "; needed by " + describe(path)
 }
 
 func describe(path []*function) string {

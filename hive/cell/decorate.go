@@ -9,6 +9,7 @@ import (
 type decorate struct {
 	decorators []any
 	visibility visibility
+	forModules bool // called for each module
 	at         position
 }
 
@@ -18,7 +19,7 @@ func (d *decorate) apply(s *scope) error {
 	}
 	var errs []error
 	for _, fn := range d.decorators {
-		errs = append(errs, s.decorateWith(fn, d.at))
+		errs = append(errs, s.decorateWith(fn, d))
 	}
 	return errors.Join(errs...)
 }
@@ -28,23 +29,21 @@ func (d *decorate) apply(s *scope) error {
 // The container has decorators too. Ours also reach what a module has for itself: the container would give every module the
 // decorated logger of the outermost one.
 type decorator struct {
-	function *function
-	scope    *scope
-	at       map[*scope]*decoration
+	function   *function
+	scope      *scope
+	forModules bool
+	at         map[*scope]*function // its call for the values as they are seen in a scope
 }
 
-// decoration is the one call of a decorator for the values as they are seen in a scope.
-type decoration struct{ function *function }
-
-func (s *scope) decorateWith(fn any, at position) error {
-	f, err := newFunction("decorate", fn, s, at)
+func (s *scope) decorateWith(fn any, c *decorate) error {
+	f, err := newFunction("decorate", fn, s, c.at)
 	if err != nil {
 		return err
 	}
 	if len(f.makes) == 0 {
 		return f.errorf("it decorates nothing: expected a function with a result other than an error")
 	}
-	d := &decorator{function: f, scope: s, at: make(map[*scope]*decoration)}
+	d := &decorator{function: f, scope: s, forModules: c.forModules, at: make(map[*scope]*function)}
 	f.decorator = d
 	f.makes = slices.Clone(f.makes)
 	for i := range f.makes {
@@ -59,7 +58,7 @@ func (s *scope) decorateWith(fn any, at position) error {
 	return nil
 }
 
-// makes says whether the decorator changes a value.
+// makes reports whether the decorator changes a value.
 func (d *decorator) makes(k key) bool {
 	if d == nil {
 		return false
@@ -73,11 +72,11 @@ func (d *decorator) makes(k key) bool {
 }
 
 // in is the decorator at work in a scope.
-func (d *decorator) in(s *scope) *decoration {
+func (d *decorator) in(s *scope) *function {
 	if d.at[s] == nil {
 		f := *d.function
 		f.scope = s
-		d.at[s] = &decoration{function: &f}
+		d.at[s] = &f
 	}
 	return d.at[s]
 }
@@ -117,20 +116,22 @@ func (s *scope) isBelow(other *scope) bool {
 	return false
 }
 
-// decoration is the last one of a value as it is seen in this scope, or nil. For what a decorator itself changes it is the
-// one before.
-func (s *scope) decoration(k key, before *decorator) *decoration {
+// decoration is the decorator that a value in this scope comes from, and the scope whose value it decorates; nil if there is none.
+// For what a decorator itself changes it is the one before.
+func (s *scope) decoration(k key, before *decorator) (*decorator, *scope) {
 	if !s.graph.decorated[k] {
-		return nil
+		return nil, nil
 	}
 	source, last := s.source(k), s.decorator(k, before)
 	switch {
 	case source == nil || last == nil:
-		return nil
+		return nil, nil
+	case last.forModules:
+		return last, s
 	case source.depth > last.scope.depth:
-		return last.in(source)
+		return last, source
 	}
-	return last.in(last.scope)
+	return last, last.scope
 }
 
 // decorator is the last one of a value in this scope and those around it, or the last one before another one.
@@ -153,12 +154,12 @@ func (s *scope) decorator(k key, before *decorator) *decorator {
 // adjusted returns the arguments of a call as the decorators have them, and soft groups with what there is of them.
 func (f *function) adjusted(args []reflect.Value) ([]reflect.Value, error) {
 	for _, n := range f.needs {
-		d := f.scope.decoration(n.key, f.decorator)
+		d, at := f.scope.decoration(n.key, f.decorator)
 		var v reflect.Value
 		var err error
 		switch {
 		case d != nil:
-			v, err = d.value(n.key)
+			v, err = d.in(at).decorated(n.key)
 		case n.soft:
 			v = f.scope.gathered(n.key)
 		default:
@@ -183,17 +184,17 @@ func with(outer reflect.Value, fields place, v reflect.Value) reflect.Value {
 	return changed
 }
 
-// value calls the decorator, once, and returns one of its results.
-func (d *decoration) value(k key) (reflect.Value, error) {
-	if err := d.function.build(); err != nil {
+// decorated calls the decorator, once, and returns one of its results.
+func (f *function) decorated(k key) (reflect.Value, error) {
+	if err := f.build(); err != nil {
 		return reflect.Value{}, err
 	}
-	for _, m := range d.function.makes {
+	for _, m := range f.makes {
 		if m.key == k {
-			return fieldOf(d.function.results[m.at[0]], m.at[1:]), nil
+			return fieldOf(f.results[m.at[0]], m.at[1:]), nil
 		}
 	}
-	return reflect.Value{}, d.function.errorf("it does not make %v", k)
+	return reflect.Value{}, f.errorf("it does not make %v", k)
 }
 
 func fieldOf(v reflect.Value, fields place) reflect.Value {

@@ -1,6 +1,9 @@
 package cell
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Description is a graph for people and tools.
 type Description struct {
@@ -24,12 +27,14 @@ type FunctionDescription struct {
 	Needs []string      `json:"needs,omitempty"`
 	From  []string      `json:"from,omitempty"` // names and places of the functions that make what it needs
 	Used  bool          `json:"used"`           // something that is invoked leads to it
-	Own   bool          `json:"own,omitempty"`  // it belongs to the hive itself
+	Own   bool          `json:"own,omitempty"`  // it is the hive's, or what each module has for itself
 	Took  time.Duration `json:"took,omitempty"` // the call, in nanoseconds; 0 if it was not called
 }
 
-// Describe says what the graph consists of. Nothing is constructed.
+// Describe says what the graph consists of. Nothing is constructed. It is safe for concurrent use, also with other methods.
 func (g *Graph) Describe() Description {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	used := g.used()
 	modules := make(map[*scope]*ModuleDescription)
 	d := Description{Modules: make([]ModuleDescription, len(g.scopes))}
@@ -75,28 +80,28 @@ func (f *function) id() string { return f.name + " (" + f.at.String() + ")" }
 
 // used are the functions that something invoked leads to, inside the graph or from outside.
 func (g *Graph) used() map[*function]bool {
-	used := make(map[*function]bool)
-	var visit func(f *function)
-	visit = func(f *function) {
-		if used[f] {
+	type call struct {
+		function *function
+		scope    *scope
+	}
+	used, seen := make(map[*function]bool), make(map[call]bool)
+	var visit func(call)
+	visit = func(c call) {
+		if seen[c] {
 			return
 		}
-		used[f] = true
-		for _, n := range f.needs {
-			for _, maker := range f.scope.calledFor(n) {
-				visit(maker)
+		seen[c], used[c.function] = true, true
+		for _, n := range c.function.needs {
+			for _, maker := range c.scope.calledFor(n) {
+				visit(call{maker, maker.scope})
 			}
-			if d := f.scope.decoration(n.key, f.decorator); d != nil {
-				used[d.function.decorator.function] = true
-				visit(d.function)
+			if d, at := c.scope.decoration(n.key, c.function.decorator); d != nil {
+				visit(call{d.function, at})
 			}
 		}
 	}
-	for _, f := range g.invokes {
-		visit(f)
-	}
-	for _, f := range g.outside {
-		visit(f)
+	for _, f := range slices.Concat(g.invokes, g.outside) {
+		visit(call{f, f.scope})
 	}
 	return used
 }

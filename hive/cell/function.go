@@ -58,7 +58,7 @@ type function struct {
 	value reflect.Value
 	signature
 	decorator *decorator // whose function it is, if it is one
-	own       bool       // it belongs to the hive itself
+	own       bool       // it is the hive's, or what each module has for itself
 	used      bool       // something that is invoked leads to it
 	built     bool
 	results   []reflect.Value // other than errors, when it is built
@@ -188,7 +188,7 @@ func (f *function) call(args []reflect.Value) (results []reflect.Value, err erro
 	}()
 	began := time.Now()
 	values := f.value.Call(args)
-	f.took = max(time.Since(began), 1)
+	f.ran(max(time.Since(began), 1))
 	for _, r := range values {
 		if r.Type() != errorType {
 			results = append(results, r)
@@ -197,6 +197,13 @@ func (f *function) call(args []reflect.Value) (results []reflect.Value, err erro
 		}
 	}
 	return results, nil
+}
+
+// ran notes how long the call took, which others may ask for already.
+func (f *function) ran(d time.Duration) {
+	f.scope.graph.mu.Lock()
+	defer f.scope.graph.mu.Unlock()
+	f.took = d
 }
 
 func (f *function) failed(err error) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"sync"
 )
 
 // GraphOptions are the settings of a Graph.
@@ -35,6 +36,7 @@ type Graph struct {
 	settings   settings
 	built      bool
 	calls      calls
+	mu         sync.Mutex // guards outside and the times of functions
 	// outside are the functions that were invoked from outside of the graph.
 	outside     []*function
 	applyingOwn bool
@@ -48,7 +50,7 @@ func NewGraph(o GraphOptions, contents ...Cell) (*Graph, error) {
 	g := &Graph{options: o, modules: make(map[FullModuleID]*scope), signatures: make(map[reflect.Type]*signature), local: make(map[key]bool), decorated: make(map[key]bool)}
 	g.root = newScope(g, nil, ModuleID(o.Name), FullModuleID(o.Name))
 	g.scopes = []*scope{g.root}
-	if err := errors.Join(g.root.provideOwn(), g.applyOwn(), group(contents).apply(g.root), g.checkDecorators()); err != nil {
+	if err := errors.Join(g.root.provideOwn(), g.applyOwn(), group(contents).apply(g.root), g.provideForModules(), g.checkDecorators()); err != nil {
 		return nil, err
 	}
 	return g, nil
@@ -92,6 +94,8 @@ func (g *Graph) Invoke(fn any) error {
 	if err := check([]*function{f}); err != nil {
 		return err
 	}
+	g.mu.Lock()
 	g.outside = append(g.outside, f)
+	g.mu.Unlock()
 	return f.build()
 }

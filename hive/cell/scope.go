@@ -12,14 +12,15 @@ var moduleID = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // scope is a module in a graph, or the space outside of all modules.
 type scope struct {
-	graph  *Graph
-	parent *scope // nil outside of all modules
-	id     ModuleID
-	full   FullModuleID
-	at     position
-	title  string
-	depth  int                 // 0 outside of all modules
-	offers map[key][]*function // constructors that are looked up here
+	graph      *Graph
+	parent     *scope // nil outside of all modules
+	id         ModuleID
+	full       FullModuleID
+	at         position
+	title      string
+	depth      int                 // 0 outside of all modules
+	offers     map[key][]*function // constructors that are looked up here
+	forModules []*provide          // constructors for this module and those in it
 	// used are the functions that something invoked leads to and whose view this is.
 	used []*function
 	view *view // nil until something is called
@@ -85,7 +86,7 @@ func (s *scope) provideOwn() error {
 		errs = append(errs, s.provide(f, private))
 	}
 	for _, c := range s.graph.options.PerModule {
-		f, err := newFunction("provide", c, s, s.at)
+		f, err := newConstructor(c, s, s.at)
 		if err == nil {
 			f.own = true
 			err = s.provide(f, private)
