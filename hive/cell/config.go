@@ -11,9 +11,10 @@ import (
 // time.Duration or implements encoding.TextUnmarshaler, or is a list of such or a map to such from strings. The flag wins over
 // the environment variable of the same name, such as STATEHIVE_CONFIG_DIR, that over the key of this name in the file of
 // settings, and that over the default. As text, items of a list and pairs key=value of a map are separated by commas, and the
-// flag may be repeated. A field tagged `secret:"true"` is shown as Redacted, and not at all in errors. Embedded structs count as
-// part of C. What looks like a setting and would never be set is an error, such as a misspelled tag, a tag "usage" without a flag, or
-// flags in a struct that is not embedded or embedded by pointer.
+// flag may be repeated. The tag `shorthand:"d"` is for -d, `hidden:"true"` leaves the flag out of the usage, and so does
+// `deprecated:"use --other"`, with a warning whenever it is given. A field tagged `secret:"true"` is shown as Redacted, and not at
+// all in errors. Embedded structs count as part of C. What looks like a setting and would never be set is an error, such as a
+// misspelled tag, a tag "usage" without a flag, or flags in a struct that is not embedded or embedded by pointer.
 //
 // If C or *C has a method Validate() error, it is called before anything is constructed.
 func Config[C any](defaults C) Cell {
@@ -50,6 +51,9 @@ type settings struct {
 	blocks []*block
 	all    []*setting
 	byFlag map[string]*setting
+	byEnv  map[string]*setting // by EnvName without a prefix
+
+	byShorthand map[string]*setting
 }
 
 // block is the struct of one Config cell.
@@ -67,10 +71,16 @@ func newBlock(s *scope, name string, defaults reflect.Value) *block {
 	return b
 }
 
+// String names the block for people.
+func (b *block) String() string { return b.scope.String() + ": " + b.name }
+
 // setting is one field that can be set from outside.
 type setting struct {
 	block       *block
 	flag, usage string
+	shorthand   string // a letter or digit; empty for none
+	deprecated  string // what to use instead; empty if it is not
+	hidden      bool   // from the usage
 	value       *value
 	byDefault   string // what it is if nothing is given
 	origin      string // empty: the default
@@ -117,23 +127,18 @@ func (ss *settings) addField(b *block, f reflect.StructField, name string, v ref
 	if !f.IsExported() {
 		return b.scope.errorf("%s: field %s: a field with a flag must be exported", b.name, f.Name)
 	}
-	if name == "" {
-		return b.scope.errorf("%s: field %s: its flag has no name", b.name, f.Name)
-	}
 	val, err := newValue(v)
 	if err != nil {
 		return b.scope.errorf("%s: field %s: %v", b.name, f.Name, err)
 	}
-	if other := ss.byFlag[name]; other != nil {
-		return b.scope.errorf("%s: field %s: the flag --%s is also that of %v: %s",
-			b.name, f.Name, name, other.block.scope, other.block.name)
-	}
 	val.secret = f.Tag.Get("secret") == "true"
-	added := &setting{block: b, flag: name, usage: f.Tag.Get("usage"), value: val, byDefault: val.String()}
-	ss.all = append(ss.all, added)
-	if ss.byFlag == nil {
-		ss.byFlag = make(map[string]*setting)
+	added := &setting{
+		block: b, flag: name, usage: f.Tag.Get("usage"), value: val, byDefault: val.String(),
+		shorthand: f.Tag.Get("shorthand"), deprecated: f.Tag.Get("deprecated"), hidden: f.Tag.Get("hidden") == "true",
 	}
-	ss.byFlag[name] = added
+	if err := ss.vet(added); err != nil {
+		return b.scope.errorf("%s: field %s: %v", b.name, f.Name, err)
+	}
+	ss.addSetting(added)
 	return nil
 }

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 )
 
 // Sources are where settings come from, besides flags.
@@ -231,37 +229,4 @@ func (b *block) validate() error {
 		return &ConfigError{Module: b.scope.full, Err: err}
 	}
 	return nil
-}
-
-// RegisterFlags adds the flags of all cells to fs. It fails, and adds none, if fs has one of these names.
-func (g *Graph) RegisterFlags(fs *pflag.FlagSet) error {
-	var errs []error
-	for _, s := range g.settings.all {
-		if fs.Lookup(s.flag) != nil {
-			errs = append(errs, s.block.scope.errorf("%s: there is a flag --%s already", s.block.name, s.flag))
-		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	for _, s := range g.settings.all {
-		s.register(fs)
-	}
-	return nil
-}
-
-// RegisterFlag adds the flag of one setting to fs, also if it is in another set already: both set the same. It fails if there
-// is no such setting, or if fs has a flag of that name.
-func (g *Graph) RegisterFlag(fs *pflag.FlagSet, name string) error {
-	s := g.settings.byFlag[name]
-	if s == nil || fs.Lookup(name) != nil {
-		return g.root.errorf("cannot add a flag --%s: expected a setting of that name, and no such flag", name)
-	}
-	s.register(fs)
-	return nil
-}
-
-func (s *setting) register(fs *pflag.FlagSet) {
-	flag := fs.VarPF(s.value, s.flag, "", s.usage)
-	flag.NoOptDefVal = s.value.implied
 }

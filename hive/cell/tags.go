@@ -9,7 +9,7 @@ import (
 )
 
 // tagKeys are what a field of a configuration can be tagged with.
-var tagKeys = []string{"flag", "usage", "secret"}
+var tagKeys = []string{"flag", "usage", "secret", "shorthand", "hidden", "deprecated"}
 
 // checkTags returns an error if a field, whose type the struct of settings has, looks as if it could be set from outside, but
 // would not be: a default that nobody can change is noticed late.
@@ -32,8 +32,10 @@ func checkTags(f reflect.StructField) error {
 			return fmt.Errorf("it has the tag %q and no flag, so it cannot be set: add flag:%q, or remove the tag", key, "name-of-the-flag")
 		}
 	}
-	if secret, ok := tags["secret"]; ok && secret != "true" && secret != "false" {
-		return fmt.Errorf("secret:%q: expected \"true\", or no such tag", secret)
+	for _, key := range []string{"secret", "hidden"} {
+		if text, ok := tags[key]; ok && text != "true" && text != "false" {
+			return fmt.Errorf("%s:%q: expected \"true\", or no such tag", key, text)
+		}
 	}
 	if tagged || f.Anonymous && f.Type.Kind() == reflect.Struct {
 		return nil
