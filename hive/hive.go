@@ -193,6 +193,12 @@ func (h *Hive) RegisterFlag(fs *pflag.FlagSet, name string) error {
 // needs, without starting anything; before the start, what fn needs must not need configuration.
 func (h *Hive) Invoke(fn any) error { return h.graph.Invoke(fn) }
 
+// Validate finds, without constructing or starting anything, what the start would fail at whatever the configuration: missing types
+// and cycles, each with the path of who needs it. It also finds contributions to groups that nobody asks for. What Invoke was called
+// with counts, so the commands of the command line do once they are mounted. It returns all faults, each a *cell.GraphError; those
+// of single cells New has found.
+func (h *Hive) Validate() error { return h.graph.Validate() }
+
 // Start reads the configuration, constructs and starts the hive. If it fails, what had started has been stopped again. Its deadline
 // is for constructors and invoked functions too. A Shutdown cuts it short: then its errors include ErrShutdown.
 func (h *Hive) Start(ctx context.Context) error {

@@ -13,6 +13,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// What is missing in the graph is found without starting anything.
+func TestCellsFitTogether(t *testing.T) { hivetest.Validate(t, cells()...) }
+
 func TestScripts(t *testing.T) {
 	hivetest.Scripts{Dir: "testdata", Name: "dirsizes", Cells: cells()}.Run(t)
 }

@@ -87,6 +87,12 @@ func Invoke(functions ...any) Cell {
 	return &invoke{functions: functions, at: caller()}
 }
 
+// InvokedLater declares functions such as those that a command gives to Hive.Invoke, outside of any module, when it runs. They are
+// not called; Validate finds what they miss, and what they lead to counts as used.
+func InvokedLater(functions ...any) Cell {
+	return &invoke{functions: functions, later: true, at: caller()}
+}
+
 // visibility is who sees what a constructor makes.
 type visibility int
 
@@ -125,14 +131,22 @@ func (m *module) apply(parent *scope) error {
 
 type invoke struct {
 	functions []any
+	later     bool
 	at        position
 }
 
 func (i *invoke) apply(s *scope) error {
 	var errs []error
+	if i.later {
+		s = s.graph.root
+	}
 	for _, fn := range i.functions {
 		f, err := newFunction("invoke", fn, s, i.at)
-		if err == nil {
+		switch {
+		case err != nil:
+		case i.later:
+			s.graph.outside = append(s.graph.outside, f)
+		default:
 			s.graph.invokes = append(s.graph.invokes, f)
 		}
 		errs = append(errs, err)

@@ -37,7 +37,7 @@ type Graph struct {
 	built      bool
 	calls      calls
 	mu         sync.Mutex // guards outside and the times of functions
-	// outside are the functions that were invoked from outside of the graph.
+	// outside are the functions that were invoked from outside of the graph, or may be.
 	outside     []*function
 	applyingOwn bool
 	signatures  map[reflect.Type]*signature

@@ -1,7 +1,7 @@
 package cell_test
 
 import (
-	"fmt"
+	"errors"
 	"testing"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -103,7 +103,7 @@ func TestWhatIsNoInterfaceOfTheResultIsRefused(t *testing.T) {
 		"As[cell_test.namer]: *cell_test.banana does not implement it": cell.Provide(cell.As[namer](newBanana)),
 		"As[cell_test.namer]: cell_test.apple does not implement it":   cell.Supply(cell.As[namer](apple{})),
 		"As[cell_test.apple]: expected an interface":                   cell.Provide(cell.As[apple](newApple)),
-		"As[error]: expected an interface other than error":            cell.Supply(cell.As[error](fmt.Errorf("x"))),
+		"As[error]: expected an interface other than error":            cell.Supply(cell.As[error](errors.New("x"))),
 		"As[cell_test.namer]: expected a function with one result":     cell.Provide(cell.As[namer](func() (*apple, *banana) { return nil, nil })),
 		"expected a value, got <nil>":                                  cell.Supply(cell.As[namer](nil)),
 		"expected a function, got *cell_test.apple":                    cell.Provide(cell.As[namer](newApple())),

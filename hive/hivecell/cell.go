@@ -110,14 +110,21 @@ func dotCommand(a *asker) *cobra.Command {
 func checkCommand(a *asker) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Find what is provided or configured and never used; exit code 1 if there is any",
-		Args:  cobra.NoArgs,
+		Short: "Find what is missing, or provided or configured and never used; exit code 1 if there is any",
+		Long: `Find what is provided or configured and never used. With --offline also what the start would fail at: missing
+types and cycles, each with the path of who needs what, and contributions to groups that nobody asks for. The
+exit code is 1 if there is any.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := a.description(cmd)
 			if err != nil {
 				return err
 			}
-			found, err := writeUnused(cmd.OutOrStdout(), d)
+			var faults error
+			if a.offline {
+				faults = a.env.Hive().Validate()
+			}
+			found, err := writeFound(cmd.OutOrStdout(), d, faults)
 			if err == nil && found {
 				err = &cli.ExitError{Code: 1}
 			}

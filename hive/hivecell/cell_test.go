@@ -241,6 +241,23 @@ func TestWhatNothingUsesIsFound(t *testing.T) {
 	}
 }
 
+func TestWhatIsMissingIsFoundWithoutAnAgent(t *testing.T) {
+	type member struct {
+		cell.Out
+		Member int `group:"members"`
+	}
+	h := newHiveIn(t, nil, cell.Module("broken", "",
+		cell.Provide(func(*strings.Builder) *bytes.Buffer { return nil }, func() member { return member{} }),
+		cell.Invoke(func(*bytes.Buffer) {}),
+	))
+	code, out := run(t, h, "hive", "check", "--offline")
+	want(t, out, `module "broken" (hivecell/cell_test.go:`, "missing type *strings.Builder; needed by hivecell_test.TestWhatIsMissing",
+		`nothing asks for the group of int group:"members"`)
+	if code != 1 || strings.Contains(out, "everything") {
+		t.Errorf("got %d\n%s", code, out)
+	}
+}
+
 func TestSettingsAreShownWithTheirOriginAndSecretsAreNot(t *testing.T) {
 	h := newHive(t)
 	for _, args := range [][]string{{"hive", "config", "--offline"}, {"hive", "config"}} {

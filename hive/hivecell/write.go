@@ -117,18 +117,21 @@ func drawn(d hive.Description) map[string]bool {
 
 func nodeID(f cell.FunctionDescription) string { return f.Name + " (" + f.Place + ")" }
 
-// writeUnused writes what nothing uses and says whether there is any.
-func writeUnused(w io.Writer, d hive.Description) (found bool, err error) {
+// writeFound writes what is wrong and what nothing uses, and reports whether there is any.
+func writeFound(w io.Writer, d hive.Description, faults error) (found bool, err error) {
 	unused := d.Cells.Unused()
 	var text strings.Builder
+	if faults != nil {
+		fmt.Fprintln(&text, faults)
+	}
 	for _, m := range d.Cells.Modules {
 		for _, f := range unused[m.ID] {
 			fmt.Fprintf(&text, "%s: %s %s (%s): nothing uses %s\n", m.ID, f.Verb, f.Name, f.Place, strings.Join(f.Makes, ", "))
 		}
 	}
-	if len(unused) == 0 {
+	if len(unused) == 0 && faults == nil {
 		text.WriteString("everything that is provided is used\n")
 	}
 	_, err = io.WriteString(w, cli.Printable(text.String()))
-	return len(unused) > 0, err
+	return faults != nil || len(unused) > 0, err
 }

@@ -7,14 +7,19 @@ package hivetest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/cli"
 	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
 
@@ -36,6 +41,16 @@ func New(t testing.TB, vars map[string]string, cells ...cell.Cell) *hive.Hive {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// Validate fails the test for all that is wrong with how the cells fit together, its commands and flags included. Nothing is started.
+func Validate(t testing.TB, cells ...cell.Cell) {
+	t.Helper()
+	h := New(t, nil, cells...)
+	flags := h.RegisterFlags(pflag.NewFlagSet("agent", pflag.ContinueOnError))
+	if err := errors.Join(flags, cli.Mount(&cobra.Command{Use: "test"}, h), h.Validate()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Start starts the hive and stops it when the test ends.

@@ -9,7 +9,10 @@ import (
 
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/hivetest"
 )
+
+func TestCellsFitTogether(t *testing.T) { hivetest.Validate(t, cells(&surroundings{})...) }
 
 // A table that is empty because nothing feeds it is not a wish.
 func TestWithoutTheSourceOfDocumentsTheAgentDoesNotStart(t *testing.T) {

@@ -21,6 +21,7 @@ func Cell(settings ...string) cell.Cell {
 			planEndpoint,
 			func() cli.CommandOut { return planCommand(settings) },
 		),
+		cell.InvokedLater(func(local) {}), // by the command
 	)
 }
 
