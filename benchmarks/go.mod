@@ -9,6 +9,7 @@ require (
 	github.com/hashicorp/go-memdb v1.3.5
 	github.com/statehive/statehive v0.0.0-00010101000000-000000000000
 	github.com/vishvananda/netlink v1.3.1
+	go.uber.org/dig v1.19.0
 	go.uber.org/fx v1.24.0
 	golang.org/x/sys v0.49.0
 	k8s.io/client-go v0.37.0
@@ -61,7 +62,6 @@ require (
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
-	go.uber.org/dig v1.19.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.1 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect

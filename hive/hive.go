@@ -137,7 +137,7 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	h.options.Logger = slog.New(h.log)
 	h.lifecycle = lifecycle.New(h.options.Logger)
 	graph, err := cell.NewGraph(
-		cell.GraphOptions{Name: o.Name, Logger: h.options.Logger, Lifecycle: h.lifecycle.For, PerModule: h.perModule(), Own: h.own(), Called: h.lifecycle.Reached},
+		cell.GraphOptions{Name: o.Name, Logger: h.options.Logger, Lifecycle: h.lifecycle.For, PerModule: h.perModule(), Own: []cell.Cell{h.own()}, Called: h.lifecycle.Reached},
 		cells...,
 	)
 	h.graph = graph

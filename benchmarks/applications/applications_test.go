@@ -5,11 +5,15 @@ package applications
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 
+	"go.uber.org/dig"
 	"go.uber.org/fx"
 
 	"github.com/statehive/statehive/hive"
@@ -24,14 +28,14 @@ type application func(ctx context.Context) error
 
 // kinds are what the constructors of modules are, and who runs them.
 var kinds = map[string]map[string]func(n int) application{
-	"private": {"hive": privateHive, "fx": privateFx},
+	"private": {"hive": privateHive, "fx": privateFx, "dig": privateDig},
 	"public":  {"hive": publicHive, "fx": publicFx},
 }
 
 func BenchmarkApplication(b *testing.B) {
 	for _, kind := range []string{"private", "public"} {
 		for _, n := range sizes {
-			for _, with := range []string{"hive", "fx"} {
+			for _, with := range slices.Sorted(maps.Keys(kinds[kind])) {
 				b.Run(fmt.Sprintf("%s/%d/%s", kind, n, with), func(b *testing.B) {
 					app := kinds[kind][with](n)
 					b.ReportAllocs()
@@ -169,4 +173,30 @@ func constructor(needs []reflect.Type, makes reflect.Type) any {
 	return reflect.MakeFunc(reflect.FuncOf(needs, []reflect.Type{makes}, false), func([]reflect.Value) []reflect.Value {
 		return []reflect.Value{reflect.Zero(makes)}
 	}).Interface()
+}
+
+// privateDig is privateFx with nothing but scopes of the container, whose cycle checks are deferred as fx does it.
+func privateDig(n int) application {
+	type out struct {
+		dig.Out
+		Number int `group:"numbers"`
+	}
+	type in struct {
+		dig.In
+		Numbers []int `group:"numbers"`
+	}
+	return func(context.Context) error {
+		c := dig.New(dig.DeferAcyclicVerification())
+		var errs []error
+		scopes := make([]*dig.Scope, n)
+		for i := range scopes {
+			scopes[i] = c.Scope(fmt.Sprintf("m%d", i))
+			errs = append(errs, scopes[i].Provide(func() private { return private{i} }),
+				scopes[i].Provide(func(p private) out { return out{Number: p.number} }, dig.Export(true)))
+		}
+		for _, s := range scopes {
+			errs = append(errs, s.Invoke(func(private) {}))
+		}
+		return errors.Join(append(errs, c.Invoke(func(i in) error { return expect(i.Numbers, n) }))...)
+	}
 }

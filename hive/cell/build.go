@@ -30,7 +30,11 @@ func (f *function) build() error {
 	if err != nil {
 		return err
 	}
-	return f.explain(v.container.Invoke(f.guarded()))
+	err = v.container.Invoke(f.guarded())
+	if failed := (*BuildError)(nil); errors.As(err, &failed) {
+		return failed // which may be of a container of the user's
+	}
+	return dig.RootCause(err)
 }
 
 // view is the outermost scope in which all that the function needs is as it sees it: what modules have in common is known once.
@@ -44,28 +48,9 @@ func (f *function) view() *scope {
 	return outermost
 }
 
-// explain turns an error of the container into the one that says where it comes from.
-func (f *function) explain(err error) error {
-	var build *BuildError
-	var graph *GraphError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &build):
-		return build
-	case errors.As(err, &graph):
-		return graph
-	}
-	return f.errorf("%v", dig.RootCause(err))
-}
-
 // guarded is the function for the container: its results are kept, and its error or its panic says where it comes from.
 func (f *function) guarded() any {
-	in := make([]reflect.Type, fixedParams(f.value.Type()))
-	for i := range in {
-		in[i] = f.value.Type().In(i)
-	}
-	typ := reflect.FuncOf(in, []reflect.Type{errorType}, false)
+	typ := reflect.FuncOf(paramsOf(f.value.Type()), []reflect.Type{errorType}, false)
 	return reflect.MakeFunc(typ, func(args []reflect.Value) []reflect.Value {
 		return complete(typ, nil, f.run(args))
 	}).Interface()
@@ -124,15 +109,23 @@ func (v *view) add(s *scope, k key) error {
 // make has a value made where it is offered; of a group, all values.
 func (s *scope) make(k key) (reflect.Value, error) {
 	makers := s.find(k)
+	if k.group == "" {
+		return makers[0].make(k)
+	}
 	for _, f := range makers {
 		if err := f.build(); err != nil {
 			return reflect.Value{}, err
 		}
 	}
-	if k.group != "" {
-		return s.gathered(k), nil
+	return s.gathered(k), nil
+}
+
+// make calls the function and returns one of its results.
+func (f *function) make(k key) (v reflect.Value, err error) {
+	if err = f.build(); err == nil {
+		v = f.made(k)[0]
 	}
-	return makers[0].made(k)[0], nil
+	return v, err
 }
 
 // gathered is what there is of a group by now.

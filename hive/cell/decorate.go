@@ -48,9 +48,10 @@ func (s *scope) decorateWith(fn any, c *decorate) error {
 	f.makes = slices.Clone(f.makes)
 	for i := range f.makes {
 		m := &f.makes[i]
-		if m.group != "" && m.typ.Kind() == reflect.Slice {
-			m.typ = m.typ.Elem() // a group is decorated as a whole
+		if m.group != "" && !m.flat && m.typ.Kind() == reflect.Slice {
+			m.typ = m.typ.Elem()
 		}
+		m.flat = false // a group is decorated as a whole
 		s.decorators[m.key] = append(s.decorators[m.key], d)
 		s.graph.decorated[m.key] = true
 	}
@@ -159,7 +160,7 @@ func (f *function) adjusted(args []reflect.Value) ([]reflect.Value, error) {
 		var err error
 		switch {
 		case d != nil:
-			v, err = d.in(at).decorated(n.key)
+			v, err = d.in(at).make(n.key)
 		case n.soft:
 			v = f.scope.gathered(n.key)
 		default:
@@ -182,19 +183,6 @@ func with(outer reflect.Value, fields place, v reflect.Value) reflect.Value {
 	changed.Set(outer)
 	changed.FieldByIndex(fields).Set(v)
 	return changed
-}
-
-// decorated calls the decorator, once, and returns one of its results.
-func (f *function) decorated(k key) (reflect.Value, error) {
-	if err := f.build(); err != nil {
-		return reflect.Value{}, err
-	}
-	for _, m := range f.makes {
-		if m.key == k {
-			return fieldOf(f.results[m.at[0]], m.at[1:]), nil
-		}
-	}
-	return reflect.Value{}, f.errorf("it does not make %v", k)
 }
 
 func fieldOf(v reflect.Value, fields place) reflect.Value {

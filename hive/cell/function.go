@@ -97,14 +97,6 @@ func identify(fn reflect.Value) (string, position) {
 	return path.Base(f.Name()), position{file: file, line: line}
 }
 
-// fixedParams is the number of parameters less the variadic one, which dig ignores.
-func fixedParams(t reflect.Type) int {
-	if t.IsVariadic() {
-		return t.NumIn() - 1
-	}
-	return t.NumIn()
-}
-
 func needsOf(t reflect.Type, at place) []need {
 	if !isIn(t) {
 		return []need{{key: key{typ: t}, at: at}}

@@ -17,8 +17,8 @@ type GraphOptions struct {
 	Lifecycle func(FullModuleID) Lifecycle
 	// PerModule are constructors whose values each module has for itself. They may use the module's FullModuleID.
 	PerModule []any
-	// Own is what the hive itself offers outside of all modules; nil for nothing.
-	Own Cell
+	// Own is what the hive itself offers outside of all modules.
+	Own []Cell
 	// Called is called after each call of a function of a module, by the goroutine that called it. Nil: nothing.
 	Called func(FullModuleID)
 }
@@ -50,19 +50,17 @@ func NewGraph(o GraphOptions, contents ...Cell) (*Graph, error) {
 	g := &Graph{options: o, modules: make(map[FullModuleID]*scope), signatures: make(map[reflect.Type]*signature), local: make(map[key]bool), decorated: make(map[key]bool)}
 	g.root = newScope(g, nil, ModuleID(o.Name), FullModuleID(o.Name))
 	g.scopes = []*scope{g.root}
-	if err := errors.Join(g.root.provideOwn(), g.applyOwn(), group(contents).apply(g.root), g.provideForModules(), g.checkDecorators()); err != nil {
+	if err := errors.Join(g.root.provideOwn(), g.applyOwn(g.root, o.Own...), group(contents).apply(g.root), g.provideForModules(), g.checkDecorators()); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
 
-func (g *Graph) applyOwn() error {
-	if g.options.Own == nil {
-		return nil
-	}
+// applyOwn applies cells of the hive itself.
+func (g *Graph) applyOwn(s *scope, own ...Cell) error {
 	g.applyingOwn = true
 	defer func() { g.applyingOwn = false }()
-	return g.options.Own.apply(g.root)
+	return group(own).apply(s)
 }
 
 // Construct calls the invoked functions, in order, and the constructors that they need. It first checks that nothing is

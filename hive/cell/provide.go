@@ -3,6 +3,7 @@ package cell
 import (
 	"errors"
 	"reflect"
+	"slices"
 )
 
 // As has a constructor or a value offered as the interface I instead of its own type: Provide(As[io.Writer](newFile)). The
@@ -25,18 +26,15 @@ type provide struct {
 
 func (p *provide) apply(s *scope) error {
 	if p.forModules {
-		s.forModules = append(s.forModules, p)
+		each := *p
+		each.forModules = false
+		s.forModules = append(s.forModules, &each)
 		return nil
 	}
-	return p.applyTo(s)
-}
-
-func (p *provide) applyTo(s *scope) error {
 	var errs []error
 	for _, c := range p.constructors {
 		f, err := newConstructor(c, s, p.at)
 		if err == nil {
-			f.own = f.own || p.forModules
 			err = s.provide(f, p.visibility)
 		}
 		errs = append(errs, err)
@@ -106,11 +104,10 @@ func (f *function) offerAs(t reflect.Type) error {
 func (g *Graph) provideForModules() error {
 	var errs []error
 	for _, s := range g.scopes {
-		for at := s; at != nil; at = at.parent {
-			for _, p := range at.forModules {
-				errs = append(errs, p.applyTo(s))
-			}
+		if s.parent != nil {
+			s.forModules = slices.Concat(s.parent.forModules, s.forModules) // the parent comes first
 		}
+		errs = append(errs, g.applyOwn(s, s.forModules...))
 	}
 	return errors.Join(errs...)
 }

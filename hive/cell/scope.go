@@ -1,9 +1,7 @@
 package cell
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 )
@@ -20,7 +18,7 @@ type scope struct {
 	title      string
 	depth      int                 // 0 outside of all modules
 	offers     map[key][]*function // constructors that are looked up here
-	forModules []*provide          // constructors for this module and those in it
+	forModules []Cell              // constructors for this module and those in it
 	// used are the functions that something invoked leads to and whose view this is.
 	used []*function
 	view *view // nil until something is called
@@ -73,27 +71,12 @@ func (s *scope) nested(m *module) (*scope, error) {
 
 // provideOwn offers what every module has for itself.
 func (s *scope) provideOwn() error {
-	logger := s.graph.options.Logger.With("module", string(s.full))
-	var errs []error
-	own := []reflect.Value{reflect.ValueOf(s.id), reflect.ValueOf(s.full), reflect.ValueOf(logger)}
-	if s.graph.options.Lifecycle != nil {
-		l := s.graph.options.Lifecycle(s.full)
-		own = append(own, reflect.ValueOf(&l).Elem())
+	o := s.graph.options
+	values := []any{s.id, s.full, o.Logger.With("module", string(s.full))}
+	if o.Lifecycle != nil {
+		values = append(values, As[Lifecycle](o.Lifecycle(s.full)))
 	}
-	for _, v := range own {
-		f := newSupply(v, s, s.at)
-		f.own = true
-		errs = append(errs, s.provide(f, private))
-	}
-	for _, c := range s.graph.options.PerModule {
-		f, err := newConstructor(c, s, s.at)
-		if err == nil {
-			f.own = true
-			err = s.provide(f, private)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return s.graph.applyOwn(s, &supply{values: values, at: s.at}, &provide{constructors: o.PerModule, at: s.at})
 }
 
 // provide offers what a constructor makes.

@@ -23,41 +23,40 @@ func (g *Graph) signatureOf(t reflect.Type) *signature {
 }
 
 func newSignature(t reflect.Type) *signature {
-	s := &signature{fault: vet(t)}
-	for i := range fixedParams(t) {
-		s.needs = append(s.needs, needsOf(t.In(i), place{i})...)
+	s := &signature{}
+	params, marked := paramsOf(t), false
+	for i, in := range params {
+		s.needs = append(s.needs, needsOf(in, place{i})...)
+		marked = marked || isMarked(in)
 	}
 	results := 0
 	for i := range t.NumOut() {
 		if out := t.Out(i); out != errorType {
 			s.makes = append(s.makes, makesOf(out, place{results})...)
+			marked = marked || isMarked(out)
 			results++
 		}
+	}
+	if marked && results == 0 {
+		t = reflect.FuncOf(params, []reflect.Type{reflect.TypeFor[struct{}]()}, false) // the container wants a constructor
+	}
+	if marked {
+		fn := reflect.MakeFunc(t, func([]reflect.Value) []reflect.Value { return nil })
+		s.fault = dig.RootCause(dig.New(dig.DeferAcyclicVerification()).Provide(fn.Interface()))
 	}
 	return s
 }
 
-// vet has the container look at a function's parameters and results, if there is more to them than plain types.
-func vet(t reflect.Type) error {
-	in := make([]reflect.Type, fixedParams(t))
-	out := make([]reflect.Type, t.NumOut())
-	marked := false
+// paramsOf are the parameters less the variadic one, which the container ignores.
+func paramsOf(t reflect.Type) []reflect.Type {
+	in := make([]reflect.Type, t.NumIn())
 	for i := range in {
 		in[i] = t.In(i)
-		marked = marked || isMarked(in[i])
 	}
-	for i := range out {
-		out[i] = t.Out(i)
-		marked = marked || isMarked(out[i])
+	if t.IsVariadic() {
+		in = in[:len(in)-1]
 	}
-	if !marked {
-		return nil
-	}
-	if len(out) == 0 || len(out) == 1 && out[0] == errorType {
-		out = []reflect.Type{reflect.TypeFor[struct{}]()} // it is no constructor
-	}
-	fn := reflect.MakeFunc(reflect.FuncOf(in, out, false), func([]reflect.Value) []reflect.Value { return nil })
-	return dig.RootCause(dig.New(dig.DeferAcyclicVerification()).Provide(fn.Interface()))
+	return in
 }
 
 // isIn and isOut are those of the container, which are slow for types that are no structs.
