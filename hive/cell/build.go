@@ -7,8 +7,8 @@ import (
 	"go.uber.org/dig"
 )
 
-// view is what a scope sees, as a container of its own: for everything that a function of the scope needs there is a constructor,
-// which has it made where it is offered.
+// view is what a scope sees, as a container of its own: for everything that a function of the scope needs, and that is not there
+// already, there is a constructor, which has it made where it is offered.
 //
 // The container has scopes too. A new one copies all that is known around it, and what is then made public is told to each: the
 // cost of many modules would grow with their square.
@@ -23,14 +23,15 @@ func (f *function) build() error {
 	if f.built {
 		return nil
 	}
-	if len(f.needs) == 0 {
-		return f.run(nil)
+	args, rest := f.given()
+	if len(rest) == 0 {
+		return f.run(args)
 	}
 	v, err := f.view().opened()
 	if err != nil {
 		return err
 	}
-	err = v.container.Invoke(f.guarded())
+	err = v.container.Invoke(f.guarded(args, rest))
 	if failed := (*BuildError)(nil); errors.As(err, &failed) {
 		return failed // which may be of a container of the user's
 	}
@@ -41,17 +42,48 @@ func (f *function) build() error {
 func (f *function) view() *scope {
 	outermost := f.scope.graph.root
 	for _, n := range f.needs {
-		if at := f.scope.source(n.key); at != nil && at.depth > outermost.depth {
+		if at := f.scope.source(n.key); at != nil && at.depth > outermost.depth && f.supplied(n) == nil {
 			outermost = at
 		}
 	}
 	return outermost
 }
 
-// guarded is the function for the container: its results are kept, and its error or its panic says where it comes from.
-func (f *function) guarded() any {
-	typ := reflect.FuncOf(paramsOf(f.value.Type()), []reflect.Type{errorType}, false)
-	return reflect.MakeFunc(typ, func(args []reflect.Value) []reflect.Value {
+// given are the arguments that are there without a call, and the types of the rest.
+func (f *function) given() (args []reflect.Value, rest []reflect.Type) {
+	params := paramsOf(f.value.Type())
+	args = make([]reflect.Value, len(params))
+	for _, n := range f.needs {
+		if maker := f.supplied(n); maker != nil {
+			args[n.at[0]] = maker.results[0]
+		}
+	}
+	for i, t := range params {
+		if !args[i].IsValid() {
+			rest = append(rest, t)
+		}
+	}
+	return args, rest
+}
+
+// supplied is the supply of a parameter, or nil if it is not a plain one or has to be constructed.
+func (f *function) supplied(n need) *function {
+	if makers := f.scope.find(n.key); n.group == "" && len(n.at) == 1 && len(makers) > 0 && makers[0].verb == "supply" {
+		return makers[0]
+	}
+	return nil
+}
+
+// guarded is the function for the container, which has the rest of the arguments constructed: its results are kept, and its error or
+// its panic says where it comes from.
+func (f *function) guarded(args []reflect.Value, rest []reflect.Type) any {
+	typ := reflect.FuncOf(rest, []reflect.Type{errorType}, false)
+	return reflect.MakeFunc(typ, func(made []reflect.Value) []reflect.Value {
+		for i := range args {
+			if !args[i].IsValid() {
+				args[i], made = made[0], made[1:]
+			}
+		}
 		return complete(typ, nil, f.run(args))
 	}).Interface()
 }
@@ -71,7 +103,11 @@ func (s *scope) opened() (*view, error) {
 		s.view = &view{container: dig.New(dig.DeferAcyclicVerification()), seen: make(map[key]bool)}
 	}
 	for ; s.view.functions < len(s.used); s.view.functions++ {
-		for _, n := range s.used[s.view.functions].needs {
+		f := s.used[s.view.functions]
+		for _, n := range f.needs {
+			if f.supplied(n) != nil {
+				continue
+			}
 			if err := s.view.add(s, n.key); err != nil {
 				return nil, err
 			}
