@@ -14,12 +14,12 @@
 //
 // Every Module is a scope. What Provide offers is seen by all modules; what ProvidePrivate offers is seen in its own module
 // and those nested in it. A private value hides a public one of the same type. What Decorate changes is seen changed in its own
-// module and those nested in it. In every module these are its own:
-// ModuleID, FullModuleID, *slog.Logger (with the attribute "module") and whatever the hive adds per module.
+// module and those nested in it. In every module these are its own: ModuleID, FullModuleID, *slog.Logger (with the attribute
+// "module"), what the hive adds per module, and what ProvideForModules makes.
 //
 // # Concurrency and errors
 //
-// Cells are immutable and may be shared by several hives. A Graph is used by one goroutine at a time. Faults in the graph
+// Cells are immutable and may be shared by several hives. A Graph is used by one goroutine at a time, but for Describe. Faults in the graph
 // are *GraphError, errors and panics of constructors and invoked functions are *BuildError, faults in values of the
 // configuration are *ConfigError.
 package cell
