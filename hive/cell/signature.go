@@ -1,7 +1,10 @@
 package cell
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
+	"strings"
 
 	"go.uber.org/dig"
 )
@@ -28,19 +31,21 @@ func newSignature(t reflect.Type) *signature {
 	for i, in := range params {
 		s.needs = append(s.needs, needsOf(in, place{i})...)
 		marked = marked || isMarked(in)
+		s.fault = cmp.Or(s.fault, checkFields(in))
 	}
 	results := 0
 	for i := range t.NumOut() {
 		if out := t.Out(i); out != errorType {
 			s.makes = append(s.makes, makesOf(out, place{results})...)
 			marked = marked || isMarked(out)
+			s.fault = cmp.Or(s.fault, checkFields(out))
 			results++
 		}
 	}
 	if marked && results == 0 {
 		t = reflect.FuncOf(params, []reflect.Type{reflect.TypeFor[struct{}]()}, false) // the container wants a constructor
 	}
-	if marked {
+	if marked && s.fault == nil {
 		fn := reflect.MakeFunc(t, func([]reflect.Value) []reflect.Value { return nil })
 		s.fault = dig.RootCause(dig.New(dig.DeferAcyclicVerification()).Provide(fn.Interface()))
 	}
@@ -57,6 +62,25 @@ func paramsOf(t reflect.Type) []reflect.Type {
 		in = in[:len(in)-1]
 	}
 	return in
+}
+
+// checkFields finds tags in structs of parameters or results that the container would overlook.
+func checkFields(t reflect.Type) error {
+	if !isIn(t) && !isOut(t) {
+		return nil
+	}
+	for f := range t.Fields() {
+		tags, err := parseTag(f.Tag)
+		for key := range tags {
+			if best, ok := nearest(strings.ToLower(key), []string{"name", "group", "optional"}, 1); ok && best != key {
+				err = fmt.Errorf("unknown tag %q: write %s:%q", key, best, tags[key])
+			}
+		}
+		if err = cmp.Or(err, checkFields(f.Type)); err != nil {
+			return fmt.Errorf("bad field %q of %v: %w", f.Name, t, err)
+		}
+	}
+	return nil
 }
 
 // isIn and isOut are those of the container, which are slow for types that are no structs.

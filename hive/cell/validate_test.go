@@ -124,7 +124,20 @@ func TestMalformedParametersOfEachKindOfFunctionAreRefused(t *testing.T) {
 		_     string
 		Apple *apple
 	}
+	type misspelled struct {
+		cell.In
+		Words []string `groups:"words"`
+	}
+	type outer struct {
+		cell.Out
+		Inner struct {
+			cell.Out
+			Word string `Name:"word"`
+		}
+	}
 	for name, c := range map[string]cell.Cell{
+		"invoke, misspelled tag":     cell.Invoke(func(misspelled) {}),
+		"results, misspelled tag":    cell.Provide(func() outer { return outer{} }),
 		"invoke, unexported field":   cell.Invoke(func(closed) {}),
 		"invoke, optional":           cell.Invoke(func(optional) error { return nil }),
 		"invoke, group":              cell.Invoke(func(noSlice) {}),
@@ -140,7 +153,11 @@ func TestMalformedParametersOfEachKindOfFunctionAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	g, err := newGraph(t)
+	type elsewhere struct {
+		cell.In
+		Word string `yaml:"word" json:"word" optional:"true"`
+	}
+	g, err := newGraph(t, cell.Invoke(func(elsewhere) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
