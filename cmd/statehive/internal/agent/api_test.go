@@ -137,7 +137,13 @@ func newAPIBed(tb testing.TB) *apiBed {
 // send returns the status and the answer. What goes on is cut off soon.
 func (b *apiBed) send(tb testing.TB, method, target, body string) (int, string) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Second)
+	return b.sendFor(tb, 2*time.Second, method, target, body)
+}
+
+// sendFor is send with the time that a client has.
+func (b *apiBed) sendFor(tb testing.TB, timeout time.Duration, method, target, body string) (int, string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://agent"+target, strings.NewReader(body))
 	if err != nil {

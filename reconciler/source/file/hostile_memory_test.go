@@ -1,0 +1,75 @@
+//go:build !race
+
+// The race detector takes memory of its own, so this is not tested under it.
+
+package file
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// worst are the files that cost most memory.
+var worst = []string{
+	"flow map", "long name", "list of problems", accepted + "flow map", accepted + "pairs in a flow list", accepted + "flow lists",
+	accepted + "comments on lines", accepted + "list of problems", accepted + "quoted lists", accepted + "names", accepted + "long value",
+}
+
+const hostileVariable = "STATEHIVE_TEST_HOSTILE"
+
+// TestHostileFilesCostLittleMemory parses each file in a process of its own and looks at the most memory that it had at any time.
+func TestHostileFilesCostLittleMemory(t *testing.T) {
+	if name := os.Getenv(hostileVariable); name != "" {
+		parseHostile(t, name)
+		return
+	}
+	for _, name := range worst {
+		t.Run(name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestHostileFilesCostLittleMemory$", "-test.v")
+			command.Env = append(os.Environ(), hostileVariable+"="+name)
+			out, err := command.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			t.Logf("%s", out)
+		})
+	}
+}
+
+func parseHostile(t *testing.T, name string) {
+	p, data := newFixture(t).parser(t), hostileFile(name)
+	before := mostMemory(t)
+	c := p.parse("f.yaml", data)
+	used := (mostMemory(t) - before + len(data)) >> 20
+	if t.Logf("%d MiB for %d bytes, %d documents, %v", used, len(data), c.total, c.problems[:min(1, len(c.problems))]); used > 100 {
+		t.Errorf("it took %d MiB, want at most 100", used)
+	}
+	for _, problem := range c.problems {
+		if text := problem.String(); len(text) > 1000 {
+			t.Errorf("the text of a problem has %d bytes: %s", len(text), text)
+		}
+	}
+	if len(c.problems) > maxProblems+1 {
+		t.Errorf("%d problems, want at most %d", len(c.problems), maxProblems+1)
+	}
+	runtime.KeepAlive(data)
+}
+
+// mostMemory returns how many bytes of memory the process had at most at any time.
+func mostMemory(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}
