@@ -5,9 +5,11 @@
 package file
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,4 +74,31 @@ func mostMemory(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return kilobytes << 10
+}
+
+// FuzzMemory looks for a text that makes the parser take much memory if a document, or a file of many, repeats it.
+func FuzzMemory(f *testing.F) {
+	for _, parts := range hostile {
+		for _, size := range []uint32{1 << 16, 1 << 18} {
+			f.Add(parts[0], parts[1], size)
+		}
+	}
+	p := newFixture(f).parser(f)
+	f.Fuzz(func(t *testing.T, begin, repeated string, size uint32) {
+		if repeated == "" || len(begin)+len(repeated) > 1<<10 || size > MaxFileSize || int(size) < len(begin) {
+			t.Skip()
+		}
+		data := append([]byte(begin), bytes.Repeat([]byte(repeated), (int(size)-len(begin))/len(repeated))...)
+		debug.FreeOSMemory()
+		// The most memory counts from here on: see proc_pid_clear_refs(5).
+		if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+			t.Fatal(err)
+		}
+		before := mostMemory(t)
+		p.parse("f.yaml", data)
+		if used := (mostMemory(t) - before + len(data)) >> 20; used > 100 {
+			t.Errorf("it took %d MiB for %d bytes, want at most 100", used, len(data))
+		}
+		runtime.KeepAlive(data)
+	})
 }
