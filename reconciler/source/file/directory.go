@@ -35,8 +35,25 @@ func readDir(dir string, p trusted.Policy) ([]os.DirEntry, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := d.ReadDir(-1)
+	entries, err := readEntries(d, maxDirectoryEntries)
 	return entries, info, err
+}
+
+// readEntries returns the entries of a directory, of which there may be so many.
+func readEntries(d *os.File, limit int) ([]os.DirEntry, error) {
+	var all []os.DirEntry
+	for {
+		some, err := d.ReadDir(1024)
+		all = append(all, some...)
+		switch {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, err
+		case len(all) > limit:
+			return nil, fmt.Errorf("the directory has more than %d entries; put more documents into a file", limit)
+		}
+	}
 }
 
 // listDir returns the paths of the files in the directory that hold documents, sorted.
