@@ -67,7 +67,7 @@ func (a Address) Normalized() (Address, error) {
 		field string
 		err   error
 	}{
-		{"device", checkDevice(a.Device)},
+		{"device", rtnl.CheckName(a.Device)},
 		{"address", checkAddress(a.Address)},
 		{"scope", a.checkScope()},
 		{"validLifetime", a.checkValid()},
@@ -122,16 +122,6 @@ func (a Address) checkPreferred() error {
 		return fmt.Errorf("%s is longer than validLifetime, expected at most %s", l.preferred, l.valid)
 	case a.Address.Addr().Is4() && l.valid == Forever && l.preferred != Forever && l.preferred.seconds != 0:
 		return errors.New("the kernel ignores it for an IPv4 address that is valid forever: expected forever or 0s, or a validLifetime")
-	}
-	return nil
-}
-
-func checkDevice(device string) error {
-	if device == "" {
-		return errors.New("it is missing, expected the name of a link, as eth0")
-	}
-	if strings.ContainsAny(device, " \t\n/") {
-		return fmt.Errorf("%q is not the name of a link", device)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -62,7 +63,7 @@ func (n Neighbor) Normalized() (Neighbor, error) {
 		field string
 		err   error
 	}{
-		{"device", checkDevice(n.Device)},
+		{"device", rtnl.CheckName(n.Device)},
 		{"address", checkAddress(n.Address)},
 		{"mac", macErr},
 	} {
@@ -76,17 +77,7 @@ func (n Neighbor) Normalized() (Neighbor, error) {
 
 // hasKey reports whether there can be an entry for the row.
 func (n Neighbor) hasKey() bool {
-	return checkDevice(n.Device) == nil && checkAddress(n.Address) == nil
-}
-
-func checkDevice(device string) error {
-	switch {
-	case device == "":
-		return errors.New("it is missing, expected the name of a link, as eth0")
-	case strings.ContainsAny(device, " \t\n/"):
-		return fmt.Errorf("%q is not the name of a link", device)
-	}
-	return nil
+	return rtnl.CheckName(n.Device) == nil && checkAddress(n.Address) == nil
 }
 
 func checkAddress(address netip.Addr) error {

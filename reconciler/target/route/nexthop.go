@@ -72,7 +72,7 @@ func (r Route) checkNexthop(hop Nexthop) (field string, err error) {
 	case hop.Device == "":
 		return "gateway", errors.New("it is missing, expected an address, or a device")
 	}
-	return "device", checkDeviceName(hop.Device)
+	return "device", checkDevice(hop.Device)
 }
 
 // ways yields the next hop of a route, or all of several.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
@@ -215,14 +214,15 @@ func (r Route) checkDevice() error {
 	if r.Device == "" && !r.Gateway.IsValid() && r.Nexthops.IsZero() && r.Type == Unicast {
 		return errors.New("it is missing, expected the name of a link, as eth0, or a gateway")
 	}
-	return checkDeviceName(r.Device)
+	return checkDevice(r.Device)
 }
 
-func checkDeviceName(name string) error {
-	if strings.ContainsAny(name, " \t\n/") {
-		return fmt.Errorf("%q is not the name of a link", name)
+// checkDevice returns an error unless device may name a link, or is left out.
+func checkDevice(device string) error {
+	if device == "" {
+		return nil
 	}
-	return nil
+	return rtnl.CheckName(device)
 }
 
 // checkMTU refuses what the kernel would change, or IPv6 forbids.

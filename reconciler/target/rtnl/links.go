@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -126,6 +127,22 @@ func (c *Conn) Links(ctx context.Context) ([]Link, error) {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	return links, nil
+}
+
+// maxAlternativeName is what the kernel's ALTIFNAMSIZ leaves without the final zero byte.
+const maxAlternativeName = 127
+
+// CheckName returns an error unless a link may be called so. Of the names of a link, the alternative ones are the longest.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("it is missing, expected the name of a link, as eth0")
+	case len(name) > maxAlternativeName:
+		return fmt.Errorf("%q has %d bytes, expected the name of a link, of at most %d", name, len(name), maxAlternativeName)
+	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return fmt.Errorf("%q is not the name of a link", name)
+	}
+	return nil
 }
 
 // LinkByName finds a link by any of its names. The error matches syscall.ENODEV if

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -302,5 +303,16 @@ func TestASubscriptionReceivesAndEnds(t *testing.T) {
 	s.Close()
 	if err := <-ended; err == nil {
 		t.Error("Wait after Close succeeds")
+	}
+}
+
+func TestNamesOfLinks(t *testing.T) {
+	for name, want := range map[string]string{
+		"eth0": "", "wan@0": "", strings.Repeat("a", 127): "",
+		"": "it is missing", strings.Repeat("a", 128): "has 128 bytes", "a b": "not the name", "a/b": "not the name", "a\x1bb": "not the name", "a\u00a0b": "not the name",
+	} {
+		if err := CheckName(name); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
 	}
 }
