@@ -38,7 +38,7 @@ func (h *Hive) newHealth(db *statedb.DB, logger *slog.Logger) (*health.Registry,
 
 // perModule is what a hive offers to each module for itself.
 func (h *Hive) perModule() []any {
-	return []any{newModuleHealth, job.NewGroup}
+	return []any{newModuleHealth, job.NewGroup, h.newSubLifecycles}
 }
 
 func newModuleHealth(id cell.FullModuleID, r *health.Registry) (health.Health, error) {

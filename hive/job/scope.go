@@ -3,13 +3,15 @@ package job
 import (
 	"context"
 	"strconv"
+
+	"github.com/statehive/statehive/hive/cell"
 )
 
 // scope is a group within another one.
 type scope struct {
 	*group
 
-	parent *group
+	parent *group // nil of one with a lifecycle of its own
 	name   string
 }
 
@@ -29,6 +31,13 @@ func (g *group) NewScope(name string) (Scope, error) {
 	return s, nil
 }
 
+// NewScope makes a scope with a lifecycle of its own, p.Lifecycle, whose jobs wait for the hook that it returns: append it after all
+// that the jobs need. Its health is p.Health, which its Stop closes. The hive does so for sub-lifecycles.
+func NewScope(p Params, name string) (Scope, cell.Hook) {
+	s := &scope{group: newGroup(&p, name+".", p.Health), name: name}
+	return s, cell.Hook{Name: "jobs of " + name, OnStart: s.start, OnStop: s.stop}
+}
+
 // Stop implements Scope.
 func (s *scope) Stop(ctx context.Context) error {
 	s.enter(stopped)
@@ -36,13 +45,19 @@ func (s *scope) Stop(ctx context.Context) error {
 		return err
 	}
 	s.forget()
-	s.parent.mu.Lock()
-	defer s.parent.mu.Unlock()
-	if s.parent.scopes[s.name] == s {
-		delete(s.parent.scopes, s.name)
+	if s.parent != nil {
+		s.parent.remove(s)
 	}
 	s.health.Close()
 	return nil
+}
+
+func (g *group) remove(s *scope) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.scopes[s.name] == s {
+		delete(g.scopes, s.name)
+	}
 }
 
 // forget removes what is left of all jobs.

@@ -1,0 +1,259 @@
+package hive_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
+	"github.com/statehive/statehive/statedb"
+)
+
+// part is a hive whose module "m" has a part "p".
+type part struct {
+	*hive.Hive
+	*hive.SubLifecycle
+
+	conn   conn
+	jobs   *statedb.Table[job.Status]
+	health *statedb.Table[health.Status]
+	db     *statedb.DB
+}
+
+func newPart(t *testing.T, setup func(context.Context, hive.Scope) error) *part {
+	p := &part{}
+	p.Hive = newHive(t, hive.Options{}, cell.Module("m", "",
+		cell.Provide(func(l cell.Lifecycle) *conn {
+			l.Append(cell.Hook{OnStop: func(context.Context) error { p.conn.open.Store(false); return nil }})
+			p.conn.open.Store(true)
+			return &p.conn
+		}),
+		// What the part needs is made after the sub-lifecycles.
+		cell.Invoke(func(s *hive.SubLifecycles, _ *conn) { p.SubLifecycle = s.New("p", setup) }),
+		cell.Invoke(func(db *statedb.DB, jobs *statedb.Table[job.Status], h *statedb.Table[health.Status]) {
+			p.db, p.jobs, p.health = db, jobs, h
+		}),
+	))
+	return p
+}
+
+// run starts the hive and has it stopped at the end of the test.
+func (p *part) run(t *testing.T) {
+	t.Helper()
+	if err := p.Hive.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Hive.Stop(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, hive.ErrNotStarted) {
+			t.Error(err)
+		}
+	})
+}
+
+// wantNothing fails if anything of the part is left.
+func (p *part) wantNothing(t *testing.T) {
+	t.Helper()
+	txn := p.db.ReadTxn()
+	if jobs, parts := p.jobs.Len(txn), p.health.Len(txn); jobs+parts > 0 {
+		t.Errorf("%d rows of jobs and %d of health are left", jobs, parts)
+	}
+}
+
+func TestPartOfAModuleIsStartedAndStoppedOnItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		note := func(s string) func(context.Context) error {
+			return func(context.Context) error { log = append(log, s); return nil }
+		}
+		p := newPart(t, func(_ context.Context, s hive.Scope) error {
+			log = append(log, "setup")
+			s.Health.OK("set up")
+			s.Lifecycle.Append(cell.Hook{OnStart: note("start"), OnStop: note("stop")})
+			return s.Jobs.Add(job.OneShot("work", func(ctx context.Context, h health.Health) error {
+				h.OK("works")
+				log = append(log, "work")
+				<-ctx.Done()
+				log = append(log, "end")
+				return nil
+			}))
+		})
+		p.run(t)
+		for range 2 {
+			log = nil
+			if err := errors.Join(p.SubLifecycle.Start(t.Context()), p.SubLifecycle.Start(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for _, id := range []string{"m.p", "m.p.work"} {
+				if _, _, found := p.health.Get(p.db.ReadTxn(), health.ByID().Query(id)); !found {
+					t.Errorf("no health of %s", id)
+				}
+			}
+			if err := errors.Join(p.SubLifecycle.Stop(t.Context()), p.SubLifecycle.Stop(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			wantLog(t, log, "setup", "start", "work", "end", "stop")
+			time.Sleep(time.Minute) // for the rows to be written
+			p.wantNothing(t)
+		}
+	})
+}
+
+func wantLog(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	}
+}
+
+func TestPartStopsBeforeWhatItsModuleDependsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *part
+		var stopped atomic.Bool
+		p = newPart(t, func(_ context.Context, s hive.Scope) error {
+			s.Lifecycle.Append(cell.Hook{OnStop: func(context.Context) error {
+				if stopped.Store(true); !p.conn.open.Load() {
+					t.Error("the connection has been closed already")
+				}
+				return nil
+			}})
+			return nil
+		})
+		p.run(t)
+		if err := errors.Join(p.SubLifecycle.Start(t.Context()), p.Hive.Stop(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if !stopped.Load() {
+			t.Error("the part has not been stopped")
+		}
+		if err := p.SubLifecycle.Start(t.Context()); !errors.Is(err, hive.ErrNotStarted) {
+			t.Errorf("started after the stop of the hive: %v", err)
+		}
+	})
+}
+
+func TestFailedStartOfAPartStopsWhatHadStartedAndCanBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		faults := map[error]func() error{
+			broken:         func() error { return broken },
+			cell.ErrPanic:  func() error { panic("on purpose") },
+			cell.ErrGoexit: func() error { runtime.Goexit(); return nil },
+		}
+		var fault, fail func() error // of setup, and of the second hook
+		stops := 0
+		p := newPart(t, func(_ context.Context, s hive.Scope) error {
+			s.Health.OK("set up")
+			s.Lifecycle.Append(cell.Hook{OnStop: func(context.Context) error { stops++; return nil }})
+			s.Lifecycle.Append(cell.Hook{OnStart: func(context.Context) error { return fail() }})
+			return fault()
+		})
+		p.run(t)
+		good := func() error { return nil }
+		for want, bad := range faults {
+			fault, fail = bad, good
+			if err := p.SubLifecycle.Start(t.Context()); !errors.Is(err, want) {
+				t.Errorf("setup: got %v, want %v", err, want)
+			}
+			fault, fail = good, bad
+			stops = 0
+			if err := p.SubLifecycle.Start(t.Context()); !errors.Is(err, want) {
+				t.Errorf("hook: got %v, want %v", err, want)
+			}
+			if stops != 1 {
+				t.Errorf("stopped %d times", stops)
+			}
+			p.wantNothing(t)
+		}
+		fault, fail = good, good
+		if err := p.SubLifecycle.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStopCutsTheStartOfAPartShort(t *testing.T) {
+	for name, stop := range map[string]func(*part, context.Context) error{
+		"of the part": func(p *part, ctx context.Context) error { return p.SubLifecycle.Stop(ctx) },
+		"of the hive": func(p *part, ctx context.Context) error { return p.Hive.Stop(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPart(t, func(ctx context.Context, _ hive.Scope) error { <-ctx.Done(); return context.Cause(ctx) })
+				p.run(t)
+				started := make(chan error, 1)
+				go func() { started <- p.SubLifecycle.Start(t.Context()) }()
+				synctest.Wait()
+				began := time.Now()
+				if err := stop(p, t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := <-started; !errors.Is(err, context.Canceled) {
+					t.Errorf("the start returned %v", err)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestPartIsToggledUnderLoad(t *testing.T) {
+	var up atomic.Int32
+	p := newPart(t, func(_ context.Context, s hive.Scope) error {
+		s.Lifecycle.Append(cell.Hook{
+			OnStart: func(context.Context) error {
+				if n := up.Add(1); n != 1 {
+					t.Errorf("started %d times", n)
+				}
+				return nil
+			},
+			OnStop: func(context.Context) error { up.Add(-1); return nil },
+		})
+		return s.Jobs.Add(job.Timer("tick", func(_ context.Context, h health.Health) error {
+			if h.OK("ticks"); up.Load() != 1 {
+				t.Error("a job runs without what it needs")
+			}
+			return nil
+		}, time.Millisecond))
+	})
+	p.run(t)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				if err := p.SubLifecycle.Start(t.Context()); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, hive.ErrNotStarted) {
+					t.Error(err)
+				}
+				if err := p.SubLifecycle.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	if err := p.SubLifecycle.Start(t.Context()); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := p.Hive.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if n := up.Load(); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
