@@ -74,7 +74,8 @@ func (c Config) Validate() error {
 type Listener struct{ net.Listener }
 
 // Cell provides *prometheus.Registry, which is also prometheus.Registerer and prometheus.Gatherer, and the prefix, and serves
-// /metrics and /healthz. An empty prefix is DefaultPrefix.
+// /metrics and /healthz. An empty prefix is DefaultPrefix. A panic of a collector that was registered with the Registerer is an error
+// of the registration or of what is gathered, which has the other metrics too.
 func Cell(prefix Prefix) cell.Cell {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -100,7 +101,7 @@ func newRegistry() (registryOut, error) {
 		r.Register(collectors.NewGoCollector()),
 		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 	)
-	return registryOut{Registry: r, Registerer: r, Gatherer: r}, err
+	return registryOut{Registry: r, Registerer: registerer{r}, Gatherer: r}, err
 }
 
 type params struct {
