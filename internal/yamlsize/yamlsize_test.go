@@ -136,7 +136,13 @@ func checkAllocations(t *testing.T, data []byte) {
 		for _, p := range partsOf(text) {
 			limit += 500 * (Structure(p.text) + 2)
 		}
-		if used := allocatedByParsing(text); used > limit {
+		used := allocatedByParsing(text)
+		for range 3 { // what others allocate meanwhile counts, too
+			if used > limit {
+				used = min(used, allocatedByParsing(text))
+			}
+		}
+		if used > limit {
 			t.Errorf("%d bytes allocated, estimated at most %d: %q, %d times", used, limit, data, repeated)
 		}
 	}
