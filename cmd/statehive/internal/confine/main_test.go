@@ -102,6 +102,8 @@ func attempts() map[string]string {
 	call("clone of a namespace", "clone", unix.CLONE_NEWUSER|unix.CLONE_SIGHAND, 0, 0, 0, 0, 0)
 	call("clone", "clone", unix.CLONE_SIGHAND, 0, 0, 0, 0, 0)
 	call("typing", "ioctl", wrong, unix.TIOCSTI, 0, 0, 0, 0)
+	// The kernel looks at 32 bits of the request, a filter at 64.
+	call("typing, with more bits", "ioctl", wrong, 1<<32|unix.TIOCSTI, 0, 0, 0, 0)
 	call("ioctl", "ioctl", wrong, unix.TCGETS, 0, 0, 0, 0)
 	call("packet socket", "socket", unix.AF_PACKET, unix.SOCK_RAW, 0, 0, 0, 0)
 	call("vsock", "socket", unix.AF_VSOCK, unix.SOCK_STREAM, 0, 0, 0, 0)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
@@ -85,6 +86,7 @@ func conditional() []seccomp.NameWithConditions {
 		{Name: "ioctl", Conditions: []seccomp.Condition{ // not typing on somebody else's terminal
 			{Argument: 1, Operation: seccomp.NotEqual, Value: unix.TIOCSTI},
 			{Argument: 1, Operation: seccomp.NotEqual, Value: unix.TIOCLINUX},
+			{Argument: 1, Operation: seccomp.LessOrEqual, Value: math.MaxUint32}, // the kernel ignores what is above
 		}},
 	}
 	// Others let one see and forge packets, or are of protocols that hardly anybody uses.
