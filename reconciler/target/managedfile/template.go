@@ -167,7 +167,7 @@ func functions(s source) template.FuncMap {
 			if err := checkFormat(format); err != nil {
 				return "", err
 			}
-			return bounded(func(args ...any) string { return fmt.Sprintf(format, args...) })(args...)
+			return s.bounded(func(args ...any) string { return fmt.Sprintf(format, args...) })(args...)
 		},
 	}
 	if s.hostname == nil { // for parsing: the types count
@@ -177,14 +177,17 @@ func functions(s source) template.FuncMap {
 		"print": fmt.Sprint, "println": fmt.Sprintln,
 		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
 	} {
-		f[name] = bounded(original)
+		f[name] = s.bounded(original)
 	}
 	return f
 }
 
-// bounded returns a function that refuses much text, and to make much of it.
-func bounded(original func(...any) string) func(...any) (string, error) {
+// bounded returns a function that refuses much text, to make much of it, and to be called when the time is over.
+func (s source) bounded(original func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
+		if err := s.goOn(); err != nil {
+			return "", err
+		}
 		size := 0
 		for _, arg := range args {
 			if text, ok := arg.(string); ok {

@@ -167,6 +167,18 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 }
 
+func TestTemplatesWithoutLoopsMayNotTakeLongEither(t *testing.T) {
+	b := newBed(t)
+	now := time.Now()
+	b.target.now = func() time.Time {
+		now = now.Add(time.Second)
+		return now
+	}
+	if got, err := b.render(strings.Repeat(`{{$x := html "<"}}`, 10)); err == nil || !strings.Contains(err.Error(), "it takes too long") {
+		t.Errorf("made %q, error %v", got, err)
+	}
+}
+
 // doubling is a template that calls another one twice, which does the same, and so on.
 func doubling(n int) string {
 	var all strings.Builder
