@@ -2,6 +2,7 @@ package reconciler_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,6 +104,38 @@ func TestRecreatedRowIsNotDeleted(t *testing.T) {
 		w.wantLog("update a=2")
 		w.wantConverged()
 		w.equal("deleting", 0, w.deleting())
+	})
+}
+
+// A delete is given to a worker with others, and may begin long after: each looks first whether
+// the row has come back meanwhile.
+func TestRowRecreatedWhileItsDeleteWaitsInASlowBatchIsNotDeleted(t *testing.T) {
+	const slow = 10 * time.Second
+	prepared(t, func(w *world) {
+		w.config.Workers = 1
+		w.config.OperationTimeout = time.Minute
+		w.config.DeleteLimit.Off = true
+	}, func(_ *testing.T, w *world) {
+		w.put(numbered(20, 1)...)
+		w.target.log()
+		w.target.will(func(_ context.Context, c call) (reconciler.Result, error) {
+			if c.op == "delete" {
+				take(slow)
+			}
+			return reconciler.Result{}, nil
+		})
+		for _, r := range numbered(20, 1) {
+			w.erase(r.ID)
+		}
+		w.pass(slow + slow/2) // the second one runs
+		w.write(row{ID: "10018", Want: 2})
+		w.pass(time.Hour)
+		log := w.target.log()
+		if slices.Contains(log, "delete 10018") || !slices.Contains(log, "update 10018=2") || !slices.Contains(log, "delete 10019") {
+			w.t.Errorf("operations: %q", log)
+		}
+		w.wantTarget(map[string]int{"10018": 2})
+		w.wantConverged()
 	})
 }
 
