@@ -31,7 +31,7 @@ type FunctionDescription struct {
 	Took  time.Duration `json:"took,omitempty"` // the call, in nanoseconds; 0 if it was not called
 }
 
-// Describe says what the graph consists of. Nothing is constructed. It is safe for concurrent use, also with other methods.
+// Describe says what the graph consists of, and what Invoke was called with or is declared to be. Nothing is constructed. It is safe for concurrent use, also with other methods.
 func (g *Graph) Describe() Description {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,7 +55,7 @@ func (g *Graph) Describe() Description {
 	for _, decorator := range g.decorators {
 		add(decorator.function)
 	}
-	for _, f := range g.invokes {
+	for _, f := range slices.Concat(g.invokes, g.outside) {
 		add(f)
 	}
 	return d

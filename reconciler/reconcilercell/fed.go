@@ -33,7 +33,8 @@ func checkFed[Obj any](p fedParams[Obj]) error {
 		}
 	}
 	return fmt.Errorf("module %q: nothing feeds table %q, so its reconciler would remove everything from the target: add the cell that "+
-		"writes the table, such as filecell.Kind, or let the table be written by name", p.Module, p.Table.Name())
+		"writes the table, such as filecell.Kind, or let the table be written by name; if functions given to Hive.Invoke write it, call it "+
+		"before the start, or declare them by cell.InvokedLater", p.Module, p.Table.Name())
 }
 
 // feeds reports whether a function gets what writes a table, other than for its reconciler or its readers.

@@ -44,3 +44,37 @@ func TestATableThatNothingFeedsFailsTheStart(t *testing.T) {
 		})
 	}
 }
+
+// Programs that embed a hive write tables from outside of it.
+func TestATableThatIsWrittenFromOutsideIsFed(t *testing.T) {
+	write := func(*statedb.RWTable[thing]) {}
+	for name, tt := range map[string]struct {
+		more   cell.Cell
+		before any // what Hive.Invoke gets before the start
+		fed    bool
+	}{
+		"before the start":        {cell.Group(), write, true},
+		"only read there":         {cell.Group(), func(*statedb.Table[thing]) {}, false},
+		"later, as is declared":   {cell.InvokedLater(write), nil, true},
+		"later, without a notice": {cell.Group(), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schema := reconciler.Reconciled(statedb.Schema[thing]{Name: "things", Primary: byID, Secondary: []statedb.Indexer[thing]{byKind}})
+			h := newHive(t, reconcilercell.Cell(), cell.Module("things", "", dbcell.Open(schema), reconcilercell.Register[thing](), tt.more,
+				cell.ProvidePrivate(func() reconciler.Target[thing] { return noop{} })))
+			if tt.before != nil {
+				if err := h.Invoke(tt.before); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := h.Start(t.Context())
+			if err == nil {
+				defer func() { _ = h.Stop(context.WithoutCancel(t.Context())) }()
+				err = h.Invoke(write)
+			}
+			if tt.fed != (err == nil) {
+				t.Errorf("start: %v", err)
+			}
+		})
+	}
+}

@@ -21,7 +21,9 @@ import (
 // module, "reconciler-" with its name, and its health is that job's. [Cell] must be
 // in the hive. A hive in which nothing else gets the writer of the table, and which
 // is not written by name, does not start: the table would be empty, and everything
-// that earlier runs made would be removed.
+// that earlier runs made would be removed. A function that gets the writer from
+// Hive.Invoke counts if that is called before the start; one that gets it later is
+// declared by cell.InvokedLater.
 //
 // All reconcilers of a hive are one reconciler.Group: what depends on a row is
 // deleted before it, and a hive whose tables depend on each other in a cycle is

@@ -69,8 +69,8 @@ func TestManyAddressesOfALinkNeedNoListing(t *testing.T) {
 			}
 		}
 	})
-	if n := second.conn.Asked() - before; n > asked {
-		t.Errorf("%d questions to remove %d addresses, expected at most %d", n, count, asked)
+	if n := second.conn.Asked() - before; n > 0 {
+		t.Errorf("%d questions to remove %d addresses", n, count)
 	}
 	if n := second.conn.Requested(); n != count {
 		t.Errorf("%d requests to remove %d addresses", n, count)
