@@ -31,7 +31,8 @@ type FunctionDescription struct {
 	Took  time.Duration `json:"took,omitempty"` // the call, in nanoseconds; 0 if it was not called
 }
 
-// Describe says what the graph consists of, and what Invoke was called with or is declared to be. Nothing is constructed. It is safe for concurrent use, also with other methods.
+// Describe says what the graph consists of, with the functions that Invoke was called with or that InvokedLater declares. Nothing
+// is constructed. It is safe for concurrent use, also with other methods.
 func (g *Graph) Describe() Description {
 	g.mu.Lock()
 	defer g.mu.Unlock()
