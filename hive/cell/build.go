@@ -116,7 +116,7 @@ func (s *scope) opened() (*view, error) {
 	return s.view, nil
 }
 
-// add has the container know a value, if there is one. It is as it is made: decorators come later.
+// add has the container know a value, if there is one. Of what a decorator changes it has a zero value: see adjusted.
 func (v *view) add(s *scope, k key) error {
 	if v.seen[k] || k.group == "" && s.source(k) == nil {
 		return nil
@@ -133,6 +133,9 @@ func (v *view) add(s *scope, k key) error {
 	}
 	typ := reflect.FuncOf(nil, []reflect.Type{out, errorType}, false)
 	constructor := reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value {
+		if s.graph.decorated[k] {
+			return complete(typ, []reflect.Value{reflect.Zero(out)}, nil)
+		}
 		made, err := s.make(k)
 		return complete(typ, []reflect.Value{made}, err)
 	})

@@ -64,7 +64,8 @@ func SupplyPrivate(values ...any) Cell {
 // A decorator is a function whose results are what it changes or replaces; its parameters come from the graph, a value that
 // it changes being the one from before. A group is changed as a whole: as a slice with the tag `group`. Decorators run in the
 // order of the cells, those of outer modules first, each at most once for a module that has the value for itself, such as a
-// private one or its logger, and once for all others.
+// private one or its logger, and once for all others. A decorator without a parameter for the value replaces it: its constructor is
+// not called then, nor what only that needs.
 func Decorate(decorators ...any) Cell {
 	return &decorate{decorators: decorators, visibility: private, at: caller()}
 }

@@ -46,11 +46,12 @@ func (c *checker) visit(f *function) {
 		if len(makers) == 0 && !n.optional && n.group == "" {
 			c.missing(f, n.key)
 		}
+		if d, at := f.scope.decoration(n.key, f.decorator); d != nil {
+			c.visit(d.in(at)) // which may need what it changes, or replace it
+			continue
+		}
 		for _, m := range makers {
 			c.visit(m)
-		}
-		if d, at := f.scope.decoration(n.key, f.decorator); d != nil {
-			c.visit(d.in(at))
 		}
 	}
 	c.path, c.onPath[f] = c.path[:len(c.path)-1], false

@@ -152,7 +152,8 @@ func (s *scope) decorator(k key, before *decorator) *decorator {
 	return nil
 }
 
-// adjusted returns the arguments of a call as the decorators have them, and soft groups with what there is of them.
+// adjusted returns the arguments of a call as the decorators have them, and soft groups with what there is of them. The container has
+// only zero values of what a decorator changes: one that replaces a value keeps it from being made.
 func (f *function) adjusted(args []reflect.Value) ([]reflect.Value, error) {
 	for _, n := range f.needs {
 		d, at := f.scope.decoration(n.key, f.decorator)
@@ -163,6 +164,8 @@ func (f *function) adjusted(args []reflect.Value) ([]reflect.Value, error) {
 			v, err = d.in(at).make(n.key)
 		case n.soft:
 			v = f.scope.gathered(n.key)
+		case f.scope.graph.decorated[n.key] && f.scope.source(n.key) != nil:
+			v, err = f.scope.make(n.key)
 		default:
 			continue
 		}

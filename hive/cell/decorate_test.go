@@ -190,3 +190,41 @@ func TestWhatIsMissingIsToldFromWhatIsSimilar(t *testing.T) {
 	err := construct(t, cell.Provide(newApple), cell.Invoke(func(named) {}))
 	wantError(t, err, `missing type *cell_test.apple name:"red" (there is a *cell_test.apple of cell_test.newApple (cell/graph_test.go:`)
 }
+
+func TestDecoratorThatReplacesAValueKeepsItFromBeingMade(t *testing.T) {
+	type fruit struct {
+		cell.In
+
+		Apple *apple `optional:"true"`
+	}
+	type all struct {
+		cell.In
+
+		Apples []*apple `group:"apples"`
+	}
+	type basket struct {
+		cell.Out
+
+		Apples []*apple `group:"apples"`
+	}
+	type one struct {
+		cell.Out
+
+		Apple *apple `group:"apples"`
+	}
+	var got []string
+	unwanted := func() *apple { t.Error("what is replaced is made"); return nil }
+	replace := cell.Decorate(func() *apple { return &apple{from: "fake"} })
+	err := construct(t,
+		cell.Module("plain", "", cell.ProvidePrivate(unwanted), replace, tell(&got)),
+		cell.Module("field", "", cell.ProvidePrivate(unwanted), replace,
+			cell.Invoke(func(f fruit) { got = append(got, "field: "+f.Apple.from) })),
+		cell.Module("group", "",
+			cell.ProvidePrivate(func() one { return one{Apple: unwanted()} }),
+			cell.Decorate(func() basket { return basket{Apples: []*apple{{from: "fake"}}} }),
+			cell.Invoke(func(a all) { got = append(got, "group: "+a.Apples[0].from) })),
+		cell.Module("outer", "", cell.ProvidePrivate(newApple), cell.Invoke(func(f fruit) { got = append(got, "outer: "+f.Apple.from) }),
+			cell.Module("inner", "", replace, cell.Decorate(sweet), tell(&got))),
+	)
+	wantCalls(t, err, got, "plain: fake", "field: fake", "group: fake", "outer: public", "outer.inner: sweet fake")
+}
