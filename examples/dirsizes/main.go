@@ -1,5 +1,5 @@
-// Command dirsizes watches how large directories are: a small application made of cells, with settings, a command line, an API
-// and metrics. Documentation/hive.md explains it step by step.
+// Command dirsizes watches the sizes of directories: a small hive application with settings, a command line, an API and metrics.
+// Documentation/hive.md walks through it.
 package main
 
 import (
@@ -30,10 +30,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	os.Exit(cli.Main(context.Background(), h, "Watches how large directories are"))
+	os.Exit(cli.Main(context.Background(), h, "Watches the sizes of directories"))
 }
 
-// cells are the application: what most have, then its own modules.
+// cells lists the parts of the application: first those that most applications use, then its own modules.
 func cells() []cell.Cell {
 	return []cell.Cell{
 		inspect.Cell(), metrics.Cell("dirsizes"), healthcell.Cell(), hivecell.Cell(), dbcell.Cell(),
@@ -49,13 +49,14 @@ type Dir struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// byPath is the primary index: what identifies a row.
+// byPath is the primary index: it identifies a row.
 var byPath = statedb.NewIndex("path", func(d Dir) string { return d.Path })
 
-// scanConfig is what can be set: by --dirs, by DIRSIZES_DIRS, or by dirs in the file that --config names.
+// scanConfig holds settings. Dirs is set by the flag --dirs, by DIRSIZES_DIRS in the environment, or by the key dirs in the file
+// that --config names.
 type scanConfig struct {
 	Dirs     []string      `flag:"dirs" usage:"directories to watch"`
-	Interval time.Duration `flag:"scan-interval" usage:"how often they are measured"`
+	Interval time.Duration `flag:"scan-interval" usage:"how often to measure them"`
 }
 
 // Validate is called before anything is constructed.
@@ -66,7 +67,7 @@ func (c scanConfig) Validate() error {
 	return nil
 }
 
-// scanCell measures. No other module can write the table, or see the scanner.
+// scanCell measures directories. Other modules can read its table, but not write it, and cannot see its scanner.
 func scanCell() cell.Cell {
 	return cell.Module("scan", "measures directories",
 		cell.Config(scanConfig{Interval: time.Minute}),
@@ -84,12 +85,12 @@ type scanner struct {
 	dirs   *statedb.RWTable[Dir]
 }
 
-// newScanner is a constructor: its parameters are what it needs, its result is what it makes.
+// newScanner is a constructor: it needs its parameters and makes its result.
 func newScanner(c scanConfig, db *statedb.DB, dirs *statedb.RWTable[Dir]) *scanner {
 	return &scanner{config: c, db: db, dirs: dirs}
 }
 
-// measureAll is the job. An error degrades its health until a run without one.
+// measureAll is what the job runs. After an error the job's health is degraded, until a run succeeds.
 func (s *scanner) measureAll(ctx context.Context, _ health.Health) error {
 	var errs []error
 	for _, path := range s.config.Dirs {
@@ -121,10 +122,10 @@ func measure(path string) (Dir, error) {
 }
 
 type quotaConfig struct {
-	Quota int64 `flag:"quota" usage:"bytes that a directory may have"`
+	Quota int64 `flag:"quota" usage:"bytes that a directory may hold"`
 }
 
-// quotaCell judges: it reads the table of another module, and its health says what it thinks.
+// quotaCell reads the table of the other module and reports in its health whether a directory is too large.
 func quotaCell() cell.Cell {
 	return cell.Module("quota", "finds directories that are too large",
 		cell.Config(quotaConfig{Quota: 1 << 30}),
