@@ -168,8 +168,13 @@ func (w *world) stop() {
 	}
 	defer func() { w.ended = nil }()
 	w.cancel()
-	if err := <-w.ended; err != nil {
-		w.t.Errorf("Run: %v", err)
+	select {
+	case err := <-w.ended:
+		if err != nil {
+			w.t.Errorf("Run: %v", err)
+		}
+	case <-time.After(time.Hour):
+		w.t.Fatal("Run has not returned an hour after the end of its context")
 	}
 	w.wantKnownMoves()
 	if len(w.target.faults) > 0 {
