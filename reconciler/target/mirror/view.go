@@ -50,16 +50,17 @@ func (m *Mirror[Row, Event]) View(ctx context.Context) View[Row] {
 	return View[Row]{txn, statedb.ReadOnly(m.config.Table)}
 }
 
-// doubtPatience bounds how long Settled waits for a listing.
+// doubtPatience bounds how long Settled waits for the end of a doubt.
 const doubtPatience = time.Second
 
 // Settled is like View, but if the table is in doubt it waits some time for the next
-// listing.
+// listing. A table that is not in doubt is waited for as by View, however far it is behind: to
+// list instead would cost more, and most where a machine is busy.
 func (m *Mirror[Row, Event]) Settled(ctx context.Context) View[Row] {
 	if m == nil {
 		return View[Row]{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, doubtPatience)
+	patience, cancel := context.WithTimeout(ctx, doubtPatience)
 	defer cancel()
 	for {
 		m.mu.Lock()
@@ -69,7 +70,7 @@ func (m *Mirror[Row, Event]) Settled(ctx context.Context) View[Row] {
 			return v
 		}
 		select {
-		case <-ctx.Done():
+		case <-patience.Done():
 			return View[Row]{}
 		case <-changed:
 		}
