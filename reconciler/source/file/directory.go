@@ -35,7 +35,7 @@ func readDir(dir string, p trusted.Policy) ([]os.DirEntry, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := readEntries(d, maxDirectoryEntries)
+	entries, err := readEntries(d, MaxFiles)
 	return entries, info, err
 }
 
@@ -63,7 +63,26 @@ func (s *Source) listDir(l *listing) ([]string, error) {
 		return nil, err
 	}
 	l.device = s.deviceOf(info)
-	return documentFiles(s.config.Dir, entries), nil
+	paths := documentFiles(s.config.Dir, entries)
+	if err := checkTotal(paths, s.config.MaxFileSize, s.config.MaxTotalSize); err != nil {
+		return nil, err
+	}
+	return paths, nil
+}
+
+// checkTotal returns an error if files have too many bytes together, before any of them is read. Those that are larger than a file
+// may be are refused on their own.
+func checkTotal(paths []string, maxFile, maxTotal int64) error {
+	var total int64
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() <= maxFile {
+			total += info.Size()
+		}
+	}
+	if total > maxTotal {
+		return fmt.Errorf("its files of documents have %d bytes together, expected at most %d", total, maxTotal)
+	}
+	return nil
 }
 
 // documentFiles returns the paths of the entries of a directory that hold documents, sorted.

@@ -16,7 +16,7 @@ func TestADirectoryWithTooManyEntriesIsNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for limit, want := range map[int]string{2999: "more than 2999 entries", 3000: "", maxDirectoryEntries: ""} {
+	for limit, want := range map[int]string{2999: "more than 2999 entries", 3000: "", MaxFiles: ""} {
 		d, err := os.Open(dir)
 		if err != nil {
 			t.Fatal(err)

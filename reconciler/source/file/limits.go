@@ -13,7 +13,6 @@ import (
 // Limits on what documents may cost, checked before they are parsed, or before anything is made of them. The structure
 // of a document is what [yamlsize.Structure] counts.
 const (
-	maxDirectoryEntries  = 100_000
 	maxDocumentSize      = 8 << 20
 	maxDocumentStructure = 512 << 10
 	maxFileStructure     = 4 << 20

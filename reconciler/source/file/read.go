@@ -59,12 +59,18 @@ type Contents struct {
 
 // Load reads files of documents once. Each path is that of a file, or of a directory, of
 // which the files are read that a [Source] would read. A file that cannot be read, or is
-// being written, says so in File.Unread; the error is that of a path that is neither.
+// being written, says so in File.Unread; the error is that of a path that is neither, or of one whose files have more than
+// [MaxTotalSize] bytes together.
 func Load(paths ...string) ([]File, error) {
 	var files []File
 	known := map[string]bool{}
 	for _, path := range paths {
 		below, within, err := filesAt(path)
+		if err == nil {
+			if err = checkTotal(below, MaxFileSize, MaxTotalSize); err != nil {
+				err = fmt.Errorf("%q: %w", path, err)
+			}
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -43,6 +43,9 @@ type Config struct {
 	Rescan time.Duration
 	// MaxFileSize is how many bytes a file may have. Default: [MaxFileSize].
 	MaxFileSize int64
+	// MaxTotalSize is how many bytes all files may have together. Those that are larger than
+	// MaxFileSize are refused on their own, and do not count. Default: [MaxTotalSize].
+	MaxTotalSize int64
 	// Memory remembers across restarts whether rows were in force, so that a directory
 	// that is empty at the start can be told from one that has become empty.
 	// Default: an empty directory at the start is complete.
@@ -59,8 +62,12 @@ type Memory interface {
 	SetInForce(inForce bool) error
 }
 
-// MaxFileSize is how many bytes a file may have, unless a source is told otherwise: 16 MiB.
-const MaxFileSize = 16 << 20
+// Limits on what is read, of which a source may be told others.
+const (
+	MaxFiles     = 100_000  // entries that a directory may have
+	MaxFileSize  = 16 << 20 // bytes that a file may have
+	MaxTotalSize = 1 << 30  // bytes that all files may have together
+)
 
 // impaired is how often to look when changes may go unnoticed.
 const impaired = time.Second
@@ -82,6 +89,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxFileSize <= 0 {
 		c.MaxFileSize = MaxFileSize
+	}
+	if c.MaxTotalSize <= 0 {
+		c.MaxTotalSize = MaxTotalSize
 	}
 	return c
 }
