@@ -2,10 +2,7 @@ package dryruncell
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -30,11 +27,6 @@ const (
 	// or fails is known without that.
 	maxExplained = 1000
 )
-
-// request is that of POST /v1/plan.
-type request struct {
-	Files []file.File `json:"files"`
-}
 
 type agentParams struct {
 	cell.In
@@ -69,22 +61,6 @@ func planEndpoint(p agentParams) inspect.EndpointOut {
 	out := inspect.NewEndpoint("POST "+path, handler)
 	out.Endpoint.MaxBody = maxRequest
 	return out
-}
-
-// readRequest reads one request, and nothing after it. Without files everything would be to delete: they must be meant.
-func readRequest(body io.Reader) (req request, err error) {
-	decoder := json.NewDecoder(body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&req); err != nil {
-		return req, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return req, errors.New("expected one object, and nothing after it")
-	}
-	if req.Files == nil {
-		return req, errors.New(`the field "files" is missing`)
-	}
-	return req, nil
 }
 
 // stateOf returns what tells why nothing is done about a row now.
