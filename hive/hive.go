@@ -7,7 +7,7 @@
 // A Hive is built and run once, by one goroutine; only Shutdowner may be used from others. Start constructs: configuration is
 // read first, then invoked functions are called in the order of the cells, then lifecycle hooks are run. A start that fails
 // stops what had started. All errors of a start or a stop are returned, joined; see package cell for those of building, and
-// HookError and job.OverdueError for those of starting and stopping.
+// *cell.HookError and *job.OverdueError for those of starting and stopping.
 package hive
 
 import (
@@ -23,6 +23,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/graph"
+	"github.com/statehive/statehive/hive/internal/guard"
 	"github.com/statehive/statehive/hive/internal/lifecycle"
 	"github.com/statehive/statehive/hive/internal/settings"
 	"github.com/statehive/statehive/internal/loglimit"
@@ -42,9 +44,6 @@ var (
 	// ErrShutdown is in the errors of a start that Shutdown has cut short. Run does not return it.
 	ErrShutdown = errors.New("the hive has been shut down")
 )
-
-// HookError is a lifecycle hook that has failed or is overdue. It is in the errors of Start, Stop and Run.
-type HookError = lifecycle.HookError
 
 // Options are the settings of a hive. Only Name is needed.
 type Options struct {
@@ -99,7 +98,7 @@ type Info struct {
 // Hive is an application made of cells.
 type Hive struct {
 	options   Options
-	graph     *cell.Graph
+	graph     *graph.Graph
 	log       *loglimit.Handler // of options.Logger
 	lifecycle *lifecycle.Lifecycle
 	shutdown  *shutdown
@@ -136,11 +135,11 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	h.log = loglimit.New(h.options.Logger.Handler(), loglimit.Options{Level: slog.LevelWarn, Apart: []string{"module", "job"}})
 	h.options.Logger = slog.New(h.log)
 	h.lifecycle = lifecycle.New(h.options.Logger)
-	graph, err := cell.NewGraph(
-		cell.GraphOptions{Name: o.Name, Logger: h.options.Logger, Lifecycle: h.lifecycle.For, PerModule: h.perModule(), Own: []cell.Cell{h.own()}, Called: h.lifecycle.Reached},
+	var err error
+	h.graph, err = graph.New(
+		graph.Options{Name: o.Name, Logger: h.options.Logger, Lifecycle: h.lifecycle.For, PerModule: h.perModule(), Own: []cell.Cell{h.own()}, Called: h.lifecycle.Reached},
 		cells...,
 	)
-	h.graph = graph
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +151,7 @@ func (h *Hive) Info() Info { return Info{Name: h.options.Name, EnvPrefix: h.opti
 
 // Env returns the environment variable that belongs to a flag, by name and value, and whether it is set.
 func (h *Hive) Env(flag string) (name, value string, ok bool) {
-	name = cell.EnvName(h.options.EnvPrefix, flag)
+	name = graph.EnvName(h.options.EnvPrefix, flag)
 	value, ok = h.options.LookupEnv(name)
 	return name, value, ok
 }
@@ -167,8 +166,8 @@ func (h *Hive) Settings() ([]cell.Setting, error) {
 	return h.graph.Settings(), h.misconfigured
 }
 
-func (h *Hive) sources() cell.Sources {
-	return cell.Sources{
+func (h *Hive) sources() graph.Sources {
+	return graph.Sources{
 		EnvPrefix: h.options.EnvPrefix, LookupEnv: h.options.LookupEnv, Environ: h.options.Environ,
 		FileFlag: configFlag, ReadFile: settings.ReadFile,
 	}
@@ -245,7 +244,7 @@ func (h *Hive) fail(ctx context.Context) error {
 // construct waits for the graph, but not for a function that hangs.
 func (h *Hive) construct(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { h.graph.Interrupt(context.Cause(ctx)) })()
-	overdue, err := lifecycle.Await(ctx, cell.Guard(h.graph.Construct), func(since time.Duration) {
+	overdue, err := lifecycle.Await(ctx, guard.Go(h.graph.Construct), func(since time.Duration) {
 		h.options.Logger.Warn("Still waiting for a constructor", "constructor", h.graph.Calling(), "since", since)
 	}, nil)
 	if overdue {

@@ -119,7 +119,7 @@ func TestFailedStartStopsAndCannotBeRepeated(t *testing.T) {
 	var calls []string
 	h := newHive(t, hive.Options{}, hook(&calls, "a", nil), hook(&calls, "b", errBroken), hook(&calls, "c", nil))
 	err := h.Start(t.Context())
-	var failed *hive.HookError
+	var failed *cell.HookError
 	if !errors.Is(err, errBroken) || !errors.As(err, &failed) {
 		t.Errorf("got %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
 )
 
 // Condition is something that has to be so before the hive is ready.
@@ -87,7 +88,7 @@ func (r *Readiness) stopping() bool {
 
 // waits calls Waits, whatever that does.
 func (c Condition) waits() (waits []string) {
-	if err := <-cell.Guard(func() error { waits = c.Waits(); return nil }); err != nil {
+	if err := <-guard.Go(func() error { waits = c.Waits(); return nil }); err != nil {
 		return []string{err.Error()}
 	}
 	return waits

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/internal/guard"
 )
 
 // Reloads are what a started hive does when Run gets a SIGHUP. It is injectable and safe for concurrent use.
@@ -64,7 +64,7 @@ func (h *Hive) reload(ctx context.Context) {
 		logger.Error("Health of the settings", "error", err)
 	}
 	for _, r := range h.reloads.all() {
-		if err := <-cell.Guard(func() error { return r.fn(ctx) }); err != nil {
+		if err := <-guard.Go(func() error { return r.fn(ctx) }); err != nil {
 			logger.Error("Reload has failed", "of", r.name, "error", err)
 		}
 	}

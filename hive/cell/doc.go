@@ -19,7 +19,7 @@
 //
 // # Concurrency and errors
 //
-// Cells are immutable and may be shared by several hives. A Graph is used by one goroutine at a time, but for Describe. Faults in the graph
-// are *GraphError, errors and panics of constructors and invoked functions are *BuildError, faults in values of the
-// configuration are *ConfigError.
+// Cells are immutable and may be shared by several hives. Faults in how they fit together are *GraphError, errors and
+// panics of constructors and invoked functions are *BuildError, those of hooks *HookError, and faults in values of the
+// configuration *ConfigError and *UnknownKeyError.
 package cell

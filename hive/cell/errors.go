@@ -6,8 +6,33 @@ import (
 	"strings"
 )
 
-// ErrNotConfigured is the error, within a *BuildError, of a configuration that is needed before Configure.
-var ErrNotConfigured = errors.New("the configuration has not been read yet")
+var (
+	// ErrPanic matches a *PanicError.
+	ErrPanic = errors.New("panic")
+	// ErrGoexit is the error of a function that called runtime.Goexit, as the FailNow of a test does.
+	ErrGoexit = errors.New("it ended its goroutine instead of returning (runtime.Goexit)")
+	// ErrOverdue is the error of a function that did not return after its deadline, and may still be running.
+	ErrOverdue = errors.New("overdue: it has not returned after its deadline")
+	// ErrNotConfigured is the error, within a *BuildError, of a configuration that is needed before it has been read.
+	ErrNotConfigured = errors.New("the configuration has not been read yet")
+)
+
+// PanicError is a panic of a function of a cell: a constructor, an invoked function, a hook, a command and so on.
+type PanicError struct {
+	Value any    // what it panicked with
+	Stack []byte // of the goroutine, as text
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+// Is reports whether target is ErrPanic.
+func (e *PanicError) Is(target error) bool { return target == ErrPanic }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
 
 // GraphError is a fault in how the cells fit together.
 type GraphError struct {

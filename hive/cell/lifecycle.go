@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -27,3 +28,15 @@ type Hook struct {
 	OnStart func(context.Context) error
 	OnStop  func(context.Context) error
 }
+
+// HookError is a hook that has failed or is overdue. It is in the errors of the start and the stop of a hive.
+type HookError struct {
+	Hook   string // name, module and place
+	Action string // "start" or "stop"
+	Err    error  // what it returned, a *PanicError, ErrGoexit, or an error that wraps ErrOverdue
+}
+
+func (e *HookError) Error() string { return fmt.Sprintf("%s hook %s: %v", e.Action, e.Hook, e.Err) }
+
+// Unwrap returns what the hook returned.
+func (e *HookError) Unwrap() error { return e.Err }

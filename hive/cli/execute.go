@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
 )
 
 // ExitError ends the process with a code. Without Err the command has said all that there is to say.
@@ -45,7 +45,7 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{command: c.CommandPath(), err: err}
 	})
-	err := <-cell.Guard(func() error { return root.ExecuteContext(ctx) })
+	err := <-guard.Go(func() error { return root.ExecuteContext(ctx) })
 	if err == nil {
 		return 0
 	}

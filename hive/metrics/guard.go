@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
 )
 
 // registerer registers collectors whose panics are errors: of the registration, or of what is gathered, beside other metrics.
@@ -42,7 +42,7 @@ type guarded struct{ prometheus.Collector }
 
 // Describe implements prometheus.Collector.
 func (g guarded) Describe(ch chan<- *prometheus.Desc) {
-	if err := <-cell.Guard(func() error { g.Collector.Describe(ch); return nil }); err != nil {
+	if err := <-guard.Go(func() error { g.Collector.Describe(ch); return nil }); err != nil {
 		ch <- prometheus.NewInvalidDesc(err)
 	}
 }
@@ -53,7 +53,7 @@ func (g guarded) Collect(ch chan<- prometheus.Metric) {
 		ch <- guardedMetric{m}
 		return
 	}
-	if err := <-cell.Guard(func() error { g.Collector.Collect(ch); return nil }); err != nil {
+	if err := <-guard.Go(func() error { g.Collector.Collect(ch); return nil }); err != nil {
 		ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 	}
 }
@@ -62,5 +62,5 @@ type guardedMetric struct{ prometheus.Metric }
 
 // Write implements prometheus.Metric.
 func (m guardedMetric) Write(to *dto.Metric) error {
-	return <-cell.Guard(func() error { return m.Metric.Write(to) })
+	return <-guard.Go(func() error { return m.Metric.Write(to) })
 }

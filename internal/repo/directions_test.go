@@ -39,7 +39,9 @@ func layers() []layer {
 		{packages: "reconciler", imports: []string{"statedb", "statedb/index", "statedb/immutable", "internal/store", "reconciler/internal/..."}, tests: []string{"reconciler/targettest"}},
 
 		// The hive: tables are its means, reconcilers are unknown to it. The API and the command line know neither.
-		{packages: "hive/cell/...", imports: []string{"hive/cell/..."}},
+		{packages: "hive/internal/description", imports: nil},
+		{packages: "hive/cell/...", imports: []string{"hive/internal/description"}},
+		{packages: "hive/internal/graph", imports: []string{"hive/cell", "hive/internal/description", "hive/internal/guard"}},
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
 		{packages: "hive/inspect/...", imports: []string{"hive/...", "internal/loglimit"}},
 		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},

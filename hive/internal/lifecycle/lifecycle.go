@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
 )
 
 const (
@@ -30,18 +31,6 @@ var (
 	// ErrNotStarted is returned by a stop that has nothing to stop.
 	ErrNotStarted = errors.New("has not been started, or has been stopped already")
 )
-
-// HookError is a hook that has failed.
-type HookError struct {
-	Hook   string // name, module and place
-	Action string // "start" or "stop"
-	Err    error
-}
-
-func (e *HookError) Error() string { return fmt.Sprintf("%s hook %s: %v", e.Action, e.Hook, e.Err) }
-
-// Unwrap returns what the hook returned.
-func (e *HookError) Unwrap() error { return e.Err }
 
 type state int
 
@@ -86,7 +75,7 @@ func (l *Lifecycle) append(h *hook) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state > starting {
-		err := &HookError{Hook: h.name, Action: "start", Err: errors.New("appended after the start: it was never run")}
+		err := &cell.HookError{Hook: h.name, Action: "start", Err: errors.New("appended after the start: it was never run")}
 		l.late = append(l.late, err)
 		l.logger.Error("A hook was appended too late and does not run", "hook", h.name)
 		return
@@ -106,7 +95,7 @@ func (l *Lifecycle) enter(next state) bool {
 }
 
 // Start runs the start hooks until one fails. What has been started then is to be stopped by Stop. Its errors are ErrStarted
-// and *HookError.
+// and *cell.HookError.
 func (l *Lifecycle) Start(ctx context.Context) error {
 	if !l.enter(starting) {
 		return ErrStarted
@@ -136,7 +125,7 @@ func (l *Lifecycle) next(i int) *hook {
 
 func (l *Lifecycle) start(ctx context.Context, h *hook) error {
 	if ctx.Err() != nil {
-		return &HookError{Hook: h.name, Action: "start", Err: fmt.Errorf("not reached: %w", context.Cause(ctx))}
+		return &cell.HookError{Hook: h.name, Action: "start", Err: fmt.Errorf("not reached: %w", context.Cause(ctx))}
 	}
 	before := l.len()
 	err := l.run(ctx, h, "start", h.OnStart, new(patience))
@@ -160,7 +149,7 @@ func (l *Lifecycle) adopt(h *hook) {
 }
 
 // Stop runs the stop hooks of what has been started, in reverse, all of them even if some fail or the deadline is over. It
-// returns all errors: ErrNotStarted or *HookError.
+// returns all errors: ErrNotStarted or *cell.HookError.
 func (l *Lifecycle) Stop(ctx context.Context) error {
 	if !l.enter(stopping) {
 		return ErrNotStarted
@@ -193,7 +182,7 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 	during, cancel := h.during(ctx, action)
 	defer cancel()
 	l.note(h, action, Running, 0, nil)
-	overdue, err := Await(during, cell.Guard(func() error { return fn(during) }), func(since time.Duration) {
+	overdue, err := Await(during, guard.Go(func() error { return fn(during) }), func(since time.Duration) {
 		l.logger.Warn("Still waiting for a hook", "hook", h.name, "action", action, "since", since)
 	}, func() time.Duration { return p.left(ctx.Err() != nil) })
 	if overdue {
@@ -206,7 +195,7 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 	if err == nil {
 		return nil
 	}
-	return &HookError{Hook: h.name, Action: action, Err: err}
+	return &cell.HookError{Hook: h.name, Action: action, Err: err}
 }
 
 // Await waits for the result of a call, and calls still from time to time. Once ctx is done it waits for as long as left returns, or as

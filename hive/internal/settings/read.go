@@ -14,14 +14,14 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/graph"
 	"github.com/statehive/statehive/internal/trusted"
 	"github.com/statehive/statehive/internal/yamlsize"
 )
 
 // ReadFile returns the keys of a file in their order, with duplicates, and all errors. A value that cannot be used is nil. It returns
 // an error and no keys if the file cannot be read or is no such map.
-func ReadFile(path string) ([]cell.FileEntry, error) {
+func ReadFile(path string) ([]graph.FileEntry, error) {
 	data, err := read(path)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func check(path string, data []byte) error {
 	return nil
 }
 
-func parse(path string, data []byte) ([]cell.FileEntry, error) {
+func parse(path string, data []byte) ([]graph.FileEntry, error) {
 	if err := check(path, data); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func parse(path string, data []byte) ([]cell.FileEntry, error) {
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s:%d: expected a map from names of flags to values", path, root.Line)
 	}
-	var entries []cell.FileEntry
+	var entries []graph.FileEntry
 	var errs []error
 	for i := 0; i < len(root.Content); i += 2 {
 		key := root.Content[i]
@@ -100,7 +100,7 @@ func parse(path string, data []byte) ([]cell.FileEntry, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %s: %w", place, key.Value, err))
 		}
-		entries = append(entries, cell.FileEntry{Key: key.Value, Place: place, Value: v})
+		entries = append(entries, graph.FileEntry{Key: key.Value, Place: place, Value: v})
 	}
 	return entries, errors.Join(errs...)
 }

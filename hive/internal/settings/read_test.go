@@ -10,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/graph"
 	"github.com/statehive/statehive/hive/internal/settings"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func read(t *testing.T, text string) ([]cell.FileEntry, error) {
+func read(t *testing.T, text string) ([]graph.FileEntry, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "settings.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -31,7 +31,7 @@ func read(t *testing.T, text string) ([]cell.FileEntry, error) {
 
 func TestKeysAreReadWithTheirPlaces(t *testing.T) {
 	got, err := read(t, "# settings\ndir: &dir /etc\n\nmode: 0600\non: yes\nnames: [a, *dir]\nlimits:\n  a: 1\n  b: two\nagain: *dir\nempty: ''\n")
-	want := []cell.FileEntry{
+	want := []graph.FileEntry{
 		{Key: "dir", Place: "settings.yaml:2", Value: "/etc"},
 		{Key: "mode", Place: "settings.yaml:4", Value: "0600"},
 		{Key: "on", Place: "settings.yaml:5", Value: "yes"},

@@ -1,0 +1,28 @@
+package description
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+)
+
+// Position is a place in the source.
+type Position struct {
+	File string
+	Line int
+}
+
+// Caller is where the caller of the function that calls it stands.
+func Caller() Position {
+	_, file, line, _ := runtime.Caller(2)
+	return Position{File: file, Line: line}
+}
+
+// String has the last folder, so that files of one name can be told apart.
+func (p Position) String() string {
+	if p.File == "" {
+		return "unknown place"
+	}
+	folder := filepath.Base(filepath.Dir(p.File))
+	return fmt.Sprintf("%s/%s:%d", folder, filepath.Base(p.File), p.Line)
+}

@@ -1,0 +1,66 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
+)
+
+// calls is what is known of the calls of a graph's functions.
+type calls struct {
+	interrupted  atomic.Pointer[error]    // why no other function is to be called
+	current      atomic.Pointer[function] // what is being called
+	last         *function                // what was called last
+	constructing atomic.Bool              // Construct has not returned
+}
+
+// Interrupt has Construct call no other function: what it would call next fails with cause. It is safe for concurrent use.
+func (g *Graph) Interrupt(cause error) { g.calls.interrupted.Store(&cause) }
+
+// Calling names the function that is being called; it is empty if there is none. It is safe for concurrent use.
+func (g *Graph) Calling() string {
+	if f := g.calls.current.Load(); f != nil {
+		return f.scope.String() + ": " + f.String()
+	}
+	return ""
+}
+
+// Overdue is the error of the function that is being called and is not waited for any longer; it wraps ErrOverdue and cause. It is safe
+// for concurrent use.
+func (g *Graph) Overdue(cause error) error {
+	err := fmt.Errorf("%w: %w", cell.ErrOverdue, cause)
+	if f := g.calls.current.Load(); f != nil {
+		return f.failed(err)
+	}
+	return err
+}
+
+// enter notes that a function is called, unless it is not to be. Leave is to be called when it has been.
+func (f *function) enter() (leave func(), err error) {
+	g := f.scope.graph
+	if cause := g.calls.interrupted.Load(); cause != nil && g.calls.constructing.Load() {
+		return nil, f.failed(fmt.Errorf("not called: %w", *cause))
+	}
+	g.calls.last = f
+	outer := g.calls.current.Swap(f)
+	return func() {
+		g.calls.current.Store(outer)
+		if g.options.Called != nil {
+			g.options.Called(f.scope.full)
+		}
+	}, nil
+}
+
+// guarded calls fn, which constructs, on a goroutine of its own, which they may end.
+func (g *Graph) guarded(fn func() error) error {
+	g.calls.constructing.Store(true)
+	defer g.calls.constructing.Store(false)
+	err := <-guard.Go(fn)
+	if errors.Is(err, cell.ErrGoexit) && g.calls.last != nil {
+		return g.calls.last.failed(err)
+	}
+	return err
+}

@@ -1,0 +1,216 @@
+package graph
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
+)
+
+// Sources are where settings come from, besides flags.
+type Sources struct {
+	// EnvPrefix begins the names of environment variables.
+	EnvPrefix string
+	// LookupEnv reads an environment variable. Needed.
+	LookupEnv func(string) (string, bool)
+	// Environ lists all variables as NAME=value, so that mistyped ones are found. Nil: none.
+	Environ func() []string
+	// FileFlag is the setting that names the file of settings; empty for no file.
+	FileFlag string
+	// ReadFile reads that file once, if the setting is not empty. What it returns with an error counts; an error without any
+	// entry means that the file cannot be read at all.
+	ReadFile func(path string) ([]FileEntry, error)
+}
+
+// FileEntry is a key of a file of settings with its value.
+type FileEntry struct {
+	Key   string
+	Place string // the file and the line
+	Value any    // string, []string or map[string]string; nil, which no setting takes, if it is none of them
+}
+
+// Configure sets what no flag has set: from the environment, else from the file. Then it validates. It must come before
+// Construct and after the parsing of flags. Faults are *ConfigError and *UnknownKeyError, and what ReadFile returns; all of
+// them are returned.
+func (g *Graph) Configure(from Sources) error { return g.settings.configure(from) }
+
+func (ss *settings) configure(from Sources) error {
+	entries, errs := ss.fromFile(from)
+	errs = append(errs, ss.mistyped(from)...)
+	for _, s := range ss.all {
+		errs = append(errs, s.blame(s.configure(from, entries)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, b := range ss.blocks {
+		errs = append(errs, b.validate())
+		b.ready = true
+	}
+	return errors.Join(errs...)
+}
+
+// Settings are all settings as they are now, by name.
+func (g *Graph) Settings() []cell.Setting {
+	var all []cell.Setting
+	for _, s := range g.settings.all {
+		shown := cell.Setting{
+			Name: s.flag, Module: s.block.scope.full, Usage: s.usage, Secret: s.value.secret,
+			Value: s.value.String(), Default: s.byDefault, Origin: s.origin, Err: s.fault,
+		}
+		if s.value.given {
+			shown.Origin = "flag"
+		}
+		shown.Origin = cmp.Or(shown.Origin, "default")
+		all = append(all, shown)
+	}
+	slices.SortFunc(all, func(a, b cell.Setting) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// EnvName is the environment variable of a flag.
+func EnvName(prefix, flag string) string {
+	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromFile reads the file that flag or environment name.
+func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs []error) {
+	which := ss.byFlag[from.FileFlag]
+	if which == nil {
+		return nil, nil
+	}
+	if err := which.configure(from, nil); err != nil {
+		return nil, nil // it is told with the others
+	}
+	path := which.value.String()
+	if path == "" {
+		return nil, nil
+	}
+	list, err := from.ReadFile(path)
+	if err != nil {
+		err = &cell.ConfigError{Module: which.block.scope.full, Origin: which.whence(), Value: path, Err: err}
+		errs = append(errs, err)
+		if len(list) == 0 {
+			which.fault = err
+		}
+	}
+	entries, refused := ss.admit(list, from.FileFlag)
+	return entries, append(errs, refused...)
+}
+
+// maxUnknown is how many unknown keys of a file are told one by one.
+const maxUnknown = 500
+
+// admit refuses keys that are not known, twice there or cannot be in a file.
+func (ss *settings) admit(list []FileEntry, fileFlag string) (entries map[string]FileEntry, errs []error) {
+	known := slices.Sorted(maps.Keys(ss.byFlag))
+	known = slices.DeleteFunc(known, func(k string) bool { return k == fileFlag })
+	entries, unknown := make(map[string]FileEntry), 0
+	for _, e := range list {
+		if first, twice := entries[e.Key]; twice {
+			err := fmt.Errorf("%s: the key %.100q is already at %s", e.Place, e.Key, first.Place)
+			errs = append(errs, ss.byFlag[e.Key].blame(err))
+		} else if ss.byFlag[e.Key] == nil || e.Key == fileFlag {
+			if unknown++; unknown <= maxUnknown {
+				errs = append(errs, &cell.UnknownKeyError{Place: e.Place, Key: e.Key, Known: meant(e.Key, known)})
+			}
+		}
+		entries[e.Key] = e
+	}
+	if unknown > maxUnknown {
+		errs = append(errs, fmt.Errorf("and %d more unknown keys", unknown-maxUnknown))
+	}
+	return entries, errs
+}
+
+// mistyped refuses variables that are almost those of settings. Others with the prefix may be someone else's: Kubernetes, for one,
+// makes some for every service, with the name of the service before them.
+func (ss *settings) mistyped(from Sources) (errs []error) {
+	if from.Environ == nil {
+		return nil
+	}
+	known := make([]string, len(ss.all))
+	for i, s := range ss.all {
+		known[i] = EnvName(from.EnvPrefix, s.flag)
+	}
+	for _, variable := range from.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		suffix, ours := strings.CutPrefix(name, from.EnvPrefix+"_")
+		if !ours || slices.Contains(known, name) {
+			continue
+		}
+		if best, ok := nearest(name, known, min(2, len(suffix)/4)); ok {
+			errs = append(errs, &cell.UnknownKeyError{Place: "environment", Key: name, Known: []string{best}})
+		}
+	}
+	return errs
+}
+
+// configure sets the setting from the first source that has it.
+func (s *setting) configure(from Sources, entries map[string]FileEntry) error {
+	if s.value.refused != nil {
+		return &cell.ConfigError{Module: s.block.scope.full, Origin: "--" + s.flag, Value: cell.Redacted, Err: s.value.refused}
+	}
+	if s.value.given {
+		return nil
+	}
+	variable := EnvName(from.EnvPrefix, s.flag)
+	if text, ok := from.LookupEnv(variable); ok {
+		return s.assign("environment variable "+variable, "", text)
+	}
+	if e, ok := entries[s.flag]; ok {
+		return s.assign(e.Place, ": "+s.flag, e.Value)
+	}
+	return nil
+}
+
+func (s *setting) assign(origin, key string, given any) error {
+	err := s.value.assign(given)
+	if err == nil {
+		s.origin = origin
+		return nil
+	}
+	shown, isText := given.(string)
+	switch {
+	case s.value.secret:
+		shown = cell.Redacted
+	case !isText:
+		shown = "…"
+	}
+	return &cell.ConfigError{Module: s.block.scope.full, Origin: origin + key, Value: shown, Err: err}
+}
+
+// blame notes what is wrong with what was given, and returns it. A key that no setting has is no setting's fault.
+func (s *setting) blame(err error) error {
+	if s != nil {
+		s.fault = errors.Join(s.fault, err)
+	}
+	return err
+}
+
+// whence says where the value comes from.
+func (s *setting) whence() string {
+	if s.value.given {
+		return "--" + s.flag
+	}
+	return s.origin
+}
+
+// validator checks a configuration that has been read.
+type validator interface{ Validate() error }
+
+func (b *block) validate() error {
+	v, ok := b.target.Interface().(validator)
+	if !ok {
+		return nil
+	}
+	if err := <-guard.Go(v.Validate); err != nil {
+		return &cell.ConfigError{Module: b.scope.full, Err: err}
+	}
+	return nil
+}

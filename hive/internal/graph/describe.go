@@ -1,0 +1,83 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/statehive/statehive/hive/cell"
+)
+
+// Describe says what the graph consists of, with the functions that Invoke was called with or that InvokedLater declares. Nothing
+// is constructed. It is safe for concurrent use, also with other methods.
+func (g *Graph) Describe() cell.Description {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	used := g.used()
+	modules := make(map[*scope]*cell.ModuleDescription)
+	d := cell.Description{Modules: make([]cell.ModuleDescription, len(g.scopes))}
+	for i, s := range g.scopes {
+		d.Modules[i] = cell.ModuleDescription{ID: s.full, Title: s.title, Functions: []cell.FunctionDescription{}}
+		if s.parent != nil {
+			d.Modules[i].Place = s.at.String()
+		}
+		modules[s] = &d.Modules[i]
+	}
+	add := func(f *function) {
+		m := modules[f.scope]
+		m.Functions = append(m.Functions, f.describe(used[f]))
+	}
+	for _, f := range g.provided {
+		add(f)
+	}
+	for _, decorator := range g.decorators {
+		add(decorator.function)
+	}
+	for _, f := range slices.Concat(g.invokes, g.outside) {
+		add(f)
+	}
+	return d
+}
+
+func (f *function) describe(used bool) cell.FunctionDescription {
+	d := cell.FunctionDescription{Verb: f.verb, Name: f.name, Place: f.at.String(), Used: used, Own: f.own, Took: f.took}
+	for _, m := range f.makes {
+		d.Makes = append(d.Makes, m.String())
+	}
+	for _, n := range f.needs {
+		d.Needs = append(d.Needs, n.String())
+		for _, maker := range f.scope.find(n.key) {
+			d.From = append(d.From, maker.id())
+		}
+	}
+	return d
+}
+
+// id tells the function from all others, unless one is provided by two cells.
+func (f *function) id() string { return f.name + " (" + f.at.String() + ")" }
+
+// used are the functions that something invoked leads to, inside the graph or from outside.
+func (g *Graph) used() map[*function]bool {
+	type call struct {
+		function *function
+		scope    *scope
+	}
+	used, seen := make(map[*function]bool), make(map[call]bool)
+	var visit func(call)
+	visit = func(c call) {
+		if seen[c] {
+			return
+		}
+		seen[c], used[c.function] = true, true
+		for _, n := range c.function.needs {
+			for _, maker := range c.scope.calledFor(n) {
+				visit(call{maker, maker.scope})
+			}
+			if d, at := c.scope.decoration(n.key, c.function.decorator); d != nil {
+				visit(call{d.function, at})
+			}
+		}
+	}
+	for _, f := range slices.Concat(g.invokes, g.outside) {
+		visit(call{f, f.scope})
+	}
+	return used
+}

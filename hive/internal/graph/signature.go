@@ -1,0 +1,111 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.uber.org/dig"
+
+	"github.com/statehive/statehive/hive/cell"
+)
+
+// signature is what the type of a function says. Functions of one type share it.
+type signature struct {
+	needs []need
+	makes []made
+	fault error // why the container does not accept it
+}
+
+func (g *Graph) signatureOf(t reflect.Type) *signature {
+	s := g.signatures[t]
+	if s == nil {
+		s = newSignature(t)
+		g.signatures[t] = s
+	}
+	return s
+}
+
+func newSignature(t reflect.Type) *signature {
+	s := &signature{}
+	params, marked := paramsOf(t), false
+	for i, in := range params {
+		s.needs = append(s.needs, needsOf(in, place{i})...)
+		marked = marked || isMarked(in)
+		s.fault = cmp.Or(s.fault, checkFields(in))
+	}
+	results := 0
+	for i := range t.NumOut() {
+		if out := t.Out(i); out != errorType {
+			s.makes = append(s.makes, makesOf(out, place{results})...)
+			marked = marked || isMarked(out)
+			s.fault = cmp.Or(s.fault, checkFields(out))
+			results++
+		}
+	}
+	if marked && results == 0 {
+		t = reflect.FuncOf(params, []reflect.Type{reflect.TypeFor[struct{}]()}, false) // the container wants a constructor
+	}
+	if marked && s.fault == nil {
+		fn := reflect.MakeFunc(t, func([]reflect.Value) []reflect.Value { return nil })
+		s.fault = dig.RootCause(dig.New(dig.DeferAcyclicVerification()).Provide(fn.Interface()))
+	}
+	return s
+}
+
+// paramsOf are the parameters less the variadic one, which the container ignores.
+func paramsOf(t reflect.Type) []reflect.Type {
+	in := make([]reflect.Type, t.NumIn())
+	for i := range in {
+		in[i] = t.In(i)
+	}
+	if t.IsVariadic() {
+		in = in[:len(in)-1]
+	}
+	return in
+}
+
+// checkFields finds tags in structs of parameters or results that the container would overlook.
+func checkFields(t reflect.Type) error {
+	if !isIn(t) && !isOut(t) {
+		return nil
+	}
+	for f := range t.Fields() {
+		tags, err := parseTag(f.Tag)
+		for key := range tags {
+			if best, ok := nearest(strings.ToLower(key), []string{"name", "group", "optional"}, 1); ok && best != key {
+				err = fmt.Errorf("unknown tag %q: write %s:%q", key, best, tags[key])
+			}
+		}
+		if err = cmp.Or(err, checkFields(f.Type)); err != nil {
+			return fmt.Errorf("bad field %q of %v: %w", f.Name, t, err)
+		}
+	}
+	return nil
+}
+
+// isIn and isOut are those of the container, which are slow for types that are no structs.
+func isIn(t reflect.Type) bool { return t.Kind() == reflect.Struct && dig.IsIn(t) }
+
+func isOut(t reflect.Type) bool { return t.Kind() == reflect.Struct && dig.IsOut(t) }
+
+// isMarked reports whether a parameter or a result has to do with In or Out.
+func isMarked(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	if isIn(t) || isOut(t) {
+		return true
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && (f.Type == reflect.TypeFor[*cell.In]() || f.Type == reflect.TypeFor[*cell.Out]()) {
+			return true
+		}
+	}
+	return false
+}

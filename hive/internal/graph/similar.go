@@ -1,0 +1,131 @@
+package graph
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// missing says that nothing provides k, and what there is instead.
+func (s *scope) missing(k key) string {
+	problem := fmt.Sprintf("missing type %v", k)
+	if hint := s.hint(k); hint != "" {
+		problem += " (" + hint + ")"
+	}
+	return problem
+}
+
+// hint says what there is instead of k.
+func (s *scope) hint(k key) string {
+	for _, other := range s.graph.scopes {
+		if made := other.offers[k]; len(made) > 0 {
+			return fmt.Sprintf("it is private to %v, where %v makes it", other, made[0])
+		}
+	}
+	if hint := s.implementation(k); hint != "" {
+		return hint
+	}
+	return s.similar(k)
+}
+
+// implementation names what there is that could be offered as the interface k.
+func (s *scope) implementation(k key) string {
+	if k.typ.Kind() != reflect.Interface || k.typ.NumMethod() == 0 {
+		return ""
+	}
+	found := s.seen(func(other key) bool {
+		return other.group == "" && other.name == k.name && other.typ.Implements(k.typ)
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("its constructor has to return that type: there is a %s, which implements it", strings.Join(found, ", a "))
+}
+
+// similar names what differs from k in its pointer, its name or group, or in the package alone.
+func (s *scope) similar(k key) string {
+	found := s.seen(func(other key) bool {
+		return bare(other.typ).Name() == bare(k.typ).Name() && (other.typ == k.typ || bare(k.typ).Name() != "")
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	return "there is a " + strings.Join(found, ", a ")
+}
+
+func bare(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// seen lists what is like it and can be seen from this scope, with who makes it.
+func (s *scope) seen(like func(key) bool) []string {
+	var found []string
+	for at := s; at != nil; at = at.parent {
+		for k, made := range at.offers {
+			if like(k) {
+				found = append(found, fmt.Sprintf("%v of %s (%v)", k, made[0].name, made[0].at))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// maxKnown is how many names an error has for want of one that is like the mistyped one.
+const maxKnown = 10
+
+// meant is the one of all that is most like a mistyped name, or else all if they are few.
+func meant(name string, all []string) []string {
+	if best, ok := nearest(name, all, min(3, len(name)/2)); ok {
+		return []string{best}
+	}
+	if len(all) > maxKnown {
+		return nil
+	}
+	return all
+}
+
+// nearest is the one of all that is most like a name and not further from it than a limit.
+func nearest(name string, all []string, limit int) (best string, ok bool) {
+	var row []int
+	for _, candidate := range all {
+		if d := len(candidate) - len(name); d > limit || -d > limit {
+			continue
+		}
+		row = slices.Grow(row[:0], len(candidate)+1)[:len(candidate)+1]
+		if d := distance(name, candidate, limit, row); d <= limit {
+			best, ok, limit = candidate, true, d-1
+		}
+	}
+	return best, ok
+}
+
+// distance is how many bytes have to be inserted, removed or replaced to make b of a, or something above the limit if it is more
+// than that. A row has a place more than b.
+func distance(a, b string, limit int, row []int) int {
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		from, to := max(0, i-limit), min(len(b), i+limit+1) // all others are further from a
+		diagonal, least := row[from], limit+1
+		row[from]++
+		for j := from; j < to; j++ {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+			least = min(least, row[j+1])
+		}
+		if least > limit && row[from] > limit {
+			return limit + 1
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,25 @@
+// Package guard calls functions that may panic or end their goroutine.
+package guard
+
+import (
+	"runtime/debug"
+
+	"github.com/statehive/statehive/hive/cell"
+)
+
+// Go calls fn on a goroutine of its own and sends what it returns: a *cell.PanicError if it panics, cell.ErrGoexit if it ends its
+// goroutine. The channel has room for that, so it need not be received.
+func Go(fn func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		err := cell.ErrGoexit
+		defer func() {
+			if p := recover(); p != nil {
+				err = &cell.PanicError{Value: p, Stack: debug.Stack()}
+			}
+			done <- err
+		}()
+		err = fn()
+	}()
+	return done
+}
