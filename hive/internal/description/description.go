@@ -10,42 +10,33 @@ type Cell interface{ isCell() }
 // Module is a scope with cells in it.
 type Module struct {
 	ID, Title string
+	Contents  Cell
 	At        Position
-	Contents  Group
 }
 
 // Group are cells without a scope of their own.
 type Group []Cell
 
-// Provide are constructors.
-type Provide struct {
-	Constructors []any
-	Private      bool // for the module and those in it
-	ForModules   bool // once for each of these modules
-	At           Position
-}
-
-// Supply are values that are there already.
-type Supply struct {
-	Values  []any
-	Private bool // for the module and those in it
-	At      Position
-}
-
-// Decorate are functions that change values.
-type Decorate struct {
-	Decorators []any
-	Everywhere bool // also outside of the module
-	ForModules bool // called for each module
+// Contents are functions or values of one kind.
+type Contents struct {
+	Kind       Kind
+	All        []any
+	Private    bool // for the module and those in it, not for all
+	ForModules bool // once for each of these modules
 	At         Position
 }
 
-// Invoke are functions that are called when the graph is constructed.
-type Invoke struct {
-	Functions []any
-	Later     bool // called by others, if at all
-	At        Position
-}
+// Kind is what is done with functions or values.
+type Kind string
+
+// The kinds.
+const (
+	Provide  Kind = "provide"
+	Supply   Kind = "supply" // values
+	Decorate Kind = "decorate"
+	Invoke   Kind = "invoke"
+	Later    Kind = "invoked later" // by others, if at all
+)
 
 // Config is a struct of settings.
 type Config struct {
@@ -61,8 +52,5 @@ type As struct {
 
 func (*Module) isCell()   {}
 func (Group) isCell()     {}
-func (*Provide) isCell()  {}
-func (*Supply) isCell()   {}
-func (*Decorate) isCell() {}
-func (*Invoke) isCell()   {}
+func (*Contents) isCell() {}
 func (*Config) isCell()   {}

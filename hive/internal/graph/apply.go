@@ -2,6 +2,7 @@ package graph
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/statehive/statehive/hive/internal/description"
 )
@@ -21,35 +22,58 @@ func (s *scope) apply(c description.Cell) error {
 			errs = append(errs, s.apply(c))
 		}
 		return errors.Join(errs...)
-	case *description.Provide:
-		return s.applyProvide(c)
-	case *description.Supply:
-		return s.applySupply(c)
-	case *description.Decorate:
-		return s.applyDecorate(c)
-	case *description.Invoke:
-		return s.applyInvoke(c)
 	case *description.Config:
 		return s.applyConfig(c)
+	case *description.Contents:
+		return s.applyContents(c)
 	}
 	return s.errorf("a cell is nil")
 }
 
-func (s *scope) applyInvoke(i *description.Invoke) error {
+func (s *scope) applyContents(c *description.Contents) error {
+	if c.ForModules && c.Kind == description.Provide {
+		each := *c
+		each.ForModules = false
+		s.forModules = append(s.forModules, &each)
+		return nil
+	}
 	var errs []error
-	if i.Later {
+	for _, v := range c.All {
+		errs = append(errs, s.applyEach(c, v))
+	}
+	return errors.Join(errs...)
+}
+
+// applyEach adds one of the contents of a cell.
+func (s *scope) applyEach(c *description.Contents, v any) error {
+	switch c.Kind {
+	case description.Provide, description.Supply:
+		return s.applyMaker(c, v)
+	case description.Decorate:
+		return s.applyDecorator(c, v)
+	}
+	if c.Kind == description.Later {
 		s = s.graph.root
 	}
-	for _, fn := range i.Functions {
-		f, err := newFunction("invoke", fn, s, i.At)
-		switch {
-		case err != nil:
-		case i.Later:
-			s.graph.outside = append(s.graph.outside, f)
-		default:
-			s.graph.invokes = append(s.graph.invokes, f)
+	f, err := newFunction("invoke", v, s, c.At)
+	switch {
+	case err != nil:
+	case c.Kind == description.Later:
+		s.graph.outside = append(s.graph.outside, f)
+	default:
+		s.graph.invokes = append(s.graph.invokes, f)
+	}
+	return err
+}
+
+// applyForModules applies the cells that are for each module, when all modules are known.
+func (g *Graph) applyForModules() error {
+	var errs []error
+	for _, s := range g.scopes {
+		if s.parent != nil {
+			s.forModules = slices.Concat(s.parent.forModules, s.forModules) // the parent comes first
 		}
-		errs = append(errs, err)
+		errs = append(errs, g.applyOwn(s, s.forModules...))
 	}
 	return errors.Join(errs...)
 }

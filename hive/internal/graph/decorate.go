@@ -8,17 +8,6 @@ import (
 	"github.com/statehive/statehive/hive/internal/description"
 )
 
-func (s *scope) applyDecorate(d *description.Decorate) error {
-	if d.Everywhere {
-		s = s.graph.root
-	}
-	var errs []error
-	for _, fn := range d.Decorators {
-		errs = append(errs, s.decorateWith(fn, d))
-	}
-	return errors.Join(errs...)
-}
-
 // decorator is a function that changes values for a scope and those below it.
 //
 // The container has decorators too. Ours also reach what a module has for itself: the container would give every module the
@@ -30,7 +19,10 @@ type decorator struct {
 	at         map[*scope]*function // its call for the values as they are seen in a scope
 }
 
-func (s *scope) decorateWith(fn any, c *description.Decorate) error {
+func (s *scope) applyDecorator(c *description.Contents, fn any) error {
+	if !c.Private {
+		s = s.graph.root
+	}
 	f, err := newFunction("decorate", fn, s, c.At)
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func New(o Options, contents ...cell.Cell) (*Graph, error) {
 	g := &Graph{options: o, modules: make(map[cell.FullModuleID]*scope), signatures: make(map[reflect.Type]*signature), local: make(map[key]bool), decorated: make(map[key]bool)}
 	g.root = newScope(g, nil, cell.ModuleID(o.Name), cell.FullModuleID(o.Name))
 	g.scopes = []*scope{g.root}
-	if err := errors.Join(g.root.provideOwn(), g.applyOwn(g.root, cell.Group(o.Own...)), g.root.apply(cell.Group(contents...)), g.provideForModules(), g.checkDecorators()); err != nil {
+	if err := errors.Join(g.root.provideOwn(), g.applyOwn(g.root, cell.Group(o.Own...)), g.root.apply(cell.Group(contents...)), g.applyForModules(), g.checkDecorators()); err != nil {
 		return nil, err
 	}
 	return g, nil

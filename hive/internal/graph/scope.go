@@ -80,8 +80,8 @@ func (s *scope) provideOwn() error {
 		values = append(values, cell.As[cell.Lifecycle](o.Lifecycle(s.full)))
 	}
 	return s.graph.applyOwn(s,
-		&description.Supply{Values: values, Private: true, At: s.at},
-		&description.Provide{Constructors: o.PerModule, Private: true, At: s.at})
+		&description.Contents{Kind: description.Supply, All: values, Private: true, At: s.at},
+		&description.Contents{Kind: description.Provide, All: o.PerModule, Private: true, At: s.at})
 }
 
 // provide offers what a constructor makes.

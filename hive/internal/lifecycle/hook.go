@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/description"
 )
 
 // hook is a hook with what is known of it.
@@ -29,17 +29,15 @@ func (h *hook) during(ctx context.Context, action string) (context.Context, cont
 	return context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("%s deadline of %v of the hook: %w", action, h.Timeout, context.DeadlineExceeded))
 }
 
-// newHook is called by Append.
-func newHook(owner cell.FullModuleID, h cell.Hook) *hook {
+// newHook is a hook of a module that was appended at a place.
+func newHook(owner cell.FullModuleID, h cell.Hook, at description.Position) *hook {
 	name := h.Name
 	if name == "" {
 		name = functionName(h.OnStart, h.OnStop)
 	}
-	_, file, line, _ := runtime.Caller(2)
-	place := fmt.Sprintf("%s/%s:%d", filepath.Base(filepath.Dir(file)), filepath.Base(file), line)
 	return &hook{
-		Hook: h, name: fmt.Sprintf("%s of module %q (%s)", name, owner, place),
-		report: Report{Name: name, Module: owner, Place: place},
+		Hook: h, name: fmt.Sprintf("%s of module %q (%s)", name, owner, at),
+		report: Report{Name: name, Module: owner, Place: at.String()},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/description"
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
@@ -69,7 +70,7 @@ type owned struct {
 }
 
 // Append implements cell.Lifecycle.
-func (o *owned) Append(h cell.Hook) { o.lifecycle.append(newHook(o.owner, h)) }
+func (o *owned) Append(h cell.Hook) { o.lifecycle.append(newHook(o.owner, h, description.Caller())) }
 
 func (l *Lifecycle) append(h *hook) {
 	l.mu.Lock()

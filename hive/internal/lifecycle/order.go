@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/description"
 )
 
 // Dynamic is the lifecycle of a module that can have what is added while running: those of For are.
@@ -19,7 +20,7 @@ type Dynamic interface {
 
 // AppendDynamic implements Dynamic.
 func (o *owned) AppendDynamic(h cell.Hook, closing func()) {
-	added := newHook(o.owner, h)
+	added := newHook(o.owner, h, description.Caller())
 	added.closing = closing
 	o.lifecycle.appendDynamic(added)
 }
