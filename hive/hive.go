@@ -30,12 +30,6 @@ import (
 	"github.com/statehive/statehive/internal/loglimit"
 )
 
-// Defaults of Options.
-const (
-	DefaultStartTimeout = time.Minute
-	DefaultStopTimeout  = 30 * time.Second
-)
-
 var (
 	// ErrStarted is returned by a start that is not the first, whether that succeeded or not.
 	ErrStarted = errors.New("the hive has been started already")
@@ -81,10 +75,10 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	if o.StartTimeout <= 0 {
-		o.StartTimeout = DefaultStartTimeout
+		o.StartTimeout = time.Minute
 	}
 	if o.StopTimeout <= 0 {
-		o.StopTimeout = DefaultStopTimeout
+		o.StopTimeout = 30 * time.Second
 	}
 	return o
 }
@@ -176,14 +170,8 @@ func (h *Hive) sources() graph.Sources {
 // RegisterFlags adds the flags of all cells and --config. It fails if fs has a flag of the same name. Parse fs before the start.
 func (h *Hive) RegisterFlags(fs *pflag.FlagSet) error { return h.graph.RegisterFlags(fs) }
 
-// RegisterConfigFlag adds --config alone: for commands that only need to know how the hive is configured. It fails if fs has such a
-// flag. Parse fs before Settings.
-func (h *Hive) RegisterConfigFlag(fs *pflag.FlagSet) error {
-	return h.graph.RegisterFlag(fs, configFlag)
-}
-
-// RegisterFlag adds the flag of one setting: for commands that need it without starting the hive. It fails if there is no such
-// setting, or if fs has such a flag. Parse fs before Settings.
+// RegisterFlag adds the flag of one setting, such as "config": for commands that need it without starting the hive. It fails if
+// there is no such setting, or if fs has such a flag. Parse fs before Settings.
 func (h *Hive) RegisterFlag(fs *pflag.FlagSet, name string) error {
 	return h.graph.RegisterFlag(fs, name)
 }

@@ -54,7 +54,7 @@ func addFlags(root *cobra.Command, h *hive.Hive) (socket *pflag.Flag, err error)
 	if name := taken(root); name != "" {
 		return nil, fmt.Errorf("command %q has a flag --%s already", root.Name(), name)
 	}
-	if err := h.RegisterConfigFlag(flags); err != nil {
+	if err := h.RegisterFlag(flags, configFlag); err != nil {
 		return nil, err
 	}
 	variable, _, _ := h.Env(configFlag)

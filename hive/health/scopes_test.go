@@ -32,14 +32,6 @@ func (f fixture) wantIDs(want ...string) {
 	}
 }
 
-func (f fixture) statuses() []health.Status {
-	var all []health.Status
-	for s := range f.registry.Table().All(f.db.ReadTxn()) {
-		all = append(all, s)
-	}
-	return all
-}
-
 func TestScopeSurvivesTheEndOfOneWhoseNameItBeginsWith(t *testing.T) {
 	r := newFixture(t)
 	m := r.scope("m")
@@ -71,25 +63,6 @@ func TestNamesWithDotsCannotCollide(t *testing.T) {
 	r.wantIDs("m.a", "m.a.b", `m."a.b"`, `m."\"a"`, `m."\"a.b\""`, `m."a\\.b"`, `m."a\n.b"`)
 	if _, err := m.NewScope("a.b"); !errors.Is(err, health.ErrDuplicate) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestTreeHasNamesAsTheyWereGiven(t *testing.T) {
-	r := newFixture(t)
-	m := r.scope("m")
-	for _, name := range []string{"eth0.100", "eth0", `say "a.b"`} {
-		open(t, m, name)
-	}
-	tree := health.Aggregate(r.statuses())
-	var names []string
-	for _, n := range tree.Below[0].Below {
-		names = append(names, n.Name)
-		if n.Own == nil || n.Own.ID != n.ID {
-			t.Errorf("%q: %+v", n.ID, n.Own)
-		}
-	}
-	if want := []string{"eth0", "eth0.100", `say "a.b"`}; !slices.Equal(names, want) {
-		t.Errorf("got %q", names)
 	}
 }
 

@@ -54,7 +54,7 @@ func show(cmd *cobra.Command, c *inspect.Client, format *cli.Format) error {
 	if err := c.Get(cmd.Context(), path, nil, &all); err != nil {
 		return err
 	}
-	root := health.Aggregate(all)
+	root := aggregate(all)
 	rows := below([][]string{{"all", level(root), "", counts(root)}}, root, "")
 	if err := format.Print(cmd.OutOrStdout(), all, []string{"PART", "LEVEL", "SINCE", "MESSAGE"}, rows); err != nil {
 		return err
@@ -66,7 +66,7 @@ func show(cmd *cobra.Command, c *inspect.Client, format *cli.Format) error {
 }
 
 // below adds the rows of the parts below a node, drawn as a tree.
-func below(rows [][]string, n *health.Node, indent string) [][]string {
+func below(rows [][]string, n *node, indent string) [][]string {
 	for i, c := range n.Below {
 		branch, further := "├─ ", "│  "
 		if i == len(n.Below)-1 {
@@ -81,14 +81,14 @@ func below(rows [][]string, n *health.Node, indent string) [][]string {
 	return rows
 }
 
-func level(n *health.Node) string {
+func level(n *node) string {
 	if n.Level == 0 {
 		return ""
 	}
 	return n.Level.String()
 }
 
-func counts(n *health.Node) string {
+func counts(n *node) string {
 	return fmt.Sprintf("%d OK, %d degraded, %d stopped", n.Counts[health.OK], n.Counts[health.Degraded], n.Counts[health.Stopped])
 }
 

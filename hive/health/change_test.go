@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/statehive/statehive/hive/health"
 )
 
@@ -20,35 +18,6 @@ func TestChangeIsALineForPeople(t *testing.T) {
 		if got := c.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	}
-}
-
-func TestHealthOfAModuleIsTheWorstOfItsParts(t *testing.T) {
-	root := health.Aggregate([]health.Status{
-		{ID: "b", Level: health.Stopped},
-		{ID: "a.job", Level: health.Degraded},
-		{ID: "a", Level: health.OK},
-		{ID: "c.x.y", Level: health.Stopped},
-		{ID: "c.x.z", Level: health.OK},
-	})
-	var got []string
-	var walk func(n *health.Node)
-	walk = func(n *health.Node) {
-		got = append(got, fmt.Sprintf("%s %v %d %t", n.ID, n.Level, n.Counts[health.OK], n.Own != nil))
-		for _, c := range n.Below {
-			walk(c)
-		}
-	}
-	walk(root)
-	want := []string{
-		" Degraded 2 false", "a Degraded 1 true", "a.job Degraded 0 true", "b Stopped 0 true", "c OK 1 false", "c.x OK 1 false",
-		"c.x.y Stopped 0 true", "c.x.z OK 1 true",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if empty := health.Aggregate(nil); empty.Level != 0 || len(empty.Below) > 0 {
-		t.Errorf("got %+v", empty)
 	}
 }
 
