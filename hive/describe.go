@@ -62,12 +62,8 @@ func stateOf(r lifecycle.Report) string {
 	return cmp.Or(string(r.Start.State), "waiting")
 }
 
-type inspector struct {
-	hive *Hive
-}
+type inspector struct{ *Hive }
 
-func (i *inspector) Describe() Description { return i.hive.Describe() }
+func (i inspector) Settings() []cell.Setting { return i.graph.Settings() }
 
-func (i *inspector) Settings() []cell.Setting { return i.hive.graph.Settings() }
-
-func (i *inspector) Hooks() []HookDescription { return i.hive.hooks() }
+func (i inspector) Hooks() []HookDescription { return i.hooks() }

@@ -25,7 +25,7 @@ func (h *Hive) own() cell.Cell {
 			func() *Reloads { return h.reloads },
 			h.Info,
 			h.newReadiness,
-			func() Inspector { return &inspector{hive: h} },
+			func() Inspector { return inspector{h} },
 		),
 	)
 }

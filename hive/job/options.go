@@ -32,8 +32,8 @@ func WithBackoff(b Backoff) Option {
 	return func(c *common) { c.backoff = b }
 }
 
-// WithOnFailure has fn called, on the goroutine of the job, when the job has failed for good, such as Shutdown of a
-// hive.Shutdowner. That a job is stopped is no failure.
+// WithOnFailure has fn called when the job has failed for good, such as Shutdown of a hive.Shutdowner. That a job is stopped is no
+// failure.
 func WithOnFailure(fn func(error)) Option {
 	return func(c *common) { c.failed = fn }
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
 )
 
 // slow is how often a job that does not end is named in the log.
@@ -91,17 +92,9 @@ func (r *runner) fail(err error) {
 
 // onFailure calls the function of WithOnFailure, which may panic or end the goroutine.
 func (r *runner) onFailure(fn func(error), err error) {
-	ended := cell.ErrGoexit
-	defer func() {
-		if p := recover(); p != nil {
-			ended = &cell.PanicError{Value: p, Stack: debug.Stack()}
-		}
-		if ended != nil {
-			r.fail(fmt.Errorf("the function of WithOnFailure: %w; it was called for: %w", ended, err))
-		}
-	}()
-	fn(err)
-	ended = nil
+	if ended := <-guard.Go(func() error { fn(err); return nil }); ended != nil {
+		r.fail(fmt.Errorf("the function of WithOnFailure: %w; it was called for: %w", ended, err))
+	}
 }
 
 func (r *runner) logger() *slog.Logger { return r.group.params.Logger.With("job", r.name) }

@@ -2,7 +2,9 @@ package description
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
+	"reflect"
 	"runtime"
 )
 
@@ -25,4 +27,14 @@ func (p Position) String() string {
 	}
 	folder := filepath.Base(filepath.Dir(p.File))
 	return fmt.Sprintf("%s/%s:%d", folder, filepath.Base(p.File), p.Line)
+}
+
+// Function returns the name of a function, with its package but without the package's path, and its place.
+func Function(fn reflect.Value) (string, Position) {
+	f := runtime.FuncForPC(fn.Pointer())
+	if f == nil {
+		return fn.Type().String(), Position{}
+	}
+	file, line := f.FileLine(f.Entry())
+	return path.Base(f.Name()), Position{File: file, Line: line}
 }

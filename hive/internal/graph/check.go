@@ -2,7 +2,6 @@ package graph
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -72,7 +71,7 @@ func neededBy(path []*function) string {
 func describe(path []*function) string {
 	names := make([]string, len(path))
 	for i, f := range path {
-		names[i] = fmt.Sprintf("%s (%v)", f.name, f.at)
+		names[i] = f.id()
 	}
 	return strings.Join(names, " -> ")
 }

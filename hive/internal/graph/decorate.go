@@ -48,15 +48,7 @@ func (s *scope) applyDecorator(c *description.Contents, fn any) error {
 
 // makes reports whether the decorator changes a value.
 func (d *decorator) makes(k key) bool {
-	if d == nil {
-		return false
-	}
-	for _, m := range d.function.makes {
-		if m.key == k {
-			return true
-		}
-	}
-	return false
+	return d != nil && slices.ContainsFunc(d.function.makes, func(m made) bool { return m.key == k })
 }
 
 // in is the decorator at work in a scope.
@@ -84,15 +76,9 @@ func (g *Graph) checkDecorators() error {
 
 // isOfferedTo says whether a scope, or one below it, sees a value.
 func (g *Graph) isOfferedTo(s *scope, k key) bool {
-	if s.source(k) != nil {
-		return true
-	}
-	for _, other := range g.scopes {
-		if len(other.offers[k]) > 0 && other.isBelow(s) {
-			return true
-		}
-	}
-	return false
+	return s.source(k) != nil || slices.ContainsFunc(g.scopes, func(other *scope) bool {
+		return len(other.offers[k]) > 0 && other.isBelow(s)
+	})
 }
 
 func (s *scope) isBelow(other *scope) bool {

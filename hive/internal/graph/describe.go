@@ -21,18 +21,13 @@ func (g *Graph) Describe() cell.Description {
 		}
 		modules[s] = &d.Modules[i]
 	}
-	add := func(f *function) {
+	functions := slices.Clone(g.provided)
+	for _, decorator := range g.decorators {
+		functions = append(functions, decorator.function)
+	}
+	for _, f := range slices.Concat(functions, g.invokes, g.outside) {
 		m := modules[f.scope]
 		m.Functions = append(m.Functions, f.describe(used[f]))
-	}
-	for _, f := range g.provided {
-		add(f)
-	}
-	for _, decorator := range g.decorators {
-		add(decorator.function)
-	}
-	for _, f := range slices.Concat(g.invokes, g.outside) {
-		add(f)
 	}
 	return d
 }

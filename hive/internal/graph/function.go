@@ -2,9 +2,7 @@ package graph
 
 import (
 	"fmt"
-	"path"
 	"reflect"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -73,7 +71,7 @@ func newFunction(verb string, fn any, s *scope, at description.Position) (*funct
 		return nil, s.errorf("%s at %v: expected a function, got %T", verb, at, fn)
 	}
 	f := &function{verb: verb, scope: s, value: v, own: s.graph.applyingOwn}
-	f.name, f.at = identify(v)
+	f.name, f.at = description.Function(v)
 	f.signature = *s.graph.signatureOf(v.Type())
 	if f.fault != nil {
 		return nil, f.errorf("%v", f.fault)
@@ -87,16 +85,6 @@ func newSupply(value reflect.Value, s *scope, at description.Position) *function
 		verb: "supply", name: value.Type().String(), at: at, scope: s, own: s.graph.applyingOwn,
 		signature: signature{makes: []made{{key: key{typ: value.Type()}, at: place{0}}}}, built: true, results: []reflect.Value{value},
 	}
-}
-
-// identify returns the name of a function, with its package but without the package's path, and its place.
-func identify(fn reflect.Value) (string, description.Position) {
-	f := runtime.FuncForPC(fn.Pointer())
-	if f == nil {
-		return fn.Type().String(), description.Position{}
-	}
-	file, line := f.FileLine(f.Entry())
-	return path.Base(f.Name()), description.Position{File: file, Line: line}
 }
 
 func needsOf(t reflect.Type, at place) []need {
@@ -156,9 +144,7 @@ func tagWord(f reflect.StructField, tag string) string {
 }
 
 // String names the function for people.
-func (f *function) String() string {
-	return fmt.Sprintf("%s %s (%v)", f.verb, f.name, f.at)
-}
+func (f *function) String() string { return f.verb + " " + f.id() }
 
 // errorf is a fault of the graph at this function.
 func (f *function) errorf(format string, args ...any) error {

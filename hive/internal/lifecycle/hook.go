@@ -3,9 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"path"
 	"reflect"
-	"runtime"
 	"strings"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -45,8 +43,8 @@ func newHook(owner cell.FullModuleID, h cell.Hook, at description.Position) *hoo
 func functionName(fns ...func(context.Context) error) string {
 	for _, fn := range fns {
 		if fn != nil {
-			name := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name()
-			return strings.TrimSuffix(path.Base(name), "-fm")
+			name, _ := description.Function(reflect.ValueOf(fn))
+			return strings.TrimSuffix(name, "-fm")
 		}
 	}
 	return "without functions"
