@@ -91,7 +91,11 @@ func (r *reloaded) reload(text string, wantHealth string) {
 	r.t.Helper()
 	r.write(text)
 	r.signals <- syscall.SIGHUP
-	<-r.called
+	select {
+	case <-r.called:
+	case err := <-r.result:
+		r.t.Fatalf("Run has ended with %v", err)
+	}
 	if got := r.health(); !strings.HasPrefix(got, wantHealth) {
 		r.t.Errorf("after %q the health is %q, expected %q", text, got, wantHealth)
 	}
@@ -140,11 +144,15 @@ func TestSettingsAreReadAgainAtSIGHUPAndNamedIfTheyHaveChanged(t *testing.T) {
 }
 
 func TestSIGHUPDoesNotEndTheProcess(t *testing.T) {
+	reloaded := false
 	h := newHive(t, hive.Options{}, cell.Invoke(func(l cell.Lifecycle, reloads *hive.Reloads) {
 		l.Append(cell.Hook{OnStart: func(context.Context) error { return syscall.Kill(os.Getpid(), syscall.SIGHUP) }})
-		reloads.Add("end", func(context.Context) error { return syscall.Kill(os.Getpid(), syscall.SIGTERM) })
+		reloads.Add("end", func(context.Context) error {
+			reloaded = true
+			return syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		})
 	}))
-	if err := h.Run(t.Context()); err != nil {
-		t.Errorf("got %v", err)
+	if err := h.Run(t.Context()); err != nil || !reloaded {
+		t.Errorf("Run has ended with %v, reloaded %t", err, reloaded)
 	}
 }
