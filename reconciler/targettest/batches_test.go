@@ -28,6 +28,12 @@ func (b batching) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []r
 			continue
 		}
 		results[i].Result, results[i].Err = b.Update(ctx, txn, r)
+		switch {
+		case ctx.Err() != nil && results[i].Err != nil && b.fault == "a batch gives up when its context ends":
+			results[i].Err = reconciler.Terminal(results[i].Err)
+		case reconciler.IsTerminal(results[i].Err) && b.fault == "a batch refuses for now only":
+			results[i].Err = errInvalid
+		}
 	}
 	switch b.fault {
 	case "a batch has few outcomes":
@@ -78,6 +84,9 @@ func (b batching) recordingAfterwards(ctx context.Context, rows []row) []reconci
 }
 
 func (b batching) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []row) (errs []error) {
+	if b.fault == "a batch of deletes goes on without its context" {
+		ctx = context.WithoutCancel(ctx)
+	}
 	for _, r := range rows {
 		_, there := b.get(r.name)
 		err := b.Delete(ctx, txn, r)

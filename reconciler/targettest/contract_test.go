@@ -64,16 +64,21 @@ var broken = []struct{ fault, rule, complaint string }{
 	{"observe keeps its lock when left early", "observe may be left early", "Observe has not returned within 10s"},
 	{"observe yields no values, which delete needs", "what observe yields can be deleted", `Observe yields ["a" "b"], expected ["b"]`},
 	{"diff makes what is due", "diff writes nothing", `Observe yields ["a"], expected []`},
+	{"diff fails", "diff writes nothing", "Diff(a): no idea"},
 	{"diff is blind", "diff says what update would change", "Diff(a) says no change, expected some: it is absent"},
 	{"diff sees ghosts", "diff says what update would change", "Diff(a) = [{value 1 1}], expected no change"},
 	{"diff names no field", "diff says what update would change", "expected a field and two different values"},
 	{"update keeps what is there", "a changed row is brought about", "after Update(b) Contract.Holds is false"},
 	{"delete needs the values of the row", "delete removes what an older row made", "after Delete(b) Contract.Holds is true"},
 	{"prune does nothing", "prune removes what is not desired", "Prune with all rows desired but b = 0, expected 1"},
+	{"prune knows its own things only", "prune removes what is not desired", "Prune by a new process with nothing desired = 0, expected 2"},
 	{"prune removes all", "prune removes what is not desired", "Prune with all rows desired but b = 2, expected 1"},
 	{"update ignores the context", "an ended context stops operations", "with a context that had ended nothing was to be done"},
 	{"delete ignores the context", "an ended context stops operations", "with a context that had ended nothing was to be deleted"},
 	{"a listing cut short is no error", "an ended context stops operations", "Observe yields 0 rows and no error with a context that has ended"},
+	{"at an end update says that it is done", "an ended context stops operations", "Update(a) succeeds with a context that has ended"},
+	{"at an end delete says that it is done", "an ended context stops operations", "Delete(a) succeeds with a context that has ended"},
+	{"at an end diff guesses", "an ended context stops operations", "with a context that has ended, expected an error, or that it is in sync"},
 	{"init ignores the context", "an ended context stops operations", "Init succeeds with a context that has ended"},
 	{"prune ignores the context", "an ended context stops prune", "Prune succeeds with a context that has ended"},
 	{"a listing interrupted is no error", "observe that is interrupted says so", `Observe yields ["a"] and no error`},
@@ -93,15 +98,19 @@ var broken = []struct{ fault, rule, complaint string }{
 	{"init removes what it does not know", "what others made stays and is not observed", "what others made is not intact after Init"},
 	{"prune removes what others made", "what others made stays and is not observed", "what others made is not intact after Prune"},
 	{"refuses for now only", "a row that cannot be is refused for good", "is not terminal, so that it is repeated in vain: a note has a value"},
+	{"diff accepts what cannot be", "a row that cannot be is refused for good", "Diff(c) of a row that cannot be says"},
 	{"a batch has few outcomes", "a batch brings each of its rows about", "UpdateBatch: 1 outcomes of 2 rows, expected one of each"},
 	{"a batch does its last row only", "a batch brings each of its rows about", "after UpdateBatch with a Contract.Holds is false"},
 	{"a batch fails as a whole", "a batch brings each of its rows about", "UpdateBatch fails for a: batch"},
 	{"a batch says that nothing changed", "a batch brings each of its rows about", "UpdateBatch has Changed = false for a, expected true"},
 	{"a batch of deletes fails for what is absent", "a batch of deletes removes each of its rows", "DeleteBatch fails for b: absent"},
 	{"a batch goes on without its context", "an ended context stops a batch", "UpdateBatch succeeds for a with a context that has ended"},
+	{"a batch of deletes goes on without its context", "an ended context stops a batch", "DeleteBatch succeeds for a with a context that has ended"},
 	{"a batch takes what was interrupted for done", "an interrupted batch can be repeated", "after Update(b) Contract.Holds is false"},
+	{"a batch gives up when its context ends", "an interrupted batch can be repeated", "is terminal, so that nothing would repeat the operation"},
 	{"a batch records what it has made afterwards", "a crash inside a batch loses nothing", "UpdateBatch has Changed = false for a, expected true: DeleteBatch was to remove it"},
 	{"a batch keeps its slice", "a batch does not keep its slice", `Observe yields [], expected ["a" "b"]`},
+	{"a batch refuses for now only", "a row that cannot be fails alone in its batch", "which cannot be, expected a terminal error"},
 	{"a batch is refused for one row", "a row that cannot be fails alone in its batch", "expected only c to fail"},
 	{"a batch of diffs looks at its first row only", "a batch of diffs says what diff says of each row", "when every other one of Rows is there, expected what Diff says"},
 	{"a batch of diffs has few outcomes", "a batch of diffs says what diff says of each row", "DiffBatch: 4 outcomes of 5 rows"},
@@ -122,6 +131,8 @@ func TestBroken(t *testing.T) {
 				variant = hiding
 			case strings.HasPrefix(b.fault, "a batch "):
 				variant = together
+			case strings.HasPrefix(b.fault, "at an end "):
+				variant = func(n *notes) reconciler.Target[row] { return ending{n} }
 			}
 			targettest.Run(t, contract(b.fault, variant))
 		})

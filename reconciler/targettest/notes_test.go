@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -299,7 +300,7 @@ func (n *notes) Prune(ctx context.Context, _ statedb.ReadTxn, desired iter.Seq2[
 		names = slices.Sorted(maps.Keys(n.all()))
 	}
 	for _, name := range names {
-		if wanted[name] || n.fault == "prune does nothing" {
+		if wanted[name] || n.fault == "prune does nothing" || n.fault == "prune knows its own things only" && !n.remembersMaking(name) {
 			continue
 		}
 		if n.fault == "prune strikes first" {
@@ -373,7 +374,7 @@ func (n *notes) found() (rows []row) {
 }
 
 func (n *notes) Diff(_ context.Context, _ statedb.ReadTxn, obj row) ([]reconciler.Change, error) {
-	if obj.value == "" && n.fault != "accepts what cannot be" {
+	if obj.value == "" && !strings.HasSuffix(n.fault, "accepts what cannot be") {
 		return nil, reconciler.Terminal(errInvalid)
 	}
 	is, there := n.get(obj.name)
@@ -384,6 +385,8 @@ func (n *notes) Diff(_ context.Context, _ statedb.ReadTxn, obj row) ([]reconcile
 		n.put(obj.name, obj.value)
 	case "diff is blind":
 		return nil, nil
+	case "diff fails":
+		return nil, errors.New("no idea")
 	case "diff sees ghosts":
 		return []reconciler.Change{change}, nil
 	case "diff names no field":

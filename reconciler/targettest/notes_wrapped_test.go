@@ -30,6 +30,36 @@ func (d delegating) Delete(ctx context.Context, txn statedb.ReadTxn, obj row) (e
 	return err
 }
 
+func (n *notes) remembersMaking(name string) bool {
+	n.mem.Lock()
+	defer n.mem.Unlock()
+	return n.made[name]
+}
+
+// ending is a target that says of an ended context what is not so.
+type ending struct{ *notes }
+
+func (e ending) Update(ctx context.Context, txn statedb.ReadTxn, obj row) (reconciler.Result, error) {
+	if ctx.Err() != nil && e.fault == "at an end update says that it is done" {
+		return reconciler.Result{}, nil
+	}
+	return e.notes.Update(ctx, txn, obj)
+}
+
+func (e ending) Delete(ctx context.Context, txn statedb.ReadTxn, obj row) error {
+	if ctx.Err() != nil && e.fault == "at an end delete says that it is done" {
+		return nil
+	}
+	return e.notes.Delete(ctx, txn, obj)
+}
+
+func (e ending) Diff(ctx context.Context, txn statedb.ReadTxn, obj row) ([]reconciler.Change, error) {
+	if ctx.Err() != nil && e.fault == "at an end diff guesses" {
+		return []reconciler.Change{{Field: "value", Want: obj.value}}, nil
+	}
+	return e.notes.Diff(ctx, txn, obj)
+}
+
 // contract is that of notes with a fault, on a wall of its own.
 func contract(fault string, variant func(*notes) reconciler.Target[row]) targettest.Contract[row] {
 	w := &wall{notes: map[string]string{}, book: map[string]bool{}}
