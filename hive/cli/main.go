@@ -15,6 +15,7 @@ import (
 // command `agent` runs the hive, with the flags of its cells; the others are those that cells contribute. Short says in a few
 // words what the application does. The exit code of an agent that a second signal has aborted is 128 and the number of the signal.
 func Main(ctx context.Context, h *hive.Hive, short string) int {
+	TakeHangup(os.Args[1:])
 	return run(ctx, h, short, os.Args[1:])
 }
 

@@ -21,6 +21,7 @@ const name = "statehive"
 
 // Main runs the command line of the process and returns its exit code.
 func Main(ctx context.Context) int {
+	cli.TakeHangup(os.Args[1:])
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	root, err := newRoot(logger, os.Args[1:])
 	if err != nil {
