@@ -1,14 +1,12 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,6 +57,11 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 			break
 		}
 	}
+	// An agent listens and answers. Others can have the name without that.
+	if uid, uidErr := ownerOf(name); uidErr == nil && uid != 0 && uid != uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
+		logger.Warn("Another user has the name that agents lock this network namespace with, but answers nobody: this agent goes on without the lock", "user", uid)
+		return nil, nil //nolint:nilnil // the same
+	}
 	return nil, fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", err)
 }
 
@@ -99,73 +102,4 @@ func (l *namespaceLock) Close() error {
 	err := l.listener.Close()
 	<-l.ended
 	return err
-}
-
-// holder is the process that has the lock.
-type holder struct {
-	pid     int // 0 if it is in a PID namespace that cannot be seen from here
-	uid     uint32
-	command string // empty if it cannot be read
-}
-
-// holderOf asks the kernel who listens on a socket.
-func holderOf(addr *net.UnixAddr) (holder, error) {
-	conn, err := net.DialUnix("unix", nil, addr)
-	if err != nil {
-		return holder{}, err
-	}
-	defer func() { _ = conn.Close() }() // nothing was exchanged
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return holder{}, err
-	}
-	var peer *unix.Ucred
-	var optErr error
-	err = raw.Control(func(fd uintptr) {
-		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errors.Join(err, optErr); err != nil {
-		return holder{}, err
-	}
-	return holder{pid: int(peer.Pid), uid: peer.Uid, command: commandLine(int(peer.Pid))}, nil
-}
-
-// powerless reports whether the holder is another ordinary user's process that may not change the
-// network of this process's user namespace. What is not known counts as power.
-func (h holder) powerless() bool {
-	if h.pid == 0 || h.uid == 0 || h.uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
-		return false
-	}
-	capable, err := mayChangeNetwork(h.pid)
-	if err != nil || !capable {
-		return err == nil
-	}
-	// It may have all power over a user namespace that it has made.
-	its, err := os.ReadFile("/proc/" + strconv.Itoa(h.pid) + "/uid_map")
-	own, ownErr := os.ReadFile("/proc/self/uid_map")
-	return err == nil && ownErr == nil && !bytes.Equal(its, own)
-}
-
-// commandLine returns that of a process, quoted, or nothing.
-func commandLine(pid int) string {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	text = bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '})
-	if err != nil || len(text) == 0 {
-		return ""
-	}
-	return strconv.Quote(string(text))
-}
-
-// refusal is the error of an agent that may not start because of the holder.
-func (h holder) refusal() error {
-	who, stop := fmt.Sprintf("process %d", h.pid), fmt.Sprintf("(kill %d)", h.pid)
-	if h.pid == 0 {
-		who, stop = "a process of another PID namespace, such as a container that shares this network,", "where it was started"
-	}
-	who += fmt.Sprintf(" of user %d", h.uid)
-	if h.command != "" {
-		who += " (" + h.command + ")"
-	}
-	return fmt.Errorf("an agent runs already in this network namespace: %s. Two would undo each other's changes: "+
-		"stop that one %s, or run this one in another network namespace, such as that of --sandbox", who, stop)
 }

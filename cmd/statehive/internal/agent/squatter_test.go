@@ -3,18 +3,26 @@ package agent
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// squatterVariable tells the test binary to hold a lock, in how many user namespaces of its own.
+// squatterVariable tells the test binary to hold a lock, and how: '0' listens, '1' listens in a user namespace of its own,
+// 'b' is bound and does not listen, 'f' has a full queue, 'd' has ended, and another process has its socket ('e' is what
+// ends), and 's' runs su meanwhile.
 const squatterVariable = "STATEHIVE_TEST_SQUATTER"
 
 // Another user who has the name of the lock does not keep the agent from starting, not even as root of
@@ -36,6 +44,11 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 	}{
 		"an ordinary user":                       {uid: other, nested: "0"},
 		"an ordinary user in a namespace of his": {uid: other, nested: "1"},
+		"an ordinary user who does not listen":   {uid: other, nested: "b"},
+		"an ordinary user with a full queue":     {uid: other, nested: "f"},
+		"an ordinary user whose process ended":   {uid: other, nested: "d"},
+		"an ordinary user who runs su":           {uid: other, nested: "s"},
+		"root, who does not listen":              {uid: 0, nested: "b", refused: true},
 		"a user who may change the network":      {uid: other, nested: "0", ambient: []uintptr{12}, refused: true},
 		"root":                                   {uid: 0, nested: "0", refused: true},
 	} {
@@ -46,9 +59,16 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 			command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: c.uid, Gid: c.uid}, AmbientCaps: c.ambient}
 			release := holding(t, command)
 			defer release()
+			if c.nested == "s" {
+				waitForUser(t, command.Process.Pid, 0)
+			}
 			var log bytes.Buffer
 			held, err := lockNamespace(lock, slog.New(slog.NewTextHandler(&log, nil)))
-			if c.refused && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of user %d (", c.uid))) {
+			want := fmt.Sprintf("of user %d (", c.uid)
+			if c.nested == "b" {
+				want = "which process it is cannot be found out"
+			}
+			if c.refused && (err == nil || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%v, %v", held, err)
 			}
 			if !c.refused && (err != nil || held != nil || !strings.Contains(log.String(), "user=65533")) {
@@ -58,6 +78,23 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// waitForUser waits until a process is of another user.
+func waitForUser(t *testing.T, pid int, want uint32) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		uid, err := effectiveUser(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uid == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is still of user %d", pid, uid)
+		}
 	}
 }
 
@@ -104,6 +141,24 @@ func squat(t *testing.T, held string) {
 		}
 		return
 	}
+	switch held[0] {
+	case 'b', 'f':
+		squatWithoutAnswer(t, held[1:], held[0] == 'f')
+		return
+	case 'd':
+		command := exec.CommandContext(t.Context(), "/proc/self/exe", os.Args[1:]...)
+		command.Env = append(os.Environ(), squatterVariable+"=e"+held[1:])
+		command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := command.Run(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("held")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
+	case 'e', 's':
+		squatAndPassOn(t, held[1:], held[0] == 's')
+		return
+	}
 	listener, err := net.Listen("unix", held[1:])
 	if err != nil {
 		t.Fatal(err)
@@ -111,4 +166,60 @@ func squat(t *testing.T, held string) {
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	_ = listener.Close() // it ends anyway
+}
+
+// squatWithoutAnswer has a name without that anybody could connect to it.
+func squatWithoutAnswer(t *testing.T, name string, full bool) {
+	t.Helper()
+	open := func() int {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	fd, addr := open(), &unix.SockaddrUnix{Name: name}
+	if err := unix.Bind(fd, addr); err != nil {
+		t.Fatal(err)
+	}
+	if full {
+		err := unix.Listen(fd, 0)
+		for err == nil {
+			err = unix.Connect(open(), addr)
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			t.Fatal(err)
+		}
+	}
+	fmt.Println("held")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// squatAndPassOn listens, and then is no process, or one of su, that waits for a password.
+func squatAndPassOn(t *testing.T, name string, su bool) {
+	t.Helper()
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := listener.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if su {
+		if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stdout.WriteString("held\n"); err != nil {
+			t.Fatal(err)
+		}
+		t.Fatal(unix.Exec("/bin/su", []string{"su", "root"}, os.Environ()))
+	}
+	child := exec.CommandContext(context.Background(), "cat") //nolint:usetesting // it outlives the test
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.ExtraFiles = []*os.File{file}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	os.Exit(0)
 }

@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// holder is the process that has the lock.
+type holder struct {
+	pid     int // 0 if it is in a PID namespace that cannot be seen from here
+	uid     uint32
+	command string // empty if it cannot be read
+}
+
+// holderOf asks the kernel who listens on a socket.
+func holderOf(addr *net.UnixAddr) (holder, error) {
+	conn, err := net.DialUnix("unix", nil, addr)
+	if err != nil {
+		return holder{}, err
+	}
+	defer func() { _ = conn.Close() }() // nothing was exchanged
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return holder{}, err
+	}
+	var peer *unix.Ucred
+	var optErr error
+	err = raw.Control(func(fd uintptr) {
+		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err := errors.Join(err, optErr); err != nil {
+		return holder{}, err
+	}
+	return holder{pid: int(peer.Pid), uid: peer.Uid, command: commandLine(int(peer.Pid))}, nil
+}
+
+// powerless reports whether the holder is another ordinary user's process that may not change the
+// network of this process's user namespace. What is not known counts as power. The holder is the
+// process that began to listen; one that has ended since, or is of another user, is no agent: others have got the socket
+// from it, or it runs a program, such as su, that has power of its own.
+func (h holder) powerless() bool {
+	if h.pid == 0 || h.uid == 0 || h.uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
+		return false
+	}
+	capable, err := mayChangeNetwork(h.pid)
+	if errors.Is(err, unix.ESRCH) {
+		return true
+	}
+	if err != nil || !capable {
+		return err == nil
+	}
+	if uid, err := effectiveUser(h.pid); err != nil || uid != h.uid {
+		return true
+	}
+	// It may have all power over a user namespace that it has made.
+	its, err := os.ReadFile("/proc/" + strconv.Itoa(h.pid) + "/uid_map")
+	own, ownErr := os.ReadFile("/proc/self/uid_map")
+	return err == nil && ownErr == nil && !bytes.Equal(its, own)
+}
+
+// effectiveUser returns that of a process, which is an error also if /proc does not show it.
+func effectiveUser(pid int) (uint32, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "Uid:" {
+			uid, err := strconv.ParseUint(fields[2], 10, 32)
+			return uint32(uid), err
+		}
+	}
+	return 0, fmt.Errorf("process %d has no user", pid)
+}
+
+// ownerOf returns the user who made the socket of a name, which need not listen. Linux tells that since 5.3.
+func ownerOf(name string) (uint32, error) {
+	// Of linux/unix_diag.h.
+	const (
+		showName, showUser = 0x01, 0x40
+		attrName, attrUser = 0, 7
+		lenMessage         = 16
+	)
+	request := make([]byte, 24)
+	request[0] = unix.AF_UNIX
+	// Bound or listening: connections that were accepted have the name, too.
+	binary.NativeEndian.PutUint32(request[4:], 1<<unix.BPF_TCP_CLOSE|1<<unix.BPF_TCP_LISTEN)
+	binary.NativeEndian.PutUint32(request[12:], showName|showUser)
+	dump := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+	dump.AddRawData(request)
+	sockets, err := dump.Execute(unix.NETLINK_SOCK_DIAG, 0)
+	if err != nil {
+		return 0, err
+	}
+	abstract := []byte("\x00" + strings.TrimPrefix(name, "@"))
+	for _, socket := range sockets {
+		if len(socket) < lenMessage || socket[1] != unix.SOCK_STREAM {
+			continue
+		}
+		attributes, err := nl.ParseRouteAttrAsMap(socket[lenMessage:])
+		if err != nil {
+			return 0, err
+		}
+		user := attributes[attrUser].Value
+		if bytes.Equal(attributes[attrName].Value, abstract) && len(user) == 4 {
+			return binary.NativeEndian.Uint32(user), nil
+		}
+	}
+	return 0, fmt.Errorf("no socket %s", name)
+}
+
+// commandLine returns that of a process, quoted, or nothing.
+func commandLine(pid int) string {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	text = bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '})
+	if err != nil || len(text) == 0 {
+		return ""
+	}
+	return strconv.Quote(string(text))
+}
+
+// refusal is the error of an agent that may not start because of the holder.
+func (h holder) refusal() error {
+	who, stop := fmt.Sprintf("process %d", h.pid), fmt.Sprintf("(kill %d)", h.pid)
+	if h.pid == 0 {
+		who, stop = "a process of another PID namespace, such as a container that shares this network,", "where it was started"
+	}
+	who += fmt.Sprintf(" of user %d", h.uid)
+	if h.command != "" {
+		who += " (" + h.command + ")"
+	}
+	return fmt.Errorf("an agent runs already in this network namespace: %s. Two would undo each other's changes: "+
+		"stop that one %s, or run this one in another network namespace, such as that of --sandbox", who, stop)
+}
