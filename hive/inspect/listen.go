@@ -24,7 +24,7 @@ const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 const (
 	// probeTimeout is how long the listener of an existing socket has to accept; one that does not is busy, not dead.
 	probeTimeout = time.Second
-	// lockTimeout is enough for another agent that starts. In a directory for all, such as /tmp, anyone can hold the lock.
+	// lockTimeout is enough for another agent that starts.
 	lockTimeout = 3 * probeTimeout
 	lockRetry   = 10 * time.Millisecond
 )
@@ -101,10 +101,12 @@ func listenAt(path string) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = d.Close() }() // nothing was written, and it gives the lock back
-	if err := lockDir(d, lockTimeout); err != nil {
+	defer func() { _ = d.Close() }() // nothing was written
+	unlock, err := lock(path+".lock", lockTimeout)
+	if err != nil {
 		return nil, err
 	}
+	defer unlock()
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -182,19 +184,52 @@ func stillThere(d *os.File) error {
 	return err
 }
 
-// lockDir keeps two agents from replacing each other's fresh sockets, until the directory is closed.
-func lockDir(d *os.File, patience time.Duration) error {
+// lock keeps two agents from replacing each other's fresh sockets, by a file that is removed with the lock. It is one that
+// nobody else can open: whoever may read a directory could hold a lock of the directory itself for ever.
+func lock(path string, patience time.Duration) (unlock func(), err error) {
 	for began := time.Now(); ; <-time.After(lockRetry) {
-		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		f, err := openLock(path)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil && isAt(path, f) {
+			return func() { _ = errors.Join(os.Remove(path), f.Close()) }, nil // a file that is left over does no harm
+		}
+		_ = f.Close() // nothing was written
 		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fmt.Errorf("cannot lock %s: %w", d.Name(), err)
+		case err != nil && !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
 		case time.Since(began) > patience:
-			return fmt.Errorf("somebody holds the lock of the directory %s: choose another socket", d.Name())
+			return nil, fmt.Errorf("somebody holds the lock of %s: choose another socket", path)
 		}
 	}
+}
+
+// openLock opens or makes a file that belongs to root or this user, and that nobody else can open.
+func openLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		owner := int(info.Sys().(*syscall.Stat_t).Uid)
+		if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || owner != 0 && owner != os.Getuid() {
+			err = fmt.Errorf("%s, of mode %v and uid %d, is not a lock of this user: remove it or choose another socket", path, info.Mode(), owner)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// isAt reports whether a path still leads to an open file.
+func isAt(path string, f *os.File) bool {
+	there, err := os.Lstat(path)
+	open, openErr := f.Stat()
+	return err == nil && openErr == nil && os.SameFile(there, open)
 }
 
 func removeStale(path string) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -213,24 +214,68 @@ func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 }
 
 func TestLockThatIsNeverReleasedIsAnError(t *testing.T) {
-	dir := t.TempDir()
-	open := func() *os.File {
-		d, err := openDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = d.Close() })
-		return d
-	}
-	holder, other := open(), open()
-	if err := lockDir(holder, 0); err != nil {
+	path := filepath.Join(t.TempDir(), "x.sock.lock")
+	unlock, err := lock(path, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lockDir(other, 20*time.Millisecond); err == nil || !strings.Contains(err.Error(), dir+": choose another socket") {
+	if _, err := lock(path, 20*time.Millisecond); err == nil || !strings.Contains(err.Error(), path+": choose another socket") {
 		t.Errorf("got %v", err)
 	}
-	_ = holder.Close()
-	if err := lockDir(other, 0); err != nil {
+	unlock()
+	unlock, err = lock(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is left: %v", err)
+	}
+}
+
+// Whoever may read the directory can lock it.
+func TestALockOfTheDirectoryKeepsNobodyFromListening(t *testing.T) {
+	dir := t.TempDir()
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(filepath.Join(dir, "x.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
 		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestALockThatOthersMayHoldIsRefused(t *testing.T) {
+	for name, plant := range map[string]func(path string) error{
+		"of another user": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, overflowUID, overflowUID))
+		},
+		"that others can read": func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o644)) },
+		"a link":               func(path string) error { return os.Symlink("/dev/null", path) },
+		"a pipe":               func(path string) error { return unix.Mkfifo(path, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 {
+				t.Skip("only root can make files of other users")
+			}
+			socket := filepath.Join(t.TempDir(), "x.sock")
+			if err := plant(socket + ".lock"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Listen(socket); err == nil || !strings.Contains(err.Error(), socket+".lock") {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
