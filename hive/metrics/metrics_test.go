@@ -240,6 +240,7 @@ func TestRequestsMustNameThisMachine(t *testing.T) {
 	for hosts, want := range map[string]map[string]int{
 		"": {
 			"evil.example": 403, "evil.example:9464": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403,
+			"localhost..": 403, "localhost,evil.example": 403, "loc%61lhost": 403, "127.1": 403, "2130706433": 403, "127.0.0.1:80:80": 403, "[[::1]]": 403,
 			"localhost": 200, "LOCALHOST:9464": 200, "localhost.": 200, "127.0.0.1:9464": 200, "[::1]:9464": 200, "[::1]": 200, "192.0.2.1": 200,
 			name: 200, strings.ToUpper(name) + ":9464": 200, name + ".example": 403,
 		},
