@@ -54,18 +54,22 @@ func (t *Target) execute(ctx context.Context, txn statedb.ReadTxn, r *rendering)
 		return "", err
 	}
 	latest := t.now().Add(maxRendering)
+	goOn := func() error {
+		if t.now().After(latest) {
+			return errTooSlow
+		}
+		return ctx.Err()
+	}
 	parsed.Funcs(functions(source{
 		hostname: os.Hostname,
-		rows:     func(table string) ([]any, error) { return t.tables.rows(t.db, txn, table, r) },
+		rows:     func(table string) ([]any, error) { return t.tables.rows(t.db, txn, table, r, goOn) },
 		row: func(table, key string) (map[string]any, error) {
+			if err := goOn(); err != nil {
+				return nil, err
+			}
 			return t.tables.row(t.db, txn, table, key, r)
 		},
-		goOn: func() error {
-			if t.now().After(latest) {
-				return errTooSlow
-			}
-			return ctx.Err()
-		},
+		goOn: goOn,
 	}))
 	var content limited
 	if err := parsed.Execute(&content, nil); err != nil {
@@ -119,7 +123,8 @@ func (*tables) open(db *statedb.DB, txn statedb.ReadTxn, name string, r *renderi
 	return table, nil
 }
 
-func (t *tables) rows(db *statedb.DB, txn statedb.ReadTxn, name string, r *rendering) ([]any, error) {
+// rows reads a table, until goOn returns an error.
+func (t *tables) rows(db *statedb.DB, txn statedb.ReadTxn, name string, r *rendering, goOn func() error) ([]any, error) {
 	table, err := t.open(db, txn, name, r)
 	if err != nil {
 		return nil, err
@@ -131,6 +136,9 @@ func (t *tables) rows(db *statedb.DB, txn statedb.ReadTxn, name string, r *rende
 	}
 	rows := []any{}
 	for row := range table.All(txn) {
+		if err := goOn(); err != nil {
+			return nil, err
+		}
 		fields, err := fieldsOf(row)
 		if err != nil {
 			return nil, fmt.Errorf("table %q: %w", name, err)

@@ -1,11 +1,11 @@
 package managedfile
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -13,9 +13,6 @@ import (
 
 const (
 	templateName = "template"
-	// checkpoint is a function that is called in each round of each loop, and at the
-	// beginning of each template: there a rendering that takes too long ends.
-	checkpoint = "checkpoint"
 	// maxFormat and maxWidth bound what printf can make of little.
 	maxFormat = 4096
 	maxWidth  = 999
@@ -57,26 +54,7 @@ func parseTemplate(text string) (*template.Template, error) {
 	if err != nil {
 		return nil, withLine(err)
 	}
-	check, err := parse.Parse(checkpoint, "{{"+checkpoint+"}}", "", "", functions(source{}))
-	if err != nil {
-		return nil, err
-	}
-	for _, each := range t.Templates() {
-		if each.Tree == nil || each.Root == nil {
-			continue
-		}
-		prepend(each.Root, check[checkpoint].Root.Nodes[0])
-		walk(each.Root, func(n parse.Node) {
-			if loop, ok := n.(*parse.RangeNode); ok {
-				prepend(loop.List, check[checkpoint].Root.Nodes[0])
-			}
-		})
-	}
-	return t, nil
-}
-
-func prepend(list *parse.ListNode, node parse.Node) {
-	list.Nodes = slices.Insert(list.Nodes, 0, node)
+	return t, withLine(bound(t))
 }
 
 // walk calls visit with all nodes that can have others in them.
@@ -151,23 +129,25 @@ type source struct {
 	goOn     func() error // an error ends the rendering
 }
 
-var errTooLarge = fmt.Errorf("it makes more than %d bytes", MaxSize)
-
 // functions are those of a template, beside those of text/template that make no text.
 func functions(s source) template.FuncMap {
 	f := template.FuncMap{
 		checkpoint: func() (string, error) { return "", s.goOn() },
+		output:     s.output,
 		"hostname": s.hostname,
 		"rows":     s.rows,
 		"row":      s.row,
-		"join":     join,
-		"indent":   indent,
-		"trim":     strings.TrimSpace,
+		"join":     s.join,
+		"indent":   s.indent,
+		"trim": func(text string) (string, error) {
+			return strings.TrimSpace(text), s.goOn()
+		},
 		"printf": func(format string, args ...any) (string, error) {
-			if err := checkFormat(format); err != nil {
+			width, err := widest(format)
+			if err != nil {
 				return "", err
 			}
-			return s.bounded(func(args ...any) string { return fmt.Sprintf(format, args...) })(args...)
+			return s.bounded(width, func(args ...any) string { return fmt.Sprintf(format, args...) })(args...)
 		},
 	}
 	if s.hostname == nil { // for parsing: the types count
@@ -177,32 +157,9 @@ func functions(s source) template.FuncMap {
 		"print": fmt.Sprint, "println": fmt.Sprintln,
 		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
 	} {
-		f[name] = s.bounded(original)
+		f[name] = s.bounded(0, original)
 	}
 	return f
-}
-
-// bounded returns a function that refuses much text, to make much of it, and to be called when the time is over.
-func (s source) bounded(original func(...any) string) func(...any) (string, error) {
-	return func(args ...any) (string, error) {
-		if err := s.goOn(); err != nil {
-			return "", err
-		}
-		size := 0
-		for _, arg := range args {
-			if text, ok := arg.(string); ok {
-				size += len(text)
-			}
-		}
-		if size > MaxSize {
-			return "", errTooLarge
-		}
-		text := original(args...)
-		if len(text) > MaxSize {
-			return "", errTooLarge
-		}
-		return text, nil
-	}
 }
 
 // verb is what printf takes from a percent sign up to the letter.
@@ -210,66 +167,24 @@ var verb = regexp.MustCompile(`%[^a-zA-Z%]*`)
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// checkFormat refuses formats that print an argument twice, or make it very wide.
-func checkFormat(format string) error {
+// widest returns how wide a format makes an argument at least. Formats that print an argument twice, or make it very wide, are refused.
+func widest(format string) (width int, err error) {
 	if len(format) > maxFormat {
-		return fmt.Errorf("the format has %d bytes, expected at most %d", len(format), maxFormat)
+		return 0, fmt.Errorf("the format has %d bytes, expected at most %d", len(format), maxFormat)
 	}
 	for _, v := range verb.FindAllString(format, -1) {
 		if strings.ContainsAny(v, "*[") {
-			return fmt.Errorf("%q in a format: the numbers of arguments, and widths that are arguments, are not supported", v)
+			return 0, fmt.Errorf("%q in a format: the numbers of arguments, and widths that are arguments, are not supported", v)
 		}
-		for _, width := range number.FindAllString(v, -1) {
-			if len(strings.TrimLeft(width, "0")) > len(fmt.Sprint(maxWidth)) {
-				return fmt.Errorf("%q in a format is wider than %d", v, maxWidth)
+		for _, digits := range number.FindAllString(v, -1) {
+			digits = strings.TrimLeft(digits, "0")
+			if len(digits) > len(fmt.Sprint(maxWidth)) {
+				return 0, fmt.Errorf("%q in a format is wider than %d", v, maxWidth)
+			}
+			if n, err := strconv.Atoi(digits); err == nil {
+				width = max(width, n)
 			}
 		}
 	}
-	return nil
+	return width, nil
 }
-
-// join joins the texts of the elements of a list.
-func join(list []any, separator string) (string, error) {
-	var all strings.Builder
-	for i, element := range list {
-		if i > 0 {
-			all.WriteString(separator)
-		}
-		fmt.Fprint(&all, element)
-		if all.Len() > MaxSize {
-			return "", errTooLarge
-		}
-	}
-	return all.String(), nil
-}
-
-// indent puts spaces before each line that is not empty.
-func indent(spaces int, text string) (string, error) {
-	if spaces < 0 || spaces > maxWidth {
-		return "", fmt.Errorf("%d spaces are out of range, expected 0 to %d", spaces, maxWidth)
-	}
-	if len(text)+spaces*(strings.Count(text, "\n")+1) > 2*MaxSize {
-		return "", errTooLarge
-	}
-	var all strings.Builder
-	for line := range strings.Lines(text) {
-		if line != "\n" {
-			all.WriteString(strings.Repeat(" ", spaces))
-		}
-		all.WriteString(line)
-	}
-	return all.String(), nil
-}
-
-// limited collects what a template writes.
-type limited struct{ strings.Builder }
-
-// Write implements io.Writer.
-func (l *limited) Write(data []byte) (int, error) {
-	if l.Len()+len(data) > MaxSize {
-		return 0, errTooLarge
-	}
-	return l.Builder.Write(data)
-}
-
-var errTooSlow = errors.New("it takes too long")

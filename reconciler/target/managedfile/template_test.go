@@ -233,15 +233,15 @@ func TestATableIsReadOnceForManyTemplates(t *testing.T) {
 	b := newBed(t)
 	txn := b.db.ReadTxn()
 	r := &rendering{used: map[string]statedb.Revision{}}
-	first, err := b.target.tables.rows(b.db, txn, "hosts", r)
+	first, err := b.target.tables.rows(b.db, txn, "hosts", r, t.Context().Err)
 	must(t, err)
-	again, err := b.target.tables.rows(b.db, txn, "hosts", r)
+	again, err := b.target.tables.rows(b.db, txn, "hosts", r, t.Context().Err)
 	must(t, err)
 	if &first[0] != &again[0] {
 		t.Error("it was read twice")
 	}
 	b.put(host{Name: "c"})
-	if rows, err := b.target.tables.rows(b.db, b.db.ReadTxn(), "hosts", r); err != nil || len(rows) != 3 {
+	if rows, err := b.target.tables.rows(b.db, b.db.ReadTxn(), "hosts", r, t.Context().Err); err != nil || len(rows) != 3 {
 		t.Errorf("after a change: %v, %v", rows, err)
 	}
 }
