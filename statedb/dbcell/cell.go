@@ -15,11 +15,12 @@ const (
 )
 
 // Cell contributes the endpoints and the commands that read and write the tables of the hive, and their metrics if it has a registry.
+// A hive that makes a *derive.Derivation for which nothing asks, so that nothing can run it, does not start.
 func Cell() cell.Cell {
 	return cell.Module("statedb", "tables for people",
 		cell.Provide(tablesEndpoint, tableEndpoint, putEndpoint, deleteEndpoint),
 		cell.Provide(tablesCommand, getCommand, putCommand, deleteCommand),
-		cell.Invoke(registerMetrics),
+		cell.Invoke(registerMetrics, checkDerived),
 	)
 }
 
