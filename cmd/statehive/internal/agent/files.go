@@ -29,18 +29,25 @@ func (s *surroundings) allowFile(path string) error {
 
 // within reports whether a path is own or below it, whatever name that has there.
 func within(path, own string) bool {
-	is, err := os.Stat(own)
+	own, err := filepath.Abs(own)
 	if err != nil {
-		own, err := filepath.Abs(own)
-		return err == nil && (path == own || strings.HasPrefix(path, own+"/"))
+		return false
 	}
-	for {
-		if info, err := os.Stat(path); err == nil && os.SameFile(info, is) {
-			return true
-		}
+	for !same(path, own) {
 		if path == "/" {
 			return false
 		}
 		path = filepath.Dir(path)
 	}
+	return true
+}
+
+// same reports whether two paths lead to one file, or would if what is missing were made.
+func same(a, b string) bool {
+	is, err := os.Stat(a)
+	other, otherErr := os.Stat(b)
+	if err == nil || otherErr == nil {
+		return err == nil && otherErr == nil && os.SameFile(is, other)
+	}
+	return a == b || filepath.Base(a) == filepath.Base(b) && same(filepath.Dir(a), filepath.Dir(b))
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,6 +55,29 @@ func TestInTheSandboxFilesCanBeWrittenInMemoryOnly(t *testing.T) {
 	} {
 		if err := s.allowFile(path); (err == nil) != allowed {
 			t.Errorf("%s: %v, expected it to be allowed: %v", path, err, allowed)
+		}
+	}
+}
+
+// What is not there cannot be compared by what it is, but what it would be in can.
+func TestDocumentsCannotMakeWhatTheAgentReads(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o700), os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	around := surroundings{own: []ownPath{{what: "the directory of documents", path: filepath.Join(dir, "link/a/documents")}}}
+	for path, allowed := range map[string]bool{
+		"link/a/documents/x.yaml":   false,
+		"real/a/documents/x.yaml":   false,
+		"real/a/documents":          false,
+		"real/a/documents/b/x.yaml": false,
+		"real/a/x.yaml":             true,
+		"real/documents/x.yaml":     true,
+		"other/a/documents/x.yaml":  true,
+		"real/a/documents2":         true,
+	} {
+		if err := around.allowFile(filepath.Join(dir, path)); (err == nil) != allowed {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
