@@ -65,7 +65,7 @@ func TestDocumentsCannotMakeWhatTheAgentReads(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o700), os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
-	around := surroundings{own: []ownPath{{what: "the directory of documents", path: filepath.Join(dir, "link/a/documents")}}}
+	around := surroundings{own: []ownPath{{what: "the directory of documents", path: filepath.Join(dir, "link", "a", "documents")}}}
 	for path, allowed := range map[string]bool{
 		"link/a/documents/x.yaml":   false,
 		"real/a/documents/x.yaml":   false,
