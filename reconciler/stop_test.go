@@ -148,7 +148,7 @@ func TestStopNamesTheRowsWhoseStatusesAreNotWritten(t *testing.T) {
 		if !errors.As(err, &status) {
 			t.Fatalf("%v is no StatusError", err)
 		}
-		if !strings.Contains(err.Error(), " a") {
+		if !strings.Contains(err.Error(), "write status: of a: table rows") {
 			t.Errorf("%v does not name the row", err)
 		}
 		release(nil)
