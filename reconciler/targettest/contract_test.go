@@ -79,6 +79,7 @@ var broken = []struct{ fault, rule, complaint string }{
 	{"at an end update says that it is done", "an ended context stops operations", "Update(a) succeeds with a context that has ended"},
 	{"at an end delete says that it is done", "an ended context stops operations", "Delete(a) succeeds with a context that has ended"},
 	{"at an end diff guesses", "an ended context stops operations", "with a context that has ended, expected an error, or that it is in sync"},
+	{"at an end update leaves its tools", "a crash inside an operation loses nothing", `after a crash, expected "a" at most`},
 	{"init ignores the context", "an ended context stops operations", "Init succeeds with a context that has ended"},
 	{"prune ignores the context", "an ended context stops prune", "Prune succeeds with a context that has ended"},
 	{"a listing interrupted is no error", "observe that is interrupted says so", `Observe yields ["a"] and no error`},

@@ -36,12 +36,20 @@ func (n *notes) remembersMaking(name string) bool {
 	return n.made[name]
 }
 
-// ending is a target that says of an ended context what is not so.
+// ending is a target that does not end as it should.
 type ending struct{ *notes }
 
 func (e ending) Update(ctx context.Context, txn statedb.ReadTxn, obj row) (reconciler.Result, error) {
 	if ctx.Err() != nil && e.fault == "at an end update says that it is done" {
 		return reconciler.Result{}, nil
+	}
+	if e.fault == "at an end update leaves its tools" {
+		e.record("tool")
+		e.put("tool", "x")
+		result, err := e.notes.Update(ctx, txn, obj) // where a process may die
+		e.remove("tool")
+		e.strike("tool")
+		return result, err
 	}
 	return e.notes.Update(ctx, txn, obj)
 }
