@@ -56,6 +56,40 @@ func TestDeadlineOfTheStartCoversConstructorsAndNamesTheOneThatHangs(t *testing.
 	}
 }
 
+// checked has a method Validate that does not return as it should.
+type checked struct{ how func() }
+
+func (c checked) Validate() error { c.how(); return nil }
+
+func TestDeadlineOfTheStartCoversTheConfigurationAndNamesWhatHangs(t *testing.T) {
+	for name, test := range map[string]struct {
+		how  func(release <-chan struct{})
+		want error
+	}{
+		"hangs":  {func(release <-chan struct{}) { <-release }, context.DeadlineExceeded},
+		"goexit": {func(<-chan struct{}) { runtime.Goexit() }, cell.ErrGoexit},
+		"panic":  {func(<-chan struct{}) { panic("on purpose") }, cell.ErrPanic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				err := runWithin(t, 12*time.Second, cell.Module("m", "",
+					cell.Config(checked{how: func() { test.how(release) }}),
+					cell.Invoke(func(checked) { t.Error("constructed with a bad configuration") })))
+				var config *cell.ConfigError
+				if !errors.As(err, &config) || config.Module != "m" || !errors.Is(err, test.want) ||
+					!strings.Contains(err.Error(), "Config[hive_test.checked] (") || !strings.Contains(err.Error(), "bounds_test.go:") {
+					t.Errorf("got %v", err)
+				}
+				if name == "hangs" && !errors.Is(err, cell.ErrOverdue) {
+					t.Errorf("it is not overdue: %v", err)
+				}
+				close(release)
+			})
+		})
+	}
+}
+
 func TestShutdownDuringTheStartEndsItAtOnce(t *testing.T) {
 	for _, reason := range []error{nil, errBroken} {
 		for name, during := range map[string]func(s hive.Shutdowner, l cell.Lifecycle){

@@ -151,20 +151,40 @@ func (h *Hive) Env(flag string) (name, value string, ok bool) {
 }
 
 // Settings reads the configuration, unless that has been done, and returns it with the origin of each value, by name. Flags
-// count if they have been parsed. Its errors are those of the start.
+// count if they have been parsed. Its errors are those of the start, whose timeout it has: what takes longer is named.
 func (h *Hive) Settings() ([]cell.Setting, error) {
-	if !h.configured {
-		h.configured = true
-		h.misconfigured = h.graph.Configure(h.sources())
-	}
-	return h.graph.Settings(), h.misconfigured
+	ctx, cancel := h.bounded(context.Background(), "settings", h.options.StartTimeout)
+	defer cancel()
+	err := h.configure(ctx)
+	return h.graph.Settings(), err
 }
 
-func (h *Hive) sources() graph.Sources {
+// configure reads the configuration, unless that has been done.
+func (h *Hive) configure(ctx context.Context) error {
+	if !h.configured {
+		h.configured = true
+		h.misconfigured = h.graph.Configure(h.sources(ctx))
+	}
+	return h.misconfigured
+}
+
+func (h *Hive) sources(ctx context.Context) graph.Sources {
 	return graph.Sources{
 		EnvPrefix: h.options.EnvPrefix, LookupEnv: h.options.LookupEnv, Environ: h.options.Environ,
 		FileFlag: configFlag, ReadFile: settings.ReadFile,
+		Await: func(what string, fn func() error) error { return h.await(ctx, what, fn) },
 	}
+}
+
+// await waits for what may hang, but not for long once ctx is done.
+func (h *Hive) await(ctx context.Context, what string, fn func() error) error {
+	overdue, err := lifecycle.Await(ctx, guard.Go(fn), func(since time.Duration) {
+		h.options.Logger.Warn("Still waiting", "for", what, "since", since)
+	}, nil)
+	if overdue {
+		return fmt.Errorf("%w: %w", cell.ErrOverdue, err)
+	}
+	return err
 }
 
 // RegisterFlags adds the flags of all cells and --config. It fails if fs has a flag of the same name. Parse fs before the start.
@@ -187,7 +207,7 @@ func (h *Hive) Invoke(fn any) error { return h.graph.Invoke(fn) }
 func (h *Hive) Validate() error { return h.graph.Validate() }
 
 // Start reads the configuration, constructs and starts the hive. If it fails, what had started has been stopped again. Its deadline
-// is for constructors and invoked functions too. A Shutdown cuts it short: then its errors include ErrShutdown.
+// is for the configuration, constructors and invoked functions too. A Shutdown cuts it short: then its errors include ErrShutdown.
 func (h *Hive) Start(ctx context.Context) error {
 	err, stopped := h.start(ctx)
 	return errors.Join(err, stopped)
@@ -199,9 +219,6 @@ func (h *Hive) start(ctx context.Context) (err, stopped error) {
 		return ErrStarted, nil
 	}
 	h.phase = ended
-	if _, err := h.Settings(); err != nil {
-		return err, h.fail(ctx)
-	}
 	bounded, cancel := h.bounded(ctx, "start", h.options.StartTimeout)
 	defer cancel()
 	bounded, interrupt := context.WithCancelCause(bounded)
@@ -210,6 +227,9 @@ func (h *Hive) start(ctx context.Context) (err, stopped error) {
 		h.graph.Interrupt(cause)
 		interrupt(cause)
 	})
+	if err := h.configure(bounded); err != nil {
+		return err, h.fail(ctx)
+	}
 	if err := h.construct(bounded); err != nil {
 		return err, h.fail(ctx)
 	}

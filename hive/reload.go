@@ -51,7 +51,9 @@ const settingsHealth = "settings"
 func (h *Hive) reload(ctx context.Context) {
 	logger := h.options.Logger
 	logger.Info("Reloading: settings and all that is followed are read again")
-	changed, err := h.graph.Reread(h.sources())
+	bounded, cancel := h.bounded(ctx, "reload", h.options.StartTimeout)
+	defer cancel()
+	changed, err := h.graph.Reread(h.sources(bounded))
 	switch {
 	case err != nil:
 		logger.Error("The settings cannot be used: those of the start stay in force, and the next start would fail", "error", err)

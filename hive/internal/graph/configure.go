@@ -25,6 +25,16 @@ type Sources struct {
 	// ReadFile reads that file once, if the setting is not empty. What it returns with an error counts; an error without any
 	// entry means that the file cannot be read at all.
 	ReadFile func(path string) ([]FileEntry, error)
+	// Await calls fn, which what names, on a goroutine of its own and waits for it, but not for ever: an error that wraps cell.ErrOverdue
+	// means that it may still be running. Nil: it waits for ever.
+	Await func(what string, fn func() error) error
+}
+
+func (from Sources) await(what string, fn func() error) error {
+	if from.Await != nil {
+		return from.Await(what, fn)
+	}
+	return <-guard.Go(fn)
 }
 
 // FileEntry is a key of a file of settings with its value.
@@ -49,7 +59,10 @@ func (ss *settings) configure(from Sources) error {
 		return err
 	}
 	for _, b := range ss.blocks {
-		errs = append(errs, b.validate())
+		err := b.validate(from)
+		if errs = append(errs, err); errors.Is(err, cell.ErrOverdue) {
+			return errors.Join(errs...)
+		}
 		b.ready = true
 	}
 	return errors.Join(errs...)
@@ -91,7 +104,7 @@ func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs [
 	if path == "" {
 		return nil, nil
 	}
-	list, err := from.ReadFile(path)
+	list, err := from.read(path)
 	if err != nil {
 		err = &cell.ConfigError{Module: which.block.scope.full, Origin: which.whence(), Value: path, Err: err}
 		errs = append(errs, err)
@@ -101,6 +114,16 @@ func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs [
 	}
 	entries, refused := ss.admit(list, from.FileFlag)
 	return entries, append(errs, refused...)
+}
+
+// read does not wait for ever for a file, which may be a pipe.
+func (from Sources) read(path string) ([]FileEntry, error) {
+	var list []FileEntry
+	var failed error
+	if err := from.await("reading "+path, func() error { list, failed = from.ReadFile(path); return nil }); err != nil {
+		return nil, err
+	}
+	return list, failed
 }
 
 // maxUnknown is how many unknown keys of a file are told one by one.
@@ -204,12 +227,16 @@ func (s *setting) whence() string {
 // validator checks a configuration that has been read.
 type validator interface{ Validate() error }
 
-func (b *block) validate() error {
+func (b *block) validate(from Sources) error {
 	v, ok := b.target.Interface().(validator)
 	if !ok {
 		return nil
 	}
-	if err := <-guard.Go(v.Validate); err != nil {
+	what := "Validate of " + b.name
+	if err := from.await(what, v.Validate); err != nil {
+		if errors.Is(err, cell.ErrPanic) || errors.Is(err, cell.ErrGoexit) || errors.Is(err, cell.ErrOverdue) {
+			err = fmt.Errorf("%s: %w", what, err) // its own errors say what is wrong with a setting
+		}
 		return &cell.ConfigError{Module: b.scope.full, Err: err}
 	}
 	return nil
