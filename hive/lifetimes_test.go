@@ -3,6 +3,7 @@ package hive_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/job"
+	"github.com/statehive/statehive/statedb"
 )
 
 // conn is what a job uses.
@@ -138,5 +140,52 @@ func TestGroupFirstUsedWhileStoppingRunsNothing(t *testing.T) {
 	}))
 	if err := errors.Join(h.Start(t.Context()), h.Stop(t.Context())); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestScopesOfAModuleDoNotCollideWithModulesInIt(t *testing.T) {
+	for _, scopeFirst := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var log []string
+			report := func(name string) func(health.Health, job.Group) error {
+				return func(h health.Health, jobs job.Group) error {
+					h.OK(name)
+					return jobs.Add(job.OneShot("c", func(ctx context.Context, _ health.Health) error { <-ctx.Done(); return nil }))
+				}
+			}
+			scope := func(jobs job.Group) error {
+				s, err := jobs.NewScope("b")
+				if err != nil {
+					return err
+				}
+				return s.Add(job.OneShot("c", func(ctx context.Context, _ health.Health) error { <-ctx.Done(); return nil }))
+			}
+			contents := []cell.Cell{cell.Module("b", "", cell.Invoke(report("module"))), cell.Invoke(scope)}
+			if scopeFirst {
+				slices.Reverse(contents)
+			}
+			var jobs *statedb.Table[job.Status]
+			var statuses *statedb.Table[health.Status]
+			var db *statedb.DB
+			h := newHive(t, hive.Options{}, cell.Module("a", "", contents...), cell.Invoke(
+				func(d *statedb.DB, j *statedb.Table[job.Status], s *statedb.Table[health.Status]) {
+					db, jobs, statuses = d, j, s
+				}))
+			if err := h.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			time.Sleep(time.Minute) // for the rows to be written
+			for s := range jobs.All(db.ReadTxn()) {
+				log = append(log, s.ID+" is "+s.Name+" of "+string(s.Module))
+			}
+			for s := range statuses.All(db.ReadTxn()) {
+				log = append(log, s.ID)
+			}
+			wantLog(t, log, `a."b".c is "b".c of a`, "a.b.c is c of a.b", `a."b".c`, "a.b", "a.b.c")
+			if err := h.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

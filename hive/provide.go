@@ -31,7 +31,11 @@ func (h *Hive) own() cell.Cell {
 }
 
 func (h *Hive) newHealth(db *statedb.DB, logger *slog.Logger) (*health.Registry, error) {
-	r, err := health.NewRegistry(db, logger)
+	modules := []string{settingsHealth}
+	for _, id := range h.graph.ModuleIDs() {
+		modules = append(modules, string(id))
+	}
+	r, err := health.NewRegistry(db, logger, modules...)
 	h.reloads.registry = r
 	return r, err
 }

@@ -78,7 +78,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 
 // Status is a row of the table "health".
 type Status struct {
-	ID      string    `json:"id"`               // full module id and names of scopes, dotted, names with dots or quotes quoted: the primary key
+	ID      string    `json:"id"`               // full module id and names of scopes, dotted, names quoted that have dots or quotes or are those of a module: the primary key
 	Level   Level     `json:"level"`            // how the part is
 	Since   time.Time `json:"since"`            // when it has become so
 	Updated time.Time `json:"updated"`          // when the row was written

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -15,18 +16,24 @@ type Registry struct {
 	db     *statedb.DB
 	table  *statedb.RWTable[Status]
 	logger *slog.Logger
+	others map[string]bool // ids of outermost scopes, which no other scope may have
 
 	mu   sync.Mutex
 	open map[string]*scope
 }
 
-// NewRegistry makes the table in db. Statuses that cannot be written are logged.
-func NewRegistry(db *statedb.DB, logger *slog.Logger) (*Registry, error) {
+// NewRegistry makes the table in db. Statuses that cannot be written are logged. A scope within another one whose id would be one of
+// outermost has its name quoted in its id: then an outermost scope of that id can be opened too, before or after.
+func NewRegistry(db *statedb.DB, logger *slog.Logger, outermost ...string) (*Registry, error) {
 	table, err := statedb.NewTable(db, statedb.Schema[Status]{Name: TableName, Primary: ByID()})
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{db: db, table: table, logger: logger, open: make(map[string]*scope)}, nil
+	r := &Registry{db: db, table: table, logger: logger, others: make(map[string]bool), open: make(map[string]*scope)}
+	for _, id := range outermost {
+		r.others[id] = true
+	}
+	return r, nil
 }
 
 // Table returns the table of statuses.
@@ -58,7 +65,11 @@ func (r *Registry) nested(s *scope, name string) (*scope, error) {
 	case r.open[s.id] != s:
 		return nil, fmt.Errorf("%w: %q", ErrClosed, s.id)
 	}
-	n, err := r.scopeLocked(ID(s.id, name))
+	id := ID(s.id, name)
+	if r.others[id] {
+		id = s.id + "." + strconv.Quote(name)
+	}
+	n, err := r.scopeLocked(id)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +134,9 @@ type scope struct {
 	last   Status
 	closed bool
 }
+
+// ID is that of the scope's row.
+func (s *scope) ID() string { return s.id }
 
 func (s *scope) OK(message string) { s.report(OK, message, nil) }
 

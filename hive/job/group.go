@@ -70,7 +70,7 @@ type Params struct {
 
 // NewGroup makes the group of a module. The hive does so for every module.
 func NewGroup(p Params) Group {
-	g := newGroup(&p, "", p.Health)
+	g := newGroup(&p, string(p.ID), p.Health)
 	h := cell.Hook{Name: "jobs", OnStart: g.start, OnStop: g.stop}
 	if d, ok := p.Lifecycle.(lifecycle.Dynamic); ok {
 		d.AppendDynamic(h, func() { g.enter(stopped) })
@@ -80,8 +80,8 @@ func NewGroup(p Params) Group {
 	return g
 }
 
-func newGroup(p *Params, path string, h health.Health) *group {
-	return &group{params: p, path: path, health: h, jobs: make(map[string]*runner), scopes: make(map[string]*scope)}
+func newGroup(p *Params, id string, h health.Health) *group {
+	return &group{params: p, id: id, health: h, jobs: make(map[string]*runner), scopes: make(map[string]*scope)}
 }
 
 type phase int
@@ -94,7 +94,7 @@ const (
 
 type group struct {
 	params *Params
-	path   string // the names of the scopes that it is in, each with a dot
+	id     string // that of its health
 	health health.Health
 
 	mu        sync.Mutex
@@ -171,7 +171,15 @@ func (g *group) Add(jobs ...Job) error {
 }
 
 func (g *group) refused(what string, err error) error {
-	return fmt.Errorf("cannot add %s of %q: %w", what, strings.TrimSuffix(string(g.params.ID)+"."+g.path, "."), err)
+	return fmt.Errorf("cannot add %s of %q: %w", what, g.id, err)
+}
+
+// idOf is the id of the health of a job or a scope within what has the id above. It is unique, so that their own ids are too.
+func idOf(h health.Health, above, name string) string {
+	if h, ok := h.(interface{ ID() string }); ok {
+		return h.ID()
+	}
+	return health.ID(above, name) // what a module uses in place of the hive's
 }
 
 // startPlaced starts jobs at their place, unless their scope has been stopped before.
@@ -208,7 +216,10 @@ func (g *group) registerLocked(j Job) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{job: j, group: g, name: g.path + name, health: &jobHealth{inner: h}, done: make(chan struct{})}
+	id := idOf(h, g.id, name)
+	r := &runner{
+		job: j, group: g, id: id, name: strings.TrimPrefix(id, string(g.params.ID)+"."), health: &jobHealth{inner: h}, done: make(chan struct{}),
+	}
 	if r.record, err = newRecord(r); err != nil {
 		h.Close()
 		return nil, err

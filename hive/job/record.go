@@ -26,7 +26,7 @@ type record struct {
 // newRecord makes the record of a job. It has no row before the first change.
 func newRecord(r *runner) (*record, error) {
 	p := r.group.params
-	c := &record{registry: p.Registry, health: r.health, id: string(p.ID) + "." + r.name}
+	c := &record{registry: p.Registry, health: r.health, id: r.id}
 	c.row = Status{ID: c.id, Module: p.ID, Name: r.name, Kind: r.job.kind(), State: Waiting}
 	// An observer of this very table would wake itself.
 	c.rare = c.row.Kind == kindObserver

@@ -21,7 +21,8 @@ const slow = 5 * time.Second
 type runner struct {
 	job    Job
 	group  *group
-	name   string // with the scopes of the group
+	id     string // of its row and of its health
+	name   string // the id within the module
 	health *jobHealth
 	record *record
 	placed bool // it is started and stopped by a hook of its own

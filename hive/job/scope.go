@@ -25,7 +25,7 @@ func (g *group) NewScope(name string) (Scope, error) {
 	if err != nil {
 		return nil, g.refused("scope "+strconv.Quote(name), err)
 	}
-	s := &scope{group: newGroup(g.params, g.path+name+".", h), parent: g, name: name}
+	s := &scope{group: newGroup(g.params, idOf(h, g.id, name), h), parent: g, name: name}
 	s.phase = g.phase
 	g.scopes[name] = s
 	return s, nil
@@ -34,7 +34,7 @@ func (g *group) NewScope(name string) (Scope, error) {
 // NewScope makes a scope with a lifecycle of its own, p.Lifecycle, whose jobs wait for the hook that it returns: append it after all
 // that the jobs need. Its health is p.Health, which its Stop closes. The hive does so for sub-lifecycles.
 func NewScope(p Params, name string) (Scope, cell.Hook) {
-	s := &scope{group: newGroup(&p, name+".", p.Health), name: name}
+	s := &scope{group: newGroup(&p, idOf(p.Health, string(p.ID), name), p.Health), name: name}
 	return s, cell.Hook{Name: "jobs of " + name, OnStart: s.start, OnStop: s.stop}
 }
 

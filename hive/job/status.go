@@ -24,9 +24,9 @@ const (
 
 // Status is a row of the table "jobs". It is written at once while jobs change rarely, and is never more than a second old.
 type Status struct {
-	ID       string            `json:"id"` // module and name, dotted: the primary key
+	ID       string            `json:"id"` // module and name, dotted, which is that of its health: the primary key
 	Module   cell.FullModuleID `json:"module"`
-	Name     string            `json:"name"` // after the names of the scopes it is in, dotted
+	Name     string            `json:"name"` // after the names of the scopes it is in, dotted; names quoted as in the id of health
 	Kind     string            `json:"kind"` // "one-shot", "timer" or "observer"
 	State    State             `json:"state"`
 	Runs     uint64            `json:"runs"`               // that have ended; of an observer, batches or events

@@ -1,6 +1,7 @@
 package healthcell
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,9 +47,12 @@ func (n *node) child(word string) *node {
 	if unquoted, err := strconv.Unquote(word); err == nil {
 		name = unquoted
 	}
-	i, found := slices.BinarySearchFunc(n.Below, name, func(c *node, name string) int { return strings.Compare(c.Name, name) })
+	id := strings.TrimPrefix(n.ID+"."+word, ".")
+	i, found := slices.BinarySearchFunc(n.Below, name, func(c *node, name string) int {
+		return cmp.Or(strings.Compare(c.Name, name), strings.Compare(c.ID, id)) // a module and a scope may have the same name
+	})
 	if !found {
-		n.Below = slices.Insert(n.Below, i, &node{Name: name, ID: strings.TrimPrefix(n.ID+"."+word, ".")})
+		n.Below = slices.Insert(n.Below, i, &node{Name: name, ID: id})
 	}
 	return n.Below[i]
 }

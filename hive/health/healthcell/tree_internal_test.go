@@ -74,3 +74,11 @@ func TestTreeHasNamesAsTheyWereGiven(t *testing.T) {
 		t.Errorf("got %q", names)
 	}
 }
+
+func TestScopeBesideAModuleOfItsNameIsAPartOfItsOwn(t *testing.T) {
+	tree := aggregate([]health.Status{{ID: `a."b".c`, Level: health.Degraded}, {ID: "a.b", Level: health.OK}, {ID: `a."b"`, Level: health.OK}})
+	below := tree.Below[0].Below
+	if len(below) != 2 || below[0].ID != `a."b"` || below[0].Level != health.Degraded || below[1].ID != "a.b" || below[1].Level != health.OK {
+		t.Errorf("got %+v", below)
+	}
+}

@@ -62,6 +62,15 @@ func New(o Options, contents ...cell.Cell) (*Graph, error) {
 	return g, nil
 }
 
+// ModuleIDs are the full ids of all modules, that of what is outside of them first.
+func (g *Graph) ModuleIDs() []cell.FullModuleID {
+	ids := make([]cell.FullModuleID, len(g.scopes))
+	for i, s := range g.scopes {
+		ids[i] = s.full
+	}
+	return ids
+}
+
 // applyOwn applies cells of the hive itself.
 func (g *Graph) applyOwn(s *scope, own ...description.Cell) error {
 	g.applyingOwn = true
