@@ -12,7 +12,7 @@ import (
 // the environment variable of the same name, such as STATEHIVE_CONFIG_DIR, that over the key of this name in the file of
 // settings, and that over the default. As text, items of a list and pairs key=value of a map are separated by commas, and the
 // flag may be repeated. The tag `shorthand:"d"` is for -d, `hidden:"true"` leaves the flag out of the usage, and so does
-// `deprecated:"use --other"`, with a warning whenever it is given. A field tagged `secret:"true"` is shown as Redacted, and not at
+// `deprecated:"use --other"`, with a warning whenever it is given, also by the environment or the file. A field tagged `secret:"true"` is shown as Redacted, and not at
 // all in errors. Embedded structs count as part of C. What looks like a setting and would never be set is an error, such as a
 // misspelled tag, a tag "usage" without a flag, or flags in a struct that is not embedded or embedded by pointer.
 //

@@ -46,8 +46,16 @@ type FileEntry struct {
 
 // Configure sets what no flag has set: from the environment, else from the file. Then it validates. It must come before
 // Construct and after the parsing of flags. Faults are *ConfigError and *UnknownKeyError, and what ReadFile returns; all of
-// them are returned.
-func (g *Graph) Configure(from Sources) error { return g.settings.configure(from) }
+// them are returned. Deprecated settings that are given are logged; pflag does so for flags.
+func (g *Graph) Configure(from Sources) error {
+	err := g.settings.configure(from)
+	for _, s := range g.settings.all {
+		if s.deprecated != "" && s.origin != "" {
+			g.options.Logger.Warn("A setting is deprecated", "module", s.block.scope.full, "setting", s.flag, "origin", s.origin, "instead", s.deprecated)
+		}
+	}
+	return err
+}
 
 func (ss *settings) configure(from Sources) error {
 	entries, errs := ss.fromFile(from)
