@@ -241,6 +241,19 @@ func TestWhatNothingUsesIsFound(t *testing.T) {
 	}
 }
 
+func TestWhatIsProvidedForModulesAndUsedByNoneIsFoundOnce(t *testing.T) {
+	type idle struct{}
+	type busy struct{}
+	newIdle, newBusy := func() *idle { return nil }, func() *busy { return nil }
+	h := newHiveIn(t, nil, cell.Module("outer", "", cell.ProvideForModules(newIdle, newBusy),
+		cell.Module("first", "", cell.Invoke(func(*busy) {})), cell.Module("second", "")))
+	_, out := run(t, h, "hive", "check", "--offline")
+	want(t, out, "outer: provide hivecell_test.TestWhatIsProvidedForModules", "nothing uses *hivecell_test.idle\n")
+	if strings.Count(out, "*hivecell_test.idle") != 1 || strings.Contains(out, "busy") {
+		t.Errorf("got\n%s", out)
+	}
+}
+
 func TestWhatIsMissingIsFoundWithoutAnAgent(t *testing.T) {
 	type member struct {
 		cell.Out

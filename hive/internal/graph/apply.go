@@ -73,7 +73,11 @@ func (g *Graph) applyForModules() error {
 		if s.parent != nil {
 			s.forModules = slices.Concat(s.parent.forModules, s.forModules) // the parent comes first
 		}
+		before := len(g.provided)
 		errs = append(errs, g.applyOwn(s, s.forModules...))
+		for _, f := range g.provided[before:] {
+			f.forModules = true
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -33,7 +33,7 @@ func (g *Graph) Describe() cell.Description {
 }
 
 func (f *function) describe(used bool) cell.FunctionDescription {
-	d := cell.FunctionDescription{Verb: f.verb, Name: f.name, Place: f.at.String(), Used: used, Own: f.own, Took: f.took}
+	d := cell.FunctionDescription{Verb: f.verb, Name: f.name, Place: f.at.String(), Used: used, Own: f.own, ForModules: f.forModules, Took: f.took}
 	for _, m := range f.makes {
 		d.Makes = append(d.Makes, m.String())
 	}

@@ -59,10 +59,12 @@ type function struct {
 	signature
 	decorator *decorator // whose function it is, if it is one
 	own       bool       // it is the hive's, or what each module has for itself
-	used      bool       // something that is invoked leads to it
-	built     bool
-	results   []reflect.Value // other than errors, when it is built
-	took      time.Duration
+	// forModules is that it is one of those that a cell provides for modules, each of which has its own.
+	forModules bool
+	used       bool // something that is invoked leads to it
+	built      bool
+	results    []reflect.Value // other than errors, when it is built
+	took       time.Duration
 }
 
 func newFunction(verb string, fn any, s *scope, at description.Position) (*function, error) {
