@@ -91,7 +91,7 @@ func (r *Registry) close(s *scope) {
 	if s.parent != nil {
 		delete(s.parent.below, s)
 	}
-	rows := r.forgetLocked(s, nil)
+	rows := r.forgetLocked(s, make([]Status, 0, 1+len(s.below)))
 	if len(rows) == 0 {
 		return
 	}
