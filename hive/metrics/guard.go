@@ -38,6 +38,19 @@ func (r registerer) MustRegister(cs ...prometheus.Collector) {
 // Unregister implements prometheus.Registerer.
 func (r registerer) Unregister(c prometheus.Collector) bool { return r.Registry.Unregister(guarded{c}) }
 
+// gatherer returns errors among which errors.Is finds each, as it does not among those of a MultiError.
+type gatherer struct{ prometheus.Gatherer }
+
+// Gather implements prometheus.Gatherer.
+func (g gatherer) Gather() ([]*dto.MetricFamily, error) {
+	families, err := g.Gatherer.Gather()
+	var several prometheus.MultiError
+	if errors.As(err, &several) {
+		err = errors.Join(several...)
+	}
+	return families, err
+}
+
 type guarded struct{ prometheus.Collector }
 
 // Describe implements prometheus.Collector.

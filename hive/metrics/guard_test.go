@@ -66,3 +66,17 @@ func TestCollectorThatIsThereAlreadyIsReturnedAsItWas(t *testing.T) {
 	}))
 	start(t, h)
 }
+
+func TestErrorsOfSeveralCollectorsAreAllFound(t *testing.T) {
+	var gatherer prometheus.Gatherer
+	h := newHive(t, "", metrics.Cell(""), cell.Invoke(func(r prometheus.Registerer, g prometheus.Gatherer) error {
+		gatherer = g
+		fine := func() {}
+		return errors.Join(r.Register(&collector{fine, func() { panic("on purpose") }}), r.Register(&collector{fine, runtime.Goexit}))
+	}))
+	start(t, h)
+	families, err := gatherer.Gather()
+	if !errors.Is(err, cell.ErrPanic) || !errors.Is(err, cell.ErrGoexit) || len(families) == 0 {
+		t.Errorf("%d families, error %v", len(families), err)
+	}
+}

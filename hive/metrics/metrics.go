@@ -101,7 +101,7 @@ func newRegistry() (registryOut, error) {
 		r.Register(collectors.NewGoCollector()),
 		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 	)
-	return registryOut{Registry: r, Registerer: registerer{r}, Gatherer: r}, err
+	return registryOut{Registry: r, Registerer: registerer{r}, Gatherer: gatherer{r}}, err
 }
 
 type params struct {
