@@ -10,15 +10,17 @@ import (
 
 // Description is what a hive consists of, and how it started.
 type Description struct {
-	Name  string            `json:"name"`
-	Cells cell.Description  `json:"cells"`
-	Hooks []HookDescription `json:"hooks"` // in the order in which they start; none before the start
+	Name  string           `json:"name"`
+	Cells cell.Description `json:"cells"`
+	// Hooks are in the order in which they start, those of sub-lifecycles last. There are none before the start.
+	Hooks []HookDescription `json:"hooks"`
 }
 
 // HookDescription is a lifecycle hook.
 type HookDescription struct {
 	Name   string            `json:"name"`
 	Module cell.FullModuleID `json:"module"`
+	Part   string            `json:"part,omitempty"` // the name of the sub-lifecycle, whose newest start this is; empty for hooks of the module itself
 	Place  string            `json:"place"`          // where it was appended
 	State  string            `json:"state"`          // "waiting", "running", "ran", "stopping" or "stopped"
 	Start  time.Duration     `json:"start"`          // how long its start took, in nanoseconds
@@ -41,15 +43,23 @@ func (h *Hive) Describe() Description {
 }
 
 func (h *Hive) hooks() []HookDescription {
-	reports := h.lifecycle.Reports()
-	hooks := make([]HookDescription, 0, len(reports))
+	hooks := describeHooks([]HookDescription{}, h.lifecycle.Reports(), "")
+	for _, part := range h.parts.list() {
+		if reports := part.reports(); reports != nil {
+			hooks = describeHooks(hooks, reports, part.name)
+		}
+	}
+	return hooks
+}
+
+func describeHooks(to []HookDescription, reports []lifecycle.Report, part string) []HookDescription {
 	for _, r := range reports {
-		hooks = append(hooks, HookDescription{
-			Name: r.Name, Module: r.Module, Place: r.Place, State: stateOf(r),
+		to = append(to, HookDescription{
+			Name: r.Name, Module: r.Module, Part: part, Place: r.Place, State: stateOf(r),
 			Start: r.Start.Took, Stop: r.Stop.Took, Error: cmp.Or(r.Start.Error, r.Stop.Error),
 		})
 	}
-	return hooks
+	return to
 }
 
 func stateOf(r lifecycle.Report) string {

@@ -95,6 +95,7 @@ type Hive struct {
 	graph     *graph.Graph
 	log       *loglimit.Handler // of options.Logger
 	lifecycle *lifecycle.Lifecycle
+	parts     parts
 	shutdown  *shutdown
 	reloads   *Reloads
 	phase     phase

@@ -19,11 +19,30 @@ import (
 // module has its own. It is safe for concurrent use.
 type SubLifecycles struct {
 	params  job.Params
+	parts   *parts        // of the hive
 	timeout time.Duration // of the stop after a failed start
 
 	mu   sync.Mutex
 	open bool // the hive runs
 	all  []*SubLifecycle
+}
+
+// parts are the sub-lifecycles of all modules. It is safe for concurrent use.
+type parts struct {
+	mu  sync.Mutex
+	all []*SubLifecycle
+}
+
+func (p *parts) add(l *SubLifecycle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, l)
+}
+
+func (p *parts) list() []*SubLifecycle {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
 }
 
 // Scope is what a part has for itself from one start to the next stop.
@@ -38,7 +57,7 @@ type Scope struct {
 }
 
 func (h *Hive) newSubLifecycles(p job.Params, _ job.Group) *SubLifecycles {
-	s := &SubLifecycles{params: p, timeout: h.options.StopTimeout}
+	s := &SubLifecycles{params: p, parts: &h.parts, timeout: h.options.StopTimeout}
 	hook := cell.Hook{Name: "sub-lifecycles", OnStart: s.start, OnStop: s.stop}
 	if d, ok := p.Lifecycle.(lifecycle.Dynamic); ok {
 		d.AppendDynamic(hook, s.close)
@@ -56,6 +75,7 @@ func (s *SubLifecycles) New(name string, setup func(ctx context.Context, scope S
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, l)
+	s.parts.add(l)
 	return l
 }
 
@@ -106,6 +126,7 @@ type SubLifecycle struct {
 	mu    sync.Mutex
 	cut   context.CancelCauseFunc // of the start that runs
 	stops int                     // that run or wait for their turn
+	last  *lifecycle.Lifecycle    // the hooks of the newest start, also when they have been stopped
 
 	// What was started; used by who has the turn.
 	hooks *lifecycle.Lifecycle // nil if they have been stopped
@@ -149,6 +170,9 @@ func (l *SubLifecycle) start(ctx context.Context) error {
 	p := l.owner.params
 	p.Health, p.Logger = h, p.Logger.With(slog.String("part", l.name))
 	l.hooks = lifecycle.New(p.Logger)
+	l.mu.Lock()
+	l.last = l.hooks
+	l.mu.Unlock()
 	p.Lifecycle = l.hooks.For(p.ID)
 	jobs, started := job.NewScope(p, l.name)
 	l.jobs = jobs
@@ -236,6 +260,17 @@ func (l *SubLifecycle) interrupt(stops int) {
 	if l.cut != nil && stops >= 0 {
 		l.cut(errCut)
 	}
+}
+
+// reports are those of the hooks of the newest start.
+func (l *SubLifecycle) reports() []lifecycle.Report {
+	l.mu.Lock()
+	last := l.last
+	l.mu.Unlock()
+	if last == nil {
+		return nil
+	}
+	return last.Reports()
 }
 
 func (l *SubLifecycle) failed(action string, err error) error {

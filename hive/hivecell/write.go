@@ -33,7 +33,11 @@ func writeModules(w io.Writer, d hive.Description) error {
 		text.WriteString("\nstart order\n")
 	}
 	for i, h := range d.Hooks {
-		fmt.Fprintf(&text, "  %d. %s of %s (%s): %s%s", i+1, h.Name, h.Module, h.Place, h.State, times(h))
+		owner := string(h.Module)
+		if h.Part != "" {
+			owner = fmt.Sprintf("%s, part %q", owner, h.Part)
+		}
+		fmt.Fprintf(&text, "  %d. %s of %s (%s): %s%s", i+1, h.Name, owner, h.Place, h.State, times(h))
 		if h.Error != "" {
 			text.WriteString(": " + h.Error)
 		}

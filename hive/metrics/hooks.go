@@ -20,8 +20,8 @@ func registerHooks(r prometheus.Registerer, p Prefix, i hive.Inspector) error {
 	labels := []string{"module_id"}
 	return r.Register(&hooksCollector{
 		inspector: i,
-		start:     prometheus.NewDesc(string(p)+"_start_duration_seconds", "How long the start hooks of a module took, so far.", labels, nil),
-		stop:      prometheus.NewDesc(string(p)+"_stop_duration_seconds", "How long the stop hooks of a module took, so far.", labels, nil),
+		start:     prometheus.NewDesc(string(p)+"_start_duration_seconds", "How long the start hooks of a module took, so far, with those of its sub-lifecycles when they were started last.", labels, nil),
+		stop:      prometheus.NewDesc(string(p)+"_stop_duration_seconds", "How long the stop hooks of a module took, so far, with those of its sub-lifecycles since they were started last.", labels, nil),
 	})
 }
 
