@@ -10,11 +10,11 @@ import (
 )
 
 // registerer registers collectors whose panics are errors: of the registration, or of what is gathered, beside other metrics.
-type registerer struct{ *prometheus.Registry }
+type registerer struct{ registry *prometheus.Registry }
 
 // Register implements prometheus.Registerer.
 func (r registerer) Register(c prometheus.Collector) error {
-	err := r.Registry.Register(guarded{c})
+	err := r.registry.Register(guarded{c})
 	var already prometheus.AlreadyRegisteredError
 	if errors.As(err, &already) {
 		if g, ok := already.ExistingCollector.(guarded); ok {
@@ -36,7 +36,7 @@ func (r registerer) MustRegister(cs ...prometheus.Collector) {
 }
 
 // Unregister implements prometheus.Registerer.
-func (r registerer) Unregister(c prometheus.Collector) bool { return r.Registry.Unregister(guarded{c}) }
+func (r registerer) Unregister(c prometheus.Collector) bool { return r.registry.Unregister(guarded{c}) }
 
 // gatherer returns errors among which errors.Is finds each, as it does not among those of a MultiError.
 type gatherer struct{ prometheus.Gatherer }

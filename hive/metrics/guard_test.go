@@ -3,6 +3,7 @@ package metrics_test
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,5 +79,13 @@ func TestErrorsOfSeveralCollectorsAreAllFound(t *testing.T) {
 	families, err := gatherer.Gather()
 	if !errors.Is(err, cell.ErrPanic) || !errors.Is(err, cell.ErrGoexit) || len(families) == 0 {
 		t.Errorf("%d families, error %v", len(families), err)
+	}
+}
+
+// Nothing gets around the guard.
+func TestTheRegistryItselfIsNotOffered(t *testing.T) {
+	h := newHive(t, "", metrics.Cell(""), cell.Invoke(func(*prometheus.Registry) {}))
+	if err := h.Validate(); err == nil || !strings.Contains(err.Error(), "*prometheus.Registry") {
+		t.Errorf("got %v", err)
 	}
 }

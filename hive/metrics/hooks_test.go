@@ -81,11 +81,11 @@ func wantTimes(t *testing.T, g prometheus.Gatherer, module string, start, stop f
 
 func TestTimesOfStartAndStopAreMetricsOfTheModule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var registry *prometheus.Registry
+		var registry prometheus.Gatherer
 		takes := func(d time.Duration) func(context.Context) error {
 			return func(context.Context) error { time.Sleep(d); return nil }
 		}
-		h := newHive(t, "", metrics.Cell(""), cell.Module("slow", "", cell.Invoke(func(r *prometheus.Registry, l cell.Lifecycle) {
+		h := newHive(t, "", metrics.Cell(""), cell.Module("slow", "", cell.Invoke(func(r prometheus.Gatherer, l cell.Lifecycle) {
 			registry = r
 			l.Append(cell.Hook{OnStart: takes(2 * time.Second), OnStop: takes(time.Second)})
 			l.Append(cell.Hook{OnStart: takes(time.Second), OnStop: takes(3 * time.Second)})

@@ -73,9 +73,9 @@ func (c Config) Validate() error {
 // server closes it.
 type Listener struct{ net.Listener }
 
-// Cell provides *prometheus.Registry, which is also prometheus.Registerer and prometheus.Gatherer, and the prefix, and serves
-// /metrics and /healthz. An empty prefix is DefaultPrefix. A panic of a collector that was registered with the Registerer is an error
-// of the registration or of what is gathered, which has the other metrics too.
+// Cell provides prometheus.Registerer, prometheus.Gatherer and the prefix, and serves /metrics, /healthz and /readyz. An empty prefix
+// is DefaultPrefix. A collector that panics fails its registration, or becomes an error beside the metrics of the others when they
+// are gathered.
 func Cell(prefix Prefix) cell.Cell {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -87,21 +87,13 @@ func Cell(prefix Prefix) cell.Cell {
 	)
 }
 
-type registryOut struct {
-	cell.Out
-
-	Registry   *prometheus.Registry
-	Registerer prometheus.Registerer
-	Gatherer   prometheus.Gatherer
-}
-
-func newRegistry() (registryOut, error) {
+func newRegistry() (prometheus.Registerer, prometheus.Gatherer, error) {
 	r := prometheus.NewRegistry()
 	err := errors.Join(
 		r.Register(collectors.NewGoCollector()),
 		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 	)
-	return registryOut{Registry: r, Registerer: registerer{r}, Gatherer: gatherer{r}}, err
+	return registerer{r}, gatherer{r}, err
 }
 
 type params struct {
@@ -110,7 +102,8 @@ type params struct {
 	Config     Config
 	Prefix     Prefix   // so that a bad one is found
 	Inherited  Listener `optional:"true"`
-	Registry   *prometheus.Registry
+	Registerer prometheus.Registerer
+	Gatherer   prometheus.Gatherer
 	Lifecycle  cell.Lifecycle
 	Jobs       job.Group
 	Shutdowner hive.Shutdowner
@@ -124,23 +117,23 @@ func register(p params) error {
 		p.Logger.Debug("Metrics are not served")
 		return nil
 	}
-	s := &server{params: p, handler: knownHosts(p.Config.Hosts, newHandler(p.Registry, p.Readiness, p.Logger))}
+	s := &server{params: p, handler: knownHosts(p.Config.Hosts, newHandler(p))}
 	p.Lifecycle.Append(cell.Hook{Name: "metrics listener", OnStart: s.open, OnStop: s.close})
 	return p.Jobs.Add(job.OneShot("serve", s.serve, job.WithOnFailure(p.Shutdowner.Shutdown)))
 }
 
-func newHandler(r *prometheus.Registry, readiness *hive.Readiness, logger *slog.Logger) http.Handler {
+func newHandler(p params) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", oneByOne(promhttp.HandlerFor(r, promhttp.HandlerOpts{
-		Registry:      r,
+	mux.Handle("GET /metrics", oneByOne(promhttp.HandlerFor(p.Gatherer, promhttp.HandlerOpts{
+		Registry:      p.Registerer,
 		ErrorHandling: promhttp.ContinueOnError,
-		ErrorLog:      slog.NewLogLogger(logger.Handler(), slog.LevelError),
+		ErrorLog:      slog.NewLogLogger(p.Logger.Handler(), slog.LevelError),
 	})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // a client that has gone is no concern of the server
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ready, waits := readiness.Ready()
+		ready, waits := p.Readiness.Ready()
 		if !ready {
 			http.Error(w, "not ready, waiting for:\n"+strings.Join(waits, "\n"), http.StatusServiceUnavailable)
 			return

@@ -124,9 +124,9 @@ func (f failing) Collect(c chan<- prometheus.Metric) {
 }
 
 func TestHivesHaveRegistriesOfTheirOwn(t *testing.T) {
-	var one, two *prometheus.Registry
-	for _, r := range []**prometheus.Registry{&one, &two} {
-		start(t, newHive(t, "", metrics.Cell(""), cell.Invoke(func(own *prometheus.Registry, prefix metrics.Prefix) {
+	var one, two prometheus.Registerer
+	for _, r := range []*prometheus.Registerer{&one, &two} {
+		start(t, newHive(t, "", metrics.Cell(""), cell.Invoke(func(own prometheus.Registerer, prefix metrics.Prefix) {
 			*r = own
 			if prefix != metrics.DefaultPrefix {
 				t.Errorf("prefix %q", prefix)
@@ -209,15 +209,15 @@ func TestHealthzIsNotAboutHealth(t *testing.T) {
 
 func TestJobsAndHealthAreMetrics(t *testing.T) {
 	l := listen(t)
-	var registry *prometheus.Registry
+	var gatherer prometheus.Gatherer
 	ran := make(chan struct{})
-	start(t, newHive(t, "", inherited(l), metrics.Cell(""), cell.Invoke(func(r *prometheus.Registry) { registry = r }),
+	start(t, newHive(t, "", inherited(l), metrics.Cell(""), cell.Invoke(func(g prometheus.Gatherer) { gatherer = g }),
 		cell.Module("m", "", cell.Invoke(func(g job.Group) error {
 			return g.Add(job.OneShot("fails", func(context.Context, health.Health) error { return errors.New("no") },
 				job.WithOnFailure(func(error) { close(ran) })))
 		}))))
 	<-ran
-	problems, err := testutil.GatherAndLint(registry)
+	problems, err := testutil.GatherAndLint(gatherer)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("got %v %v", problems, err)
 	}

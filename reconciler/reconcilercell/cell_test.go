@@ -68,7 +68,7 @@ func (noop) Prune(context.Context, statedb.ReadTxn, iter.Seq2[thing, statedb.Rev
 type running struct {
 	db       *statedb.DB
 	table    *statedb.RWTable[thing]
-	registry *prometheus.Registry
+	registry prometheus.Gatherer
 	client   *inspect.Client
 	socket   string
 }
@@ -112,7 +112,7 @@ func start(t *testing.T, prefix metrics.Prefix, more ...cell.Cell) running {
 	h := newHive(t,
 		inspect.Cell(), metrics.Cell(prefix), reconcilercell.Cell(), cell.Provide(origin), cell.Group(more...),
 		things(cell.Invoke(r.keep)),
-		cell.Invoke(func(registry *prometheus.Registry) { r.registry = registry }),
+		cell.Invoke(func(registry prometheus.Gatherer) { r.registry = registry }),
 	)
 	r.begin(t, h, "--metrics-address=")
 	return r

@@ -23,7 +23,7 @@ import (
 
 // scrape returns what Prometheus would get of the reconcilers' metrics, but for
 // buckets and times, which differ from run to run.
-func scrape(t *testing.T, r *prometheus.Registry) string {
+func scrape(t *testing.T, r prometheus.Gatherer) string {
 	t.Helper()
 	var b strings.Builder
 	for line := range strings.Lines(scrapeAll(t, r)) {
@@ -41,7 +41,7 @@ func scrape(t *testing.T, r *prometheus.Registry) string {
 // varies matches series of times that are not 0.
 var varies = regexp.MustCompile(`^(\w+_seconds(?:_sum)?\{.*\}) \S*[1-9]\S*`)
 
-func scrapeAll(t *testing.T, r *prometheus.Registry) string {
+func scrapeAll(t *testing.T, r prometheus.Gatherer) string {
 	t.Helper()
 	response := httptest.NewRecorder()
 	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -52,7 +52,7 @@ func scrapeAll(t *testing.T, r *prometheus.Registry) string {
 }
 
 // eventuallyScraped waits until a line is in the metrics.
-func eventuallyScraped(t *testing.T, r *prometheus.Registry, lines ...string) string {
+func eventuallyScraped(t *testing.T, r prometheus.Gatherer, lines ...string) string {
 	t.Helper()
 	var text string
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
@@ -117,7 +117,13 @@ func TestEveryMetricExistsBeforeAnythingHappensAndIsLintClean(t *testing.T) {
 // Keys, errors and the like must not become labels: there would be no end of series.
 func TestRowsMakeNoSeries(t *testing.T) {
 	r := start(t, "acme")
-	count := func() int { return testutil.CollectAndCount(r.registry) }
+	count := func() int {
+		n, err := testutil.GatherAndCount(r.registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
 	eventuallyScraped(t, r.registry, "acme_reconciler_full_total"+of+" 1")
 	before := count()
 	r.insert(t, "a", "b", "bad", "stays")

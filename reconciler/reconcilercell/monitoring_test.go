@@ -51,7 +51,7 @@ func scrapeExposed(t *testing.T) exposed {
 	t.Helper()
 	var r running
 	r.begin(t, newHive(t, inspect.Cell(), metrics.Cell(""), reconcilercell.Cell(), dbcell.Cell(), filecell.Cell(),
-		things(cell.Invoke(r.keep)), cell.Invoke(func(registry *prometheus.Registry) { r.registry = registry })),
+		things(cell.Invoke(r.keep)), cell.Invoke(func(registry prometheus.Gatherer) { r.registry = registry })),
 		"--metrics-address=", "--config-dir", t.TempDir())
 	err := r.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
 		_, err := r.table.RegisterSource(txn, "documents")
