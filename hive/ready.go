@@ -35,7 +35,7 @@ func NewCondition(name string, waits func() []string) ConditionOut {
 // ErrStopping is returned by WaitReady when the hive stops, or has failed to start.
 var ErrStopping = errors.New("the hive stops")
 
-// Readiness says whether the hive does what it is for: it has started, and every condition held at one look. It is injectable
+// Readiness reports whether the hive is ready: it has started, and every condition held at one look. It is injectable
 // and safe for concurrent use.
 type Readiness struct {
 	started    *atomic.Bool

@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// shelf is what is wanted on a shelf.
+// shelf is the desired state of a shelf.
 type shelf struct {
 	Name, Content string
 	Status        reconciler.Status

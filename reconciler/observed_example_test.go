@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// lamp is a row of what is wanted, seenLamp what somebody has seen of it.
+// lamp is a row of desired state, seenLamp one of observed state.
 type lamp struct {
 	Room   string
 	Lit    bool

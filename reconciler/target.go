@@ -156,7 +156,7 @@ type BatchTarget[Obj any] interface {
 // BatchResult is the outcome of one row of UpdateBatch.
 type BatchResult = engine.BatchResult
 
-// Change is one field that differs between what is and what is wanted.
+// Change is a field whose observed value differs from the desired one.
 type Change = engine.Change
 
 // Result is the outcome of a successful Update. The zero value is "done".

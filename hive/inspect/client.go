@@ -27,7 +27,7 @@ type APIError struct {
 
 func (e *APIError) Error() string { return e.Message }
 
-// UnreachableError says that nobody answers at a socket.
+// UnreachableError is the error of a socket at which nobody answers.
 type UnreachableError struct {
 	Socket string
 	Hint   string // what to do
@@ -166,7 +166,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return resp, err
 }
 
-// failure makes of an error what Get says that it returns.
+// failure returns the error as Get documents it.
 func (c *Client) failure(ctx context.Context, path string, err error) error {
 	var refused *APIError
 	var request *url.Error

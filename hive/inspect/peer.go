@@ -121,7 +121,7 @@ func allowed(own uint32, allMapped bool) func(uint32) bool {
 	}
 }
 
-// mapsAll says whether all users are seen as they are: there is no user namespace around.
+// mapsAll reports whether this process sees all users under their own numbers, as it does outside of user namespaces.
 func mapsAll(uidMap string) bool {
 	fields := strings.Fields(uidMap)
 	return len(fields) == 3 && fields[0] == "0" && fields[1] == "0" && fields[2] == "4294967295"

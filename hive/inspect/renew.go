@@ -72,7 +72,7 @@ func (r *renewed) renew() (again bool, err error) {
 func (r *renewed) keep(ctx context.Context, h health.Health, logger *slog.Logger) error {
 	tick := time.NewTicker(socketCheck)
 	defer tick.Stop()
-	told := ""
+	reported := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -82,16 +82,16 @@ func (r *renewed) keep(ctx context.Context, h health.Health, logger *slog.Logger
 		again, err := r.renew()
 		switch {
 		case ctx.Err() != nil:
-		case err != nil && err.Error() != told:
-			told = err.Error()
+		case err != nil && err.Error() != reported:
+			reported = err.Error()
 			logger.Error("The API socket is gone and cannot be made again: clients cannot connect", "error", err)
 			h.Degraded("the API socket is gone", err)
 		case again:
-			told = ""
+			reported = ""
 			logger.Warn("The API socket was gone and has been made again", "socket", r.Addr())
 			h.OK("serving at " + r.Addr().String())
-		case err == nil && told != "":
-			told = ""
+		case err == nil && reported != "":
+			reported = ""
 			h.OK("serving at " + r.Addr().String()) // it is back where it was
 		}
 	}

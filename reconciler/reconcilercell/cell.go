@@ -15,7 +15,7 @@ import (
 // endpoints below /v1/reconcilers, the commands that ask them, and a section of
 // the status command.
 func Cell() cell.Cell {
-	return cell.Module("reconcilers", "what all reconcilers have in common",
+	return cell.Module("reconcilers", "commands, API and metrics of reconcilers",
 		cell.Config(defaultConfig()),
 		dbcell.Open(reconciler.NotDoneSchema()),
 		cell.ProvidePrivate(newAPI),

@@ -14,7 +14,7 @@ import (
 // Symlink is the row: a symbolic link, and where it leads.
 type Symlink struct {
 	Path   string            `yaml:"path" json:"path" schema:"required" doc:"Absolute path of the link."`
-	To     string            `yaml:"to" json:"to" schema:"required" doc:"Where it leads, as ln -s is told."`
+	To     string            `yaml:"to" json:"to" schema:"required" doc:"Where it leads, as given to ln -s."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// view is what a scope sees, as a container of its own: for everything that a function of the scope needs, and that is not there
-// already, there is a constructor, which has it made where it is offered.
+// view is a container with what one scope sees. Everything that functions of the scope need and that the container does not have
+// yet gets a constructor in it, which fetches the value from the scope that offers it.
 //
-// The container has scopes too. A new one copies all that is known around it, and what is then made public is told to each: the
-// cost of many modules would grow with their square.
+// Scopes of dig are not used for this: a new scope copies all constructors of its parents, and each public constructor is then
+// announced to all scopes, so that the cost would grow with the square of the number of modules.
 type view struct {
 	container *dig.Container
 	seen      map[key]bool

@@ -106,7 +106,7 @@ func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs [
 		return nil, nil
 	}
 	if err := which.configure(from, nil); err != nil {
-		return nil, nil // it is told with the others
+		return nil, nil // it is reported with the others
 	}
 	path := which.value.String()
 	if path == "" {
@@ -134,7 +134,7 @@ func (from Sources) read(path string) ([]FileEntry, error) {
 	return list, failed
 }
 
-// maxUnknown is how many unknown keys of a file are told one by one.
+// maxUnknown is how many unknown keys of a file are reported one by one.
 const maxUnknown = 500
 
 // admit refuses keys that are not known, twice there or cannot be in a file.

@@ -74,7 +74,7 @@ func (g *Graph) checkDecorators() error {
 	return errors.Join(errs...)
 }
 
-// isOfferedTo says whether a scope, or one below it, sees a value.
+// isOfferedTo reports whether a scope, or one below it, sees a value.
 func (g *Graph) isOfferedTo(s *scope, k key) bool {
 	return s.source(k) != nil || slices.ContainsFunc(g.scopes, func(other *scope) bool {
 		return len(other.offers[k]) > 0 && other.isBelow(s)

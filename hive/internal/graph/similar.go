@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// missing says that nothing provides k, and what there is instead.
+// missing is the error of a value that nothing provides. It names what there is instead.
 func (s *scope) missing(k key) string {
 	problem := fmt.Sprintf("missing type %v", k)
 	if hint := s.hint(k); hint != "" {

@@ -44,7 +44,7 @@ func (g *Graph) checkGroups(invoked []*function) error {
 			if m.group == "" || f.own || askedFor[c] {
 				continue
 			}
-			askedFor[c] = true // told once
+			askedFor[c] = true // reported once
 			errs = append(errs, f.errorf("nothing asks for the group of %v%s", m.key, c.similar(wanted)))
 		}
 	}

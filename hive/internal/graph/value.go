@@ -77,7 +77,7 @@ func newValue(field reflect.Value) (*value, error) {
 		"encoding.TextUnmarshaler, or a list or a map from strings of such", typ)
 }
 
-// Set is called by pflag for each time that the flag is given. What is wrong with a secret is told later: pflag would print it.
+// Set is called by pflag each time the flag is given. An error of a secret is reported later, as pflag would print its value.
 func (v *value) Set(text string) error {
 	before := reflect.ValueOf(v.field.Interface())
 	if err := v.assign(text); err != nil {

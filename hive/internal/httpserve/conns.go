@@ -89,7 +89,7 @@ func (c *client) unread() bool {
 		return false
 	}
 	waiting := 0
-	err = raw.Control(func(fd uintptr) { waiting, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // 0 if it cannot be told
+	err = raw.Control(func(fd uintptr) { waiting, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // 0 if it is not known
 	return err == nil && waiting > 0
 }
 

@@ -23,7 +23,7 @@ type Approved struct {
 	Withdrawn int    `json:"withdrawn"` // rows that were in force before
 }
 
-// Approve takes the directory for what is wanted exactly as it is now, although it is
+// Approve accepts the directory as the desired state, exactly as it is now, although it is
 // gone, on another device or without documents, and returns what followed. The rows that
 // go leave their tables; reconcilers limit their deletes as ever. It asks Run and waits
 // for the answer.

@@ -49,8 +49,8 @@ func approveCommand() cli.CommandOut {
 		var format cli.Format
 		cmd := &cobra.Command{
 			Use:   "documents",
-			Short: "Take the directory of documents for what is wanted, although it is gone, elsewhere or without documents",
-			Long: `Take the directory of documents for what is wanted, exactly as it is now. That is asked for when the directory does not
+			Short: "Accept the directory of documents as the desired state, although it is gone, elsewhere or without documents",
+			Long: `Accept the directory of documents as the desired state, exactly as it is now. That is asked for when the directory does not
 exist any more, is on another device than before, or holds no documents any more while rows of its documents are in
 force: 'status' and 'get documents' show it. Nothing is removed before. The rows that no document declares then leave
 their tables, and are deleted within the limits that hold for all deletes.`,

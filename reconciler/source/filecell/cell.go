@@ -17,7 +17,7 @@ import (
 // Config is where documents are.
 type Config struct {
 	// ConfigDir is the directory. It must be set, and exist at the start.
-	ConfigDir string `flag:"config-dir" usage:"directory of documents that say what is wanted (*.yaml, *.yml)"`
+	ConfigDir string `flag:"config-dir" usage:"directory of the documents with the desired state (*.yaml, *.yml)"`
 	// AllowWritable reads documents that others than root and this user may have written.
 	AllowWritable bool `flag:"allow-writable-config" usage:"read documents that other users may have written: they can do what the agent can"`
 }
@@ -32,7 +32,7 @@ func (c Config) Validate() error {
 
 // Cell reads documents into the tables of the kinds that were declared.
 func Cell() cell.Cell {
-	return cell.Module("documents", "what is wanted, from files",
+	return cell.Module("documents", "desired state from files",
 		cell.Config(Config{}),
 		cell.Provide(build, (*file.Source).Documents, origin, endpoint, approveEndpoint, approveCommand, validateCommand, schemaCommand, section, readyCondition),
 		cell.Invoke(func(*file.Source) {}, registerMetrics),

@@ -39,7 +39,7 @@ func TestWithoutTheSourceOfDocumentsTheAgentDoesNotStart(t *testing.T) {
 	}
 }
 
-// Who holds the socket writes no rows: what is wanted comes from documents.
+// Nobody writes rows through the socket: the desired state comes from documents.
 func TestNoTableOfTheAgentIsWrittenByName(t *testing.T) {
 	settings := map[string]string{"STATEHIVE_STATE_DIR": t.TempDir(), "STATEHIVE_CONFIG_DIR": t.TempDir(), "STATEHIVE_SOCKET": t.TempDir() + "/socket", "STATEHIVE_METRICS_ADDRESS": ""}
 	enough := errors.New("all tables are there")

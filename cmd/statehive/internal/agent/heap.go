@@ -25,7 +25,7 @@ const (
 // while they are read, and the runtime keeps it, for the next ones: it collects when
 // the heap has doubled, and hardly ever in an agent that has nothing to do.
 func heapCell() cell.Cell {
-	return cell.Module("heap", "return of memory that is not needed any more",
+	return cell.Module("heap", "returns unused memory to the system",
 		cell.Invoke(func(jobs job.Group) error {
 			k := &heapKeeper{usage: readHeap, release: debug.FreeOSMemory}
 			return jobs.Add(job.Timer("return memory", k.look, heapPeriod))

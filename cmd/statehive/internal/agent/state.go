@@ -33,7 +33,7 @@ func stateCell(s *surroundings) cell.Cell {
 			case err != nil:
 				return nil, err
 			case mode.ReadOnly():
-				all, _ := s.settings() // what is wrong with those that matter here was told before
+				all, _ := s.settings() // errors in those that matter here have been reported already
 				s.own = ownPaths(all)
 				return readState(dir, logger)
 			}

@@ -65,8 +65,8 @@ func (h handover) verify() error {
 		return err
 	}
 	for _, kind := range sortedNames(ids) {
-		outside, told := h.Outside[kind]
-		if !told {
+		outside, reported := h.Outside[kind]
+		if !reported {
 			return fmt.Errorf("it does not tell the %s namespace outside", kind)
 		}
 		if ids[kind] == outside {

@@ -93,7 +93,7 @@ func list(conn *nftables.Conn) error {
 	if err != nil {
 		return err
 	}
-	told := map[string]bool{}
+	printed := map[string]bool{}
 	for _, chain := range chains {
 		rules, err := conn.GetRules(chain.Table, chain)
 		if err != nil {
@@ -112,10 +112,10 @@ func list(conn *nftables.Conn) error {
 			policy = map[nftables.ChainPolicy]string{nftables.ChainPolicyAccept: "accept", nftables.ChainPolicyDrop: "drop"}[*chain.Policy]
 		}
 		fmt.Printf("%s %s policy %s rules %d packets %d\n", chain.Table.Name, chain.Name, policy, len(rules), packets)
-		if told[chain.Table.Name] {
+		if printed[chain.Table.Name] {
 			continue
 		}
-		told[chain.Table.Name] = true
+		printed[chain.Table.Name] = true
 		sets, err := conn.GetSets(chain.Table)
 		if err != nil {
 			return err
