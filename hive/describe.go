@@ -8,11 +8,11 @@ import (
 	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
 
-// Description is what a hive consists of, and how it started.
+// Description describes the modules of a hive and the runs of its hooks.
 type Description struct {
 	Name  string           `json:"name"`
 	Cells cell.Description `json:"cells"`
-	// Hooks are in the order in which they start, those of sub-lifecycles last. There are none before the start.
+	// Hooks are in start order, with those of sub-lifecycles last. There are none before the start.
 	Hooks []HookDescription `json:"hooks"`
 }
 
@@ -20,24 +20,24 @@ type Description struct {
 type HookDescription struct {
 	Name   string            `json:"name"`
 	Module cell.FullModuleID `json:"module"`
-	Part   string            `json:"part,omitempty"` // the name of the sub-lifecycle, whose newest start this is; empty for hooks of the module itself
+	Part   string            `json:"part,omitempty"` // the sub-lifecycle, in its latest start; empty for hooks of the module itself
 	Place  string            `json:"place"`          // where it was appended
 	State  string            `json:"state"`          // "waiting", "running", "ran", "stopping" or "stopped"
-	Start  time.Duration     `json:"start"`          // how long its start took, in nanoseconds
-	Stop   time.Duration     `json:"stop,omitempty"` // the same of its stop
+	Start  time.Duration     `json:"start"`          // duration of the start, in nanoseconds
+	Stop   time.Duration     `json:"stop,omitempty"` // duration of the stop, in nanoseconds
 	Error  string            `json:"error,omitempty"`
 }
 
-// Inspector tells of the hive that it is injected into. It is safe for concurrent use once the hive has been constructed.
+// Inspector describes the hive into which it is injected. It is safe for concurrent use once the hive has been constructed.
 type Inspector interface {
 	Describe() Description
-	// Hooks are those of Describe.
+	// Hooks returns the hooks of Describe.
 	Hooks() []HookDescription
-	// Settings is the configuration in effect, by name.
+	// Settings returns the configuration in effect, sorted by name.
 	Settings() []cell.Setting
 }
 
-// Describe says what the hive consists of. It constructs and starts nothing.
+// Describe describes the hive. It constructs and starts nothing.
 func (h *Hive) Describe() Description {
 	return Description{Name: h.options.Name, Cells: h.graph.Describe(), Hooks: h.hooks()}
 }

@@ -1,13 +1,13 @@
-// Package hive makes an application of cells: it builds, starts, watches over and stops it.
+// Package hive builds, starts, supervises and stops an application made of cells.
 //
-// Every hive provides, besides what its cells offer: *statedb.DB, one per hive; *health.Registry and the table of statuses as
+// Besides what its cells provide, every hive provides: *statedb.DB, one per hive; *health.Registry and the table of statuses as
 // *statedb.Table[health.Status]; *job.Registry and the table of jobs as *statedb.Table[job.Status]; Shutdowner; *Readiness; *Reloads; Info.
-// Each module has for itself: *slog.Logger, cell.ModuleID, cell.FullModuleID, cell.Lifecycle, health.Health and job.Group.
+// Each module has its own *slog.Logger, cell.ModuleID, cell.FullModuleID, cell.Lifecycle, health.Health and job.Group.
 //
-// A Hive is built and run once, by one goroutine; only Shutdowner may be used from others. Start constructs: configuration is
-// read first, then invoked functions are called in the order of the cells, then lifecycle hooks are run. A start that fails
-// stops what had started. All errors of a start or a stop are returned, joined; see package cell for those of building, and
-// *cell.HookError and *job.OverdueError for those of starting and stopping.
+// A Hive is built and run once, by one goroutine; only Shutdowner may be used from others. Start reads the configuration, calls the
+// invoked functions in the order of the cells, and then runs the lifecycle hooks. A failed start stops what had started. Start and
+// Stop return all their errors, joined; see package cell for build errors, and *cell.HookError and *job.OverdueError for errors of
+// hooks and jobs.
 package hive
 
 import (
@@ -31,33 +31,33 @@ import (
 )
 
 var (
-	// ErrStarted is returned by a start that is not the first, whether that succeeded or not.
+	// ErrStarted is returned by every start after the first, even if the first failed.
 	ErrStarted = errors.New("the hive has been started already")
 	// ErrNotStarted is returned by a stop when there is nothing to stop.
 	ErrNotStarted = errors.New("the hive is not started")
-	// ErrShutdown is in the errors of a start that Shutdown has cut short. Run does not return it.
+	// ErrShutdown is wrapped by the error of a start that Shutdown interrupted. Run does not return it.
 	ErrShutdown = errors.New("the hive has been shut down")
 )
 
-// Options are the settings of a hive. Only Name is needed.
+// Options are the settings of a hive. Only Name is required.
 type Options struct {
 	// Name of the application, such as "statehive".
 	Name string
-	// EnvPrefix begins the names of environment variables: with "STATEHIVE", --config-dir is STATEHIVE_CONFIG_DIR. Empty: the
-	// name in upper case, with '_' for '-'.
+	// EnvPrefix is the prefix of environment variables: with "STATEHIVE", --config-dir is STATEHIVE_CONFIG_DIR. The default is
+	// the name in upper case, with '_' for '-'.
 	EnvPrefix string
-	// Logger is what the loggers of modules are made of. Nil: text on standard error. Of the records at level Warn and above
-	// that a module, or one of its jobs, logs with the same message, the first 50 in a minute get there, and then their number.
+	// Logger is the parent of the modules' loggers. The default writes text to standard error. Of records at level Warn and above
+	// with the same message, module and job, the first 50 per minute are logged, and then the number of those suppressed.
 	Logger *slog.Logger
-	// LookupEnv reads an environment variable. Nil: os.LookupEnv.
+	// LookupEnv reads an environment variable. The default is os.LookupEnv.
 	LookupEnv func(string) (string, bool)
-	// Environ lists the environment as os.Environ does, so that a mistyped variable is an error. Nil: os.Environ, or nothing if
-	// there is a LookupEnv.
+	// Environ lists the environment as os.Environ does, to detect mistyped variables. The default is os.Environ, or no detection
+	// if LookupEnv is set.
 	Environ func() []string
-	// StartTimeout and StopTimeout bound starting and stopping. Not positive: a minute, and 30 seconds.
+	// StartTimeout and StopTimeout limit starting and stopping. If not positive, they are one minute and 30 seconds.
 	StartTimeout, StopTimeout time.Duration
-	// Signals ask Run to stop, the second one at once; SIGHUP has it reload. Nil: SIGINT, SIGTERM and SIGHUP of the process, while
-	// Run runs.
+	// Signals is the source of signals for Run: the first stops the hive, the second aborts, and SIGHUP reloads. The default is
+	// SIGINT, SIGTERM and SIGHUP of the process, while Run runs.
 	Signals <-chan os.Signal
 }
 
@@ -83,7 +83,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Info says which application this is. It is injectable.
+// Info identifies the application. It is injectable.
 type Info struct {
 	Name      string // such as "statehive"
 	EnvPrefix string // such as "STATEHIVE"
@@ -106,7 +106,7 @@ type Hive struct {
 	misconfigured error
 }
 
-// configFlag names the file of settings.
+// configFlag is the flag that names the settings file.
 const configFlag = "config"
 
 type configFile struct {
@@ -121,7 +121,7 @@ const (
 	ended // stopped, or failed to start
 )
 
-// New builds a hive of cells. It constructs nothing yet. Its errors are *cell.GraphError, all that were found.
+// New builds a hive from cells. It calls no constructor. It returns all faults that it finds, joined, each a *cell.GraphError.
 func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	if o.Name == "" {
 		return nil, errors.New("a hive needs a name")
@@ -141,18 +141,18 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	return h, nil
 }
 
-// Info returns the name of the hive and its prefix of environment variables.
+// Info returns the name of the hive and its environment variable prefix.
 func (h *Hive) Info() Info { return Info{Name: h.options.Name, EnvPrefix: h.options.EnvPrefix} }
 
-// Env returns the environment variable that belongs to a flag, by name and value, and whether it is set.
+// Env returns the name and value of a flag's environment variable, and whether it is set.
 func (h *Hive) Env(flag string) (name, value string, ok bool) {
 	name = graph.EnvName(h.options.EnvPrefix, flag)
 	value, ok = h.options.LookupEnv(name)
 	return name, value, ok
 }
 
-// Settings reads the configuration, unless that has been done, and returns it with the origin of each value, by name. Flags
-// count if they have been parsed. Its errors are those of the start, whose timeout it has: what takes longer is named.
+// Settings reads the configuration, unless that has been done, and returns it sorted by name, with the origin of each value. Flags
+// must have been parsed before. It has the timeout of the start and returns the same errors; an overdue operation is named.
 func (h *Hive) Settings() ([]cell.Setting, error) {
 	ctx, cancel := h.bounded(context.Background(), "settings", h.options.StartTimeout)
 	defer cancel()
@@ -177,7 +177,7 @@ func (h *Hive) sources(ctx context.Context) graph.Sources {
 	}
 }
 
-// await waits for what may hang, but not for long once ctx is done.
+// await calls fn, which may hang, and abandons it soon after ctx is done.
 func (h *Hive) await(ctx context.Context, what string, fn func() error) error {
 	overdue, err := lifecycle.Await(ctx, guard.Go(fn), func(since time.Duration) {
 		h.options.Logger.Warn("Still waiting", "for", what, "since", since)
@@ -197,24 +197,24 @@ func (h *Hive) RegisterFlag(fs *pflag.FlagSet, name string) error {
 	return h.graph.RegisterFlag(fs, name)
 }
 
-// Invoke calls fn, from outside of any module, with parameters from the graph and returns its error. It constructs what fn
-// needs, without starting anything; before the start, what fn needs must not need configuration.
+// Invoke calls fn, outside any module, with arguments from the graph and returns its error. It constructs what fn needs, but starts
+// nothing. Before the start, nothing that fn needs may depend on configuration.
 func (h *Hive) Invoke(fn any) error { return h.graph.Invoke(fn) }
 
-// Validate finds, without constructing or starting anything, what the start would fail at whatever the configuration: missing types
-// and cycles, each with the path of who needs it. It also finds contributions to groups that nobody asks for. What Invoke was called
-// with counts, so the commands of the command line do once they are mounted. It returns all faults, each a *cell.GraphError; those
-// of single cells New has found.
+// Validate checks, without constructing or starting anything, for faults that would fail a start with any configuration: missing
+// types and cycles, each with its dependency path. It also reports contributions to groups that nothing asks for. Functions passed to
+// Invoke count as used, and so do mounted commands. It returns all faults, joined, each a *cell.GraphError; New has already
+// reported faults of single cells.
 func (h *Hive) Validate() error { return h.graph.Validate() }
 
-// Start reads the configuration, constructs and starts the hive. If it fails, what had started has been stopped again. Its deadline
-// is for the configuration, constructors and invoked functions too. A Shutdown cuts it short: then its errors include ErrShutdown.
+// Start reads the configuration, then constructs and starts the hive. If it fails, it stops what had started. The start timeout
+// includes configuration, constructors and invoked functions. Shutdown interrupts it; the error then wraps ErrShutdown.
 func (h *Hive) Start(ctx context.Context) error {
 	err, stopped := h.start(ctx)
 	return errors.Join(err, stopped)
 }
 
-// start returns why it failed, and what failed in the stop after that.
+// start returns the error of the start, and that of the stop after a failed start.
 func (h *Hive) start(ctx context.Context) (err, stopped error) {
 	if h.phase != built {
 		return ErrStarted, nil
@@ -242,7 +242,7 @@ func (h *Hive) start(ctx context.Context) (err, stopped error) {
 	return nil, nil
 }
 
-// fail ends what a failed start has begun.
+// fail stops the hive after a failed start.
 func (h *Hive) fail(ctx context.Context) error {
 	if err := h.stop(context.WithoutCancel(ctx)); !errors.Is(err, lifecycle.ErrNotStarted) {
 		return err
@@ -250,7 +250,7 @@ func (h *Hive) fail(ctx context.Context) error {
 	return nil
 }
 
-// construct waits for the graph, but not for a function that hangs.
+// construct constructs the graph. It does not wait for functions that hang.
 func (h *Hive) construct(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { h.graph.Interrupt(context.Cause(ctx)) })()
 	overdue, err := lifecycle.Await(ctx, guard.Go(h.graph.Construct), func(since time.Duration) {
@@ -262,8 +262,7 @@ func (h *Hive) construct(ctx context.Context) error {
 	return err
 }
 
-// Stop stops the hive in the reverse order of the start. All stop hooks are run, also after the deadline, with a context that
-// is done.
+// Stop stops the hive in reverse order of the start. It runs all stop hooks; after the deadline, their context is done.
 func (h *Hive) Stop(ctx context.Context) error {
 	if h.phase != started {
 		return ErrNotStarted

@@ -10,7 +10,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// own is what a hive offers once.
+// own returns the cells that every hive has.
 func (h *Hive) own() cell.Cell {
 	return cell.Group(
 		cell.Config(configFile{}),
@@ -40,7 +40,7 @@ func (h *Hive) newHealth(db *statedb.DB, logger *slog.Logger) (*health.Registry,
 	return r, err
 }
 
-// perModule is what a hive offers to each module for itself.
+// perModule returns the constructors that are called separately for each module.
 func (h *Hive) perModule() []any {
 	return []any{newModuleHealth, job.NewGroup, h.newSubLifecycles}
 }

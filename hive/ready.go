@@ -12,12 +12,12 @@ import (
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
-// Condition is something that has to be so before the hive is ready.
+// Condition must hold before the hive is ready.
 type Condition struct {
-	// Name says what it is about.
+	// Name is the subject of the condition.
 	Name string
-	// Waits names what is not so yet; nothing when the condition holds. It is called by several goroutines at once, also before
-	// the hive has started, and must not block.
+	// Waits returns what the condition is waiting for, or nothing if it holds. It must be safe for concurrent use and must not
+	// block. It may be called before the hive has started.
 	Waits func() []string
 }
 
@@ -27,16 +27,16 @@ type ConditionOut struct {
 	Condition Condition `group:"ready-conditions"`
 }
 
-// NewCondition makes the contribution of a condition.
+// NewCondition returns the contribution of a condition.
 func NewCondition(name string, waits func() []string) ConditionOut {
 	return ConditionOut{Condition: Condition{Name: name, Waits: waits}}
 }
 
-// ErrStopping is returned by WaitReady when the hive stops, or has failed to start.
-var ErrStopping = errors.New("the hive stops")
+// ErrStopping is returned by WaitReady when the hive is stopping, or has failed to start.
+var ErrStopping = errors.New("the hive is stopping")
 
-// Readiness reports whether the hive is ready: it has started, and every condition held at one look. It is injectable
-// and safe for concurrent use.
+// Readiness reports whether the hive is ready: it has started, and a single check found that every condition holds. It is
+// injectable and safe for concurrent use.
 type Readiness struct {
 	started    *atomic.Bool
 	down       <-chan struct{}
@@ -53,8 +53,8 @@ func (h *Hive) newReadiness(p readinessParams) *Readiness {
 	return &Readiness{started: &h.up, down: h.down, conditions: p.Conditions}
 }
 
-// Ready returns true, or what is waited for. Once ready it stays so until the stop begins: what happens later is a matter of
-// health. A condition that panics does not hold.
+// Ready reports whether the hive is ready and, if not, what it is waiting for. Once ready, the hive stays ready until it begins to
+// stop; later faults show in its health. A condition that panics does not hold.
 func (r *Readiness) Ready() (ready bool, waits []string) {
 	if r.stopping() {
 		return false, []string{"nothing: " + ErrStopping.Error()}
@@ -86,7 +86,7 @@ func (r *Readiness) stopping() bool {
 	}
 }
 
-// waits calls Waits, whatever that does.
+// waits calls Waits, turning a panic into a wait.
 func (c Condition) waits() (waits []string) {
 	if err := <-guard.Go(func() error { waits = c.Waits(); return nil }); err != nil {
 		return []string{err.Error()}
@@ -94,10 +94,11 @@ func (c Condition) waits() (waits []string) {
 	return waits
 }
 
-// readyPeriod is how often WaitReady looks: conditions do not tell when they change.
+// readyPeriod is the polling interval of WaitReady. Conditions do not announce changes.
 const readyPeriod = 20 * time.Millisecond
 
-// WaitReady returns nil as soon as the hive is ready. Its errors are ErrStopping and the cause of ctx, with what is waited for.
+// WaitReady waits until the hive is ready. It returns ErrStopping, or an error that wraps the cause of ctx and names what the hive
+// was waiting for.
 func (r *Readiness) WaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(readyPeriod)
 	defer ticker.Stop()

@@ -25,7 +25,7 @@ func TestReadinessEndsWhenTheStopBegins(t *testing.T) {
 	h = newHive(t, hive.Options{}, cell.Invoke(func(r *hive.Readiness, l cell.Lifecycle) {
 		readiness = r
 		l.Append(cell.Hook{OnStop: func(context.Context) error {
-			expect("while stopping", false, "nothing: the hive stops")
+			expect("while stopping", false, "nothing: the hive is stopping")
 			if err := r.WaitReady(t.Context()); !errors.Is(err, hive.ErrStopping) {
 				t.Errorf("got %v", err)
 			}
@@ -39,7 +39,7 @@ func TestReadinessEndsWhenTheStopBegins(t *testing.T) {
 	if err := h.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expect("stopped", false, "nothing: the hive stops")
+	expect("stopped", false, "nothing: the hive is stopping")
 }
 
 func TestHiveThatFailedToStartIsNotReady(t *testing.T) {

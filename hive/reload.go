@@ -11,12 +11,11 @@ import (
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
-// Reloads are what a started hive does when Run gets a SIGHUP. It is injectable and safe for concurrent use.
+// Reloads holds the functions that a started hive calls when Run receives SIGHUP. It is injectable and safe for concurrent use.
 //
-// First the settings are read again, from the same flags, environment and file, and validated. A setting does not change while
-// the hive runs: those that have changed are named in the log and in the health of "settings", and take effect at the next
-// start. Settings that could not be started with degrade that health. Then, in either case, the functions that
-// modules have added are called.
+// A reload first reads the settings again, from the same flags, environment and file, and validates them. Settings do not change
+// while the hive runs: changed ones are named in the log and in the health of "settings", and take effect at the next start.
+// Invalid settings degrade that health. In either case, the reload then calls the functions that modules have added.
 type Reloads struct {
 	registry *health.Registry // set when it is constructed
 
@@ -30,8 +29,8 @@ type reload struct {
 	fn   func(ctx context.Context) error
 }
 
-// Add has fn called at each reload, in the order of the calls of Add. Its error is logged under the name. ctx ends when the hive is
-// to stop; fn should return soon.
+// Add registers fn to be called at each reload, in the order of registration. Its error is logged with the name. ctx is canceled
+// when the hive stops; fn should return soon.
 func (r *Reloads) Add(name string, fn func(ctx context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,13 +43,13 @@ func (r *Reloads) all() []reload {
 	return r.functions[:len(r.functions):len(r.functions)]
 }
 
-// settingsHealth is the id under which reloads report.
+// settingsHealth is the id of the health scope for reloads.
 const settingsHealth = "settings"
 
-// reload does what Reloads says.
+// reload performs a reload, as described at Reloads.
 func (h *Hive) reload(ctx context.Context) {
 	logger := h.options.Logger
-	logger.Info("Reloading: settings and all that is followed are read again")
+	logger.Info("Reloading")
 	bounded, cancel := h.bounded(ctx, "reload", h.options.StartTimeout)
 	defer cancel()
 	changed, err := h.graph.Reread(h.sources(bounded))
@@ -63,19 +62,19 @@ func (h *Hive) reload(ctx context.Context) {
 		logger.Info("No setting has changed")
 	}
 	if err := h.reloads.report(changed, err); err != nil {
-		logger.Error("Health of the settings", "error", err)
+		logger.Error("Cannot report the health of the settings", "error", err)
 	}
 	for _, r := range h.reloads.all() {
 		if err := <-guard.Go(func() error { return r.fn(ctx) }); err != nil {
-			logger.Error("Reload has failed", "of", r.name, "error", err)
+			logger.Error("Reload failed", "of", r.name, "error", err)
 		}
 	}
 }
 
-// report keeps the health as the settings were when they were read last.
+// report sets the health of the settings as last read.
 func (r *Reloads) report(changed []string, wrong error) error {
 	if r.registry == nil {
-		return errors.New("nothing in the hive has health")
+		return errors.New("the hive has no health registry")
 	}
 	if r.health == nil {
 		scope, err := r.registry.Scope(settingsHealth)

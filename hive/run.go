@@ -15,27 +15,28 @@ import (
 
 // Shutdowner ends the hive from within. It is injectable and safe for concurrent use.
 type Shutdowner interface {
-	// Shutdown has Run stop the hive and return err, which may be nil. It cuts a start short. The first call counts. It does not wait.
+	// Shutdown makes Run stop the hive and return err, which may be nil. It interrupts a start. Only the first call has an effect.
+	// It does not wait for the stop.
 	Shutdown(err error)
 }
 
-// AbortError is returned by Run when a second signal came before the hive had stopped. Hooks and jobs may still be running, so
-// the process should exit.
+// AbortError is returned by Run when a second signal arrives before the hive has stopped. Hooks and jobs may still be running, so the
+// process should exit.
 type AbortError struct {
 	Signal os.Signal // the second one
 }
 
 func (e *AbortError) Error() string { return fmt.Sprintf("aborted by a second signal: %v", e.Signal) }
 
-// errInterrupted is the cause of a start that a signal has cut short.
+// errInterrupted is the cause of cancellation by a signal.
 var errInterrupted = errors.New("interrupted by a signal")
 
 type shutdown struct {
 	done chan struct{}
 
 	mu   sync.Mutex
-	cuts func(error) // cuts the start short; nil before
-	err  error       // may be read when done is closed
+	cuts func(error) // interrupts the start; nil before the start
+	err  error       // may be read once done is closed
 }
 
 func newShutdown() *shutdown { return &shutdown{done: make(chan struct{})} }
@@ -63,7 +64,7 @@ func (s *shutdown) called() bool {
 	}
 }
 
-// cut has the first Shutdown call fn, which is called at once if that has been.
+// cut makes the first Shutdown call fn, or calls it now if Shutdown has been called.
 func (s *shutdown) cut(fn func(error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,12 +74,12 @@ func (s *shutdown) cut(fn func(error)) {
 	}
 }
 
-// caused reports whether a start failed for no other reason than the Shutdown.
+// caused reports whether a start failed only because of Shutdown.
 func (s *shutdown) caused(err error) bool {
 	return s.called() && !errors.Is(err, cell.ErrOverdue) && (errors.Is(err, ErrShutdown) || errors.Is(err, context.Canceled))
 }
 
-// reason is the error of Shutdown, if that has been called.
+// reason returns the argument of Shutdown, or nil if it has not been called.
 func (s *shutdown) reason() error {
 	if s.called() {
 		return s.err
@@ -86,11 +87,11 @@ func (s *shutdown) reason() error {
 	return nil
 }
 
-// Run starts the hive, waits for a signal, the end of ctx or Shutdown, stops it, and returns the error of Shutdown joined with
-// those of starting and stopping. A signal or Shutdown also cuts a start short. The second signal makes Run return an *AbortError at
-// once. SIGHUP has a started hive reload (see Reloads), but stops it like another signal if the terminal that it was run from is gone.
+// Run starts the hive, waits for a signal, the end of ctx or Shutdown, and stops it. It returns the error given to Shutdown joined
+// with those of the start and the stop. A signal or Shutdown also interrupts a start. A second signal makes Run return an
+// *AbortError at once. SIGHUP makes a started hive reload (see Reloads), but stops it if its controlling terminal is gone.
 func (h *Hive) Run(ctx context.Context) error {
-	hangup := hasTerminal() && !signal.Ignored(syscall.SIGHUP) // as nohup has it ignored
+	hangup := hasTerminal() && !signal.Ignored(syscall.SIGHUP) // nohup ignores it
 	signals, release := h.signals()
 	defer release()
 	result := make(chan error, 1)
@@ -107,7 +108,7 @@ func (h *Hive) Run(ctx context.Context) error {
 			case s == syscall.SIGHUP && (!hangup || hasTerminal()):
 				select {
 				case reload <- struct{}{}:
-				default: // it is going to
+				default: // one is pending
 				}
 			case interrupted:
 				return &AbortError{Signal: s}
@@ -130,7 +131,7 @@ func hasTerminal() bool {
 	return true
 }
 
-// run is the life of the hive until ctx is done.
+// run starts the hive, runs it until ctx is done or Shutdown is called, and stops it.
 func (h *Hive) run(ctx context.Context, reload <-chan struct{}) error {
 	began := time.Now()
 	failed, stopped := h.start(ctx)
@@ -157,7 +158,7 @@ func (h *Hive) run(ctx context.Context, reload <-chan struct{}) error {
 	return errors.Join(h.shutdown.reason(), err)
 }
 
-// signals returns those of the options, or those of the process until release is called.
+// signals returns the signals of the options, or else those of the process until release is called.
 func (h *Hive) signals() (signals <-chan os.Signal, release func()) {
 	if h.options.Signals != nil {
 		return h.options.Signals, func() {}

@@ -15,15 +15,15 @@ import (
 	"github.com/statehive/statehive/hive/job"
 )
 
-// SubLifecycles makes parts of a module that are started and stopped on their own while the hive runs. It is injectable; each
+// SubLifecycles creates parts of a module that can be started and stopped independently while the hive runs. It is injectable; each
 // module has its own. It is safe for concurrent use.
 type SubLifecycles struct {
 	params  job.Params
 	parts   *parts        // of the hive
-	timeout time.Duration // of the stop after a failed start
+	timeout time.Duration // for the stop after a failed start
 
 	mu   sync.Mutex
-	open bool // the hive runs
+	open bool // parts may be started
 	all  []*SubLifecycle
 }
 
@@ -45,14 +45,14 @@ func (p *parts) list() []*SubLifecycle {
 	return slices.Clone(p.all)
 }
 
-// Scope is what a part has for itself from one start to the next stop.
+// Scope holds the resources of a part from a start to the next stop.
 type Scope struct {
-	// Lifecycle takes hooks while the part is set up, which start in order and stop in reverse.
+	// Lifecycle accepts hooks during setup. They start in order and stop in reverse.
 	Lifecycle cell.Lifecycle
-	// Jobs has the name of the part before the names of jobs. Those that are added while the part is set up start after the hooks
-	// that were appended before them; those added later stop before all hooks. Their rows are removed by the stop.
+	// Jobs runs jobs whose names are prefixed with the name of the part. Jobs added during setup start after the hooks appended
+	// before them; jobs added later stop before all hooks. The stop removes their rows.
 	Jobs job.Group
-	// Health is below that of the module. It is closed by the stop.
+	// Health is nested in the module's scope. The stop closes it.
 	Health health.Health
 }
 
@@ -67,9 +67,9 @@ func (h *Hive) newSubLifecycles(p job.Params, _ job.Group) *SubLifecycles {
 	return s
 }
 
-// New makes a part that is not started. At each start setup is called, with a scope of its own: it appends hooks and adds jobs.
-// An error of setup, also a panic, is one of the start. The name is that of the part's health while it is started, so no job or
-// other scope of the module may have it.
+// New returns a part, not yet started. Each start calls setup with a new scope, to which it appends hooks and adds jobs. If setup
+// fails or panics, so does the start. While started, the part has a health scope of this name, so no job or other scope of the module
+// may have it.
 func (s *SubLifecycles) New(name string, setup func(ctx context.Context, scope Scope) error) *SubLifecycle {
 	l := &SubLifecycle{owner: s, name: name, setup: setup, turn: make(chan struct{}, 1)}
 	s.mu.Lock()
@@ -86,14 +86,14 @@ func (s *SubLifecycles) start(context.Context) error {
 	return nil
 }
 
-// close cuts starts short, and refuses others.
+// close interrupts running starts and makes later ones fail.
 func (s *SubLifecycles) close() {
 	for _, l := range s.ending() {
 		l.interrupt(0)
 	}
 }
 
-// ending returns all parts, none of which can be started any longer.
+// ending makes later starts fail and returns all parts.
 func (s *SubLifecycles) ending() []*SubLifecycle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,28 +115,28 @@ func (s *SubLifecycles) running() bool {
 	return s.open
 }
 
-// SubLifecycle is a part of a module. It is started and stopped any number of times, and stops with the module at the latest,
-// before all that the module depends on. It is safe for concurrent use.
+// SubLifecycle is a part of a module. It can be started and stopped any number of times. It stops with the module at the latest,
+// before the module's dependencies. It is safe for concurrent use.
 type SubLifecycle struct {
 	owner *SubLifecycles
 	name  string
 	setup func(context.Context, Scope) error
-	turn  chan struct{} // held by what starts or stops
+	turn  chan struct{} // a lock, held by Start and Stop
 
 	mu    sync.Mutex
-	cut   context.CancelCauseFunc // of the start that runs
-	stops int                     // that run or wait for their turn
-	last  *lifecycle.Lifecycle    // the hooks of the newest start, also when they have been stopped
+	cut   context.CancelCauseFunc // cancels the running start
+	stops int                     // number of running or blocked calls of Stop
+	last  *lifecycle.Lifecycle    // hooks of the latest start, even if stopped
 
-	// What was started; used by who has the turn.
-	hooks *lifecycle.Lifecycle // nil if they have been stopped
-	jobs  job.Scope            // nil if they have been stopped
+	// Guarded by turn.
+	hooks *lifecycle.Lifecycle // nil if stopped
+	jobs  job.Scope            // nil if stopped
 }
 
-// Start sets the part up and starts its hooks and jobs, and waits for them until ctx is done. If that fails, what has been started
-// is stopped again, and it can be repeated. If the part is started already nothing is done. It fails with ErrNotStarted if the
-// hive has not reached this module, or stops, and with an error that wraps context.Canceled if it is cut short by a Stop.
-// It must not be called by setup, a hook or a job of the part.
+// Start sets up the part, starts its hooks and jobs, and waits for them until ctx is done. If it fails, it stops what it started and
+// may be called again. If the part is already started, it does nothing. It fails with ErrNotStarted if the hive has not reached this
+// module or is stopping, and with an error that wraps context.Canceled if a Stop interrupts it. It must not be called by setup, a
+// hook or a job of the part.
 func (l *SubLifecycle) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -184,9 +184,9 @@ func (l *SubLifecycle) start(ctx context.Context) error {
 	return l.hooks.Start(ctx)
 }
 
-// Stop stops the jobs and hooks of the part, and waits for them until ctx is done. It cuts a start short that runs. If the part
-// is not started nothing is done. It returns all errors of hooks, and *job.OverdueError for jobs that have not ended: then the
-// next Start or Stop waits for them again. It must not be called by setup, a hook or a job of the part.
+// Stop stops the jobs and hooks of the part and waits for them until ctx is done. It interrupts a running start. If the part is not
+// started, it does nothing. It returns all errors of hooks, joined, and a *job.OverdueError for each job that has not ended; the next
+// Start or Stop waits for such jobs again. It must not be called by setup, a hook or a job of the part.
 func (l *SubLifecycle) Stop(ctx context.Context) error {
 	l.interrupt(1)
 	defer l.interrupt(-1)
@@ -200,7 +200,7 @@ func (l *SubLifecycle) Stop(ctx context.Context) error {
 	return nil
 }
 
-// clear stops what there is.
+// clear stops the hooks and jobs that are running.
 func (l *SubLifecycle) clear(ctx context.Context) error {
 	var errs []error
 	if l.hooks != nil {
@@ -217,7 +217,7 @@ func (l *SubLifecycle) clear(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// begin takes the turn, which end gives back.
+// begin acquires turn; end releases it.
 func (l *SubLifecycle) begin(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -229,10 +229,10 @@ func (l *SubLifecycle) begin(ctx context.Context) error {
 
 func (l *SubLifecycle) end() { <-l.turn }
 
-// errCut is the cause of a start that is cut short.
+// errCut is the cause of an interrupted start.
 var errCut = fmt.Errorf("it is being stopped: %w", context.Canceled)
 
-// enter has cut called by a stop until leave, unless the part cannot be started now.
+// enter registers cut to be called by Stop until leave, or fails if the part cannot be started now.
 func (l *SubLifecycle) enter(cut context.CancelCauseFunc) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,7 +252,7 @@ func (l *SubLifecycle) leave() {
 	l.cut = nil
 }
 
-// interrupt adds to the number of stops and cuts short a start that runs.
+// interrupt adds to the number of stops and, unless stops is negative, interrupts a running start.
 func (l *SubLifecycle) interrupt(stops int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,7 +262,7 @@ func (l *SubLifecycle) interrupt(stops int) {
 	}
 }
 
-// reports are those of the hooks of the newest start.
+// reports returns the reports of the hooks of the latest start.
 func (l *SubLifecycle) reports() []lifecycle.Report {
 	l.mu.Lock()
 	last := l.last
@@ -274,5 +274,5 @@ func (l *SubLifecycle) reports() []lifecycle.Report {
 }
 
 func (l *SubLifecycle) failed(action string, err error) error {
-	return fmt.Errorf("%s of %q of module %q: %w", action, l.name, l.owner.params.ID, err)
+	return fmt.Errorf("%s of part %q of module %q: %w", action, l.name, l.owner.params.ID, err)
 }
