@@ -23,7 +23,7 @@ func Caller() Position {
 // String has the last folder, so that files of one name can be told apart.
 func (p Position) String() string {
 	if p.File == "" {
-		return "unknown place"
+		return "unknown position"
 	}
 	folder := filepath.Base(filepath.Dir(p.File))
 	return fmt.Sprintf("%s/%s:%d", folder, filepath.Base(p.File), p.Line)

@@ -44,7 +44,7 @@ func (s *scope) applyContents(c *description.Contents) error {
 	return errors.Join(errs...)
 }
 
-// applyEach adds one of the contents of a cell.
+// applyEach adds one element of a cell's contents.
 func (s *scope) applyEach(c *description.Contents, v any) error {
 	switch c.Kind {
 	case description.Provide, description.Supply:
@@ -66,7 +66,7 @@ func (s *scope) applyEach(c *description.Contents, v any) error {
 	return err
 }
 
-// applyForModules applies the cells that are for each module, when all modules are known.
+// applyForModules applies per-module cells. All modules must be known.
 func (g *Graph) applyForModules() error {
 	var errs []error
 	for _, s := range g.scopes {

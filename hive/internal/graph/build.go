@@ -9,18 +9,18 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// view is a container with what one scope sees. Everything that functions of the scope need and that the container does not have
-// yet gets a constructor in it, which fetches the value from the scope that offers it.
+// view is a container holding what one scope sees. Each value that a function of the scope needs, and that is not built yet, has a
+// constructor here that builds it in the scope that provides it.
 //
-// Scopes of dig are not used for this: a new scope copies all constructors of its parents, and each public constructor is then
-// announced to all scopes, so that the cost would grow with the square of the number of modules.
+// Dig has scopes too, but a new scope copies everything its parent knows, and each public constructor is then copied to every scope:
+// the cost would be quadratic in the number of modules.
 type view struct {
 	container *dig.Container
 	seen      map[key]bool
-	functions int // how many of the used functions have what they need
+	functions int // number of used functions whose needs have been added
 }
 
-// build calls the function, once unless it fails; the graph has been checked.
+// build calls the function unless it has succeeded before. The graph must have been checked.
 func (f *function) build() error {
 	if f.built {
 		return nil
@@ -35,12 +35,13 @@ func (f *function) build() error {
 	}
 	err = v.container.Invoke(f.guarded(args, rest))
 	if failed := (*cell.BuildError)(nil); errors.As(err, &failed) {
-		return failed // which may be of a container of the user's
+		return failed // possibly from a dig container of the user's own
 	}
 	return dig.RootCause(err)
 }
 
-// view is the outermost scope in which all that the function needs is as it sees it: what modules have in common is known once.
+// view returns the outermost scope that resolves the function's needs as the function's own scope does, so that modules share
+// constructors in one container.
 func (f *function) view() *scope {
 	outermost := f.scope.graph.root
 	for _, n := range f.needs {
@@ -51,7 +52,7 @@ func (f *function) view() *scope {
 	return outermost
 }
 
-// given are the arguments that are there without a call, and the types of the rest.
+// given returns the arguments that are available without a call, and the types of the others.
 func (f *function) given() (args []reflect.Value, rest []reflect.Type) {
 	params := paramsOf(f.value.Type())
 	args = make([]reflect.Value, len(params))
@@ -68,7 +69,7 @@ func (f *function) given() (args []reflect.Value, rest []reflect.Type) {
 	return args, rest
 }
 
-// supplied is the supply of a parameter, or nil if it is not a plain one or has to be constructed.
+// supplied returns the supplied value for a parameter, or nil if the parameter is not a plain one or has to be constructed.
 func (f *function) supplied(n need) *function {
 	if makers := f.scope.find(n.key); n.group == "" && len(n.at) == 1 && len(makers) > 0 && makers[0].verb == "supply" {
 		return makers[0]
@@ -76,8 +77,8 @@ func (f *function) supplied(n need) *function {
 	return nil
 }
 
-// guarded is the function for the container, which has the rest of the arguments constructed: its results are kept, and its error or
-// its panic says where it comes from.
+// guarded wraps the function for the container, which constructs the remaining arguments. The results are kept; an error or a panic
+// names the function.
 func (f *function) guarded(args []reflect.Value, rest []reflect.Type) any {
 	typ := reflect.FuncOf(rest, []reflect.Type{errorType}, false)
 	return reflect.MakeFunc(typ, func(made []reflect.Value) []reflect.Value {
@@ -99,7 +100,7 @@ func (f *function) run(args []reflect.Value) error {
 	return err
 }
 
-// opened returns the view with all that the used functions of the scope need.
+// opened returns the view, containing everything that the used functions of the scope need.
 func (s *scope) opened() (*view, error) {
 	if s.view == nil {
 		s.view = &view{container: dig.New(dig.DeferAcyclicVerification()), seen: make(map[key]bool)}
@@ -118,7 +119,7 @@ func (s *scope) opened() (*view, error) {
 	return s.view, nil
 }
 
-// add has the container know a value, if there is one. Of what a decorator changes it has a zero value: see adjusted.
+// add adds a value to the container, if one is provided. A decorated value is a zero value there; see adjusted.
 func (v *view) add(s *scope, k key) error {
 	if v.seen[k] || k.group == "" && s.source(k) == nil {
 		return nil
@@ -147,7 +148,7 @@ func (v *view) add(s *scope, k key) error {
 	return nil
 }
 
-// make has a value made where it is offered; of a group, all values.
+// make builds a value in the scope that provides it; for a group, all its values.
 func (s *scope) make(k key) (reflect.Value, error) {
 	makers := s.find(k)
 	if k.group == "" {
@@ -169,7 +170,7 @@ func (f *function) make(k key) (v reflect.Value, err error) {
 	return v, err
 }
 
-// gathered is what there is of a group by now.
+// gathered returns the values of a group that have been built so far.
 func (s *scope) gathered(k key) reflect.Value {
 	all := reflect.MakeSlice(reflect.SliceOf(k.typ), 0, 0)
 	for _, f := range s.find(k) {
@@ -180,7 +181,7 @@ func (s *scope) gathered(k key) reflect.Value {
 	return all
 }
 
-// made are the values of a key that the function has made: one, or any number of a group.
+// made returns the values that the function has built for a key: one, or any number for a group.
 func (f *function) made(k key) []reflect.Value {
 	var all []reflect.Value
 	for _, m := range f.makes {

@@ -9,15 +9,15 @@ import (
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
-// calls is what is known of the calls of a graph's functions.
+// calls tracks the calls of a graph's functions.
 type calls struct {
-	interrupted  atomic.Pointer[error]    // why no other function is to be called
-	current      atomic.Pointer[function] // what is being called
-	last         *function                // what was called last
+	interrupted  atomic.Pointer[error]    // why no further function may be called
+	current      atomic.Pointer[function] // being called
+	last         *function                // the most recent call
 	constructing atomic.Bool              // Construct has not returned
 }
 
-// Interrupt has Construct call no other function: what it would call next fails with cause. It is safe for concurrent use.
+// Interrupt stops Construct before its next call, which fails with cause. It is safe for concurrent use.
 func (g *Graph) Interrupt(cause error) { g.calls.interrupted.Store(&cause) }
 
 // Calling names the function that is being called; it is empty if there is none. It is safe for concurrent use.
@@ -28,8 +28,8 @@ func (g *Graph) Calling() string {
 	return ""
 }
 
-// Overdue is the error of the function that is being called and is not waited for any longer; it wraps ErrOverdue and cause. It is safe
-// for concurrent use.
+// Overdue returns the error for abandoning the function that is being called. It wraps ErrOverdue and cause. It is safe for
+// concurrent use.
 func (g *Graph) Overdue(cause error) error {
 	err := fmt.Errorf("%w: %w", cell.ErrOverdue, cause)
 	if f := g.calls.current.Load(); f != nil {
@@ -38,7 +38,7 @@ func (g *Graph) Overdue(cause error) error {
 	return err
 }
 
-// enter notes that a function is called, unless it is not to be. Leave is to be called when it has been.
+// enter records the start of a call, or fails if the graph has been interrupted. The caller must call leave when the call ends.
 func (f *function) enter() (leave func(), err error) {
 	g := f.scope.graph
 	if cause := g.calls.interrupted.Load(); cause != nil && g.calls.constructing.Load() {
@@ -54,7 +54,7 @@ func (f *function) enter() (leave func(), err error) {
 	}, nil
 }
 
-// guarded calls fn, which constructs, on a goroutine of its own, which they may end.
+// guarded calls fn on its own goroutine, because constructors may call runtime.Goexit.
 func (g *Graph) guarded(fn func() error) error {
 	g.calls.constructing.Store(true)
 	defer g.calls.constructing.Store(false)

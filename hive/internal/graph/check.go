@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// check finds what is missing, and cycles, in what the functions need. The container would find them one at a time, and
-// would not find a cycle that leads through the private values of two modules.
+// check reports missing dependencies and cycles. The container would report them one at a time, and would not find a cycle through
+// the private values of two modules.
 func check(functions []*function) error {
 	c := checker{done: make(map[*function]bool), onPath: make(map[*function]bool)}
 	for _, f := range functions {
@@ -18,7 +18,7 @@ func check(functions []*function) error {
 
 type checker struct {
 	done   map[*function]bool
-	path   []*function // from the function that is invoked
+	path   []*function // from the invoked function
 	onPath map[*function]bool
 	errs   []error
 }
@@ -46,7 +46,7 @@ func (c *checker) visit(f *function) {
 			c.missing(f, n.key)
 		}
 		if d, at := f.scope.decoration(n.key, f.decorator); d != nil {
-			c.visit(d.in(at)) // which may need what it changes, or replace it
+			c.visit(d.in(at)) // it either needs the value or replaces it
 			continue
 		}
 		for _, m := range makers {
@@ -60,7 +60,7 @@ func (c *checker) missing(f *function, k key) {
 	c.errs = append(c.errs, f.errorf("%s%s", f.scope.missing(k), neededBy(c.path[:len(c.path)-1])))
 }
 
-// neededBy tells of the path that leads from what is invoked to what is wrong.
+// neededBy describes the path from the invoked function to the fault.
 func neededBy(path []*function) string {
 	if len(path) == 0 {
 		return ""

@@ -29,7 +29,7 @@ func (s *scope) applyConfig(c *description.Config) error {
 	return s.provide(f, false)
 }
 
-// settings are all that can be configured in a graph.
+// settings are all settings of a graph.
 type settings struct {
 	blocks []*block
 	all    []*setting
@@ -44,7 +44,7 @@ type block struct {
 	scope    *scope
 	name     string
 	defaults reflect.Value // the struct
-	target   reflect.Value // pointer to one like it
+	target   reflect.Value // pointer to the struct being configured
 	ready    bool
 }
 
@@ -54,7 +54,7 @@ func newBlock(s *scope, name string, defaults reflect.Value) *block {
 	return b
 }
 
-// String names the block for people.
+// String returns the block's name for error messages.
 func (b *block) String() string { return b.scope.String() + ": " + b.name }
 
 // setting is one field that can be set from outside.
@@ -62,15 +62,15 @@ type setting struct {
 	block       *block
 	flag, usage string
 	shorthand   string // a letter or digit; empty for none
-	deprecated  string // what to use instead; empty if it is not
+	deprecated  string // what to use instead; empty if not deprecated
 	hidden      bool   // from the usage
 	value       *value
-	byDefault   string // what it is if nothing is given
-	origin      string // empty: the default
-	fault       error  // what is wrong with what was given
+	byDefault   string // the default, as text
+	origin      string // empty for the default
+	fault       error  // why the given value was rejected
 }
 
-// constructor is a func() (C, error).
+// constructor returns a func() (C, error).
 func (b *block) constructor() any {
 	typ := b.target.Type().Elem()
 	fn := reflect.FuncOf(nil, []reflect.Type{typ, errorType}, false)

@@ -178,7 +178,7 @@ func TestFlagOfTwoCellsIsRefused(t *testing.T) {
 		Dir string `flag:"dir"`
 	}
 	_, err := newGraph(t, cell.Module("a", "", cell.Config(one{})), cell.Module("b", "", cell.Config(two{})))
-	wantError(t, err, `module "b"`, "the flag --dir is also that of module \"a\"", "Config[graph_test.one] (graph/config_test.go:", "Config[graph_test.two] (graph/config_test.go:")
+	wantError(t, err, `module "b"`, "the flag --dir is already defined by module \"a\"", "Config[graph_test.one] (graph/config_test.go:", "Config[graph_test.two] (graph/config_test.go:")
 }
 
 func TestFlagThatTheFlagSetHasIsRefused(t *testing.T) {
@@ -188,7 +188,7 @@ func TestFlagThatTheFlagSetHasIsRefused(t *testing.T) {
 	}
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	fs.String("interval", "", "")
-	wantError(t, g.RegisterFlags(fs), "there is a flag --interval already")
+	wantError(t, g.RegisterFlags(fs), "the flag --interval already exists")
 	if fs.Lookup("on") != nil {
 		t.Error("flags were added all the same")
 	}
@@ -304,7 +304,7 @@ func TestListsAndMapsAreSetFromEachSource(t *testing.T) {
 }
 
 func TestEnvironmentWinsOverFileWinsOverDefault(t *testing.T) {
-	file := []graph.FileEntry{{Key: "config-dir", Place: "x.yaml:1", Value: "/file"}, {Key: "workers", Place: "x.yaml:2", Value: "7"}}
+	file := []graph.FileEntry{{Key: "config-dir", Position: "x.yaml:1", Value: "/file"}, {Key: "workers", Position: "x.yaml:2", Value: "7"}}
 	type config struct {
 		settings
 		File string `flag:"file"`
@@ -330,13 +330,13 @@ func TestEnvironmentWinsOverFileWinsOverDefault(t *testing.T) {
 
 func TestFaultsInAFileAreAllNamedWithTheirPlaces(t *testing.T) {
 	_, err := configure(t, rich{File: "x.yaml"}, nil, nil,
-		graph.FileEntry{Key: "port", Place: "x.yaml:1", Value: "1"},
-		graph.FileEntry{Key: "ports", Place: "x.yaml:2", Value: "1,many"},
-		graph.FileEntry{Key: "nets", Place: "x.yaml:3", Value: map[string]string{"a": "b"}},
-		graph.FileEntry{Key: "waits", Place: "x.yaml:4", Value: []string{"a"}},
-		graph.FileEntry{Key: "nets", Place: "x.yaml:5", Value: "10.0.0.0/8"},
-		graph.FileEntry{Key: "elsewhere", Place: "x.yaml:6", Value: ""},
-		graph.FileEntry{Key: "file", Place: "x.yaml:7", Value: "y.yaml"},
+		graph.FileEntry{Key: "port", Position: "x.yaml:1", Value: "1"},
+		graph.FileEntry{Key: "ports", Position: "x.yaml:2", Value: "1,many"},
+		graph.FileEntry{Key: "nets", Position: "x.yaml:3", Value: map[string]string{"a": "b"}},
+		graph.FileEntry{Key: "waits", Position: "x.yaml:4", Value: []string{"a"}},
+		graph.FileEntry{Key: "nets", Position: "x.yaml:5", Value: "10.0.0.0/8"},
+		graph.FileEntry{Key: "elsewhere", Position: "x.yaml:6", Value: ""},
+		graph.FileEntry{Key: "file", Position: "x.yaml:7", Value: "y.yaml"},
 	)
 	wantError(t, err,
 		`x.yaml:1: unknown key "port": there is ports`, `x.yaml:2: ports="1,many": "many": expected a whole number`,
@@ -353,7 +353,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 		"flag":        func() (rich, error) { return configure(t, rich{}, []string{"--backoff=hunter2"}, nil) },
 		"environment": func() (rich, error) { return configure(t, rich{}, nil, map[string]string{"TEST_BACKOFF": "hunter2"}) },
 		"file": func() (rich, error) {
-			return configure(t, rich{File: "f"}, nil, nil, graph.FileEntry{Key: "backoff", Place: "f:1", Value: "hunter2"})
+			return configure(t, rich{File: "f"}, nil, nil, graph.FileEntry{Key: "backoff", Position: "f:1", Value: "hunter2"})
 		},
 	} {
 		_, err := got()
@@ -389,7 +389,7 @@ func TestEffectiveSettingsSayWhereEachValueIsFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = g.Configure(sources(map[string]string{"TEST_ENV": "3"},
-		graph.FileEntry{Key: "dir", Place: "x.yaml:4", Value: "/srv"}, graph.FileEntry{Key: "token", Place: "x.yaml:5", Value: "hunter2"}))
+		graph.FileEntry{Key: "dir", Position: "x.yaml:4", Value: "/srv"}, graph.FileEntry{Key: "token", Position: "x.yaml:5", Value: "hunter2"}))
 	want := []cell.Setting{
 		{Name: "dir", Module: "m", Value: "/srv", Default: "/etc", Origin: "x.yaml:4", Usage: "where"},
 		{Name: "env", Module: "m", Value: "3", Default: "0", Origin: "environment variable TEST_ENV"},
@@ -429,8 +429,8 @@ func TestSettingSaysWhatIsWrongWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := sources(nil, graph.FileEntry{Key: "name", Place: "f:1", Value: []string{"x"}}, graph.FileEntry{Key: "unknown", Place: "f:2"},
-		graph.FileEntry{Key: "unknown", Place: "f:3"}, graph.FileEntry{Key: "name", Place: "f:4", Value: []string{"y"}})
+	from := sources(nil, graph.FileEntry{Key: "name", Position: "f:1", Value: []string{"x"}}, graph.FileEntry{Key: "unknown", Position: "f:2"},
+		graph.FileEntry{Key: "unknown", Position: "f:3"}, graph.FileEntry{Key: "name", Position: "f:4", Value: []string{"y"}})
 	err = g.Configure(from)
 	wantError(t, err, `f:3: the key "unknown" is already at f:2`)
 	for _, s := range g.Settings() {

@@ -12,21 +12,21 @@ import (
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
-// Sources are where settings come from, besides flags.
+// Sources are the sources of settings other than flags.
 type Sources struct {
-	// EnvPrefix begins the names of environment variables.
+	// EnvPrefix is the prefix of environment variable names, without the underscore.
 	EnvPrefix string
-	// LookupEnv reads an environment variable. Needed.
+	// LookupEnv reads an environment variable. Required.
 	LookupEnv func(string) (string, bool)
-	// Environ lists all variables as NAME=value, so that mistyped ones are found. Nil: none.
+	// Environ lists all variables as NAME=value, to find mistyped ones. If nil, none are checked.
 	Environ func() []string
-	// FileFlag is the setting that names the file of settings; empty for no file.
+	// FileFlag is the setting that names the settings file; empty for no file.
 	FileFlag string
-	// ReadFile reads that file once, if the setting is not empty. What it returns with an error counts; an error without any
-	// entry means that the file cannot be read at all.
+	// ReadFile reads that file, if the setting is not empty. Entries returned along with an error are used; an error without
+	// entries means that the file could not be read.
 	ReadFile func(path string) ([]FileEntry, error)
-	// Await calls fn, which what names, on a goroutine of its own and waits for it, but not for ever: an error that wraps cell.ErrOverdue
-	// means that it may still be running. Nil: it waits for ever.
+	// Await calls fn on its own goroutine and waits for it for a limited time; what names fn in messages. An error that wraps
+	// cell.ErrOverdue means that fn may still be running. If nil, there is no limit.
 	Await func(what string, fn func() error) error
 }
 
@@ -37,16 +37,16 @@ func (from Sources) await(what string, fn func() error) error {
 	return <-guard.Go(fn)
 }
 
-// FileEntry is a key of a file of settings with its value.
+// FileEntry is a key in a settings file and its value.
 type FileEntry struct {
-	Key   string
-	Place string // the file and the line
-	Value any    // string, []string or map[string]string; nil, which no setting takes, if it is none of them
+	Key      string
+	Position string // file:line
+	Value    any    // string, []string or map[string]string; nil, which no setting accepts, for any other value
 }
 
-// Configure sets what no flag has set: from the environment, else from the file. Then it validates. It must come before
-// Construct and after the parsing of flags. Faults are *ConfigError and *UnknownKeyError, and what ReadFile returns; all of
-// them are returned. Deprecated settings that are given are logged; pflag does so for flags.
+// Configure sets each setting that no flag has set from the environment, or else from the file, and then validates. Call it after
+// parsing flags and before Construct. It returns all errors, joined: *ConfigError, *UnknownKeyError and those of ReadFile. It logs
+// deprecated settings that are set; pflag does so for flags.
 func (g *Graph) Configure(from Sources) error {
 	err := g.settings.configure(from)
 	for _, s := range g.settings.all {
@@ -76,7 +76,7 @@ func (ss *settings) configure(from Sources) error {
 	return errors.Join(errs...)
 }
 
-// Settings are all settings as they are now, by name.
+// Settings returns all settings with their current values, sorted by name.
 func (g *Graph) Settings() []cell.Setting {
 	var all []cell.Setting
 	for _, s := range g.settings.all {
@@ -94,19 +94,19 @@ func (g *Graph) Settings() []cell.Setting {
 	return all
 }
 
-// EnvName is the environment variable of a flag.
+// EnvName returns the name of a flag's environment variable.
 func EnvName(prefix, flag string) string {
 	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromFile reads the file that flag or environment name.
+// fromFile reads the file named by the flag or the environment.
 func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs []error) {
 	which := ss.byFlag[from.FileFlag]
 	if which == nil {
 		return nil, nil
 	}
 	if err := which.configure(from, nil); err != nil {
-		return nil, nil // it is reported with the others
+		return nil, nil // configure reports it with the others
 	}
 	path := which.value.String()
 	if path == "" {
@@ -124,7 +124,7 @@ func (ss *settings) fromFile(from Sources) (entries map[string]FileEntry, errs [
 	return entries, append(errs, refused...)
 }
 
-// read does not wait for ever for a file, which may be a pipe.
+// read limits the time of ReadFile: the file may be a pipe.
 func (from Sources) read(path string) ([]FileEntry, error) {
 	var list []FileEntry
 	var failed error
@@ -134,21 +134,21 @@ func (from Sources) read(path string) ([]FileEntry, error) {
 	return list, failed
 }
 
-// maxUnknown is how many unknown keys of a file are reported one by one.
+// maxUnknown is the number of unknown keys reported individually.
 const maxUnknown = 500
 
-// admit refuses keys that are not known, twice there or cannot be in a file.
+// admit rejects keys that are unknown, duplicate or not allowed in a file.
 func (ss *settings) admit(list []FileEntry, fileFlag string) (entries map[string]FileEntry, errs []error) {
 	known := slices.Sorted(maps.Keys(ss.byFlag))
 	known = slices.DeleteFunc(known, func(k string) bool { return k == fileFlag })
 	entries, unknown := make(map[string]FileEntry), 0
 	for _, e := range list {
 		if first, twice := entries[e.Key]; twice {
-			err := fmt.Errorf("%s: the key %.100q is already at %s", e.Place, e.Key, first.Place)
+			err := fmt.Errorf("%s: the key %.100q is already at %s", e.Position, e.Key, first.Position)
 			errs = append(errs, ss.byFlag[e.Key].blame(err))
 		} else if ss.byFlag[e.Key] == nil || e.Key == fileFlag {
 			if unknown++; unknown <= maxUnknown {
-				errs = append(errs, &cell.UnknownKeyError{Place: e.Place, Key: e.Key, Known: meant(e.Key, known)})
+				errs = append(errs, &cell.UnknownKeyError{Place: e.Position, Key: e.Key, Known: meant(e.Key, known)})
 			}
 		}
 		entries[e.Key] = e
@@ -159,8 +159,8 @@ func (ss *settings) admit(list []FileEntry, fileFlag string) (entries map[string
 	return entries, errs
 }
 
-// mistyped refuses variables that are almost those of settings. Others with the prefix may be someone else's: Kubernetes, for one,
-// makes some for every service, with the name of the service before them.
+// mistyped rejects variables whose names are close to that of a setting. Other variables with the prefix may have another owner:
+// Kubernetes, for example, sets some for every service, prefixed with the service name.
 func (ss *settings) mistyped(from Sources) (errs []error) {
 	if from.Environ == nil {
 		return nil
@@ -195,7 +195,7 @@ func (s *setting) configure(from Sources, entries map[string]FileEntry) error {
 		return s.assign("environment variable "+variable, "", text)
 	}
 	if e, ok := entries[s.flag]; ok {
-		return s.assign(e.Place, ": "+s.flag, e.Value)
+		return s.assign(e.Position, ": "+s.flag, e.Value)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (s *setting) assign(origin, key string, given any) error {
 	return &cell.ConfigError{Module: s.block.scope.full, Origin: origin + key, Value: shown, Err: err}
 }
 
-// blame notes what is wrong with what was given, and returns it. A key that no setting has is no setting's fault.
+// blame records err as a fault of the setting, which may be nil, and returns err.
 func (s *setting) blame(err error) error {
 	if s != nil {
 		s.fault = errors.Join(s.fault, err)
@@ -224,7 +224,7 @@ func (s *setting) blame(err error) error {
 	return err
 }
 
-// whence says where the value comes from.
+// whence returns the origin of the value.
 func (s *setting) whence() string {
 	if s.value.given {
 		return "--" + s.flag
@@ -243,7 +243,7 @@ func (b *block) validate(from Sources) error {
 	what := "Validate of " + b.name
 	if err := from.await(what, v.Validate); err != nil {
 		if errors.Is(err, cell.ErrPanic) || errors.Is(err, cell.ErrGoexit) || errors.Is(err, cell.ErrOverdue) {
-			err = fmt.Errorf("%s: %w", what, err) // its own errors say what is wrong with a setting
+			err = fmt.Errorf("%s: %w", what, err) // errors that Validate returns already name the setting
 		}
 		return &cell.ConfigError{Module: b.scope.full, Err: err}
 	}

@@ -8,15 +8,14 @@ import (
 	"github.com/statehive/statehive/hive/internal/description"
 )
 
-// decorator is a function that changes values for a scope and those below it.
+// decorator is a function that changes values for a scope and its descendants.
 //
-// The container has decorators too. Ours also reach what a module has for itself: the container would give every module the
-// decorated logger of the outermost one.
+// Dig has decorators too. These also decorate each module's own values: dig would give every module the decorated logger of the root.
 type decorator struct {
 	function   *function
 	scope      *scope
 	forModules bool
-	at         map[*scope]*function // its call for the values as they are seen in a scope
+	at         map[*scope]*function // its call for each scope
 }
 
 func (s *scope) applyDecorator(c *description.Contents, fn any) error {
@@ -51,7 +50,7 @@ func (d *decorator) makes(k key) bool {
 	return d != nil && slices.ContainsFunc(d.function.makes, func(m made) bool { return m.key == k })
 }
 
-// in is the decorator at work in a scope.
+// in returns the decorator's call for a scope.
 func (d *decorator) in(s *scope) *function {
 	if d.at[s] == nil {
 		f := *d.function
@@ -61,7 +60,7 @@ func (d *decorator) in(s *scope) *function {
 	return d.at[s]
 }
 
-// checkDecorators finds those of what nothing provides.
+// checkDecorators reports decorators of values that nothing provides.
 func (g *Graph) checkDecorators() error {
 	var errs []error
 	for _, d := range g.decorators {
@@ -74,7 +73,7 @@ func (g *Graph) checkDecorators() error {
 	return errors.Join(errs...)
 }
 
-// isOfferedTo reports whether a scope, or one below it, sees a value.
+// isOfferedTo reports whether a value is visible in a scope or one of its descendants.
 func (g *Graph) isOfferedTo(s *scope, k key) bool {
 	return s.source(k) != nil || slices.ContainsFunc(g.scopes, func(other *scope) bool {
 		return len(other.offers[k]) > 0 && other.isBelow(s)
@@ -90,8 +89,8 @@ func (s *scope) isBelow(other *scope) bool {
 	return false
 }
 
-// decoration is the decorator that a value in this scope comes from, and the scope whose value it decorates; nil if there is none.
-// For what a decorator itself changes it is the one before.
+// decoration returns the decorator that a value in this scope comes from, and the scope whose value it decorates, or nil. For a value
+// that the decorator before changes itself, it returns the previous decorator.
 func (s *scope) decoration(k key, before *decorator) (*decorator, *scope) {
 	if !s.graph.decorated[k] {
 		return nil, nil
@@ -108,7 +107,7 @@ func (s *scope) decoration(k key, before *decorator) (*decorator, *scope) {
 	return last, last.scope
 }
 
-// decorator is the last one of a value in this scope and those around it, or the last one before another one.
+// decorator returns the last decorator of a value in this scope and its ancestors, or the last one that precedes before.
 func (s *scope) decorator(k key, before *decorator) *decorator {
 	if before.makes(k) {
 		s = before.scope
@@ -125,8 +124,8 @@ func (s *scope) decorator(k key, before *decorator) *decorator {
 	return nil
 }
 
-// adjusted returns the arguments of a call as the decorators have them, and soft groups with what there is of them. The container has
-// only zero values of what a decorator changes: one that replaces a value keeps it from being made.
+// adjusted returns the arguments of a call with decorated values and soft groups filled in. The container holds only zero values for
+// what is decorated, so that a value that a decorator replaces is never built.
 func (f *function) adjusted(args []reflect.Value) ([]reflect.Value, error) {
 	for _, n := range f.needs {
 		d, at := f.scope.decoration(n.key, f.decorator)
@@ -150,8 +149,8 @@ func (f *function) adjusted(args []reflect.Value) ([]reflect.Value, error) {
 	return args, nil
 }
 
-// with is a value with another one in a field of a field of it.
-func with(outer reflect.Value, fields place, v reflect.Value) reflect.Value {
+// with returns a copy of outer in which the nested field is set to v.
+func with(outer reflect.Value, fields fieldPath, v reflect.Value) reflect.Value {
 	if len(fields) == 0 {
 		return v
 	}
@@ -161,7 +160,7 @@ func with(outer reflect.Value, fields place, v reflect.Value) reflect.Value {
 	return changed
 }
 
-func fieldOf(v reflect.Value, fields place) reflect.Value {
+func fieldOf(v reflect.Value, fields fieldPath) reflect.Value {
 	if len(fields) == 0 {
 		return v
 	}

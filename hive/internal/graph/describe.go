@@ -6,8 +6,8 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// Describe says what the graph consists of, with the functions that Invoke was called with or that InvokedLater declares. Nothing
-// is constructed. It is safe for concurrent use, also with other methods.
+// Describe describes the graph, including functions passed to Invoke or declared by InvokedLater. It constructs nothing. It is safe
+// for concurrent use with all methods.
 func (g *Graph) Describe() cell.Description {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,10 +46,10 @@ func (f *function) describe(used bool) cell.FunctionDescription {
 	return d
 }
 
-// id tells the function from all others, unless one is provided by two cells.
+// id identifies the function, unless two cells provide it.
 func (f *function) id() string { return f.name + " (" + f.at.String() + ")" }
 
-// used are the functions that something invoked leads to, inside the graph or from outside.
+// used returns the functions reachable from those invoked inside or outside the graph.
 func (g *Graph) used() map[*function]bool {
 	type call struct {
 		function *function

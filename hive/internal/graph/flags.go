@@ -13,7 +13,7 @@ var (
 	flagShorthand = regexp.MustCompile(`^[A-Za-z0-9]?$`)
 )
 
-// vet finds what keeps a new setting from being set: by a flag, or by a variable of the environment.
+// vet reports why a new setting could not be set by a flag or an environment variable.
 func (ss *settings) vet(s *setting) error {
 	switch {
 	case s.flag == "":
@@ -21,19 +21,19 @@ func (ss *settings) vet(s *setting) error {
 	case !flagName.MatchString(s.flag):
 		return fmt.Errorf("bad flag name %q: expected letters, digits, '-' and '_', beginning with a letter or digit", s.flag)
 	case s.flag == "help" || s.shorthand == "h":
-		return errors.New("the flags --help and -h are those of the command line")
+		return errors.New("the flags --help and -h are reserved for the command line")
 	case !flagShorthand.MatchString(s.shorthand):
 		return fmt.Errorf("bad shorthand %q: expected one letter or digit", s.shorthand)
 	}
 	env := EnvName("", s.flag)
 	if other := ss.byFlag[s.flag]; other != nil {
-		return fmt.Errorf("the flag --%s is also that of %v", s.flag, other.block)
+		return fmt.Errorf("the flag --%s is already defined by %v", s.flag, other.block)
 	}
 	if other := ss.byEnv[env]; other != nil {
 		return fmt.Errorf("the flag --%s has the same environment variable, …%s, as --%s of %v", s.flag, env, other.flag, other.block)
 	}
 	if other := ss.byShorthand[s.shorthand]; other != nil {
-		return fmt.Errorf("the shorthand -%s is also that of --%s of %v", s.shorthand, other.flag, other.block)
+		return fmt.Errorf("the shorthand -%s is already the shorthand of --%s of %v", s.shorthand, other.flag, other.block)
 	}
 	return nil
 }
@@ -55,10 +55,10 @@ func (g *Graph) RegisterFlags(fs *pflag.FlagSet) error {
 	var errs []error
 	for _, s := range g.settings.all {
 		if fs.Lookup(s.flag) != nil {
-			errs = append(errs, s.block.scope.errorf("%s: there is a flag --%s already", s.block.name, s.flag))
+			errs = append(errs, s.block.scope.errorf("%s: the flag --%s already exists", s.block.name, s.flag))
 		}
 		if s.shorthand != "" && fs.ShorthandLookup(s.shorthand) != nil {
-			errs = append(errs, s.block.scope.errorf("%s: there is a flag -%s already", s.block.name, s.shorthand))
+			errs = append(errs, s.block.scope.errorf("%s: the flag -%s already exists", s.block.name, s.shorthand))
 		}
 	}
 	if len(errs) > 0 {
@@ -70,8 +70,8 @@ func (g *Graph) RegisterFlags(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// RegisterFlag adds the flag of one setting to fs, also if it is in another set already: both set the same. It fails if there
-// is no such setting, or if fs has a flag of that name.
+// RegisterFlag adds the flag of one setting to fs. The flag may be in several sets, all of which set the same value. It fails if
+// there is no such setting, or if fs has a flag of that name.
 func (g *Graph) RegisterFlag(fs *pflag.FlagSet, name string) error {
 	s := g.settings.byFlag[name]
 	if s == nil || fs.Lookup(name) != nil || s.shorthand != "" && fs.ShorthandLookup(s.shorthand) != nil {

@@ -38,14 +38,14 @@ func TestFlagsThatCannotBeGivenAreRefused(t *testing.T) {
 		}
 	)
 	for want, c := range map[string]cell.Cell{
-		`field F: bad flag name "a b"`: cell.Config(space{}),
-		`bad flag name "-a"`:           cell.Config(dash{}),
-		`bad flag name "a=b"`:          cell.Config(equals{}),
-		`bad flag name "a.b"`:          cell.Config(dot{}),
-		"the flags --help and -h are":  cell.Config(help{}),
-		`bad shorthand "ab"`:           cell.Config(long{}),
-		`bad shorthand "ä"`:            cell.Config(umlaut{}),
-		"those of the command line":    cell.Config(usage{}),
+		`field F: bad flag name "a b"`:  cell.Config(space{}),
+		`bad flag name "-a"`:            cell.Config(dash{}),
+		`bad flag name "a=b"`:           cell.Config(equals{}),
+		`bad flag name "a.b"`:           cell.Config(dot{}),
+		"the flags --help and -h are":   cell.Config(help{}),
+		`bad shorthand "ab"`:            cell.Config(long{}),
+		`bad shorthand "ä"`:             cell.Config(umlaut{}),
+		"reserved for the command line": cell.Config(usage{}),
 	} {
 		_, err := newGraph(t, cell.Module("m", "", c))
 		wantError(t, err, `module "m" (graph/flags_test.go:`, "Config[graph_test.", want)
@@ -65,7 +65,7 @@ func TestSettingsOfOneVariableOrShorthandAreRefused(t *testing.T) {
 	_, err := newGraph(t, cell.Module("a", "", cell.Config(first{})), cell.Module("b", "", cell.Config(second{})), cell.Module("c", "", cell.Config(third{})))
 	wantError(t, err,
 		`module "b" (graph/flags_test.go:`, `the flag --config_dir has the same environment variable, …_CONFIG_DIR, as --config-dir of module "a" (graph/flags_test.go:`,
-		`module "c" (graph/flags_test.go:`, `the shorthand -d is also that of --config-dir of module "a"`)
+		`module "c" (graph/flags_test.go:`, `the shorthand -d is already the shorthand of --config-dir of module "a"`)
 }
 
 func TestFlagsAreHiddenDeprecatedAndShort(t *testing.T) {
@@ -103,7 +103,7 @@ func TestFlagsAreHiddenDeprecatedAndShort(t *testing.T) {
 	wantError(t, g.RegisterFlag(fs, "dir"), "cannot add a flag --dir")
 	other := pflag.NewFlagSet("other", pflag.ContinueOnError)
 	other.BoolP("daemon", "d", false, "")
-	wantError(t, g.RegisterFlags(other), "there is a flag -d already")
+	wantError(t, g.RegisterFlags(other), "the flag -d already exists")
 	if other.Lookup("debug") != nil {
 		t.Error("flags were added all the same")
 	}

@@ -13,7 +13,7 @@ import (
 
 var errorType = reflect.TypeFor[error]()
 
-// key is what dig tells values apart by.
+// key identifies a value, as in dig.
 type key struct {
 	typ         reflect.Type
 	name, group string
@@ -29,41 +29,41 @@ func (k key) String() string {
 	return k.typ.String()
 }
 
-// place is where a value is: the number of the parameter, or of the result, errors not counted; then of the fields within.
-type place []int
+// fieldPath is the path to a value: the index of the parameter or result, not counting errors, followed by the indexes of nested fields.
+type fieldPath []int
 
-func (p place) field(i int) place { return append(p[:len(p):len(p)], i) }
+func (p fieldPath) field(i int) fieldPath { return append(p[:len(p):len(p)], i) }
 
 // need is a dependency.
 type need struct {
 	key
-	at       place
+	at       fieldPath
 	optional bool
-	soft     bool // of a group: only what others need anyway
+	soft     bool // for a group: only values that are built anyway
 }
 
 // made is a result.
 type made struct {
 	key
-	at   place
-	flat bool // of a group: a slice of values
+	at   fieldPath
+	flat bool // for a group: a slice of values
 }
 
 // function is a constructor, an invoked function or a decorator of a cell.
 type function struct {
 	verb  string // "provide", "supply", "invoke" or "decorate"
 	name  string
-	at    description.Position // where the function is written
-	scope *scope               // where its dependencies are looked up
+	at    description.Position // of the function's source
+	scope *scope               // in which its dependencies are looked up
 	value reflect.Value
 	signature
-	decorator *decorator // whose function it is, if it is one
-	own       bool       // it is the hive's, or what each module has for itself
-	// forModules is that it is one of those that a cell provides for modules, each of which has its own.
+	decorator *decorator // nil if it is not the function of a decorator
+	own       bool       // provided by the hive itself
+	// forModules marks one of the copies that ProvideForModules makes, one per module.
 	forModules bool
-	used       bool // something that is invoked leads to it
+	used       bool // reachable from an invoked function
 	built      bool
-	results    []reflect.Value // other than errors, when it is built
+	results    []reflect.Value // other than errors; set once built
 	took       time.Duration
 }
 
@@ -81,15 +81,15 @@ func newFunction(verb string, fn any, s *scope, at description.Position) (*funct
 	return f, nil
 }
 
-// newSupply is a function that has been called: what it makes is there.
+// newSupply returns a function that counts as called already and whose result is value.
 func newSupply(value reflect.Value, s *scope, at description.Position) *function {
 	return &function{
 		verb: "supply", name: value.Type().String(), at: at, scope: s, own: s.graph.applyingOwn,
-		signature: signature{makes: []made{{key: key{typ: value.Type()}, at: place{0}}}}, built: true, results: []reflect.Value{value},
+		signature: signature{makes: []made{{key: key{typ: value.Type()}, at: fieldPath{0}}}}, built: true, results: []reflect.Value{value},
 	}
 }
 
-func needsOf(t reflect.Type, at place) []need {
+func needsOf(t reflect.Type, at fieldPath) []need {
 	if !isIn(t) {
 		return []need{{key: key{typ: t}, at: at}}
 	}
@@ -100,7 +100,7 @@ func needsOf(t reflect.Type, at place) []need {
 	return needs
 }
 
-func needsOfField(f reflect.StructField, at place) []need {
+func needsOfField(f reflect.StructField, at fieldPath) []need {
 	group := tagWord(f, "group")
 	switch {
 	case f.Type == reflect.TypeFor[cell.In]() || !f.IsExported():
@@ -113,7 +113,7 @@ func needsOfField(f reflect.StructField, at place) []need {
 	return []need{{key: key{typ: f.Type, name: f.Tag.Get("name")}, at: at, optional: f.Tag.Get("optional") == "true"}}
 }
 
-func makesOf(t reflect.Type, at place) []made {
+func makesOf(t reflect.Type, at fieldPath) []made {
 	if !isOut(t) {
 		return []made{{key: key{typ: t}, at: at}}
 	}
@@ -124,7 +124,7 @@ func makesOf(t reflect.Type, at place) []made {
 	return makes
 }
 
-func makesOfField(f reflect.StructField, at place) []made {
+func makesOfField(f reflect.StructField, at fieldPath) []made {
 	group := tagWord(f, "group")
 	switch {
 	case f.Type == reflect.TypeFor[cell.Out]() || !f.IsExported():
@@ -139,16 +139,16 @@ func makesOfField(f reflect.StructField, at place) []made {
 	return []made{{key: key{typ: f.Type, name: f.Tag.Get("name")}, at: at}}
 }
 
-// tagWord is the value of a tag without its modifiers.
+// tagWord returns the value of a tag without its modifiers.
 func tagWord(f reflect.StructField, tag string) string {
 	word, _, _ := strings.Cut(f.Tag.Get(tag), ",")
 	return word
 }
 
-// String names the function for people.
+// String returns the verb, name and position of the function.
 func (f *function) String() string { return f.verb + " " + f.id() }
 
-// errorf is a fault of the graph at this function.
+// errorf returns a GraphError for this function.
 func (f *function) errorf(format string, args ...any) error {
 	return &cell.GraphError{Module: f.scope.full, Where: f.scope.String(), Function: f.String(), Problem: fmt.Sprintf(format, args...)}
 }
@@ -181,7 +181,7 @@ func (f *function) call(args []reflect.Value) (results []reflect.Value, err erro
 	return results, nil
 }
 
-// ran notes how long the call took, which others may ask for already.
+// ran records the duration of the call. Describe may read it concurrently.
 func (f *function) ran(d time.Duration) {
 	f.scope.graph.mu.Lock()
 	defer f.scope.graph.mu.Unlock()
@@ -192,7 +192,7 @@ func (f *function) failed(err error) error {
 	return &cell.BuildError{Module: f.scope.full, Where: f.scope.String(), Function: f.String(), Err: err}
 }
 
-// complete makes the results of a function for the container: zero values with an error.
+// complete returns results for the container; with an error, all others are zero values.
 func complete(typ reflect.Type, results []reflect.Value, err error) []reflect.Value {
 	last := typ.NumOut() - 1
 	if err == nil {

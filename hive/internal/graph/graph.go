@@ -1,6 +1,6 @@
-// Package graph constructs what cells describe: it finds out who makes what others need, reads settings and calls functions.
+// Package graph constructs what cells describe: it resolves dependencies, reads settings and calls functions.
 //
-// A Graph is used by one goroutine at a time, but for what says otherwise.
+// A Graph must be used by one goroutine at a time, except for methods documented as safe for concurrent use.
 package graph
 
 import (
@@ -15,43 +15,42 @@ import (
 
 // Options are the settings of a Graph.
 type Options struct {
-	// Name is the id that stands for what is outside of any module.
+	// Name is the id of the scope outside any module.
 	Name string
-	// Logger is what the loggers of modules are made of. Needed.
+	// Logger is the parent of the modules' loggers. Required.
 	Logger *slog.Logger
-	// Lifecycle is what each module appends its hooks to. Nil: there is none.
+	// Lifecycle returns the lifecycle of a module. If nil, none is provided.
 	Lifecycle func(cell.FullModuleID) cell.Lifecycle
-	// PerModule are constructors whose values each module has for itself. They may use the module's FullModuleID.
+	// PerModule are constructors called separately for each module. They may use the module's FullModuleID.
 	PerModule []any
-	// Own is what the hive itself offers outside of all modules.
+	// Own are the hive's own cells, outside any module.
 	Own []cell.Cell
-	// Called is called after each call of a function of a module, by the goroutine that called it. Nil: nothing.
+	// Called, if not nil, is called after each call of a function of a module, on the same goroutine.
 	Called func(cell.FullModuleID)
 }
 
 // Graph is what the cells describe, ready to be constructed.
 type Graph struct {
-	options  Options
-	root     *scope
-	scopes   []*scope // the root first, a module before those nested in it
-	modules  map[cell.FullModuleID]*scope
-	provided []*function
-	invokes  []*function
-	// decorators are all that there are, for what can be said of them only when all cells are known.
-	decorators []*decorator
+	options    Options
+	root       *scope
+	scopes     []*scope // the root first, a module before those nested in it
+	modules    map[cell.FullModuleID]*scope
+	provided   []*function
+	invokes    []*function
+	decorators []*decorator // of all scopes
 	settings   settings
 	built      bool
 	calls      calls
 	mu         sync.Mutex // guards outside and the times of functions
-	// outside are the functions that were invoked from outside of the graph, or may be.
+	// outside are the functions that were, or may be, invoked from outside the graph.
 	outside     []*function
 	applyingOwn bool
 	signatures  map[reflect.Type]*signature
-	local       map[key]bool // what a module has for itself
+	local       map[key]bool // provided privately by some module
 	decorated   map[key]bool
 }
 
-// New puts cells together. It calls no constructor. It returns all faults that it finds.
+// New builds a graph of cells. It calls no constructor. It returns all errors that it finds, joined.
 func New(o Options, contents ...cell.Cell) (*Graph, error) {
 	g := &Graph{options: o, modules: make(map[cell.FullModuleID]*scope), signatures: make(map[reflect.Type]*signature), local: make(map[key]bool), decorated: make(map[key]bool)}
 	g.root = newScope(g, nil, cell.ModuleID(o.Name), cell.FullModuleID(o.Name))
@@ -62,7 +61,7 @@ func New(o Options, contents ...cell.Cell) (*Graph, error) {
 	return g, nil
 }
 
-// ModuleIDs are the full ids of all modules, that of what is outside of them first.
+// ModuleIDs returns the full ids of all modules, preceded by that of the root.
 func (g *Graph) ModuleIDs() []cell.FullModuleID {
 	ids := make([]cell.FullModuleID, len(g.scopes))
 	for i, s := range g.scopes {
@@ -71,15 +70,15 @@ func (g *Graph) ModuleIDs() []cell.FullModuleID {
 	return ids
 }
 
-// applyOwn applies cells of the hive itself.
+// applyOwn applies the hive's own cells.
 func (g *Graph) applyOwn(s *scope, own ...description.Cell) error {
 	g.applyingOwn = true
 	defer func() { g.applyingOwn = false }()
 	return s.apply(description.Group(own))
 }
 
-// Construct calls the invoked functions, in order, and the constructors that they need. It first checks that nothing is
-// missing and that there are no cycles; then the first error ends it. Only the first call does anything.
+// Construct calls the invoked functions, in order, and the constructors that they need. It first checks for missing dependencies and
+// cycles, then stops at the first error. Only the first call has an effect.
 func (g *Graph) Construct() error {
 	if g.built {
 		return nil
@@ -98,7 +97,7 @@ func (g *Graph) Construct() error {
 	})
 }
 
-// Invoke calls fn, from outside of any module, with parameters from the graph and returns its error.
+// Invoke calls fn, outside any module, with arguments from the graph and returns its error.
 func (g *Graph) Invoke(fn any) error {
 	f, err := newFunction("invoke", fn, g.root, description.Caller())
 	if err != nil {

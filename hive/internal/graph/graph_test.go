@@ -215,7 +215,7 @@ func TestFaultyCellsAreRefused(t *testing.T) {
 		"nil cell":           {[]cell.Cell{nil}, []string{"a cell is nil"}},
 		"makes nothing":      {[]cell.Cell{cell.Provide(func() error { return nil })}, []string{"makes nothing"}},
 		"id with a dot":      {[]cell.Cell{cell.Module("a.b", "")}, []string{`bad module id "a.b"`}},
-		"same id":            {[]cell.Cell{cell.Module("a", ""), cell.Module("a", "")}, []string{`also that of module "a" (graph/graph_test.go`}},
+		"same id":            {[]cell.Cell{cell.Module("a", ""), cell.Module("a", "")}, []string{`its id is already used by module "a" (graph/graph_test.go`}},
 		"config of a string": {[]cell.Cell{cell.Config("x")}, []string{"expected a struct, got string"}},
 	}
 	for name, tt := range tests {

@@ -30,7 +30,7 @@ func (s *scope) applyMaker(c *description.Contents, v any) (err error) {
 	return s.provide(f, c.Private)
 }
 
-// offerAs has what the function makes offered as an interface.
+// offerAs makes the function provide its result as an interface.
 func (f *function) offerAs(t reflect.Type) error {
 	if t.Kind() != reflect.Interface || t == errorType {
 		return f.errorf("As[%v]: expected an interface other than error", t)

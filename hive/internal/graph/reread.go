@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Reread reads the settings again from the sources of Configure, which must have succeeded, and validates them. It returns the
-// names of those that are not what Configure found, in order, or the errors that Configure would return. Nothing that the graph has made or
-// shows changes. It is safe for concurrent use with all methods but Configure.
+// Reread reads and validates the settings again. Configure must have succeeded. It returns the sorted names of the settings that have
+// changed since Configure, or the errors that Configure would return. The graph itself does not change. It is safe for concurrent use
+// with all methods but Configure.
 func (g *Graph) Reread(from Sources) (changed []string, err error) {
 	next, err := g.settings.unread()
 	if err == nil {
@@ -26,7 +26,7 @@ func (g *Graph) Reread(from Sources) (changed []string, err error) {
 	return changed, nil
 }
 
-// unread returns the settings as they were when only flags had been read.
+// unread returns a copy of the settings in which only flags are set.
 func (ss *settings) unread() (*settings, error) {
 	next := &settings{}
 	var errs []error

@@ -11,25 +11,23 @@ import (
 
 var moduleID = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// scope is a module in a graph, or the space outside of all modules.
+// scope is a module in a graph, or the root scope outside any module.
 type scope struct {
 	graph      *Graph
-	parent     *scope // nil outside of all modules
+	parent     *scope // nil for the root
 	id         cell.ModuleID
 	full       cell.FullModuleID
 	at         description.Position
 	title      string
-	depth      int                 // 0 outside of all modules
-	offers     map[key][]*function // constructors that are looked up here
-	forModules []description.Cell  // constructors for this module and those in it
-	// used are the functions that something invoked leads to and whose view this is.
-	used []*function
-	view *view // nil until something is called
-	// decorators are those of the cells of this module, in their order.
-	decorators map[key][]*decorator
+	depth      int                  // 0 for the root
+	offers     map[key][]*function  // constructors visible from this scope down
+	forModules []description.Cell   // applied to this module and those nested in it
+	used       []*function          // the used functions whose view this is
+	view       *view                // nil before the first call
+	decorators map[key][]*decorator // of this module, in the order of its cells
 }
 
-// newScope is a scope without its container, below parent, which may be nil.
+// newScope returns a scope without its own values. The parent is nil for the root.
 func newScope(g *Graph, parent *scope, id cell.ModuleID, full cell.FullModuleID) *scope {
 	s := &scope{
 		graph: g, parent: parent, id: id, full: full,
@@ -41,7 +39,7 @@ func newScope(g *Graph, parent *scope, id cell.ModuleID, full cell.FullModuleID)
 	return s
 }
 
-// String names the scope for people.
+// String returns the scope's name and position for error messages.
 func (s *scope) String() string {
 	if s.parent == nil {
 		return fmt.Sprintf("hive %q", s.full)
@@ -53,7 +51,7 @@ func (s *scope) errorf(format string, args ...any) error {
 	return &cell.GraphError{Module: s.full, Where: s.String(), Problem: fmt.Sprintf(format, args...)}
 }
 
-// nested makes the scope of a module in this one.
+// nested adds the scope of a module nested in this one.
 func (s *scope) nested(m *description.Module) (*scope, error) {
 	full := cell.FullModuleID(m.ID)
 	if s.parent != nil {
@@ -65,14 +63,14 @@ func (s *scope) nested(m *description.Module) (*scope, error) {
 		return nil, n.errorf("bad module id %q: expected letters, digits, '-' and '_'", m.ID)
 	}
 	if other := s.graph.modules[full]; other != nil {
-		return nil, n.errorf("its id is also that of %v", other)
+		return nil, n.errorf("its id is already used by %v", other)
 	}
 	s.graph.scopes = append(s.graph.scopes, n)
 	s.graph.modules[full] = n
 	return n, n.provideOwn()
 }
 
-// provideOwn offers what every module has for itself.
+// provideOwn provides the values that every module has of its own.
 func (s *scope) provideOwn() error {
 	o := s.graph.options
 	values := []any{s.id, s.full, o.Logger.With("module", string(s.full))}
@@ -84,7 +82,7 @@ func (s *scope) provideOwn() error {
 		&description.Contents{Kind: description.Provide, All: o.PerModule, Private: true, At: s.at})
 }
 
-// provide offers what a constructor makes.
+// provide registers the results of a constructor.
 func (s *scope) provide(f *function, private bool) error {
 	if len(f.makes) == 0 {
 		return f.errorf("it makes nothing: expected a function with a result other than an error")
@@ -112,7 +110,7 @@ func (s *scope) provide(f *function, private bool) error {
 	return nil
 }
 
-// find returns the constructors of a value as seen from this scope: the nearest one, or all of a group.
+// find returns the constructors of a value visible from this scope: the nearest one, or all of a group.
 func (s *scope) find(k key) []*function {
 	at := s.source(k)
 	if at == nil {
@@ -125,7 +123,7 @@ func (s *scope) find(k key) []*function {
 	return slices.Concat(found, at.parent.find(k))
 }
 
-// source is the nearest scope that offers a value, or nil.
+// source returns the nearest scope that offers a value, or nil.
 func (s *scope) source(k key) *scope {
 	if !s.graph.local[k] {
 		s = s.graph.root
@@ -138,7 +136,7 @@ func (s *scope) source(k key) *scope {
 	return nil
 }
 
-// calledFor are the constructors that a need has called.
+// calledFor returns the constructors to call for a need.
 func (s *scope) calledFor(n need) []*function {
 	if n.soft {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// signature is what the type of a function says. Functions of one type share it.
+// signature holds what follows from a function's type. Functions of one type share it.
 type signature struct {
 	needs []need
 	makes []made
-	fault error // why the container does not accept it
+	fault error // why the container rejects it
 }
 
 func (g *Graph) signatureOf(t reflect.Type) *signature {
@@ -31,21 +31,21 @@ func newSignature(t reflect.Type) *signature {
 	s := &signature{}
 	params, marked := paramsOf(t), false
 	for i, in := range params {
-		s.needs = append(s.needs, needsOf(in, place{i})...)
+		s.needs = append(s.needs, needsOf(in, fieldPath{i})...)
 		marked = marked || isMarked(in)
 		s.fault = cmp.Or(s.fault, checkFields(in))
 	}
 	results := 0
 	for i := range t.NumOut() {
 		if out := t.Out(i); out != errorType {
-			s.makes = append(s.makes, makesOf(out, place{results})...)
+			s.makes = append(s.makes, makesOf(out, fieldPath{results})...)
 			marked = marked || isMarked(out)
 			s.fault = cmp.Or(s.fault, checkFields(out))
 			results++
 		}
 	}
 	if marked && results == 0 {
-		t = reflect.FuncOf(params, []reflect.Type{reflect.TypeFor[struct{}]()}, false) // the container wants a constructor
+		t = reflect.FuncOf(params, []reflect.Type{reflect.TypeFor[struct{}]()}, false) // the container requires a result
 	}
 	if marked && s.fault == nil {
 		fn := reflect.MakeFunc(t, func([]reflect.Value) []reflect.Value { return nil })
@@ -54,7 +54,7 @@ func newSignature(t reflect.Type) *signature {
 	return s
 }
 
-// paramsOf are the parameters less the variadic one, which the container ignores.
+// paramsOf returns the parameter types, except the variadic one, which the container ignores.
 func paramsOf(t reflect.Type) []reflect.Type {
 	in := make([]reflect.Type, t.NumIn())
 	for i := range in {
@@ -66,7 +66,7 @@ func paramsOf(t reflect.Type) []reflect.Type {
 	return in
 }
 
-// checkFields finds tags in structs of parameters or results that the container would overlook.
+// checkFields reports misspelled tags, which the container would ignore, in structs of parameters or results.
 func checkFields(t reflect.Type) error {
 	if !isIn(t) && !isOut(t) {
 		return nil
@@ -85,12 +85,12 @@ func checkFields(t reflect.Type) error {
 	return nil
 }
 
-// isIn and isOut are those of the container, which are slow for types that are no structs.
+// isIn and isOut wrap dig's functions, which are slow for types other than structs.
 func isIn(t reflect.Type) bool { return t.Kind() == reflect.Struct && dig.IsIn(t) }
 
 func isOut(t reflect.Type) bool { return t.Kind() == reflect.Struct && dig.IsOut(t) }
 
-// isMarked reports whether a parameter or a result has to do with In or Out.
+// isMarked reports whether a parameter or a result embeds In or Out, correctly or not.
 func isMarked(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// missing is the error of a value that nothing provides. It names what there is instead.
+// missing describes a value that nothing provides, with a hint at similar ones.
 func (s *scope) missing(k key) string {
 	problem := fmt.Sprintf("missing type %v", k)
 	if hint := s.hint(k); hint != "" {
@@ -16,7 +16,7 @@ func (s *scope) missing(k key) string {
 	return problem
 }
 
-// hint says what there is instead of k.
+// hint names what is provided instead of k.
 func (s *scope) hint(k key) string {
 	for _, other := range s.graph.scopes {
 		if made := other.offers[k]; len(made) > 0 {
@@ -29,7 +29,7 @@ func (s *scope) hint(k key) string {
 	return s.similar(k)
 }
 
-// implementation names what there is that could be offered as the interface k.
+// implementation names visible values that implement the interface k.
 func (s *scope) implementation(k key) string {
 	if k.typ.Kind() != reflect.Interface || k.typ.NumMethod() == 0 {
 		return ""
@@ -43,7 +43,7 @@ func (s *scope) implementation(k key) string {
 	return fmt.Sprintf("its constructor has to return that type: there is a %s, which implements it", strings.Join(found, ", a "))
 }
 
-// similar names what differs from k in its pointer, its name or group, or in the package alone.
+// similar names visible values that differ from k only in pointer, name, group or package.
 func (s *scope) similar(k key) string {
 	found := s.seen(func(other key) bool {
 		return bare(other.typ).Name() == bare(k.typ).Name() && (other.typ == k.typ || bare(k.typ).Name() != "")
@@ -61,7 +61,7 @@ func bare(t reflect.Type) reflect.Type {
 	return t
 }
 
-// seen lists what is like it and can be seen from this scope, with who makes it.
+// seen lists the visible values that like selects, with their constructors.
 func (s *scope) seen(like func(key) bool) []string {
 	var found []string
 	for at := s; at != nil; at = at.parent {
@@ -75,10 +75,10 @@ func (s *scope) seen(like func(key) bool) []string {
 	return found
 }
 
-// maxKnown is how many names an error has for want of one that is like the mistyped one.
+// maxKnown is the number of known names listed in an error when none resembles the mistyped one.
 const maxKnown = 10
 
-// meant is the one of all that is most like a mistyped name, or else all if they are few.
+// meant returns the closest match for a mistyped name or, if there is none, all names if they are few.
 func meant(name string, all []string) []string {
 	if best, ok := nearest(name, all, min(3, len(name)/2)); ok {
 		return []string{best}
@@ -89,7 +89,7 @@ func meant(name string, all []string) []string {
 	return all
 }
 
-// nearest is the one of all that is most like a name and not further from it than a limit.
+// nearest returns the closest match for a name whose distance is at most limit.
 func nearest(name string, all []string, limit int) (best string, ok bool) {
 	var row []int
 	for _, candidate := range all {
@@ -104,14 +104,14 @@ func nearest(name string, all []string, limit int) (best string, ok bool) {
 	return best, ok
 }
 
-// distance is how many bytes have to be inserted, removed or replaced to make b of a, or something above the limit if it is more
-// than that. A row has a place more than b.
+// distance returns the Levenshtein distance of a and b in bytes, or some number above limit if it exceeds that. The length of row
+// must be len(b)+1.
 func distance(a, b string, limit int, row []int) int {
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		from, to := max(0, i-limit), min(len(b), i+limit+1) // all others are further from a
+		from, to := max(0, i-limit), min(len(b), i+limit+1) // the other cells exceed the limit
 		diagonal, least := row[from], limit+1
 		row[from]++
 		for j := from; j < to; j++ {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// tagKeys are what a field of a configuration can be tagged with.
+// tagKeys are the tags of a configuration field.
 var tagKeys = []string{"flag", "usage", "secret", "shorthand", "hidden", "deprecated"}
 
-// checkTags returns an error if a field, whose type the struct of settings has, looks as if it could be set from outside, but
-// would not be: a default that nobody can change is noticed late.
+// checkTags returns an error if a field of a configuration struct looks like a setting but would never be set. Such mistakes are
+// otherwise noticed late.
 func checkTags(f reflect.StructField) error {
 	tags, err := parseTag(f.Tag)
 	if err != nil {
@@ -46,7 +46,7 @@ func checkTags(f reflect.StructField) error {
 	return nil
 }
 
-// parseTag returns the values of a tag by key. Unlike reflect, it refuses what is not of the form key:"value".
+// parseTag returns the values of a tag by key. Unlike reflect, it rejects tags not of the form key:"value".
 func parseTag(tag reflect.StructTag) (map[string]string, error) {
 	all := make(map[string]string)
 	for rest := strings.TrimSpace(string(tag)); rest != ""; rest = strings.TrimLeft(rest, " ") {
@@ -69,7 +69,7 @@ func parseTag(tag reflect.StructTag) (map[string]string, error) {
 	return all, nil
 }
 
-// flagged returns the path to the first field with a flag that is in values of a type, or nothing. The types of before hold it.
+// flagged returns the first tagged field within a type, or "". before holds the enclosing types.
 func flagged(t reflect.Type, before []reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
@@ -106,7 +106,7 @@ func checkValidate(t reflect.Type) error {
 		}
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%s have a method Validate each, so that none is that of %v: it needs one that calls them",
+		return fmt.Errorf("each of %s has a method Validate, so %v has none: expected one that calls them",
 			strings.Join(names, " and "), t.Elem())
 	}
 	return nil

@@ -78,13 +78,13 @@ func TestSettingsThatWouldBeSilentlyLostAreRefused(t *testing.T) {
 		"one flag twice in a struct": {cell.Config(struct {
 			A string `flag:"dir"`
 			B string `flag:"dir"`
-		}{}), []string{"field B", "the flag --dir is also that of"}},
+		}{}), []string{"field B", "the flag --dir is already defined by"}},
 		"pointer to a configuration": {cell.Config(&common{}), []string{"expected a struct, got *graph_test.common; pass the struct itself"}},
 		"Validate with another type": {cell.Config(validatesOtherwise{}), []string{"the method Validate is", "expected func() error"}},
 		"Validate of several structs": {cell.Config(struct {
 			checked
 			alsoChecked
-		}{}), []string{"checked and alsoChecked have a method Validate each"}},
+		}{}), []string{"each of checked and alsoChecked has a method Validate", "expected one that calls them"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := newGraph(t, cell.Module("m", "", tt.config))

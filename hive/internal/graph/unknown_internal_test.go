@@ -31,7 +31,7 @@ func manySettings(tb testing.TB, n, settings int) (*Graph, Sources) {
 	}
 	entries := make([]FileEntry, n)
 	for i := range entries {
-		entries[i] = FileEntry{Key: fmt.Sprintf("%d-is-unknown", i), Place: fmt.Sprintf("x.yaml:%d", i), Value: ""}
+		entries[i] = FileEntry{Key: fmt.Sprintf("%d-is-unknown", i), Position: fmt.Sprintf("x.yaml:%d", i), Value: ""}
 	}
 	return g, Sources{
 		EnvPrefix: "TEST", LookupEnv: func(string) (string, bool) { return "", false },
@@ -65,7 +65,7 @@ func TestLongKeyIsShortened(t *testing.T) {
 	g, from := manySettings(t, 0, 20)
 	long := strings.Repeat("k", 1<<20)
 	from.ReadFile = func(string) ([]FileEntry, error) {
-		return []FileEntry{{Key: long, Place: "x.yaml:1"}, {Key: long, Place: "x.yaml:2"}}, nil
+		return []FileEntry{{Key: long, Position: "x.yaml:1"}, {Key: long, Position: "x.yaml:2"}}, nil
 	}
 	err := g.Configure(from)
 	var unknown *cell.UnknownKeyError

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Validate finds what Construct would fail at, and contributions to groups that nobody asks for. It calls nothing. All faults are
-// returned, each a *GraphError with the path of who needs what. Faults of single cells are those of New. What Invoke was called
-// with counts as asked for.
+// Validate reports missing dependencies, cycles and unused contributions to groups, without calling anything. It returns all errors,
+// joined, each a *GraphError with the dependency path. New has already reported faults of single cells. Functions passed to Invoke
+// count as used.
 func (g *Graph) Validate() error {
 	g.mu.Lock()
 	invoked := slices.Concat(g.invokes, g.outside)
@@ -16,13 +16,13 @@ func (g *Graph) Validate() error {
 	return errors.Join(check(invoked), g.checkGroups(invoked))
 }
 
-// contribution is what a function makes for a group.
+// contribution is a function's contribution to a group.
 type contribution struct {
 	of *function
 	to key
 }
 
-// checkGroups finds contributions that neither constructors nor invoked functions ask for.
+// checkGroups reports contributions to groups that no constructor or invoked function asks for.
 func (g *Graph) checkGroups(invoked []*function) error {
 	askedFor := make(map[contribution]bool)
 	var wanted []wantedGroup
@@ -44,20 +44,20 @@ func (g *Graph) checkGroups(invoked []*function) error {
 			if m.group == "" || f.own || askedFor[c] {
 				continue
 			}
-			askedFor[c] = true // reported once
+			askedFor[c] = true // report it once
 			errs = append(errs, f.errorf("nothing asks for the group of %v%s", m.key, c.similar(wanted)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// wantedGroup is a group with who asks for it.
+// wantedGroup is a group and a function that asks for it.
 type wantedGroup struct {
 	key
 	by *function
 }
 
-// similar tells which groups of the same name or type are asked for.
+// similar lists the groups of the same name or type that are asked for.
 func (c contribution) similar(wanted []wantedGroup) string {
 	var found []string
 	for _, w := range wanted {

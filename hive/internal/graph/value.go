@@ -22,16 +22,16 @@ var (
 // value sets a field from text. It is a pflag.Value.
 type value struct {
 	field   reflect.Value
-	kind    string // for people
-	implied string // what a flag without a value means; empty if it needs one
+	kind    string // the type's name in usage and errors
+	implied string // the value of a flag given without one; empty if it requires one
 	parse   func(given any, into reflect.Value) error
-	join    func(before, after reflect.Value) reflect.Value // of what is given again; nil if the last one counts
+	join    func(before, after reflect.Value) reflect.Value // combines repeated flags; nil if the last one wins
 	secret  bool
 	given   bool  // by a flag
-	refused error // what was wrong with a secret that a flag gave
+	refused error // why a secret given by a flag was rejected
 }
 
-// scalar is how a type is written in one word.
+// scalar parses a type written as a single word.
 type scalar struct {
 	kind    string
 	implied string
@@ -77,7 +77,7 @@ func newValue(field reflect.Value) (*value, error) {
 		"encoding.TextUnmarshaler, or a list or a map from strings of such", typ)
 }
 
-// Set is called by pflag each time the flag is given. An error of a secret is reported later, as pflag would print its value.
+// Set is called by pflag each time the flag is given. Errors in secrets are reported later: pflag would print the value.
 func (v *value) Set(text string) error {
 	before := reflect.ValueOf(v.field.Interface())
 	if err := v.assign(text); err != nil {
@@ -94,7 +94,7 @@ func (v *value) Set(text string) error {
 	return nil
 }
 
-// assign changes the field only if what is given is good: a string, []string or map[string]string.
+// assign sets the field from a string, []string or map[string]string. On error, the field is unchanged.
 func (v *value) assign(given any) error {
 	parsed := reflect.New(v.field.Type()).Elem()
 	if err := v.parse(given, parsed); err != nil {
@@ -107,7 +107,7 @@ func (v *value) assign(given any) error {
 	return nil
 }
 
-// String is the current value as it would be given.
+// String returns the current value in the form that Set accepts, or Redacted.
 func (v *value) String() string {
 	if v == nil || !v.field.IsValid() {
 		return ""
@@ -144,7 +144,7 @@ func format(v reflect.Value) string {
 	return strings.Join(all, ",")
 }
 
-// Type is the word that stands for the value in the usage.
+// Type returns the word for the value in the usage.
 func (v *value) Type() string { return v.kind }
 
 func (s scalar) parseOne(given any, into reflect.Value) error {
@@ -196,7 +196,7 @@ func (s scalar) parseMap(given any, into reflect.Value) error {
 	return nil
 }
 
-// joinMaps adds the pairs of before that after has not.
+// joinMaps adds to after the pairs of before whose keys it lacks.
 func joinMaps(before, after reflect.Value) reflect.Value {
 	for _, k := range before.MapKeys() {
 		if !after.MapIndex(k).IsValid() {

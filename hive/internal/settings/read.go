@@ -95,12 +95,12 @@ func parse(path string, data []byte) ([]graph.FileEntry, error) {
 	var errs []error
 	for i := 0; i < len(root.Content); i += 2 {
 		key := root.Content[i]
-		place := fmt.Sprintf("%s:%d", path, key.Line)
+		position := fmt.Sprintf("%s:%d", path, key.Line)
 		v, err := valueOf(root.Content[i+1])
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %s: %w", place, key.Value, err))
+			errs = append(errs, fmt.Errorf("%s: %s: %w", position, key.Value, err))
 		}
-		entries = append(entries, graph.FileEntry{Key: key.Value, Place: place, Value: v})
+		entries = append(entries, graph.FileEntry{Key: key.Value, Position: position, Value: v})
 	}
 	return entries, errors.Join(errs...)
 }
@@ -137,7 +137,7 @@ func pairsOf(n *yaml.Node) (any, error) {
 			return nil, err
 		}
 		if _, twice := pairs[key]; twice {
-			return nil, fmt.Errorf("line %d: the key %q is there already", n.Content[i].Line, key)
+			return nil, fmt.Errorf("line %d: duplicate key %q", n.Content[i].Line, key)
 		}
 		if pairs[key], err = textOf(n.Content[i+1]); err != nil {
 			return nil, err

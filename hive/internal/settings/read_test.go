@@ -24,7 +24,7 @@ func read(t *testing.T, text string) ([]graph.FileEntry, error) {
 	}
 	entries, err := settings.ReadFile(path)
 	for i := range entries {
-		entries[i].Place = filepath.Base(entries[i].Place)
+		entries[i].Position = filepath.Base(entries[i].Position)
 	}
 	return entries, err
 }
@@ -32,13 +32,13 @@ func read(t *testing.T, text string) ([]graph.FileEntry, error) {
 func TestKeysAreReadWithTheirPlaces(t *testing.T) {
 	got, err := read(t, "# settings\ndir: &dir /etc\n\nmode: 0600\non: yes\nnames: [a, *dir]\nlimits:\n  a: 1\n  b: two\nagain: *dir\nempty: ''\n")
 	want := []graph.FileEntry{
-		{Key: "dir", Place: "settings.yaml:2", Value: "/etc"},
-		{Key: "mode", Place: "settings.yaml:4", Value: "0600"},
-		{Key: "on", Place: "settings.yaml:5", Value: "yes"},
-		{Key: "names", Place: "settings.yaml:6", Value: []string{"a", "/etc"}},
-		{Key: "limits", Place: "settings.yaml:7", Value: map[string]string{"a": "1", "b": "two"}},
-		{Key: "again", Place: "settings.yaml:10", Value: "/etc"},
-		{Key: "empty", Place: "settings.yaml:11", Value: ""},
+		{Key: "dir", Position: "settings.yaml:2", Value: "/etc"},
+		{Key: "mode", Position: "settings.yaml:4", Value: "0600"},
+		{Key: "on", Position: "settings.yaml:5", Value: "yes"},
+		{Key: "names", Position: "settings.yaml:6", Value: []string{"a", "/etc"}},
+		{Key: "limits", Position: "settings.yaml:7", Value: map[string]string{"a": "1", "b": "two"}},
+		{Key: "again", Position: "settings.yaml:10", Value: "/etc"},
+		{Key: "empty", Position: "settings.yaml:11", Value: ""},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
@@ -60,7 +60,7 @@ func TestFaultsAreNamedWithTheirLine(t *testing.T) {
 		"a: 1\n---\nb: 1\n":        "expected one document",
 		"a:\nb: 1\n":               "settings.yaml:1: a: line 1: expected a value, got nothing",
 		"a: [1, [2]]\n":            "settings.yaml:1: a: line 1: expected a single value",
-		"a:\n  x: 1\n  x: 2\n":     `settings.yaml:1: a: line 3: the key "x" is there already`,
+		"a:\n  x: 1\n  x: 2\n":     `settings.yaml:1: a: line 3: duplicate key "x"`,
 		"a: 1\nb: [{c: d}]\nc: 1":  "settings.yaml:2: b: line 2: expected a single value",
 		"a: {b: {c: d}}\nx: null ": "settings.yaml:2: x: line 2: expected a value",
 	} {
