@@ -8,29 +8,29 @@ import (
 	"github.com/statehive/statehive/hive/internal/description"
 )
 
-// In is embedded in structs of parameters; fields may be tagged `name`, `group` and `optional:"true"`.
+// In is embedded in parameter structs; fields may be tagged `name`, `group` and `optional:"true"`.
 type In = dig.In
 
-// Out is embedded in structs of results; fields may be tagged `name` and `group`.
+// Out is embedded in result structs; fields may be tagged `name` and `group`.
 type Out = dig.Out
 
-// ModuleID is the id of the module in which it is injected; outside of any module the name of the hive.
+// ModuleID is the id of the module into which it is injected; outside any module, the name of the hive.
 type ModuleID string
 
-// FullModuleID is the dotted path of ids from the outermost module to the one in which it is injected, such as
-// "agent.route"; outside of any module the name of the hive.
+// FullModuleID is the dotted path of ids from the outermost module to the one into which it is injected, such as
+// "agent.route"; outside any module, the name of the hive.
 type FullModuleID string
 
 // Cell is a part of an application. Only this package makes cells.
 type Cell interface{ description.Cell }
 
-// Module is a scope with cells in it. The id consists of letters, digits, '-' and '_'; its full id must be unique in the
-// hive. The title says in a few words what the module is for.
+// Module returns a scope that contains cells. The id consists of letters, digits, '-' and '_'; the full id must be unique in the
+// hive. The title is a short description.
 func Module(id, title string, contents ...Cell) Cell {
 	return &description.Module{ID: id, Title: title, At: description.Caller(), Contents: Group(contents...)}
 }
 
-// Group puts cells together without a scope of their own.
+// Group combines cells without a scope of their own.
 func Group(contents ...Cell) Cell {
 	g := make(description.Group, len(contents))
 	for i, c := range contents {
@@ -39,69 +39,68 @@ func Group(contents ...Cell) Cell {
 	return g
 }
 
-// Provide offers what the constructors make to all modules. A constructor is a function whose parameters are its
-// dependencies and whose results, but for a last error, are what it makes.
+// Provide provides the results of the constructors to all modules. The parameters of a constructor are its dependencies; its results
+// are the values it provides, except for a final error.
 func Provide(constructors ...any) Cell {
 	return &description.Contents{Kind: description.Provide, All: constructors, At: description.Caller()}
 }
 
-// ProvidePrivate offers what the constructors make to the module it stands in and to those nested in it.
+// ProvidePrivate provides the results of the constructors to its own module and those nested in it.
 func ProvidePrivate(constructors ...any) Cell {
 	return &description.Contents{Kind: description.Provide, All: constructors, Private: true, At: description.Caller()}
 }
 
-// ProvideForModules offers what the constructors make to the module it stands in and to those nested in it, to each its own: a
-// constructor is called at most once for a module, with the module's FullModuleID. Outside of any module it is for all.
+// ProvideForModules provides the results of the constructors to its own module and those nested in it, separately for each: a
+// constructor is called at most once per module, with the module's FullModuleID. Outside any module, it applies to all modules.
 func ProvideForModules(constructors ...any) Cell {
 	return &description.Contents{Kind: description.Provide, All: constructors, Private: true, ForModules: true, At: description.Caller()}
 }
 
-// Supply offers values that are there already, each by its own type, to all modules.
+// Supply provides existing values to all modules, each by its own type.
 func Supply(values ...any) Cell {
 	return &description.Contents{Kind: description.Supply, All: values, At: description.Caller()}
 }
 
-// SupplyPrivate offers values that are there already to the module it stands in and to those nested in it.
+// SupplyPrivate provides existing values to its own module and those nested in it.
 func SupplyPrivate(values ...any) Cell {
 	return &description.Contents{Kind: description.Supply, All: values, Private: true, At: description.Caller()}
 }
 
-// Decorate changes values for the module it stands in and for those nested in it; outside of any module for the whole hive.
-// A decorator is a function whose results are what it changes or replaces; its parameters come from the graph, a value that
-// it changes being the one from before. A group is changed as a whole: as a slice with the tag `group`. Decorators run in the
-// order of the cells, those of outer modules first, each at most once for a module that has the value for itself, such as a
-// private one or its logger, and once for all others. A decorator without a parameter for the value replaces it: its constructor is
-// not called then, nor what only that needs.
+// Decorate changes values for its own module and those nested in it; outside any module, for the whole hive. The results of a
+// decorator replace values of the same types; its parameters come from the graph, where a value that it changes has the value from
+// before. A group is decorated as a whole, as a slice with the tag `group`. Decorators run in the order of the cells, those of outer
+// modules first. Each runs at most once for every module that has its own value, such as a private one or the logger, and once for
+// all others. If a decorator has no parameter for the value, the value's constructor is not called, nor are constructors needed only
+// by it.
 func Decorate(decorators ...any) Cell {
 	return &description.Contents{Kind: description.Decorate, All: decorators, Private: true, At: description.Caller()}
 }
 
-// DecorateForModules is Decorate with a call for each module that needs the value, with the module's FullModuleID: for a value
-// that all share and each sees in its own way, such as a registry of metrics with the name of the module. The decorator is given the
-// value as it is before any call of it.
+// DecorateForModules is like Decorate, but calls the decorator separately for each module that needs the value, with the module's
+// FullModuleID. Use it for a shared value of which each module has its own view, such as a metrics registry labeled with the module.
+// Every call receives the value without the changes of the other calls.
 func DecorateForModules(decorators ...any) Cell {
 	return &description.Contents{Kind: description.Decorate, All: decorators, Private: true, ForModules: true, At: description.Caller()}
 }
 
-// DecorateAll is Decorate for the whole hive, also inside of a module. The parameters are what is seen outside of all modules.
+// DecorateAll is like Decorate for the whole hive, even inside a module. The parameters are resolved outside any module.
 func DecorateAll(decorators ...any) Cell {
 	return &description.Contents{Kind: description.Decorate, All: decorators, At: description.Caller()}
 }
 
-// Invoke has the functions called, in order, when the hive is constructed, with their parameters from the graph. A function
-// may return an error.
+// Invoke calls the functions in order when the hive is constructed, with arguments from the graph. A function may return an error.
 func Invoke(functions ...any) Cell {
 	return &description.Contents{Kind: description.Invoke, All: functions, At: description.Caller()}
 }
 
-// InvokedLater declares functions such as those that a command gives to Hive.Invoke, outside of any module, when it runs. They are
-// not called; Validate finds what they miss, and what they lead to counts as used.
+// InvokedLater declares functions that may be passed to Hive.Invoke later, for instance by a command. They are not called, but
+// Validate checks their dependencies, which count as used.
 func InvokedLater(functions ...any) Cell {
 	return &description.Contents{Kind: description.Later, All: functions, At: description.Caller()}
 }
 
-// As has a constructor or a value offered as the interface I instead of its own type: Provide(As[io.Writer](newFile)). The
-// constructor has one result, other than an error, that implements I.
+// As provides a constructor's result or a value as the interface I instead of its own type: Provide(As[io.Writer](newFile)). The
+// constructor must have one result, besides an error, that implements I.
 func As[I any](constructorOrValue any) any {
 	return description.As{Of: constructorOrValue, Type: reflect.TypeFor[I]()}
 }

@@ -2,12 +2,12 @@ package cell
 
 import "time"
 
-// Description is a graph for people and tools.
+// Description describes a graph.
 type Description struct {
-	Modules []ModuleDescription `json:"modules"` // what is outside of all modules first
+	Modules []ModuleDescription `json:"modules"` // the scope outside any module first
 }
 
-// ModuleDescription is a module with what its cells have.
+// ModuleDescription describes a module and the functions of its cells.
 type ModuleDescription struct {
 	ID        FullModuleID          `json:"id"`
 	Title     string                `json:"title,omitempty"`
@@ -15,27 +15,27 @@ type ModuleDescription struct {
 	Functions []FunctionDescription `json:"functions"`
 }
 
-// FunctionDescription is a constructor, an invoked function or a decorator.
+// FunctionDescription describes a constructor, a supplied value, an invoked function or a decorator.
 type FunctionDescription struct {
 	Verb  string   `json:"verb"` // "provide", "supply", "invoke" or "decorate"
 	Name  string   `json:"name"`
-	Place string   `json:"place"`           // where it is written
+	Place string   `json:"place"`           // file:line
 	Makes []string `json:"makes,omitempty"` // types, with name or group
 	Needs []string `json:"needs,omitempty"`
-	From  []string `json:"from,omitempty"` // names and places of the functions that make what it needs
-	Used  bool     `json:"used"`           // something that is invoked leads to it
-	Own   bool     `json:"own,omitempty"`  // it is the hive's, or what each module has for itself
-	// ForModules is whether each of several modules, the first of which has the cell, has such a function for itself.
+	From  []string `json:"from,omitempty"` // names and positions of the functions that provide Needs
+	Used  bool     `json:"used"`           // reachable from an invoked function
+	Own   bool     `json:"own,omitempty"`  // provided by the hive itself
+	// ForModules reports whether the function comes from ProvideForModules, so that other modules have it too.
 	ForModules bool          `json:"forModules,omitempty"`
-	Took       time.Duration `json:"took,omitempty"` // the call, in nanoseconds; 0 if it was not called
+	Took       time.Duration `json:"took,omitempty"` // duration of the call, in nanoseconds; 0 if not called
 }
 
 func (f *FunctionDescription) id() string { return f.Name + " (" + f.Place + ")" }
 
-// Unused are the functions, of cells that are not the hive's own, that nothing invoked leads to. What is for modules is there
-// once, if none of them uses it.
+// Unused returns the functions, other than the hive's own, that no invoked function leads to. A function of ProvideForModules is
+// listed once, if no module uses it.
 func (d Description) Unused() map[FullModuleID][]FunctionDescription {
-	done := make(map[string]bool) // of those for modules
+	done := make(map[string]bool) // ids of per-module functions
 	for _, m := range d.Modules {
 		for _, f := range m.Functions {
 			if f.ForModules && f.Used {

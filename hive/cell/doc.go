@@ -1,25 +1,25 @@
 // Package cell describes the parts of an application and how they fit together.
 //
-// A Cell says what it provides, what it needs and what is to be run. Cells are plain descriptions: nothing happens until a
-// hive is made of them. The graph is that of go.uber.org/dig; this package adds modules, configuration and errors that name
-// the module, the constructor and the file:line it comes from.
+// A Cell declares what it provides, what it needs and what to run. Cells are plain descriptions: nothing happens until a hive is
+// built from them. Package go.uber.org/dig builds the graph; this package adds modules, configuration, and errors that name the
+// module, the constructor and its file:line.
 //
 // # Order
 //
-// Constructors are lazy: one is called, at most once, when something that is invoked needs what it makes. Invoked functions
-// run in the order of the cells. Lifecycle hooks are started in the order in which they were appended, which is the order of
-// construction, dependencies first, and stopped in reverse.
+// Constructors are lazy: each is called at most once, when an invoked function needs its result, directly or indirectly. Invoked
+// functions run in the order of the cells. Lifecycle hooks start in the order in which they were appended, which is the order of
+// construction, dependencies first, and stop in reverse.
 //
 // # Scopes
 //
-// Every Module is a scope. What Provide offers is seen by all modules; what ProvidePrivate offers is seen in its own module
-// and those nested in it. A private value hides a public one of the same type. What Decorate changes is seen changed in its own
-// module and those nested in it. In every module these are its own: ModuleID, FullModuleID, *slog.Logger (with the attribute
-// "module"), what the hive adds per module, and what ProvideForModules makes.
+// Every Module is a scope. Provide makes values visible to all modules, ProvidePrivate to its own module and those nested in it. A
+// private value hides a public one of the same type. Decorate takes effect in its own module and those nested in it. Every module has
+// its own ModuleID, FullModuleID, *slog.Logger (with the attribute "module"), values that the hive adds per module, and values of
+// ProvideForModules.
 //
 // # Concurrency and errors
 //
-// Cells are immutable and may be shared by several hives. Faults in how they fit together are *GraphError, errors and
-// panics of constructors and invoked functions are *BuildError, those of hooks *HookError, and faults in values of the
-// configuration *ConfigError and *UnknownKeyError.
+// Cells are immutable and may be shared by several hives. A fault in the graph is a *GraphError; an error or panic is a *BuildError
+// in a constructor or an invoked function, and a *HookError in a hook; a fault in the configuration is a *ConfigError or an
+// *UnknownKeyError.
 package cell

@@ -9,17 +9,17 @@ import (
 var (
 	// ErrPanic matches a *PanicError.
 	ErrPanic = errors.New("panic")
-	// ErrGoexit is the error of a function that called runtime.Goexit, as the FailNow of a test does.
+	// ErrGoexit is the error of a function that called runtime.Goexit, as testing.T.FailNow does.
 	ErrGoexit = errors.New("it ended its goroutine instead of returning (runtime.Goexit)")
 	// ErrOverdue is the error of a function that did not return after its deadline, and may still be running.
 	ErrOverdue = errors.New("overdue: it has not returned after its deadline")
-	// ErrNotConfigured is the error, within a *BuildError, of a configuration that is needed before it has been read.
+	// ErrNotConfigured is wrapped by the *BuildError of a configuration that is needed before it has been read.
 	ErrNotConfigured = errors.New("the configuration has not been read yet")
 )
 
-// PanicError is a panic of a function of a cell: a constructor, an invoked function, a hook, a command and so on.
+// PanicError is a panic in a function of a cell: a constructor, an invoked function, a hook, a command and so on.
 type PanicError struct {
-	Value any    // what it panicked with
+	Value any    // the argument of panic
 	Stack []byte // of the goroutine, as text
 }
 
@@ -34,21 +34,21 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// GraphError is a fault in how the cells fit together.
+// GraphError is a fault in the graph of cells.
 type GraphError struct {
 	Module   FullModuleID // the module at fault
-	Where    string       // the module and where it is written, for people
-	Function string       // the constructor or invoked function with its file:line, if there is one
+	Where    string       // the module and its file:line, as text
+	Function string       // the constructor, decorator or invoked function and its file:line, if any
 	Problem  string       // what is wrong
 }
 
 func (e *GraphError) Error() string { return join(e.Where, e.Function, e.Problem) }
 
-// BuildError is a constructor, a decorator or an invoked function that has failed.
+// BuildError is the failure of a constructor, a decorator or an invoked function.
 type BuildError struct {
 	Module   FullModuleID // the module that it belongs to
-	Where    string       // the module and where it is written, for people
-	Function string       // the constructor or invoked function with its file:line
+	Where    string       // the module and its file:line, as text
+	Function string       // the function and its file:line
 	Err      error        // what it returned, a *PanicError, ErrGoexit, or an error that wraps ErrOverdue
 }
 
@@ -57,11 +57,11 @@ func (e *BuildError) Error() string { return join(e.Where, e.Function, e.Err.Err
 // Unwrap returns what the function returned.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// ConfigError is a value of the configuration that cannot be used.
+// ConfigError is an invalid value in the configuration.
 type ConfigError struct {
 	Module FullModuleID // the module whose configuration it is
 	Origin string       // where the value comes from, such as "environment variable STATEHIVE_SOCKET"; empty for Validate
-	Value  string       // as it was given; Redacted for a secret
+	Value  string       // as given; Redacted for a secret
 	Err    error        // what was expected
 }
 
@@ -75,14 +75,14 @@ func (e *ConfigError) Error() string {
 // Unwrap returns what was expected.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// maxKey is how many bytes of a key an error shows.
+// maxKey is the number of bytes of a key shown in an error.
 const maxKey = 100
 
-// UnknownKeyError is a key in a file of settings that no setting has, or a mistyped environment variable.
+// UnknownKeyError is an unknown key in a settings file, or a mistyped environment variable.
 type UnknownKeyError struct {
-	Place string   // the file and the line, or "environment"
-	Key   string   // as it was given
-	Known []string // what there is instead: the key that was meant, or all if there are few
+	Place string   // file:line, or "environment"
+	Key   string   // as given
+	Known []string // the closest known key, or all if there are few
 }
 
 func (e *UnknownKeyError) Error() string {

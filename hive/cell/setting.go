@@ -6,7 +6,7 @@ import (
 	"github.com/statehive/statehive/hive/internal/description"
 )
 
-// Config offers a struct of settings, of type C, to all modules. The values in defaults are the defaults. A field that can be
+// Config provides a struct of settings, of type C, to all modules. defaults holds the default values. A field that can be
 // set from outside is tagged `flag:"config-dir" usage:"directory of documents"`; it is a string, bool, number,
 // time.Duration or implements encoding.TextUnmarshaler, or is a list of such or a map to such from strings. The flag wins over
 // the environment variable of the same name, such as STATEHIVE_CONFIG_DIR, that over the key of this name in the file of
@@ -26,11 +26,11 @@ type Setting struct {
 	Name    string       `json:"name"` // of the flag, and the key in a file
 	Module  FullModuleID `json:"module"`
 	Value   string       `json:"value"`            // as it would be given; Redacted for a secret
-	Default string       `json:"default"`          // the same of the default
-	Origin  string       `json:"origin"`           // "default", "flag", "environment variable NAME" or the file and the line
+	Default string       `json:"default"`          // in the same form
+	Origin  string       `json:"origin"`           // "default", "flag", "environment variable NAME" or file:line
 	Usage   string       `json:"usage,omitempty"`  // what it is for
-	Secret  bool         `json:"secret,omitempty"` // it is not shown
-	Err     error        `json:"-"`                // why what was given cannot be used, or the file that it names cannot be read
+	Secret  bool         `json:"secret,omitempty"` // the value is not shown
+	Err     error        `json:"-"`                // why the given value is invalid, or the file it names cannot be read
 }
 
 // Redacted stands for a secret that is not empty.

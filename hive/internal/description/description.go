@@ -1,5 +1,4 @@
-// Package description is what the cells of package cell say: plain data, of which package graph makes a graph. It is not changed once
-// it is made.
+// Package description holds the content of cells as plain data, from which package graph builds a graph. Descriptions are immutable.
 package description
 
 import "reflect"
@@ -7,26 +6,26 @@ import "reflect"
 // Cell is one of the types of this package.
 type Cell interface{ isCell() }
 
-// Module is a scope with cells in it.
+// Module is a scope that contains cells.
 type Module struct {
 	ID, Title string
 	Contents  Cell
 	At        Position
 }
 
-// Group are cells without a scope of their own.
+// Group is a list of cells without a scope of its own.
 type Group []Cell
 
 // Contents are functions or values of one kind.
 type Contents struct {
 	Kind       Kind
 	All        []any
-	Private    bool // for the module and those in it, not for all
+	Private    bool // visible only in the module and those nested in it
 	ForModules bool // once for each of these modules
 	At         Position
 }
 
-// Kind is what is done with functions or values.
+// Kind is the use of functions or values.
 type Kind string
 
 // The kinds.
@@ -35,7 +34,7 @@ const (
 	Supply   Kind = "supply" // values
 	Decorate Kind = "decorate"
 	Invoke   Kind = "invoke"
-	Later    Kind = "invoked later" // by others, if at all
+	Later    Kind = "invoked later" // from outside the graph, if at all
 )
 
 // Config is a struct of settings.
@@ -44,7 +43,7 @@ type Config struct {
 	At       Position
 }
 
-// As is a constructor or a value with the interface that it is offered as.
+// As is a constructor or a value and the interface as which it is provided.
 type As struct {
 	Of   any
 	Type reflect.Type

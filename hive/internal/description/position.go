@@ -8,19 +8,19 @@ import (
 	"runtime"
 )
 
-// Position is a place in the source.
+// Position is a position in the source code.
 type Position struct {
 	File string
 	Line int
 }
 
-// Caller is where the caller of the function that calls it stands.
+// Caller returns the position of the call of the function that calls it.
 func Caller() Position {
 	_, file, line, _ := runtime.Caller(2)
 	return Position{File: file, Line: line}
 }
 
-// String has the last folder, so that files of one name can be told apart.
+// String includes the last directory, to distinguish files of the same name.
 func (p Position) String() string {
 	if p.File == "" {
 		return "unknown position"
@@ -29,7 +29,7 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s/%s:%d", folder, filepath.Base(p.File), p.Line)
 }
 
-// Function returns the name of a function, with its package but without the package's path, and its place.
+// Function returns the name of a function, qualified by the last element of its package path, and its position.
 func Function(fn reflect.Value) (string, Position) {
 	f := runtime.FuncForPC(fn.Pointer())
 	if f == nil {

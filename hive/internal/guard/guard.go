@@ -7,8 +7,8 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// Go calls fn on a goroutine of its own and sends what it returns: a *cell.PanicError if it panics, cell.ErrGoexit if it ends its
-// goroutine. The channel has room for that, so it need not be received.
+// Go calls fn on its own goroutine and sends its error: a *cell.PanicError if it panics, cell.ErrGoexit if it ends its goroutine. The
+// channel is buffered, so the error need not be received.
 func Go(fn func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -10,16 +10,16 @@ import (
 	"github.com/statehive/statehive/hive/internal/description"
 )
 
-// hook is a hook with what is known of it.
+// hook is an appended hook and its state.
 type hook struct {
 	cell.Hook
 	name    string
 	entered bool   // OnStart has returned, so OnStop is due; used by the goroutine that starts or stops
-	closing func() // of a dynamic hook, whose stop is not at its place; nil for others
+	closing func() // set for a dynamic hook, which has its own stop order; nil for others
 	report  Report // guarded by the lifecycle's mu
 }
 
-// during is the context of a call.
+// during returns the context of a call.
 func (h *hook) during(ctx context.Context, action string) (context.Context, context.CancelFunc) {
 	if h.Timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -27,7 +27,7 @@ func (h *hook) during(ctx context.Context, action string) (context.Context, cont
 	return context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("%s deadline of %v of the hook: %w", action, h.Timeout, context.DeadlineExceeded))
 }
 
-// newHook is a hook of a module that was appended at a place.
+// newHook returns a hook of a module, appended at a position.
 func newHook(owner cell.FullModuleID, h cell.Hook, at description.Position) *hook {
 	name := h.Name
 	if name == "" {
@@ -39,7 +39,7 @@ func newHook(owner cell.FullModuleID, h cell.Hook, at description.Position) *hoo
 	}
 }
 
-// functionName is that of the first function that there is.
+// functionName returns the name of the first non-nil function.
 func functionName(fns ...func(context.Context) error) string {
 	for _, fn := range fns {
 		if fn != nil {

@@ -1,7 +1,7 @@
 // Package lifecycle starts hooks in the order in which they were appended and stops them in reverse.
 //
-// Hooks run one at a time, each on a goroutine of its own, so that one that ignores its deadline can be named and left
-// behind. A Lifecycle can be started once. It is safe for concurrent use.
+// Hooks run one at a time, each on its own goroutine, so that one that ignores its deadline can be named and abandoned. A Lifecycle
+// can be started once. It is safe for concurrent use.
 package lifecycle
 
 import (
@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// slow is how often a hook that is still running is named in the log.
+	// slow is the interval at which a hook that is still running is logged.
 	slow = 5 * time.Second
-	// grace is how long a hook may take to return once its context is done. Of a stop whose deadline is over, it is for all hooks.
+	// grace is how long a hook may take to return once its context is done. After the deadline of a stop, all hooks share it.
 	grace = time.Second
-	// moment is how long a hook may take that is called after that.
+	// moment is how long each further hook may take after that.
 	moment = 10 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ type Lifecycle struct {
 	mu    sync.Mutex
 	state state
 	hooks []*hook
-	ends  map[cell.FullModuleID]int // how many hooks there were when the last function of a module had returned
+	ends  map[cell.FullModuleID]int // number of hooks when the last function of a module returned
 	late  []error                   // hooks that came too late to be started
 }
 
@@ -95,8 +95,7 @@ func (l *Lifecycle) enter(next state) bool {
 	return true
 }
 
-// Start runs the start hooks until one fails. What has been started then is to be stopped by Stop. Its errors are ErrStarted
-// and *cell.HookError.
+// Start runs the start hooks until one fails; the caller must then call Stop. It returns ErrStarted or a *cell.HookError.
 func (l *Lifecycle) Start(ctx context.Context) error {
 	if !l.enter(starting) {
 		return ErrStarted
@@ -113,7 +112,7 @@ func (l *Lifecycle) Start(ctx context.Context) error {
 	}
 }
 
-// next returns the hook to start, or nil, and ends the start, if there is none.
+// next returns the next hook to start. If there is none, it returns nil and ends the start.
 func (l *Lifecycle) next(i int) *hook {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +139,7 @@ func (l *Lifecycle) start(ctx context.Context, h *hook) error {
 	return err
 }
 
-// adopt starts a hook that was appended after the start. Its error is one of the stop.
+// adopt starts a hook that was appended after the start. Stop returns its error.
 func (l *Lifecycle) adopt(h *hook) {
 	if err := l.run(context.Background(), h, "start", h.OnStart, new(patience)); err != nil {
 		l.mu.Lock()
@@ -149,8 +148,8 @@ func (l *Lifecycle) adopt(h *hook) {
 	}
 }
 
-// Stop runs the stop hooks of what has been started, in reverse, all of them even if some fail or the deadline is over. It
-// returns all errors: ErrNotStarted or *cell.HookError.
+// Stop runs the stop hooks of all started hooks in reverse order, even if some fail or the deadline has passed. It returns
+// ErrNotStarted, or all errors of hooks, joined, each a *cell.HookError.
 func (l *Lifecycle) Stop(ctx context.Context) error {
 	if !l.enter(stopping) {
 		return ErrNotStarted
@@ -174,7 +173,7 @@ func (l *Lifecycle) Stop(ctx context.Context) error {
 	return errors.Join(append(errs, l.late...)...)
 }
 
-// run calls a function of a hook and waits for it. The error of a hook that is left behind wraps cell.ErrOverdue.
+// run calls a function of a hook and waits for it. If the hook is abandoned, the error wraps cell.ErrOverdue.
 func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(context.Context) error, p *patience) error {
 	if fn == nil {
 		return nil
@@ -187,7 +186,7 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 		l.logger.Warn("Still waiting for a hook", "hook", h.name, "action", action, "since", since)
 	}, func() time.Duration { return p.left(ctx.Err() != nil) })
 	if overdue {
-		l.logger.Error("A hook is overdue and is left behind", "hook", h.name, "action", action)
+		l.logger.Error("Abandoned an overdue hook", "hook", h.name, "action", action)
 		err = fmt.Errorf("%w: %w", cell.ErrOverdue, err)
 	}
 	took := time.Since(began)
@@ -199,8 +198,8 @@ func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(con
 	return &cell.HookError{Hook: h.name, Action: action, Err: err}
 }
 
-// Await waits for the result of a call, and calls still from time to time. Once ctx is done it waits for as long as left returns, or as
-// for a hook if that is nil: then the call is overdue, and the error is the cause of ctx.
+// Await waits for the result of a call, and periodically calls still. Once ctx is done, it waits for another left(), or a grace period
+// if left is nil; after that the call is overdue, and the error is the cause of ctx.
 func Await(
 	ctx context.Context, done <-chan error, still func(since time.Duration), left func() time.Duration,
 ) (overdue bool, err error) {
@@ -222,7 +221,7 @@ func Await(
 	}
 }
 
-// awaitOverdue lets a call return after its context is done, but not for long.
+// awaitOverdue waits for a call whose context is done.
 func awaitOverdue(ctx context.Context, done <-chan error, more time.Duration) (overdue bool, err error) {
 	timer := time.NewTimer(more)
 	defer timer.Stop()

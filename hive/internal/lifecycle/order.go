@@ -8,13 +8,13 @@ import (
 	"github.com/statehive/statehive/hive/internal/description"
 )
 
-// Dynamic is the lifecycle of a module that can have what is added while running: those of For are.
+// Dynamic is a lifecycle that accepts hooks while it is running. Those returned by For implement it.
 type Dynamic interface {
 	cell.Lifecycle
-	// AppendDynamic appends the hook of something that grows while it runs. It is started like others, or at once if the start is over.
-	// It is stopped before all that its module depends on: that was appended before the last function of the module returned,
-	// or by the last of its start hooks that append something. Closing, which must not block, is called when the stop begins, before all stop hooks; at once
-	// if that has been.
+	// AppendDynamic appends a hook for something that grows while it runs. The hook starts like others, or at once if the start is
+	// over. It stops before everything its module may depend on: all hooks appended before the last function of the module
+	// returned, or by the module's own start hooks. closing must not block; it is called when the stop begins, before all stop
+	// hooks, or at once if the stop has begun.
 	AppendDynamic(h cell.Hook, closing func())
 }
 
@@ -41,7 +41,7 @@ func (l *Lifecycle) appendDynamic(h *hook) {
 	}
 }
 
-// Reached notes that a function of a module has returned: what there is by now may be what the module depends on. It is safe for
+// Reached records that a function of a module has returned: the module may depend on any hook appended so far. It is safe for
 // concurrent use.
 func (l *Lifecycle) Reached(owner cell.FullModuleID) {
 	l.mu.Lock()
@@ -55,7 +55,7 @@ func (l *Lifecycle) len() int {
 	return len(l.hooks)
 }
 
-// stopOrder returns the hooks in the order in which they stop, and notes that no others can be added.
+// stopOrder returns the hooks in the order in which they stop.
 func (l *Lifecycle) stopOrder() []*hook {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,13 +78,13 @@ func (l *Lifecycle) stopOrder() []*hook {
 	return order
 }
 
-// patience is how long hooks are waited for when their context is done: for all of them together once the start or the stop
-// itself is over.
+// patience limits the wait for hooks whose context is done. Once the deadline of the whole start or stop has passed, all hooks share
+// one limit.
 type patience struct {
 	until time.Time
 }
 
-// left is how long the hook that is running may take. It is called when its context is done.
+// left returns how much longer to wait for the running hook, whose context is done.
 func (p *patience) left(over bool) time.Duration {
 	if !over {
 		return grace

@@ -6,20 +6,20 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// State is how far one of the functions of a hook is. The zero State is that it has not been called, or that there is none.
+// State is the state of a function of a hook. The zero State means that it has not been called, or is nil.
 type State string
 
 // The states.
 const (
 	Running State = "running"
-	Ran     State = "ran" // or was left behind: see the error
+	Ran     State = "ran" // or was abandoned; see the error
 )
 
-// Report is what is known of a hook.
+// Report describes the state of a hook.
 type Report struct {
 	Name   string            `json:"name"`
 	Module cell.FullModuleID `json:"module"`
-	Place  string            `json:"place"` // where it was appended
+	Place  string            `json:"place"` // file:line of the call of Append
 	Start  Action            `json:"start"`
 	Stop   Action            `json:"stop"`
 }
@@ -32,7 +32,7 @@ type Action struct {
 	Error string        `json:"error,omitempty"`
 }
 
-// Reports are those of all hooks, in the order in which they start.
+// Reports returns the reports of all hooks in start order.
 func (l *Lifecycle) Reports() []Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package settings reads files of settings: YAML, one map, whose keys are the names of flags.
+// Package settings reads settings files: YAML with a single map from flag names to values.
 //
 // Its functions are safe for concurrent use. Errors name the file and the line.
 package settings
@@ -19,8 +19,8 @@ import (
 	"github.com/statehive/statehive/internal/yamlsize"
 )
 
-// ReadFile returns the keys of a file in their order, with duplicates, and all errors. A value that cannot be used is nil. It returns
-// an error and no keys if the file cannot be read or is no such map.
+// ReadFile returns the entries of a file in order, including duplicates, and all errors, joined. An invalid value is nil. If the file
+// cannot be read or does not hold such a map, it returns an error and no entries.
 func ReadFile(path string) ([]graph.FileEntry, error) {
 	data, err := read(path)
 	if err != nil {
@@ -29,11 +29,11 @@ func ReadFile(path string) ([]graph.FileEntry, error) {
 	return parse(path, data)
 }
 
-// maxSize is how many bytes a file of settings may have.
+// maxSize is the largest size of a settings file, in bytes.
 const maxSize = 1 << 20
 
-// read returns what a file holds that nobody else may have written: settings decide what the program does. A descriptor, as of
-// a pipe, was opened by the caller.
+// read returns the content of a file that only trusted users can write, because settings control the program. A file descriptor, as of
+// a pipe, was opened by the program's caller and is trusted.
 func read(path string) ([]byte, error) {
 	open := func() (*os.File, error) { return trusted.Open(path, trusted.Policy{}) }
 	if dir := filepath.Dir(path); dir == "/dev/fd" || dir == "/proc/self/fd" || path == "/dev/stdin" {
@@ -54,7 +54,7 @@ func read(path string) ([]byte, error) {
 // maxStructure is how much a file of settings may say, as [yamlsize.Structure] counts: about 5,000 settings.
 const maxStructure = 32 << 10
 
-// check refuses what the parser would make too much of.
+// check rejects files that are not text or would take the parser too much memory.
 func check(path string, data []byte) error {
 	isControl := func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }
 	if !utf8.Valid(data) || bytes.ContainsFunc(data, isControl) {
@@ -105,7 +105,7 @@ func parse(path string, data []byte) ([]graph.FileEntry, error) {
 	return entries, errors.Join(errs...)
 }
 
-// valueOf is a string, []string or map[string]string, or nil with an error.
+// valueOf returns a string, []string or map[string]string, or nil and an error.
 func valueOf(n *yaml.Node) (any, error) {
 	n = target(n)
 	switch n.Kind {
@@ -157,7 +157,7 @@ func textOf(n *yaml.Node) (string, error) {
 	return n.Value, nil
 }
 
-// target is what an alias stands for.
+// target resolves an alias.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
