@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// maxRecent is how many changes of level a part keeps.
+// maxRecent is the number of past changes of level kept per part.
 const maxRecent = 8
 
-// Change is how a part was before.
+// Change is a past state of a part.
 type Change struct {
 	Level   Level     `json:"level"`
-	Since   time.Time `json:"since"` // when it became so
+	Since   time.Time `json:"since"` // when it entered this state
 	Message string    `json:"message"`
 	Error   string    `json:"error,omitempty"`
 }
 
-// String is one line for people.
+// String returns the change as one line of text.
 func (c Change) String() string {
 	text := c.Level.String() + " since " + c.Since.UTC().Format(time.RFC3339)
 	for _, more := range []string{c.Message, c.Error} {
@@ -28,7 +28,7 @@ func (c Change) String() string {
 	return text
 }
 
-// changed returns the changes that are kept with one more, the newest first. What is kept already stays as it is.
+// changed returns a copy of before with last added, newest first, and the oldest dropped beyond maxRecent.
 func changed(before *[]Change, last Status) *[]Change {
 	all := []Change{{Level: last.Level, Since: last.Since, Message: last.Message, Error: last.Error}}
 	if before != nil {
@@ -37,7 +37,7 @@ func changed(before *[]Change, last Status) *[]Change {
 	return &all
 }
 
-// ID is the id of a scope: that of an outermost one, and the names of those that lead from there to it.
+// ID returns the id of a scope: the id of its outermost scope, followed by the names of the scopes nested in that.
 func ID(outermost string, names ...string) string {
 	for _, name := range names {
 		outermost += "." + word(name)
@@ -45,7 +45,7 @@ func ID(outermost string, names ...string) string {
 	return outermost
 }
 
-// word is a name as ids have it: quoted if it could be taken for more than one, or for a quoted one.
+// word returns a name as it appears in ids: quoted if it could be mistaken for several names or for a quoted one.
 func word(name string) string {
 	if strings.ContainsAny(name, `."`) {
 		return strconv.Quote(name)

@@ -1,7 +1,7 @@
-// Package health keeps the state of health of every part of an application in a table.
+// Package health keeps the health of every part of an application in a table.
 //
-// A part reports through a Health; each report replaces the part's row. A report that changes nothing writes nothing. All
-// methods may be called by several goroutines at once; the reports of one scope are written in the order in which they came.
+// A part reports through a Health; each report replaces the part's row, unless nothing has changed. All methods are safe for
+// concurrent use; the reports of a scope are written in order.
 package health
 
 import (
@@ -22,8 +22,8 @@ var (
 	ErrClosed = errors.New("health scope is closed")
 )
 
-// Health reports the health of one scope. It is injectable; each module has its own, named by its full id. There is no row
-// before the first report.
+// Health reports the health of one scope. It is injectable; each module has its own, with its full id. The first report creates the
+// row.
 type Health interface {
 	// OK reports that all is well.
 	OK(message string)
@@ -31,13 +31,14 @@ type Health interface {
 	Degraded(message string, err error)
 	// Stopped reports that the part has ended and is not expected to do anything.
 	Stopped(message string)
-	// NewScope opens a scope below this one. It fails with ErrDuplicate if one of that name is open, and with ErrClosed.
+	// NewScope opens a scope nested in this one. It fails with ErrDuplicate if one of the same name is open, and with ErrClosed if
+	// this one is closed.
 	NewScope(name string) (Health, error)
-	// Close removes the rows of this scope and of those that were opened below it, and frees their names. Reports to a closed scope are ignored.
+	// Close removes the rows of this scope and those nested in it, and frees their names. Reports to a closed scope are ignored.
 	Close()
 }
 
-// Level is how a part is. The zero Level is none of the valid ones.
+// Level is the state of a part. The zero Level is not valid.
 type Level uint8
 
 // The levels.
@@ -49,7 +50,7 @@ const (
 
 var levelNames = map[Level]string{OK: "OK", Degraded: "Degraded", Stopped: "Stopped"}
 
-// String is "OK", "Degraded" or "Stopped".
+// String returns "OK", "Degraded" or "Stopped".
 func (l Level) String() string {
 	if name, ok := levelNames[l]; ok {
 		return name
@@ -57,7 +58,7 @@ func (l Level) String() string {
 	return fmt.Sprintf("Level(%d)", uint8(l))
 }
 
-// MarshalText writes the name; a Level that is not valid is an error.
+// MarshalText returns the name of the level. It fails if the level is not valid.
 func (l Level) MarshalText() ([]byte, error) {
 	if name, ok := levelNames[l]; ok {
 		return []byte(name), nil
@@ -65,7 +66,7 @@ func (l Level) MarshalText() ([]byte, error) {
 	return nil, fmt.Errorf("health: %v is not a level", l)
 }
 
-// UnmarshalText accepts nothing but the names of the levels.
+// UnmarshalText accepts only the names of the levels.
 func (l *Level) UnmarshalText(text []byte) error {
 	for level, name := range levelNames {
 		if name == string(text) {
@@ -78,11 +79,11 @@ func (l *Level) UnmarshalText(text []byte) error {
 
 // Status is a row of the table "health".
 type Status struct {
-	ID      string    `json:"id"`               // full module id and names of scopes, dotted, names quoted that have dots or quotes or are those of a module: the primary key
-	Level   Level     `json:"level"`            // how the part is
-	Since   time.Time `json:"since"`            // when it has become so
+	ID      string    `json:"id"`               // full module id and scope names, dotted; names that contain dots or quotes or clash with a module are quoted; the primary key
+	Level   Level     `json:"level"`            // state of the part
+	Since   time.Time `json:"since"`            // when it entered this level
 	Updated time.Time `json:"updated"`          // when the row was written
-	Message string    `json:"message"`          // what the part says
+	Message string    `json:"message"`          // as reported
 	Error   string    `json:"error,omitempty"`  // the fault, of a degraded part
 	Recent  *[]Change `json:"recent,omitempty"` // the last levels before this one, the newest first; not to be changed
 }

@@ -22,8 +22,8 @@ type Registry struct {
 	open map[string]*scope
 }
 
-// NewRegistry makes the table in db. Statuses that cannot be written are logged. A scope within another one whose id would be one of
-// outermost has its name quoted in its id: then an outermost scope of that id can be opened too, before or after.
+// NewRegistry creates the table in db. Failures to write statuses are logged. The ids in outermost are reserved for outermost scopes:
+// a nested scope that would have the same id has its name quoted instead.
 func NewRegistry(db *statedb.DB, logger *slog.Logger, outermost ...string) (*Registry, error) {
 	table, err := statedb.NewTable(db, statedb.Schema[Status]{Name: TableName, Primary: ByID()})
 	if err != nil {
@@ -39,7 +39,7 @@ func NewRegistry(db *statedb.DB, logger *slog.Logger, outermost ...string) (*Reg
 // Table returns the table of statuses.
 func (r *Registry) Table() *statedb.Table[Status] { return statedb.ReadOnly(r.table) }
 
-// Scope opens an outermost scope. It fails with ErrDuplicate if one of that id is open.
+// Scope opens an outermost scope. It fails with ErrDuplicate if one of the same id is open.
 func (r *Registry) Scope(id string) (Health, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *Registry) scopeLocked(id string) (*scope, error) {
 	return s, nil
 }
 
-// nested opens a scope below s.
+// nested opens a scope nested in s.
 func (r *Registry) nested(s *scope, name string) (*scope, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *Registry) nested(s *scope, name string) (*scope, error) {
 	return n, nil
 }
 
-// close closes s and the scopes below it.
+// close closes s and the scopes nested in it.
 func (r *Registry) close(s *scope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +105,7 @@ func (r *Registry) close(s *scope) {
 	})
 }
 
-// forgetLocked frees the names of a scope and of those below it, and adds their rows.
+// forgetLocked frees the names of a scope and those nested in it, and appends their rows to rows.
 func (r *Registry) forgetLocked(s *scope, rows []Status) []Status {
 	delete(r.open, s.id)
 	if last := s.end(); last.ID != "" {
@@ -127,7 +127,7 @@ func (r *Registry) write(fn func(txn *statedb.WriteTxn) error) {
 type scope struct {
 	registry *Registry
 	id       string
-	parent   *scope              // nil of an outermost one
+	parent   *scope              // nil for an outermost scope
 	below    map[*scope]struct{} // guarded by the registry's mu
 
 	mu     sync.Mutex // held while writing, so that rows are written in order
@@ -135,7 +135,7 @@ type scope struct {
 	closed bool
 }
 
-// ID is that of the scope's row.
+// ID returns the id of the scope's row.
 func (s *scope) ID() string { return s.id }
 
 func (s *scope) OK(message string) { s.report(OK, message, nil) }
@@ -179,7 +179,7 @@ func (s *scope) report(level Level, message string, err error) {
 	})
 }
 
-// end ends the reports and returns the row, whose ID is empty if there is none.
+// end makes the scope ignore further reports and returns its row, whose ID is empty if there is none.
 func (s *scope) end() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,44 +20,42 @@ var ErrStopped = errors.New("the job group has been stopped")
 // OverdueError is a job that did not end within the stop deadline. It is left running.
 type OverdueError struct {
 	Job string // with its module
-	Err error  // why it is not waited for any longer
+	Err error  // why the wait for it ended
 }
 
 func (e *OverdueError) Error() string {
 	return fmt.Sprintf("job %s has not ended within the stop deadline: %v", e.Job, e.Err)
 }
 
-// Unwrap returns why it is not waited for any longer.
+// Unwrap returns why the wait ended.
 func (e *OverdueError) Unwrap() error { return e.Err }
 
 // Group runs jobs. It is injectable; each module has its own. It is safe for concurrent use.
 //
-// What has ended by itself is remembered for a while: of the jobs of a group that have completed, and of those that have
-// failed, the last 16 each keep their row and their health.
+// The last 16 completed jobs of a group, and the last 16 failed ones, keep their rows and their health.
 type Group interface {
-	// Add runs jobs: from the start of the hive on, or at once if it has started. Those added while the hive runs stop before all that
-	// their module depends on, and after what depends on the module. If it fails none of them is run: with ErrStopped once the
-	// stop of the hive has begun, and with health.ErrDuplicate for a name that another job of the group has. The name of a job
-	// that has ended may be used again.
+	// Add runs jobs when the hive starts, or at once if it has started. Jobs added while the hive runs stop before the dependencies
+	// of their module and after its dependents. If Add fails, it runs none of the jobs. It returns ErrStopped once the stop of the
+	// hive has begun, and health.ErrDuplicate if another job of the group has the same name. The name of an ended job may be reused.
 	Add(jobs ...Job) error
-	// NewScope makes a group within this one, which stops with it unless it is stopped earlier. Its jobs have the scope's name
-	// before theirs, and their health is below that of the scope. Its errors are those of Add.
+	// NewScope returns a group nested in this one, which stops with it at the latest. The names of its jobs are prefixed with the
+	// name of the scope, and their health is nested in the scope's. It returns the same errors as Add.
 	NewScope(name string) (Scope, error)
 }
 
-// Scope is a group within another one.
+// Scope is a group nested in another one.
 type Scope interface {
 	Group
-	// Stop ends the jobs of the scope and of those within it, waits for them until ctx is done, removes their rows and health, and
-	// frees the name of the scope. Its errors are *OverdueError; then it may be called again. It must not be called by a job
-	// of the scope, for which it would wait.
+	// Stop stops the jobs of the scope and of nested scopes, waits for them until ctx is done, removes their rows and health, and
+	// frees the name of the scope. It returns an *OverdueError for each job that has not ended, joined; then it may be called again.
+	// It must not be called by a job of the scope: it would wait for itself.
 	Stop(ctx context.Context) error
 }
 
-// maxEnded is how many jobs that have completed, and how many that have failed, a group remembers.
+// maxEnded is the number of completed jobs, and of failed jobs, that a group remembers.
 const maxEnded = 16
 
-// Params are what a group needs of its module.
+// Params are the dependencies of a group.
 type Params struct {
 	cell.In
 
@@ -68,7 +66,7 @@ type Params struct {
 	Registry  *Registry
 }
 
-// NewGroup makes the group of a module. The hive does so for every module.
+// NewGroup returns the group of a module. The hive calls it for every module.
 func NewGroup(p Params) Group {
 	g := newGroup(&p, string(p.ID), p.Health)
 	h := cell.Hook{Name: "jobs", OnStart: g.start, OnStop: g.stop}
@@ -110,7 +108,7 @@ func (g *group) start(context.Context) error {
 	return nil
 }
 
-// enter changes the phase, also of the scopes.
+// enter changes the phase, including that of nested scopes.
 func (g *group) enter(p phase) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,7 +118,7 @@ func (g *group) enter(p phase) {
 	}
 }
 
-// stop ends the jobs that are not stopped at a place of their own.
+// stop stops the jobs that have no stop hook of their own.
 func (g *group) stop(ctx context.Context) error {
 	g.enter(stopped)
 	err := stopAll(ctx, g.runners(func(r *runner) bool { return !r.placed }))
@@ -128,7 +126,7 @@ func (g *group) stop(ctx context.Context) error {
 	return err
 }
 
-// runners returns those that are chosen, also of the scopes.
+// runners returns the chosen runners, including those of nested scopes.
 func (g *group) runners(chosen func(*runner) bool) []*runner {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,15 +172,15 @@ func (g *group) refused(what string, err error) error {
 	return fmt.Errorf("cannot add %s of %q: %w", what, g.id, err)
 }
 
-// idOf is the id of the health of a job or a scope within what has the id above. It is unique, so that their own ids are too.
+// idOf returns the health id of a job or scope nested in the one with the id above. It is unique, and so is the job's id.
 func idOf(h health.Health, above, name string) string {
 	if h, ok := h.(interface{ ID() string }); ok {
 		return h.ID()
 	}
-	return health.ID(above, name) // what a module uses in place of the hive's
+	return health.ID(above, name) // the module replaced the hive's Health
 }
 
-// startPlaced starts jobs at their place, unless their scope has been stopped before.
+// startPlaced starts jobs from their start hook, unless their scope has been stopped.
 func (g *group) startPlaced(rs []*runner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -228,7 +226,7 @@ func (g *group) registerLocked(j Job) (*runner, error) {
 	return r, nil
 }
 
-// forgetLocked removes what is left of a job.
+// forgetLocked removes the row, the health and the name of a job.
 func (g *group) forgetLocked(r *runner) {
 	delete(g.jobs, r.job.options().name)
 	same := func(other *runner) bool { return other == r }
@@ -238,7 +236,7 @@ func (g *group) forgetLocked(r *runner) {
 	r.record.remove()
 }
 
-// ended is called when a job has ended. What ended by itself is remembered, in place of the oldest of its kind.
+// ended is called when a job has ended. A job that ended by itself is remembered, in place of the oldest with the same result.
 func (g *group) ended(r *runner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/statehive/statehive/hive/health"
 )
 
-// jobHealth is the health of a job. What the job's function reports is reported at once. What the job says of itself is
-// reported when its row is written, and not at all if it has become void by then.
+// jobHealth is the health of a job. Reports of the job's function are written at once; reports of the runner are written with the
+// job's row, and dropped if superseded by then.
 type jobHealth struct {
 	inner health.Health
 
@@ -40,14 +40,14 @@ func (h *jobHealth) report(fn func()) {
 	fn()
 }
 
-// say is a report, OK or stopped, that is made when the row of the job is written. It is called before a change of the row.
+// say reports OK or Stopped with the next write of the job's row. Call it before changing the row.
 func (h *jobHealth) say(level health.Level, message string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.level, h.message = level, message
 }
 
-// flush makes the report that say has left.
+// flush makes the pending report of say.
 func (h *jobHealth) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 )
 
 // Func is the work of a job. It must return soon after its context is done. The health scope is the job's own. A panic is an error, a
-// *cell.PanicError. So is the end of the goroutine, cell.ErrGoexit: such a job has failed for good, whatever its options.
+// *cell.PanicError. So is runtime.Goexit, cell.ErrGoexit, after which the job has failed for good, whatever its options.
 type Func func(ctx context.Context, health health.Health) error
 
-// Job is background work that a Group runs. Make one with OneShot, Timer, Observer or TableObserver. A Job is for one Add.
+// Job is background work that a Group runs. Create it with OneShot, Timer, Observer or TableObserver. Add it only once.
 type Job interface {
 	kind() string
 	options() *common
@@ -23,21 +23,21 @@ type Job interface {
 	run(ctx context.Context, w *work) error
 }
 
-// Kinds of jobs, as people see them.
+// Kinds of jobs, as shown in Status.
 const (
 	kindOneShot  = "one-shot"
 	kindTimer    = "timer"
 	kindObserver = "observer"
 )
 
-// work is what a job has while it runs.
+// work is the state of a running job.
 type work struct {
 	health *jobHealth
 	logger func() *slog.Logger
 	record *record
 }
 
-// call is one run. A panic is an error; so is the end of the goroutine, which is noted, but from which call does not return.
+// call performs one run. A panic is an error; so is runtime.Goexit, which is recorded, but from which call does not return.
 func (w *work) call(ctx context.Context, fn Func) (err error) {
 	w.record.begin()
 	err = cell.ErrGoexit
@@ -60,8 +60,8 @@ func (w *work) pause(ctx context.Context, d time.Duration) bool {
 	return sleep(ctx, d)
 }
 
-// stopped ends the health of a job whose context is done, which is no failure: it returns nil. An err that says more than that
-// is logged.
+// stopped sets the health of a job whose context is done. It returns nil, because that is no failure, and logs err unless it is only
+// the end of the context.
 func (w *work) stopped(ctx context.Context, err error) error {
 	if err != nil && !errors.Is(err, ctx.Err()) && !errors.Is(err, context.Cause(ctx)) {
 		w.logger().Warn("Job failed while it was being stopped", "error", err)

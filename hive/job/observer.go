@@ -20,8 +20,8 @@ func newObserver(name string, opts []Option) *observer {
 	return o
 }
 
-// Observer is a job that calls fn for each event until the channel is closed. An event that fn refuses does not come again
-// unless there is WithRetries; the health of the job is how the last call of fn ended.
+// Observer returns a job that calls fn for each event until the channel is closed. An event for which fn fails is repeated only with
+// WithRetries. The health of the job is the result of the last call.
 func Observer[T any](
 	name string, events <-chan T, fn func(ctx context.Context, health health.Health, event T) error, opts ...Option,
 ) Job {
@@ -44,7 +44,7 @@ func Observer[T any](
 	return o
 }
 
-// event calls fn for one event, until it succeeds if that was asked for. Its error is that the job has failed for good.
+// event calls fn for one event and, with WithRetries, retries it. An error means that the job has failed for good.
 func (o *observer) event(ctx context.Context, w *work, fn Func) error {
 	for failures := 1; ; failures++ {
 		err := w.observe(ctx, fn)
@@ -59,9 +59,9 @@ func (o *observer) event(ctx context.Context, w *work, fn Func) error {
 	}
 }
 
-// TableObserver is a job that calls fn with everything that happens to a table, as statedb.Follow does: first with a listing.
-// When fn returns an error the job is degraded and, after its backoff, starts over with a listing: so nothing is lost. It
-// ends when the table is dropped.
+// TableObserver returns a job that calls fn with all changes of a table, as statedb.Follow does, beginning with a listing. If fn
+// fails, the job is degraded and, after its backoff, starts over with a listing, so that no change is lost. It ends when the table is
+// dropped.
 func TableObserver[Obj any](
 	name string, table *statedb.Table[Obj], options statedb.FollowOptions,
 	fn func(ctx context.Context, health health.Health, batch statedb.Batch[Obj]) error, opts ...Option,

@@ -13,9 +13,9 @@ type oneShot struct {
 	fn Func
 }
 
-// OneShot is a job that runs fn once. Its health is OK, or what fn reports, while it runs; then stopped or, after an error,
-// degraded. With WithRetries it stays degraded while fn runs again, until fn reports that it is well, or returns: only fn knows
-// when it is past what made it fail.
+// OneShot returns a job that runs fn once. While it runs, its health is OK, or whatever fn reports; then it is stopped or, after an
+// error, degraded. During a retry (see WithRetries) it stays degraded until fn reports OK or returns: only fn knows when it has
+// recovered.
 func OneShot(name string, fn Func, opts ...Option) Job {
 	o := &oneShot{common: common{name: name, backoff: Exponential(firstDelay, lastDelay)}, fn: fn}
 	o.apply(opts)

@@ -10,29 +10,29 @@ const (
 // Option changes how a job of any kind runs.
 type Option func(*common)
 
-// common is what jobs of all kinds have.
+// common holds the options of all kinds of jobs.
 type common struct {
 	name    string
-	retries int  // after as many failures in a row, and one more, the job has failed for good; negative: never
+	retries int  // the job fails for good after retries+1 failures in a row; never if negative
 	limited bool // retries is from WithRetries
 	backoff Backoff
 	failed  func(error) // may be nil
 }
 
-// WithRetries has a job fail for good after times+1 failures in a row, and never if times is negative. Without this option a
-// one-shot runs once, and timers and observers go on whatever fails. An observer of a channel gets the event that it
-// refused again; without this option it does not.
+// WithRetries makes a job fail for good after times+1 failures in a row, or never if times is negative. Without this option, a
+// one-shot runs once, and timers and observers continue after any failure. With it, an observer of a channel receives an event again
+// after a failure.
 func WithRetries(times int) Option {
 	return func(c *common) { c.retries, c.limited = times, true }
 }
 
-// WithBackoff sets how long it takes after a failure until the job runs again. Without this option it is Exponential from 100 ms
-// to a minute, and for a timer its interval.
+// WithBackoff sets the delay between a failure and the next run. The default is Exponential from 100 ms to a minute and, for a
+// timer, its interval.
 func WithBackoff(b Backoff) Option {
 	return func(c *common) { c.backoff = b }
 }
 
-// WithOnFailure has fn called when the job has failed for good, such as Shutdown of a hive.Shutdowner. That a job is stopped is no
+// WithOnFailure sets a function to call when the job has failed for good, such as Shutdown of a hive.Shutdowner. Stopping a job is no
 // failure.
 func WithOnFailure(fn func(error)) Option {
 	return func(c *common) { c.failed = fn }
@@ -49,10 +49,10 @@ func (c *common) apply(opts []Option) {
 // exhausted reports whether a job has failed for good after so many failures in a row.
 func (c *common) exhausted(failures int) bool { return c.retries >= 0 && failures > c.retries }
 
-// Backoff is how long a job waits after so many failures in a row; the first is 1. It is called by one goroutine at a time.
+// Backoff returns the delay after the given number of failures in a row, at least 1. It is called by one goroutine at a time.
 type Backoff func(failures int) time.Duration
 
-// Exponential is a Backoff that doubles from first to last. A first that is not positive is 100 ms.
+// Exponential returns a Backoff that doubles from first up to last. If first is not positive, it is 100 ms.
 func Exponential(first, last time.Duration) Backoff {
 	if first <= 0 {
 		first = firstDelay
@@ -67,7 +67,7 @@ func Exponential(first, last time.Duration) Backoff {
 	}
 }
 
-// doubled is twice d, up to limit; it cannot overflow.
+// doubled returns twice d, at most limit, without overflow.
 func doubled(d, limit time.Duration) time.Duration {
 	if d > limit/2 {
 		return limit

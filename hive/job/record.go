@@ -13,17 +13,17 @@ type record struct {
 	registry *Registry
 	id       string
 	health   *jobHealth
-	rare     bool        // rows of runs are only written at the end of a period
-	queued   atomic.Bool // it is in the queue of the registry
+	rare     bool        // runs are written only at the end of a period
+	queued   atomic.Bool // in the queue of the registry
 
 	mu      sync.Mutex
 	row     Status
 	dirty   bool // the row has changed since it was written
-	written bool // there is a row
-	gone    bool // there is to be none
+	written bool // the row is in the table
+	gone    bool // the row is to be deleted
 }
 
-// newRecord makes the record of a job. It has no row before the first change.
+// newRecord returns the record of a job, which has no row before the first change.
 func newRecord(r *runner) (*record, error) {
 	p := r.group.params
 	c := &record{registry: p.Registry, health: r.health, id: r.id}
@@ -33,7 +33,7 @@ func newRecord(r *runner) (*record, error) {
 	return c, p.Registry.claim(c)
 }
 
-// change changes the row and has it written.
+// change changes the row and schedules its write.
 func (c *record) change(fn func(*Status)) {
 	c.mu.Lock()
 	fn(&c.row)
@@ -63,15 +63,15 @@ func (c *record) write(txn *statedb.WriteTxn) error {
 	return err
 }
 
-// wait notes that the job waits for the start.
+// wait records that the job waits for the start.
 func (c *record) wait() { c.change(func(*Status) {}) }
 
-// begin notes the begin of a run.
+// begin records the beginning of a run.
 func (c *record) begin() {
 	c.change(func(s *Status) { s.State, s.Began, s.Next = Running, time.Now(), time.Time{} })
 }
 
-// end notes the end of a run.
+// end records the end of a run.
 func (c *record) end(err error) {
 	c.change(func(s *Status) {
 		s.State, s.Took, s.Error = Idle, time.Since(s.Began), ""
@@ -83,7 +83,7 @@ func (c *record) end(err error) {
 	})
 }
 
-// due notes that the next run is due d after the last one has ended, or after now if there was none.
+// due records that the next run is due d after the end of the last one, or d from now if there was none.
 func (c *record) due(d time.Duration) {
 	c.change(func(s *Status) {
 		last := s.Began.Add(s.Took)
@@ -94,7 +94,7 @@ func (c *record) due(d time.Duration) {
 	})
 }
 
-// close notes that the job has ended.
+// close records the end of the job.
 func (c *record) close(canceled bool, err error) {
 	c.change(func(s *Status) {
 		s.State, s.Next, s.Canceled = Ended, time.Time{}, canceled

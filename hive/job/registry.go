@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// period is how old a row can be.
+	// period is the maximum delay before a changed row is written.
 	period = time.Second
-	// maxAtOnce is how many rows are written at once in a period. The others are written together at its end.
+	// maxAtOnce is the number of rows written immediately in a period. The others are written in a batch at its end.
 	maxAtOnce = 100
 )
 
@@ -26,12 +26,12 @@ type Registry struct {
 
 	mu      sync.Mutex
 	open    map[string]*record // by id
-	queue   []*record          // that are to be written at the end of the period
+	queue   []*record          // to be written at the end of the period
 	written int                // in this period
-	ticking bool               // there is a period, which has an end
+	ticking bool               // a period has begun and not ended
 }
 
-// NewRegistry makes the table in db. Rows that cannot be written are logged.
+// NewRegistry creates the table in db. Failures to write rows are logged.
 func NewRegistry(db *statedb.DB, logger *slog.Logger) (*Registry, error) {
 	table, err := statedb.NewTable(db, statedb.Schema[Status]{
 		Name: TableName, Primary: ByID(), Secondary: []statedb.Indexer[Status]{ByModule()},
@@ -45,7 +45,7 @@ func NewRegistry(db *statedb.DB, logger *slog.Logger) (*Registry, error) {
 // Table returns the table of jobs.
 func (r *Registry) Table() *statedb.Table[Status] { return statedb.ReadOnly(r.table) }
 
-// claim has the record own the row of its id.
+// claim makes the record the owner of the row with its id.
 func (r *Registry) claim(c *record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *Registry) claim(c *record) error {
 	return nil
 }
 
-// abandon takes the row from the record.
+// abandon ends the record's ownership of its row.
 func (r *Registry) abandon(c *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *Registry) abandon(c *record) {
 	}
 }
 
-// owned reports whether the row of an id is that of a job.
+// owned reports whether a record owns the row with an id.
 func (r *Registry) owned(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *Registry) flush(ctx context.Context) {
 	}
 }
 
-// write writes rows in one transaction, and then the reports of their jobs that are due with them.
+// write writes rows in one transaction, and then their jobs' pending health reports.
 func (r *Registry) write(ctx context.Context, batch []*record) {
 	for _, c := range batch {
 		c.queued.Store(false)

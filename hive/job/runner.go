@@ -14,7 +14,7 @@ import (
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
-// slow is how often a job that does not end is named in the log.
+// slow is the interval at which a job that does not end is logged.
 const slow = 5 * time.Second
 
 // runner is a job with the goroutine that runs it.
@@ -25,7 +25,7 @@ type runner struct {
 	name   string // the id within the module
 	health *jobHealth
 	record *record
-	placed bool // it is started and stopped by a hook of its own
+	placed bool // started and stopped by its own hook
 
 	started atomic.Bool        // cancel is set
 	cancel  context.CancelFunc // set by the start
@@ -49,8 +49,8 @@ func startAll(rs []*runner) {
 	}
 }
 
-// run survives what the job's function does not do: a panic of what is called in its place, such as a Backoff, and the end of
-// the goroutine. The goroutine, and those that it starts, have labels in profiles.
+// run runs the job. It survives runtime.Goexit and panics outside the job's function, such as in a Backoff. The goroutine, and those
+// that it starts, have labels in profiles.
 func (r *runner) run(ctx context.Context) {
 	ctx = pprof.WithLabels(ctx, pprof.Labels("module", string(r.group.params.ID), "job", r.name))
 	pprof.SetGoroutineLabels(ctx)
@@ -64,7 +64,7 @@ func (r *runner) run(ctx context.Context) {
 	err = r.job.run(ctx, &work{health: r.health, logger: r.logger, record: r.record})
 }
 
-// close notes how the job ended.
+// close records how the job ended.
 func (r *runner) close(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		if err != nil {
@@ -81,7 +81,7 @@ func (r *runner) close(ctx context.Context, err error) {
 			r.onFailure(fn, err)
 		}
 	}
-	// OnFailure may have begun the stop: the job has failed all the same.
+	// onFailure may have begun the stop, but the job has failed nonetheless.
 	r.record.close(false, err)
 }
 
@@ -109,7 +109,8 @@ func (r *runner) ended() bool {
 	}
 }
 
-// stopAll ends the jobs and waits for them, at most until ctx is done. Its errors are *OverdueError. It may be called again.
+// stopAll stops the jobs and waits for them until ctx is done. It returns an *OverdueError for each job that has not ended, joined. It
+// may be called again.
 func stopAll(ctx context.Context, rs []*runner) error {
 	for _, r := range rs {
 		if r.started.Load() {

@@ -7,11 +7,11 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// scope is a group within another one.
+// scope is a group nested in another one.
 type scope struct {
 	*group
 
-	parent *group // nil of one with a lifecycle of its own
+	parent *group // nil for a scope with its own lifecycle
 	name   string
 }
 
@@ -31,8 +31,8 @@ func (g *group) NewScope(name string) (Scope, error) {
 	return s, nil
 }
 
-// NewScope makes a scope with a lifecycle of its own, p.Lifecycle, whose jobs wait for the hook that it returns: append it after all
-// that the jobs need. Its health is p.Health, which its Stop closes. The hive does so for sub-lifecycles.
+// NewScope returns a scope with its own lifecycle, p.Lifecycle, and a hook that starts its jobs: append the hook after the jobs'
+// dependencies. The health of the scope is p.Health, which Stop closes. The hive calls it for sub-lifecycles.
 func NewScope(p Params, name string) (Scope, cell.Hook) {
 	s := &scope{group: newGroup(&p, idOf(p.Health, string(p.ID), name), p.Health), name: name}
 	return s, cell.Hook{Name: "jobs of " + name, OnStart: s.start, OnStop: s.stop}
@@ -60,7 +60,7 @@ func (g *group) remove(s *scope) {
 	}
 }
 
-// forget removes what is left of all jobs.
+// forget removes the rows, the health and the names of all jobs.
 func (g *group) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

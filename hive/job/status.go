@@ -10,7 +10,7 @@ import (
 // TableName is the name of the table of jobs.
 const TableName = "jobs"
 
-// State is how far a job is.
+// State is the state of a job.
 type State string
 
 // The states.
@@ -22,11 +22,11 @@ const (
 	Failed  State = "failed" // for good
 )
 
-// Status is a row of the table "jobs". It is written at once while jobs change rarely, and is never more than a second old.
+// Status is a row of the table "jobs". Changes are written at once while they are rare, and within a second otherwise.
 type Status struct {
-	ID       string            `json:"id"` // module and name, dotted, which is that of its health: the primary key
+	ID       string            `json:"id"` // module and name, dotted; also the id of its health; the primary key
 	Module   cell.FullModuleID `json:"module"`
-	Name     string            `json:"name"` // after the names of the scopes it is in, dotted; names quoted as in the id of health
+	Name     string            `json:"name"` // prefixed with its scopes, dotted; names quoted as in health ids
 	Kind     string            `json:"kind"` // "one-shot", "timer" or "observer"
 	State    State             `json:"state"`
 	Runs     uint64            `json:"runs"`               // that have ended; of an observer, batches or events
@@ -34,7 +34,7 @@ type Status struct {
 	Began    time.Time         `json:"began,omitzero"`     // the last run
 	Took     time.Duration     `json:"took,omitempty"`     // the last run that has ended
 	Error    string            `json:"error,omitempty"`    // of the last run that has ended
-	Next     time.Time         `json:"nextRun,omitzero"`   // when it is due, if it is due at a time
+	Next     time.Time         `json:"nextRun,omitzero"`   // zero if not scheduled
 	Canceled bool              `json:"canceled,omitempty"` // it ended because it was stopped
 }
 

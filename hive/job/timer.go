@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TimerOption changes how a timer runs. An Option is one, too.
+// TimerOption changes how a timer runs. Every Option is a TimerOption.
 type TimerOption interface{ applyTimer(t *timer) }
 
 func (o Option) applyTimer(t *timer) { o(&t.common) }
@@ -16,22 +16,22 @@ type timerOption func(*timer)
 
 func (o timerOption) applyTimer(t *timer) { o(t) }
 
-// WithTrigger has the timer also run when t is triggered. A trigger is for one timer.
+// WithTrigger makes the timer also run when t is triggered. Use a trigger for one timer only.
 func WithTrigger(t *Trigger) TimerOption {
 	return timerOption(func(j *timer) { j.triggered = t.pending })
 }
 
-// WithDebounce has a triggered run wait for d, so that the triggers of that time make one run.
+// WithDebounce delays a triggered run by d, so that the triggers within that time cause only one run.
 func WithDebounce(d time.Duration) TimerOption {
 	return timerOption(func(j *timer) { j.debounce = d })
 }
 
-// WithJitter makes each interval longer or shorter by a random time of up to d, so that many machines do not act at once.
+// WithJitter lengthens or shortens each interval by a random duration of up to d, so that many machines do not act at once.
 func WithJitter(d time.Duration) TimerOption {
 	return timerOption(func(j *timer) { j.jitter = d })
 }
 
-// WithImmediateRun has the first run begin when the job starts, not an interval later.
+// WithImmediateRun makes the first run begin when the job starts instead of an interval later.
 func WithImmediateRun() TimerOption {
 	return timerOption(func(j *timer) { j.immediately = true })
 }
@@ -42,8 +42,8 @@ type Trigger struct{ pending chan struct{} }
 // NewTrigger returns a trigger for WithTrigger.
 func NewTrigger() *Trigger { return &Trigger{pending: make(chan struct{}, 1)} }
 
-// Trigger asks for a run that begins after this call. Calls before that run begins are one; none is lost, also those made
-// before the timer starts. It does not block.
+// Trigger requests a run that begins after this call. Calls before that run begins are merged; none is lost, even before the timer
+// starts. It does not block.
 func (t *Trigger) Trigger() {
 	select {
 	case t.pending <- struct{}{}:
@@ -60,15 +60,15 @@ type timer struct {
 	debounce    time.Duration
 	immediately bool
 	triggered   <-chan struct{} // nil without a trigger
-	rhythm      string          // what its health says; the same after each run, so that it writes no health
+	rhythm      string          // health message, the same after each run so that health is not rewritten
 
 	failures int         // in a row
 	clock    *time.Timer // nil before it is first used
 }
 
-// Timer is a job that runs fn again and again, interval after its last run ended; with an interval that is not positive only
-// when triggered. The health of the job is how its last run ended: what else fn has to report belongs in a scope of its own
-// below. With WithBackoff the run after a failed one is due after the backoff in place of the interval.
+// Timer returns a job that runs fn repeatedly, each time an interval after the end of the last run. If interval is not positive, it
+// runs only when triggered. The health of the job is the result of its last run: fn should report anything else in a nested scope.
+// With WithBackoff, the backoff replaces the interval after a failed run.
 func Timer(name string, fn Func, interval time.Duration, opts ...TimerOption) Job {
 	t := &timer{common: common{name: name, retries: -1}, fn: fn, interval: interval, rhythm: "ran, when triggered"}
 	if interval > 0 {
@@ -105,7 +105,7 @@ func (t *timer) run(ctx context.Context, w *work) error {
 	}
 }
 
-// wait returns true when a run is due, false when ctx is done.
+// wait waits until a run is due and returns true, or until ctx is done and returns false.
 func (t *timer) wait(ctx context.Context, w *work) bool {
 	var tick <-chan time.Time
 	if d, due := t.delay(); due {
@@ -124,7 +124,7 @@ func (t *timer) wait(ctx context.Context, w *work) bool {
 	return ctx.Err() == nil
 }
 
-// delay is how long after the last run the next is due; false: when it is triggered.
+// delay returns the time from the last run to the next; false if only a trigger starts it.
 func (t *timer) delay() (time.Duration, bool) {
 	if t.failures > 0 && t.backoff != nil {
 		return t.backoff(t.failures), true
@@ -132,7 +132,7 @@ func (t *timer) delay() (time.Duration, bool) {
 	return t.nextInterval(), t.interval > 0
 }
 
-// after uses one clock for all runs.
+// after is like time.After, but reuses one timer.
 func (t *timer) after(d time.Duration) <-chan time.Time {
 	if t.clock == nil {
 		t.clock = time.NewTimer(d)
@@ -142,7 +142,7 @@ func (t *timer) after(d time.Duration) <-chan time.Time {
 	return t.clock.C
 }
 
-// nextInterval is the interval, more or less.
+// nextInterval returns the interval with jitter.
 func (t *timer) nextInterval() time.Duration {
 	if t.jitter <= 0 {
 		return t.interval
@@ -151,7 +151,7 @@ func (t *timer) nextInterval() time.Duration {
 	return t.interval - spread + rand.N(2*spread+1)
 }
 
-// drain takes a trigger that the run which is about to begin will serve.
+// drain consumes a pending trigger, which the run about to begin serves.
 func (t *timer) drain() {
 	select {
 	case <-t.triggered:

@@ -1,5 +1,5 @@
-// Package healthcell shows the table of health: the endpoint GET /v1/health, the command `health` and the last sections of
-// `status`, which name the parts that are degraded, and what keeps the hive from being ready.
+// Package healthcell shows the health table: the endpoint GET /v1/health, the command `health` and the last sections of `status`,
+// which name the degraded parts and what the hive waits for before it is ready.
 package healthcell
 
 import (

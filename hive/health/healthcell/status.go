@@ -12,12 +12,12 @@ import (
 	"github.com/statehive/statehive/hive/inspect"
 )
 
-// section is the part of `status` about health: the parts that are degraded.
+// section returns the section of `status` that lists the degraded parts.
 func section() cli.StatusSectionOut {
 	return cli.NewStatusSection(cli.StatusSection{Name: "health", Order: 90, Show: showDegraded})
 }
 
-// readiness is a section of those who are not ready. They may be so soon, so nothing is wrong with that.
+// readiness returns the section of a hive that is not ready. That is not unhealthy: it may soon be ready.
 func readiness() cli.StatusSectionOut {
 	return cli.NewStatusSection(cli.StatusSection{Name: "readiness", Order: 95, Show: showWaits})
 }

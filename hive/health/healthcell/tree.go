@@ -9,17 +9,17 @@ import (
 	"github.com/statehive/statehive/hive/health"
 )
 
-// node is a part with those below it.
+// node is a part and its nested parts.
 type node struct {
 	Name   string         // as it was given; the last part of the id
 	ID     string         // the id
-	Own    *health.Status // what the part itself says; nil if it says nothing
-	Level  health.Level   // the worst of the part and of those below; zero if none says anything
+	Own    *health.Status // reported by the part itself; nil if it has not reported
+	Level  health.Level   // the worst of the part and its nested parts; zero if none has reported
 	Below  []*node        // by name
 	Counts map[health.Level]int
 }
 
-// aggregate makes a tree of statuses, whose root stands for all.
+// aggregate builds a tree of statuses and returns its root.
 func aggregate(statuses []health.Status) *node {
 	root := &node{}
 	for i := range statuses {
