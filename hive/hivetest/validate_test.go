@@ -59,7 +59,7 @@ func TestCellsAreValidatedWithoutAStart(t *testing.T) {
 	}
 	for want, c := range map[string]cell.Cell{
 		"missing type *string":                  cell.Invoke(func(*string) {}),
-		"the flag --dir is already defined by":        cell.Config(config{}),
+		"the flag --dir is already defined by":  cell.Config(config{}),
 		`"do"`:                                  cell.Provide(newDo),
 		"nothing asks for the group of int":     cell.Provide(newMember),
 		"expected letters, digits, '-' and '_'": cell.Module("a b", ""),
