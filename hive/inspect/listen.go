@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // ErrInUse is returned by Listen, wrapped, when something listens on the socket already.
@@ -46,8 +48,8 @@ func defaultSocket(name string, uid int, runtimeDir, tempDir string) string {
 	return filepath.Join(tempDir, name+"-"+strconv.Itoa(uid), file)
 }
 
-// Listen opens the unix socket at path with mode 0600. A missing directory is made with mode 0700; one that is there must
-// belong to root or to this user, and nobody else may be able to write to it (unless it is sticky, as /tmp is). The socket of
+// Listen opens the unix socket at path with mode 0600. Missing directories are made with mode 0700; those that are there, also
+// above, must belong to root or to this user, and nobody else may be able to write to them (unless they are sticky, as /tmp is). The socket of
 // a dead agent is replaced, a living one is ErrInUse. Closing the listener removes the socket, if it is still there: a process
 // that hands it on to another keeps its own open until the other ends.
 func Listen(path string) (net.Listener, error) {
@@ -94,9 +96,6 @@ func listenAt(path string) (*socket, error) {
 		return nil, err
 	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
 	d, err := openDir(dir)
 	if err != nil {
 		return nil, err
@@ -138,37 +137,14 @@ func bind(path string) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// openDir opens a directory in which nobody else can replace the socket. A link to it has to be trusted, too.
+// openDir opens, and makes if it is missing, a directory in which nobody else can replace the socket, nor lead its name
+// elsewhere by what is above.
 func openDir(dir string) (*os.File, error) {
-	link, err := os.Lstat(dir)
-	if err == nil {
-		err = checkOwner(dir, link)
-	}
-	if err != nil {
+	policy := trusted.Policy{AllowSticky: true}
+	if err := trusted.MkdirAll(dir, policy); err != nil {
 		return nil, err
 	}
-	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := d.Stat()
-	if err == nil {
-		err = checkOwner(dir, info)
-	}
-	if err == nil && info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
-		err = fmt.Errorf("others may write to the directory %s (mode %v): run chmod 700 on it, or choose another socket", dir, info.Mode())
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return d, nil
-}
-
-func checkOwner(dir string, info fs.FileInfo) error {
-	if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 && owner != os.Getuid() {
-		return fmt.Errorf("the directory %s belongs to uid %d: expected root or uid %d; choose another socket", dir, owner, os.Getuid())
-	}
-	return nil
+	return trusted.Open(dir, policy)
 }
 
 // stillThere returns an error if the name of a directory leads to another one by now.

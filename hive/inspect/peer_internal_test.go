@@ -206,7 +206,11 @@ func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	if err := errors.Join(os.Symlink(t.TempDir(), link), os.Lchown(link, overflowUID, overflowUID)); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []string{dir, link} {
+	below := filepath.Join(t.TempDir(), "theirs")
+	if err := errors.Join(os.MkdirAll(filepath.Join(below, "of root"), 0o700), os.Chown(below, overflowUID, overflowUID)); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{dir, link, filepath.Join(below, "of root"), filepath.Join(below, "of root", "new")} {
 		if _, err := Listen(filepath.Join(d, "x.sock")); err == nil || !strings.Contains(err.Error(), "belongs to uid 65534") {
 			t.Errorf("%s: got %v", d, err)
 		}

@@ -153,7 +153,7 @@ func TestWhatStandsInTheSocketsPlaceIsReportedAndStays(t *testing.T) {
 		"a directory that others can write to": {func(socket string) (func() error, error) {
 			dir := filepath.Dir(socket)
 			return func() error { return os.Chmod(dir, 0o700) }, os.Chmod(dir, 0o777)
-		}, "others may write to the directory"},
+		}, "can be written to by others"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := startLiving(t, filepath.Join(t.TempDir(), "run", "x.sock"))

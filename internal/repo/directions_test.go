@@ -43,7 +43,7 @@ func layers() []layer {
 		{packages: "hive/cell/...", imports: []string{"hive/internal/description"}},
 		{packages: "hive/internal/graph", imports: []string{"hive/cell", "hive/internal/description", "hive/internal/guard"}},
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
-		{packages: "hive/inspect/...", imports: []string{"hive/...", "internal/loglimit"}},
+		{packages: "hive/inspect/...", imports: []string{"hive/...", "internal/loglimit", "internal/trusted"}},
 		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},
 		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/loglimit", "internal/trusted", "internal/yamlsize"}},
 

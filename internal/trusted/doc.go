@@ -22,6 +22,9 @@ import (
 type Policy struct {
 	// AllowWritable opens what others may have written, too.
 	AllowWritable bool
+	// AllowSticky opens a directory that others may write to if it is sticky: they can add files to it, but not
+	// replace what is not theirs.
+	AllowSticky bool
 	// Within, if not empty, is a directory that files must be in, however symbolic links lead
 	// there.
 	Within string

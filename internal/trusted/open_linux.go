@@ -66,12 +66,12 @@ func OpenIn(dir, name string, flags int) (*os.File, error) {
 
 // MkdirAll makes a directory and those above it that are missing, with mode 0700, for the
 // owner alone. Its errors are those of [Open], as which it checks what there is.
-func MkdirAll(path string) error {
+func MkdirAll(path string, p Policy) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
-	w := &walk{own: owners(), create: true}
+	w := &walk{policy: p, own: owners(), create: true}
 	defer w.close()
 	if err := w.to(abs); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (w *walk) follow(link *opened) error {
 // judgeEnd checks what was reached.
 func (w *walk) judgeEnd() error {
 	if w.end == nil {
-		return w.judge(&w.dirs[len(w.dirs)-1], false)
+		return w.judge(&w.dirs[len(w.dirs)-1], w.policy.AllowSticky)
 	}
 	if err := w.special(); err != nil {
 		return err // whose mode nobody should be told to change

@@ -15,7 +15,7 @@ func OpenIn(dir, name string, flags int) (*os.File, error) {
 }
 
 // MkdirAll makes a directory and those above it that are missing, with mode 0700.
-func MkdirAll(path string) error { return os.MkdirAll(path, 0o700) }
+func MkdirAll(path string, _ Policy) error { return os.MkdirAll(path, 0o700) }
 
 // Open opens a file or directory for reading. Of owners and modes nothing is checked.
 func Open(path string, _ Policy) (*os.File, error) {

@@ -84,7 +84,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 		byKey:    map[string]T{},
 	}
 	if !r.readOnly {
-		if err := trusted.MkdirAll(r.dir); err != nil {
+		if err := trusted.MkdirAll(r.dir, trusted.Policy{}); err != nil {
 			return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 		}
 	}

@@ -65,7 +65,7 @@ func Open(cfg Config) (*Store, error) {
 // prepare makes the state directory, and refuses one in which others could write records.
 func prepare(dir string, readOnly bool) error {
 	if !readOnly {
-		if err := trusted.MkdirAll(dir); err != nil {
+		if err := trusted.MkdirAll(dir, trusted.Policy{}); err != nil {
 			return fmt.Errorf("make the state directory: %w", err)
 		}
 	}
