@@ -76,6 +76,9 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 		if err != nil {
 			return err
 		}
+		if err := closeInherited(o.own); err != nil {
+			return err
+		}
 		if o.sandbox {
 			return launch(cmd, args, o, logger)
 		}
