@@ -14,7 +14,8 @@ func TestForbiddenSystemCallsFailOnAllThreads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			others := map[string]string{
 				"clone3": "ENOSYS", "clone": "EINVAL", "ioctl": "EBADF",
-				"unix socket": "", "inet socket": "", "inet6 socket": "", "netlink socket": "",
+				"unix pair": "EFAULT", "unix socket": "", "x32 39": "ENOSYS", "x32 41": "ENOSYS", "x32 520": "ENOSYS",
+				"inet socket": "", "inet6 socket": "", "netlink socket": "",
 			}
 			r := child(t, attr)
 			for thread, calls := range r.Calls {

@@ -90,6 +90,13 @@ func attempts() map[string]string {
 		got[label] = unix.ErrnoName(errno)
 	}
 	const wrong = ^uintptr(0)
+	if runtime.GOARCH == "amd64" {
+		const x32 = 1 << 30 // the ABI of programs with short pointers, on the same architecture
+		for _, nr := range []uintptr{unix.SYS_GETPID, unix.SYS_SOCKET, x32 + 520} {
+			_, _, errno := syscall.RawSyscall(nr|x32, unix.AF_PACKET, unix.SOCK_RAW, 0)
+			got[fmt.Sprintf("x32 %d", nr&^x32)] = unix.ErrnoName(errno)
+		}
+	}
 	for _, group := range forbidden() {
 		for _, name := range group {
 			call(name, name, wrong, wrong, wrong, wrong, wrong, wrong)
@@ -107,6 +114,10 @@ func attempts() map[string]string {
 	call("ioctl", "ioctl", wrong, unix.TCGETS, 0, 0, 0, 0)
 	call("packet socket", "socket", unix.AF_PACKET, unix.SOCK_RAW, 0, 0, 0, 0)
 	call("vsock", "socket", unix.AF_VSOCK, unix.SOCK_STREAM, 0, 0, 0, 0)
+	// Both sockets of a pair are made before it turns out that their family has no pairs.
+	call("pair of packet sockets", "socketpair", unix.AF_PACKET, unix.SOCK_RAW, 0, 0, 0, 0)
+	call("unix pair", "socketpair", unix.AF_UNIX, unix.SOCK_DGRAM, 0, wrong, 0, 0)
+	call("userfaultfd of the device", "ioctl", wrong, userfaultfdNew, 0, 0, 0, 0)
 	for name, family := range map[string]uintptr{"unix": unix.AF_UNIX, "inet": unix.AF_INET, "inet6": unix.AF_INET6, "netlink": unix.AF_NETLINK} {
 		call(name+" socket", "socket", family, unix.SOCK_DGRAM, 0, 0, 0, 0)
 	}
