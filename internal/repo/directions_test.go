@@ -22,7 +22,7 @@ func layers() []layer {
 		// Joins come first: packages that put a library into a hive.
 		{packages: "statedb/dbcell/...", imports: []string{"statedb/...", "hive/..."}},
 		{packages: "reconciler/reconcilercell/...", imports: []string{"statedb/...", "reconciler", "hive/..."}, tests: []string{"reconciler/targettest", "reconciler/source/filecell"}},
-		{packages: "reconciler/source/filecell/...", imports: []string{"statedb/...", "reconciler/source/...", "hive/..."}},
+		{packages: "reconciler/source/filecell/...", imports: []string{"statedb/...", "reconciler/source/...", "hive/...", "internal/trusted"}},
 		{packages: "reconciler/target/kindcell", imports: []string{"statedb/...", "reconciler/...", "hive/..."}},
 		{packages: "reconciler/target/*/*cell", imports: []string{"statedb/...", "reconciler/...", "hive/..."}},
 

@@ -16,6 +16,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Policy says what is opened.
@@ -41,7 +45,16 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %s: run %s, if what it holds is right", e.Path, e.Reason, e.Remedy)
+	return fmt.Sprintf("%s %s: run %s, if what it holds is right", Name(e.Path), e.Reason, e.Remedy)
+}
+
+// Name is a path as messages show it: in quotes if it holds what is not printable, such as a line
+// break, by which the name of a file would pass for a line of its own.
+func Name(path string) string {
+	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return path
+	}
+	return strconv.Quote(path)
 }
 
 // judge returns an error for what is not trusted. A directory on the way to something may be

@@ -36,7 +36,7 @@ func Open(path string, p Policy) (*os.File, error) {
 			return nil, err
 		}
 		if at := w.at(); at != within && !strings.HasPrefix(at, strings.TrimSuffix(within, "/")+"/") {
-			return nil, fmt.Errorf("a symbolic link leads out of %s, to %s: put the file itself there", p.Within, at)
+			return nil, fmt.Errorf("a symbolic link leads out of %s, to %s: put the file itself there", Name(p.Within), Name(at))
 		}
 	}
 	return w.open(path)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // place is where something stands in a file. Line and column count from 1; they
@@ -15,9 +17,9 @@ type place struct {
 
 func (p place) String() string {
 	if p.line == 0 {
-		return p.file
+		return trusted.Name(p.file)
 	}
-	return fmt.Sprintf("%s:%d:%d", p.file, p.line, p.column)
+	return fmt.Sprintf("%s:%d:%d", trusted.Name(p.file), p.line, p.column)
 }
 
 // problem is one thing that is wrong with a file.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/statehive/statehive/hive"
+	"github.com/statehive/statehive/internal/trusted"
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/statedb"
 )
@@ -32,7 +33,7 @@ func readyCondition(db *statedb.DB, table *statedb.Table[file.Document]) hive.Co
 // awaited names a file and the first thing that is wrong with it.
 func awaited(d file.Document) string {
 	if d.State == file.Writing {
-		return fmt.Sprintf("%s: is being written, and has not been read yet", d.File)
+		return fmt.Sprintf("%s: is being written, and has not been read yet", trusted.Name(d.File))
 	}
 	first, _, _ := strings.Cut(d.Error, "\n")
 	return first

@@ -12,6 +12,7 @@ import (
 
 	"github.com/statehive/statehive/hive/cli"
 	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/internal/trusted"
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/statedb"
 )
@@ -57,14 +58,14 @@ func details(d file.Document) string {
 	case file.OK:
 		return ""
 	case file.Writing:
-		fmt.Fprintf(&text, "  %s: is being written; what it says is read when that is over\n", d.File)
+		fmt.Fprintf(&text, "  %s: is being written; what it says is read when that is over\n", trusted.Name(d.File))
 	default:
 		for line := range strings.SplitSeq(d.Error, "\n") {
 			fmt.Fprintf(&text, "  %s\n", line)
 		}
 	}
 	if d.Rows > 0 {
-		fmt.Fprintf(&text, "  %s: the last good version stays in force, with %s\n", d.File, count(d.Rows, "row"))
+		fmt.Fprintf(&text, "  %s: the last good version stays in force, with %s\n", trusted.Name(d.File), count(d.Rows, "row"))
 	}
 	return text.String()
 }
