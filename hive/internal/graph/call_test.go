@@ -60,3 +60,31 @@ func TestInterruptedConstructionCallsNothingElse(t *testing.T) {
 		t.Errorf("got %v, %v", err, calls)
 	}
 }
+
+// outcome is a setting whose text says what UnmarshalText does.
+type outcome struct{ text string }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *outcome) UnmarshalText(text []byte) error {
+	switch o.text = string(text); o.text {
+	case "panic":
+		panic("on purpose")
+	case "goexit":
+		runtime.Goexit()
+	}
+	return nil
+}
+
+func TestPanicOfASettingsTypeIsAnErrorOfTheSetting(t *testing.T) {
+	for text, want := range map[string]error{"panic": cell.ErrPanic, "goexit": cell.ErrGoexit} {
+		type config struct {
+			Outcome outcome `flag:"outcome" usage:"what happens"`
+		}
+		_, err := configure(t, config{}, nil, map[string]string{"TEST_OUTCOME": text})
+		var refused *cell.ConfigError
+		if !errors.As(err, &refused) || refused.Module != "m" || !errors.Is(err, want) {
+			t.Errorf("%s: got %v", text, err)
+		}
+		wantError(t, err, "TEST_OUTCOME")
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
 )
 
 var (
@@ -230,7 +231,7 @@ func splitPairs(text string) (map[string]string, error) {
 }
 
 func parseText(text string, into reflect.Value) error {
-	return into.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+	return <-guard.Go(func() error { return into.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)) })
 }
 
 func parseString(text string, into reflect.Value) error {
