@@ -75,8 +75,8 @@ type Client struct {
 	broken  error // what every request fails with; nil if there is a socket
 }
 
-// NewBrokenClient returns a client that asks nobody: each of its requests fails with err. It is for those who cannot tell the
-// socket, so that they reach no other one.
+// NewBrokenClient returns a client whose requests all fail with err. Use it when the socket is not known, so that no other agent
+// is asked by mistake.
 func NewBrokenClient(err error) *Client { return &Client{broken: err} }
 
 // NewClient returns a client for a unix socket. It believes only those who listen as root or as this user; root also believes
@@ -91,7 +91,7 @@ func NewClient(socket string) *Client {
 	}
 }
 
-// WithHint returns a client whose UnreachableErrors say what to do in other words.
+// WithHint returns a client whose UnreachableErrors end with another hint.
 func (c *Client) WithHint(hint string) *Client {
 	other := *c
 	other.hint = hint
@@ -117,7 +117,7 @@ func (c *Client) Send(ctx context.Context, method, path string, query url.Values
 	defer cancel()
 	resp, err := c.do(bounded, method, path, query, body)
 	if err == nil {
-		defer func() { _ = resp.Body.Close() }() // it was read
+		defer func() { _ = resp.Body.Close() }() // it has been read
 		err = json.NewDecoder(resp.Body).Decode(into)
 	}
 	return c.failure(ctx, path, err)
@@ -132,7 +132,7 @@ func (c *Client) Follow(ctx context.Context, path string, query url.Values) iter
 			yield(nil, c.failure(ctx, path, err))
 			return
 		}
-		defer func() { _ = resp.Body.Close() }() // it was read
+		defer func() { _ = resp.Body.Close() }() // it has been read
 		for values := json.NewDecoder(resp.Body); ; {
 			var value json.RawMessage
 			switch err := values.Decode(&value); {
@@ -148,7 +148,7 @@ func (c *Client) Follow(ctx context.Context, path string, query url.Values) iter
 	}
 }
 
-// do returns an answer that is no error.
+// do returns the response unless it is an error.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
 	if c.broken != nil {
 		return nil, c.broken
@@ -160,7 +160,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	}
 	resp, err := c.http.Do(req)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		defer func() { _ = resp.Body.Close() }() // it was read
+		defer func() { _ = resp.Body.Close() }() // it has been read
 		return nil, apiError(resp)
 	}
 	return resp, err

@@ -43,7 +43,7 @@ func NewEndpoint(pattern string, h http.Handler, params ...string) EndpointOut {
 	return EndpointOut{Endpoint: Endpoint{Pattern: pattern, Handler: h, Params: params}}
 }
 
-// check refuses what the endpoint does not look at: its name has a typing error, or it is meant for another.
+// check refuses parameters and bodies that the endpoint does not read: they are mistyped, or meant for another one.
 func (e Endpoint) check(r *http.Request) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -64,7 +64,7 @@ func (e Endpoint) check(r *http.Request) error {
 	return nil
 }
 
-// router answers what no endpoint is for with a list of those that there are.
+// router answers requests for unknown paths with a list of the endpoints.
 type router struct {
 	mux       *http.ServeMux
 	patterns  []string
@@ -145,5 +145,5 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // a client that has gone is no concern of the server
+	_, _ = w.Write(body.Bytes()) // the client is gone
 }

@@ -137,8 +137,8 @@ func bind(path string) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// openDir opens, and makes if it is missing, a directory in which nobody else can replace the socket, nor lead its name
-// elsewhere by what is above.
+// openDir opens a directory in which no other user can replace the socket, nor redirect its path by a directory above. A missing
+// directory is created.
 func openDir(dir string) (*os.File, error) {
 	policy := trusted.Policy{AllowSticky: true}
 	if err := trusted.MkdirAll(dir, policy); err != nil {
@@ -147,7 +147,7 @@ func openDir(dir string) (*os.File, error) {
 	return trusted.Open(dir, policy)
 }
 
-// stillThere returns an error if the name of a directory leads to another one by now.
+// stillThere returns an error if the path of a directory leads to another one by now.
 func stillThere(d *os.File) error {
 	before, err := d.Stat()
 	if err != nil {

@@ -70,12 +70,12 @@ func peerUID(conn net.Conn) (uint32, error) {
 	return peer.Uid, nil
 }
 
-// untrustedError is why nobody is asked at a socket, although somebody may listen there.
+// untrustedError is the reason not to talk to whatever listens on a socket.
 type untrustedError struct{ reason string }
 
 func (e *untrustedError) Error() string { return e.reason }
 
-// dialTrusted connects to a socket at which nobody can listen whom this user does not trust.
+// dialTrusted connects to a socket on which only processes that this user trusts can listen.
 func dialTrusted(ctx context.Context, socket string) (net.Conn, error) {
 	dir := filepath.Dir(socket)
 	info, err := os.Stat(dir)

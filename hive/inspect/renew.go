@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/hive/health"
 )
 
-// socketCheck is how often it is looked whether clients find the socket.
+// socketCheck is the interval between checks that clients can reach the socket.
 const socketCheck = time.Second
 
 // renewed is a listener whose socket is made again when it is gone. Connections that it has accepted are not affected.
@@ -27,7 +27,7 @@ func (r *renewed) now() *socket {
 	return r.current
 }
 
-// Accept returns the next connection to the socket of that time.
+// Accept returns the next connection to the current socket.
 func (r *renewed) Accept() (net.Conn, error) {
 	for {
 		l := r.now()
@@ -48,8 +48,8 @@ func (r *renewed) Close() error {
 	return r.current.Close()
 }
 
-// renew makes the socket again if it is not in its place. It does not take that of another agent, nor that of something else
-// than a socket.
+// renew makes the socket again if its path does not lead to it. It replaces neither the socket of another agent nor a file that is
+// no socket.
 func (r *renewed) renew() (again bool, err error) {
 	old := r.now()
 	if old.inPlace() {
@@ -68,7 +68,7 @@ func (r *renewed) renew() (again bool, err error) {
 	return true, old.Close()
 }
 
-// keep has clients find the socket, until ctx is done.
+// keep keeps the socket reachable until ctx is done.
 func (r *renewed) keep(ctx context.Context, h health.Health, logger *slog.Logger) error {
 	tick := time.NewTicker(socketCheck)
 	defer tick.Stop()

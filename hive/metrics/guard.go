@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
-// registerer registers collectors whose panics are errors: of the registration, or of what is gathered, beside other metrics.
+// registerer turns a panic of a collector into an error of its registration, or into one beside the other metrics that are gathered.
 type registerer struct{ registry *prometheus.Registry }
 
 // Register implements prometheus.Registerer.
@@ -38,7 +38,7 @@ func (r registerer) MustRegister(cs ...prometheus.Collector) {
 // Unregister implements prometheus.Registerer.
 func (r registerer) Unregister(c prometheus.Collector) bool { return r.registry.Unregister(guarded{c}) }
 
-// gatherer returns errors among which errors.Is finds each, as it does not among those of a MultiError.
+// gatherer joins errors so that errors.Is finds each of them, which prometheus.MultiError does not allow.
 type gatherer struct{ prometheus.Gatherer }
 
 // Gather implements prometheus.Gatherer.

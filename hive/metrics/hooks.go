@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 )
 
-// hooksCollector tells how long the hooks of each module took.
+// hooksCollector reports how long the hooks of each module took.
 type hooksCollector struct {
 	inspector hive.Inspector
 

@@ -13,8 +13,8 @@ import (
 // anyHost in Config.Hosts stands for all names.
 const anyHost = "*"
 
-// knownHosts answers requests that name this machine: otherwise a web page could have a browser on it read the metrics, under
-// a name of its own that leads here (DNS rebinding).
+// knownHosts refuses requests that do not name this machine. Otherwise a web page could have a browser on this machine read the
+// metrics by a name of its own that resolves to it (DNS rebinding).
 func knownHosts(names []string, next http.Handler) http.Handler {
 	if slices.Contains(names, anyHost) {
 		return next
@@ -36,7 +36,7 @@ func knownHosts(names []string, next http.Handler) http.Handler {
 	})
 }
 
-// hostOf returns a host without its port, in small letters.
+// hostOf returns a host without its port, in lower case.
 func hostOf(hostport string) string {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -45,7 +45,7 @@ func hostOf(hostport string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isAddress reports whether a host is an address, or is not given, as in HTTP/1.0: browsers always give it.
+// isAddress reports whether a host is an address or missing, as in HTTP/1.0. Browsers always send one.
 func isAddress(host string) bool {
 	_, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 	return err == nil || host == ""

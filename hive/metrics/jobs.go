@@ -8,7 +8,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// partsCollector tells of the tables of jobs and of health, as they are when it is asked.
+// partsCollector counts the rows of the tables of jobs and of health when it is scraped.
 type partsCollector struct {
 	db     *statedb.DB
 	jobs   *statedb.Table[job.Status]

@@ -1,11 +1,12 @@
 // Package metrics serves Prometheus metrics from a registry of its own, never the global one.
 //
-// The registry is safe for concurrent use. Cells register their collectors when they are constructed, with names that begin
-// with the Prefix; those of the Go runtime, of the process, of jobs, of health and of the start and the stop of modules are there
-// already. Requests must name the machine by an address, its host name, localhost or one of Config.Hosts; others are answered
-// 403. GET /metrics answers with what can be
-// collected, also when a collector fails. GET /healthz answers 200 for as long as the process answers at all: it is not about
-// the health of parts. GET /readyz answers 200 once the hive is ready (see hive.Readiness), until then 503 and what it waits for.
+// The registry is safe for concurrent use. Cells register their collectors when they are constructed, with names that begin with
+// the Prefix. Collectors of the Go runtime, the process, jobs, health, and the start and stop of modules are registered already.
+//
+// Requests must name this machine by an address, its host name, localhost or one of Config.Hosts; others get 403. GET /metrics
+// returns the metrics of all collectors that succeed. GET /healthz returns 200 as long as the process answers at all, whatever the
+// health of its parts. GET /readyz returns 200 once the hive is ready (see hive.Readiness), and until then 503 and a list of what
+// it waits for.
 package metrics
 
 import (
@@ -42,7 +43,7 @@ type Prefix string
 
 var goodPrefix = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// check refuses what client_golang takes, but names cannot begin with without being quoted in every query.
+// check refuses prefixes that client_golang accepts but that would have to be quoted in every query.
 func (p Prefix) check() error {
 	if !goodPrefix.MatchString(string(p)) {
 		return fmt.Errorf("bad prefix of metrics %q: expected letters, digits and '_', such as %q", string(p), DefaultPrefix)
@@ -111,7 +112,7 @@ type params struct {
 	Logger     *slog.Logger
 }
 
-// register has the server opened, run and closed with the hive.
+// register opens, runs and closes the server with the hive.
 func register(p params) error {
 	if p.Config.Address == "" && p.Inherited.Listener == nil {
 		p.Logger.Debug("Metrics are not served")
@@ -130,7 +131,7 @@ func newHandler(p params) http.Handler {
 		ErrorLog:      slog.NewLogLogger(p.Logger.Handler(), slog.LevelError),
 	})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "ok\n") // a client that has gone is no concern of the server
+		_, _ = io.WriteString(w, "ok\n") // the client is gone
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		ready, waits := p.Readiness.Ready()
@@ -173,7 +174,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// cause is the error without the address, which the message has already.
+// cause returns the error without the address, which the message names already.
 func cause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -187,5 +188,5 @@ func (s *server) serve(ctx context.Context, _ health.Health) error {
 	return httpserve.Serve(ctx, s.listener, s.handler, fail, s.params.Logger)
 }
 
-// close is for a start that has failed before the job ran, which otherwise has closed the listener.
+// close closes the listener if the start fails before the job, which otherwise closes it, has run.
 func (s *server) close(context.Context) error { return httpserve.Close(s.listener) }

@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// maxWaiting is how many may ask for metrics at once.
+// maxWaiting bounds the scrapes that wait for their turn.
 const maxWaiting = 20
 
-// oneByOne makes one answer at a time, so that no number of clients keeps all processors busy. It is complete before
-// anything of it is sent: a client that does not read it keeps nobody waiting. Those who would wait for more than
-// maxWaiting others are refused.
+// oneByOne handles one request at a time, so that many clients cannot keep all processors busy. The answer is complete before it
+// is sent, so a client that does not read it delays nobody. Requests that would wait for more than maxWaiting others are
+// refused.
 func oneByOne(next http.Handler) http.Handler {
 	turn, waiting := make(chan struct{}, 1), make(chan struct{}, maxWaiting)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func oneByOne(next http.Handler) http.Handler {
 	})
 }
 
-// answer is one that is not sent yet.
+// answer holds a response until it is complete.
 type answer struct {
 	header http.Header
 	status int

@@ -31,8 +31,8 @@ func Main(ctx context.Context) int {
 	return cli.Execute(ctx, root)
 }
 
-// newRoot builds the commands. args are those that a process in the sandbox is
-// given: all that this one has.
+// newRoot builds the commands. args are all arguments of this process, which a process
+// in the sandbox gets too.
 func newRoot(logger *slog.Logger, args []string) (*cobra.Command, error) {
 	around := &surroundings{}
 	h, err := hive.New(hive.Options{Name: name, Logger: logger}, cells(around)...)
@@ -93,8 +93,8 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 	return runAlone(cmd.Context(), h, logger)
 }
 
-// runAlone runs the hive unless another agent runs in this network namespace. Up to
-// then nothing was opened: not the state directory, nor documents, nor the kernel.
+// runAlone runs the hive unless another agent runs in this network namespace. Before
+// that, nothing has been opened: neither the state directory, nor documents, nor netlink sockets.
 func runAlone(ctx context.Context, h *hive.Hive, logger *slog.Logger) error {
 	lock, err := lockNamespace(lockName, logger)
 	if err != nil {
@@ -115,7 +115,7 @@ func exitCode(err error) error {
 	return err
 }
 
-// pidCommand prints the process that answers, for nsenter and the like.
+// pidCommand prints the process id of the running agent, for nsenter and the like.
 func pidCommand() cli.CommandOut {
 	return cli.NewCommand(func(env *cli.Env) *cobra.Command {
 		return &cobra.Command{

@@ -17,18 +17,18 @@ import (
 // has it there, and the kernel frees it however the agent ends.
 const lockName = "@statehive-agent"
 
-// lockTries bounds how often the lock is tried for when its holder ends meanwhile.
+// lockTries bounds the attempts to take the lock while its holders come and go.
 const lockTries = 10
 
 // namespaceLock makes this process the only agent of its network namespace.
 type namespaceLock struct {
 	listener net.Listener
 	stop     context.CancelFunc
-	ended    chan struct{} // closed when nobody is answered any more
+	ended    chan struct{} // closed when the lock has stopped accepting connections
 }
 
-// answerPause is how long nobody is answered after that has failed, as it does for
-// want of file descriptors.
+// answerPause is the pause after accepting a connection has failed, for instance for
+// lack of file descriptors.
 const answerPause = 100 * time.Millisecond
 
 // lockNamespace takes the lock of that name. If another process has it, the error
@@ -72,8 +72,8 @@ func newNamespaceLock(listener net.Listener) *namespaceLock {
 	return l
 }
 
-// answer closes the connections of those who ask who has the lock: the kernel tells
-// them, and those that nobody accepts would pile up.
+// answer accepts and closes the connections of processes that ask who has the lock. The
+// kernel answers them; connections that are not accepted would pile up.
 func (l *namespaceLock) answer(ctx context.Context) {
 	defer close(l.ended)
 	for {

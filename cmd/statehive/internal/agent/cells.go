@@ -22,8 +22,8 @@ import (
 	"github.com/statehive/statehive/statedb/dbcell"
 )
 
-// cells are the agent: what every hive has, where desired state comes from, and
-// a module for each kind of document.
+// cells returns the cells of the agent: the common ones, the source of documents, and a
+// module for each kind of document.
 func cells(around *surroundings) []cell.Cell {
 	return slices.Concat(foundation(around), []cell.Cell{filecell.Cell()}, kinds(around))
 }

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closeInherited closes what whoever started this process has left open by mistake, so that nobody has it who takes the
-// agent over: all but the standard descriptors and those of files that settings are read from. Whatever came through the execution of the
-// program is not closed by another one; everything that the program opens itself is.
+// closeInherited closes descriptors that the caller of this process left open by mistake, so that an attacker who takes the agent over
+// does not get them. It spares the standard ones and those that settings are read from. Inherited descriptors are those without
+// the flag close-on-exec, which everything that this program opens itself has.
 func closeInherited(settings []ownPath) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -26,7 +26,7 @@ func closeInherited(settings []ownPath) error {
 		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if errors.Is(err, unix.EBADF) {
-			continue // it was that of the list, or was closed meanwhile
+			continue // it was that of the listing, or has been closed since
 		}
 		if err == nil && flags&unix.FD_CLOEXEC == 0 {
 			err = unix.Close(fd)

@@ -1,4 +1,4 @@
-// Package agent is the list of cells that make our node agent, and the command
-// line around them. An agent of one's own is made in the same way: all that
-// stands here uses exported packages, but for the sandbox.
+// Package agent lists the cells of the node agent and builds its command line. An agent
+// of your own is made in the same way: except for the sandbox, everything here uses
+// exported packages.
 package agent

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// filesDir is where a sandbox can write files: in memory, and gone with it.
+// filesDir is the directory in memory in which a sandbox can write files. It goes away with the sandbox.
 func (s *surroundings) filesDir() string { return filepath.Join(s.prepared.StateDir, "files") }
 
-// allowFile keeps documents from what the agent itself reads and writes, and in a sandbox
-// from all that is outside.
+// allowFile refuses paths that the agent itself reads or writes and, in a sandbox, all paths
+// outside of it.
 func (s *surroundings) allowFile(path string) error {
 	if s.sandboxed {
 		if !strings.HasPrefix(path, s.filesDir()+"/") {
@@ -27,7 +27,7 @@ func (s *surroundings) allowFile(path string) error {
 	return nil
 }
 
-// within reports whether a path is own or below it, whatever name that has there.
+// within reports whether a path leads to own or to something below it, by whatever name.
 func within(path, own string) bool {
 	own, err := filepath.Abs(own)
 	if err != nil {
@@ -42,7 +42,7 @@ func within(path, own string) bool {
 	return true
 }
 
-// same reports whether two paths lead to one file, or would if what is missing were made.
+// same reports whether two paths lead to the same file, or would if their missing parts were created.
 func same(a, b string) bool {
 	is, err := os.Stat(a)
 	other, otherErr := os.Stat(b)

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// heapPeriod is how often the heap is looked at.
+	// heapPeriod is the interval between checks of the heap.
 	heapPeriod = 5 * time.Second
-	// heapBusy is how much is allocated in that time when something is going on, which
-	// needs the memory itself.
+	// heapBusy is how much a busy agent allocates in that time: it needs the memory
+	// itself.
 	heapBusy = 16 << 20
-	// heapSpare is what the heap may hold in any case beyond what it needs.
+	// heapSpare is how much the heap may always hold beyond what is needed.
 	heapSpare = 32 << 20
 )
 
-// heapCell returns memory to the system. Documents take several times their memory
-// while they are read, and the runtime keeps it, for the next ones: it collects when
-// the heap has doubled, and hardly ever in an agent that has nothing to do.
+// heapCell returns memory to the system. Reading documents takes several times the memory
+// of the result, and the runtime keeps it for later use: it collects garbage when the heap
+// has doubled, which hardly ever happens in an idle agent.
 func heapCell() cell.Cell {
 	return cell.Module("heap", "returns unused memory to the system",
 		cell.Invoke(func(jobs job.Group) error {
@@ -32,13 +32,13 @@ func heapCell() cell.Cell {
 		}))
 }
 
-// heapKeeper has the heap hold little more than it needs once nothing goes on.
+// heapKeeper keeps the heap of an idle agent close to what is needed.
 type heapKeeper struct {
 	usage   func() heapUsage
 	release func()
 
-	allocated uint64 // when it was looked at last
-	needed    uint64 // what the heap held after the last release
+	allocated uint64 // at the last check
+	needed    uint64 // held after the last release
 }
 
 // heapUsage is in bytes.
@@ -47,8 +47,8 @@ type heapUsage struct {
 	allocated uint64 // since the start of the process
 }
 
-// look releases what is not needed when nothing went on since the last look. A
-// release collects garbage: for one there has to be a quarter more than was needed.
+// look releases unused memory if the agent has been idle since the last check. As a release
+// collects garbage, it is worth it only if a quarter more than needed is held.
 func (k *heapKeeper) look(context.Context, health.Health) error {
 	u := k.usage()
 	busy := u.allocated-k.allocated >= heapBusy

@@ -21,7 +21,7 @@ type holder struct {
 	command string // empty if it cannot be read
 }
 
-// holderOf asks the kernel who listens on a socket.
+// holderOf asks the kernel which process listens on a socket.
 func holderOf(addr *net.UnixAddr) (holder, error) {
 	conn, err := net.DialUnix("unix", nil, addr)
 	if err != nil {

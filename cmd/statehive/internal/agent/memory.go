@@ -5,9 +5,9 @@ import (
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
-// documentsMemory remembers, for the boot and the network namespace, that rows of
-// documents were in force: an agent that finds none at its start asks before it
-// removes what they had it make.
+// documentsMemory records, per boot and network namespace, that rows of documents were in
+// force. An agent that finds no documents at its start then asks before it removes what
+// they declared.
 type documentsMemory struct {
 	records *ownership.Records[struct{}]
 }

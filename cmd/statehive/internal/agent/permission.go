@@ -10,8 +10,8 @@ import (
 	"github.com/statehive/statehive/cmd/statehive/internal/confine"
 )
 
-// confine gives up what the agent needs no more. Where the kernel cannot, an agent outside of a sandbox
-// keeps what it was given, and says so.
+// confine gives up the capabilities and system calls that the agent no longer needs. If the kernel
+// does not support that, an agent outside of a sandbox logs a warning and goes on.
 func (s *surroundings) confine(logger *slog.Logger) error {
 	keep := confine.Machine()
 	if s.sandboxed {
@@ -28,7 +28,7 @@ func (s *surroundings) confine(logger *slog.Logger) error {
 	return nil
 }
 
-// warnIfPowerless says at the start why every document is going to fail.
+// warnIfPowerless logs at the start why every document is going to fail.
 func warnIfPowerless(logger *slog.Logger) {
 	capable, err := mayChangeNetwork(0)
 	if err == nil && !capable {

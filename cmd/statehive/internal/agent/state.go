@@ -23,7 +23,7 @@ type stateConfig struct {
 // stateDirSetting is the name of its setting.
 const stateDirSetting = "state-dir"
 
-// stateCell provides the records of what is ours.
+// stateCell provides the records of what the agent has made.
 func stateCell(s *surroundings) cell.Cell {
 	return cell.Module("state", "records of what the agent has made",
 		cell.Config(stateConfig{}),
@@ -43,7 +43,7 @@ func stateCell(s *surroundings) cell.Cell {
 	)
 }
 
-// readState opens the records for a look, also while an agent keeps them.
+// readState opens the records for reading, even while an agent uses them.
 func readState(dir string, logger *slog.Logger) (*ownership.Store, error) {
 	store, err := ownership.Open(ownership.Config{Dir: dir, Logger: logger, ReadOnly: true})
 	if err != nil {
@@ -66,8 +66,8 @@ func openState(dir string, l cell.Lifecycle, logger *slog.Logger) (*ownership.St
 	return store, nil
 }
 
-// lockDir makes sure that one agent alone uses the directory. The kernel gives
-// the lock back when the process ends, however it ends.
+// lockDir makes sure that only one agent uses the directory. The kernel releases the lock
+// when the process ends, however it ends.
 func lockDir(dir string) (*os.File, error) {
 	lock, err := trusted.OpenIn(dir, "lock", os.O_CREATE|os.O_RDWR)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/statehive/statehive/hive/metrics"
 )
 
-// surroundings are what the agent runs in: the machine itself, or a sandbox. It
-// is known before the hive starts, and the cells look at it when it does.
+// surroundings describe where the agent runs: on the machine itself or in a sandbox. They
+// are set before the hive starts, and the cells read them when it does.
 type surroundings struct {
 	sandboxed bool
 	prepared  sandbox.Prepared
 	api       net.Listener
 	metrics   net.Listener // nil when metrics are off
 	own       []ownPath
-	// settings returns those of the hive.
+	// settings returns the settings of the hive.
 	settings func() ([]cell.Setting, error)
 }
 
@@ -48,7 +48,7 @@ func (s *surroundings) stateDir(configured string) (string, error) {
 	return defaultStateDir()
 }
 
-// allowSysctl keeps a sandbox to what belongs to its network namespace.
+// allowSysctl restricts a sandbox to sysctls of its network namespace.
 func (s *surroundings) allowSysctl(sysctl string) error {
 	if !s.sandboxed {
 		return nil
@@ -62,8 +62,8 @@ func (s *surroundings) allowSysctl(sysctl string) error {
 	return nil
 }
 
-// globalSysctls are those below net that the kernel lets a network namespace set although they
-// are settings of the whole machine.
+// globalSysctls are the sysctls below net that the kernel lets a network namespace set although
+// they apply to the whole machine.
 var globalSysctls = map[string]string{
 	"net.netfilter.nf_hooks_lwtunnel": "the kernel sets it for all network namespaces, and cannot set it back",
 }
@@ -97,7 +97,7 @@ func (s *surroundings) enter(logger *slog.Logger) error {
 // ownPath is a path that the agent itself reads or writes.
 type ownPath struct{ what, path string }
 
-// ownPaths returns those of some settings.
+// ownPaths returns the paths that some settings name.
 func ownPaths(all []cell.Setting) (own []ownPath) {
 	for _, s := range all {
 		switch s.Name {
@@ -189,7 +189,7 @@ func openListeners(ctx context.Context, socket, address string) (map[string]net.
 	return listeners, err
 }
 
-// listenersCell hands the inherited listeners to the servers.
+// listenersCell passes the inherited listeners to the servers.
 func listenersCell(s *surroundings) cell.Cell {
 	return cell.Group(
 		cell.Provide(func() inspect.Listener { return inspect.Listener{Listener: s.api} }),
@@ -197,7 +197,7 @@ func listenersCell(s *surroundings) cell.Cell {
 	)
 }
 
-// hint says what to type in a second terminal.
+// hint is what to type in a second terminal.
 func (s *surroundings) hint(w io.Writer, program string) error {
 	_, err := fmt.Fprintf(w, `
 The agent runs in a sandbox: nothing outside changes. In a second terminal:
