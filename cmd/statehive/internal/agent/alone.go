@@ -37,6 +37,7 @@ const answerPause = 100 * time.Millisecond
 func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 	addr := &net.UnixAddr{Name: name, Net: "unix"}
 	var err error
+	var others []uint32 // who had the name without that anybody listened
 	for range lockTries {
 		var listener *net.UnixListener
 		if listener, err = net.ListenUnix("unix", addr); err == nil {
@@ -53,13 +54,17 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 		} else if err == nil {
 			return nil, by.refusal()
 		}
+		// In each try: who frees the name and takes it again is not seen at every moment.
+		if uid, err := ownerOf(name); err == nil && uid != 0 && uid != uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
+			others = append(others, uid)
+		}
 		if !errors.Is(err, unix.ECONNREFUSED) {
 			break
 		}
 	}
 	// An agent listens and answers. Others can have the name without that.
-	if uid, uidErr := ownerOf(name); uidErr == nil && uid != 0 && uid != uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
-		logger.Warn("Another user has the name that agents lock this network namespace with, but answers nobody: this agent goes on without the lock", "user", uid)
+	if len(others) > 0 {
+		logger.Warn("Another user has the name that agents lock this network namespace with, but answers nobody: this agent goes on without the lock", "user", others[0])
 		return nil, nil //nolint:nilnil // the same
 	}
 	return nil, fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", err)

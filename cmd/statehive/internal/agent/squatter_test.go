@@ -22,7 +22,7 @@ import (
 
 // squatterVariable tells the test binary to hold a lock, and how: '0' listens, '1' listens in a user namespace of its own,
 // 'b' is bound and does not listen, 'f' has a full queue, 'd' has ended, and another process has its socket ('e' is what
-// ends), and 's' runs su meanwhile.
+// ends), 's' runs su meanwhile, and 'r' takes and frees it all the time.
 const squatterVariable = "STATEHIVE_TEST_SQUATTER"
 
 // Another user who has the name of the lock does not keep the agent from starting, not even as root of
@@ -78,6 +78,28 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Nor does one who has it at one moment and not at the next.
+func TestAnotherUserCannotFlickerWithTheNamespaceLock(t *testing.T) {
+	if held := os.Getenv(squatterVariable); held != "" {
+		squat(t, held)
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	name := testLock(t)
+	command := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestAnotherUserCannotFlickerWithTheNamespaceLock$")
+	command.Env = append(os.Environ(), squatterVariable+"=r"+name)
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65533, Gid: 65533}}
+	defer holding(t, command)()
+	for range 1000 {
+		held, err := lockNamespace(name, slog.New(slog.DiscardHandler))
+		if err = errors.Join(err, held.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -142,6 +164,9 @@ func squat(t *testing.T, held string) {
 		return
 	}
 	switch held[0] {
+	case 'r':
+		squatAgainAndAgain(t, held[1:])
+		return
 	case 'b', 'f':
 		squatWithoutAnswer(t, held[1:], held[0] == 'f')
 		return
@@ -193,6 +218,32 @@ func squatWithoutAnswer(t *testing.T, name string, full bool) {
 	}
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// squatAgainAndAgain takes a name and frees it until the standard input ends.
+func squatAgainAndAgain(t *testing.T, name string) {
+	t.Helper()
+	ended := make(chan bool)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	fmt.Println("held")
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: name}); err != nil && !errors.Is(err, unix.EADDRINUSE) {
+			t.Fatal(err)
+		}
+		_ = unix.Close(fd) // nothing was exchanged
+	}
 }
 
 // squatAndPassOn listens, and then is no process, or one of su, that waits for a password.
