@@ -7,6 +7,9 @@
 // returns the metrics of all collectors that succeed. GET /healthz returns 200 as long as the process answers at all, whatever the
 // health of its parts. GET /readyz returns 200 once the hive is ready (see hive.Readiness), and until then 503 and a list of what
 // it waits for.
+//
+// If the address is in use, which any user of the machine can bring about, the hive starts all the same: the health of the module
+// is degraded, and the server tries again every second.
 package metrics
 
 import (
@@ -19,6 +22,8 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -148,12 +153,17 @@ type server struct {
 	params   params
 	handler  http.Handler
 	listener net.Listener
+	taken    error // why there is no listener yet
 }
 
 func (s *server) open(ctx context.Context) error {
 	s.listener = s.params.Inherited.Listener
 	if s.listener == nil {
 		l, err := Listen(ctx, s.params.Config.Address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			s.taken = err // any user of the machine can take it: the job waits until it is free
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -161,6 +171,30 @@ func (s *server) open(ctx context.Context) error {
 	}
 	s.params.Logger.Info("Serving metrics", "address", s.listener.Addr())
 	return nil
+}
+
+// retryInterval is how often it is tried to listen on an address that was taken.
+const retryInterval = time.Second
+
+// wait listens as soon as the address is free. It returns nil if ctx ends before that.
+func (s *server) wait(ctx context.Context, h health.Health) net.Listener {
+	s.params.Logger.Error("Somebody else has the metrics address: nothing is served there until it is free", "error", s.taken)
+	h.Degraded("somebody else has the metrics address", s.taken)
+	tick := time.NewTicker(retryInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		l, err := Listen(ctx, s.params.Config.Address)
+		if err == nil {
+			s.params.Logger.Info("Serving metrics", "address", l.Addr())
+			h.OK("serving at " + l.Addr().String())
+			return l
+		}
+	}
 }
 
 // Listen opens the socket that Config.Address names, for a process that hands it to another one (see Listener). Errors name
@@ -183,9 +217,15 @@ func cause(err error) error {
 	return err
 }
 
-func (s *server) serve(ctx context.Context, _ health.Health) error {
+func (s *server) serve(ctx context.Context, h health.Health) error {
+	l := s.listener
+	if l == nil {
+		if l = s.wait(ctx, h); l == nil {
+			return nil
+		}
+	}
 	fail := func(w http.ResponseWriter, status int, err error) { http.Error(w, err.Error(), status) }
-	return httpserve.Serve(ctx, s.listener, s.handler, fail, s.params.Logger)
+	return httpserve.Serve(ctx, l, s.handler, fail, s.params.Logger)
 }
 
 // close closes the listener if the start fails before the job, which otherwise closes it, has run.

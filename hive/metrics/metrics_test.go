@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -21,6 +22,7 @@ import (
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/job"
 	"github.com/statehive/statehive/hive/metrics"
+	"github.com/statehive/statehive/statedb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -142,12 +144,50 @@ func TestEmptyAddressIsOff(t *testing.T) {
 	start(t, newHive(t, "", metrics.Cell("")))
 }
 
-func TestAddressThatIsTakenIsNamedWithTheFlag(t *testing.T) {
+// Any user of the machine can listen there first.
+func TestAddressThatIsTakenIsWaitedForAndNamedWithTheFlag(t *testing.T) {
 	l := listen(t)
-	err := newHive(t, l.Addr().String(), metrics.Cell("")).Start(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "cannot serve metrics on "+l.Addr().String()+": bind: address already in use; ") ||
-		!strings.Contains(err.Error(), "--metrics-address") {
-		t.Errorf("got %v", err)
+	var registry *health.Registry
+	var db *statedb.DB
+	start(t, newHive(t, l.Addr().String(), metrics.Cell(""), cell.Invoke(func(r *health.Registry, d *statedb.DB) { registry, db = r, d })))
+	want := "cannot serve metrics on " + l.Addr().String() + ": bind: address already in use; choose another address with --metrics-address"
+	eventually(t, func() bool {
+		for row := range registry.Table().All(db.ReadTxn()) {
+			if row.Level == health.Degraded && strings.Contains(row.Error, want) {
+				return true
+			}
+		}
+		return false
+	})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	if status, body := get(t, l, "/healthz"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("got %d %q", status, body)
+	}
+	eventually(t, func() bool {
+		for row := range registry.Table().All(db.ReadTxn()) {
+			if row.Level == health.Degraded {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not within 30s")
+		}
 	}
 }
 
