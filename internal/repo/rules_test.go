@@ -26,6 +26,7 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 		"tests do not sleep":                       checkNoSleep,
 		"tests look for goroutines left behind":    checkLeaks,
 		"nothing is put off":                       checkNothingPutOff,
+		"merges are finished":                      checkMerged,
 		"nothing names a machine":                  checkNoMachine,
 		"capabilities name the tests that show it": checkCapabilities,
 		"what was tried names the tests":           checkAttacks,

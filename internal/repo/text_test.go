@@ -36,6 +36,18 @@ func checkNothingPutOff(t *tree) []string {
 	return findings
 }
 
+// conflict is a line by which git marks two versions of a text.
+var conflict = regexp.MustCompile(`^(<{7}|>{7}) .+`)
+
+// checkMerged finds merges that nobody has finished.
+func checkMerged(t *tree) []string {
+	var findings []string
+	for _, file := range t.texts {
+		findings = append(findings, grep(file, conflict, "%s: decide which version stays")...)
+	}
+	return findings
+}
+
 // checkNoMachine finds what holds on one machine only.
 func checkNoMachine(t *tree) []string {
 	var findings []string
@@ -69,6 +81,17 @@ func TestWorkPutOffIsFound(t *testing.T) {
 		"other file": {
 			files: source{"Makefile": "all:\n\n# FIX" + "ME\n"},
 			want:  []string{"Makefile:3: FIX" + "ME: do it now, or say in the documentation what is not there"},
+		},
+	})
+}
+
+func TestUnfinishedMergeIsFound(t *testing.T) {
+	const left, right = "<<<<<<<", ">>>>>>>"
+	tryRule(t, checkMerged, map[string]ruleCase{
+		"a heading and an archive are none": {files: source{"a.md": "Title\n========\n", "b.txt": "see " + left + " below\n"}},
+		"two versions": {
+			files: source{"a.md": "one\n" + left + " HEAD\ntwo\n" + "=======\nthree\n" + right + " theirs\n"},
+			want:  []string{"a.md:2: " + left + " HEAD: decide which version stays", "a.md:6: theirs: decide which version stays"},
 		},
 	})
 }
