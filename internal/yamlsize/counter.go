@@ -2,28 +2,28 @@ package yamlsize
 
 import "bytes"
 
-// counter adds up the weight of lines. As long as there is no doubt, the parser is in a block collection, or at the
-// start of the document, when a line begins.
+// counter adds up the weights of lines. Unless doubt is set, the parser is in a block collection, or at the start of the
+// document, when a line begins.
 type counter struct {
 	weight int
-	doubt  bool // from here on, everything may be structure
+	doubt  bool // from here on, any text may be structure
 
-	// inner is the column of the last name or "-", the indentation of the parser; -1 before the first. Open: its value
-	// may follow on the next lines. What is indented deeper otherwise continues a scalar.
+	// inner is the column of the last name or "-", which is the indentation of the parser; -1 before the first. If open is
+	// set, its value may follow on the next lines; otherwise lines that are indented deeper continue a scalar.
 	inner int
 	open  bool
 
 	block blockScalar
 
-	list      bool // in brackets behind a name, of plain values
+	list      bool // inside a list of plain values in brackets after a name
 	listValue bool // there was a value after the last comma
 }
 
 // blockScalar is a scalar after "|" or ">".
 type blockScalar struct {
 	inside bool
-	indent int // of its lines; 0 before the first that is not empty
-	blank  int // the longest line of spaces before that
+	indent int // the indentation of its lines; 0 before the first line that is not empty
+	blank  int // the longest line of spaces before that line
 }
 
 func (c *counter) line(line []byte) {
@@ -65,8 +65,8 @@ func (c *counter) within(line []byte, indent int) bool {
 	return false
 }
 
-// plain counts a line that is plainly a name, a value or both, after any number of "- ". False: it is not, or may be
-// something else.
+// plain counts a line that is certainly a name, a value or both, after any number of "- ". It returns false if the line is, or
+// may be, anything else.
 func (c *counter) plain(line []byte, at int) bool {
 	if at == len(line) {
 		return true
@@ -113,7 +113,7 @@ func (c *counter) plain(line []byte, at int) bool {
 	return c.value(line[at:])
 }
 
-// value counts what follows a name or "-" on its line.
+// value counts the text after a name or "-" on its line.
 func (c *counter) value(text []byte) bool {
 	if len(text) == 0 || text[0] == '#' {
 		return c.end(text, true)
@@ -153,7 +153,7 @@ func (c *counter) listed(text []byte) bool {
 	return true
 }
 
-// listedScalar returns the length of a value in a list, if it is one that is plain or in quotes.
+// listedScalar returns the length of a value in a list, if it is plain or in quotes.
 func listedScalar(text []byte) (length int, ok bool) {
 	if text[0] == '"' || text[0] == '\'' {
 		length, ok = quoted(text)
@@ -172,7 +172,7 @@ func listedScalar(text []byte) (length int, ok bool) {
 	return len(text), true
 }
 
-// header counts what follows "|" or ">".
+// header counts the text after "|" or ">".
 func (c *counter) header(text []byte) bool {
 	b := blockScalar{inside: true}
 	for len(text) > 0 && bytes.IndexByte([]byte("+-123456789"), text[0]) >= 0 {
@@ -192,7 +192,7 @@ func (c *counter) header(text []byte) bool {
 	return true
 }
 
-// end counts what follows a value, or the place where one may begin on the next line: nothing or a comment.
+// end counts the text after a value, or at a place after which a value may begin on the next line: nothing or a comment.
 func (c *counter) end(text []byte, open bool) bool {
 	at := spaces(text)
 	if at < len(text) {
@@ -219,7 +219,7 @@ func isEntry(text []byte) bool {
 	return text[0] == '-' && (len(text) == 1 || text[1] == ' ')
 }
 
-// colon reports whether text begins with the colon behind a name.
+// colon reports whether text begins with the colon after a name.
 func colon(text []byte) bool {
 	return len(text) > 0 && text[0] == ':' && (len(text) == 1 || text[1] == ' ')
 }
@@ -230,7 +230,7 @@ func scalar(text []byte) (length int, ok bool) {
 	case '"', '\'':
 		return quoted(text)
 	case '-':
-		return plainScalar(text), !isEntry(text)
+		return plainScalar(text), len(text) > 1 && text[1] != ' ' && text[1] != '\t'
 	case ',', '[', ']', '{', '}', ':', '?', '#', '&', '*', '!', '|', '>', '%', '@', '`', '\t', 0:
 		return 0, false
 	}

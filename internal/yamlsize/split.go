@@ -5,9 +5,9 @@ import (
 	"iter"
 )
 
-// Documents splits a stream where a line begins with "---", which the parser takes for the start of a document
-// wherever it stands. It yields the number of lines before each part and the part, with its "---" and the directives
-// before it. A part may hold more than one document, and never a piece of one.
+// Documents splits a stream where a line begins with "---", which always starts a document for the parser. It yields
+// the number of lines before each part and the part, with its "---" and the directives before it. A part may have more
+// than one document, but never only a piece of a document.
 func Documents(data []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		first, line, start, begin := 0, 0, 0, 0

@@ -1,23 +1,27 @@
-// Package yamlsize estimates how much a YAML parser makes of a text, without parsing it, so that a text of a few bytes
-// cannot cost a lot of memory. Its functions are safe for concurrent use and keep nothing.
+// Package yamlsize estimates the amount of data that a YAML parser makes of a text, without parsing it, so that a small text
+// cannot cost a lot of memory. Its functions are safe for concurrent use and keep no state.
 package yamlsize
 
 import "bytes"
 
-// Weights of what makes the parser allocate, about 100 bytes each.
+// Weights of tokens that make the parser allocate memory, in units of about 100 bytes.
 const (
 	lineWeight  = 1
-	entryWeight = 2  // "- ", "]", "}"
-	tokenWeight = 5  // most other indicators, and comments; commas in a plain list behind a name
-	flowWeight  = 11 // commas, "[" and "{": the parser looks ahead for the end of what may be a name
+	entryWeight = 2 // "- " at the beginning of a line, "]", "}"
+	tokenWeight = 5 // most other indicators, and comments; commas in a plain list after a name
+
+	// In brackets, or where brackets may be open, the parser looks ahead for the end of a possible name.
+	dashWeight  = 6  // "-"
+	colonWeight = 9  // ":"
+	flowWeight  = 11 // commas, "[" and "{"
 )
 
 // Structure returns an upper bound for the number of nodes that a parser makes of the part of a stream that
-// [Documents] returns, less two for the document itself. Each line counts 1, each "- " 2, the colon behind a name, a
-// quote, a comment and whatever else may be an indicator 5, but commas and opening brackets 11, unless they are in a list
-// of plain values behind a name: [a, b]. Text in
-// quotes on one line and in block scalars counts nothing where it is certainly that: everything is taken for
-// structure from the first line on that is not plainly a name, a value or both. The text is UTF-8.
+// [Documents] yields, less two for the document itself. Each line counts 1 and each "- " 2. The colon after a name, a
+// quote, a comment and any other possible indicator count 5. In brackets a colon counts 9, a comma or an opening bracket
+// 11, but in a list of plain values after a name, such as [a, b], a comma counts 5. Text in quotes on one line and in block
+// scalars counts nothing as long as it is certain: from the first line on that is not certainly a name, a value or both,
+// all text is considered structure, as in brackets. The text is UTF-8.
 func Structure(part []byte) int {
 	c := counter{inner: -1, open: true}
 	c.doubt = otherBreaks(part)
@@ -48,7 +52,7 @@ func otherBreaks(text []byte) bool {
 	}
 }
 
-// letter reports whether a byte is neither an indicator nor next to one.
+// letter has the ASCII letters and digits, which are never indicators.
 var letter = func() (is [256]bool) {
 	for b := range is {
 		is[b] = '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
@@ -56,7 +60,7 @@ var letter = func() (is [256]bool) {
 	return is
 }()
 
-// indicators are the bytes that may be of weight.
+// indicators has the bytes that may have a weight.
 var indicators = func() (is [256]bool) {
 	for _, b := range []byte(",[]{}:-?#&*!|>'\"%\r\u0085\u2028") {
 		is[b] = true
@@ -64,7 +68,7 @@ var indicators = func() (is [256]bool) {
 	return is
 }()
 
-// bound returns a weight that is enough for a line, or a piece of it, whatever the parser takes it for.
+// bound returns an upper bound of the weight of a line, or a piece of it, however the parser interprets it.
 func bound(text []byte) (weight int) {
 	for i, b := range text {
 		if !indicators[b] {
@@ -79,11 +83,11 @@ func bound(text []byte) (weight int) {
 			weight += entryWeight
 		case ':':
 			if !afterLetter || !beforeLetter {
-				weight += tokenWeight
+				weight += colonWeight
 			}
 		case '-':
 			if !beforeLetter {
-				weight += entryWeight
+				weight += dashWeight
 			}
 		case '?', '#', '&', '*', '!', '|', '>', '\'', '"', '%':
 			if !afterLetter {

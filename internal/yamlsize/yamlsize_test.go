@@ -100,7 +100,7 @@ var seeds = []string{
 	"a: b\n  \"x\n  |\n  [a, a, a, a, a, a]\n", "a: b\n  - |\n    # x\n    [a, a, a, a, a]\n", "a: \"b # c\"\nd: 'e''f'  # g\n",
 	"%YAML 1.2\n---\na\n...\n%TAG ! x\n---\nb\n...\nc\n", "\ufeffa: b\n---\n\ufeffc: d\n", "a: b\r\n---\r\nc: |\r\n  d\r\n  e\r\n", "a: b\r---\rc: d\r",
 	"k: |\n  a\u2028[a, a, a]\n", "k: |\n  a\u0085[a, a, a]\n", "{a: , : b, ? c, : , ::, \"d\":e, [f]: g}\n", "[: , ? , - , a: b, &x , *x , !y , !<z> ]\n",
-	"? a\n: b\n? - - -\n: - -\n", "&a a: *a\n<<: *a\n", "a:\n- b\n- - c\n  - d\n", "\"a\" : b\n'c': d\n", "--- |\n a\n--- \"b\"\n--- # c\n---#\n", "a: - b\n", "- # x\n- #\n-\n", ":\n:\n", "a: |#\n [a]\n", "a: | # x\n [a]\n", "a: |3\n  [a, a]\n", "a: [b, c]: d\n",
+	"? a\n: b\n? - - -\n: - -\n", "&a a: *a\n<<: *a\n", "a:\n- b\n- - c\n  - d\n", "\"a\" : b\n'c': d\n", "--- |\n a\n--- \"b\"\n--- # c\n---#\n", "a: - b\n", "- # x\n- #\n-\n", ":\n:\n", "a: |#\n [a]\n", "a: | # x\n [a]\n", "a: |3\n  [a, a]\n", "a: [b, c]: d\n", "-\t!-\t!", "a: -\t!\n", "[: a: b", "[-\t-",
 	"a: [b, 'c', \"d\",\n  e, 2001:db8::1, f\n  ]\ng: [h, ::1]\n", "a: [\"b\" \"c\" 'd' ", "a: [b: c, d\n, e: , f, - g, -, ?, :, h #\n, i]\n",
 }
 
@@ -129,7 +129,7 @@ func FuzzStructure(f *testing.F) {
 // checkAllocations repeats a text, so that constant costs do not matter.
 func checkAllocations(t *testing.T, data []byte) {
 	t.Helper()
-	const repeated = 200
+	repeated := max(200, 1<<13/(len(data)+1))
 	for _, between := range []string{"", "\n"} {
 		text := bytes.Repeat(append(bytes.Clone(data), between...), repeated)
 		limit := 64*len(text) + 1<<20

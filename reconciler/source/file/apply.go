@@ -12,17 +12,17 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// state is what a source has published, in the tables and in the log: immutable.
+// state is the state that a source has published in the tables and in the log. It is immutable.
 type state struct {
-	held        map[id]*document // whose rows are in the tables
+	held        map[id]*document // the documents whose rows are in the tables
 	shown       map[string]shown // by path
 	incomplete  string
-	unconfirmed bool // rows are in force that only an approval, or documents, can end
+	unconfirmed bool // rows stay in force until they are replaced by documents or an approval
 	filtered    bool // documents are in force, but filters drop all of them
 	initialized bool
 }
 
-// apply makes the tables say what follows from a listing, in one transaction.
+// apply updates the tables according to a listing, in one transaction.
 func (s *Source) apply(ctx context.Context, l *listing) error {
 	next, kept := s.next(l)
 	if len(next.held) > 0 {
@@ -44,7 +44,8 @@ func (s *Source) apply(ctx context.Context, l *listing) error {
 	return nil
 }
 
-// accept notes what is in force now, and on which device; kept is nil if nothing has changed.
+// accept records the versions that are in force now, and their device. Kept is nil if nothing has
+// changed.
 func (s *Source) accept(l *listing, kept map[*fileState]*content) {
 	if kept == nil {
 		return
@@ -57,8 +58,8 @@ func (s *Source) accept(l *listing, kept map[*fileState]*content) {
 	s.known.Store(s.knownContents())
 }
 
-// next returns what to publish after a listing, and what is then in force of each
-// file, nil if everything stays as it is.
+// next returns the state to publish after a listing, and the version of each file that
+// is then in force; nil if nothing changes.
 func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 	if l.err != nil {
 		return s.withoutDirectory(l)
@@ -88,8 +89,8 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 	return next, r.kept
 }
 
-// isShown reports whether a file has been read, or has to be shown as one that is being
-// written: at the first listing, and when that lasts.
+// isShown reports whether a file has been read, or has to be shown as being written: in the
+// first listing, and when it has been written for long.
 func (s *Source) isShown(f *fileState, at time.Time) bool {
 	if f.now != nil || f.writtenLong(at) {
 		return true
@@ -98,20 +99,21 @@ func (s *Source) isShown(f *fileState, at time.Time) bool {
 	return !f.busy.IsZero() && (already || !s.published.initialized)
 }
 
-// whyMissing tells why no version of a file is in force, or only one that was evaluated by another
-// filter.
+// whyMissing returns why no version of a file is in force, or only a version that was evaluated with
+// another filter.
 func whyMissing(f *fileState, s shown) problem {
 	if len(s.problems) > 0 {
 		return s.problems[0]
 	}
 	message := "is being written, and has not been read yet"
 	if f.now != nil {
-		message = "has not been taken over since a filter was changed"
+		message = "has not been applied since a filter was changed"
 	}
 	return problem{at: place{file: f.path}, message: message}
 }
 
-// reason tells why rows may be missing: the first of the problems, and how many files have some.
+// reason returns why rows may be missing: the first of the problems, and the number of other files
+// with problems.
 func reason(missing []problem) string {
 	switch len(missing) {
 	case 0:
@@ -127,7 +129,7 @@ func (a state) equal(b state) bool {
 		maps.EqualFunc(a.shown, b.shown, func(x, y shown) bool { return x.row == y.row })
 }
 
-// write brings the tables from what was published to next.
+// write changes the tables from the published state to next.
 func (s *Source) write(txn *statedb.WriteTxn, next state) error {
 	for i, d := range s.published.held {
 		if next.held[i] == nil {
@@ -147,7 +149,7 @@ func (s *Source) write(txn *statedb.WriteTxn, next state) error {
 	return s.writeSource(txn, next)
 }
 
-// newDocuments returns the documents that are not held by before, in the order of their places.
+// newDocuments returns the documents that before does not hold, in the order of their places.
 func (a state) newDocuments(before state) []*document {
 	var fresh []*document
 	for i, d := range a.held {
@@ -178,7 +180,7 @@ func (s *Source) writeShown(txn *statedb.WriteTxn, next map[string]shown) error 
 	return nil
 }
 
-// writeSource tells the tables how far this source is.
+// writeSource updates the state of this source in the tables.
 func (s *Source) writeSource(txn *statedb.WriteTxn, next state) error {
 	for _, f := range s.feeds {
 		if err := f.Incomplete(txn, next.incomplete); err != nil {
@@ -194,7 +196,8 @@ func (s *Source) writeSource(txn *statedb.WriteTxn, next state) error {
 	return nil
 }
 
-// report logs what is different in next: each problem once, and when there are none any more.
+// report logs the differences of next: each new problem once, and when all problems of a file have
+// ended.
 func (s *Source) report(next state) {
 	for _, path := range slices.Sorted(maps.Keys(next.shown)) {
 		before, now := s.published.shown[path].problems, next.shown[path].problems
@@ -204,7 +207,7 @@ func (s *Source) report(next state) {
 			}
 		}
 		if len(before) > 0 && len(now) == 0 {
-			s.log.Info("Documents are good again", "file", path)
+			s.log.Info("Documents are valid again", "file", path)
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(s.published.shown)) {
@@ -213,6 +216,6 @@ func (s *Source) report(next state) {
 		}
 	}
 	if !maps.Equal(s.published.held, next.held) || !s.published.initialized && next.initialized {
-		s.log.Info("Documents taken over", "files", len(next.shown), "rows", len(next.held))
+		s.log.Info("Documents applied", "files", len(next.shown), "rows", len(next.held))
 	}
 }

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Errors of [Source.Approve], besides that of its context and of the tables.
+// Errors of [Source.Approve], in addition to the error of its context and errors of the tables.
 var (
-	// ErrNothingToApprove: no rows are kept in force for want of documents.
-	ErrNothingToApprove = errors.New("nothing waits for approval: what the directory of documents holds is in force")
-	// ErrNotRunning: Run is not called, or has returned.
-	ErrNotRunning = errors.New("the source of documents does not run")
+	// ErrNothingToApprove is returned if no rows are kept in force because documents are absent.
+	ErrNothingToApprove = errors.New("nothing waits for approval: the documents in the directory are in force")
+	// ErrNotRunning is returned if Run was not called or has returned.
+	ErrNotRunning = errors.New("the source of documents is not running")
 )
 
-// Approved is what came of an approval.
+// Approved is the result of an approval.
 type Approved struct {
 	Dir       string `json:"dir"`
-	Rows      int    `json:"rows"`      // that are in force now
-	Withdrawn int    `json:"withdrawn"` // rows that were in force before
+	Rows      int    `json:"rows"`      // rows that are in force now
+	Withdrawn int    `json:"withdrawn"` // rows that are no longer in force
 }
 
 // Approve accepts the directory as the desired state, exactly as it is now, although it is
-// gone, on another device or without documents, and returns what followed. The rows that
-// go leave their tables; reconcilers limit their deletes as ever. It asks Run and waits
-// for the answer.
+// gone, on another device or without documents. Rows that no document declares are deleted
+// from their tables; the limits of reconcilers on deletes still apply. Approve passes the
+// request to Run and waits for the result.
 func (s *Source) Approve(ctx context.Context) (Approved, error) {
 	answer, err := s.approvals.ask()
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Source) Approve(ctx context.Context) (Approved, error) {
 	}
 }
 
-// answer is that to a request for approval.
+// answer is the answer to a request for approval.
 type answer struct {
 	approved Approved
 	err      error
@@ -48,14 +48,15 @@ type answer struct {
 
 // approvals are requests that Run has to answer. It is safe for concurrent use.
 type approvals struct {
-	wake chan struct{} // holds a value when Run is to look now
+	wake chan struct{} // holds a value when Run has to scan the directory now
 
 	mu      sync.Mutex
 	running bool
 	pending []chan<- answer
 }
 
-// ask adds a request. The answer does not block who gives it.
+// ask adds a request and returns a channel for the answer. The channel is buffered, so that
+// answering never blocks.
 func (a *approvals) ask() (<-chan answer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -68,11 +69,11 @@ func (a *approvals) ask() (<-chan answer, error) {
 	return request, nil
 }
 
-// wakeRun makes Run look at the directory now.
+// wakeRun makes Run scan the directory now.
 func (a *approvals) wakeRun() {
 	select {
 	case a.wake <- struct{}{}:
-	default: // it holds one
+	default: // a value is already pending
 	}
 }
 
@@ -82,7 +83,7 @@ func (a *approvals) open() {
 	a.running = true
 }
 
-// close refuses what has not been answered.
+// close refuses all requests that have not been answered.
 func (a *approvals) close() {
 	a.mu.Lock()
 	a.running = false
@@ -100,8 +101,8 @@ func (a *approvals) take() []chan<- answer {
 	return requests
 }
 
-// answerApprovals answers each request after a look at the directory of its own. It
-// returns when to look again at the latest, and why the tables cannot be written.
+// answerApprovals answers each request after a scan of the directory for it. It returns
+// the time until the next scan at the latest, and the error if the tables cannot be written.
 func (s *Source) answerApprovals(ctx context.Context, follower follower) (again time.Duration, failed error) {
 	again = s.config.Rescan
 	for _, request := range s.approvals.take() {
@@ -117,7 +118,7 @@ func (s *Source) answerApprovals(ctx context.Context, follower follower) (again 
 	return again, failed
 }
 
-// applyError is that the tables cannot be written.
+// applyError is an error in writing the tables.
 type applyError struct{ err error }
 
 func (e *applyError) Error() string { return e.err.Error() }
@@ -129,7 +130,7 @@ func (s *Source) approveNow(ctx context.Context, follower follower, l *listing) 
 	s.list(l, follower)
 	switch {
 	case l.err != nil && !absent(l.err):
-		return Approved{}, fmt.Errorf("the directory %s cannot be approved while nobody can list it: %w", s.config.Dir, withoutPath(l.err))
+		return Approved{}, fmt.Errorf("the directory %s cannot be approved while it cannot be listed: %w", s.config.Dir, withoutPath(l.err))
 	case !before.unconfirmed:
 		return Approved{}, ErrNothingToApprove
 	}
@@ -145,6 +146,6 @@ func (s *Source) approveNow(ctx context.Context, follower follower, l *listing) 
 			a.Withdrawn++
 		}
 	}
-	s.log.Warn("Approved by hand: the directory of documents is taken as it is", "dir", a.Dir, "rows", a.Rows, "withdrawn", a.Withdrawn)
+	s.log.Warn("Directory of documents approved manually", "dir", a.Dir, "rows", a.Rows, "withdrawn", a.Withdrawn)
 	return a, nil
 }

@@ -27,7 +27,7 @@ func TestApprovalIsOfTheDirectoryAsItIs(t *testing.T) {
 				}
 				h.wantRoutes()
 				h.wantState(true, "")
-				if !strings.Contains(h.log.String(), `msg="Approved by hand`) {
+				if !strings.Contains(h.log.String(), `msg="Directory of documents approved manually`) {
 					t.Errorf("log: %s", h.log)
 				}
 				if _, err := h.approve(); !errors.Is(err, ErrNothingToApprove) {
@@ -38,7 +38,7 @@ func TestApprovalIsOfTheDirectoryAsItIs(t *testing.T) {
 				h.wantState(true, "")
 				h.remove("f0000.yaml")
 				h.settle()
-				h.wantState(true, ".: the directory holds no documents any more; "+staying(1))
+				h.wantState(true, ".: the directory no longer has any documents; "+staying(1))
 			})
 		})
 	}
@@ -104,8 +104,8 @@ func TestAnEmptyDirectoryAtARestartIsIncomplete(t *testing.T) {
 			t.Fatal("rows in force are not remembered")
 		}
 	})
-	const why = ".: the directory holds no documents, and in the run before this one rows were in force; " +
-		"nothing of them is removed until documents are back or this is approved (approve documents)"
+	const why = ".: the directory has no documents, but rows were in force in the previous run; " +
+		"none of them is removed until documents are back or this is approved (approve documents)"
 	restart := func(files map[string]string, test func(t *testing.T, h *harness)) {
 		bubble(t, files, func(t *testing.T, h *harness) {
 			h.restarted(remembered)
@@ -181,7 +181,7 @@ func TestApproveAsksTheRunThatIsGoingOn(t *testing.T) {
 	r.write("a.yaml", routeTo(netA, "eth0"))
 	r.become(netA + " eth0")
 	r.remove("a.yaml")
-	r.told(r.dir, "holds no documents any more")
+	r.told(r.dir, "no longer has any documents")
 	if approved, err := r.source.Approve(ctx); err != nil || approved.Withdrawn != 1 {
 		t.Errorf("approved %+v, %v", approved, err)
 	}

@@ -12,26 +12,26 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// decoder decodes one document. It goes on after a problem, to find them all.
+// decoder decodes one document. It continues after a problem, to find all of them.
 type decoder struct {
 	file     string
-	offset   int // lines before what the nodes count from
+	offset   int // number of lines before the first line of the nodes
 	kind     string
 	fields   catalog
 	problems []problem
-	more     int // problems that are left out
+	more     int // number of problems that were left out
 	document *yaml.Node
 	values   int
 	depth    int
 	gaveUp   bool
 }
 
-// reset makes a decoder ready for a document.
+// reset prepares the decoder for a document.
 func (d *decoder) reset(file string, offset int, k Kind, document *yaml.Node) {
 	*d = decoder{file: file, offset: offset, kind: k.Name(), fields: k.catalog(), problems: d.problems[:0], document: document}
 }
 
-// placeOf returns where the value of a field is, if it is given.
+// placeOf returns the place of a field's value, if the field is given.
 func (d *decoder) placeOf(path string) (at place, given bool) {
 	if n := nodeAt(d.document, path); n != nil {
 		return d.place(n), true
@@ -39,7 +39,7 @@ func (d *decoder) placeOf(path string) (at place, given bool) {
 	return place{}, false
 }
 
-// nodeAt returns the value at a path below n, as rules[1].from, or nil.
+// nodeAt returns the value at a path below n, such as rules[1].from, or nil.
 func nodeAt(n *yaml.Node, path string) *yaml.Node {
 	if path == "" {
 		return n
@@ -81,10 +81,10 @@ func (d *decoder) problem(n *yaml.Node, path, format string, args ...any) {
 	d.problems = append(d.problems, problem{at: d.place(n), field: path, message: fmt.Sprintf(format, args...)}.short())
 }
 
-// full reports whether there are as many problems as are told of a file.
+// full reports whether the limit of problems reported for a file is reached.
 func (d *decoder) full() bool { return len(d.problems) >= maxProblems }
 
-// refused reports what the row type has against the document.
+// refused reports the errors of the row type's validation.
 func (d *decoder) refused(document *yaml.Node, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
@@ -104,8 +104,8 @@ func (d *decoder) refused(document *yaml.Node, err error) {
 	d.problems = append(d.problems, problem{at: d.placeFor(document, wrong.Field), field: wrong.Field, message: wrong.Err.Error()}.short())
 }
 
-// placeFor returns where the value of a field is; if it is missing, where the value
-// is that it belongs into, as rules[1] for rules[1].from.
+// placeFor returns the place of a field's value. If it is missing, it returns the place of
+// the value that contains the field, such as rules[1] for rules[1].from.
 func (d *decoder) placeFor(document *yaml.Node, path string) place {
 	for path != "" {
 		if at, given := d.placeOf(path); given {
@@ -116,8 +116,8 @@ func (d *decoder) placeFor(document *yaml.Node, path string) place {
 	return d.place(document)
 }
 
-// enter follows an alias and counts, so that a small document cannot cost much.
-// False: n must not be looked at.
+// enter follows an alias and counts values, so that a small document cannot cost much.
+// It returns false if n must not be decoded.
 func (d *decoder) enter(n *yaml.Node, path string) (*yaml.Node, bool) {
 	at := n
 	if n.Kind == yaml.AliasNode {
@@ -172,7 +172,7 @@ func (d *decoder) value(n *yaml.Node, out reflect.Value, path string) {
 	}
 }
 
-// wrongType reports that n is not what out wants.
+// wrongType reports that n does not have the type of out.
 func (d *decoder) wrongType(n *yaml.Node, out reflect.Value, path string) {
 	d.problem(n, path, "found %s, expected %s", found(n), expected(out.Type()))
 }
@@ -198,7 +198,7 @@ func (d *decoder) structure(n *yaml.Node, out reflect.Value, path string) {
 }
 
 // pairs calls fn with each key of a mapping, its value and its path. Keys that
-// are not plain, or given again, are problems.
+// are not scalars, and duplicate keys, are problems.
 func (d *decoder) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node, at string)) {
 	var first seenKeys
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -220,14 +220,14 @@ func (d *decoder) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node
 	}
 }
 
-// seenKeys are the keys of a mapping: few of them cost no map.
+// seenKeys is a set of the keys of a mapping. A small set needs no map.
 type seenKeys struct {
 	few  [8]*yaml.Node
 	n    int
 	many map[string]*yaml.Node
 }
 
-// add adds a key, unless there is one of that name already, which it returns.
+// add adds a key, or returns the existing key with the same name.
 func (s *seenKeys) add(key *yaml.Node) (before *yaml.Node) {
 	for _, k := range s.few[:s.n] {
 		if k.Value == key.Value {
@@ -268,9 +268,9 @@ func (d *decoder) list(n *yaml.Node, out reflect.Value, path string) {
 	out.Set(items)
 }
 
-// madeOfSlice decodes a list by the slice that it is made of.
+// madeOfSlice decodes a list as the slice that it is made of.
 func (d *decoder) madeOfSlice(n *yaml.Node, out reflect.Value, path string) {
-	out.Addr().Interface().(list).FromSlice(func(slice any) { //nolint:forcetypeassert // which the catalog has checked
+	out.Addr().Interface().(list).FromSlice(func(slice any) { //nolint:forcetypeassert // the catalog has checked it
 		d.list(n, reflect.ValueOf(slice).Elem(), path)
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/statehive/statehive/internal/trusted"
 )
 
-// documentFile reports whether a file of this name holds documents. Editors and
-// tools that write beside a file use hidden names or another ending.
+// documentFile reports whether a file with this name is a file of documents. Temporary
+// files of editors and other tools have hidden names or other extensions.
 func documentFile(name string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
 		return false
@@ -24,7 +24,7 @@ func documentFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name))
 }
 
-// readDir returns the entries of a directory, and which one that was.
+// readDir returns the entries and the information of a directory.
 func readDir(dir string, p trusted.Policy) ([]os.DirEntry, os.FileInfo, error) {
 	d, err := trusted.Open(dir, p)
 	if err != nil {
@@ -39,7 +39,7 @@ func readDir(dir string, p trusted.Policy) ([]os.DirEntry, os.FileInfo, error) {
 	return entries, info, err
 }
 
-// readEntries returns the entries of a directory, of which there may be so many.
+// readEntries returns the entries of a directory, or an error if there are more than limit.
 func readEntries(d *os.File, limit int) ([]os.DirEntry, error) {
 	var all []os.DirEntry
 	for {
@@ -70,8 +70,8 @@ func (s *Source) listDir(l *listing) ([]string, error) {
 	return paths, nil
 }
 
-// checkTotal returns an error if files have too many bytes together, before any of them is read. Those that are larger than a file
-// may be are refused on their own.
+// checkTotal returns an error if the total size of files exceeds maxTotal, before any of them is read. Files larger than maxFile are
+// not counted, because they are refused on their own.
 func checkTotal(paths []string, maxFile, maxTotal int64) error {
 	var total int64
 	for _, path := range paths {
@@ -80,7 +80,7 @@ func checkTotal(paths []string, maxFile, maxTotal int64) error {
 		}
 	}
 	if total > maxTotal {
-		return fmt.Errorf("its files of documents have %d bytes together, expected at most %d", total, maxTotal)
+		return fmt.Errorf("its files of documents have a total of %d bytes, expected at most %d", total, maxTotal)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func documentFiles(dir string, entries []os.DirEntry) []string {
 	return paths
 }
 
-// deviceOf returns the device that a file is on; 0 where that is not known.
+// deviceOf returns the device that a file is on, or 0 if it is unknown.
 func deviceOf(info os.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Dev
@@ -110,8 +110,8 @@ var (
 	errDangling = errors.New("a symbolic link to a file that does not exist")
 )
 
-// read returns what a file holds. errNoFile when it has vanished or is a directory, a
-// *busyError while it is being written.
+// read returns the contents of a file. The error is errNoFile if the file has vanished or
+// is a directory, and a *busyError while it is being written.
 func (s *Source) read(path string, f *fileState, c circumstances) ([]byte, error) {
 	file, info, err := open(path, trusted.Policy{AllowWritable: s.config.AllowWritable, Within: s.config.Dir})
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Source) read(path string, f *fileState, c circumstances) ([]byte, error
 		return nil, &busyError{}
 	}
 	if left := f.unquiet(c.at, f.sizeInForce()); left > 0 {
-		return nil, &busyError{min(left, fileQuiet)} // it may grow, and be waited for less
+		return nil, &busyError{min(left, fileQuiet)} // the wait becomes shorter if the file grows
 	}
 	data, err := readAll(file, info.Size(), s.config.MaxFileSize)
 	if s.writing(file) {
@@ -136,7 +136,7 @@ func (s *Source) read(path string, f *fileState, c circumstances) ([]byte, error
 	return data, err
 }
 
-// readAll reads a file of about that size, up to a limit.
+// readAll reads a file of about the given size. A file larger than limit is an error.
 func readAll(file *os.File, size, limit int64) ([]byte, error) {
 	data := bytes.NewBuffer(make([]byte, 0, min(size, limit)+bytes.MinRead))
 	_, err := data.ReadFrom(io.LimitReader(file, limit+1))
@@ -146,7 +146,8 @@ func readAll(file *os.File, size, limit int64) ([]byte, error) {
 	return data.Bytes(), withoutPath(err)
 }
 
-// open opens a regular file for reading. errNoFile when it has vanished or is a directory.
+// open opens a regular file for reading. The error is errNoFile if the file has vanished or is a
+// directory.
 func open(path string, p trusted.Policy) (*os.File, os.FileInfo, error) {
 	f, err := trusted.Open(path, p)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,7 +170,7 @@ func open(path string, p trusted.Policy) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// withoutPath leaves out the path, which is named already.
+// withoutPath returns err without its path, which the message already names.
 func withoutPath(err error) error {
 	var wrapped *fs.PathError
 	if errors.As(err, &wrapped) {
@@ -181,8 +182,8 @@ func withoutPath(err error) error {
 // maxLinks is how many symbolic links a path may lead through, as in the kernel.
 const maxLinks = 40
 
-// trail follows an absolute path as the kernel would and returns where it ends,
-// and every directory entry that decides it: the links on the way and the end.
+// trail follows an absolute path as the kernel would. It returns where the path ends, and
+// the directory entries that determine it: the symbolic links on the way and the end.
 func trail(path string) (end string, entries []string) {
 	pending := strings.Split(path, "/")
 	end = "/"

@@ -17,10 +17,10 @@ type State string
 const (
 	// OK: the newest version of the file is in force.
 	OK State = "ok"
-	// Error: the newest version is wrong; the last good one, if any, is in force.
+	// Error: the newest version is invalid; the last valid one, if any, is in force.
 	Error State = "error"
 	// Duplicate: another file has a document with the same key; the last version
-	// that was alone, if any, is in force.
+	// without duplicates, if any, is in force.
 	Duplicate State = "duplicate"
 	// Writing: somebody has been writing the file for long, or since before the start; the
 	// last version that was read, if any, is in force.
@@ -32,24 +32,24 @@ const (
 type Document struct {
 	File      string    `json:"file"` // the absolute path: the primary key
 	State     State     `json:"state"`
-	Documents int       `json:"documents"`       // in the newest version, also those that filters drop
+	Documents int       `json:"documents"`       // in the newest version, including those that filters drop
 	Rows      int       `json:"rows"`            // in force
 	SHA256    string    `json:"sha256"`          // of the newest version, in hexadecimal; empty while it could not be read
-	Since     time.Time `json:"since"`           // the last change of anything else in this row
-	Error     string    `json:"error,omitempty"` // all that is wrong, a line each: "file:line:column: field: what"
+	Since     time.Time `json:"since"`           // the last change of any other field of this row
+	Error     string    `json:"error,omitempty"` // all problems, one per line: "file:line:column: field: what"
 }
 
 func byFile() statedb.Index[Document, string] {
 	return statedb.NewIndex("file", func(d Document) string { return d.File })
 }
 
-// shown is what is published of a file, in the table and in the log.
+// shown is the published state of a file, in the table and in the log.
 type shown struct {
 	row      Document
 	problems []problem
 }
 
-// unlessSame returns next with the time, or before if nothing else is different.
+// unlessSame returns before if nothing but the time differs, or else next with the time now.
 func (before shown) unlessSame(next shown, now time.Time) shown {
 	next.row.Error = text(next.problems)
 	next.row.Since = before.row.Since
@@ -60,7 +60,7 @@ func (before shown) unlessSame(next shown, now time.Time) shown {
 	return next
 }
 
-// show returns what there is to publish of a file. It has been read, or is shown as being written.
+// show returns the state to publish of a file, which has been read or is shown as being written.
 func (r resolution) show(f *fileState, at time.Time) shown {
 	if f.now == nil {
 		return shown{row: Document{File: f.path, State: Writing}}

@@ -3,8 +3,8 @@ package file
 import "testing"
 
 const (
-	aTaken = `a.yaml:2:14: field "destination": route "10.1.0.0/16" is also declared at b.yaml:2:14; neither is taken over`
-	bTaken = `b.yaml:2:14: field "destination": route "10.1.0.0/16" is also declared at a.yaml:2:14; neither is taken over`
+	aTaken = `a.yaml:2:14: field "destination": route "10.1.0.0/16" is also declared at b.yaml:2:14; neither takes effect`
+	bTaken = `b.yaml:2:14: field "destination": route "10.1.0.0/16" is also declared at a.yaml:2:14; neither takes effect`
 )
 
 func TestDuplicateLeavesTheRowInForceAndIsTakenOverWithoutADelete(t *testing.T) {
@@ -19,8 +19,8 @@ func TestDuplicateLeavesTheRowInForceAndIsTakenOverWithoutADelete(t *testing.T) 
 		h.wantDocuments("a.yaml duplicate 2/0: "+aTaken, "b.yaml duplicate 1/1: "+bTaken)
 		h.wantState(true, aTaken)
 		h.wantLog(
-			`level=ERROR msg="Document refused" file=a.yaml line=2 column=14 field=destination error="route \"10.1.0.0/16\" is also declared at b.yaml:2:14; neither is taken over"`,
-			`level=ERROR msg="Document refused" file=b.yaml line=2 column=14 field=destination error="route \"10.1.0.0/16\" is also declared at a.yaml:2:14; neither is taken over"`,
+			`level=ERROR msg="Document refused" file=a.yaml line=2 column=14 field=destination error="route \"10.1.0.0/16\" is also declared at b.yaml:2:14; neither takes effect"`,
+			`level=ERROR msg="Document refused" file=b.yaml line=2 column=14 field=destination error="route \"10.1.0.0/16\" is also declared at a.yaml:2:14; neither takes effect"`,
 		)
 
 		// Also when the one that holds it is read again, changed or not.
@@ -113,7 +113,7 @@ func TestAKeyMovesBetweenFiles(t *testing.T) {
 		h.settle()
 		h.wantRoutes(netA+" b", netB+" a")
 		h.wantChanges("+"+netB, "+"+netA)
-		h.wantLog(`level=INFO msg="Documents taken over" files=2 rows=2`)
+		h.wantLog(`level=INFO msg="Documents applied" files=2 rows=2`)
 
 		// One after the other: refused in between.
 		h.write("a.yaml", routeTo(netA, "a"))
@@ -139,7 +139,7 @@ func TestARenamedFileIsNoDuplicate(t *testing.T) {
 		h.settle()
 		h.wantChanges("+" + netA)
 		h.wantDocuments("b.yaml ok 2/2")
-		h.wantLog(`level=INFO msg="Documents taken over" files=2 rows=2`)
+		h.wantLog(`level=INFO msg="Documents applied" files=2 rows=2`)
 	})
 }
 

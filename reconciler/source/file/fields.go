@@ -20,15 +20,15 @@ type field struct {
 	index []int
 }
 
-// catalog is what is known of a row type and of the types in it.
+// catalog describes a row type and the types in it.
 type catalog struct {
 	structs map[reflect.Type][]field
-	own     map[reflect.Type]bool // that decode themselves
-	lists   map[reflect.Type]bool // that are made of a slice
+	own     map[reflect.Type]bool // types that decode themselves
+	lists   map[reflect.Type]bool // types that are made of a slice
 }
 
-// list is a type that documents write as a list and that is made of a slice, as an
-// immutable.List is.
+// list is implemented by types that are lists in documents and are made of a slice, such
+// as immutable.List.
 type list interface{ FromSlice(fill func(slice any)) }
 
 var (
@@ -39,17 +39,17 @@ var (
 
 // sliceOf returns the type of the slice that a list is made of.
 func sliceOf(t reflect.Type) (slice reflect.Type) {
-	reflect.New(t).Interface().(list).FromSlice(func(s any) { slice = reflect.TypeOf(s).Elem() }) //nolint:forcetypeassert // which add has checked
+	reflect.New(t).Interface().(list).FromSlice(func(s any) { slice = reflect.TypeOf(s).Elem() }) //nolint:forcetypeassert // add has checked it
 	return slice
 }
 
-// decodesItself reports whether a type has an own way of being decoded.
+// decodesItself reports whether a type has a decoding method.
 func decodesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(textUnmarshaler) || p.Implements(yamlUnmarshaler)
 }
 
-// catalogOf lists the fields of a row type. Types that documents cannot say are errors.
+// catalogOf lists the fields of a row type. Types that documents cannot express are errors.
 func catalogOf(row reflect.Type) (catalog, error) {
 	if row.Kind() == reflect.Pointer {
 		row = row.Elem()
@@ -63,7 +63,7 @@ func catalogOf(row reflect.Type) (catalog, error) {
 	}
 	for _, f := range c.structs[row] {
 		if f.name == kindField {
-			return catalog{}, errors.New(`the row type has a field "kind", which is what names the kind in documents`)
+			return catalog{}, errors.New(`the row type has a field "kind", which documents use for the name of the kind`)
 		}
 	}
 	return c, nil
@@ -84,7 +84,7 @@ func (c catalog) add(t reflect.Type, path string) error {
 	case slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array}, t.Kind()):
 		return c.add(t.Elem(), path)
 	case slices.Contains([]reflect.Kind{reflect.Chan, reflect.Func, reflect.UnsafePointer}, t.Kind()):
-		return fmt.Errorf(`%s is a %v, which a document cannot say: tag it yaml:"-"`, path, t)
+		return fmt.Errorf(`%s is a %v, which documents cannot express: tag it yaml:"-"`, path, t)
 	}
 	return nil
 }
@@ -107,8 +107,9 @@ func (c catalog) addStruct(t reflect.Type, path string) error {
 	return nil
 }
 
-// fieldsOf follows the rules of the yaml package: lower-case names by default,
-// "-" leaves out, structs tagged "inline" are part of their parent.
+// fieldsOf returns the fields of a struct by the rules of the yaml package: names are
+// lower case by default, fields tagged "-" are left out, and structs tagged "inline" are
+// part of their parent.
 func fieldsOf(t reflect.Type, parent []int) []field {
 	var fields []field
 	for i := range t.NumField() {
@@ -138,7 +139,7 @@ func names(fields []field) []string {
 	return all
 }
 
-// instead says what there is in place of a name that does not exist.
+// instead returns a hint about a name that does not exist: the known names, and the most similar one.
 func instead(name, plural string, known []string) string {
 	if len(known) == 0 {
 		return "there are no " + plural
@@ -161,8 +162,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// editDistance is the number of insertions, removals, replacements and swaps of
-// neighbors that make b of a, or limit if it is at least that.
+// editDistance returns the number of insertions, removals, replacements and swaps of
+// neighbors that turn a into b, or limit if there are at least that many.
 func editDistance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

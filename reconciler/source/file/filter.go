@@ -10,16 +10,15 @@ import (
 // SetFilter replaces the filter of a kind (see [KindConfig]) in one source; nil stores all rows
 // of the kind. Obj must be the row type of the kind, or SetFilter returns an error.
 //
-// The documents that are loaded are evaluated again, soon after SetFilter returns if Run is
-// running, and otherwise when it begins. For that the files that hold documents of the kind are
-// read again; those that hold none are not. Rows that the filter drops are deleted from the
-// table like those of documents that are gone, so the reconciler's limit of deletes applies.
-// Rows that are stored before and after are not written. To evaluate a filter again that
-// depends on something else which has changed, set it once more.
+// The loaded documents are evaluated again, soon after SetFilter returns if Run is running, or
+// else when it begins. Files with documents of the kind are read again for this; other files are
+// not. Rows that the filter drops are deleted from the table like rows whose documents are gone,
+// so the reconciler's limit of deletes applies. Rows that are stored before and after are not
+// written. If a filter depends on anything else that has changed, set it again.
 //
-// A file that is being written, or whose newest version is refused, keeps the rows that are in
-// force until it can be taken over with the new filter. The source is incomplete until then,
-// because rows may be missing.
+// A file that is being written, or whose newest version is refused, keeps its rows in force until
+// the file can be applied with the new filter. The source is incomplete until then, because rows
+// may be missing.
 //
 // SetFilter is safe for concurrent use. The filter is called by the goroutine of Run.
 func SetFilter[Obj any](s *Source, kindName string, filter func(Obj) bool) error {
@@ -28,7 +27,7 @@ func SetFilter[Obj any](s *Source, kindName string, filter func(Obj) bool) error
 		return fmt.Errorf("source of documents: there is no kind %q; %s", kindName, instead(kindName, "kinds", s.parser.names))
 	}
 	if _, ok := k.(*kind[Obj]); !ok {
-		return fmt.Errorf("kind %q: the filter is for rows of type %v, which are not those of the kind", kindName, reflect.TypeFor[Obj]())
+		return fmt.Errorf("kind %q: the filter is for rows of type %v, which is not the row type of the kind", kindName, reflect.TypeFor[Obj]())
 	}
 	s.filters.set(kindName, filter)
 	s.config.Logger.Info("Filter of documents changed", "kind", kindName)
@@ -69,7 +68,7 @@ func (f *filters) current() filterSet {
 	return f.all
 }
 
-// filterOf returns the filter that applies to a kind. The version of the configured one is 0.
+// filterOf returns the filter that applies to a kind. The version of the configured filter is 0.
 func (p *parser) filterOf(k Kind) versionedFilter {
 	if set, ok := p.filters[k.Name()]; ok {
 		return set
@@ -77,14 +76,14 @@ func (p *parser) filterOf(k Kind) versionedFilter {
 	return versionedFilter{keep: k.filter()}
 }
 
-// filteredKind is a kind that a file has documents of, and the version of its filter by which
-// they were evaluated.
+// filteredKind is a kind of which a file has documents, and the version of the filter that they
+// were evaluated with.
 type filteredKind struct {
 	name    string
 	version uint64
 }
 
-// filteredBy records by which filter the documents of a kind are evaluated.
+// filteredBy records the filter that the documents of a kind are evaluated with.
 func (c *content) filteredBy(k Kind, version uint64) {
 	for _, f := range c.filtered {
 		if f.name == k.Name() {
@@ -94,7 +93,7 @@ func (c *content) filteredBy(k Kind, version uint64) {
 	c.filtered = append(c.filtered, filteredKind{k.Name(), version})
 }
 
-// current reports whether the documents were evaluated by these filters.
+// current reports whether the documents were evaluated with these filters.
 func (c *content) current(filters filterSet) bool {
 	for _, f := range c.filtered {
 		if filters[f.name].version != f.version {
@@ -121,7 +120,7 @@ func (c *content) reuse(older *content) {
 	}
 }
 
-// stored returns the row to store for a decoded one. It is not kept if the filter drops it.
+// stored returns the row to store for a decoded one. Kept is false if the filter drops it.
 func (k *kind[Obj]) stored(row Obj, filter any) (stored Obj, kept bool, err error) {
 	if stored, err = k.normalized(row); err != nil {
 		return stored, false, err
@@ -154,7 +153,7 @@ func (k *kind[Obj]) normalized(row Obj) (Obj, error) {
 	return k.config.Normalized(row)
 }
 
-// guard calls a function of the embedder. A panic is an error of the document.
+// guard calls a function of the kind's configuration. A panic is an error of the document.
 func guard(name string, fn func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

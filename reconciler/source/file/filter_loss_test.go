@@ -18,11 +18,11 @@ func TestDroppedDocumentsHaveNoKey(t *testing.T) {
 		h.setFilter(nil)
 		h.wantRoutes(netA+" eth0", netB+" eth0")
 		twice := func(own, other string, rows int) string {
-			return fmt.Sprintf(`%s duplicate %s: %s:2:14: field "destination": route "10.1.0.0/16" is also declared at %s:2:14; neither is taken over`,
+			return fmt.Sprintf(`%s duplicate %s: %s:2:14: field "destination": route "10.1.0.0/16" is also declared at %s:2:14; neither takes effect`,
 				own, map[bool]string{true: "2/2", false: "1/0"}[rows == 2], own, other)
 		}
 		h.wantDocuments(twice("a.yaml", "b.yaml", 2), twice("b.yaml", "a.yaml", 0))
-		h.wantState(true, `a.yaml:2:14: field "destination": route "10.1.0.0/16" is also declared at b.yaml:2:14; neither is taken over (and of 1 more)`)
+		h.wantState(true, `a.yaml:2:14: field "destination": route "10.1.0.0/16" is also declared at b.yaml:2:14; neither takes effect (and of 1 more)`)
 		// The other one takes over, without a delete in between.
 		h.wantChanges("+"+netA, "+"+netB)
 		h.setFilter(on("eth1"))
@@ -48,7 +48,7 @@ func TestAFileThatCannotBeTakenOverKeepsItsRows(t *testing.T) {
 				h.source.writing = func(f *os.File) bool { return strings.HasSuffix(f.Name(), "a.yaml") }
 			},
 			func(h *harness) { h.source.writing = func(*os.File) bool { return false } },
-			"a.yaml: has not been taken over since a filter was changed",
+			"a.yaml: has not been applied since a filter was changed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestALostDirectoryLeavesTheRowsThatTheFilterKept(t *testing.T) {
 				h.settle()
 				h.settle()
 				h.wantRoutes(netA + " eth1")
-				h.wantState(true, ".: the directory holds no documents any more; "+staying(1))
+				h.wantState(true, ".: the directory no longer has any documents; "+staying(1))
 			})
 		})
 	}

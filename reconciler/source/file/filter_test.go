@@ -127,8 +127,8 @@ func TestTheKeyOfATransformedRowCounts(t *testing.T) {
 			t.Error(diff)
 		}
 		h.wantDocuments(
-			`a.yaml duplicate 1/0: a.yaml:1:1: set "x/one" is also declared at c.yaml:1:1; neither is taken over`, "b.yaml ok 1/1",
-			`c.yaml duplicate 1/0: c.yaml:1:1: set "x/one" is also declared at a.yaml:1:1; neither is taken over`)
+			`a.yaml duplicate 1/0: a.yaml:1:1: set "x/one" is also declared at c.yaml:1:1; neither takes effect`, "b.yaml ok 1/1",
+			`c.yaml duplicate 1/0: c.yaml:1:1: set "x/one" is also declared at a.yaml:1:1; neither takes effect`)
 	})
 }
 
@@ -289,10 +289,10 @@ func TestAFilterSetBeforeTheFirstLookAppliesToIt(t *testing.T) {
 func TestFiltersOfOtherRowsAreRefused(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, h *harness) {
 		for want, err := range map[string]error{
-			`source of documents: there is no kind "rout"; did you mean "route"? The kinds are: route, set`: SetFilter(h.source, "rout", on()),
-			`kind "set": the filter is for rows of type file.route, which are not those of the kind`:        SetFilter(h.source, "set", on()),
-			`kind "route": the filter is for rows of type *file.route, which are not those of the kind`:     SetFilter(h.source, "route", func(*route) bool { return true }),
-			`source of documents: there is no kind ""; the kinds are: route, set`:                           SetFilter[route](h.source, "", nil),
+			`source of documents: there is no kind "rout"; did you mean "route"? The kinds are: route, set`:   SetFilter(h.source, "rout", on()),
+			`kind "set": the filter is for rows of type file.route, which is not the row type of the kind`:    SetFilter(h.source, "set", on()),
+			`kind "route": the filter is for rows of type *file.route, which is not the row type of the kind`: SetFilter(h.source, "route", func(*route) bool { return true }),
+			`source of documents: there is no kind ""; the kinds are: route, set`:                             SetFilter[route](h.source, "", nil),
 		} {
 			if err == nil || err.Error() != want {
 				t.Errorf("error %v, want %s", err, want)

@@ -8,18 +8,18 @@ import (
 	"syscall"
 )
 
-// A directory of which nothing is left has more often been lost than emptied on
-// purpose. So rows stay in force when it is gone, is on another device, or has no
-// documents any more, until there are documents again or an operator approves.
+// A directory that is empty or gone has more often been lost than emptied on purpose.
+// So rows stay in force when it is gone, is on another device, or no longer has any
+// documents, until there are documents again or an operator approves.
 
 var errOtherDevice = errors.New("the directory is on another device than before: it was unmounted, or something is mounted over it")
 
 // absent reports whether an error of listing a directory means that it does not exist.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
-// checkDevice refuses a directory on another device than the one that rows are in force
-// from, unless all files of those are there as they were: some file systems get another
-// device whenever they are mounted.
+// checkDevice refuses a directory on another device than the one that the rows in force are
+// from, unless all of their files are unchanged: some file systems get another device number
+// whenever they are mounted.
 func (s *Source) checkDevice(l *listing) error {
 	if len(s.published.held) == 0 || l.device == s.device || s.sameFiles(l) {
 		return nil
@@ -31,7 +31,7 @@ func (s *Source) checkDevice(l *listing) error {
 	return errOtherDevice
 }
 
-// sameFiles reports whether every version in force is what its file was found to say.
+// sameFiles reports whether the listing has found all files as their versions in force.
 func (s *Source) sameFiles(l *listing) bool {
 	for path, f := range s.files {
 		if f.kept == nil || len(f.kept.docs) == 0 {
@@ -44,8 +44,8 @@ func (s *Source) sameFiles(l *listing) bool {
 	return true
 }
 
-// vanished reports whether next would leave nothing of what was in force, in this run
-// or in the one before it, and nobody has approved that.
+// vanished reports whether next would end all rows in force, of this run or of the previous
+// one, without an approval.
 func (s *Source) vanished(l *listing, next state) bool {
 	lost := len(s.published.held) > 0 || s.recalled && next.incomplete == ""
 	if len(next.held) > 0 || next.filtered || !lost {
@@ -57,13 +57,13 @@ func (s *Source) vanished(l *listing, next state) bool {
 	return !l.approved
 }
 
-// withoutDocuments leaves everything in force although no documents were found.
+// withoutDocuments returns a state that leaves all rows in force although no documents were found.
 func (s *Source) withoutDocuments(l *listing, r resolution) state {
 	next := state{held: s.published.held, shown: map[string]shown{}, unconfirmed: true, initialized: true}
 	for _, f := range s.sorted() {
 		before, already := s.published.shown[f.path]
 		switch r.kept[f] = f.kept; {
-		case f.gone && !already: // it was being written, and never shown
+		case f.gone && !already: // it was being written and was never shown
 		case f.gone:
 			next.shown[f.path] = before
 		case s.isShown(f, l.at):
@@ -76,9 +76,9 @@ func (s *Source) withoutDocuments(l *listing, r resolution) state {
 
 func (s *Source) lossMessage() string {
 	if n := len(s.published.held); n > 0 {
-		return "the directory holds no documents any more; " + staysInForce(n) + untilApproved
+		return "the directory no longer has any documents; " + staysInForce(n) + untilApproved
 	}
-	return "the directory holds no documents, and in the run before this one rows were in force; nothing of them is removed" + untilApproved
+	return "the directory has no documents, but rows were in force in the previous run; none of them is removed" + untilApproved
 }
 
 const untilApproved = " until documents are back or this is approved (approve documents)"
@@ -90,7 +90,7 @@ func staysInForce(rows int) string {
 	return fmt.Sprintf("%d rows stay in force", rows)
 }
 
-// explain says of the directory itself why rows may be missing.
+// explain adds a problem of the directory itself, which is why rows may be missing.
 func (s *Source) explain(next *state, l *listing, message string) {
 	dir := s.config.Dir
 	p := problem{at: place{file: dir}, message: message}
@@ -99,7 +99,8 @@ func (s *Source) explain(next *state, l *listing, message string) {
 	next.shown[dir] = s.published.shown[dir].unlessSame(row, l.at)
 }
 
-// withoutDirectory leaves everything in force, unless it was approved that the directory does not exist.
+// withoutDirectory returns a state that leaves all rows in force, unless the absence of the directory
+// was approved.
 func (s *Source) withoutDirectory(l *listing) (state, map[*fileState]*content) {
 	next := s.published
 	next.shown = maps.Clone(s.published.shown)
@@ -117,7 +118,7 @@ func (s *Source) withoutDirectory(l *listing) (state, map[*fileState]*content) {
 	return next, nil
 }
 
-// unreadMessage tells why the directory was not read, and what becomes of the rows
+// unreadMessage returns why the directory was not read, and what happens to the rows
 // that are in force.
 func (s *Source) unreadMessage(next *state, l *listing) string {
 	message := "the directory cannot be listed: " + withoutPath(l.err).Error()
@@ -134,7 +135,7 @@ func (s *Source) unreadMessage(next *state, l *listing) string {
 	return message + "; " + staysInForce(len(next.held)) + " until it can be"
 }
 
-// withdrawn is what follows from the approval that the directory does not exist.
+// withdrawn returns the state after the absence of the directory was approved.
 func (s *Source) withdrawn(l *listing) state {
 	l.confirmed, s.goneIsFine = true, true
 	for _, f := range s.files {
@@ -146,14 +147,14 @@ func (s *Source) withdrawn(l *listing) state {
 	return next
 }
 
-// endsMemory reports whether no rows are in force, on purpose: that was approved, or filters drop
-// all documents.
+// endsMemory reports whether it is intended that no rows are in force: because of an approval, or
+// because filters drop all documents.
 func (s *Source) endsMemory(l *listing, next state) bool {
 	dropped := next.filtered && next.incomplete == "" && (s.remembered || s.recalled)
 	return len(next.held) == 0 && (l.confirmed || dropped)
 }
 
-// remember has Memory know whether rows are in force.
+// remember records in Memory whether rows are in force.
 func (s *Source) remember(inForce bool) {
 	s.recalled = false
 	if s.config.Memory == nil || inForce && s.remembered {
@@ -166,7 +167,7 @@ func (s *Source) remember(inForce bool) {
 		text = err.Error()
 	}
 	if text != s.memoryError && text != "" {
-		s.log.Warn("Cannot remember that documents are in force: a directory that is empty at the next start will not be noticed", "error", text)
+		s.log.Warn("Cannot remember that documents are in force: an empty directory at the next start will be taken as the desired state", "error", text)
 	}
 	s.memoryError = text
 }

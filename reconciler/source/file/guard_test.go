@@ -10,7 +10,7 @@ func TestAFileThatWentBeforeItWasReadIsNotShown(t *testing.T) {
 		h.settle()
 		h.remove("a.yaml")
 		h.settle()
-		want := []string{". error 0/0: .: the directory holds no documents any more; " + staying(1), "a.yaml ok 1/1"}
+		want := []string{". error 0/0: .: the directory no longer has any documents; " + staying(1), "a.yaml ok 1/1"}
 		h.wantDocuments(want...)
 		f := h.open("b.yaml", os.O_CREATE|os.O_WRONLY)
 		h.look()

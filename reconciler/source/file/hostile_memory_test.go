@@ -19,6 +19,7 @@ import (
 var worst = []string{
 	"flow map", "long name", "list of problems", accepted + "flow map", accepted + "pairs in a flow list", accepted + "flow lists",
 	accepted + "comments on lines", accepted + "list of problems", accepted + "quoted lists", accepted + "names", accepted + "long value",
+	accepted + "names in a flow list", accepted + "entries in a flow list", accepted + "entries with tabs",
 }
 
 const hostileVariable = "STATEHIVE_TEST_HOSTILE"

@@ -13,24 +13,24 @@ import (
 
 // KindConfig declares a kind of document. Name and Table are required.
 type KindConfig[Obj any] struct {
-	// Name is what documents give as their kind: lower-case letters, digits and dashes.
+	// Name is the name of the kind in documents: lower-case letters, digits and dashes.
 	Name string
-	// Title says in a few words what the rows are, for [Schema]. Empty: nothing is said.
+	// Title describes the rows in a few words, for [Schema]. It is optional.
 	Title string
-	// Table gets the rows. Its row type is a struct, or a pointer to one, whose
-	// exported fields are the fields of a document, named by their yaml tags.
+	// Table is the table for the rows. Its row type is a struct, or a pointer to one,
+	// whose exported fields are the fields of a document, named by their yaml tags.
 	Table *statedb.RWTable[Obj]
-	// Default returns a new row with the values of missing fields. Nil: the zero value.
+	// Default returns a new row with the default values of fields. Nil: the zero value.
 	Default func() Obj
-	// Normalized checks a row and completes it. Its errors may be joined; those that
-	// are *reconciler.FieldError are reported at the line of their field. Nil: every
-	// row is good as it is.
+	// Normalized checks a row and completes it. Its errors may be joined; errors of type
+	// *reconciler.FieldError are reported at the line of their field. Nil: every row is
+	// valid as it is.
 	Normalized func(Obj) (Obj, error)
 	// Filter reports whether to store a row that Normalized has accepted. Nothing is kept of
 	// the documents that it drops, and their keys are free for other documents. It must not
 	// modify the row. [SetFilter] replaces it at run time. Nil: all rows are stored.
 	Filter func(Obj) bool
-	// Transform returns the row to store for one that Filter keeps, such as a copy without
+	// Transform returns the row to store for a row that Filter keeps, such as a copy without
 	// fields that are not needed. Its errors are reported like those of Normalized, which
 	// must accept the result. It must return equal rows for equal ones. Nil: rows are stored
 	// as they are.
@@ -40,10 +40,9 @@ type KindConfig[Obj any] struct {
 	KeyField string
 }
 
-// Kind is what a source needs to know about a kind of document. Only [NewKind] makes
-// kinds.
+// Kind is a kind of document. Only [NewKind] makes kinds.
 type Kind interface {
-	// Name is what documents give as their kind.
+	// Name returns the name of the kind in documents.
 	Name() string
 
 	table() statedb.TableMeta
@@ -71,11 +70,11 @@ type kind[Obj any] struct {
 	fields catalog
 }
 
-// NewKind declares a kind. It fails if a field of c is missing or wrong, or
-// documents cannot say what is in the row type.
+// NewKind declares a kind. It returns an error if a field of c is missing or invalid,
+// or if the row type has a field that documents cannot express.
 func NewKind[Obj any](c KindConfig[Obj]) (Kind, error) {
 	if !kindName.MatchString(c.Name) {
-		return nil, fmt.Errorf("kind %q: the name is not made of lower-case letters, digits and dashes, beginning with a letter", c.Name)
+		return nil, fmt.Errorf("kind %q: the name must consist of lower-case letters, digits and dashes, and begin with a letter", c.Name)
 	}
 	fields, err := catalogOf(reflect.TypeFor[Obj]())
 	if err == nil && c.Table == nil {

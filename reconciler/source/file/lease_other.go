@@ -4,5 +4,5 @@ package file
 
 import "os"
 
-// openForWriting reports that it is not known: there are no leases.
+// openForWriting returns false, because there are no leases.
 func openForWriting(*os.File) bool { return false }

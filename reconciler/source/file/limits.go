@@ -10,42 +10,42 @@ import (
 	"github.com/statehive/statehive/internal/yamlsize"
 )
 
-// Limits on what documents may cost, checked before they are parsed, or before anything is made of them. The structure
-// of a document is what [yamlsize.Structure] counts.
+// Limits on the cost of documents, checked before they are parsed or before rows are made of them. The structure of a
+// document is the result of [yamlsize.Structure].
 const (
 	maxDocumentSize      = 8 << 20
 	maxDocumentStructure = 512 << 10
 	maxFileStructure     = 4 << 20
 	maxFileDocuments     = 250_000
-	maxRunStructure      = 8 << 10 // of documents that are parsed in one go
+	maxRunStructure      = 8 << 10 // of documents that are parsed together
 
 	maxText = 2 << 20 // bytes of a value
 	maxName = 256     // bytes of the name of a field
-	maxKey  = 4096    // bytes of what identifies a row
+	maxKey  = 4096    // bytes of the primary key of a row
 )
 
-// Limits on the values of one document, against aliases that multiply or go round.
+// Limits on the values of one document, against aliases that multiply or form cycles.
 const (
 	maxValues = 1 << 18
 	maxDepth  = 100
 )
 
-// Limits on what is told of problems, in the log and in tables.
+// Limits on the problems reported in the log and in tables.
 const (
 	maxProblems     = 100 // of one file
 	maxMessage      = 600 // bytes
 	maxProblemField = 160 // bytes
 )
 
-// run is a stretch of a file that is parsed in one go: a document, or small ones. The parser must not see more at a time:
-// it looks ahead without bound for the end of brackets, across documents.
+// run is a part of a file that is parsed in one call: a document, or several small ones. The parser must not get more at a
+// time, because it looks ahead without bound for the end of brackets, across documents.
 type run struct {
-	line    int // lines before it
+	line    int // number of lines before it
 	data    []byte
 	refused *problem // why it is not parsed
 }
 
-// runs divides a file. All of it may be refused.
+// runs divides a file into runs, or returns a problem if the whole file is refused.
 func runs(file string, data []byte) ([]run, *problem) {
 	var all []run
 	documents, structure, inRun, end := 0, 0, 0, 0
@@ -71,7 +71,7 @@ func runs(file string, data []byte) ([]run, *problem) {
 	return all, nil
 }
 
-// measure returns the structure of a document, or why it is refused. Then it costs nothing.
+// measure returns the structure of a document, or the problem for which it is refused.
 func measure(at place, document []byte) (structure int, refused *problem) {
 	if len(document) > maxDocumentSize {
 		return 0, tooLarge(at, "the document has %d bytes, expected at most %d", len(document), maxDocumentSize)
@@ -87,7 +87,7 @@ func tooLarge(at place, format string, args ...any) *problem {
 	return &problem{at: at, message: fmt.Sprintf(format, args...)}
 }
 
-// loaderLimits bounds what the yaml package makes of a document that is small enough.
+// loaderLimits bounds the values that the yaml package makes of a document.
 var loaderLimits = yaml.WithPlugin(loaderlimits.New(
 	loaderlimits.DepthValue(maxDepth),
 	loaderlimits.AliasFunc(func(_, values int) error {
@@ -98,7 +98,7 @@ var loaderLimits = yaml.WithPlugin(loaderlimits.New(
 	}),
 ))
 
-// clip returns the beginning of a text that is longer than limit bytes, and how long it is.
+// clip returns a text. If it is longer than limit bytes, clip returns its beginning and its length.
 func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -106,13 +106,13 @@ func clip(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + fmt.Sprintf("… (%d bytes)", len(text))
 }
 
-// short is the problem as it is shown.
+// short returns the problem with its texts clipped.
 func (p problem) short() problem {
 	p.field, p.message = clip(p.field, maxProblemField), clip(p.message, maxMessage)
 	return p
 }
 
-// report adds problems, as long as they are not too many.
+// report adds problems, up to maxProblems, and counts the others.
 func (c *content) report(problems ...problem) {
 	for _, p := range problems {
 		if len(c.problems) < maxProblems {

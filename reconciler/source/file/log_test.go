@@ -82,7 +82,7 @@ func TestRefusedDocumentsDoNotFillTheLog(t *testing.T) {
 			t.Errorf("%d lines of %q in %v", n, message, time.Since(began))
 		}
 	}
-	for message, want := range map[string]int{"Document refused": files * perFile, "Documents are good again": files} {
+	for message, want := range map[string]int{"Document refused": files * perFile, "Documents are valid again": files} {
 		if got := lines[message] + left[message]; got < want || got > want+windows {
 			t.Errorf("%d lines of %q, with what was left out, expected %d", got, message, want)
 		}

@@ -15,14 +15,14 @@ import (
 )
 
 // Run reads the directory and follows it until ctx is done, which is not an
-// error. It fails only if the tables cannot be written, and may then be called
-// again.
+// error. It returns an error only if the tables cannot be written. It may then be
+// called again.
 func (s *Source) Run(ctx context.Context) error {
 	limit := loglimit.New(s.config.Logger.Handler(), loglimit.Options{})
 	defer limit.Close()
 	s.log = slog.New(limit)
 	w := &watcher{wake: s.approvals.wake}
-	defer func() { _ = w.close() }() // it only reads
+	defer func() { _ = w.close() }() // nothing was written
 	s.approvals.open()
 	defer s.approvals.close()
 	for {
@@ -40,10 +40,11 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
-// Rescan has Run read the directory now, and does not wait for it.
+// Rescan makes Run read the directory now, and does not wait for it.
 func (s *Source) Rescan() { s.approvals.wakeRun() }
 
-// turn looks, and answers who asks for an approval. It returns when to look again at the latest.
+// turn scans the directory once and answers requests for approval. It returns the time until the next
+// scan at the latest.
 func (s *Source) turn(ctx context.Context, follower follower) (time.Duration, error) {
 	again, err := s.reload(ctx, follower)
 	if err != nil {
@@ -53,22 +54,22 @@ func (s *Source) turn(ctx context.Context, follower follower) (time.Duration, er
 	return min(again, sooner), err
 }
 
-// listing is what one look at the directory found.
+// listing is the result of one scan of the directory.
 type listing struct {
 	found  map[string]*content // by path
 	busy   map[string]bool     // paths of files that are being written
 	device uint64              // that the directory is on
 	err    error               // why the directory was not read
 	at     time.Time
-	again  time.Duration // look again after this time at the latest
+	again  time.Duration // scan again after this time at the latest
 
-	// approved: an operator wants what was found, even if nothing is left of what was
-	// in force. confirmed: it needed that.
+	// approved reports whether an operator has approved the directory as it was found, even
+	// if that ends all rows in force. confirmed reports whether the approval was needed.
 	approved, confirmed bool
 }
 
-// reload looks at the directory once and applies what it finds. It returns when
-// to look again at the latest.
+// reload scans the directory once and applies the result. It returns the time until
+// the next scan at the latest.
 func (s *Source) reload(ctx context.Context, follower follower) (time.Duration, error) {
 	var l listing
 	s.list(&l, follower)
@@ -76,7 +77,7 @@ func (s *Source) reload(ctx context.Context, follower follower) (time.Duration, 
 	return l.again, err
 }
 
-// process takes in what was found and applies it.
+// process updates the files with a listing and applies the result.
 func (s *Source) process(ctx context.Context, l *listing) error {
 	if l.err == nil {
 		s.doubt, s.goneIsFine = time.Time{}, false
@@ -90,8 +91,8 @@ func (s *Source) process(ctx context.Context, l *listing) error {
 	return s.apply(ctx, l)
 }
 
-// startsSoon reports whether the first listing waits for files that are being written:
-// not for long, because nothing is initialized before.
+// startsSoon reports whether the first listing waits for files that are being written. It
+// does not wait for long, because until then nothing is initialized.
 func (s *Source) startsSoon(l *listing) bool {
 	if s.began.IsZero() {
 		s.began = l.at
@@ -99,7 +100,7 @@ func (s *Source) startsSoon(l *listing) bool {
 	return !s.published.initialized && len(l.busy) > 0 && l.at.Sub(s.began) < startGrace
 }
 
-// lasting reports whether the directory cannot be read for long enough to say so.
+// lasting reports whether the directory has been unreadable for long enough to report it.
 func (s *Source) lasting(l *listing) bool {
 	if s.doubt.IsZero() {
 		s.doubt = l.at
@@ -111,7 +112,7 @@ func (s *Source) lasting(l *listing) bool {
 	return left <= 0 || l.approved
 }
 
-// lossDelay is how long a loss must last: no time at all before there is anything to lose.
+// lossDelay returns how long a loss must last before it counts. It is 0 while there is nothing to lose.
 func (s *Source) lossDelay() time.Duration {
 	if !s.published.initialized {
 		return 0
@@ -119,10 +120,10 @@ func (s *Source) lossDelay() time.Duration {
 	return s.config.Settle
 }
 
-// follower watches what is of interest: a *watcher, or unwatched.
+// follower watches files and directories: a *watcher, or unwatched.
 type follower interface {
 	follow(interest) (renewed bool, err error)
-	// written returns the paths of files whose writing was reported since it was called last.
+	// written returns the paths of files for which writes were reported since the last call.
 	written() map[string]bool
 }
 
@@ -132,8 +133,8 @@ type unwatched struct{}
 func (unwatched) follow(interest) (bool, error) { return false, nil }
 func (unwatched) written() map[string]bool      { return nil }
 
-// list finds out what is in the directory. Watches are in place before anything
-// that counts is read.
+// list reads the directory. Watches are in place before it reads anything that
+// counts, so that no later change is missed.
 func (s *Source) list(l *listing, follower follower) {
 	l.found, l.busy, l.at, l.again = map[string]*content{}, map[string]bool{}, time.Now(), s.config.Rescan
 	s.parser.filters = s.filters.current()
@@ -168,12 +169,12 @@ func (s *Source) logWatchError(err error) {
 		text = err.Error()
 	}
 	if text != s.watchError && text != "" {
-		s.log.Warn("Cannot watch all documents, looking at them every second", "error", text)
+		s.log.Warn("Cannot watch all documents, checking them every second", "error", text)
 	}
 	s.watchError = text
 }
 
-// wasWritten reports whether writes to a file were reported, perhaps by another of its names.
+// wasWritten reports whether writes to a file were reported, possibly under another of its names.
 func wasWritten(written map[string]bool, path string) bool {
 	if len(written) == 0 || written[path] {
 		return written[path]
@@ -182,7 +183,7 @@ func wasWritten(written map[string]bool, path string) bool {
 	return written[end]
 }
 
-// examine adds to a listing what a file says; nothing if it is gone.
+// examine adds the contents of a file to a listing, or nothing if the file is gone.
 func (s *Source) examine(l *listing, path string, c circumstances) {
 	f := s.files[path]
 	if f == nil {
@@ -210,8 +211,7 @@ func (s *Source) examine(l *listing, path string, c circumstances) {
 	}
 }
 
-// content returns what data says. What is known already is not parsed again, unless a filter
-// has changed.
+// content returns the parsed data. Known data is not parsed again, unless a filter has changed.
 func (s *Source) content(f *fileState, data []byte) *content {
 	known := f.known(sha256.Sum256(data))
 	if known != nil && known.current(s.parser.filters) {
@@ -222,7 +222,7 @@ func (s *Source) content(f *fileState, data []byte) *content {
 	return c
 }
 
-// take updates the files with what was found.
+// take updates the files with the contents of a listing.
 func (s *Source) take(l *listing) {
 	files := s.sorted()
 	for _, f := range files {
@@ -245,7 +245,7 @@ func (s *Source) take(l *listing) {
 	}
 }
 
-// present returns the files that are there, or may be, in the order of their paths.
+// present returns the files that exist or may exist, in the order of their paths.
 func (s *Source) present() []*fileState {
 	return slices.DeleteFunc(s.sorted(), func(f *fileState) bool { return f.gone })
 }

@@ -1,7 +1,7 @@
 package file
 
-// Origin returns where the document is that a row of a table is from, as
-// "file:line:column", given the row's key as text; empty if it is from none.
+// Origin returns the place of the document that declares a row of a table, as
+// "file:line:column", given the row's key as text. It returns "" if there is none.
 func (s *Source) Origin(table, key string) string {
 	held := s.origins.Load()
 	if held == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/statehive/statehive/internal/yamlsize"
 )
 
-// id is what must be unique over all documents: the key of a row of a kind.
+// id identifies a row: its kind and its key, which must be unique over all documents.
 type id struct {
 	of  Kind
 	key string
@@ -28,23 +28,23 @@ func (i id) String() string { return fmt.Sprintf("%s %q", i.of.Name(), i.key) }
 type document struct {
 	id
 	row any
-	at  place // of the field that is the key, or of the document
+	at  place // of the key field, or of the document
 }
 
-// taken says that another document has the same key.
+// taken returns the problem that another document has the same key.
 func (d *document) taken(by place) problem {
-	return problem{at: d.at, field: d.of.keyField(), message: fmt.Sprintf("%v is also declared at %v; neither is taken over", d.id, by)}
+	return problem{at: d.at, field: d.of.keyField(), message: fmt.Sprintf("%v is also declared at %v; neither takes effect", d.id, by)}
 }
 
-// content is what a file said at one look at it: immutable.
+// content is the content of a file in one scan. It is immutable.
 type content struct {
 	sum      [sha256.Size]byte
-	unread   bool // sum is of the problem
+	unread   bool // the file could not be read; sum is the sum of the problem
 	size     int  // in bytes
-	total    int  // documents, good or not, also those that filters drop
+	total    int  // number of documents, including invalid ones and those that filters drop
 	docs     []*document
 	problems []problem
-	more     int // problems that are left out
+	more     int // number of problems that were left out
 	filtered []filteredKind
 }
 
@@ -61,7 +61,7 @@ type parser struct {
 	names []string // of the kinds, sorted
 
 	filters filterSet     // replace those of the kinds
-	known   knownContents // need not be parsed again by Read; may be nil
+	known   knownContents // contents that Read need not parse again; may be nil
 }
 
 func newParser(kinds []Kind) parser {
@@ -94,7 +94,7 @@ func (p *parser) parse(file string, data []byte) *content {
 	return c
 }
 
-// run adds the documents of a run. After one that is not YAML it goes on with the next.
+// run adds the documents of a run. After a document that is not YAML it continues with the next.
 func (p *parser) run(c *content, file string, r run) {
 	if r.refused != nil {
 		c.total++
@@ -116,10 +116,10 @@ func (p *parser) run(c *content, file string, r run) {
 	}
 }
 
-// failure is where the YAML itself is wrong. What follows in the same document is lost.
+// failure is a syntax error in the YAML. The rest of the document is lost.
 type failure struct {
 	problem
-	mark yaml.Mark // counted from where the stream began
+	mark yaml.Mark // relative to the start of the stream
 }
 
 // stream reads the documents of data, up to the end or to a failure.
@@ -155,7 +155,7 @@ func (p *parser) stream(c *content, file string, data []byte, offset int) *failu
 	return f
 }
 
-// document adds one document, or what is wrong with it.
+// document adds one document, or its problems.
 func (p *parser) document(c *content, d *decoder, file string, offset int, n *yaml.Node) {
 	if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
 		n = n.Content[0]
@@ -236,8 +236,8 @@ func (c *content) refuseTwins() {
 	}
 }
 
-// notText finds the first byte that no YAML in UTF-8 has, of which the yaml
-// package does not say where it is.
+// notText returns a problem for the first byte that is not allowed in YAML in UTF-8. The
+// errors of the yaml package do not have its place.
 func notText(file string, data []byte) (problem, bool) {
 	line, column := 1, 1
 	for rest := data; len(rest) > 0; {
@@ -256,8 +256,8 @@ func notText(file string, data []byte) (problem, bool) {
 	return problem{}, false
 }
 
-// nextDocument returns what follows from the first document on that begins at or after the mark, but not at the first
-// line, and how many lines lie before it; nil if there is none.
+// nextDocument returns the data from the first document on that begins at or after the mark, but not at the first line,
+// and the number of lines before it. It returns nil if there is no such document.
 func nextDocument(data []byte, mark yaml.Mark) (lines int, rest []byte) {
 	from := mark.Line - 1
 	if mark.Column > 1 {

@@ -55,7 +55,7 @@ func TestParseMessages(t *testing.T) {
 			`f.yaml:4:8: field "table": found 128, expected a whole number from -128 to 127`,
 		}},
 		{"number with a leading zero", "kind: route\ndestination: 10.0.0.0/8\nmetric: 010\ntable: -0\n", []string{
-			`f.yaml:3:9: field "metric": found 010, which some take for octal; expected a whole number from 0 to 4294967295 without a leading zero`,
+			`f.yaml:3:9: field "metric": found 010, which some parsers read as octal; expected a whole number from 0 to 4294967295 without a leading zero`,
 		}},
 		{"bad address", "kind: route\ndestination: 10.0.0.0/8\ngateway: 192.0.2.300\n", []string{
 			`f.yaml:3:10: field "gateway": found "192.0.2.300", expected an IP address such as 192.0.2.1 or 2001:db8::1: IPv4 field has value >255`,
@@ -141,12 +141,12 @@ func TestParseMessages(t *testing.T) {
 			`f.yaml:6:8: field "rules": found "x", expected a list`,
 		}},
 		{"same key twice in a file", "kind: route\ndestination: 10.0.0.0/8\n---\nkind: route\nmetric: 1\ndestination: 10.0.0.0/8\n", []string{
-			`f.yaml:2:14: field "destination": route "10.0.0.0/8" is also declared at f.yaml:6:14; neither is taken over`,
-			`f.yaml:6:14: field "destination": route "10.0.0.0/8" is also declared at f.yaml:2:14; neither is taken over`,
+			`f.yaml:2:14: field "destination": route "10.0.0.0/8" is also declared at f.yaml:6:14; neither takes effect`,
+			`f.yaml:6:14: field "destination": route "10.0.0.0/8" is also declared at f.yaml:2:14; neither takes effect`,
 		}},
 		{"same key without key field", "kind: set\nname: a\n---\nkind: set\nname: a\n", []string{
-			`f.yaml:1:1: set "a" is also declared at f.yaml:4:1; neither is taken over`,
-			`f.yaml:4:1: set "a" is also declared at f.yaml:1:1; neither is taken over`,
+			`f.yaml:1:1: set "a" is also declared at f.yaml:4:1; neither takes effect`,
+			`f.yaml:4:1: set "a" is also declared at f.yaml:1:1; neither takes effect`,
 		}},
 	}
 	for _, test := range tests {
@@ -251,12 +251,12 @@ func TestTypesThatDocumentsCannotSayAreRefused(t *testing.T) {
 		B string `yaml:"a"`
 	}
 	for want, err := range map[string]error{
-		`kind "x": withFunc.F is a func(), which a document cannot say: tag it yaml:"-"`:                     declared[withFunc]("x"),
-		`kind "x": the row type has a field "kind", which is what names the kind in documents`:               declared[withKind]("x"),
-		`kind "x": twice has two fields "a"`:                                                                 declared[*twice]("x"),
-		`kind "x": the row type is string, expected a struct or a pointer to one`:                            declared[string]("x"),
-		`kind "x": Table is not set`:                                                                         declared[rule]("x"),
-		`kind "A b": the name is not made of lower-case letters, digits and dashes, beginning with a letter`: declared[rule]("A b"),
+		`kind "x": withFunc.F is a func(), which documents cannot express: tag it yaml:"-"`:                   declared[withFunc]("x"),
+		`kind "x": the row type has a field "kind", which documents use for the name of the kind`:             declared[withKind]("x"),
+		`kind "x": twice has two fields "a"`:                                                                  declared[*twice]("x"),
+		`kind "x": the row type is string, expected a struct or a pointer to one`:                             declared[string]("x"),
+		`kind "x": Table is not set`:                                                                          declared[rule]("x"),
+		`kind "A b": the name must consist of lower-case letters, digits and dashes, and begin with a letter`: declared[rule]("A b"),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

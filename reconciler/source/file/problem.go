@@ -8,8 +8,8 @@ import (
 	"github.com/statehive/statehive/internal/trusted"
 )
 
-// place is where something stands in a file. Line and column count from 1; they
-// are 0 when it is about the file as a whole.
+// place is a position in a file. Line and column count from 1; they are 0 for the
+// file as a whole.
 type place struct {
 	file         string
 	line, column int
@@ -22,14 +22,14 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d:%d", trusted.Name(p.file), p.line, p.column)
 }
 
-// problem is one thing that is wrong with a file.
+// problem is an error in a file.
 type problem struct {
 	at      place
 	field   string // as the document spells it; empty: the document as a whole
 	message string // what was found and what was expected
 }
 
-// cannotBeRead is the problem of a file as a whole.
+// cannotBeRead returns the problem of a file that cannot be read.
 func cannotBeRead(path string, err error) problem {
 	return problem{at: place{file: path}, message: fmt.Sprintf("cannot be read: %v", err)}
 }
@@ -52,7 +52,7 @@ func (p problem) attributes() []any {
 	return append(attributes, slog.String("error", p.message))
 }
 
-// text has a line for each problem.
+// text returns a text with a line for each problem.
 func text(problems []problem) string {
 	lines := make([]string, len(problems))
 	for i, p := range problems {

@@ -23,10 +23,10 @@ type File struct {
 	Unread string `json:"unread,omitempty"`
 }
 
-// Problem is one thing that is wrong with documents. Its text is that which a [Source] shows.
+// Problem is an error in documents. Its text is the same as a [Source] reports.
 type Problem struct {
 	File string `json:"file"`
-	// Line and Column count from 1; they are 0 if it is about the file as a whole.
+	// Line and Column count from 1; they are 0 for the file as a whole.
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
 	// Field is the path of a field as the document spells it; empty: the document as a whole.
@@ -39,28 +39,28 @@ func (p Problem) String() string {
 	return problem{place{p.File, p.Line, p.Column}, p.Field, p.Message}.String()
 }
 
-// Row is what one document declares.
+// Row is a row that a document declares.
 type Row struct {
 	Kind   string
 	Key    string // the primary key, as text
 	Value  any    // of the row type of the kind's table
-	Origin string // where the document is: "file:line:column"
+	Origin string // the place of the document: "file:line:column"
 }
 
-// Contents are what files of documents say.
+// Contents are the contents of files of documents.
 type Contents struct {
 	Files     int
-	Documents int // good or not
-	// Rows are those of the files that have no problem, in the order of their places.
+	Documents int // number of documents, including invalid ones
+	// Rows are the rows of the files without problems, in the order of their places.
 	Rows []Row
 	// Problems are in the order of files.
 	Problems []Problem
 }
 
-// Load reads files of documents once. Each path is that of a file, or of a directory, of
-// which the files are read that a [Source] would read. A file that cannot be read, or is
-// being written, says so in File.Unread; the error is that of a path that is neither, or of one whose files have more than
-// [MaxTotalSize] bytes together.
+// Load reads files of documents once. Each path names a file, or a directory, in which it reads
+// the files that a [Source] would read. If a file cannot be read or is being written,
+// File.Unread has the reason. Load returns an error if a path is neither a file nor a
+// directory, or if its files have a total of more than [MaxTotalSize] bytes.
 func Load(paths ...string) ([]File, error) {
 	var files []File
 	known := map[string]bool{}
@@ -84,8 +84,8 @@ func Load(paths ...string) ([]File, error) {
 	return files, nil
 }
 
-// filesAt returns the paths of the files that a path stands for, and the directory that
-// they must be in, if it is one.
+// filesAt returns the paths of the files for a path. If the path is a directory, it also returns
+// the directory that they must be in.
 func filesAt(path string) (files []string, within string, err error) {
 	path = filepath.Clean(path)
 	info, err := os.Stat(path)
@@ -112,7 +112,7 @@ func load(path, within string) File {
 	return File{Path: path, Data: data}
 }
 
-// readOnce returns what a file holds, unless somebody is writing it.
+// readOnce returns the contents of a file, or an error if somebody is writing it.
 func readOnce(path, within string) ([]byte, error) {
 	file, info, err := open(path, trusted.Policy{AllowWritable: true, Within: within})
 	if err != nil {
@@ -127,10 +127,10 @@ func readOnce(path, within string) ([]byte, error) {
 	return data, err
 }
 
-// Read says what files declare, and what is wrong with them, as a [Source] of these kinds
-// does that sees them for the first time: problems have the same texts, and a key that two
-// documents have is a problem of both. Nothing is written, neither to the tables of the kinds.
-// Files are parsed side by side. The error is that of two kinds with one name or table.
+// Read returns the rows and problems of files, as a [Source] of these kinds does that reads
+// them for the first time: problems have the same texts, and a key that two documents have
+// is a problem of both. Nothing is written, not even to the tables of the kinds. Files are
+// parsed concurrently. Read returns an error if two kinds have the same name or table.
 func Read(kinds []Kind, files []File) (Contents, error) {
 	if err := checkKinds(kinds); err != nil {
 		return Contents{}, fmt.Errorf("kinds of documents: %w", err)
@@ -139,7 +139,7 @@ func Read(kinds []Kind, files []File) (Contents, error) {
 }
 
 // Store writes rows that [Read] has returned to the tables of their kinds, for a process that only
-// compares them with something: no source is registered, and nothing else in the tables changes.
+// compares them with other rows: no source is registered, and no other rows change.
 func Store(ctx context.Context, db *statedb.DB, kinds []Kind, rows []Row) error {
 	byName := make(map[string]Kind, len(kinds))
 	tables := make([]statedb.TableMeta, len(kinds))
@@ -153,7 +153,7 @@ func Store(ctx context.Context, db *statedb.DB, kinds []Kind, rows []Row) error 
 		for _, r := range rows {
 			k := byName[r.Kind]
 			if k == nil {
-				return fmt.Errorf("row %q is of kind %q, which there is not", r.Key, r.Kind)
+				return fmt.Errorf("row %q is of unknown kind %q", r.Key, r.Kind)
 			}
 			if err := k.insert(txn, r.Value); err != nil {
 				return fmt.Errorf("%s: %w", r.Origin, err)
@@ -163,10 +163,10 @@ func Store(ctx context.Context, db *statedb.DB, kinds []Kind, rows []Row) error 
 	}, tables...)
 }
 
-// Read is the function of that name for the kinds of a source, with the filters that are in
-// force ([SetFilter]). A file that says the same as one that Run has read, whatever its path, is
-// not parsed again: its rows are those that Run made, and must not be modified. Read is safe for
-// concurrent use.
+// Read calls the function [Read] for the kinds of the source, with the current filters
+// ([SetFilter]). A file with the same contents as a file that Run has read, whatever its path,
+// is not parsed again: its rows are the ones that Run made, and must not be modified. Read is
+// safe for concurrent use.
 func (s *Source) Read(files []File) Contents {
 	p := parser{kinds: s.parser.kinds, names: s.parser.names, filters: s.filters.current()}
 	if known := s.known.Load(); known != nil {
@@ -193,7 +193,7 @@ func read(p parser, files []File) Contents {
 	return c
 }
 
-// parseAll returns the states of files that were never seen before.
+// parseAll parses files concurrently and returns their states.
 func parseAll(p parser, files []File) []*fileState {
 	states := make([]*fileState, len(files))
 	var next atomic.Int64
@@ -221,11 +221,11 @@ func (p *parser) contentOf(f File) *content {
 	return p.parse(f.Path, f.Data)
 }
 
-// knownContents are contents without problems, by their sums.
+// knownContents are contents without problems, by checksum.
 type knownContents map[[sha256.Size]byte]*content
 
-// knownContents returns what files say by now, as far as it is good: what else they say has
-// places in its messages.
+// knownContents returns the current contents of files that have no problems. Contents with problems
+// are left out, because their messages have places.
 func (s *Source) knownContents() *knownContents {
 	known := make(knownContents, len(s.files))
 	for _, f := range s.files {
@@ -236,7 +236,8 @@ func (s *Source) knownContents() *knownContents {
 	return &known
 }
 
-// readAt returns what a file says that has the same data as that of c, which has no problems.
+// readAt returns the content of a file at another path with the same data as c, which has no
+// problems.
 func (c *content) readAt(path string) *content {
 	same := *c
 	same.docs = make([]*document, len(c.docs))

@@ -44,7 +44,7 @@ func TestFirstListingInitializesEveryTable(t *testing.T) {
 		h.wantState(true, "")
 		h.wantRoutes(netA+" eth0", netB+" eth1")
 		h.wantDocuments("a.yaml ok 2/2", "b.yml ok 1/1", "empty.yaml ok 0/0")
-		h.wantLog(`level=INFO msg="Documents taken over" files=3 rows=3`)
+		h.wantLog(`level=INFO msg="Documents applied" files=3 rows=3`)
 	})
 }
 
@@ -146,13 +146,13 @@ func TestOneOfTenBreaksAfterStart(t *testing.T) {
 		want[4] = "10.4.0.0/16 eth1"
 		h.wantRoutes(want[:9]...)
 		h.wantState(true, "")
-		h.wantLog(`level=INFO msg="Documents taken over" files=10 rows=10`, `level=INFO msg="Documents taken over" files=9 rows=9`)
+		h.wantLog(`level=INFO msg="Documents applied" files=10 rows=10`, `level=INFO msg="Documents applied" files=9 rows=9`)
 
 		h.write("f3.yaml", routeTo("10.3.0.0/16", "eth7"))
 		h.settle()
 		want[3] = "10.3.0.0/16 eth7"
 		h.wantRoutes(want[:9]...)
-		h.wantLog(`level=INFO msg="Documents are good again" file=f3.yaml`, `level=INFO msg="Documents taken over" files=9 rows=9`)
+		h.wantLog(`level=INFO msg="Documents are valid again" file=f3.yaml`, `level=INFO msg="Documents applied" files=9 rows=9`)
 	})
 }
 
@@ -228,7 +228,7 @@ func TestLossesCountOnlyWhenTheyLast(t *testing.T) {
 				h.write("a.yaml", routeTo(netA, "eth1"))
 				h.settle()
 				h.wantChanges("+" + netA)
-				h.wantLog(`level=INFO msg="Documents taken over" files=2 rows=2`)
+				h.wantLog(`level=INFO msg="Documents applied" files=2 rows=2`)
 
 				damage()
 				h.settle()
@@ -254,7 +254,7 @@ func TestANewFileThatIsBadForAMomentIsNotReported(t *testing.T) {
 		h.write("a.yaml", routeTo(netA, "eth0"))
 		h.settle()
 		h.wantDocuments("a.yaml ok 1/1")
-		h.wantLog(`level=INFO msg="Documents taken over" files=1 rows=1`)
+		h.wantLog(`level=INFO msg="Documents applied" files=1 rows=1`)
 	})
 }
 

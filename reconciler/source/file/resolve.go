@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// fileState is what is known of one file.
+// fileState is the state of one file.
 type fileState struct {
 	activity
 
 	path string
-	// now is what the file says, as far as it is believed; nil before that.
+	// now is the content of the file that is believed; nil at first.
 	now *content
-	// kept is the version in force; nil while there was none.
+	// kept is the version in force; nil if there is none.
 	kept *content
-	// doubt is since when the file has been found worse than now; zero if it is not.
+	// doubt is since when the file has been found worse than now; zero if it has not.
 	doubt time.Time
-	// leaving: what was found is that the file is absent or empty.
+	// leaving reports whether the file was found to be absent or empty.
 	leaving bool
-	// gone: the file is believed to be absent. It is forgotten when what follows from
-	// that is in force.
+	// gone reports whether the file is believed to be absent. It is forgotten when the
+	// consequences of that are in force.
 	gone bool
 }
 
-// sizeInForce is how long the version in force is.
+// sizeInForce returns the size of the version in force.
 func (f *fileState) sizeInForce() int64 {
 	if f.kept == nil {
 		return 0
@@ -31,7 +31,7 @@ func (f *fileState) sizeInForce() int64 {
 	return int64(f.kept.size)
 }
 
-// known returns the content with that sum, if it is one of those in use.
+// known returns the content with that checksum if it is in use, or nil.
 func (f *fileState) known(sum [sha256.Size]byte) *content {
 	for _, c := range []*content{f.now, f.kept} {
 		if c != nil && c.sum == sum {
@@ -41,8 +41,8 @@ func (f *fileState) known(sum [sha256.Size]byte) *content {
 	return nil
 }
 
-// suspect notes whether what the file was found to say, nil when it is absent, is worse
-// than what it said before.
+// suspect records whether the content that was found, nil if the file is absent, is worse
+// than the content before.
 func (f *fileState) suspect(found *content, now time.Time) {
 	if !f.worse(found) {
 		f.doubt, f.leaving = time.Time{}, false
@@ -54,10 +54,10 @@ func (f *fileState) suspect(found *content, now time.Time) {
 	f.leaving = found == nil || found.good()
 }
 
-// postpone leaves a file as it was that is in the middle of being written.
+// postpone leaves a file that is being written as it was.
 func (f *fileState) postpone() { f.doubt, f.leaving, f.gone = time.Time{}, false, false }
 
-// believe takes in what the file was found to say.
+// believe makes the content that was found the current one.
 func (f *fileState) believe(found *content) {
 	f.doubt, f.leaving, f.gone = time.Time{}, false, found == nil
 	if found != nil {
@@ -65,8 +65,8 @@ func (f *fileState) believe(found *content) {
 	}
 }
 
-// newestLoss returns when the last of the files that seem to be leaving was first found
-// so: now, if one that is being written has become shorter.
+// newestLoss returns when the last of the files that are absent or empty was first found so. It
+// returns the time of the listing if a file that is being written has become shorter.
 func newestLoss(files []*fileState, l *listing) (newest time.Time) {
 	for _, f := range files {
 		switch {
@@ -79,9 +79,9 @@ func newestLoss(files []*fileState, l *listing) (newest time.Time) {
 	return newest
 }
 
-// doubtful returns for how long a file is still in doubt, at a time. Losses are believed
-// when none has been added for delay, so that files that go one after the other go
-// together; but not later than ten times that.
+// doubtful returns for how much longer a file is in doubt. Losses are believed when no
+// other loss has been found for delay, so that files that are removed one after the other
+// count together, but after ten times delay at the latest.
 func (f *fileState) doubtful(at, newestLoss time.Time, delay time.Duration) time.Duration {
 	switch {
 	case f.doubt.IsZero():
@@ -105,15 +105,15 @@ func (f *fileState) worse(found *content) bool {
 	}
 }
 
-// resolution is what follows from what all files say.
+// resolution is the result of resolving the contents of all files.
 type resolution struct {
 	wanted   map[id]*document
 	kept     map[*fileState]*content
-	problems map[*fileState][]problem // of keys that other files have, too
+	problems map[*fileState][]problem // keys that are also declared elsewhere
 }
 
-// resolve decides which version of each file is in force. held are the documents
-// in force so far.
+// resolve decides which version of each file is in force. Held are the documents
+// that have been in force so far.
 func resolve(files []*fileState, held map[id]*document) resolution {
 	r := resolution{wanted: map[id]*document{}, kept: map[*fileState]*content{}, problems: map[*fileState][]problem{}}
 	for _, f := range files {
@@ -134,8 +134,8 @@ func resolve(files []*fileState, held map[id]*document) resolution {
 	return r
 }
 
-// stands reports whether the same follows still from what all files say: they are the
-// same files, and what each says is in force and was what it said then.
+// stands reports whether the resolution is still valid for files: they are the same files, and
+// the content of each is in force and has not changed.
 func (r resolution) stands(files []*fileState) bool {
 	if r.kept == nil || len(files) != len(r.kept) || len(r.problems) > 0 {
 		return false
@@ -148,7 +148,7 @@ func (r resolution) stands(files []*fileState) bool {
 	return true
 }
 
-// hasDocuments reports whether any file in force has documents, also if filters drop them.
+// hasDocuments reports whether any file in force has documents, even if filters drop them.
 func (r resolution) hasDocuments() bool {
 	for _, version := range r.kept {
 		if version != nil && version.total > 0 {
@@ -158,8 +158,8 @@ func (r resolution) hasDocuments() bool {
 	return false
 }
 
-// refuse takes back new versions until no key is declared twice. A version in
-// force is never refused: such versions have no key in common.
+// refuse drops new versions until no key is declared twice. A version in force is
+// never refused, because such versions have no keys in common.
 func (r resolution) refuse(files []*fileState) {
 	told := map[*document]bool{}
 	for refused := true; refused; {
@@ -190,7 +190,7 @@ func (r resolution) refuse(files []*fileState) {
 	}
 }
 
-// report adds the problem that a document of a file has a rival, as long as they are not too many.
+// report adds the problem that a document of a file has a rival, up to a limit.
 func (r resolution) report(f *fileState, d, rival *document) {
 	switch n := len(r.problems[f]); {
 	case n < maxProblems:
@@ -200,7 +200,7 @@ func (r resolution) report(f *fileState, d, rival *document) {
 	}
 }
 
-// claims returns who declares each key.
+// claims returns the documents that declare each key.
 func (r resolution) claims(files []*fileState) claims {
 	all := newClaims(len(r.wanted))
 	for _, f := range files {
@@ -227,7 +227,7 @@ func (c claims) add(d *document) {
 	}
 }
 
-// rivalOf returns the first other document of the same key, if any.
+// rivalOf returns the first other document with the same key, or nil.
 func (c claims) rivalOf(d *document) *document {
 	if first := c.first[d.id]; first != d {
 		return first
@@ -244,8 +244,8 @@ func (r resolution) want(version *content) {
 	}
 }
 
-// letGo keeps the rows of files that seem to be leaving, but for those that
-// another file declares by now.
+// letGo keeps the rows of files that seem to be absent or empty, except for rows
+// that another file declares now.
 func (r resolution) letGo(files []*fileState) {
 	for _, f := range files {
 		if !f.leaving {
@@ -266,7 +266,7 @@ func (r resolution) letGo(files []*fileState) {
 }
 
 // hold keeps the rows in force that only refused versions declare: they are
-// wanted, whoever of them will have them.
+// desired, whichever file will declare them in the end.
 func (r resolution) hold(files []*fileState, held map[id]*document) {
 	for _, f := range files {
 		if f.leaving || f.now == nil || !f.now.good() || r.kept[f] == f.now {

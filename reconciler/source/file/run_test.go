@@ -224,7 +224,7 @@ func TestRunSurvivesItsDirectory(t *testing.T) {
 		r.wantRoutes(netA + " " + device)
 		r.must(os.Mkdir(dir, 0o700))
 	}
-	r.told(dir, "the directory holds no documents any more") // and nobody approves it
+	r.told(dir, "the directory no longer has any documents") // and nobody approves it
 	r.become(netA + " eth1")
 	r.write("a.yaml", routeTo(netB, "eth2"))
 	r.become(netB + " eth2")

@@ -13,19 +13,19 @@ import (
 )
 
 // Tags of the fields of row types, for [Schema]. A type with a fixed set of texts can have a
-// method Texts() []string in place of an enumeration by tag.
+// method Texts() []string instead of an enumeration by tag.
 const (
 	docTag    = "doc"    // a sentence about the field
 	schemaTag = "schema" // "required", "enum=bridge veth", or both with a comma between
 )
 
-// Schema returns a JSON Schema (draft 2020-12) of documents of these kinds, for editors. It is
-// made of what the decoder goes by: names and types of fields, their defaults, and what is
-// unknown to the one is refused by the other. Whether a value makes sense is beyond it.
+// Schema returns a JSON Schema (draft 2020-12) of documents of these kinds, for editors. It has
+// the same field names, types and defaults as the decoder, and refuses unknown fields as the
+// decoder does. It does not cover the validation of values by Normalized.
 //
-// Tags of the row types say more: `doc:"…"` is a description, `schema:"required"` a field
-// that cannot be left out, and `schema:"enum=bridge veth"` lists the texts that a field can
-// have. So does a method Texts() []string of the field's type.
+// Tags of the row types add details: `doc:"…"` is a description, `schema:"required"` marks a
+// field that cannot be left out, and `schema:"enum=bridge veth"` lists the texts that a field
+// can have. The texts can also come from a method Texts() []string of the field's type.
 func Schema(kinds []Kind) json.Marshaler {
 	kinds = slices.SortedFunc(slices.Values(kinds), func(a, b Kind) int { return strings.Compare(a.Name(), b.Name()) })
 	var refs []node
@@ -45,7 +45,7 @@ func Schema(kinds []Kind) json.Marshaler {
 // node is a schema, or a part of one.
 type node map[string]any
 
-// object is a JSON object whose members have an order.
+// object is a JSON object with ordered members.
 type object []member
 
 type member struct {
@@ -120,7 +120,7 @@ func (d describer) structure(defaults reflect.Value) node {
 	return s
 }
 
-// tag is what a field says about itself.
+// tag has the details from the tags of a field.
 type tag struct {
 	required bool
 	enum     []string
@@ -159,7 +159,7 @@ func enumeration(s node, texts []string) node {
 	return node{"enum": texts}
 }
 
-// plainValue returns a value as documents spell it, unless it is zero or no scalar.
+// plainValue returns a value as documents spell it. It returns false if the value is zero or not a scalar.
 func plainValue(v reflect.Value) (any, bool) {
 	if !v.IsValid() || v.IsZero() {
 		return nil, false
@@ -180,7 +180,7 @@ func plainValue(v reflect.Value) (any, bool) {
 // texts is a type with a fixed set of texts.
 type texts interface{ Texts() []string }
 
-// value describes what documents can say for a type, in the order in which the decoder decides.
+// value describes the values that documents can have for a type, by the same rules as the decoder.
 func (d describer) value(t reflect.Type) node {
 	switch {
 	case examples[t] != "":
@@ -211,7 +211,7 @@ func (d describer) value(t reflect.Type) node {
 	return wholeNumber(t)
 }
 
-// wholeNumber describes an integer type; anything, if it is none.
+// wholeNumber describes an integer type. For other types it allows anything.
 func wholeNumber(t reflect.Type) node {
 	zero := reflect.Zero(t)
 	switch {

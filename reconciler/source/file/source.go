@@ -15,27 +15,28 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Config is what a source reads, and where to. DB, Dir and Kinds are needed;
-// the zero value of any other field means its default.
+// Config configures a source. DB, Dir and Kinds are required; the zero value of any
+// other field stands for its default.
 type Config struct {
 	DB *statedb.DB
 	// Dir is the directory to read. It must exist when the source is made.
 	Dir string
-	// AllowWritable reads what others than root and this user may have written, too:
-	// without it, a directory is refused that they own or can write to, or that is below
-	// one, and so is a file.
+	// AllowWritable allows documents that users other than root and this user can write.
+	// Without it, the source refuses files and directories that such users own or can
+	// write to, and everything below such a directory.
 	AllowWritable bool
 	// Kinds are the kinds of documents. Each has a table of its own in DB.
 	Kinds []Kind
 	// Name of the source on the tables. Default: "documents".
 	Name string
-	// Logger gets each problem once, and its end. Of the records with the same message the
-	// first 50 in a minute are logged, and then their number. Default: nothing is logged.
+	// Logger logs when a problem begins and when it ends. Of the records with the same
+	// message, the first 50 in a minute are logged, and then the number of the others.
+	// Default: nothing is logged.
 	Logger *slog.Logger
-	// Quiet is for how long nothing must happen in the directory before it is read;
-	// while changes go on it is read after ten times that. Default: 50 ms.
+	// Quiet is how long the directory must not change before it is read. If it keeps
+	// changing, it is read after ten times that time. Default: 50 ms.
 	Quiet time.Duration
-	// Settle is for how long a file must be bad, empty or absent before that counts.
+	// Settle is how long a file must be invalid, empty or absent before that counts.
 	// Default: 150 ms.
 	Settle time.Duration
 	// Rescan is how often the directory is read when no change is reported.
@@ -43,8 +44,8 @@ type Config struct {
 	Rescan time.Duration
 	// MaxFileSize is how many bytes a file may have. Default: [MaxFileSize].
 	MaxFileSize int64
-	// MaxTotalSize is how many bytes all files may have together. Those that are larger than
-	// MaxFileSize are refused on their own, and do not count. Default: [MaxTotalSize].
+	// MaxTotalSize is how many bytes all files may have together. Files larger than
+	// MaxFileSize are refused on their own and do not count. Default: [MaxTotalSize].
 	MaxTotalSize int64
 	// Memory remembers across restarts whether rows were in force, so that a directory
 	// that is empty at the start can be told from one that has become empty.
@@ -52,24 +53,24 @@ type Config struct {
 	Memory Memory
 }
 
-// Memory is what a source has to know of the run before it. Its methods are called
+// Memory stores what a source has to know about the previous run. Its methods are called
 // by New and by the goroutine of Run.
 type Memory interface {
-	// InForce reports whether rows were in force when SetInForce was called last.
+	// InForce returns the value of the last successful call of SetInForce.
 	InForce() bool
-	// SetInForce remembers whether rows are in force. It is called with true before the
-	// first of them is in a table, and again later if it fails, which is logged.
+	// SetInForce stores whether rows are in force. It is called with true before the
+	// first row is in a table. If it fails, the error is logged and it is called again later.
 	SetInForce(inForce bool) error
 }
 
-// Limits on what is read, of which a source may be told others.
+// Default limits on the files that are read.
 const (
 	MaxFiles     = 100_000  // entries that a directory may have
 	MaxFileSize  = 16 << 20 // bytes that a file may have
 	MaxTotalSize = 1 << 30  // bytes that all files may have together
 )
 
-// impaired is how often to look when changes may go unnoticed.
+// impaired is the interval of scans while changes may go unnoticed.
 const impaired = time.Second
 
 func (c Config) withDefaults() Config {
@@ -96,8 +97,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Source reads documents. Run may be called by one goroutine at a time, the other
-// methods by anyone at any time.
+// Source reads documents. Run may be called by one goroutine at a time; the other
+// methods are safe for concurrent use.
 type Source struct {
 	config    Config
 	parser    parser
@@ -109,34 +110,34 @@ type Source struct {
 	approvals approvals
 	filters   filters
 
-	// What the kernel is asked for, which tests replace.
+	// Functions that ask the kernel, which tests replace.
 	readDir  func(string) ([]os.DirEntry, os.FileInfo, error)
 	deviceOf func(os.FileInfo) uint64
-	writing  func(*os.File) bool // somebody has the file open for writing
+	writing  func(*os.File) bool // reports whether somebody has the file open for writing
 
 	progress
 }
 
-// progress is what Run knows of the directory. It belongs to Run.
+// progress is the state of Run. It belongs to the goroutine of Run.
 type progress struct {
 	log         *slog.Logger          // of the configuration, with a limit while Run runs
 	files       map[string]*fileState // by path
 	doubt       time.Time             // since when the directory cannot be listed
-	began       time.Time             // the first look
-	device      uint64                // that the directory was on when its documents were taken over last
-	recalled    bool                  // rows were in force in an earlier run, and that is not over
-	remembered  bool                  // Memory knows that rows are in force
-	memoryError string                // why Memory does not
-	goneIsFine  bool                  // it was approved that the directory does not exist
+	began       time.Time             // the time of the first scan
+	device      uint64                // the device of the directory when its documents were last applied
+	recalled    bool                  // rows of an earlier run are still considered in force
+	remembered  bool                  // Memory has stored that rows are in force
+	memoryError string                // why Memory could not store it
+	goneIsFine  bool                  // the absence of the directory was approved
 	watchError  string                // why changes may go unnoticed
 	published   state
-	last        resolution // what published follows from, unless something stood against it
+	last        resolution // the resolution that published is based on, unless it was not applied
 }
 
-// New makes a source, registers it on the tables of its kinds, which are not
-// initialized until Run has read the directory once, and makes the table of
-// files in the database. It fails, naming the directory, if that cannot be
-// listed; and if two kinds have a name or a table in common.
+// New returns a source. It registers the source in the tables of its kinds, which are
+// not initialized until Run has read the directory once, and creates the table of files
+// in the database. New returns an error if the directory cannot be listed, or if two
+// kinds have the same name or table.
 func New(c Config) (*Source, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -208,7 +209,7 @@ func (s *Source) register(txn *statedb.WriteTxn) error {
 	return nil
 }
 
-// Documents returns the table of files, whose rows tell what is wrong with them.
+// Documents returns the table of files, whose rows have their states and problems.
 func (s *Source) Documents() *statedb.Table[Document] { return statedb.ReadOnly(s.documents) }
 
 // Feeds reports whether documents of one of the kinds become rows of a table.

@@ -20,7 +20,7 @@ func TestADirectoryOfTooManyBytesIsNotRead(t *testing.T) {
 		h.write("b.yaml", padding+"x")
 		h.settle()
 		h.wantRoutes(netA + " eth0")
-		h.wantState(true, ".: the directory cannot be listed: its files of documents have 1001 bytes together, expected at most 1000; 1 row stays in force until it can be")
+		h.wantState(true, ".: the directory cannot be listed: its files of documents have a total of 1001 bytes, expected at most 1000; 1 row stays in force until it can be")
 		// What is not read does not count: other files, and those that are refused on their own.
 		h.write("b.yaml", padding)
 		h.write("other", strings.Repeat("x", 1000))
@@ -41,7 +41,7 @@ func TestLoadRefusesTooManyBytes(t *testing.T) {
 		}
 	}
 	files, err := Load(dir)
-	want := fmt.Sprintf("%q: its files of documents have 1090519040 bytes together, expected at most 1073741824", dir)
+	want := fmt.Sprintf("%q: its files of documents have a total of 1090519040 bytes, expected at most 1073741824", dir)
 	if err == nil || err.Error() != want {
 		t.Errorf("%d files, error %v\nexpected %s", len(files), err, want)
 	}

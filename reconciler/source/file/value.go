@@ -13,11 +13,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// plain decodes what the yaml package knows how to.
+// plain decodes a value with the yaml package.
 func (d *decoder) plain(n *yaml.Node, out reflect.Value, path string) {
 	isWhole := (out.CanInt() || out.CanUint()) && examples[out.Type()] == ""
 	if isWhole && leadingZero.MatchString(n.Value) {
-		d.problem(n, path, "found %s, which some take for octal; expected %s without a leading zero", beginning(n.Value), expected(out.Type()))
+		d.problem(n, path, "found %s, which some parsers read as octal; expected %s without a leading zero", beginning(n.Value), expected(out.Type()))
 		return
 	}
 	if simple(n, out) {
@@ -32,8 +32,8 @@ func (d *decoder) plain(n *yaml.Node, out reflect.Value, path string) {
 	d.wrongType(n, out, path)
 }
 
-// simple decodes what has only one meaning, without the yaml package's preparations:
-// text that is nothing else, and whole numbers in plain digits.
+// simple decodes unambiguous values without the overhead of the yaml package: text that
+// cannot be anything else, and whole numbers in plain digits. It reports whether it did.
 func simple(n *yaml.Node, out reflect.Value) bool {
 	if n.Kind != yaml.ScalarNode {
 		return false
@@ -54,7 +54,7 @@ func simple(n *yaml.Node, out reflect.Value) bool {
 
 var leadingZero = regexp.MustCompile(`^[-+]?0[0-9]`)
 
-// own decodes what knows itself how to be decoded.
+// own decodes a value of a type that decodes itself.
 func (d *decoder) own(n *yaml.Node, out reflect.Value, path string) {
 	if target, ok := out.Addr().Interface().(yaml.Unmarshaler); ok {
 		if err := target.UnmarshalYAML(n); err != nil {
@@ -75,14 +75,15 @@ func (d *decoder) own(n *yaml.Node, out reflect.Value, path string) {
 		d.problem(n, path, "found %s, expected %s: %s", found(n), example, essence(err))
 		return
 	}
-	if strings.HasPrefix(err.Error(), strconv.Quote(n.Value)) { // it says what was found
+	if strings.HasPrefix(err.Error(), strconv.Quote(n.Value)) { // it names what was found
 		d.problem(n, path, "%v", err)
 		return
 	}
 	d.problem(n, path, "found %s: %v", found(n), err)
 }
 
-// essence leaves out how the standard library's parsers call themselves and repeat the text.
+// essence returns the text of an error without the function name and the input that the standard
+// library's parsers put before it.
 func essence(err error) string {
 	if call, rest, ok := strings.Cut(err.Error(), `"): `); ok && strings.Contains(call, `("`) {
 		return rest
@@ -108,7 +109,7 @@ func found(n *yaml.Node) string {
 	return quote(n.Value)
 }
 
-// beginning returns what is shown of a text.
+// beginning returns the beginning of a text, to be shown in messages.
 func beginning(text string) string {
 	if len(text) > 80 {
 		return strings.ToValidUTF8(text[:80], "") + "…"

@@ -80,7 +80,7 @@ func TestADirectoryWithoutDocumentsLeavesRowsInForce(t *testing.T) {
 					h.settle()
 					h.wantRoutes(want...)
 					h.wantChanges()
-					h.wantState(true, fmt.Sprintf(".: the directory holds no documents any more; %s", staying(n)))
+					h.wantState(true, fmt.Sprintf(".: the directory no longer has any documents; %s", staying(n)))
 				})
 			})
 		}
@@ -99,7 +99,7 @@ func TestFilesThatGoOneAfterTheOtherGoTogether(t *testing.T) {
 		}
 		h.settle()
 		h.wantRoutes(want...)
-		h.wantState(true, ".: the directory holds no documents any more; "+staying(5))
+		h.wantState(true, ".: the directory no longer has any documents; "+staying(5))
 	})
 }
 
@@ -140,7 +140,7 @@ func TestAFileThatIsBackBrokenDefendsItsRows(t *testing.T) {
 		h.remove("b.yaml")
 		h.settle()
 		h.wantRoutes(netA+" eth0", netB+" eth0")
-		h.wantDocuments(". error 0/0: .: the directory holds no documents any more; "+staying(2), "a.yaml ok 1/1", "b.yaml ok 1/1")
+		h.wantDocuments(". error 0/0: .: the directory no longer has any documents; "+staying(2), "a.yaml ok 1/1", "b.yaml ok 1/1")
 		h.write("a.yaml", badField)
 		h.settle()
 		h.wantRoutes(netA + " eth0")
@@ -155,8 +155,8 @@ func TestALastFileThatIsRenamedAndBrokenLeavesRowsInForce(t *testing.T) {
 		h.write("b.yaml", badField)
 		h.settle()
 		h.wantRoutes(netA + " eth0")
-		h.wantState(true, ".: the directory holds no documents any more; "+staying(1))
-		h.wantDocuments(". error 0/0: .: the directory holds no documents any more; "+staying(1), "a.yaml ok 1/1",
+		h.wantState(true, ".: the directory no longer has any documents; "+staying(1))
+		h.wantDocuments(". error 0/0: .: the directory no longer has any documents; "+staying(1), "a.yaml ok 1/1",
 			"b.yaml error 1/0: b.yaml:"+badFieldE)
 	})
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// interest is what has to be watched: all that happens in some directories, and
-// single entries in others.
+// interest is the set of directory entries to watch: all entries of some directories,
+// and single entries of others.
 type interest struct {
 	dirs    []string
 	entries map[string]bool
 }
 
-// interestOf returns what decides which files the directory dir holds and what they say.
+// interestOf returns the entries that determine the files of the directory dir and their contents.
 func interestOf(dir string, files []string) interest {
 	end, entries := trail(dir)
 	in := interest{dirs: []string{end}, entries: map[string]bool{}}
@@ -36,7 +36,7 @@ func interestOf(dir string, files []string) interest {
 	return in
 }
 
-// directories returns those to watch that exist.
+// directories returns the existing directories to watch.
 func (in interest) directories() map[string]os.FileInfo {
 	found := map[string]os.FileInfo{}
 	add := func(dir string) {
@@ -58,23 +58,23 @@ func (in interest) concerns(path string) bool {
 	return in.entries[path] || slices.Contains(in.dirs, path) || slices.Contains(in.dirs, filepath.Dir(path))
 }
 
-// watcher is notified of changes to what is of interest. It belongs to one goroutine.
+// watcher is notified of changes to the entries of interest. It belongs to one goroutine.
 type watcher struct {
 	in      interest
 	watched map[string]os.FileInfo
-	notify  *fsnotify.Watcher // nil when the kernel gives none
-	wake    <-chan struct{}   // ends a wait at once
+	notify  *fsnotify.Watcher // nil if the kernel could not provide one
+	wake    <-chan struct{}   // ends a wait immediately
 	writes  map[string]bool   // paths of files whose writing was reported
 }
 
-// written returns the paths of files whose writing was reported since it was called last.
+// written returns the paths of files for which writes were reported since the last call.
 func (w *watcher) written() map[string]bool {
 	writes := w.writes
 	w.writes = nil
 	return writes
 }
 
-// note remembers that a file was written.
+// note records that a file was written.
 func (w *watcher) note(e fsnotify.Event) {
 	if !e.Has(fsnotify.Write) {
 		return
@@ -92,17 +92,17 @@ func (w *watcher) close() error {
 	return w.notify.Close()
 }
 
-// follow changes what is of interest. What happens after it returns is noticed,
-// unless it returns an error: then some changes may not be. If it is renewed,
-// what happened before may have been missed.
+// follow sets the entries of interest. Changes after it returns are noticed. If it
+// returns an error, some of them may not be. If renewed is true, changes before it
+// returned may have been missed.
 func (w *watcher) follow(in interest) (renewed bool, err error) {
 	wanted := in.directories()
 	w.in = in
 	if w.notify != nil && len(w.notify.WatchList()) == len(wanted) && maps.EqualFunc(wanted, w.watched, os.SameFile) {
 		return false, nil
 	}
-	// A watch stays with the directory that was there when it was made, whatever
-	// has its name now: so all of them are made anew.
+	// A watch stays with the directory that existed when the watch was made, even if
+	// another directory has its name now. So all watches are made anew.
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return false, fmt.Errorf("watch for changes: %w", err)
@@ -118,9 +118,9 @@ func (w *watcher) follow(in interest) (renewed bool, err error) {
 	return true, errors.Join(errs...)
 }
 
-// wait returns when something of interest has happened and then nothing for
-// quiet, or things went on happening for ten times that; or when limit has
-// passed; or when ctx is done, or something is to be done at once.
+// wait returns when an entry of interest has changed and then nothing has changed for
+// quiet, or changes have gone on for ten times quiet. It also returns when limit has
+// passed, when ctx is done, or when wake is signaled.
 func (w *watcher) wait(ctx context.Context, quiet, limit time.Duration) {
 	latest := time.NewTimer(limit)
 	defer latest.Stop()
@@ -140,11 +140,11 @@ func (w *watcher) wait(ctx context.Context, quiet, limit time.Duration) {
 	}
 }
 
-// mountCheck is how often to look for what the kernel does not notify of: that a watched
-// directory is another one, because something was mounted over it or unmounted.
+// mountCheck is the interval of checks for changes that the kernel does not report: a watched
+// directory was replaced by a mount or an unmount.
 const mountCheck = time.Second
 
-// replaced reports whether a watched directory is another one by now.
+// replaced reports whether a watched directory has been replaced by another one.
 func (w *watcher) replaced() bool {
 	for dir, before := range w.watched {
 		if now, err := os.Stat(dir); err != nil || !os.SameFile(before, now) {
@@ -154,13 +154,13 @@ func (w *watcher) replaced() bool {
 	return false
 }
 
-// news is what ends a wait for the next event.
+// news is the reason why a wait for the next event ended.
 type news int
 
 const (
-	ended    news = iota // the wait as a whole is over
+	ended    news = iota // the whole wait is over
 	ticked               // time has passed
-	happened             // something of interest, or events were lost
+	happened             // an entry of interest has changed, or events were lost
 )
 
 func (w *watcher) next(ctx context.Context, end, tick <-chan time.Time) news {
@@ -184,7 +184,7 @@ func (w *watcher) next(ctx context.Context, end, tick <-chan time.Time) news {
 				w.note(e)
 				return happened
 			}
-		case err := <-failures: // events were lost, or cannot be read: look
+		case err := <-failures: // events were lost or cannot be read, so scan
 			if err == nil {
 				return ended
 			}

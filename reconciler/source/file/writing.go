@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// How a file is known to be complete. It is not read while somebody has it open for
-// writing, as far as a lease tells. One that was changed in place must have stayed as it
-// is for a moment, and for longer if it has lost something; another file in its place is
-// read at once.
+// Times after which a file is considered complete. A file is not read while somebody has it
+// open for writing, as far as a lease can tell. A file that was changed in place must have
+// been unchanged for a while, and for longer if it has become shorter. A file that replaces
+// another one is read immediately.
 const (
-	// fileQuiet is for how long a file that was changed in place must stay unchanged.
+	// fileQuiet is how long a file that was changed in place must stay unchanged.
 	fileQuiet = 100 * time.Millisecond
-	// shrunkQuiet is that for one that is shorter than its version in force.
+	// shrunkQuiet is how long a file that is shorter than its version in force must stay
+	// unchanged.
 	shrunkQuiet = time.Second
 	// startGrace is how long the first listing waits for files that are being written.
 	startGrace = time.Second
-	// longWriting is how long a file must be in the middle of being written to be shown so.
+	// longWriting is how long a file must have been in writing to be shown as being written.
 	longWriting = 10 * time.Second
 )
 
@@ -37,22 +38,22 @@ func stampOf(info os.FileInfo) stamp {
 
 func (s stamp) sameFile(other stamp) bool { return s.device == other.device && s.inode == other.inode }
 
-// activity is what is known of how a file was changed last.
+// activity records how and when a file was last changed.
 type activity struct {
 	stamp   stamp
 	since   time.Time // when the stamp was first seen
-	inPlace bool      // the stamp is from a change in place, as far as is known
-	busy    time.Time // since when it was found in the middle of being written; zero if it is not
+	inPlace bool      // as far as is known, the last change was in place
+	busy    time.Time // since when it has been found being written; zero if it is not
 }
 
-// circumstances are those of a look at a file.
+// circumstances are the circumstances of reading a file.
 type circumstances struct {
 	at      time.Time
 	written bool // a write to the file was reported
 	unsure  bool // writes may not have been reported
 }
 
-// note takes in the stamp of a file.
+// note records the stamp of a file.
 func (a *activity) note(s stamp, c circumstances) {
 	before := a.stamp
 	if s == before && !c.written {
@@ -62,15 +63,15 @@ func (a *activity) note(s stamp, c circumstances) {
 	a.stamp, a.since = s, c.at
 	a.inPlace = c.written || c.unsure && first || !first && s.sameFile(before)
 	if first {
-		// How old it is by the clock of the machine is all that is known. A file of the
-		// future has to be seen unchanged.
+		// Only its age by the system clock is known. A file from the future has to be
+		// observed unchanged.
 		age := c.at.Sub(time.Unix(0, s.modified))
 		a.since = c.at.Add(-max(0, age))
 	}
 }
 
-// unquiet returns for how long a file must still stay as it is before it is read, given
-// the size of its version in force.
+// unquiet returns how much longer a file must stay unchanged before it is read, given the
+// size of its version in force.
 func (a *activity) unquiet(at time.Time, sizeInForce int64) time.Duration {
 	if !a.inPlace {
 		return 0
@@ -82,8 +83,8 @@ func (a *activity) unquiet(at time.Time, sizeInForce int64) time.Duration {
 	return quiet - at.Sub(a.since)
 }
 
-// writing notes that a file is in the middle of being written, and returns when to look
-// again: nobody reports that it is closed.
+// writing records that a file is being written, and returns the time until the next check,
+// because nothing reports that the file is closed.
 func (a *activity) writing(at time.Time) time.Duration {
 	if a.busy.IsZero() {
 		a.busy = at
@@ -95,14 +96,14 @@ func (a *activity) writing(at time.Time) time.Duration {
 	return min(max(busy/4, 50*time.Millisecond), 250*time.Millisecond)
 }
 
-// writtenLong reports whether a file has been in the middle of being written for long.
+// writtenLong reports whether a file has been in writing for long.
 func (a *activity) writtenLong(at time.Time) bool {
 	return !a.busy.IsZero() && at.Sub(a.busy) >= longWriting
 }
 
-// busyError is that a file is in the middle of being written.
+// busyError is the error for a file that is being written.
 type busyError struct {
-	again time.Duration // when to look again; 0: when the writer may have ended
+	again time.Duration // time until the next check; 0: when the writer may have ended
 }
 
 func (*busyError) Error() string { return "is being written" }

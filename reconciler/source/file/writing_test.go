@@ -241,7 +241,7 @@ func TestAFileThatWasWrittenJustBeforeTheStartIsWaitedFor(t *testing.T) {
 		h.wantState(false, "")
 		h.settle()
 		h.wantState(true, "")
-		h.wantLog(`level=INFO msg="Documents taken over" files=1 rows=1`)
+		h.wantLog(`level=INFO msg="Documents applied" files=1 rows=1`)
 	})
 }
 
