@@ -14,6 +14,8 @@ import (
 
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
 )
 
 // runWithin runs the hive and fails if that takes longer than limit.
@@ -88,6 +90,34 @@ func TestDeadlineOfTheStartCoversTheConfigurationAndNamesWhatHangs(t *testing.T)
 			})
 		})
 	}
+}
+
+// slow is a setting whose text takes long to parse.
+type slow struct{}
+
+var parsing chan struct{} // blocks the parsing of a slow
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (*slow) UnmarshalText([]byte) error { <-parsing; return nil }
+
+func TestDeadlineOfTheStartCoversTheParsingOfSettings(t *testing.T) {
+	type config struct {
+		Slow slow `flag:"slow"`
+	}
+	synctest.Test(t, func(t *testing.T) {
+		parsing = make(chan struct{})
+		h := newHive(t, hive.Options{
+			StartTimeout: 10 * time.Second, LookupEnv: func(name string) (string, bool) { return "x", name == "TEST_APP_SLOW" },
+		}, cell.Module("m", "", cell.Config(config{})))
+		began := time.Now()
+		err := h.Start(t.Context())
+		var config *cell.ConfigError
+		if !errors.As(err, &config) || config.Module != "m" || config.Origin != "environment variable TEST_APP_SLOW" ||
+			!errors.Is(err, cell.ErrOverdue) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 12*time.Second {
+			t.Errorf("got %v after %v", err, time.Since(began))
+		}
+		close(parsing)
+	})
 }
 
 func TestShutdownDuringTheStartEndsItAtOnce(t *testing.T) {
@@ -175,4 +205,67 @@ func TestRunReturnsWhateverEndsItsGoroutine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nilError is an error that is usually a nil pointer by mistake. Then its Error panics.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+func TestErrorThatIsANilPointerIsReportedLikeAnyOther(t *testing.T) {
+	fails := func() error { var err *nilError; return err }
+	hook := func(context.Context) error { return fails() }
+	for name, c := range map[string]cell.Cell{
+		"invoke": cell.Invoke(fails),
+		"start":  cell.Invoke(func(l cell.Lifecycle) { l.Append(cell.Hook{OnStart: hook}) }),
+		"stop":   cell.Invoke(func(l cell.Lifecycle) { l.Append(cell.Hook{OnStop: hook}) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHive(t, hive.Options{}, c)
+			err := h.Start(t.Context())
+			if err == nil {
+				err = h.Stop(t.Context())
+			}
+			if text := err.Error(); !strings.Contains(text, "bounds_test.go:") || !strings.HasSuffix(text, ": <nil>") {
+				t.Errorf("got %q", text)
+			}
+		})
+	}
+}
+
+// panickingHealth is a health reporter of a module that panics.
+type panickingHealth struct{ health.Health }
+
+func (p panickingHealth) NewScope(name string) (health.Health, error) {
+	h, err := p.Health.NewScope(name)
+	return panickingHealth{h}, err
+}
+
+func (panickingHealth) OK(string)              { panic("on purpose") }
+func (panickingHealth) Degraded(string, error) { panic("on purpose") }
+func (panickingHealth) Stopped(string)         { panic("on purpose") }
+func (panickingHealth) Close()                 { panic("on purpose") }
+
+func TestPanicOfAHealthReporterDoesNotEndJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		completed, failed := 0, 0
+		err := runWithin(t, time.Minute, cell.Module("m", "",
+			cell.Decorate(func(h health.Health) health.Health { return panickingHealth{h} }),
+			cell.Invoke(func(jobs job.Group, s hive.Shutdowner) error {
+				time.AfterFunc(30*time.Second, func() { s.Shutdown(nil) })
+				return jobs.Add(
+					job.OneShot("completes", func(context.Context, health.Health) error { completed++; return nil }),
+					job.OneShot("fails", func(context.Context, health.Health) error { return errBroken },
+						job.WithOnFailure(func(err error) {
+							if failed++; !errors.Is(err, errBroken) {
+								t.Errorf("failed with %v", err)
+							}
+						})),
+					job.Timer("runs", func(context.Context, health.Health) error { return nil }, time.Second),
+				)
+			})))
+		if err != nil || completed != 1 || failed != 1 {
+			t.Errorf("got %v, %d completed, %d failed", err, completed, failed)
+		}
+	})
 }

@@ -18,14 +18,14 @@ type Description struct {
 
 // HookDescription is a lifecycle hook.
 type HookDescription struct {
-	Name   string            `json:"name"`
-	Module cell.FullModuleID `json:"module"`
-	Part   string            `json:"part,omitempty"` // the sub-lifecycle, in its latest start; empty for hooks of the module itself
-	Place  string            `json:"place"`          // where it was appended
-	State  string            `json:"state"`          // "waiting", "running", "ran", "stopping" or "stopped"
-	Start  time.Duration     `json:"start"`          // duration of the start, in nanoseconds
-	Stop   time.Duration     `json:"stop,omitempty"` // duration of the stop, in nanoseconds
-	Error  string            `json:"error,omitempty"`
+	Name     string            `json:"name"`
+	Module   cell.FullModuleID `json:"module"`
+	Part     string            `json:"part,omitempty"` // the sub-lifecycle, in its latest start; empty for hooks of the module itself
+	Location string            `json:"location"`       // where it was appended
+	State    string            `json:"state"`          // "waiting", "running", "ran", "stopping" or "stopped"
+	Start    time.Duration     `json:"start"`          // duration of the start, in nanoseconds
+	Stop     time.Duration     `json:"stop,omitempty"` // duration of the stop, in nanoseconds
+	Error    string            `json:"error,omitempty"`
 }
 
 // Inspector describes the hive into which it is injected. It is safe for concurrent use once the hive has been constructed.
@@ -55,8 +55,8 @@ func (h *Hive) hooks() []HookDescription {
 func describeHooks(to []HookDescription, reports []lifecycle.Report, part string) []HookDescription {
 	for _, r := range reports {
 		to = append(to, HookDescription{
-			Name: r.Name, Module: r.Module, Part: part, Place: r.Place, State: stateOf(r),
-			Start: r.Start.Took, Stop: r.Stop.Took, Error: cmp.Or(r.Start.Error, r.Stop.Error),
+			Name: r.Name, Module: r.Module, Part: part, Location: r.Location, State: stateOf(r),
+			Start: r.Start.Duration, Stop: r.Stop.Duration, Error: cmp.Or(r.Start.Error, r.Stop.Error),
 		})
 	}
 	return to

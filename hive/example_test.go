@@ -70,8 +70,8 @@ func runOnce(h *hive.Hive) {
 
 // A decorator that does not ask for the old value replaces it: openDatabase is not called.
 func Example_replace() {
-	storage := cell.Module("storage", "opens the database", cell.Provide(openDatabase))
-	report := cell.Module("report", "uses it", cell.Invoke(func(d *database) { fmt.Println("using", d.name) }))
+	storage := cell.Module("storage", "the database", cell.Provide(openDatabase))
+	report := cell.Module("report", "a user of the database", cell.Invoke(func(d *database) { fmt.Println("using", d.name) }))
 	h, err := hive.New(hive.Options{Name: "example"}, storage, report,
 		cell.Decorate(func() *database { return &database{name: "a fake"} }),
 	)

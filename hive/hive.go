@@ -130,9 +130,10 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	h.log = loglimit.New(h.options.Logger.Handler(), loglimit.Options{Level: slog.LevelWarn, Apart: []string{"module", "job"}})
 	h.options.Logger = slog.New(h.log)
 	h.lifecycle = lifecycle.New(h.options.Logger)
+	lifecycleOf := func(id cell.FullModuleID) cell.Lifecycle { return h.lifecycle.For(id) }
 	var err error
 	h.graph, err = graph.New(
-		graph.Options{Name: o.Name, Logger: h.options.Logger, Lifecycle: h.lifecycle.For, PerModule: h.perModule(), Own: []cell.Cell{h.own()}, Called: h.lifecycle.Reached},
+		graph.Options{Name: o.Name, Logger: h.options.Logger, Lifecycle: lifecycleOf, PerModule: h.perModule(), Own: []cell.Cell{h.own()}, Called: h.lifecycle.Reached},
 		cells...,
 	)
 	if err != nil {
@@ -198,7 +199,7 @@ func (h *Hive) RegisterFlag(fs *pflag.FlagSet, name string) error {
 }
 
 // Invoke calls fn, outside any module, with arguments from the graph and returns its error. It constructs what fn needs, but starts
-// nothing. Before the start, nothing that fn needs may depend on configuration.
+// nothing. The call is made on another goroutine. Before the start, nothing that fn needs may depend on configuration.
 func (h *Hive) Invoke(fn any) error { return h.graph.Invoke(fn) }
 
 // Validate checks, without constructing or starting anything, for faults that would fail a start with any configuration: missing
@@ -247,6 +248,7 @@ func (h *Hive) fail(ctx context.Context) error {
 	if err := h.stop(context.WithoutCancel(ctx)); !errors.Is(err, lifecycle.ErrNotStarted) {
 		return err
 	}
+	h.lifecycle.Abandon()
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -301,6 +302,38 @@ func TestRunCatchesSignalsOfTheProcess(t *testing.T) {
 	// The signal comes during the start or just after it.
 	if err := h.Run(t.Context()); err != nil && !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A log that nobody reads any more does not end the process.
+func TestRunOutlivesTheReaderOfItsLog(t *testing.T) {
+	const variable = "STATEHIVE_TEST_NO_READER"
+	if os.Getenv(variable) == "" {
+		reader, log, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = reader.Close()
+		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
+		command.Env, command.Stderr = append(os.Environ(), variable+"=1"), log
+		out, err := command.Output()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		_ = log.Close()
+		return
+	}
+	h := newHive(t, hive.Options{}, cell.Invoke(func(l cell.Lifecycle, s hive.Shutdowner) {
+		l.Append(cell.Hook{OnStart: func(context.Context) error {
+			defer s.Shutdown(nil)
+			if _, err := os.Stderr.WriteString("log"); !errors.Is(err, syscall.EPIPE) {
+				t.Errorf("got %v", err)
+			}
+			return nil
+		}})
+	}))
+	if err := h.Run(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -16,10 +16,33 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
+func TestNoJobIsAddedAfterAStartThatHasFailedInAConstructor(t *testing.T) {
+	var g job.Group
+	broken := errors.New("broken")
+	h := newHive(t, hive.Options{}, cell.Module("m", "", cell.Invoke(func(jobs job.Group) { g = jobs })), cell.Invoke(func() error { return broken }))
+	if err := h.Start(t.Context()); !errors.Is(err, broken) {
+		t.Fatalf("got %v", err)
+	}
+	if err := g.Add(job.OneShot("late", func(context.Context, health.Health) error { t.Error("it ran"); return nil })); !errors.Is(err, job.ErrStopped) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // conn is what a job uses.
 type conn struct{ open atomic.Bool }
 
+// decoratedLifecycle has only the methods of cell.Lifecycle.
+type decoratedLifecycle struct{ cell.Lifecycle }
+
 func TestJobAddedWhileRunningStopsBeforeWhatItsModuleDependsOn(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { testJobAddedWhileRunning(t) })
+	t.Run("decorated", func(t *testing.T) {
+		testJobAddedWhileRunning(t, cell.Decorate(func(l cell.Lifecycle) cell.Lifecycle { return decoratedLifecycle{l} }))
+	})
+}
+
+func testJobAddedWhileRunning(t *testing.T, more ...cell.Cell) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var add func() error
 		var flushed atomic.Bool
@@ -32,7 +55,7 @@ func TestJobAddedWhileRunningStopsBeforeWhatItsModuleDependsOn(t *testing.T) {
 			})
 			return c
 		}
-		h := newHive(t, hive.Options{}, cell.Provide(newConn),
+		h := newHive(t, hive.Options{}, cell.Group(more...), cell.Provide(newConn),
 			// The group of jobs is made before the connection.
 			cell.Module("user", "", cell.Provide(func(g job.Group, c *conn) *time.Location {
 				add = func() error {

@@ -2,6 +2,8 @@ package hive
 
 import (
 	"log/slog"
+	"slices"
+	"strconv"
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
@@ -31,20 +33,30 @@ func (h *Hive) own() cell.Cell {
 }
 
 func (h *Hive) newHealth(db *statedb.DB, logger *slog.Logger) (*health.Registry, error) {
-	modules := []string{settingsHealth}
+	var outermost []string
 	for _, id := range h.graph.ModuleIDs() {
-		modules = append(modules, string(id))
+		outermost = append(outermost, string(id))
 	}
-	r, err := health.NewRegistry(db, logger, modules...)
-	h.reloads.registry = r
+	id := settingsHealth
+	if slices.Contains(outermost, id) {
+		id = strconv.Quote(id)
+	}
+	r, err := health.NewRegistry(db, logger, append(outermost, id)...)
+	h.reloads.registry, h.reloads.healthID = r, id
 	return r, err
 }
 
 // perModule returns the constructors that are called separately for each module.
 func (h *Hive) perModule() []any {
-	return []any{newModuleHealth, job.NewGroup, h.newSubLifecycles}
+	return []any{newModuleHealth, h.newGroup, h.newSubLifecycles}
 }
 
 func newModuleHealth(id cell.FullModuleID, r *health.Registry) (health.Health, error) {
 	return r.Scope(string(id))
+}
+
+// newGroup returns the group of a module. Its hooks have an order of their own, which a decorated lifecycle would not know.
+func (h *Hive) newGroup(p job.Params) job.Group {
+	p.Lifecycle = h.lifecycle.For(p.ID)
+	return job.NewGroup(p)
 }

@@ -16,9 +16,9 @@ import (
 type Condition struct {
 	// Name is the subject of the condition.
 	Name string
-	// Waits returns what the condition is waiting for, or nothing if it holds. It must be safe for concurrent use and must not
+	// Pending returns what the condition is waiting for, or nothing if it holds. It must be safe for concurrent use and must not
 	// block. It may be called before the hive has started.
-	Waits func() []string
+	Pending func() []string
 }
 
 // ConditionOut contributes a condition.
@@ -29,7 +29,7 @@ type ConditionOut struct {
 
 // NewCondition returns the contribution of a condition.
 func NewCondition(name string, waits func() []string) ConditionOut {
-	return ConditionOut{Condition: Condition{Name: name, Waits: waits}}
+	return ConditionOut{Condition: Condition{Name: name, Pending: waits}}
 }
 
 // ErrStopping is returned by WaitReady when the hive is stopping, or has failed to start.
@@ -86,9 +86,9 @@ func (r *Readiness) stopping() bool {
 	}
 }
 
-// waits calls Waits, turning a panic into a wait.
+// waits calls Pending, turning a panic into a wait.
 func (c Condition) waits() (waits []string) {
-	if err := <-guard.Go(func() error { waits = c.Waits(); return nil }); err != nil {
+	if err := <-guard.Go(func() error { waits = c.Pending(); return nil }); err != nil {
 		return []string{err.Error()}
 	}
 	return waits

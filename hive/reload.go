@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/statehive/statehive/hive/health"
-	"github.com/statehive/statehive/hive/internal/guard"
 )
 
 // Reloads holds the functions that a started hive calls when Run receives SIGHUP. It is injectable and safe for concurrent use.
@@ -17,33 +17,36 @@ import (
 // while the hive runs: changed ones are named in the log and in the health of "settings", and take effect at the next start.
 // Invalid settings degrade that health. In either case, the reload then calls the functions that modules have added.
 type Reloads struct {
-	registry *health.Registry // set when it is constructed
+	registry *health.Registry // set when it is constructed, with healthID
+	healthID string
 
 	mu        sync.Mutex
-	functions []reload
+	functions []*reload
 	health    health.Health
 }
 
 type reload struct {
-	name string
-	fn   func(ctx context.Context) error
+	name    string
+	fn      func(ctx context.Context) error
+	running atomic.Bool
 }
 
-// Add registers fn to be called at each reload, in the order of registration. Its error is logged with the name. ctx is canceled
-// when the hive stops; fn should return soon.
+// Add registers fn to be called at each reload, in the order of registration. Its error is logged with the name. ctx is done after
+// the start timeout, or when the hive stops; a call that does not return soon after that is left behind, and fn is not called again
+// until it returns.
 func (r *Reloads) Add(name string, fn func(ctx context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.functions = append(r.functions, reload{name, fn})
+	r.functions = append(r.functions, &reload{name: name, fn: fn})
 }
 
-func (r *Reloads) all() []reload {
+func (r *Reloads) all() []*reload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.functions[:len(r.functions):len(r.functions)]
 }
 
-// settingsHealth is the id of the health scope for reloads.
+// settingsHealth is the id of the health scope for reloads, quoted if a module has it.
 const settingsHealth = "settings"
 
 // reload performs a reload, as described at Reloads.
@@ -65,10 +68,23 @@ func (h *Hive) reload(ctx context.Context) {
 		logger.Error("Cannot report the health of the settings", "error", err)
 	}
 	for _, r := range h.reloads.all() {
-		if err := <-guard.Go(func() error { return r.fn(ctx) }); err != nil {
+		if err := h.callReload(ctx, r); err != nil {
 			logger.Error("Reload failed", "of", r.name, "error", err)
 		}
 	}
+}
+
+// callReload calls a function for a limited time.
+func (h *Hive) callReload(ctx context.Context, r *reload) error {
+	if !r.running.CompareAndSwap(false, true) {
+		return errors.New("not called: its last call has not returned")
+	}
+	ctx, cancel := h.bounded(ctx, "reload", h.options.StartTimeout)
+	defer cancel()
+	return h.await(ctx, "reload of "+r.name, func() error {
+		defer r.running.Store(false)
+		return r.fn(ctx)
+	})
 }
 
 // report sets the health of the settings as last read.
@@ -77,7 +93,7 @@ func (r *Reloads) report(changed []string, wrong error) error {
 		return errors.New("the hive has no health registry")
 	}
 	if r.health == nil {
-		scope, err := r.registry.Scope(settingsHealth)
+		scope, err := r.registry.Scope(r.healthID)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/statehive/statehive/hive"
@@ -30,7 +31,7 @@ func (c reloadedConfig) Validate() error {
 	return nil
 }
 
-// reloaded is a hive that runs with a file of settings.
+// reloaded is a hive that runs with a settings file.
 type reloaded struct {
 	t       *testing.T
 	file    string
@@ -155,4 +156,99 @@ func TestSIGHUPDoesNotEndTheProcess(t *testing.T) {
 	if err := h.Run(t.Context()); err != nil || !reloaded {
 		t.Errorf("Run has ended with %v, reloaded %t", err, reloaded)
 	}
+}
+
+// reloadUntilStopped runs a hive with a function that is called at a reload, and stops the hive during the call.
+func reloadUntilStopped(t *testing.T, fn func(ctx context.Context), stop func(signals chan<- os.Signal, s hive.Shutdowner)) (took time.Duration) {
+	signals, called := make(chan os.Signal, 1), make(chan struct{})
+	var shutdowner hive.Shutdowner
+	result := run(t, signals, cell.Invoke(func(r *hive.Reloads, s hive.Shutdowner) {
+		shutdowner = s
+		r.Add("fn", func(ctx context.Context) error { close(called); fn(ctx); return nil })
+	}))
+	signals <- syscall.SIGHUP
+	<-called
+	began := time.Now()
+	stop(signals, shutdowner)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	return time.Since(began)
+}
+
+func TestStopDoesNotWaitForAReload(t *testing.T) {
+	stops := map[string]func(chan<- os.Signal, hive.Shutdowner){
+		"signal":   func(signals chan<- os.Signal, _ hive.Shutdowner) { signals <- syscall.SIGTERM },
+		"shutdown": func(_ chan<- os.Signal, s hive.Shutdowner) { s.Shutdown(nil) },
+	}
+	for name, stop := range stops {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if took := reloadUntilStopped(t, func(ctx context.Context) { <-ctx.Done() }, stop); took > 0 {
+					t.Errorf("took %v", took)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				defer close(release)
+				if took := reloadUntilStopped(t, func(context.Context) { <-release }, stop); took > time.Second {
+					t.Errorf("with a function that ignores its context: took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestReloadThatHangsIsLeftBehindAndNotCalledTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, release := make(chan os.Signal, 1), make(chan struct{})
+		hanging, other := 0, 0
+		result := run(t, signals, cell.Invoke(func(r *hive.Reloads) {
+			r.Add("hangs", func(context.Context) error { hanging++; <-release; return nil })
+			r.Add("other", func(ctx context.Context) error { other++; return ctx.Err() })
+		}))
+		for range 2 {
+			signals <- syscall.SIGHUP
+			time.Sleep(time.Hour)
+			synctest.Wait()
+		}
+		if hanging != 1 || other != 2 {
+			t.Errorf("got %d calls of the one that hangs, %d of the other", hanging, other)
+		}
+		close(release)
+		synctest.Wait()
+		signals <- syscall.SIGHUP
+		synctest.Wait()
+		if hanging != 2 || other != 3 {
+			t.Errorf("after the call has returned: got %d calls of it, %d of the other", hanging, other)
+		}
+		signals <- syscall.SIGTERM
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHealthOfTheSettingsDoesNotCollideWithAModule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 1)
+		var log []string
+		result := run(t, signals, cell.Module("settings", "", cell.Invoke(
+			func(h health.Health, reloads *hive.Reloads, db *statedb.DB, table *statedb.Table[health.Status]) {
+				h.OK("the module")
+				reloads.Add("note", func(context.Context) error {
+					for s := range table.All(db.ReadTxn()) {
+						log = append(log, s.ID+": "+s.Message)
+					}
+					return nil
+				})
+			})))
+		signals <- syscall.SIGHUP
+		synctest.Wait()
+		wantLog(t, log, `"settings": those of the start are in force`, "settings: the module")
+		signals <- syscall.SIGTERM
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -35,7 +35,7 @@ type shutdown struct {
 	done chan struct{}
 
 	mu   sync.Mutex
-	cuts func(error) // interrupts the start; nil before the start
+	cuts func(error) // interrupts the start, or ends the wait for the stop; nil before the start
 	err  error       // may be read once done is closed
 }
 
@@ -90,6 +90,7 @@ func (s *shutdown) reason() error {
 // Run starts the hive, waits for a signal, the end of ctx or Shutdown, and stops it. It returns the error given to Shutdown joined
 // with those of the start and the stop. A signal or Shutdown also interrupts a start. A second signal makes Run return an
 // *AbortError at once. SIGHUP makes a started hive reload (see Reloads), but stops it if its controlling terminal is gone.
+// Writing to standard output or error after its reader has gone, such as a process that collects the log, does not end the process.
 func (h *Hive) Run(ctx context.Context) error {
 	hangup := hasTerminal() && !signal.Ignored(syscall.SIGHUP) // nohup ignores it
 	signals, release := h.signals()
@@ -142,14 +143,14 @@ func (h *Hive) run(ctx context.Context, reload <-chan struct{}) error {
 		return errors.Join(h.shutdown.reason(), failed, stopped)
 	}
 	h.options.Logger.Info("Started", "name", h.options.Name, "duration", time.Since(began))
-	for running := true; running; {
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	h.shutdown.cut(cancel)
+	for running.Err() == nil {
 		select {
-		case <-ctx.Done():
-			running = false
-		case <-h.shutdown.done:
-			running = false
+		case <-running.Done():
 		case <-reload:
-			h.reload(ctx)
+			h.reload(running)
 		}
 	}
 	began = time.Now()
@@ -165,5 +166,8 @@ func (h *Hive) signals() (signals <-chan os.Signal, release func()) {
 	}
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	return c, func() { signal.Stop(c) }
+	// Go ends a process that writes to standard output or error when nobody reads it, unless the program handles SIGPIPE.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	return c, func() { signal.Stop(c); signal.Stop(pipe) }
 }

@@ -58,18 +58,13 @@ type Scope struct {
 
 func (h *Hive) newSubLifecycles(p job.Params, _ job.Group) *SubLifecycles {
 	s := &SubLifecycles{params: p, parts: &h.parts, timeout: h.options.StopTimeout}
-	hook := cell.Hook{Name: "sub-lifecycles", OnStart: s.start, OnStop: s.stop}
-	if d, ok := p.Lifecycle.(lifecycle.Dynamic); ok {
-		d.AppendDynamic(hook, s.close)
-	} else {
-		p.Lifecycle.Append(hook)
-	}
+	h.lifecycle.For(p.ID).AppendDynamic(cell.Hook{Name: "sub-lifecycles", OnStart: s.start, OnStop: s.stop}, s.close)
 	return s
 }
 
-// New returns a part, not yet started. Each start calls setup with a new scope, to which it appends hooks and adds jobs. If setup
-// fails or panics, so does the start. While started, the part has a health scope of this name, so no job or other scope of the module
-// may have it.
+// New returns a part, not yet started. It is kept until the hive ends: create it once, and start it as often as needed. Each start
+// calls setup with a new scope, to which it appends hooks and adds jobs. If setup fails or panics, so does the start. While started,
+// the part has a health scope of this name, so no job or other scope of the module may have it.
 func (s *SubLifecycles) New(name string, setup func(ctx context.Context, scope Scope) error) *SubLifecycle {
 	l := &SubLifecycle{owner: s, name: name, setup: setup, turn: make(chan struct{}, 1)}
 	s.mu.Lock()
@@ -217,8 +212,13 @@ func (l *SubLifecycle) clear(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// begin acquires turn; end releases it.
+// begin acquires turn, if it is free even if ctx is done: after the deadline, the stop hooks are still called. end releases it.
 func (l *SubLifecycle) begin(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	default:
+	}
 	select {
 	case l.turn <- struct{}{}:
 		return nil

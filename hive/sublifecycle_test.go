@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -263,4 +264,38 @@ func TestPartIsToggledUnderLoad(t *testing.T) {
 	if n := up.Load(); n != 0 {
 		t.Errorf("%d are left", n)
 	}
+}
+
+func TestOverdueHooksOfPartsAreNamedWithinOneGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var all []*hive.SubLifecycle
+		h := newHive(t, hive.Options{StopTimeout: 10 * time.Second}, cell.Module("m", "", cell.Invoke(func(parts *hive.SubLifecycles) {
+			for _, name := range []string{"a", "b", "c"} {
+				all = append(all, parts.New(name, func(_ context.Context, scope hive.Scope) error {
+					scope.Lifecycle.Append(cell.Hook{Name: "stuck " + name, OnStop: func(context.Context) error { <-release; return nil }})
+					return nil
+				}))
+			}
+		})))
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range all {
+			if err := part.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		err := h.Stop(t.Context())
+		for _, want := range []string{"stuck a", "stuck b", "stuck c"} {
+			if !errors.Is(err, cell.ErrOverdue) || !strings.Contains(err.Error(), "stop hook "+want) {
+				t.Errorf("no %q in %v", want, err)
+			}
+		}
+		if took := time.Since(began); took > 11*time.Second {
+			t.Errorf("took %v", took)
+		}
+		close(release)
+	})
 }

@@ -41,7 +41,10 @@ type (
 	// still has to delete a row that names it, even if both were removed in the same commit.
 	// It does not wait for reconcilers that are not running or that are waiting for their
 	// sources, nor for rows of its own table that wait for it in turn, and never for longer
-	// than five minutes.
+	// than five minutes. The delete of an orphan also waits until the other reconcilers have
+	// searched for theirs. The limit does not apply while the other reconciler has deletes
+	// that are paused or need an approval, even after it has stopped: deleting what those rows
+	// depend on would delete them, too.
 	//
 	// The zero value is an empty group. It is safe for concurrent use.
 	Group = hold.Group
@@ -62,17 +65,18 @@ type (
 	// refresh.
 	ClassStats = engine.ClassStats
 
-	// FailureGroup is the rows that fail for the same reason: in the same operation, with the
-	// same first line of the error's text.
+	// FailureGroup describes the rows that fail for the same reason: in the same operation, with
+	// the same first line of the error's text.
 	//
-	// Texts that differ only in the key are the same: <key> replaces the text of the row's
-	// primary key, and each of its words of at least three characters. There are at most 1000
-	// groups. Rows that fit into none of them are in the last one, which has the error "other
-	// errors" and no operation.
+	// Texts that differ only in the key are considered the same: <key> replaces the text of the
+	// row's primary key, and each of its words of at least three characters. There are at most
+	// 1000 groups. Rows that fit into none of them are in the last one, which has the error
+	// "other errors" and no operation.
 	FailureGroup = engine.FailureGroup
 
-	// NotDone is a row that a reconciler is not done with because an operation failed or is to
-	// be repeated, or because something holds it. Rows that are merely pending are not listed.
+	// NotDone is an entry of the not-done table: a row that is not done because an operation
+	// failed or is to be repeated, or because the row is held. Rows that are merely pending are
+	// not listed.
 	NotDone = engine.NotDone
 
 	// NotDoneKey identifies a [NotDone] row.
@@ -82,7 +86,7 @@ type (
 	// encoded as JSON.
 	Explanation = engine.Explanation
 
-	// History is what has happened to the row of an [Explanation] lately.
+	// History is the recent history of the row of an [Explanation].
 	History = engine.History
 
 	// Wait is something that a row waits for.
@@ -91,8 +95,8 @@ type (
 	// Attempt is an operation that failed.
 	Attempt = engine.Attempt
 
-	// Plan is what a reconciler holds because it exceeds [Config.DeleteLimit] or
-	// [Config.UpdateLimit]. In the zero value nothing is held.
+	// Plan lists the operations that a reconciler holds because they exceed
+	// [Config.DeleteLimit] or [Config.UpdateLimit]. The zero value is empty.
 	Plan = engine.Plan
 
 	// Planned is an operation of a [Plan].
@@ -122,8 +126,8 @@ type (
 	// ended. Until it does, no other operation runs on its row.
 	StuckError = engine.StuckError
 
-	// FailedError is returned by the Wait methods when some of the rows have failed and none
-	// of the others is still to be tried.
+	// FailedError is returned by the Wait methods when some of the rows have failed and no
+	// other row is still pending.
 	FailedError = engine.FailedError
 
 	// FailedRow is a row whose last operation has failed.
@@ -156,9 +160,9 @@ var (
 	// started (Run was not called, or still waits for sources or for the target), or has
 	// stopped.
 	ErrNotRunning = engine.ErrNotRunning
-	// ErrCycle is returned by [New] when a dependency leads back to the table that
-	// has it through other tables of the group. Rows may depend on others of their
-	// own table: see [DependsOn].
+	// ErrCycle is returned by [New] when a table depends on itself through other
+	// tables of the group. Rows may depend on other rows of their own table: see
+	// [DependsOn].
 	ErrCycle = hold.ErrCycle
 	// ErrBatchResults is the error of rows whose [BatchTarget] did not return exactly one
 	// outcome for each of them.

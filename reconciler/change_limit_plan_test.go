@@ -60,9 +60,9 @@ func TestOnlyThePlanThatWasShownCanBeApproved(t *testing.T) {
 
 func TestErrorOfAnApprovalSaysWhatIsHeld(t *testing.T) {
 	for want, err := range map[string]reconciler.ApprovalError{
-		`plan "a-1" cannot be approved: nothing is held`:                               {ID: "a-1"},
-		`plan "a-1" cannot be approved before it was looked at`:                        {ID: "a-1", Current: "a-1"},
-		`plan "a-1" cannot be approved: it is out of date, what is held is plan "a-2"`: {ID: "a-1", Current: "a-2"},
+		`plan "a-1" cannot be approved: nothing is held`:                           {ID: "a-1"},
+		`plan "a-1" cannot be approved before it has been shown`:                   {ID: "a-1", Current: "a-1"},
+		`plan "a-1" cannot be approved: it is outdated, the current plan is "a-2"`: {ID: "a-1", Current: "a-2"},
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err.Error(), want)

@@ -59,7 +59,7 @@ func (listing) Observe(context.Context) iter.Seq2[row, error] { return func(func
 func TestTargetsThatWouldKeepTheirOrphansAreRefused(t *testing.T) {
 	w := newWorld(t)
 	_, err := reconciler.New(reconciler.Params[row]{Name: "mine", DB: w.db, Table: w.rows(), Target: neverPruned{}})
-	for _, part := range []string{`reconciler "mine": Params.Target is reconciler_test.neverPruned`, "NoPrune and no Observe"} {
+	for _, part := range []string{`reconciler "mine": Params.Target is reconciler_test.neverPruned`, "NoPrune and has no Observe"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error is %v, expected it to say %q", err, part)
 		}

@@ -97,7 +97,7 @@ func (l *linked) wantWait(key, want string) {
 	l.equal("explained", "dependency: "+want, e.WaitsFor[0].Text)
 }
 
-const otherLink = `links eth0, which is pending, and differs from what is observed: value is "7", not "1"`
+const otherLink = `links eth0, which is pending, and differs from the observed state: value is "7", not "1"`
 
 func TestARowWaitsForADependencyThatHasDrifted(t *testing.T) {
 	linking(t, func(_ *testing.T, l *linked) {
@@ -112,7 +112,7 @@ func TestARowWaitsForADependencyThatHasDrifted(t *testing.T) {
 		l.onLink.miss("eth0")
 		l.pass(time.Second)
 		l.wantLog()
-		l.wantWait("eth0/1", `links eth0, which is pending, and differs from what is observed: row is "absent", not "present"`)
+		l.wantWait("eth0/1", `links eth0, which is pending, and differs from the observed state: row is "absent", not "present"`)
 		l.onLink.see(sighting{"eth0", 1})
 		l.wantLog("update eth0/1=2")
 		l.own.see(sighting{"eth0/1", 2})
@@ -222,7 +222,7 @@ func TestARowWhoseComparisonPanicsIsWaitedFor(t *testing.T) {
 		l.put(row{ID: "eth0/1", Want: 2})
 		l.pass(time.Second)
 		l.wantLog()
-		l.wantWait("eth0/1", "links eth0, which is not known to agree with what is observed: panic: out of cheese")
+		l.wantWait("eth0/1", "links eth0, which could not be compared with the observed state: panic: out of cheese")
 		l.onLink.panics = ""
 		l.onLink.see(sighting{"eth1", 1})
 		l.wantLog("update eth0/1=2")

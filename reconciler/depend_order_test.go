@@ -90,6 +90,118 @@ func TestADeleteWaitsForAFailingOneAndSaysSoButNotForEver(t *testing.T) {
 	})
 }
 
+// manyRoutes commits a link, its address and n routes, and returns what deletes them.
+func (c *chain) manyRoutes(n int) (unmake []string) {
+	all := []string{"links eth0", "addresses eth0/1"}
+	for i := range n {
+		all = append(all, fmt.Sprintf("routes eth0/%d", i))
+	}
+	c.commit(all...)
+	c.pass(2 * time.Minute) // longer than the window of the limit
+	for _, name := range all {
+		unmake = append(unmake, "-"+name)
+	}
+	return unmake
+}
+
+// wantHeldRoutes checks that nothing was deleted.
+func (c *chain) wantHeldRoutes(n int) {
+	c.t.Helper()
+	for _, name := range []string{"links eth0", "addresses eth0/1", "routes eth0/0", fmt.Sprintf("routes eth0/%d", n-1)} {
+		if !c.there(name) {
+			c.t.Errorf("%s was deleted", name)
+		}
+	}
+}
+
+// What a row depends on would take it along: a limit of deletes holds both.
+func TestADeleteWaitsForOnesThatNeedAnApprovalHoweverLongThatTakes(t *testing.T) {
+	chained(t, func(t *testing.T, c *chain) {
+		const n = 20
+		c.commit(c.manyRoutes(n)...)
+		c.pass(time.Hour)
+		c.wantHeldRoutes(n)
+		c.wantWaits("links", "eth0", "order: the delete of routes eth0/0")
+		plan, err := c.rs["routes"].Plan(t.Context())
+		if err != nil || plan.Deletes != n {
+			t.Fatalf("the plan has %d deletes, want %d (%v)", plan.Deletes, n, err)
+		}
+		if err := c.rs["routes"].Approve(t.Context(), plan.ID); err != nil {
+			t.Fatal(err)
+		}
+		c.pass(time.Minute)
+		if c.there("links eth0") || c.there("addresses eth0/1") || c.there("routes eth0/0") {
+			t.Error("not all was deleted after the approval")
+		}
+	})
+}
+
+func TestADeleteWaitsForAPausedOneHoweverLongThatTakes(t *testing.T) {
+	chained(t, func(t *testing.T, c *chain) {
+		unmake := c.manyRoutes(1)
+		if err := c.rs["routes"].Pause(t.Context(), reconciler.Selector[row]{}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		c.commit(unmake...)
+		c.pass(time.Hour)
+		c.wantHeldRoutes(1)
+		if err := c.rs["routes"].Resume(t.Context(), reconciler.Selector[row]{}); err != nil {
+			t.Fatal(err)
+		}
+		c.pass(time.Minute)
+		if c.there("links eth0") || c.there("routes eth0/0") {
+			t.Error("not all was deleted when the pause had ended")
+		}
+	})
+}
+
+func TestADeleteThatFailsAfterAnApprovalIsNotWaitedForForEver(t *testing.T) {
+	chained(t, func(t *testing.T, c *chain) {
+		c.commit(c.manyRoutes(20)...)
+		c.pass(time.Hour)
+		c.breaks("routes eth0/7", true)
+		plan, err := c.rs["routes"].Plan(t.Context())
+		if err == nil {
+			err = c.rs["routes"].Approve(t.Context(), plan.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.pass(4 * time.Minute)
+		if !c.there("links eth0") {
+			t.Error("the link was deleted before its routes")
+		}
+		c.pass(30 * time.Minute)
+		if c.there("links eth0") {
+			t.Error("the delete of the link waits for ever")
+		}
+		c.breaks("routes eth0/7", false)
+		c.excuse()
+		c.pass(10 * time.Minute)
+	})
+}
+
+// An agent that stops does not stop all of its reconcilers at the same moment.
+func TestADeleteThatNeedsAnApprovalIsWaitedForWhenItsReconcilerStops(t *testing.T) {
+	chained(t, func(t *testing.T, c *chain) {
+		const n = 20
+		c.commit(c.manyRoutes(n)...)
+		c.pass(time.Second)
+		c.stop("routes")
+		c.pass(time.Hour)
+		c.stop("addresses")
+		c.pass(time.Hour)
+		c.wantHeldRoutes(n)
+		c.start("routes") // it finds no orphans, because the target of the test does not look for them
+		c.start("addresses")
+		c.pass(time.Minute)
+		if c.there("links eth0") {
+			t.Error("the delete of the link waits for reconcilers that were replaced")
+		}
+		c.excuse()
+	})
+}
+
 func TestADeleteThatHasWaitedRunsAtOnceWhenTheOtherOneSucceeds(t *testing.T) {
 	chained(t, func(_ *testing.T, c *chain) {
 		c.commit("links eth0", "addresses eth0/1")
@@ -150,7 +262,7 @@ func TestAPanicOfADependencyHoldsItsRowAlone(t *testing.T) {
 		c.commit("addresses eth0/1", "addresses eth0/2")
 		c.pass(time.Second)
 		c.wantLog("addresses eth0/2")
-		c.wantWaits("addresses", "eth0/1", "dependency: rows of table links that are not known: panic: out of cheese")
+		c.wantWaits("addresses", "eth0/1", "dependency: unknown rows of table links: panic: out of cheese")
 		c.panic("")
 		c.commit("links eth1")
 		c.wantSet("addresses eth0/1", "links eth1")

@@ -23,12 +23,12 @@
 //
 // # Errors
 //
-// The error of a row is in its status. Its type, found with errors.As, is that of the step which
-// has failed:
+// The error of a row is in its status. Its type, found with errors.As, tells which step has
+// failed:
 //
 //   - [SourceError]: a source has not delivered all of its rows. [UnknownKeyError] wraps it,
 //     because that may be why a row is missing.
-//   - statedb.RowError, which matches statedb.ErrRejected: the table does not accept the row.
+//   - statedb.RowError, which matches statedb.ErrRejected: the table has rejected the row.
 //     It wraps [FieldError] if a field is invalid.
 //   - [TargetError]: the operation of the target has failed. It wraps the error that the target
 //     returned, or [PanicError] or [StuckError].

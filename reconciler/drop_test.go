@@ -120,7 +120,7 @@ func TestStatusesAreWrittenWithoutTheNotDoneTable(t *testing.T) {
 		w.wantStatus("bad", "error: boom")
 		w.pass(10 * time.Second)
 		w.equal("updates of a", 1, count(w.target.took(), call{op: "update", id: "a", want: 1}))
-		w.equal("health", "degraded: rows in error: 1, what is not done cannot be written: "+
+		w.equal("health", "degraded: rows in error: 1, the not-done table cannot be written: "+
 			"update bad: boom; table not-done: table was dropped", w.health.last())
 	})
 }
@@ -179,11 +179,11 @@ func TestRowsWhoseDependenciesAreNotKnownWait(t *testing.T) {
 	}{
 		"no index": {
 			func(row) iter.Seq[statedb.Query[parent]] { return slices.Values(make([]statedb.Query[parent], 1)) }, parentStatus,
-			`dependency: rows of table parents that are not known: table parents: no such index ""; there are: id`,
+			`dependency: unknown rows of table parents: table parents: no such index ""; there are: id`,
 		},
 		"status panics": {
 			onP, func(parent) reconciler.Status { panic("broken") },
-			"dependency: parents p, which is not known to be done: panic: broken",
+			"dependency: parents p, which has an unknown status: panic: broken",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,9 +81,9 @@ func causes() map[string]cause {
 		"the wish of its target": {make: func(w *world) {
 			w.target.will(outcomes(reconciler.Result{Again: time.Hour}))
 			put(w)
-		}, want: []string{"again: until " + after(time.Hour) + ", when its target wants it to be applied again"}},
+		}, want: []string{"again: until " + after(time.Hour) + ", when it is applied again as its target requested"}},
 		"debounce": {prepare: func(w *world) { w.config.Debounce = time.Minute }, make: put, want: []string{
-			"debounce: debounce: until " + after(time.Minute) + ", or longer if the row changes before",
+			"debounce: debounce: until " + after(time.Minute) + ", or longer if the row changes before then",
 		}},
 		"the rate limit": {prepare: func(w *world) { w.config.Limits.Limiter = rate.NewLimiter(0.001, 1) }, make: func(w *world) {
 			w.put(row{ID: "0"})
@@ -208,8 +208,8 @@ func TestExplainTellsWhoMayHaveWrittenARow(t *testing.T) {
 		w.put(row{ID: "a"})
 		for i, want := range []string{
 			"written by:   no source: the table has none\n",
-			"written by:   not known; the table's source is one\n",
-			"written by:   not known; the table's sources are one, two\n",
+			"written by:   unknown; the table's source is one\n",
+			"written by:   unknown; the table's sources are one, two\n",
 		} {
 			if text := w.explain("a").String(); !strings.Contains(text, want) {
 				t.Errorf("text has no %q:\n%s", want, text)
@@ -228,7 +228,7 @@ func TestExplainNamesKeysLikeOneThatThereIsNot(t *testing.T) {
 		w.put(row{ID: "eth2"})
 		w.delete("eth2")
 		_, err = w.r.Explain(t.Context(), "eth")
-		w.equal("error", `table rows: key "eth": no such row; like it: eth0, eth1, eth2`, err.Error())
+		w.equal("error", `table rows: key "eth": no such row; similar keys: eth0, eth1, eth2`, err.Error())
 		if !errors.Is(err, statedb.ErrNotFound) {
 			t.Errorf("%v is not ErrNotFound", err)
 		}

@@ -67,8 +67,8 @@ func TestOnlyDeletesCanBeForgotten(t *testing.T) {
 		w.put(row{ID: "them"})
 		w.delete("them")
 		for key, want := range map[string]string{
-			"there": `table rows: key "there": is in the table, and only a delete can be forgotten`,
-			"thin":  `rows: key "thin": no such row; like it: theirs, there, them`,
+			"there": `table rows: key "there": the row is in the table, and only a delete can be forgotten`,
+			"thin":  `rows: key "thin": no such row; similar keys: theirs, there, them`,
 		} {
 			if err := w.r.Forget(t.Context(), key); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)

@@ -234,7 +234,7 @@ func TestHealthReportsThatTheNotDoneTableCannotBeWritten(t *testing.T) {
 		w.target.will(nil)
 		w.put(row{ID: "a", Want: 1})
 		w.pass(time.Minute)
-		if got := w.health.last(); !strings.Contains(got, "what is not done cannot be written") {
+		if got := w.health.last(); !strings.Contains(got, "the not-done table cannot be written") {
 			w.t.Error(got)
 		}
 	})

@@ -35,7 +35,7 @@ func TestErrorsThatPanicAreErrorsOfTheirRows(t *testing.T) {
 				w.delete("a")
 				w.put(row{ID: "b", Want: 1})
 				w.pass(3 * time.Second)
-				const want = "the target returned an error of type *reconciler_test.unreadable that cannot be read: panic: "
+				const want = "the target returned an error of type *reconciler_test.unreadable whose Error method panics: panic: "
 				if last := w.health.last(); !strings.Contains(last, want) {
 					t.Errorf("health: %s", last)
 				}
@@ -113,7 +113,7 @@ func TestOriginThatPanicsIsNotKnown(t *testing.T) {
 		w.put(row{ID: "a", Want: 1})
 		e, err := w.r.Explain(t.Context(), "a")
 		w.check(err)
-		w.equal("origin", "not known: panic: broken", e.Origin)
+		w.equal("origin", "unknown: panic: broken", e.Origin)
 	})
 }
 

@@ -38,7 +38,7 @@ func TestNotDoneNamesTheStateOfEachRow(t *testing.T) {
 		due := now.Add(time.Hour)
 		hour, hours := due.Format(time.RFC3339), until.Format(time.RFC3339)
 		want := []reconciler.NotDone{
-			{Key: "again", Operation: "update", State: "again", NextDue: due, WaitsFor: "until " + hour + ", when its target wants it to be applied again"},
+			{Key: "again", Operation: "update", State: "again", NextDue: due, WaitsFor: "until " + hour + ", when it is applied again as its target requested"},
 			{Key: "deleting", Operation: "delete", State: "deleting", Attempts: 1, LastError: "boom", NextDue: due, WaitsFor: "backoff: until " + hour},
 			{Key: "error", Operation: "update", State: "error", Attempts: 1, LastError: "boom", NextDue: due, WaitsFor: "backoff: until " + hour},
 			{Key: "paused", Operation: "update", State: "paused", WaitsFor: "paused: until " + hours},

@@ -217,9 +217,9 @@ func TestRowsThatDriftAgainAndAgainAreSlowedAndReported(t *testing.T) {
 			t.Errorf("times between repairs are %v", gaps)
 		}
 		o.equal("drift", len(calls), o.metrics().drift)
-		o.equal("health", "degraded: rows that drift again and again: a", o.health.last())
+		o.equal("health", "degraded: rows that drift repeatedly: a", o.health.last())
 		notDone := o.notDoneRows()
-		if len(notDone) != 1 || notDone[0].State != "drift" || notDone[0].NextDue.IsZero() || !strings.Contains(notDone[0].WaitsFor, "its repair is slowed") {
+		if len(notDone) != 1 || notDone[0].State != "drift" || notDone[0].NextDue.IsZero() || !strings.Contains(notDone[0].WaitsFor, "its repair is delayed") {
 			t.Errorf("not done is %+v", notDone)
 		}
 		e := o.explain("a")

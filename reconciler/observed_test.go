@@ -152,10 +152,10 @@ func TestDriftIsOnlyReportedIfThatIsThePolicy(t *testing.T) {
 		o.wantDrift(1)
 		want := []reconciler.NotDone{{
 			Reconciler: "rows", Table: "rows", Key: "a", Operation: "update", State: "drift", Reasons: "drift",
-			WaitsFor: `drift: value is "8", not "1"; that is only reported`,
+			WaitsFor: `drift: value is "8", not "1"; drift is only reported`,
 		}}
 		o.equal("not done", want, o.notDoneRows())
-		o.equal("health", "degraded: rows that differ from what is observed: a", o.health.last())
+		o.equal("health", "degraded: rows that differ from the observed state: a", o.health.last())
 		o.equal("waits for", want[0].WaitsFor, o.explain("a").WaitsFor[0].Text)
 		o.wantStatus("a", "pending")
 		table := o.askTable()

@@ -20,7 +20,7 @@ type Reconciler[Obj any] struct {
 	table  *statedb.RWTable[Obj]
 }
 
-// Params is what a [Reconciler] is made of. DB, Table and Target are required.
+// Params are the parameters of a [Reconciler]. DB, Table and Target are required.
 type Params[Obj any] struct {
 	// Name of the reconciler in metrics, health and commands. Default: the
 	// table's name.
@@ -30,46 +30,46 @@ type Params[Obj any] struct {
 	Target Target[Obj]
 	Config Config
 
-	// Related are other tables and events whose changes make rows run.
+	// Related are other tables and events that make rows run.
 	Related []Related[Obj]
-	// DependsOn are the tables whose rows must be done before rows of this one are
-	// updated, and Group the reconcilers that know each other's deletes; nil: none.
+	// DependsOn are the tables whose rows must be done before rows of this table are
+	// updated. Group, if not nil, has the reconcilers that wait for each other's deletes.
 	DependsOn []Dependency[Obj]
 	Group     *Group
 	// Observed, if set, is what done rows are compared with to detect drift.
 	Observed Observation[Obj]
 
-	// RefreshInterval, if set, is how long after a row was applied it is applied again,
-	// ±10 %; not positive: it is not. Its status stays done. A time that the target asks for,
-	// by Result.Again, comes before it. It is called from one goroutine, whenever a row is
-	// done; it returns soon and does not use the reconciler. A row for which it panics is
-	// not refreshed, which health shows. Rows with such an interval are kept in memory each
-	// by itself; the others cost nothing.
+	// RefreshInterval, if set, returns the time after which a row that was applied is applied
+	// again, ±10 %. The status of the row stays done. If the result is not positive, the row is
+	// not refreshed. Result.Again takes precedence. RefreshInterval is called from one
+	// goroutine, whenever a row is done. It must return quickly and must not use the
+	// reconciler. A row for which it panics is not refreshed, which health reports. Each
+	// row with such an interval takes memory of its own; other rows cost nothing.
 	RefreshInterval func(Obj) time.Duration
 
 	// NotDone, if set, is the table of the rows that are not done. Several reconcilers
 	// may share the table, under different names.
 	NotDone *statedb.RWTable[NotDone]
 	// Origin, if set, returns who wrote a row, given its table and its key as text, or ""
-	// if it does not know. Calls may come from several goroutines at once.
+	// if that is unknown. It may be called from several goroutines concurrently.
 	Origin func(table, key string) string
-	// Logger and Health may be nil. Rows that fail for the same reason ([FailureGroup]) are one
-	// line when the first of them fails, and then at most one a minute, with how many they are
-	// and a few of their keys. Of the warnings and errors with the same message
-	// at most 100 in a minute are logged; the others are counted, and a line at the end
-	// of the minute has their number and the last of them.
+	// Logger and Health may be nil. For rows that fail for the same reason ([FailureGroup]), one
+	// line is logged when the first of them fails, and then at most one line a minute, with
+	// their number and some of their keys. At most 100 warnings and errors with the same
+	// message are logged per minute. The others are counted, and a line at the end of the
+	// minute has their number and the last of them.
 	Logger *slog.Logger
 	Health Health
 }
 
 // New returns a reconciler of rows that have one status, or an error that
-// names the wrong parameter.
+// names the invalid parameter.
 func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
 	return NewWithStatus(p, StatusField[Obj]{Get: Obj.GetStatus, Set: Obj.WithStatus})
 }
 
-// NewWithStatus returns a reconciler of rows that keep its status in a field, so
-// that several can share a table. See [StatusSet].
+// NewWithStatus returns a reconciler that keeps its status in the given field of
+// the rows, so that several reconcilers can share a table. See [StatusSet].
 func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[Obj], error) {
 	untypedParams := engine.Params{
 		Name: p.Name, DB: p.DB, Config: p.Config, Group: p.Group, Observed: p.Observed.of,
@@ -100,7 +100,7 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	return &Reconciler[Obj]{e, p.Table}, nil
 }
 
-// Name returns the name from the params.
+// Name returns the name of the reconciler.
 func (r *Reconciler[Obj]) Name() string { return r.engine.Name() }
 
 // FullPass requests a full pass as soon as possible: all rows are applied again and orphans
@@ -229,9 +229,8 @@ func (r *Reconciler[Obj]) NotTried(txn statedb.ReadTxn, tries int) iter.Seq2[str
 // all rows.
 type Selector[Obj any] struct {
 	Keys []string // primary keys as text, as [statedb.Table.Key] returns them
-	// Match is called from several goroutines, also of rows that are deleted. It
-	// returns soon and does not use the reconciler. It matches a row for which it
-	// panics.
+	// Match is called from several goroutines, also for deleted rows. It must return
+	// quickly and must not use the reconciler. A row for which it panics matches.
 	Match func(Obj) bool
 }
 

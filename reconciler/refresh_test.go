@@ -207,7 +207,7 @@ func TestBackoffExcludesItsBounds(t *testing.T) {
 	w := newWorld(t)
 	p := reconciler.Params[row]{DB: w.db, Table: w.rows(), Target: observing{w.target}}
 	p.Config.Backoff, p.Config.MinBackoff = func(int) time.Duration { return time.Second }, time.Second
-	if _, err := reconciler.New(p); err == nil || !strings.Contains(err.Error(), "Config.MinBackoff is 1s: it has no meaning with Config.Backoff") {
+	if _, err := reconciler.New(p); err == nil || !strings.Contains(err.Error(), "Config.MinBackoff is 1s: it has no effect because Config.Backoff replaces it") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -108,7 +108,7 @@ type Dependency[Obj any] struct {
 	names func(obj Obj, yield func(store.Query) bool)
 }
 
-// Table returns the name of the table whose rows are waited for; empty for the zero value.
+// Table returns the name of the table whose rows are waited for, or "" for the zero value.
 func (d Dependency[Obj]) Table() string {
 	if d.of.Table == nil {
 		return ""
@@ -116,9 +116,9 @@ func (d Dependency[Obj]) Table() string {
 	return d.of.Table.Name()
 }
 
-// Rows yields the primary keys, as text, of the rows of a snapshot that obj names. They are
-// looked up in table, which is the one of the dependency or another one with the same indexes,
-// such as a copy with the rows that are going to be there.
+// Rows yields the primary keys, as text, of the rows of a snapshot that obj depends on. They are
+// looked up in table, which is the table of the dependency or another one with the same indexes,
+// such as a copy that has planned rows too.
 func (d Dependency[Obj]) Rows(txn statedb.ReadTxn, table statedb.TableMeta, obj Obj) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if d.names == nil {
@@ -169,11 +169,11 @@ func DependsOn[Obj, Dep any](
 	return dependsOn(table, status, names, nil, observed)
 }
 
-// DependsOnBy is [DependsOn] for rows that are many and depend on a few, which they name with
-// many queries: routes, say, whose gateways may be in networks of any length. By returns what
-// decides which rows a row depends on, such as its gateway, and on names these. For rows with the
-// same key, on is called once and the result kept as long as it holds; by is called for each row,
-// under the same terms as on.
+// DependsOnBy is [DependsOn] for many rows that depend on few others and need many queries to name
+// them, such as routes, whose gateways may be in networks of any length. By returns the key that
+// determines the dependencies of a row, such as its gateway, and on names the dependencies for a
+// key. On is called once for rows with the same key, and the result is kept as long as it is valid.
+// By is called for each row, under the same conditions as the function on of DependsOn.
 func DependsOnBy[Obj, Dep any, Key comparable](
 	table *statedb.Table[Dep], status func(Dep) Status, by func(Obj) Key, on func(Key) iter.Seq[statedb.Query[Dep]],
 	observed ...Observation[Dep],

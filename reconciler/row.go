@@ -6,8 +6,8 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// rowOf returns the row of an entry of a table of such rows. It is one of the few places
-// where an untyped row gets its type: see the rules in the package comment of internal/store.
+// rowOf returns the row of an entry of a table of Obj rows. It is one of the few places where
+// an untyped row gets its type: see the rules in the package comment of internal/store.
 func rowOf[Obj any](e *store.Entry) Obj { return *(*Obj)(e.Row()) }
 
 func rowsOf[Obj any](entries []*store.Entry) []Obj {

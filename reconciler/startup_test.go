@@ -143,7 +143,7 @@ func TestNotTriedLeavesOutWhatNothingWillTry(t *testing.T) {
 				}
 				w.write(row{ID: "a"}, row{ID: "b"})
 			}, func(_ *testing.T, w *world) {
-				pending := ": it was not tried yet"
+				pending := ": it has not been tried yet"
 				w.equal("at first", []string{"a" + pending, "b" + pending}, w.notTried(budget))
 				w.pause(keys("b"), time.Time{})
 				w.equal("paused", []string{"a" + pending}, w.notTried(budget))

@@ -243,7 +243,7 @@ func TestStatsCountWhatIsHeldByWhatHoldsIt(t *testing.T) {
 		}
 		w.put(row{ID: "10000", Want: 2}, row{ID: "10001", Want: 2})
 		w.equal("held", map[string]int{"paused": 2}, w.held())
-		w.equal("health", "ok: reconciled, but for rows that are paused", w.health.last())
+		w.equal("health", "ok: reconciled, except for paused rows", w.health.last())
 		var ids []string
 		for _, r := range numbered(40, 1)[10:30] {
 			ids = append(ids, r.ID)

@@ -237,7 +237,7 @@ func TestStatusOfKindErrorHasAnError(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"kind":"error"}`), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Err() == nil || s.String() != "error: of an unknown error" {
+	if s.Err() == nil || s.String() != "error: unknown error" {
 		t.Errorf("%v", s)
 	}
 }

@@ -95,7 +95,7 @@ func TestStopIsBoundedAlthoughSomebodyHoldsATable(t *testing.T) {
 			want:   "rows",
 			before: func(w *world) { w.pass(500 * time.Millisecond) },
 		},
-		"what is not done cannot be written": {
+		"the not-done table cannot be written": {
 			held:   func(w *world) []statedb.TableMeta { return []statedb.TableMeta{w.notDone} },
 			want:   "not-done",
 			before: func(w *world) { w.pass(time.Hour) },

@@ -222,10 +222,10 @@ func TestAnyTableHasTheQueriesOfTheTable(t *testing.T) {
 	check(t, "table", err)
 	for _, opts := range [][]statedb.ReadOption{
 		nil,
-		{statedb.Reverse()},
-		{statedb.Limit(3)},
-		{statedb.Reverse(), statedb.Limit(2)},
-		{statedb.Limit(0)},
+		{statedb.WithReverse()},
+		{statedb.WithLimit(3)},
+		{statedb.WithReverse(), statedb.WithLimit(2)},
+		{statedb.WithLimit(0)},
 	} {
 		same := func(what string, typed iter.Seq2[item, statedb.Revision], byName iter.Seq[statedb.AnyRow], err error) {
 			t.Helper()

@@ -23,7 +23,7 @@ const (
 
 // Change is one step of a change feed.
 type Change[Obj any] struct {
-	_        [0]func() // no equality is compiled for it
+	_        [0]func() // prevents ==, so that no equality is compiled
 	Kind     ChangeKind
 	Object   Obj
 	Revision Revision
@@ -45,7 +45,7 @@ type Change[Obj any] struct {
 type Cursor[Obj any] struct{ core *store.Cursor }
 
 // Close ends the cursor, which yields nothing afterwards. It may be called at any time,
-// also inside the loop, and more than once.
+// even inside the loop, and more than once.
 func (c *Cursor[Obj]) Close() { c.core.Close() }
 
 // Next yields the changes between what it has already yielded and the snapshot of txn, and

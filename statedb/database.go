@@ -6,7 +6,7 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// The types that do not depend on the type of the rows are those of internal/store.
+// The types that do not depend on the type of the rows are defined in internal/store.
 type (
 	// DB holds tables. Its methods are safe for concurrent use: ReadTxn takes a
 	// snapshot, Update and WriteTxn open a transaction, Drop removes a table, Tables and
@@ -23,21 +23,21 @@ type (
 	// returns the error that Commit would return.
 	//
 	// Used as a [ReadTxn] it sees its own writes in its tables and a snapshot of
-	// the others. After Commit it reads what was committed, and after Abort what it began
-	// from.
+	// the others. After Commit it reads the committed state, and after Abort the state from
+	// before the transaction.
 	WriteTxn = store.WriteTxn
 	// Revision counts the changes of a table: each write or delete of a row increments it
 	// by one. Revision 0 is before the first change. Revisions seen inside a write
 	// transaction are valid only once it has committed.
 	Revision = store.Revision
 	// TableMeta is a table of any row type, as an argument for transactions. Only tables of
-	// this package implement it. A [RWTable] and its [ReadOnly] are different values; what
-	// Untyped returns tells whether two tables are the same.
+	// this package implement it. A [RWTable] and its [ReadOnly] are different values; compare
+	// the results of Untyped to find out whether two tables are the same.
 	TableMeta = store.TableMeta
 	// ReadOption changes the order of the rows that a query yields, or limits their number:
-	// [Reverse] and [Limit]. If two options contradict each other the last one counts.
+	// [WithReverse] and [WithLimit]. If two options contradict each other the last one counts.
 	ReadOption = store.ReadOption
-	// Source is a registered source of a table: something that feeds it, see
+	// Source is a registered source of the rows of a table: see
 	// [RWTable].RegisterSource. Its methods Initialized, Incomplete, Complete and End need
 	// a transaction on the table and take effect with its commit. They return
 	// [ErrTxnClosed], [ErrNotLocked], [ErrForeignTable], or [ErrNoSource] if the
@@ -66,14 +66,14 @@ type (
 // New returns an empty database.
 func New(options ...Option) *DB { return store.New(options...) }
 
-// WithLogger sets the logger for what an operator should know: a write transaction that has
-// held a table's lock for a second while others wait for it is logged once, as a warning,
-// with its call site. Without it nothing is logged.
+// WithLogger sets the logger for warnings to operators: a write transaction that has held
+// a table's lock for a second while others wait for it is logged once, with its call site.
+// Without it nothing is logged.
 func WithLogger(logger *slog.Logger) Option { return store.WithLogger(logger) }
 
-// Reverse yields the rows in the opposite order, the last one first.
-func Reverse() ReadOption { return store.Reverse() }
+// WithReverse yields the rows in the opposite order, the last one first.
+func WithReverse() ReadOption { return store.WithReverse() }
 
-// Limit ends the sequence after n rows; it is empty if n is not positive. With
-// [Reverse] these are the last n rows, the last one first.
-func Limit(n int) ReadOption { return store.Limit(n) }
+// WithLimit ends the sequence after n rows; it is empty if n is not positive. With
+// [WithReverse] these are the last n rows, the last one first.
+func WithLimit(n int) ReadOption { return store.WithLimit(n) }

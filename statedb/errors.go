@@ -2,8 +2,7 @@ package statedb
 
 import "github.com/statehive/statehive/internal/store"
 
-// Errors to be tested for with errors.Is. The typed errors below wrap them and carry the
-// details.
+// Errors to test for with errors.Is. The typed errors below wrap them and carry the details.
 var (
 	// ErrTxnClosed is returned by every method of a write transaction, and by
 	// every write through it, once it was committed or aborted.

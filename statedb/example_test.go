@@ -95,10 +95,10 @@ func ExampleTable_queries() {
 	for service := range services.Prefix(txn, ServiceByName.Query("web")) {
 		fmt.Println("prefix web:", service.Name)
 	}
-	for service := range services.Range(txn, byPort.Query(0), byPort.Query(1024), statedb.Reverse()) {
+	for service := range services.Range(txn, byPort.Query(0), byPort.Query(1024), statedb.WithReverse()) {
 		fmt.Println("below 1024, from the top:", service.Port)
 	}
-	for service := range services.All(txn, statedb.Limit(1)) {
+	for service := range services.All(txn, statedb.WithLimit(1)) {
 		fmt.Println("the first:", service.Name)
 	}
 	fmt.Println("from 443 on:", statedb.Count(services.LowerBound(txn, byPort.Query(443))))

@@ -11,10 +11,10 @@ import (
 type FollowOptions struct {
 	// After is the revision to start after, as in [Table.Changes].
 	After Revision
-	// MinInterval is the minimum time from the beginning of one round to that of the next.
-	// Changes made in between are delivered together, and of a row that changed several
-	// times only the newest version. A round delivers all changes up to one snapshot; if
-	// that takes several batches there is no pause between them.
+	// MinInterval is the minimum time between the beginnings of two rounds. Changes made in
+	// between are delivered together; if a row has changed several times, only its newest
+	// version is delivered. A round delivers all changes up to one snapshot; if that takes
+	// several batches there is no pause between them.
 	MinInterval time.Duration
 	// BatchSize is the maximum number of changes in a batch; 1,000 if it is not positive.
 	BatchSize int
@@ -26,13 +26,13 @@ const defaultBatchSize = 1_000
 type Batch[Obj any] struct {
 	// Txn is the snapshot up to which changes are delivered.
 	Txn ReadTxn
-	// Changes are as a [Cursor] yields them. The slice is used again for the next
-	// batch: keep the changes, but not the slice.
+	// Changes are the changes as a [Cursor] yields them. The slice is reused for the next
+	// batch: the changes may be kept, but not the slice.
 	Changes []Change[Obj]
-	// Complete reports that nothing is missing: applying this and all earlier batches gives
-	// the table as it is in Txn.
+	// Complete reports whether applying this and all earlier batches gives the table as it
+	// is in Txn.
 	Complete bool
-	// Initialized reports that the initial state has been delivered, by this batch or an
+	// Initialized reports whether the initial state has been delivered, by this batch or an
 	// earlier one: the table as it was when all of its sources had delivered their first
 	// listing, or later. It stays true, even if sources are registered later.
 	Initialized bool
@@ -77,11 +77,11 @@ type following[Obj any] struct {
 	size        int
 	fn          func(context.Context, Batch[Obj]) error
 	changes     []Change[Obj]
-	ahead       []Change[Obj] // at most one, which did not fit into the last batch
+	ahead       []Change[Obj] // the change that did not fit into the last batch, if any
 	initialized bool
 }
 
-// round delivers what the cursor has for a snapshot, and reports whether that was anything.
+// round delivers the changes up to a snapshot, and reports whether there were any.
 func (f *following[Obj]) round(ctx context.Context, txn ReadTxn) (called bool, err error) {
 	for complete := false; !complete; {
 		if err := ctx.Err(); err != nil {
@@ -105,7 +105,7 @@ func (f *following[Obj]) round(ctx context.Context, txn ReadTxn) (called bool, e
 
 // take fills the next batch, looking one change ahead to find out whether it is the last.
 func (f *following[Obj]) take(txn ReadTxn) (complete bool) {
-	clear(f.changes) // so that old rows are not kept
+	clear(f.changes) // do not keep old rows alive
 	f.changes = append(f.changes[:0], f.ahead...)
 	clear(f.ahead)
 	f.ahead = f.ahead[:0]

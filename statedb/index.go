@@ -15,7 +15,7 @@ import (
 // The type of the keys determines their order (see package index). It is immutable and safe
 // for concurrent use.
 //
-// Its key function is called whenever the table needs the keys of a row, including one that
+// Its key function is called whenever the table needs the keys of a row, even if the row
 // was replaced long ago. It must depend on nothing but the row, and must not use any table.
 type Index[Obj, Key any] struct{ keys *keyed[Key] }
 
@@ -37,8 +37,8 @@ func oneKey[Obj, Key any](k *keyed[Key], key func(Obj) Key) Index[Obj, Key] {
 }
 
 // NewMultiIndex declares an index with any number of keys per row. A row without keys, for
-// which keys may return nil, is not in the index and costs it nothing; a key that is yielded twice counts once. It cannot
-// be a primary index.
+// which keys may return nil, is not in the index and takes no memory there. A key that is
+// yielded twice counts once. The index cannot be a primary index.
 func NewMultiIndex[Obj, Key any](name string, keys func(Obj) iter.Seq[Key]) Index[Obj, Key] {
 	return manyKeys(keysOf[Key](name, keys == nil), keys)
 }
@@ -55,8 +55,8 @@ func manyKeys[Obj, Key any](k *keyed[Key], keys func(Obj) iter.Seq[Key]) Index[O
 	return Index[Obj, Key]{k}
 }
 
-// keyed is an index without the type of its rows: what it does is compiled once for each
-// type of keys.
+// keyed is an index without the type of its rows, so that its code is compiled only once for
+// each type of keys.
 type keyed[Key any] struct {
 	index *store.Index
 	codec index.Codec[Key]
@@ -126,8 +126,8 @@ func (k *keyed[Key]) firstText(keys iter.Seq[Key], matches func([]byte) bool) st
 	return ""
 }
 
-// unique is AsUnique of the index. Like query it is not inlined, so that it is compiled once
-// for a type of keys.
+// unique returns a unique copy of the index. Like query it is not inlined, so that it is
+// compiled once for each type of keys.
 //
 //go:noinline
 func (k *keyed[Key]) unique() *keyed[Key] {
@@ -152,7 +152,7 @@ func (k *keyed[Key]) untyped() *store.Index {
 	return k.index
 }
 
-// Unique returns a copy of the index in which no two rows may share a key. That is checked
+// Unique returns a copy of the index in which no two rows may share a key. This is checked
 // when a transaction commits, so rows may swap their keys inside a transaction; until then
 // several rows can have the same key. See [UniqueError].
 func (i Index[Obj, Key]) Unique() Index[Obj, Key] { return Index[Obj, Key]{i.keys.unique()} }
@@ -173,13 +173,13 @@ type Indexer[Obj any] interface {
 	of(*Obj) *store.Index
 }
 
-// Query is a key of one index, made by [Index.Query]. What the table does with it depends
-// on the method: equality, prefix or lower bound. It may refer to the memory of a string:
-// if the query is kept, clone a key that is a small part of a large string.
+// Query is a key of one index, made by [Index.Query]. The method of the table that it is
+// passed to decides its meaning: equality, prefix or lower bound. It may refer to the memory
+// of a string: if the query is kept, clone a key that is a small part of a large string.
 type Query[Obj any] struct{ q store.Query }
 
-// Encoded returns the bytes of the query's key as a string: equal for equal keys, and
-// ordered as the keys are. It can be used as a map key.
+// Encoded returns the encoded key of the query as a string. Encoded keys are equal if the
+// keys are equal, and ordered as the keys are. They can be used as map keys.
 func (q Query[Obj]) Encoded() string { return string(q.q.Key) }
 
 // Index returns the name of the query's index.

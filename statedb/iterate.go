@@ -3,12 +3,12 @@ package statedb
 import "iter"
 
 // The helpers below work with every sequence that a [Table] returns, and compose
-// with each other. Those that return sequences do nothing until these are run,
-// and can be run again if the sequence that they were given can.
+// with each other. The sequences that they return are lazy, and can be iterated
+// again if their input can.
 
-// Collect returns the rows of a sequence in its order, without their revisions;
-// nil if there are none. The slice is the caller's, the rows are not: they must
-// not be changed.
+// Collect returns the rows of a sequence in its order, without their revisions, or
+// nil if there are none. The slice belongs to the caller, but the rows must not be
+// changed.
 func Collect[Obj any](rows iter.Seq2[Obj, Revision]) []Obj {
 	var all []Obj
 	for obj := range rows {
@@ -17,8 +17,8 @@ func Collect[Obj any](rows iter.Seq2[Obj, Revision]) []Obj {
 	return all
 }
 
-// Objects yields the rows of a sequence without their revisions, as functions of package
-// slices take them, such as [slices.SortedFunc] and [slices.AppendSeq].
+// Objects yields the rows of a sequence without their revisions, for functions of package
+// slices such as [slices.SortedFunc] and [slices.AppendSeq].
 func Objects[Obj any](rows iter.Seq2[Obj, Revision]) iter.Seq[Obj] {
 	return func(yield func(Obj) bool) {
 		for obj := range rows {
@@ -29,8 +29,8 @@ func Objects[Obj any](rows iter.Seq2[Obj, Revision]) iter.Seq[Obj] {
 	}
 }
 
-// Filter yields the rows of a sequence for which keep returns true. A [Limit] of
-// the query counts rows before they are filtered.
+// Filter yields the rows of a sequence for which keep returns true. The limit
+// of the query ([WithLimit]) counts rows before they are filtered.
 func Filter[Obj any](rows iter.Seq2[Obj, Revision], keep func(Obj) bool) iter.Seq2[Obj, Revision] {
 	return func(yield func(Obj, Revision) bool) {
 		for obj, revision := range rows {
@@ -41,7 +41,7 @@ func Filter[Obj any](rows iter.Seq2[Obj, Revision], keep func(Obj) bool) iter.Se
 	}
 }
 
-// Map yields what convert returns for each row of a sequence, with the revision
+// Map yields the result of convert for each row of a sequence, with the revision
 // of the row. convert must not change the row.
 func Map[Obj, To any](rows iter.Seq2[Obj, Revision], convert func(Obj) To) iter.Seq2[To, Revision] {
 	return func(yield func(To, Revision) bool) {

@@ -13,19 +13,20 @@ import (
 // and for all that are inside one. It is immutable and safe for concurrent use,
 // and has the transactions, snapshots and watches of every index.
 //
-// Host bits do not count: 10.0.0.5/8 is 10.0.0.0/8. IPv4-mapped IPv6 addresses, and
-// prefixes of them of /96 and longer, are the IPv4 ones that they stand for. IPv4 and IPv6
-// never contain each other: ::/0 contains no IPv4 address, mapped or not. The zone of an
-// address does not count. An invalid prefix is a key like any other, but it contains
-// nothing and is inside nothing; a search for one finds nothing.
+// Host bits are ignored: 10.0.0.5/8 is the same as 10.0.0.0/8. IPv4-mapped IPv6 addresses,
+// and prefixes of such addresses with at least 96 bits, are the same as the IPv4 addresses
+// and prefixes that they represent. IPv4 and IPv6 never contain each other: ::/0 contains no
+// IPv4 address, mapped or not. The zone of an address is ignored. An invalid prefix is a key
+// like any other, but it contains nothing and is inside nothing; a search for one finds
+// nothing.
 //
-// The order is that of addresses, a network before those inside it.
+// Keys are ordered by address; a network comes before the networks inside it.
 //
 // A search for the longest prefix descends the tree once, along the address, and looks
 // into neighboring branches only where they can hold a shorter prefix; Containing does this
-// once for each prefix that it finds. The watches of the searches may close without need:
-// they cover the network that was found (all of the family if none was, and for
-// Containing), widened to whole bytes.
+// once for each prefix that it finds. The watches of the searches may close although the
+// result has not changed: they cover the network that was found, widened to whole bytes, or
+// the whole address family if none was found and for Containing.
 type PrefixIndex[Obj any] struct{ Index[Obj, netip.Prefix] }
 
 // NewPrefixIndex declares an index with exactly one prefix per row, which key

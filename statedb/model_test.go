@@ -262,11 +262,11 @@ func compareSequences(query func(...statedb.ReadOption) rows, want []modelRow) e
 		want []modelRow
 	}{
 		{"forward", query(), want},
-		{"reverse", query(statedb.Reverse()), reversed},
-		{"limited", query(statedb.Limit(n)), want[:n]},
-		{"limited in reverse", query(statedb.Limit(n+1), statedb.Reverse()), reversed[:min(n+1, len(want))]},
-		{"limited to all", query(statedb.Limit(len(want))), want},
-		{"limited below nothing", query(statedb.Limit(-1)), nil},
+		{"reverse", query(statedb.WithReverse()), reversed},
+		{"limited", query(statedb.WithLimit(n)), want[:n]},
+		{"limited in reverse", query(statedb.WithLimit(n+1), statedb.WithReverse()), reversed[:min(n+1, len(want))]},
+		{"limited to all", query(statedb.WithLimit(len(want))), want},
+		{"limited below nothing", query(statedb.WithLimit(-1)), nil},
 	} {
 		if got := collect(c.got); !slices.EqualFunc(got, c.want, sameRow) {
 			return fmt.Errorf("%s: %s", c.name, gocmp.Diff(c.want, got, compareRows))

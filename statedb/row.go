@@ -6,8 +6,8 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// This file has the unsafe code for rows: how they are laid out in the entries of the
-// store, and how they get there. See the package comment of internal/store for the rules.
+// This file has the unsafe code for rows: their layout in the entries of the store, and the
+// access to them. See the package comment of internal/store for the rules.
 
 // entry is a [store.Entry] with its row. Nothing is embedded, and func() is not comparable,
 // so that the compiler generates no methods and no equality for each row type.
@@ -17,7 +17,7 @@ type entry[Obj any] struct {
 	obj Obj
 }
 
-// Entries with one of [store.Rooms] after the row.
+// Entries with room after the row, for each size in [store.Rooms].
 type (
 	entry8[Obj any] struct {
 		e entry[Obj]
@@ -61,7 +61,7 @@ type (
 	}
 )
 
-// newEntry is [store.RowType.New].
+// newEntry implements [store.RowType.New].
 func newEntry[Obj any](room int, row unsafe.Pointer) *store.Entry {
 	var p unsafe.Pointer
 	switch room {
@@ -90,7 +90,7 @@ func newEntry[Obj any](room int, row unsafe.Pointer) *store.Entry {
 	return (*store.Entry)(p)
 }
 
-// entrySize is the size of an entry up to the end of its row.
+// entrySize returns the size of an entry up to the end of its row.
 func entrySize[Obj any]() uintptr { return unsafe.Sizeof(entry[Obj]{}) }
 
 // objectOf returns the row of an entry.
@@ -103,8 +103,8 @@ func object[Obj any](row unsafe.Pointer) Obj { return *(*Obj)(row) }
 func setObject[Obj any](row unsafe.Pointer, obj Obj) { *(*Obj)(row) = obj }
 
 // rowOf returns a pointer to a row for the store, which copies the row if it keeps it. So the
-// row need not be moved to the heap, but all that it refers to must be: the store may keep
-// that, and texts of keys that are parts of it.
+// row itself need not be moved to the heap. Everything it refers to must be, because the store
+// may keep that memory, including texts of keys that are part of it.
 func rowOf[Obj any](obj *Obj) unsafe.Pointer {
 	if leaked != nil {
 		leak(obj)
@@ -115,14 +115,14 @@ func rowOf[Obj any](obj *Obj) unsafe.Pointer {
 // leaked is always nil, but the compiler has to expect that rows are stored in it.
 var leaked any
 
-// leak tells the compiler that what a row refers to escapes to the heap. It is never called.
+// leak tells the compiler that the memory a row refers to escapes to the heap. It is never called.
 //
 //go:noinline
 func leak[Obj any](obj *Obj) { leaked = *obj }
 
 // hidden hides from the compiler that a pointer is passed to functions it does not know.
-// While the pointer is a number the stack must not move: nothing may be called, and with the
-// race detector the compiler would insert calls that check pointers.
+// While the pointer is a number the stack must not move. So nothing may be called meanwhile,
+// not even the pointer checks that the compiler inserts for the race detector.
 //
 //go:nosplit
 //go:nocheckptr

@@ -6,27 +6,27 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// RWTable is a [Table] that can be written: it has all methods of Table, and those below.
-// These need a transaction that was opened for the table, must be called from its
+// RWTable is a [Table] that can be written. It has all methods of Table, and methods that
+// write. These need a transaction that was opened for the table, must be called from its
 // goroutine, and return:
 //
-//   - [ErrTxnClosed], [ErrNotLocked], [ErrForeignTable]: wrong transaction;
-//   - [ErrNilRow], [ErrSameObject], [ErrKeyChanged]: wrong row;
-//   - [ErrRejected]: the schema's defaulters or validators refused the row;
-//   - [ErrNotFound], [ErrConflict], [ErrUnknownIndex] where said.
+//   - [ErrTxnClosed], [ErrNotLocked], [ErrForeignTable] for an unsuitable transaction;
+//   - [ErrNilRow], [ErrSameObject], [ErrKeyChanged] for an unsuitable row;
+//   - [ErrRejected] if the schema's defaulters or validators refused the row;
+//   - [ErrNotFound], [ErrConflict], [ErrUnknownIndex] where documented.
 //
 // These errors are wrapped in a [RowError] or [TableError]. A failed write changes nothing,
 // not even the revision. Rows given to a write belong to the table from then on and must
 // not be changed.
 //
-// [ReadOnly] returns the Table for those who may only read.
+// [ReadOnly] returns the Table for code that may only read.
 type RWTable[Obj any] struct {
-	_ [0]func(Obj) // a Table cannot be converted into a RWTable, as the types of their fields differ
+	_ [0]func(Obj) // differs from the field of Table, so that a Table cannot be converted into a RWTable
 	untyped
 }
 
 // NewTable adds a table to db. If the schema is invalid, the error matches [ErrSchema] and
-// says what to change.
+// names the invalid part.
 func NewTable[Obj any](db *DB, schema Schema[Obj]) (*RWTable[Obj], error) {
 	core, err := describe(&schema).create(db)
 	if err != nil {
@@ -35,7 +35,7 @@ func NewTable[Obj any](db *DB, schema Schema[Obj]) (*RWTable[Obj], error) {
 	return &RWTable[Obj]{untyped: untyped{core}}, nil
 }
 
-// ReadOnly returns a table for reading, or nil for nil. A write to one is seen in the other.
+// ReadOnly returns t as a table for reading, or nil if t is nil. Both are views of the same rows.
 func ReadOnly[Obj any](t *RWTable[Obj]) *Table[Obj] {
 	if t == nil {
 		return nil
@@ -50,55 +50,55 @@ func (t *RWTable[Obj]) RegisterSource(txn *WriteTxn, name string) (*Source, erro
 	return t.core.RegisterSource(txn, name)
 }
 
-// Insert writes a row, replacing the one with the same primary key. The status of the
-// old row is carried over; if the row then equals the old one nothing is written,
+// Insert writes a row, replacing the row with the same primary key, if any. The status of
+// the old row is carried over. If the row then equals the old one nothing is written;
 // otherwise its status is reset.
 func (t *RWTable[Obj]) Insert(txn *WriteTxn, obj Obj) (old Obj, replaced bool, err error) {
 	return before[Obj](t.core.Insert(txn, rowOf(&obj)))
 }
 
-// InsertIfAbsent is Insert, provided that there is no row with the primary key;
-// otherwise it changes nothing and returns the one that exists.
+// InsertIfAbsent inserts a row if there is none with its primary key. Otherwise it
+// changes nothing and returns the existing row.
 func (t *RWTable[Obj]) InsertIfAbsent(txn *WriteTxn, obj Obj) (existing Obj, inserted bool, err error) {
 	existing, exists, err := before[Obj](t.core.InsertIfAbsent(txn, rowOf(&obj)))
 	return existing, !exists && err == nil, err
 }
 
-// Modify replaces the row that q finds, as Get does, by the result of fn, which is
-// written as by Insert. fn must return a changed copy and not write the row itself:
-// that is an ErrConflict. The error matches ErrNotFound if there is no such row.
+// Modify replaces the row that Get finds for q by the result of fn, which is written as
+// by Insert. fn must return a changed copy. If it writes the row through the table itself,
+// Modify returns ErrConflict. The error matches ErrNotFound if there is no such row.
 func (t *RWTable[Obj]) Modify(txn *WriteTxn, q Query[Obj], fn func(old Obj) Obj) (old Obj, err error) {
 	var obj Obj
 	old, _, err = before[Obj](t.core.Modify(txn, q.q, rowOf(&obj), fn))
 	return old, err
 }
 
-// CompareAndSwap is Insert, provided that the row's spec was not changed
-// after revision; else ErrConflict, or ErrNotFound. Status writes do not count.
+// CompareAndSwap replaces a row as Insert does if its spec has not changed after
+// revision; status writes do not count. Otherwise the error matches ErrConflict, or
+// ErrNotFound if there is no such row.
 func (t *RWTable[Obj]) CompareAndSwap(txn *WriteTxn, revision Revision, obj Obj) (old Obj, err error) {
 	old, _, err = before[Obj](t.core.CompareAndSwap(txn, revision, rowOf(&obj)))
 	return old, err
 }
 
-// Delete removes the row with the primary key of obj; it is not an error if there is
-// none.
+// Delete removes the row with the primary key of obj. It is not an error if there is none.
 func (t *RWTable[Obj]) Delete(txn *WriteTxn, obj Obj) (old Obj, deleted bool, err error) {
 	return before[Obj](t.core.Delete(txn, rowOf(&obj)))
 }
 
-// CompareAndDelete is Delete under the condition of CompareAndSwap.
+// CompareAndDelete deletes a row under the conditions, and with the errors, of CompareAndSwap.
 func (t *RWTable[Obj]) CompareAndDelete(txn *WriteTxn, revision Revision, obj Obj) (old Obj, err error) {
 	old, _, err = before[Obj](t.core.CompareAndDelete(txn, revision, rowOf(&obj)))
 	return old, err
 }
 
-// DeleteAll removes every row, and returns how many.
+// DeleteAll removes every row, and returns their number.
 func (t *RWTable[Obj]) DeleteAll(txn *WriteTxn) (deleted int, err error) {
 	return t.core.DeleteAll(txn)
 }
 
-// DeletePrefix removes the rows that [Table.Prefix] yields, and returns how many. The error
-// matches ErrUnknownIndex if the index is not the table's.
+// DeletePrefix removes the rows that [Table.Prefix] yields, and returns their number. The
+// error matches ErrUnknownIndex if the table does not have the index.
 func (t *RWTable[Obj]) DeletePrefix(txn *WriteTxn, q Query[Obj]) (deleted int, err error) {
 	return t.core.DeletePrefix(txn, q.q)
 }
@@ -111,7 +111,7 @@ func (t *RWTable[Obj]) Amend(txn *WriteTxn, obj Obj, revision Revision, fn func(
 	return t.core.Amend(txn, rowOf(&obj), revision, fn)
 }
 
-// before returns the row of the entry that was there before a write, if any.
+// before returns the row of the entry that a write has replaced, if any.
 func before[Obj any](e *store.Entry, err error) (obj Obj, was bool, _ error) {
 	if e == nil {
 		return obj, false, err
@@ -119,8 +119,8 @@ func before[Obj any](e *store.Entry, err error) (obj Obj, was bool, _ error) {
 	return objectOf[Obj](e), true, err
 }
 
-// The queries are repeated here rather than promoted from an embedded Table: then a Table
-// and wrappers of its methods would be compiled for each type of rows, used or not.
+// The queries are repeated here rather than promoted from an embedded Table, because then a
+// Table and wrappers of its methods would be compiled for each type of rows, used or not.
 
 // Get is [Table.Get].
 func (t *RWTable[Obj]) Get(txn ReadTxn, q Query[Obj]) (obj Obj, revision Revision, ok bool) {

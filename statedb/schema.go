@@ -22,20 +22,20 @@ type Schema[Obj any] struct {
 	Secondary []Indexer[Obj]
 	// Equal reports whether two rows with the same primary key are equal, so that writing
 	// the second over the first is a no-op. If nil it is == for comparable types that are
-	// not pointers (and have neither interfaces nor floats), else the method Equal(Obj)
+	// not pointers (and have neither interfaces nor floats), or else the method Equal(Obj)
 	// bool of the row type; without either, every write is a change.
 	Equal func(a, b Obj) bool
-	// Defaulters complete a row before it is written. Each gets what the one before
-	// returned, and returns a changed copy if obj is a pointer. They may set the primary
+	// Defaulters complete a row before it is written. Each gets the result of the previous
+	// one, and returns a changed copy if obj is a pointer. They may set the primary
 	// key, except in Modify. Validators then decide whether the row is accepted; they do
 	// not run when nothing would change. Both run inside the write, in order, and only for
 	// writes of spec: not for Amend or deletes. If one returns an error, nothing changes
 	// and the write returns a [RowError] that matches [ErrRejected] and the error itself.
 	//
-	// They can look up other rows in txn, including what it has written so far. For tables
-	// that the transaction has locked this is reliable. Others are read as they were when
-	// it began: a row found there may be gone by the time it commits, so such a check is
-	// advisory.
+	// They can look up other rows in txn, including its own writes so far. For tables that
+	// the transaction has locked this is reliable. Other tables are read as they were when
+	// the transaction began: a row found there may be gone by the time it commits, so such
+	// a check is advisory.
 	Defaulters []func(txn ReadTxn, obj Obj) (Obj, error)
 	Validators []func(txn ReadTxn, p Proposal[Obj]) error
 	// Amend separates status from spec. Without it, the whole row is spec.
@@ -44,7 +44,7 @@ type Schema[Obj any] struct {
 	// whose rows have no other owner. The row type must be one that encoding/json can
 	// decode.
 	WritableByName bool
-	// Columns are the cells of a row for people to read, in order. If empty there is one
+	// Columns are the cells of a row as people read it, in order. The default is one column
 	// for each exported field.
 	Columns []Column[Obj]
 }
@@ -56,7 +56,7 @@ type Schema[Obj any] struct {
 type Amend[Obj any] struct {
 	// Carry returns to with the status of from.
 	Carry func(from, to Obj) Obj
-	// Reset returns obj without a status, as a new or changed row has it.
+	// Reset returns obj with the status of a new or changed row.
 	Reset func(obj Obj) Obj
 }
 
@@ -66,13 +66,13 @@ type description struct {
 	size                 uintptr
 	primary              *store.Index
 	secondary            []*store.Index
-	rows                 store.RowType // with functions that the schema may not need
-	// How rows are compared: by the schema's function, by their method, or by ==.
+	rows                 store.RowType // may have functions that the schema does not need
+	// The comparison of rows: by the schema's function, by their method, or by ==.
 	byFunction, byMethod, byValue func(a, b unsafe.Pointer) bool
 }
 
-// describe describes a schema, which may be wrong. This and each function in it is compiled
-// for each type of rows, so all that can be is left to others.
+// describe describes a schema, which may be invalid. It and its function literals are compiled
+// for each type of rows, so it leaves as much as possible to other functions.
 func describe[Obj any](s *Schema[Obj]) *description {
 	d := &description{
 		schema: s, row: (*Obj)(nil), equaler: (*interface{ Equal(other Obj) bool })(nil),
@@ -132,8 +132,8 @@ func (d *description) create(db *DB) (*store.Table, error) {
 	return store.NewTable(db, name, d.rows)
 }
 
-// complete sets what does not depend on the type of the rows, and removes the functions that
-// the schema does not need.
+// complete sets the fields that do not depend on the type of the rows, and removes the functions
+// that the schema does not need.
 func (d *description) complete() {
 	r := &d.rows
 	r.Type, r.Size = reflect.TypeOf(d.row).Elem(), d.size
@@ -182,11 +182,11 @@ func (d *description) check(name string) error {
 	nilDefaulter, nilValidator := d.firstNil("Defaulters"), d.firstNil("Validators")
 	switch {
 	case !tableName.MatchString(name):
-		return fmt.Errorf("name %q is not made of lower-case letters, digits and dashes, beginning with a letter", name)
+		return fmt.Errorf("name %q must consist of lower-case letters, digits and dashes, and begin with a letter", name)
 	case !d.isSet("Primary"):
 		return errors.New("Primary is not set")
 	case d.rows.Size >= store.MaxRow:
-		return errors.New("rows of two megabytes cannot be kept by value: use pointers to them")
+		return errors.New("rows of two megabytes or more cannot be stored by value: use pointers to them")
 	case nilDefaulter >= 0:
 		return fmt.Errorf("Defaulters[%d] is nil", nilDefaulter)
 	case nilValidator >= 0:
@@ -194,7 +194,7 @@ func (d *description) check(name string) error {
 	case d.isSet("Amend", "Carry") != d.isSet("Amend", "Reset"):
 		return errors.New("Amend needs both Carry and Reset")
 	case d.rows.WritableByName && d.rows.Type.Kind() == reflect.Interface:
-		return fmt.Errorf("WritableByName needs rows that JSON can be decoded into, and %s is an interface", d.rows.Type)
+		return fmt.Errorf("WritableByName needs rows that JSON can be decoded into, but %s is an interface", d.rows.Type)
 	}
 	if err := d.checkColumns(); err != nil {
 		return err
@@ -244,11 +244,11 @@ func (d *description) checkIndexes() error {
 
 // Proposal is a write that validators accept or reject.
 type Proposal[Obj any] struct {
-	_ [0]func() // no equality is compiled for it
+	_ [0]func() // prevents ==, so that no equality is compiled
 	// Object is the row as it would be written, completed by the defaulters and
 	// with its status reset.
 	Object Obj
-	// Old is the row that it would replace, if Replaces is true.
+	// Old is the row that the write would replace, if Replaces is true.
 	Old      Obj
 	Replaces bool
 }

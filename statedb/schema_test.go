@@ -22,9 +22,9 @@ func TestWrongSchemasAreRefusedWithTheReason(t *testing.T) {
 		return func(s *statedb.Schema[item]) { s.Secondary = []statedb.Indexer[item]{ix} }
 	}
 	for reason, schema := range map[string]statedb.Schema[item]{
-		`name "" is not made of`:                          {Primary: byID},
-		`name "Items" is not made of`:                     valid(func(s *statedb.Schema[item]) { s.Name = "Items" }),
-		`name "9items" is not made of`:                    valid(func(s *statedb.Schema[item]) { s.Name = "9items" }),
+		`name "" must consist of`:                         {Primary: byID},
+		`name "Items" must consist of`:                    valid(func(s *statedb.Schema[item]) { s.Name = "Items" }),
+		`name "9items" must consist of`:                   valid(func(s *statedb.Schema[item]) { s.Name = "9items" }),
 		"Primary is not set":                              valid(func(s *statedb.Schema[item]) { s.Primary = nil }),
 		`primary index "tag" may yield more than one key`: valid(func(s *statedb.Schema[item]) { s.Primary = byTag }),
 		"Secondary holds a nil index":                     valid(secondary(nil)),

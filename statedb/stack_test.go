@@ -285,7 +285,7 @@ func (m *moving[Obj]) reads() {
 	all, network := m.byGroup.Query("many"), netip.MustParsePrefix("10.0.0.0/8")
 	for name, sequence := range map[string]iter.Seq2[Obj, statedb.Revision]{
 		"All":        m.table.All(txn),
-		"in reverse": m.table.All(txn, statedb.Reverse()),
+		"in reverse": m.table.All(txn, statedb.WithReverse()),
 		"List":       m.table.List(txn, all),
 		"separate":   m.table.List(txn, m.byTag.Query("many")),
 		"Prefix":     m.table.Prefix(txn, m.byGroup.Query("man")),

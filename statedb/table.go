@@ -6,22 +6,21 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// Table reads rows. All methods are safe for concurrent use and take no locks. They see the
-// snapshot of txn: always the same state through a read transaction, and the transaction's
-// own writes through a [*WriteTxn]. Rows and sequences stay valid forever; rows must not be
-// changed. A sequence yields the rows as of the call that returned it, so a write
-// transaction may write while it iterates. [Reverse] and [Limit] work with every query,
-// [Count] with every sequence.
+// Table reads rows. All methods are safe for concurrent use and take no locks. They read the
+// snapshot txn: a read transaction always has the same state, and a [*WriteTxn] also has its
+// own writes. Rows and sequences stay valid forever; rows must not be changed. A sequence
+// yields the rows as of the call that returned it, so a write transaction may write while it
+// iterates. [WithReverse] and [WithLimit] work with every query, [Count] with every sequence.
 //
-// A table is empty in a snapshot that does not have it (taken before it was created, or
-// from another database). A query of an index that the table does not have, and a range
-// between two indexes, are mistakes in the program, and panic. So is the use of a table that
+// A table is empty in a snapshot that does not have it, because it was taken before the table
+// was created or from another database. Programming errors panic: a query of an index that
+// the table does not have, a range between two indexes, and the use of a table that
 // [NewTable] did not make.
 //
 // The …Watch forms also return a channel that closes, at the latest, when a transaction
-// commits that changes what the call returned. The new snapshot can be read by then. Inside
-// a write transaction the channel may be closed by that transaction's own commit, and is if
-// the transaction has written to the table before the call. For another database the
+// commits that changes the result of the call. The new snapshot can be read by then. Inside
+// a write transaction the channel may be closed by the transaction's own commit; it certainly
+// is if the transaction has written to the table before the call. For another database the
 // channel is nil, which never closes.
 type Table[Obj any] struct {
 	_ [0]*Obj // tables of different rows cannot be converted into each other
@@ -31,11 +30,11 @@ type Table[Obj any] struct {
 // untyped has the methods of a table that do not depend on the type of its rows.
 type untyped struct{ core *store.Table }
 
-// Untyped returns the table without the type of its rows. It is one value for each table, so
-// it tells whether two tables are the same.
+// Untyped returns the table without the type of its rows. The result is always the same for a
+// table, so comparing results tells whether two tables are the same.
 func (t *untyped) Untyped() *store.Table { return t.core }
 
-// Name returns the name from the schema.
+// Name returns the name of the table.
 func (t *untyped) Name() string { return t.core.Name() }
 
 // Len returns the number of rows.
@@ -71,8 +70,8 @@ func found[Obj any](e *store.Entry) (obj Obj, revision Revision, ok bool) {
 	return objectOf[Obj](e), e.Revision(), true
 }
 
-// rows yields the rows of a selection. It is the only loop over rows, so that it is
-// compiled once for a row type, not for each method that returns rows.
+// rows yields the rows of a selection. It is the only loop over rows, so that the loop is
+// compiled once for each row type, not for each method that returns rows.
 //
 //go:noinline
 func rows[Obj any](selection *store.Selection) iter.Seq2[Obj, Revision] {
@@ -142,8 +141,8 @@ func (t *Table[Obj]) LowerBoundWatch(txn ReadTxn, q Query[Obj], opts ...ReadOpti
 	return rows[Obj](selection), watch
 }
 
-// Range yields the rows with keys from the first query's up to the second's,
-// which is not included, in key order. Both must be of one index.
+// Range yields the rows with keys from the first query's up to but not including the
+// second's, in key order. Both queries must be of the same index.
 func (t *Table[Obj]) Range(txn ReadTxn, from, to Query[Obj], opts ...ReadOption) iter.Seq2[Obj, Revision] {
 	return rows[Obj](t.core.Range(txn, from.q, to.q, opts))
 }

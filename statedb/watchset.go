@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A WatchSet is a set of watches to wait for together: those that the …Watch
-// methods of a [Table], [Table.Initialized] and [Cursor.Watch] return, or any
-// other channel that is closed sooner or later and that nothing is sent on, such
-// as a context's Done. A nil channel never closes, and is not added.
+// A WatchSet is a set of watches to wait for together: channels returned by the
+// …Watch methods of a [Table], by [Table.Initialized] and by [Cursor.Watch], or any
+// other channel that is eventually closed and on which nothing is sent, such as a
+// context's Done. A nil channel never closes, and is not added.
 //
 // The zero value is an empty set. A WatchSet is safe for concurrent use and must
 // not be copied after its first use.
@@ -21,8 +21,8 @@ type WatchSet struct {
 	watches map[<-chan struct{}]struct{}
 }
 
-// Add adds watches to the set. A watch may have closed already: the next
-// [WatchSet.Wait] returns it at once.
+// Add adds watches to the set. If a watch has closed already, the next
+// [WatchSet.Wait] returns it immediately.
 func (s *WatchSet) Add(watches ...<-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *WatchSet) Add(watches ...<-chan struct{}) {
 	}
 }
 
-// Merge adds the watches of another set, which stays as it is.
+// Merge adds the watches of another set, which is not changed.
 func (s *WatchSet) Merge(other *WatchSet) { s.Add(other.all()...) }
 
 // Has reports whether a watch is in the set.
@@ -47,7 +47,7 @@ func (s *WatchSet) Has(watch <-chan struct{}) bool {
 	return ok
 }
 
-// Delete removes watches from the set. Those that are not in it are ignored.
+// Delete removes watches from the set. Watches that are not in it are ignored.
 func (s *WatchSet) Delete(watches ...<-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,25 +73,25 @@ func (s *WatchSet) all() []<-chan struct{} {
 	return all
 }
 
-// maxQuietPeriods is for how many quiet periods Wait collects watches at most.
+// maxQuietPeriods is the maximum number of quiet periods for which Wait collects watches.
 const maxQuietPeriods = 10
 
-// Wait blocks until at least one watch of the set has closed, removes those that
-// have closed from the set and returns them, in no particular order.
+// Wait blocks until at least one watch of the set has closed. It removes the closed
+// watches from the set and returns them, in no particular order.
 //
-// After the first one it goes on collecting until quiet has passed without another
-// one closing, until ten times quiet has passed in all, or until no open watch is
-// left, whichever comes first: watches that close all the time do not keep it from
-// returning. If quiet is not positive, it returns what has closed without waiting
-// for more.
+// After the first watch has closed, Wait collects more until quiet has passed without
+// another one closing, until ten times quiet has passed in all, or until no open watch
+// is left, whichever comes first. So watches that close all the time do not keep it from
+// returning. If quiet is not positive, it returns the closed watches without waiting for
+// more.
 //
 // When ctx ends, Wait returns its error together with the watches that have closed
-// by then, if any; those have left the set too. If the set is empty, Wait blocks
+// by then, if any; these are removed from the set too. If the set is empty, Wait blocks
 // until ctx ends.
 //
-// Wait looks at the watches that are in the set when it is called: what is added
-// or deleted meanwhile counts from the next call on. If several calls wait for the
-// same watch at once, each of them returns it. A call takes time and memory in
+// Wait uses the watches that are in the set when it is called: watches that are added
+// or deleted meanwhile count from the next call on. If several calls wait for the same
+// watch concurrently, each of them returns it. A call takes time and memory in
 // proportion to the size of the set, and leaves no goroutine behind.
 func (s *WatchSet) Wait(ctx context.Context, quiet time.Duration) (closed []<-chan struct{}, err error) {
 	watches := s.all()
@@ -105,7 +105,7 @@ func (s *WatchSet) Wait(ctx context.Context, quiet time.Duration) (closed []<-ch
 	return closed, ctx.Err()
 }
 
-// waitForClosings blocks for as long as Wait has to.
+// waitForClosings blocks until Wait has to return.
 func waitForClosings(ctx context.Context, watches []<-chan struct{}, quiet time.Duration) {
 	closings := make(chan int)
 	done := make(chan struct{})
@@ -146,12 +146,12 @@ func waitForClosings(ctx context.Context, watches []<-chan struct{}, quiet time.
 }
 
 // watchesPerSelect is how many watches a goroutine waits for. A select locks all of its
-// channels for a moment, so a large one would hold up the goroutines that close them; and
-// it takes at most 65,536.
+// channels for a moment, so a large one would delay the goroutines that close them. It can
+// have at most 65,536 channels.
 const watchesPerSelect = 128
 
-// reportClosings waits for watches to close and sends how many have, each time that
-// some do, until all have closed or done closes.
+// reportClosings waits for watches to close and sends the number of closed ones each time
+// that some close, until all have closed or done closes.
 func reportClosings(watches []<-chan struct{}, closings chan<- int, done <-chan struct{}) {
 	cases := make([]reflect.SelectCase, 0, len(watches)+1)
 	for _, watch := range watches {

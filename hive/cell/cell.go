@@ -25,7 +25,7 @@ type FullModuleID string
 type Cell interface{ description.Cell }
 
 // Module returns a scope that contains cells. The id consists of letters, digits, '-' and '_'; the full id must be unique in the
-// hive. The title is a short description.
+// hive, and different from its name. The title is a short description, such as "sizes of directories".
 func Module(id, title string, contents ...Cell) Cell {
 	return &description.Module{ID: id, Title: title, At: description.Caller(), Contents: Group(contents...)}
 }

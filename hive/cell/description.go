@@ -11,26 +11,26 @@ type Description struct {
 type ModuleDescription struct {
 	ID        FullModuleID          `json:"id"`
 	Title     string                `json:"title,omitempty"`
-	Place     string                `json:"place,omitempty"`
+	Location  string                `json:"location,omitempty"`
 	Functions []FunctionDescription `json:"functions"`
 }
 
 // FunctionDescription describes a constructor, a supplied value, an invoked function or a decorator.
 type FunctionDescription struct {
-	Verb  string   `json:"verb"` // "provide", "supply", "invoke" or "decorate"
-	Name  string   `json:"name"`
-	Place string   `json:"place"`           // file:line
-	Makes []string `json:"makes,omitempty"` // types, with name or group
-	Needs []string `json:"needs,omitempty"`
-	From  []string `json:"from,omitempty"` // names and positions of the functions that provide Needs
-	Used  bool     `json:"used"`           // reachable from an invoked function
-	Own   bool     `json:"own,omitempty"`  // provided by the hive itself
+	Verb     string   `json:"verb"` // "provide", "supply", "invoke" or "decorate"
+	Name     string   `json:"name"`
+	Location string   `json:"location"`           // file:line
+	Provides []string `json:"provides,omitempty"` // types, with name or group
+	Needs    []string `json:"needs,omitempty"`
+	From     []string `json:"from,omitempty"`    // names and positions of the functions that provide Needs
+	Used     bool     `json:"used"`              // reachable from an invoked function
+	BuiltIn  bool     `json:"builtIn,omitempty"` // provided by the hive itself
 	// ForModules reports whether the function comes from ProvideForModules, so that other modules have it too.
 	ForModules bool          `json:"forModules,omitempty"`
-	Took       time.Duration `json:"took,omitempty"` // duration of the call, in nanoseconds; 0 if not called
+	Duration   time.Duration `json:"duration,omitempty"` // duration of the call, in nanoseconds; 0 if not called
 }
 
-func (f *FunctionDescription) id() string { return f.Name + " (" + f.Place + ")" }
+func (f *FunctionDescription) id() string { return f.Name + " (" + f.Location + ")" }
 
 // Unused returns the functions, other than the hive's own, that no invoked function leads to. A function of ProvideForModules is
 // listed once, if no module uses it.
@@ -46,7 +46,7 @@ func (d Description) Unused() map[FullModuleID][]FunctionDescription {
 	unused := make(map[FullModuleID][]FunctionDescription)
 	for _, m := range d.Modules {
 		for _, f := range m.Functions {
-			skip := f.Own
+			skip := f.BuiltIn
 			if f.ForModules {
 				skip = done[f.id()]
 				done[f.id()] = true

@@ -17,6 +17,12 @@
 // its own ModuleID, FullModuleID, *slog.Logger (with the attribute "module"), values that the hive adds per module, and values of
 // ProvideForModules.
 //
+// # Names
+//
+// By convention the function Cell of a package returns the package's cell. A package that others use without a hive leaves its cell to
+// a package of its own, whose name ends in cell, such as dbcell of statedb. A main package names the functions that return its own
+// cells after their modules, such as scanCell. IDs of modules are lower case, their titles noun phrases.
+//
 // # Concurrency and errors
 //
 // Cells are immutable and may be shared by several hives. A fault in the graph is a *GraphError; an error or panic is a *BuildError

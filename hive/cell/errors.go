@@ -52,7 +52,7 @@ type BuildError struct {
 	Err      error        // what it returned, a *PanicError, ErrGoexit, or an error that wraps ErrOverdue
 }
 
-func (e *BuildError) Error() string { return join(e.Where, e.Function, e.Err.Error()) }
+func (e *BuildError) Error() string { return join(e.Where, e.Function, fmt.Sprint(e.Err)) }
 
 // Unwrap returns what the function returned.
 func (e *BuildError) Unwrap() error { return e.Err }
@@ -80,17 +80,17 @@ const maxKey = 100
 
 // UnknownKeyError is an unknown key in a settings file, or a mistyped environment variable.
 type UnknownKeyError struct {
-	Place string   // file:line, or "environment"
-	Key   string   // as given
-	Known []string // the closest known key, or all if there are few
+	Location string   // file:line, or "environment"
+	Key      string   // as given
+	Known    []string // the closest known key, or all if there are few
 }
 
 func (e *UnknownKeyError) Error() string {
 	key := shortened(e.Key)
 	if len(e.Known) == 0 {
-		return fmt.Sprintf("%s: unknown key %q: no setting has a name like that", e.Place, key)
+		return fmt.Sprintf("%s: unknown key %q: no setting has a name like that", e.Location, key)
 	}
-	return fmt.Sprintf("%s: unknown key %q: there is %s", e.Place, key, strings.Join(e.Known, ", "))
+	return fmt.Sprintf("%s: unknown key %q: there is %s", e.Location, key, strings.Join(e.Known, ", "))
 }
 
 func shortened(key string) string {

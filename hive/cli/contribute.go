@@ -77,7 +77,7 @@ type Env struct {
 	flag *pflag.Flag // --socket
 }
 
-// Socket returns the socket that was chosen: --socket, else the environment, else the file of settings that --config or the
+// Socket returns the socket that was chosen: --socket, else the environment, else the settings file that --config or the
 // environment names. If none of them says so, or what it says is empty, it is the default of the hive's name, as it is for the hive itself.
 // So that no other agent is asked than the one that is meant, it fails, without --socket, if that file cannot be read or the socket
 // in the settings cannot be used.

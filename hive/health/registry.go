@@ -160,7 +160,7 @@ func (s *scope) report(level Level, message string, err error) {
 	next := s.last
 	next.ID, next.Level, next.Message, next.Error = s.id, level, message, ""
 	if err != nil {
-		next.Error = err.Error()
+		next.Error = fmt.Sprint(err) // err may not have a usable method Error, such as a nil pointer
 	}
 	if s.closed || next == s.last {
 		return

@@ -113,7 +113,7 @@ func want(t *testing.T, out string, parts ...string) {
 func TestModulesAreShownFromTheBinaryWithoutStarting(t *testing.T) {
 	code, out := run(t, newHive(t), "hive", "--offline")
 	want(t, out, "module garage: where cars are (hivecell/cell_test.go:", "  provide hivecell_test.newCar (hivecell/cell_test.go:",
-		"    makes *hivecell_test.car\n    needs *hivecell_test.engine\n", "provide Config[hivecell_test.fuel]", "module inspect")
+		"    provides *hivecell_test.car\n    needs *hivecell_test.engine\n", "provide Config[hivecell_test.fuel]", "module inspect")
 	if code != 0 || strings.Contains(out, "start order") || strings.Contains(out, "newModuleLifecycle") {
 		t.Errorf("got %d\n%s", code, out)
 	}

@@ -18,14 +18,14 @@ func writeModules(w io.Writer, d hive.Description) error {
 		if i == 0 {
 			fmt.Fprintf(&text, "hive %s\n", m.ID)
 		} else {
-			fmt.Fprintf(&text, "\nmodule %s: %s (%s)\n", m.ID, m.Title, m.Place)
+			fmt.Fprintf(&text, "\nmodule %s: %s (%s)\n", m.ID, m.Title, m.Location)
 		}
 		for _, f := range m.Functions {
-			if f.Own {
+			if f.BuiltIn {
 				continue
 			}
-			fmt.Fprintf(&text, "  %s %s (%s)%s\n", f.Verb, f.Name, f.Place, took(f.Took))
-			list(&text, "makes", f.Makes)
+			fmt.Fprintf(&text, "  %s %s (%s)%s\n", f.Verb, f.Name, f.Location, took(f.Duration))
+			list(&text, "provides", f.Provides)
 			list(&text, "needs", f.Needs)
 		}
 	}
@@ -37,7 +37,7 @@ func writeModules(w io.Writer, d hive.Description) error {
 		if h.Part != "" {
 			owner = fmt.Sprintf("%s, part %q", owner, h.Part)
 		}
-		fmt.Fprintf(&text, "  %d. %s of %s (%s): %s%s", i+1, h.Name, owner, h.Place, h.State, times(h))
+		fmt.Fprintf(&text, "  %d. %s of %s (%s): %s%s", i+1, h.Name, owner, h.Location, h.State, times(h))
 		if h.Error != "" {
 			text.WriteString(": " + h.Error)
 		}
@@ -91,7 +91,7 @@ func writeDot(w io.Writer, d hive.Description) error {
 }
 
 func writeNode(nodes, edges *strings.Builder, drawn map[string]bool, f cell.FunctionDescription) {
-	if f.Own {
+	if f.BuiltIn {
 		return
 	}
 	id := nodeID(f)
@@ -99,7 +99,7 @@ func writeNode(nodes, edges *strings.Builder, drawn map[string]bool, f cell.Func
 	if !f.Used {
 		style = ", style=dashed"
 	}
-	fmt.Fprintf(nodes, "    %q [label=%q%s]\n", id, f.Verb+" "+f.Name+"\n"+strings.Join(f.Makes, "\n"), style)
+	fmt.Fprintf(nodes, "    %q [label=%q%s]\n", id, f.Verb+" "+f.Name+"\n"+strings.Join(f.Provides, "\n"), style)
 	for _, from := range f.From {
 		if !drawn[from] {
 			continue
@@ -113,13 +113,13 @@ func drawn(d hive.Description) map[string]bool {
 	all := make(map[string]bool)
 	for _, m := range d.Cells.Modules {
 		for _, f := range m.Functions {
-			all[nodeID(f)] = !f.Own
+			all[nodeID(f)] = !f.BuiltIn
 		}
 	}
 	return all
 }
 
-func nodeID(f cell.FunctionDescription) string { return f.Name + " (" + f.Place + ")" }
+func nodeID(f cell.FunctionDescription) string { return f.Name + " (" + f.Location + ")" }
 
 // writeFound writes what is wrong and what nothing uses, and reports whether there is any.
 func writeFound(w io.Writer, d hive.Description, faults error) (found bool, err error) {
@@ -130,7 +130,7 @@ func writeFound(w io.Writer, d hive.Description, faults error) (found bool, err 
 	}
 	for _, m := range d.Cells.Modules {
 		for _, f := range unused[m.ID] {
-			fmt.Fprintf(&text, "%s: %s %s (%s): nothing uses %s\n", m.ID, f.Verb, f.Name, f.Place, strings.Join(f.Makes, ", "))
+			fmt.Fprintf(&text, "%s: %s %s (%s): nothing uses %s\n", m.ID, f.Verb, f.Name, f.Location, strings.Join(f.Provides, ", "))
 		}
 	}
 	if len(unused) == 0 && faults == nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/internal/guard"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -20,7 +21,7 @@ type Command struct {
 	Name  string
 	Usage string // the arguments, such as "TABLE FILE"; empty if there are none
 	// Run does it. An error fails the script, unless the command is negated or tried again by `within`. It should not go on
-	// when ctx is done, which is when the test ends.
+	// when ctx is done, which is when the test ends. A panic is an error, and so is runtime.Goexit.
 	Run func(ctx context.Context, call *Call) error
 }
 
@@ -78,13 +79,13 @@ func (w *world) call(args []string) result {
 		return result{err: fmt.Errorf("unknown command: agent %s; there are:\n%s", args[0], w.usage())}
 	}
 	var stdout bytes.Buffer
-	err := c.Run(w.ctx, &Call{Args: args[1:], Stdout: &stdout, abs: w.abs})
+	err := <-guard.Go(func() error { return c.Run(w.ctx, &Call{Args: args[1:], Stdout: &stdout, abs: w.abs}) })
 	if errors.Is(err, errUsage) {
 		return result{err: fmt.Errorf("usage: agent %s %s", c.Name, c.Usage)}
 	}
 	r := result{stdout: stdout.String()}
 	if err != nil {
-		r.code, r.stderr = 1, err.Error()+"\n"
+		r.code, r.stderr = 1, fmt.Sprintln(err)
 	}
 	return r
 }

@@ -48,7 +48,11 @@ func Validate(t testing.TB, cells ...cell.Cell) {
 	t.Helper()
 	h := New(t, nil, cells...)
 	flags := h.RegisterFlags(pflag.NewFlagSet("agent", pflag.ContinueOnError))
-	if err := errors.Join(flags, cli.Mount(&cobra.Command{Use: "test"}, h), h.Validate()); err != nil {
+	commands := cli.Mount(&cobra.Command{Use: "test"}, h)
+	if fault := (*cell.GraphError)(nil); errors.As(commands, &fault) {
+		commands = nil // Validate returns it as well
+	}
+	if err := errors.Join(flags, commands, h.Validate()); err != nil {
 		t.Error(err)
 	}
 }

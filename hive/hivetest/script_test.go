@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -90,8 +91,18 @@ func notesCell() cell.Cell {
 	)
 }
 
+// newFail returns a command for scripts that does not return.
+func newFail() hivetest.CommandOut {
+	return hivetest.NewCommand("fail", "panic|goexit", func(_ context.Context, call *hivetest.Call) error {
+		if call.Args[0] == "goexit" {
+			runtime.Goexit()
+		}
+		panic("on purpose")
+	})
+}
+
 func TestScripts(t *testing.T) {
-	cells := []cell.Cell{inspect.Cell(), healthcell.Cell(), hivecell.Cell(), greeterCell(), notesCell()}
+	cells := []cell.Cell{cell.Provide(newFail), inspect.Cell(), healthcell.Cell(), hivecell.Cell(), greeterCell(), notesCell()}
 	hivetest.Scripts{Dir: *dir, Cells: cells, Update: *update}.Run(t)
 }
 

@@ -70,6 +70,15 @@ func TestCellsAreValidatedWithoutAStart(t *testing.T) {
 	}
 }
 
+func TestFaultOfACommandIsNamedOnceAndNoOther(t *testing.T) {
+	failure := validate(t, cell.Provide(newDo, func(*string) cli.CommandOut {
+		return cli.NewCommand(func(*cli.Env) *cobra.Command { return &cobra.Command{Use: "broken"} })
+	}))
+	if strings.Count(failure, "missing type *string") != 1 || strings.Contains(failure, "nothing asks for") {
+		t.Errorf("got %s", failure)
+	}
+}
+
 func newDo() cli.CommandOut {
 	return cli.NewCommand(func(*cli.Env) *cobra.Command { return &cobra.Command{Use: "do"} })
 }

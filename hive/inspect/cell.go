@@ -107,9 +107,9 @@ type Agent struct {
 	Name    string        `json:"name"`
 	PID     int           `json:"pid"` // as the process itself sees it
 	Started time.Time     `json:"started"`
-	Uptime  time.Duration `json:"uptime"`          // nanoseconds
-	Ready   bool          `json:"ready"`           // it has started, and does what it is for
-	Waits   []string      `json:"waits,omitempty"` // what keeps it from being ready
+	Uptime  time.Duration `json:"uptime"`            // nanoseconds
+	Ready   bool          `json:"ready"`             // it has started, and does what it is for
+	Pending []string      `json:"pending,omitempty"` // what keeps it from being ready
 }
 
 func agentEndpoint(info hive.Info, readiness *hive.Readiness) EndpointOut {
@@ -117,7 +117,7 @@ func agentEndpoint(info hive.Info, readiness *hive.Readiness) EndpointOut {
 	return NewEndpoint("GET /v1/agent", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ready, waits := readiness.Ready()
 		WriteJSON(w, Agent{
-			Name: info.Name, PID: os.Getpid(), Started: started, Uptime: time.Since(started), Ready: ready, Waits: waits,
+			Name: info.Name, PID: os.Getpid(), Started: started, Uptime: time.Since(started), Ready: ready, Pending: waits,
 		})
 	}))
 }

@@ -196,3 +196,28 @@ func TestExponentialBackoffDoublesAndDoesNotOverflow(t *testing.T) {
 		t.Errorf("without delays: %v", got)
 	}
 }
+
+// nilError is an error that is usually a nil pointer by mistake. Then its Error panics.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+func TestErrorThatIsANilPointerEndsTheJobLikeAnyOther(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, m *module) {
+				var f failures
+				m.must(m.Add(m.each(func() error { var err *nilError; return err }, job.WithRetries(0), job.WithOnFailure(f.add))[kind]))
+				m.start()
+				m.wantStatus("j", health.Degraded, "failed")
+				if s := m.job("j"); s.State != job.Failed || s.Error != "<nil>" {
+					t.Errorf("got %+v", s)
+				}
+				if len(f.all) != 1 {
+					t.Errorf("OnFailure was called %d times", len(f.all))
+				}
+				m.stop()
+			})
+		})
+	}
+}

@@ -207,10 +207,7 @@ func (g *group) prepareLocked(jobs []Job) ([]*runner, error) {
 
 func (g *group) registerLocked(j Job) (*runner, error) {
 	name := j.options().name
-	if old := g.jobs[name]; old != nil && old.ended() {
-		g.forgetLocked(old)
-	}
-	h, err := g.health.NewScope(name)
+	h, err := g.openLocked(name)
 	if err != nil {
 		return nil, err
 	}
@@ -218,12 +215,21 @@ func (g *group) registerLocked(j Job) (*runner, error) {
 	r := &runner{
 		job: j, group: g, id: id, name: strings.TrimPrefix(id, string(g.params.ID)+"."), health: &jobHealth{inner: h}, done: make(chan struct{}),
 	}
+	r.health.of = r
 	if r.record, err = newRecord(r); err != nil {
 		h.Close()
 		return nil, err
 	}
 	g.jobs[name] = r
 	return r, nil
+}
+
+// openLocked opens the health scope of a job or a scope. An ended job of that name is forgotten.
+func (g *group) openLocked(name string) (health.Health, error) {
+	if old := g.jobs[name]; old != nil && old.ended() {
+		g.forgetLocked(old)
+	}
+	return g.health.NewScope(name)
 }
 
 // forgetLocked removes the row, the health and the name of a job.

@@ -1,15 +1,18 @@
 package job
 
 import (
+	"runtime/debug"
 	"sync"
 
+	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 )
 
 // jobHealth is the health of a job. Reports of the job's function are written at once; reports of the runner are written with the
 // job's row, and dropped if superseded by then.
 type jobHealth struct {
-	inner health.Health
+	inner health.Health // perhaps decorated by a cell: it may panic
+	of    *runner
 
 	mu      sync.Mutex
 	level   health.Level // zero: nothing is to be reported
@@ -37,7 +40,17 @@ func (h *jobHealth) report(fn func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.level = 0
-	fn()
+	h.guarded(fn)
+}
+
+// guarded logs a panic of a report, which would otherwise end the process if the report is that of the runner.
+func (h *jobHealth) guarded(report func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.of.logger().Error("Cannot report health", "error", &cell.PanicError{Value: p, Stack: debug.Stack()})
+		}
+	}()
+	report()
 }
 
 // say reports OK or Stopped with the next write of the job's row. Call it before changing the row.
@@ -53,9 +66,9 @@ func (h *jobHealth) flush() {
 	defer h.mu.Unlock()
 	switch h.level {
 	case health.OK:
-		h.inner.OK(h.message)
+		h.guarded(func() { h.inner.OK(h.message) })
 	case health.Stopped:
-		h.inner.Stopped(h.message)
+		h.guarded(func() { h.inner.Stopped(h.message) })
 	}
 	h.level = 0
 }

@@ -96,7 +96,13 @@ func TestNameOfAJobThatIsRememberedIsUsedAgain(t *testing.T) {
 				m.must(m.Add(job.OneShot("again", func(context.Context, health.Health) error { return nil })))
 				synctest.Wait()
 			}
+			s, err := m.NewScope("again")
+			m.must(err)
+			m.must(s.Stop(t.Context()))
 			m.must(m.Add(job.OneShot("again", untilDone)))
+			if _, err := m.NewScope("again"); !errors.Is(err, health.ErrDuplicate) {
+				t.Errorf("a scope with the name of a running job: %v", err)
+			}
 			m.wantRows(1)
 			if s := m.job("again"); s.State != job.Running || s.Runs != 0 {
 				t.Errorf("got %+v", s)

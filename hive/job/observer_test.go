@@ -152,10 +152,10 @@ func TestJobsAreRowsOfATable(t *testing.T) {
 		want.State, want.Next = job.Idle, began.Add(time.Minute)
 		check()
 		time.Sleep(61 * time.Second)
-		want.State, want.Next, want.Began = job.Running, time.Time{}, began.Add(time.Minute)
+		want.State, want.Next, want.Started = job.Running, time.Time{}, began.Add(time.Minute)
 		check()
 		time.Sleep(2 * time.Second)
-		want.State, want.Runs, want.Failures, want.Took, want.Error = job.Idle, 1, 1, 2*time.Second, "no route"
+		want.State, want.Runs, want.Failures, want.Duration, want.Error = job.Idle, 1, 1, 2*time.Second, "no route"
 		want.Next = began.Add(122 * time.Second)
 		check()
 		if s := m.job("once"); s.State != job.Failed || s.Runs != 1 || s.Error != "broken" {

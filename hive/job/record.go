@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,17 +69,17 @@ func (c *record) wait() { c.change(func(*Status) {}) }
 
 // begin records the beginning of a run.
 func (c *record) begin() {
-	c.change(func(s *Status) { s.State, s.Began, s.Next = Running, time.Now(), time.Time{} })
+	c.change(func(s *Status) { s.State, s.Started, s.Next = Running, time.Now(), time.Time{} })
 }
 
 // end records the end of a run.
 func (c *record) end(err error) {
 	c.change(func(s *Status) {
-		s.State, s.Took, s.Error = Idle, time.Since(s.Began), ""
+		s.State, s.Duration, s.Error = Idle, time.Since(s.Started), ""
 		s.Runs++
 		if err != nil {
 			s.Failures++
-			s.Error = err.Error()
+			s.Error = fmt.Sprint(err)
 		}
 	})
 }
@@ -86,7 +87,7 @@ func (c *record) end(err error) {
 // due records that the next run is due d after the end of the last one, or d from now if there was none.
 func (c *record) due(d time.Duration) {
 	c.change(func(s *Status) {
-		last := s.Began.Add(s.Took)
+		last := s.Started.Add(s.Duration)
 		if s.Runs == 0 {
 			last = time.Now()
 		}
@@ -99,7 +100,7 @@ func (c *record) close(canceled bool, err error) {
 	c.change(func(s *Status) {
 		s.State, s.Next, s.Canceled = Ended, time.Time{}, canceled
 		if err != nil {
-			s.State, s.Error = Failed, err.Error()
+			s.State, s.Error = Failed, fmt.Sprint(err)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func (g *group) NewScope(name string) (Scope, error) {
 	if g.phase == stopped {
 		return nil, g.refused("scope "+strconv.Quote(name), ErrStopped)
 	}
-	h, err := g.health.NewScope(name)
+	h, err := g.openLocked(name)
 	if err != nil {
 		return nil, g.refused("scope "+strconv.Quote(name), err)
 	}

@@ -31,8 +31,8 @@ type Status struct {
 	State    State             `json:"state"`
 	Runs     uint64            `json:"runs"`               // that have ended; of an observer, batches or events
 	Failures uint64            `json:"failures"`           // runs that ended in an error
-	Began    time.Time         `json:"began,omitzero"`     // the last run
-	Took     time.Duration     `json:"took,omitempty"`     // the last run that has ended
+	Started  time.Time         `json:"started,omitzero"`   // the last run
+	Duration time.Duration     `json:"duration,omitempty"` // the last run that has ended
 	Error    string            `json:"error,omitempty"`    // of the last run that has ended
 	Next     time.Time         `json:"nextRun,omitzero"`   // zero if not scheduled
 	Canceled bool              `json:"canceled,omitempty"` // it ended because it was stopped

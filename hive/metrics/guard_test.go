@@ -4,7 +4,9 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -50,6 +52,39 @@ func TestPanicOfACollectorIsAnErrorBesideOtherMetrics(t *testing.T) {
 			t.Errorf("registered: %v", err)
 		}
 	})
+}
+
+func TestCollectorThatHangsIsAnErrorBesideOtherMetrics(t *testing.T) {
+	for _, kind := range []string{"collect", "function"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int32
+				release := make(chan struct{})
+				wait := func() { calls.Add(1); <-release }
+				var c prometheus.Collector = collector{func() {}, wait}
+				if kind == "function" {
+					c = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mine", Help: "hangs"}, func() float64 { wait(); return 7 })
+				}
+				var gatherer prometheus.Gatherer
+				h := newHive(t, "", metrics.Cell(""), cell.Invoke(func(r prometheus.Registerer, g prometheus.Gatherer) error {
+					gatherer = g
+					return r.Register(c)
+				}))
+				start(t, h)
+				for range 3 {
+					families, err := gatherer.Gather()
+					if !errors.Is(err, cell.ErrOverdue) || len(families) == 0 || calls.Load() != 1 {
+						t.Errorf("%d families, error %v, %d calls", len(families), err, calls.Load())
+					}
+				}
+				close(release)
+				synctest.Wait()
+				if _, err := gatherer.Gather(); err != nil || calls.Load() != 2 {
+					t.Errorf("after its call has returned: error %v, %d calls", err, calls.Load())
+				}
+			})
+		})
+	}
 }
 
 func TestCollectorThatIsThereAlreadyIsReturnedAsItWas(t *testing.T) {

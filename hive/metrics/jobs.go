@@ -48,7 +48,7 @@ func (c *partsCollector) Collect(to chan<- prometheus.Metric) {
 		}
 		value(c.runs, prometheus.CounterValue, float64(s.Runs))
 		value(c.failures, prometheus.CounterValue, float64(s.Failures))
-		value(c.took, prometheus.GaugeValue, s.Took.Seconds())
+		value(c.took, prometheus.GaugeValue, s.Duration.Seconds())
 		value(c.running, prometheus.GaugeValue, running)
 	}
 	levels := map[health.Level]int{health.OK: 0, health.Degraded: 0, health.Stopped: 0}

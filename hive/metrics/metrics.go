@@ -81,7 +81,7 @@ type Listener struct{ net.Listener }
 
 // Cell provides prometheus.Registerer, prometheus.Gatherer and the prefix, and serves /metrics, /healthz and /readyz. An empty prefix
 // is DefaultPrefix. A collector that panics fails its registration, or becomes an error beside the metrics of the others when they
-// are gathered.
+// are gathered; so does one that takes longer than 5 seconds to collect its metrics.
 func Cell(prefix Prefix) cell.Cell {
 	if prefix == "" {
 		prefix = DefaultPrefix

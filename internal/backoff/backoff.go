@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// spread is the fraction of a pause by which it varies.
+// spread is the fraction by which a pause varies.
 const spread = 0.2
 
-// Backoff is a pause that begins with Min, doubles with each failed attempt up to Max,
+// Backoff is a pause that starts with Min, doubles with each failed attempt up to Max,
 // and varies by a fifth.
 type Backoff struct{ Min, Max time.Duration }
 
@@ -27,8 +27,8 @@ func (b Backoff) After(attempts int, random func() float64) time.Duration {
 	return Jitter(min(d, b.Max), spread, random)
 }
 
-// Jitter returns a duration that is spread evenly over d ± part·d, and is at most the
-// longest duration.
+// Jitter returns a duration that is evenly distributed over d ± part·d, up to the longest
+// duration.
 func Jitter(d time.Duration, part float64, random func() float64) time.Duration {
 	by := time.Duration((2*random() - 1) * part * float64(d))
 	if by > math.MaxInt64-d {

@@ -11,9 +11,8 @@ import (
 type Heap[T any] struct{ items items[T] }
 
 // New returns an empty heap. due returns when an item is due, which must not change while
-// the item is in the heap, except before a call of [Heap.Fix]. place returns where the item
-// keeps its position in the heap: the heap sets it, and it is -1 for an item that is in no
-// heap.
+// the item is in the heap, except before a call of [Heap.Fix]. place returns a pointer to the
+// item's position, which the heap sets. It must be -1 for an item that is in no heap.
 func New[T any](due func(T) time.Time, place func(T) *int) Heap[T] {
 	return Heap[T]{items[T]{due: due, place: place}}
 }

@@ -16,8 +16,8 @@ const (
 	// Window is how long records with the same message are counted together,
 	// beginning with the first of them.
 	Window = time.Minute
-	// Passed is how many of them are passed on. So no period of a minute, wherever it
-	// begins, has more than twice as many.
+	// Passed is how many of them are passed on. So in any period of a minute at most twice as
+	// many are passed on.
 	Passed = 50
 	// LeftOut is the attribute with the number of records that were left out.
 	LeftOut = "leftOut"
@@ -28,22 +28,22 @@ const (
 // limits.
 //
 // The line about records that were left out has the message, level and attributes of the
-// last of them, and their number. A record with that attribute is of another Handler, which
-// has limited it, and is always passed on.
+// last of them, and their number. A record that already has the attribute [LeftOut] was
+// limited by another Handler, and is always passed on.
 type Handler struct {
 	next   slog.Handler
-	origin string // the values of attributes that tell causes apart
+	origin string // the values of the attributes in Options.Apart
 	*limiter
 }
 
-// Options say what a [Handler] limits. The zero value is for records at level Info and
-// above, and counts all with one message together.
+// Options are the options of a [Handler]. With the zero value, records at level Info and
+// above are limited, and all records with the same message are counted together.
 type Options struct {
 	// Level is the lowest level that is limited.
 	Level slog.Level
-	// Apart are the keys of attributes that are given to WithAttrs, outside of groups:
-	// records whose values of them differ do not count together. There must be a bound to
-	// how many values they have.
+	// Apart are keys of attributes that are passed to WithAttrs outside of groups. Records
+	// with different values of these attributes are counted separately. The number of
+	// values must be bounded.
 	Apart []string
 }
 
@@ -53,6 +53,7 @@ type limiter struct {
 
 	mu     sync.Mutex
 	causes map[string]*cause // by origin and message
+	enough int               // causes at which those that are over are forgotten
 	closed bool
 }
 
@@ -101,7 +102,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// limited reports whether a record is a count of what another handler has left out.
+// limited reports whether a record is the line of another handler about records that it left out.
 func limited(r slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		found = a.Key == LeftOut
@@ -129,7 +130,7 @@ func (h *Handler) Close() {
 	}
 }
 
-// pass reports whether a record is to be passed on, and counts it.
+// pass counts a record, and reports whether to pass it on.
 func (h *Handler) pass(r slog.Record) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,8 +156,13 @@ func (h *Handler) pass(r slog.Record) bool {
 	return false
 }
 
-// forgetLocked deletes the windows that are over and in which nothing was left out.
+// forgetLocked deletes the windows that are over and in which nothing was left out, once there are twice as many as there were
+// after the last time: so its cost for each does not grow with their number.
 func (l *limiter) forgetLocked(now time.Time) {
+	if len(l.causes) < l.enough {
+		return
+	}
+	defer func() { l.enough = 2 * len(l.causes) }()
 	for message, c := range l.causes {
 		if c.left == 0 && now.Sub(c.began) >= Window {
 			delete(l.causes, message)
@@ -174,7 +180,7 @@ func (l *limiter) end(c *cause) {
 	c.report()
 }
 
-// report logs the line about what was left out. Nothing else refers to the cause any more.
+// report logs the line about the records that were left out. Nothing else refers to the cause any more.
 func (c *cause) report() {
 	r := slog.NewRecord(time.Now(), c.last.Level, c.last.Message, c.last.PC)
 	r.AddAttrs(slog.Int(LeftOut, c.left))

@@ -3,6 +3,7 @@ package loglimit_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -268,5 +269,23 @@ func TestTheLevelOfTheOtherHandlerCounts(t *testing.T) {
 	h := loglimit.New(slog.NewTextHandler(&book{}, &slog.HandlerOptions{Level: slog.LevelError}), loglimit.Options{})
 	if h.Enabled(t.Context(), slog.LevelWarn) || !h.Enabled(t.Context(), slog.LevelError) {
 		t.Error("the level is not that of the other handler")
+	}
+}
+
+func TestCauseCostsNoMoreBesideManyOthers(t *testing.T) {
+	cost := func(n int) time.Duration {
+		least := time.Hour
+		for range 3 {
+			logger := slog.New(loglimit.New(slog.NewTextHandler(io.Discard, nil), loglimit.Options{}))
+			began := time.Now()
+			for i := range n {
+				logger.Error(fmt.Sprint("cause ", i))
+			}
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	if few, many := cost(1000), cost(20000); many > 100*few {
+		t.Errorf("1,000 causes took %v, 20,000 took %v", few, many)
 	}
 }

@@ -1,3 +1,3 @@
-// Package readme holds no code: its tests read the README and the guide to the hive
-// as a newcomer does, and type what they say.
+// Package readme has no code. Its tests follow the README and the guide to the hive
+// as a newcomer does, and run the commands and code in them.
 package readme

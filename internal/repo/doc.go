@@ -1,6 +1,6 @@
-// Package repo holds the rules that this repository keeps about itself, as tests: what packages may import, what a library may link, how
-// sources look, and that the capability table names tests that exist. It has no code of its own and nobody imports it.
+// Package repo has the rules of this repository, as tests: which packages may be imported where, what a library may link, the form of
+// sources, and that the tests named in the capability table exist. It has no code of its own and is imported by no other package.
 //
-// Each rule is a function from the sources to what breaks it, so that it is tried on small made-up trees as well as on the repository. A
-// message says what to change.
+// Each rule is a function that returns the violations in a tree of sources, so that it is tested on small made-up trees as well as on the
+// repository. The messages say what to change.
 package repo

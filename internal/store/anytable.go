@@ -17,8 +17,8 @@ import (
 // or [ErrBadKey] if the text is not a key of the index.
 type AnyTable interface {
 	Name() string
-	// Columns returns the names of the columns, and Indexes those of the indexes, the
-	// primary one first.
+	// Columns returns the names of the columns, and Indexes the names of the indexes, the
+	// primary index first.
 	Columns() []string
 	Indexes() []string
 	Len(txn ReadTxn) int
@@ -47,9 +47,9 @@ type AnyTable interface {
 	// sources, has changed since txn.
 	Watch(txn ReadTxn) <-chan struct{}
 
-	// Writable returns nil if the schema allows the table to be written by name, otherwise
-	// an error that matches [ErrNotWritable] and says who writes the table. The write
-	// methods below return this error too.
+	// Writable returns nil if the schema allows the table to be written by name. Otherwise
+	// it returns an error that matches [ErrNotWritable] and names the writers of the table,
+	// which the write methods below return too.
 	Writable(txn ReadTxn) error
 	// Meta returns the table as an argument for [DB.Update] and [DB.WriteTxn].
 	Meta() TableMeta
@@ -58,8 +58,8 @@ type AnyTable interface {
 	// [ErrBadRow] if the JSON is not exactly one row: an unknown or duplicate field, a
 	// wrong type, or anything after the row.
 	Insert(txn *WriteTxn, row []byte) (AnyRow, error)
-	// CompareAndSwap, Delete and CompareAndDelete are like those of [RWTable]. The latter
-	// two return the deleted row.
+	// CompareAndSwap, Delete and CompareAndDelete are like the methods of [RWTable]. Delete
+	// and CompareAndDelete return the deleted row.
 	CompareAndSwap(txn *WriteTxn, revision Revision, row []byte) (AnyRow, error)
 	Delete(txn *WriteTxn, key string) (old AnyRow, deleted bool, err error)
 	CompareAndDelete(txn *WriteTxn, revision Revision, key string) (old AnyRow, err error)
@@ -168,7 +168,7 @@ func (t anyTable) AllWatch(txn ReadTxn, opts ...ReadOption) (iter.Seq[AnyRow], <
 	return t.All(txn, opts...), t.WatchAll(txn)
 }
 
-// query is a kind of query: how it selects rows, and the watch that covers them.
+// query is a kind of query. It has the functions that select rows and that return a watch for them.
 type query struct {
 	selects func(*Table, ReadTxn, Query, []ReadOption) *Selection
 	watches func(*Table, ReadTxn, Query) <-chan struct{}
@@ -290,7 +290,7 @@ func (t anyTable) CompareAndSwap(txn *WriteTxn, revision Revision, text []byte) 
 	return t.written(txn, row, err)
 }
 
-// written returns the row as it stands after a write.
+// written returns the row as it is after a write.
 func (t anyTable) written(txn *WriteTxn, row unsafe.Pointer, err error) (AnyRow, error) {
 	if err != nil {
 		return AnyRow{}, err

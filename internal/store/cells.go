@@ -21,8 +21,8 @@ func (r *RowType) cells(row unsafe.Pointer) []string {
 	return cells
 }
 
-// setFieldColumns makes a column of every exported field, those of embedded structs
-// included. Other types have one column.
+// setFieldColumns makes a column of every exported field, including the fields of embedded
+// structs. Types that are not structs have one column.
 func (r *RowType) setFieldColumns() {
 	t := structOf(r.Type)
 	if t.Kind() != reflect.Struct {

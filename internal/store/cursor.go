@@ -51,7 +51,7 @@ type Cursor struct {
 	newest  Revision        // of the snapshots given to Next
 	drained <-chan struct{} // the watch of the snapshot that was yielded to its end, or nil
 	start   bool            // the first listing has not begun
-	reset   bool            // a Reset is still to be yielded
+	reset   bool            // a Reset has not been yielded yet
 	ended   bool            // the table was dropped
 	listing *tableListing   // while the table itself is listed
 }
@@ -82,13 +82,13 @@ func (t *Table) Changes(after Revision) *Cursor {
 		c.drained = v.watch.channel()
 	case after == 0:
 		c.start = true
-	case after > v.rev: // not a revision of this table
+	case after > v.rev: // the table has not had this revision
 		c.start, c.reset, c.seen = true, true, 0
 	}
 	c.passed.Store(uint64(v.rev))
 	if !c.start {
 		c.passed.Store(uint64(after))
-		now := time.Now() // the true time is not known
+		now := time.Now() // the actual time is unknown
 		c.late.Store(&now)
 	}
 	t.changes.mu.Lock()
@@ -98,7 +98,7 @@ func (t *Table) Changes(after Revision) *Cursor {
 }
 
 // Close ends the cursor, which yields nothing afterwards. It may be called at any time,
-// also inside the loop, and more than once.
+// even inside the loop, and more than once.
 func (c *Cursor) Close() {
 	c.closed.Store(true)
 	if c.table.removeCursor(c) {
@@ -219,8 +219,8 @@ func (c *Cursor) listAll(v *version) {
 	c.seen = v.rev
 }
 
-// catchUp yields the deletes up to the revision of the listing, all of which the window
-// still holds, and then the listing. It reports whether the loop goes on.
+// catchUp yields the deletes up to the revision of the listing, all of which are still in the
+// window, and then the listing. It reports whether the loop goes on.
 func (c *Cursor) catchUp(v *version, yield func(Change) bool) bool {
 	if c.reset {
 		c.reset = false
@@ -247,7 +247,7 @@ func (c *Cursor) yieldListing(v *version, yield func(Change) bool) bool {
 	for run := s.Next(); len(run) > 0; run = s.Next() {
 		for _, leaf := range run {
 			e := (*Entry)(leaf)
-			if e.rev <= l.floor || e.rev > l.until { // seen, or still to come as a record
+			if e.rev <= l.floor || e.rev > l.until { // already seen, or yielded later as a record
 				continue
 			}
 			l.last = e
@@ -259,8 +259,8 @@ func (c *Cursor) yieldListing(v *version, yield func(Change) bool) bool {
 	return true
 }
 
-// yieldRecords yields the records of the window after seen and up to until, except those
-// that a later one supersedes.
+// yieldRecords yields the records of the window after seen and up to until, except for
+// records that a later one supersedes.
 func (c *Cursor) yieldRecords(v *version, until Revision, yield func(Change) bool) bool {
 	for rev, r := range v.window().Records(uint64(c.seen), uint64(until)) {
 		c.seen = Revision(rev)
@@ -278,8 +278,8 @@ func (c *Cursor) yieldRecords(v *version, until Revision, yield func(Change) boo
 	return true
 }
 
-// yieldDeletes is yieldRecords for deletes only, which the window may still hold when it
-// has dropped the rows.
+// yieldDeletes is like yieldRecords, but yields only deletes, which may still be in the
+// window when the rows have been dropped from it.
 func (c *Cursor) yieldDeletes(v *version, until Revision, yield func(Change) bool) bool {
 	for rev, e := range v.window().Deletes(uint64(c.seen), uint64(until)) {
 		c.seen = Revision(rev)

@@ -11,8 +11,8 @@ func (t *Table) removeCursor(c *Cursor) (last bool) {
 	return following && len(t.changes.cursors) == 0
 }
 
-// dropWindow drops the window of a table that has no cursors any more, without waiting for the
-// next commit. Readers see no difference: the rows, revision and watch stay the same.
+// dropWindow drops the window of a table that no longer has any cursors, without waiting for
+// the next commit. Readers see no difference: the rows, revision and watch stay the same.
 func (t *Table) dropWindow() {
 	t.db.publishMu.Lock()
 	defer t.db.publishMu.Unlock()
@@ -46,8 +46,8 @@ func (t *Table) slowestLocked(head Revision) uint64 {
 	return slowest
 }
 
-// recordLagLocked records, for each cursor that the window no longer reaches back to, when
-// its first unseen change was committed: only the previous window knows.
+// recordLagLocked records, for each cursor whose first unseen change is no longer in the
+// window, when that change was committed. Only the previous window has that time.
 func (t *Table) recordLagLocked(before, now window.Window[Entry]) {
 	if before.Base() == now.Base() {
 		return

@@ -23,9 +23,9 @@ type DB struct {
 // Option of a database.
 type Option func(*DB)
 
-// WithLogger sets the logger for what an operator should know: a write transaction that has
-// held a table's lock for a second while others wait for it is logged once, as a warning,
-// with its call site. Without it nothing is logged.
+// WithLogger sets the logger for warnings to operators: a write transaction that has held
+// a table's lock for a second while others wait for it is logged once, with its call site.
+// Without it nothing is logged.
 func WithLogger(logger *slog.Logger) Option {
 	return func(db *DB) {
 		if logger != nil {
@@ -44,9 +44,9 @@ func New(options ...Option) *DB {
 	return db
 }
 
-// root is one committed state of all tables: what a read transaction reads. A table's
-// version is in the table's slot; the slot is nil or another table's if the root does not
-// contain the table.
+// root is one committed state of all tables, which read transactions read. A table's version
+// is in the table's slot. If the root does not contain the table, the slot is nil or has the
+// version of another table.
 type root struct {
 	db       *DB
 	commit   uint64
@@ -62,7 +62,7 @@ const fewTables = 4
 // are safe for concurrent use, cost nothing to take and never expire. A [*WriteTxn] is a
 // ReadTxn too, and sees its own writes.
 type ReadTxn interface {
-	// snapshot returns the committed state that the transaction reads, or began from.
+	// snapshot returns the committed state that the transaction reads, or that it is based on.
 	snapshot() *root
 	// pending returns the table's part of an open write transaction, or nil.
 	pending(t *Table) *writer

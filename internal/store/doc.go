@@ -1,6 +1,6 @@
 // Package store is the core of package statedb: tables whose row type is known only at run
 // time, so that the code is compiled once. Package statedb adds the row type, in methods of
-// a line each; what it documents about tables, transactions, watches and cursors holds here
+// a line each. Its documentation of tables, transactions, watches and cursors applies here
 // too.
 //
 // # Entries
@@ -41,11 +41,11 @@
 //     never byte by byte, so that the garbage collector sees every pointer in them.
 //   - Each combination of a row and the room after it is a type of its own (see [Rooms]),
 //     so that the collector knows where the pointers are. Keys, which are bytes, are kept
-//     where there are none.
+//     in parts without pointers.
 //   - Pointer arithmetic stays inside one allocation. A pointer just past the end of an
 //     entry would keep another object alive: see roomForKeys.
-//   - What a reader gets from an entry is never modified. Only dead and the watch in the
-//     leaf of an entry ever change, both atomically.
+//   - Data that a reader gets from an entry is never modified. Only dead and the watch in
+//     the leaf of an entry ever change, both atomically.
 //
 // # The life of a write
 //
@@ -61,7 +61,7 @@
 //  4. [WriteTxn.Commit] (txn.go) checks the claims. Under publishMu each table's writer
 //     makes the next version (writer.go), with the changes in the window if the table has
 //     cursors (package window), and the new state becomes current with one atomic store.
-//  5. The locks are released, and then the watches of what was replaced are closed
+//  5. The locks are released, and then the watches of replaced nodes and leaves are closed
 //     (writer.announce, package trie): a goroutine that is woken can read the new state. A
 //     method that returns a watch checks the newest state afterwards, so that no change is
 //     missed.

@@ -85,8 +85,8 @@ func roomFor(size int) int {
 	return int(roomBySize[(size+7)/8])
 }
 
-// roomForKeys is roomFor for secondary leaves and keys. An empty primary key needs a byte:
-// otherwise it could begin past the end of the entry.
+// roomForKeys returns the room for secondary leaves and keys, as roomFor does. An empty primary
+// key needs a byte, because otherwise it could begin past the end of the entry.
 func roomForKeys(leaves, keys, primary int) int {
 	if primary == 0 {
 		keys++
@@ -99,7 +99,7 @@ func (e *Entry) leaf(size uintptr, i int) *trie.SecondaryLeaf {
 	return (*trie.SecondaryLeaf)(unsafe.Add(unsafe.Pointer(e), size+uintptr(i)*leafSize))
 }
 
-// entryKeys holds the keys of an entry: those of its secondary leaves, concatenated, each
+// entryKeys holds the keys of an entry: the keys of its secondary leaves, concatenated, each
 // ending with the primary key. If there are none it holds the primary key.
 type entryKeys struct {
 	bytes   []byte
@@ -202,7 +202,7 @@ type (
 	}
 )
 
-// newPointerEntry is [RowType.New] for rows that are pointers.
+// newPointerEntry implements [RowType.New] for rows that are pointers.
 func newPointerEntry(room int, row unsafe.Pointer) *Entry {
 	var e *pointerEntry
 	switch room {

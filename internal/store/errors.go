@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Errors to be tested for with errors.Is. The typed errors below wrap them and carry the
-// details.
+// Errors to test for with errors.Is. The typed errors below wrap them and carry the details.
 var (
 	// ErrTxnClosed is returned by every method of a write transaction, and by
 	// every write through it, once it was committed or aborted.

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// This file is what a consumer of a table needs that knows rows only by their entries, such
-// as the engine of package reconciler.
+// This file has the methods for users of a table that know rows only as entries, such as the
+// engine of package reconciler.
 
 // KeyText returns the text form of the primary key of an entry.
 func (t *Table) KeyText(e *Entry) string { return t.Key(e.Row()) }
@@ -38,13 +38,13 @@ func (s *Selection) Entries() iter.Seq[*Entry] {
 	}
 }
 
-// Changes yields what Next does.
+// Changes yields the changes that Next yields.
 func (c *Cursor) Changes(txn ReadTxn) iter.Seq[Change] {
 	return func(yield func(Change) bool) { c.Next(txn, yield) }
 }
 
-// AmendEntry is Amend for the row of an entry, provided that its spec has not changed since
-// the entry was written. row is memory for the new row.
+// AmendEntry amends the row of an entry, as Amend does, if its spec has not changed since the
+// entry was written. row is memory for the new row.
 func (t *Table) AmendEntry(txn *WriteTxn, e *Entry, row unsafe.Pointer, fn any) (bool, error) {
 	w, err := t.open(txn)
 	if err != nil {

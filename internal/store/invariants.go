@@ -14,7 +14,7 @@ import (
 
 // checkInvariants checks the invariants for the commit of w to next, which has not been published,
 // and calls invariant.Violated if one does not hold. The changes of the commit are always
-// checked; the whole table only now and then, so that large tables do not become slow.
+// checked. The whole table is checked only occasionally, so that large tables do not become slow.
 func (w *writer) checkInvariants(next *version) {
 	err := w.violation(next)
 	if err == nil && next.fullCheckDue(w.base.rev) {
@@ -25,15 +25,15 @@ func (w *writer) checkInvariants(next *version) {
 	}
 }
 
-// fullCheckDue reports whether the whole table is to be checked after a commit that began at
-// revision before.
+// fullCheckDue reports whether to check the whole table after a commit that began at revision
+// before.
 func (v *version) fullCheckDue(before Revision) bool {
 	size := v.trees[0].Len() + int(v.window().Head()-v.window().Base()) + v.window().DeleteCount()
 	every := Revision(1 + size/16)
 	return before/every != v.rev/every
 }
 
-// violation returns what is wrong with the changes that lead from w.base to next, or nil.
+// violation returns an error if the changes from w.base to next violate an invariant.
 func (w *writer) violation(next *version) error {
 	written, replaced := 0, make(map[*Entry]bool, len(w.log))
 	for _, c := range w.log {
@@ -76,7 +76,7 @@ func (w *writer) violation(next *version) error {
 	return next.sourcesViolation()
 }
 
-// leads checks that every key of an entry leads to it, or that none does if toIt is false.
+// leads checks that all keys of an entry lead to it or, if toIt is false, that none does.
 func (v *version) leads(e *Entry, toIt bool) error {
 	if (v.row(e.Key()) == e) != toIt {
 		return fmt.Errorf("%v is current: %t", e, !toIt)
@@ -89,7 +89,7 @@ func (v *version) leads(e *Entry, toIt bool) error {
 	return nil
 }
 
-// entry returns what a key of an index leads to, or nil.
+// entry returns the entry that a key of an index leads to, or nil.
 func (v *version) entry(ix int, key []byte) *Entry {
 	return (*Entry)(trie.Entry(v.trees[ix].Get(key)))
 }
@@ -103,8 +103,8 @@ func (t *Table) secondaryKeys(keys []indexKey, e *Entry) []indexKey {
 	return keys
 }
 
-// violation returns what is wrong with the table as a whole, or nil. v must be the newest
-// version, and the caller holds publishMu, which the window needs.
+// violation returns an error if the table as a whole violates an invariant. v must be the
+// newest version, and the caller must hold publishMu, which the window needs.
 func (v *version) violation() error {
 	recent, err := v.rowsViolation()
 	if err != nil {
@@ -121,8 +121,8 @@ func (v *version) violation() error {
 	return v.sourcesViolation()
 }
 
-// rowsViolation checks every row and where its keys lead. It returns how many rows have
-// revisions that the window holds.
+// rowsViolation checks every row and the entries that its keys lead to. It returns the number
+// of rows whose revisions are in the window.
 func (v *version) rowsViolation() (recent int, err error) {
 	revisions := make(map[Revision]bool, v.trees[0].Len())
 	keys := make([]int, len(v.trees))
@@ -222,8 +222,8 @@ func (v *version) indexViolation(ix int) error {
 	return nil
 }
 
-// changesViolation compares the window with the rows; recent is how many rows have
-// revisions that it holds.
+// changesViolation compares the window with the rows; recent is the number of rows whose
+// revisions are in the window.
 func (v *version) changesViolation(recent int) error {
 	w := v.window()
 	if w.Head() != uint64(v.rev) {

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// longHold is how long a table may be locked while others wait for it before that is
+// longHold is how long a table may be locked while others wait for it before a warning is
 // logged.
 const longHold = time.Second
 
-// tableLock serializes the writers of a table. Waiters get it in the order in which they
-// came, unless they give up.
+// tableLock serializes the writers of a table. Waiters get the lock in the order in which
+// they have arrived, unless they give up.
 type tableLock struct {
 	state  atomic.Int32 // lockFree and so on
 	mu     sync.Mutex
-	queue  []chan struct{}      // of the waiters; closed when it is their turn
+	queue  []chan struct{}      // a channel for each waiter, closed when it is the waiter's turn
 	holder atomic.Pointer[part] // for the waiters to log; nil while the lock changes hands
-	// contended is set once somebody has waited for the lock. Only then is it worth its
-	// cost to record where transactions begin.
+	// contended is set once somebody has waited for the lock. Until then recording where
+	// transactions begin is not worth its cost.
 	contended atomic.Bool
 	// dropped is the commit that dropped the table, or 0. It is set under the lock.
 	dropped atomic.Uint64
@@ -42,8 +42,8 @@ const (
 // now returns the time since the database was opened. It costs half as much as time.Now.
 func (t *Table) now() time.Duration { return time.Since(t.db.opened) }
 
-// acquire takes the table's lock for a transaction. The error wraps that of ctx, or is
-// ErrDropped.
+// acquire takes the table's lock for a transaction. It returns an error that wraps ctx's
+// error, or ErrDropped.
 func (t *Table) acquire(ctx context.Context, p *part) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("to write: %w", err)
@@ -67,7 +67,7 @@ func (t *Table) tryAcquire(p *part) (bool, error) {
 	return true, t.hold(p)
 }
 
-// hold records who has the lock, or releases it if the table was dropped.
+// hold records the holder of the lock, or releases the lock if the table was dropped.
 func (t *Table) hold(p *part) error {
 	p.since = t.now()
 	t.lock.holder.Store(p)
@@ -79,7 +79,7 @@ func (t *Table) hold(p *part) error {
 }
 
 // Holder describes the transaction that holds the lock of the table: how long it has had it,
-// and where it began. It is empty if the table is not locked.
+// and where it began. It returns "" if the table is not locked.
 func (t *Table) Holder() string {
 	p := t.lock.holder.Load()
 	if p == nil {
@@ -137,7 +137,7 @@ func (l *tableLock) giveUp(turn chan struct{}) {
 		l.queue = slices.Delete(l.queue, i, i+1)
 	}
 	l.mu.Unlock()
-	if i < 0 { // the turn came a moment ago
+	if i < 0 { // the lock has just been handed over
 		l.pass()
 	}
 }
@@ -164,8 +164,8 @@ func (t *Table) release() {
 	t.lock.pass()
 }
 
-// reportLongHold logs who holds the lock, if that is due and has not been done, and returns
-// how long to wait before checking again.
+// reportLongHold logs the transaction that holds the lock if it has held the lock for longHold and
+// has not been logged yet. It returns how long to wait before checking again.
 func (t *Table) reportLongHold(ctx context.Context) time.Duration {
 	p := t.lock.holder.Load()
 	if p == nil {
@@ -177,7 +177,7 @@ func (t *Table) reportLongHold(ctx context.Context) time.Duration {
 	}
 	if p.by.reported.CompareAndSwap(false, true) {
 		attrs := append([]slog.Attr{slog.String("table", t.name), slog.Duration("held", held)}, p.by.attrs()...)
-		t.db.logger.LogAttrs(ctx, slog.LevelWarn, "A write transaction holds a table for long, and others wait for it", attrs...)
+		t.db.logger.LogAttrs(ctx, slog.LevelWarn, "A write transaction has locked a table for long while others wait for it", attrs...)
 	}
 	return longHold
 }
@@ -195,8 +195,8 @@ func (txn *WriteTxn) attrs() []slog.Attr {
 	return attrs
 }
 
-// callSite is where in the code a transaction began: up to three return addresses, the
-// innermost first.
+// callSite is the place in the code where a transaction began: up to three return addresses,
+// the innermost first.
 type callSite [3]uintptr
 
 // callerSite returns the call site of its caller's caller.
@@ -206,8 +206,8 @@ func callerSite() (s callSite) {
 	return s
 }
 
-// callSiteOf returns the start of a function that a transaction runs. It costs nothing,
-// whereas walking up the stack would be a third of the cost of a transaction of one row.
+// callSiteOf returns the start of the function that a transaction runs. That costs nothing,
+// whereas walking the stack takes a third of the time of a transaction with one row.
 func callSiteOf(fn func(*WriteTxn) error) callSite {
 	if fn == nil {
 		return callSite{}

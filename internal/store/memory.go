@@ -6,8 +6,8 @@ import (
 	"github.com/statehive/statehive/internal/store/memsize"
 )
 
-// TableMemory is an estimate of the heap memory of a table, in bytes. What several rows
-// share is counted once.
+// TableMemory is an estimate of the heap memory of a table, in bytes. Memory that several
+// rows share is counted once.
 type TableMemory struct {
 	// Rows is the memory of the rows, of everything they refer to, and of their keys in
 	// indexes with one key per row.
@@ -15,9 +15,9 @@ type TableMemory struct {
 	// Indexes is the memory of the trees with their watches, and of the keys in the other
 	// indexes.
 	Indexes int
-	// Changes is the memory of what is kept for cursors, deleted and replaced rows
-	// included, but without the scratch memory for the next transaction, which is at most
-	// 64 kB.
+	// Changes is the memory of the changes that are kept for cursors, including deleted and
+	// replaced rows. It does not include the scratch memory for the next transaction, which
+	// is at most 64 kB.
 	Changes int
 }
 

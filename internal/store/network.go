@@ -9,8 +9,8 @@ import (
 	"github.com/statehive/statehive/internal/store/trie"
 )
 
-// NetworkSearch is a search for networks that contain a given one, or are inside it, in
-// what a transaction sees of an index.
+// NetworkSearch is a search of an index, as seen by a transaction, for networks that contain
+// a given network or are inside it.
 type NetworkSearch struct {
 	table   *Table
 	txn     ReadTxn
@@ -31,7 +31,7 @@ func keyOfNetwork(p netip.Prefix) (k networkKey) {
 	if !p.IsValid() {
 		return k
 	}
-	const mapped = 96 // bits before the address in one that is IPv4-mapped
+	const mapped = 96 // bits before the IPv4 address in an IPv4-mapped IPv6 address
 	addr, length := p.Addr(), p.Bits()
 	if addr.Is4In6() && length >= mapped {
 		addr, length = addr.Unmap(), length-mapped
@@ -63,8 +63,8 @@ func (k *networkKey) shorten(length int) {
 	k.bytes[k.size-1] = byte(length)
 }
 
-// end returns an upper bound for the keys inside the network: they are less than the bound,
-// and other keys greater than that of the network are not.
+// end returns the upper bound of the keys inside the network. The keys inside it are less
+// than the bound; all other keys greater than the network's own are not.
 func (k *networkKey) end() []byte {
 	end, length := *k, k.length()
 	address := end.address()

@@ -208,10 +208,10 @@ func (n *networks) check(t *rapid.T, txn ReadTxn, m *networkModel) {
 		search := table.search(txn, prefix)
 		want := names(search.Within(nil))
 		slices.Reverse(want)
-		same(t, table, prefix, "within, reverse", search.Within([]ReadOption{Reverse()}), want)
+		same(t, table, prefix, "within, reverse", search.Within([]ReadOption{WithReverse()}), want)
 		want = names(search.Containing(nil))
 		slices.Reverse(want)
-		same(t, table, prefix, "containing, reverse", search.Containing([]ReadOption{Reverse(), Limit(2)}), want[:min(2, len(want))])
+		same(t, table, prefix, "containing, reverse", search.Containing([]ReadOption{WithReverse(), WithLimit(2)}), want[:min(2, len(want))])
 	}
 }
 

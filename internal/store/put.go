@@ -8,8 +8,8 @@ import (
 	"github.com/statehive/statehive/statedb/index"
 )
 
-// put stores a copy of row at key in every index, in place of old. All of the user's
-// functions run before anything changes.
+// put stores a copy of row in every index, replacing old. All of the user's functions run
+// before anything changes.
 func (w *writer) put(key []byte, at trie.Location, old *Entry, row unsafe.Pointer, spec Revision) {
 	t := w.table
 	e := w.newEntry(key, row)
@@ -38,7 +38,7 @@ func (w *writer) put(key []byte, at trie.Location, old *Entry, row unsafe.Pointe
 	w.log = append(w.log, change{e, old})
 }
 
-// putEmbedded puts the i-th secondary leaf of e into its tree, in place of that of old.
+// putEmbedded puts the i-th secondary leaf of e into its tree, replacing the leaf of old.
 func (w *writer) putEmbedded(ix int, leaf *trie.SecondaryLeaf, i int, e, old *Entry) {
 	key, same := leaf.Key(), false
 	x := w.tree(ix)
@@ -103,8 +103,8 @@ func (w *writer) removeAll(rows trie.Range) (removed int) {
 	return removed
 }
 
-// unindex removes the separate keys that still lead to old, but not those that its
-// successor has taken over, and none of them twice.
+// unindex removes the separate keys that still lead to old, each once. It leaves keys that
+// lead to its successor.
 func (w *writer) unindex(keys []indexKey, old *Entry) {
 	for _, k := range keys {
 		x := w.tree(k.ix)

@@ -22,7 +22,7 @@ func (t *Table) treeOf(txn ReadTxn, ix int) trie.Tree {
 }
 
 // mustIndex returns the number of a query's index. It panics if the table does not have the
-// index, which is a mistake in the program.
+// index, which is a programming error.
 func (t *Table) mustIndex(ix *Index) int {
 	i, ok := t.indexOf(ix)
 	if !ok {
@@ -55,7 +55,7 @@ func (t *Table) Find(txn ReadTxn, q Query) *Entry {
 			return t.findSecondary(txn, ix, q.Key)
 		}
 	}
-	if r, ok := txn.(*root); ok { // as most are: this is the fast path
+	if r, ok := txn.(*root); ok { // fast path for the most common type
 		if t.slot < len(r.versions) {
 			if v := r.versions[t.slot]; v != nil && v.of == t {
 				return (*Entry)(v.trees[0].Get(q.Key))
@@ -138,9 +138,9 @@ func (t *Table) lenOf(txn ReadTxn, ix int) int {
 	return 0
 }
 
-// IndexVersion tells states of an index apart: if it is the same for two snapshots, queries of
-// the index yield the same entries in both. A change of a row that has no key in the index
-// leaves it as it is.
+// IndexVersion identifies a state of an index: if it is the same for two snapshots, queries of
+// the index yield the same entries in both. A change of a row without a key in the index does
+// not change it.
 func (t *Table) IndexVersion(txn ReadTxn, ix *Index) (uint64, error) {
 	i, ok := t.indexOf(ix)
 	if !ok {

@@ -14,10 +14,10 @@ import (
 	"unicode/utf8"
 )
 
-// decodeRow decodes a row of a type from JSON and returns a pointer to it. It rejects what
-// encoding/json silently accepts: fields that are unknown, duplicate or written in another
-// case, null for what cannot be null, arrays of the wrong length, and text that is not
-// valid Unicode.
+// decodeRow decodes a row of a type from JSON and returns a pointer to it. It rejects input
+// that encoding/json silently accepts: fields that are unknown, duplicate or written in
+// another case, null for values that cannot be null, arrays of the wrong length, and text
+// that is not valid Unicode.
 func decodeRow(t reflect.Type, text []byte) (row reflect.Value, err error) {
 	row = reflect.New(t)
 	if err := checkSyntax(text); err != nil {
@@ -31,7 +31,7 @@ func decodeRow(t reflect.Type, text []byte) (row reflect.Value, err error) {
 		return row, err
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields() // such as names that two embedded structs have in common
+	dec.DisallowUnknownFields() // including names that two embedded structs have in common
 	return row, dec.Decode(row.Interface())
 }
 
@@ -125,7 +125,7 @@ func (c rowChecker) value(t reflect.Type, path string) error {
 	return wrongType(path, t, describeToken(token))
 }
 
-// isComposite reports whether the parts of a value of this type are checked one by one.
+// isComposite reports whether the elements of a value of this type are checked individually.
 func (c rowChecker) isComposite(t reflect.Type) bool {
 	if decodesItself(t) {
 		return false
@@ -134,7 +134,7 @@ func (c rowChecker) isComposite(t reflect.Type) bool {
 	case reflect.Struct, reflect.Map, reflect.Array:
 		return true
 	case reflect.Slice:
-		return t.Elem().Kind() != reflect.Uint8 // which is base64
+		return t.Elem().Kind() != reflect.Uint8 // bytes are in base64
 	}
 	return false
 }
@@ -157,7 +157,7 @@ func (c rowChecker) object(typeOf func(name string) (reflect.Type, error), path 
 			field = path + "." + name
 		}
 		if seen[name] {
-			return fmt.Errorf("field %q is there twice", field)
+			return fmt.Errorf("duplicate field %q", field)
 		}
 		seen[name] = true
 		t, err := typeOf(name)
@@ -239,11 +239,11 @@ func describeToken(token json.Token) string {
 
 // rowFields are the fields of a struct by their names in JSON.
 type rowFields struct {
-	names []string // in order of declaration, those of embedded structs last
+	names []string // in order of declaration, fields of embedded structs last
 	types map[string]reflect.Type
 }
 
-// fieldsOf finds the fields as encoding/json does.
+// fieldsOf returns the fields of a struct by the rules of encoding/json.
 func fieldsOf(t reflect.Type) rowFields {
 	f := rowFields{types: map[string]reflect.Type{}}
 	seen := map[reflect.Type]bool{}
@@ -260,7 +260,7 @@ func fieldsOf(t reflect.Type) rowFields {
 	return f
 }
 
-// add adds the fields of t that no shallower one hides, and returns the structs that are embedded in t.
+// add adds the fields of t that are not hidden by shallower ones, and returns the structs that are embedded in t.
 func (f *rowFields) add(t reflect.Type) (embedded []reflect.Type) {
 	for i := range t.NumField() {
 		field := t.Field(i)

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// RowType is what a table has to know about the type of its rows. It is made once for each
-// table, and does not change.
+// RowType describes the type of a table's rows. It is made once for each table, and does not
+// change.
 //
 // Its functions get pointers to rows, which they must not keep: some point into the
 // caller's stack, which moves. They must not capture such a pointer either, or store it
@@ -19,8 +19,8 @@ type RowType struct {
 	// Rooms, RoomExternal or RoomExternalAll. It need not be set for rows that are
 	// pointers.
 	New func(room int, row unsafe.Pointer) *Entry
-	// Equal reports whether two rows with the same status are equal, and Identical whether
-	// they do not differ at all. Either may be nil.
+	// Equal reports whether two rows with the same status are equal. Identical reports
+	// whether two rows do not differ at all. Either may be nil.
 	Equal, Identical func(a, b unsafe.Pointer) bool
 	// Carry copies the row at to, with the status of the row at from, to where into points,
 	// which may be one of the other two. Reset clears the status of a row. Both are nil if
@@ -48,7 +48,7 @@ type RowType struct {
 	fields [][]int // paths of the fields of the columns, if there is one for each exported field
 }
 
-// kind is how rows of a type have to be handled.
+// kind is the kind of a row type, which determines how its rows are handled.
 type kind uint8
 
 const (
@@ -103,9 +103,9 @@ type Index struct {
 	Multi  bool // any number of keys per row
 	Unique bool // no two rows of a committed table share a key
 	Key    reflect.Type
-	// PrefixFree: no encoded key is a prefix of another.
+	// PrefixFree reports whether no encoded key is a prefix of another.
 	PrefixFree bool
-	// Networks: keys are prefixes of addresses, as index.Prefixes encodes them.
+	// Networks reports whether keys are address prefixes, as index.Prefixes encodes them.
 	Networks bool
 	// Append appends the key of a row. Nil if Multi.
 	Append func(buf []byte, row unsafe.Pointer) []byte
@@ -144,7 +144,7 @@ type Keys struct {
 	Ends  []int
 }
 
-// of replaces the keys by those of a row in an index.
+// of replaces the keys by the keys of a row in an index.
 func (k *Keys) of(ix *Index, row unsafe.Pointer) {
 	k.Bytes, k.Ends = k.Bytes[:0], k.Ends[:0]
 	if ix.Multi {

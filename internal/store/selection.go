@@ -7,11 +7,11 @@ import (
 	"github.com/statehive/statehive/internal/store/trie"
 )
 
-// Selection is the result of a query: rows in the order of an index, as they were when it
-// was made. It is immutable. [Scan] visits the rows.
+// Selection is the result of a query: rows in the order of an index, as they were when the
+// selection was made. It is immutable. [Scan] visits the rows.
 type Selection struct {
 	part     trie.Range
-	more     []trie.Range // what follows part
+	more     []trie.Range // the ranges after part
 	distance uintptr      // from the beginning of an entry to its leaf in the index
 	separate bool         // leaves are not parts of entries, but point to them
 	limited  bool
@@ -77,8 +77,8 @@ func (t *Table) selection(ix int, part trie.Range, opts []ReadOption) *Selection
 	return s
 }
 
-// distanceOf returns where the leaves of a secondary index are: at a distance from the
-// beginning of their entries, or separate.
+// distanceOf returns the layout of the leaves of a secondary index: they are at a distance
+// from the beginning of their entries, or separate.
 func (t *Table) distanceOf(ix int) (distance uintptr, separate bool) {
 	for i, embedded := range t.embedded {
 		if embedded == ix {
@@ -94,7 +94,7 @@ func (t *Table) distanceOf(ix int) (distance uintptr, separate bool) {
 type Scan struct {
 	scan      trie.Scan
 	selection *Selection
-	parts     int // how many of the selection's more have begun
+	parts     int // how many ranges in the selection's more have begun
 	left      int
 }
 
@@ -130,8 +130,8 @@ func (s *Scan) nextPart(run []unsafe.Pointer) []unsafe.Pointer {
 	return run
 }
 
-// Layout returns where the leaves are: at a distance from the beginning of their entries,
-// or separate.
+// Layout returns the layout of the leaves: they are at a distance from the beginning of their
+// entries, or separate.
 func (s *Scan) Layout() (distance uintptr, separate bool) {
 	return s.selection.distance, s.selection.separate
 }
@@ -150,19 +150,19 @@ func EntryOf(leaf unsafe.Pointer, distance uintptr, separate bool) *Entry {
 }
 
 // ReadOption changes the order of the rows that a query yields, or limits their number:
-// [Reverse] and [Limit]. If two options contradict each other the last one counts.
+// [WithReverse] and [WithLimit]. If two options contradict each other the last one counts.
 type ReadOption struct {
 	reverse bool
 	limited bool
 	limit   int
 }
 
-// Reverse yields the rows in the opposite order, the last one first.
-func Reverse() ReadOption { return ReadOption{reverse: true} }
+// WithReverse yields the rows in the opposite order, the last one first.
+func WithReverse() ReadOption { return ReadOption{reverse: true} }
 
-// Limit ends the sequence after n rows; it is empty if n is not positive. With
-// [Reverse] these are the last n rows, the last one first.
-func Limit(n int) ReadOption { return ReadOption{limited: true, limit: n} }
+// WithLimit ends the sequence after n rows; it is empty if n is not positive. With
+// [WithReverse] these are the last n rows, the last one first.
+func WithLimit(n int) ReadOption { return ReadOption{limited: true, limit: n} }
 
 func merged(opts []ReadOption) (all ReadOption) {
 	for _, o := range opts {

@@ -13,12 +13,12 @@ type SourceState struct {
 	Initialized bool
 	// Incomplete is the reason why rows that the source should deliver may be missing from
 	// the table, or empty. While it is not empty, the absence of a row does not mean that
-	// the row is unwanted.
+	// the row is not desired.
 	Incomplete string
 }
 
-// Source is a registered source of a table: something that feeds it. Its methods need a
-// transaction on the table and take effect with its commit. They return [ErrTxnClosed],
+// Source is a registered source of the rows of a table. Its methods need a transaction
+// on the table and take effect with its commit. They return [ErrTxnClosed],
 // [ErrNotLocked], [ErrForeignTable], or [ErrNoSource] if the registration was rolled back
 // or the source has ended.
 type Source struct {

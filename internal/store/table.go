@@ -18,9 +18,9 @@ type Table struct {
 	slot     int    // in a root; reused once this table was dropped
 	order    uint64 // locks are taken in this order; unique
 	rows     RowType
-	indexes  []*Index // the primary one first
-	embedded []int    // secondary indexes whose leaves are parts of entries: those with one key per row
-	separate []int    // the other secondary ones
+	indexes  []*Index // the primary index first
+	embedded []int    // secondary indexes with one key per row, whose leaves are parts of entries
+	separate []int    // the other secondary indexes
 
 	lock      tableLock
 	ids       uint64                 // of transactions on the trees; guarded by lock
@@ -29,14 +29,14 @@ type Table struct {
 	sourceIDs atomic.Uint64          // of registrations
 }
 
-// cursorState is what a table keeps for cursors, besides the window of its versions.
+// cursorState is the state that a table keeps for cursors, in addition to the window of its versions.
 type cursorState struct {
 	minWindow int
 	mu        sync.Mutex
 	cursors   map[*Cursor]struct{}
 }
 
-// version is the state of a table in a root: immutable.
+// version is the state of a table in a root. It is immutable.
 type version struct {
 	of      *Table
 	rev     Revision
@@ -68,7 +68,7 @@ func (v *version) window() window.Window[Entry] {
 	return window.StartingAt[Entry](uint64(v.rev), uint64(v.deleted))
 }
 
-// closedWatch is the watch of a result that has changed already.
+// closedWatch is the watch of a result that has already changed.
 var closedWatch = func() chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
@@ -76,7 +76,7 @@ var closedWatch = func() chan struct{} {
 }()
 
 // versionWatch closes when the next version is published. Its channel is made when it is
-// first asked for; after that version is published it is a closed one.
+// first requested. If the next version has been published by then, it is a closed channel.
 type versionWatch struct{ ch atomic.Pointer[chan struct{}] }
 
 func (w *versionWatch) channel() chan struct{} {
@@ -124,7 +124,7 @@ func newTable(db *DB, name string, rows RowType) *Table {
 	return t
 }
 
-// MaxRow is the limit of the size of a row, which must be smaller, in bytes.
+// MaxRow is the exclusive upper bound of the size of a row, in bytes.
 const MaxRow = trie.MaxEntry - 512
 
 func (t *Table) firstVersion() *version {

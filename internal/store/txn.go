@@ -71,9 +71,9 @@ func (txn *WriteTxn) part(t *Table) *part {
 
 // WriteTxn waits for the locks of the tables, in a fixed order, and opens a
 // transaction on them. It must be ended by Commit or Abort. A table named twice
-// counts once. It returns ctx's error, with the table that it waited for, when
-// ctx ends first, [ErrForeignTable] and [ErrDropped]. A goroutine that waits for a
-// lock which it holds itself waits until ctx ends.
+// counts once. If ctx ends first, WriteTxn returns its error, with the table that it
+// was waiting for. It also returns [ErrForeignTable] and [ErrDropped]. A goroutine
+// that waits for a lock that it holds itself waits until ctx ends.
 func (db *DB) WriteTxn(ctx context.Context, tables ...TableMeta) (*WriteTxn, error) {
 	var at callSite
 	for _, t := range tables {
@@ -85,7 +85,7 @@ func (db *DB) WriteTxn(ctx context.Context, tables ...TableMeta) (*WriteTxn, err
 	return db.begin(ctx, tables, at)
 }
 
-// begin opens a transaction that began at this call site.
+// begin opens a transaction with the given call site.
 func (db *DB) begin(ctx context.Context, tables []TableMeta, at callSite) (*WriteTxn, error) {
 	txn := &WriteTxn{began: at}
 	if err := txn.setParts(db, tables); err != nil {
@@ -102,8 +102,8 @@ func (db *DB) begin(ctx context.Context, tables []TableMeta, at callSite) (*Writ
 	return txn, nil
 }
 
-// TryWriteTxn is [DB.WriteTxn] without waiting: it returns nil if somebody holds the lock of
-// one of the tables.
+// TryWriteTxn opens a transaction as [DB.WriteTxn] does, but does not wait: it returns nil if
+// somebody holds the lock of one of the tables.
 func (db *DB) TryWriteTxn(tables ...TableMeta) (*WriteTxn, error) {
 	txn := &WriteTxn{}
 	if err := txn.setParts(db, tables); err != nil {
@@ -154,9 +154,9 @@ func release(parts []part) {
 	}
 }
 
-// Update runs fn in a write transaction on the tables: committed when fn returns
-// nil, rolled back when it returns an error or panics. It returns fn's error,
-// or that of [DB.WriteTxn] or [WriteTxn.Commit]. fn must not end the transaction itself.
+// Update runs fn in a write transaction on the tables. The transaction is committed if
+// fn returns nil, and rolled back if it returns an error or panics. Update returns the
+// error of fn, [DB.WriteTxn] or [WriteTxn.Commit]. fn must not end the transaction itself.
 func (db *DB) Update(ctx context.Context, fn func(txn *WriteTxn) error, tables ...TableMeta) error {
 	txn, err := db.begin(ctx, tables, callSiteOf(fn))
 	if err != nil {
@@ -170,10 +170,10 @@ func (db *DB) Update(ctx context.Context, fn func(txn *WriteTxn) error, tables .
 	return err
 }
 
-// Commit publishes all writes at once, closes the watches of what has changed, and returns
+// Commit publishes all writes atomically, closes the watches of changed results, and returns
 // the new snapshot. It returns [ErrTxnClosed] if the transaction has already ended, and a
-// [*UniqueError] if two rows share a key of a unique index in any of the tables; the
-// transaction is aborted then.
+// [*UniqueError] if two rows share a key of a unique index in any of the tables; in that case
+// the transaction is aborted.
 func (txn *WriteTxn) Commit() (ReadTxn, error) {
 	if txn.closed {
 		return nil, ErrTxnClosed

@@ -25,8 +25,8 @@ func (e *UniqueError) Error() string {
 // Unwrap returns ErrNotUnique.
 func (e *UniqueError) Unwrap() error { return ErrNotUnique }
 
-// claim records that e has a key that its row did not have before. All rows stay in the
-// index, including those that had the key, until check looks at the outcome.
+// claim records that e has a key that its row did not have before. Rows that already have the
+// key stay in the index until check detects duplicates.
 func (w *writer) claim(k indexKey, e *Entry) {
 	if w.table.indexes[k.ix].Unique {
 		w.claims = append(w.claims, indexKey{k.ix, k.key[:len(k.key)-len(e.Key())]})

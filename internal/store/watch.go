@@ -2,9 +2,9 @@ package store
 
 import "github.com/statehive/statehive/internal/store/trie"
 
-// Watches are taken from the committed state, also inside a write transaction, whose commit
-// closes them if it changes what they cover. What the transaction wrote before a watch was
-// taken is in no version yet, so its commit closes that watch in any case.
+// Watches are taken from the committed state, even inside a write transaction, whose commit
+// closes them if it changes the rows that they cover. The writes of the transaction before a
+// watch was taken are in no version yet, so its commit always closes that watch.
 
 // WatchKey returns the watch of the rows with the query's key.
 func (t *Table) WatchKey(txn ReadTxn, q Query) <-chan struct{} {
@@ -72,7 +72,7 @@ func (t *Table) RangeWatch(txn ReadTxn, from, to Query, opts []ReadOption) (*Sel
 	return t.Range(txn, from, to, opts), t.WatchRange(txn, from, to)
 }
 
-// watchable returns the version to watch, or nil and what to return as the watch.
+// watchable returns the version to watch, or nil and the channel to return as the watch.
 func (t *Table) watchable(txn ReadTxn) (v *version, none <-chan struct{}) {
 	v = t.committed(txn)
 	switch {
@@ -84,7 +84,7 @@ func (t *Table) watchable(txn ReadTxn) (v *version, none <-chan struct{}) {
 	return v, nil
 }
 
-// watchPoint is the keys of an index that a watch covers: one key, or those with a prefix.
+// watchPoint identifies the keys of an index that a watch covers: one key, or all keys with a prefix.
 type watchPoint struct {
 	ix     int
 	key    []byte
@@ -120,7 +120,7 @@ func (p watchPoint) close(v *version) {
 	}
 }
 
-// commonPrefix returns what all keys between two keys begin with.
+// commonPrefix returns the common prefix of all keys between two keys.
 func commonPrefix(a, b []byte) []byte {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {

@@ -9,7 +9,7 @@ import (
 )
 
 // The write methods get pointers to rows. The store copies the rows and does not keep the
-// pointers. Some methods also write to the row: it is the caller's copy.
+// pointers. Some methods also modify the row, which is the caller's copy.
 
 func (t *Table) rowError(row unsafe.Pointer, err error) error {
 	return &RowError{Table: t.name, Key: t.Key(row), Err: err}
@@ -17,10 +17,10 @@ func (t *Table) rowError(row unsafe.Pointer, err error) error {
 
 func (t *Table) nilRow() error { return &TableError{Table: t.name, Err: ErrNilRow} }
 
-// target is the row that is to be written.
+// target is a row to be written.
 type target struct {
 	w   *writer
-	key []byte // primary key, in memory that the writer lends
+	key []byte // primary key, in memory of the writer that done returns
 	at  trie.Location
 	old *Entry // the current row, or nil
 }
@@ -46,7 +46,7 @@ func (to *target) locate() {
 // done returns the memory of the key to the writer.
 func (to *target) done() { to.w.lookup = to.key }
 
-// propose is admit for a row that is to be stored, after the defaulters have completed it.
+// propose runs the defaulters on a row to be stored, and admits it.
 func (to *target) propose(t *Table, txn *WriteTxn, row unsafe.Pointer) error {
 	err := to.admit(t, txn, row)
 	if err != nil || t.rows.Defaulters == 0 {
@@ -75,8 +75,8 @@ func (t *Table) complete(txn *WriteTxn, row unsafe.Pointer) error {
 	return nil
 }
 
-// completePointer runs a defaulter on a row that it may set to nil: the error then has the
-// key that the row had before.
+// completePointer runs a defaulter on a row that is a pointer. If the defaulter sets it to nil,
+// the error has the key that the row had before.
 func (t *Table) completePointer(txn *WriteTxn, i int, row unsafe.Pointer) error {
 	key := t.Key(row)
 	if err := t.rows.Default((*view)(txn), i, row); err != nil {
@@ -113,8 +113,8 @@ func (t *Table) Insert(txn *WriteTxn, row unsafe.Pointer) (old *Entry, err error
 	return old, err
 }
 
-// InsertIfAbsent writes a row unless one with its primary key exists, which it then
-// returns.
+// InsertIfAbsent writes a row if there is none with its primary key. Otherwise it returns
+// the existing one.
 func (t *Table) InsertIfAbsent(txn *WriteTxn, row unsafe.Pointer) (existing *Entry, err error) {
 	var to target
 	err = to.admit(t, txn, row)
@@ -133,7 +133,7 @@ func (t *Table) InsertIfAbsent(txn *WriteTxn, row unsafe.Pointer) (existing *Ent
 }
 
 // Modify replaces the row that a query finds by the result of fn, which [RowType].Apply
-// calls, and returns the entry that was there. row is memory for the new row.
+// calls, and returns the replaced entry. row is memory for the new row.
 func (t *Table) Modify(txn *WriteTxn, q Query, row unsafe.Pointer, fn any) (old *Entry, err error) {
 	w, err := t.open(txn)
 	if err != nil {
@@ -172,7 +172,7 @@ func (t *Table) Modify(txn *WriteTxn, q Query, row unsafe.Pointer, fn any) (old 
 	return to.old, nil
 }
 
-// apply calls fn, which stores the new row where row points.
+// apply calls fn, which stores the new row at row.
 func (to *target) apply(txn *WriteTxn, row unsafe.Pointer, fn any) error {
 	t, before := to.w.table, to.w.rev
 	t.rows.Apply(fn, to.old.Row(), row)
@@ -212,9 +212,9 @@ func (to *target) checkUnchanged(txn *WriteTxn, row unsafe.Pointer) error {
 	return nil
 }
 
-// checkUnchangedSince is checkUnchanged for a row that was located at revision before: it need
-// not look again if nothing was written since. Carry, Equal and Reset must not use the
-// database, but no write is lost if they do.
+// checkUnchangedSince is like checkUnchanged for a row that was located at revision before. It
+// does not locate the row again if nothing has been written since. Carry, Equal and Reset must
+// not use the database, but no write is lost if they do.
 func (to *target) checkUnchangedSince(before Revision, txn *WriteTxn, row unsafe.Pointer) error {
 	if !txn.closed && to.w.rev == before {
 		return nil
@@ -232,8 +232,7 @@ func (to *target) sameKey(row unsafe.Pointer) error {
 	return nil
 }
 
-// CompareAndSwap is Insert, provided that the row's spec was not changed after
-// revision.
+// CompareAndSwap replaces a row as Insert does, if its spec has not changed after revision.
 func (t *Table) CompareAndSwap(txn *WriteTxn, revision Revision, row unsafe.Pointer) (old *Entry, err error) {
 	var to target
 	err = to.propose(t, txn, row)
@@ -278,7 +277,7 @@ func (t *Table) Delete(txn *WriteTxn, row unsafe.Pointer) (old *Entry, err error
 	return to.old, nil
 }
 
-// CompareAndDelete is Delete under the condition of CompareAndSwap.
+// CompareAndDelete deletes a row if its spec has not changed after revision.
 func (t *Table) CompareAndDelete(txn *WriteTxn, revision Revision, row unsafe.Pointer) (old *Entry, err error) {
 	var to target
 	err = to.admit(t, txn, row)
@@ -293,7 +292,7 @@ func (t *Table) CompareAndDelete(txn *WriteTxn, revision Revision, row unsafe.Po
 	return to.old, nil
 }
 
-// DeleteAll removes every row and returns how many.
+// DeleteAll removes every row and returns their number.
 func (t *Table) DeleteAll(txn *WriteTxn) (int, error) {
 	w, err := t.open(txn)
 	if err != nil {
@@ -303,8 +302,8 @@ func (t *Table) DeleteAll(txn *WriteTxn) (int, error) {
 	return w.removeAll(all.All()), nil
 }
 
-// DeletePrefix removes the rows with a key that starts with the query's, and returns how
-// many.
+// DeletePrefix removes the rows with a key that starts with the query's, and returns their
+// number.
 func (t *Table) DeletePrefix(txn *WriteTxn, q Query) (int, error) {
 	w, err := t.open(txn)
 	if err != nil {
@@ -354,9 +353,8 @@ func (to *target) amend(txn *WriteTxn, row unsafe.Pointer, fn any) (bool, error)
 	return true, nil
 }
 
-// write is an ordinary write of row, which is a spec: it carries over the status of the old
-// row. If the row then equals the old one nothing is written; otherwise its status is
-// reset.
+// write writes the spec of row: it carries over the status of the old row. If the row then
+// equals the old one nothing is written; otherwise its status is reset.
 func (to *target) write(txn *WriteTxn, row unsafe.Pointer) error {
 	t, before := to.w.table, to.w.rev
 	if old := to.old; old != nil {

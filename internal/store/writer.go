@@ -9,8 +9,8 @@ import (
 	"github.com/statehive/statehive/internal/store/window"
 )
 
-// writer is a table's part of an open write transaction. When that has ended, the table's
-// next transaction reuses the writer and its memory.
+// writer is a table's part of an open write transaction. After the transaction has ended, the
+// table's next transaction reuses the writer and its memory.
 type writer struct {
 	table   *Table
 	base    *version
@@ -19,7 +19,7 @@ type writer struct {
 	trees   []trie.Txn
 	opened  []bool // the trees that were written
 	log     []change
-	claims  []indexKey // keys of unique indexes that rows were given
+	claims  []indexKey // new keys of rows in unique indexes
 
 	sources *sources
 	waiting chan struct{} // see setSources
@@ -33,8 +33,8 @@ type writer struct {
 	records []window.Record[Entry]
 }
 
-// change is one revision: the entry that it wrote, nil for a delete, and the one
-// that was current before, or nil.
+// change is the change of one revision: the entry that it wrote, or nil for a delete, and
+// the entry that was current before, or nil.
 type change struct{ now, was *Entry }
 
 // indexKey is a key in the tree of a secondary index.
@@ -53,8 +53,8 @@ func (t *Table) begin(base *root) *writer {
 	return w
 }
 
-// recycle returns the writer, with its memory, to the table for the next transaction. Its
-// own has ended, so another one may have locked the table already.
+// recycle returns the writer, with its memory, to the table for the next transaction. The
+// writer's own transaction has ended, so another one may have locked the table already.
 func (w *writer) recycle() {
 	w.base, w.sources, w.waiting, w.watched = nil, nil, nil, nil
 	clear(w.opened)
@@ -79,8 +79,8 @@ func emptied[T any](s []T) []T {
 // memory.
 const maxScratch = 1 << 8
 
-// shrunk is emptied for memory that was used for one row after another: it also clears what
-// longer rows have left past the end.
+// shrunk is like emptied, but for memory that was used for several rows in turn: it also
+// clears the data of longer rows past the end.
 func shrunk[T any](s []T) []T {
 	if cap(s) > maxScratch {
 		return nil
@@ -89,8 +89,8 @@ func shrunk[T any](s []T) []T {
 	return s[:0]
 }
 
-// keyBuffer returns memory for a primary key. The caller gives it back when nothing refers to
-// the key any more: the user's functions that run in between may write too.
+// keyBuffer returns memory for a primary key. The caller returns it when nothing refers to the
+// key any more. Writes by the user's functions that run in between use other memory.
 func (w *writer) keyBuffer() []byte {
 	buf := w.lookup[:0]
 	w.lookup = nil
@@ -204,7 +204,7 @@ func (w *writer) recordLocked() *window.Window[Entry] {
 	if len(t.changes.cursors) == 0 {
 		return nil
 	}
-	before := t.newest() // dropWindow may have made it after the transaction began
+	before := t.newest() // dropWindow may have published it after the transaction began
 	for _, c := range w.log {
 		if c.now == nil {
 			w.records = append(w.records, window.Record[Entry]{Row: c.was, Deleted: true})
@@ -232,6 +232,6 @@ func (w *writer) recordLocked() *window.Window[Entry] {
 	return &next
 }
 
-// minWindow is how many dead rows, and how many deletes, are kept for slow
-// cursors of a small table; for those of a large one it is a quarter of its rows.
+// minWindow is how many dead rows, and how many deletes, are kept for slow cursors of
+// a small table. For a large table it is a quarter of its rows.
 const minWindow = 1 << 14

@@ -1,13 +1,13 @@
-// Package trusted opens files and directories that only root and this user can have made
-// what they are, as sshd wants its files to be: each directory on the way, each symbolic link
-// and the file itself belongs to one of the two, and nobody else may write to it. A directory
-// above may be writable by others if it is sticky, as /tmp is: they cannot replace what is
-// not theirs.
+// Package trusted opens files and directories that only root and this user can have changed,
+// as sshd requires for its files: each directory on the path, each symbolic link and the file
+// itself must belong to one of the two, and nobody else may write to it. A directory on the
+// path may be writable by others if it is sticky, as /tmp is, because others cannot replace
+// files in it that are not theirs.
 //
 // Everything is checked by descriptors, so that nothing can be exchanged between the check
 // and the use. Only directories and regular files on a disk are opened, without blocking and
 // never as a controlling terminal. In a user namespace that does not map the user nobody (65534),
-// users that are not mapped count as root: the kernel shows all of them as that one.
+// users that are not mapped count as root: the kernel shows all of them as nobody.
 //
 // On systems other than Linux nothing but the type of a file is checked.
 package trusted
@@ -22,34 +22,34 @@ import (
 	"unicode/utf8"
 )
 
-// Policy says what is opened.
+// Policy defines which files and directories may be opened.
 type Policy struct {
-	// AllowWritable opens what others may have written, too.
+	// AllowWritable allows files and directories that others may have written.
 	AllowWritable bool
-	// AllowSticky opens a directory that others may write to if it is sticky: they can add files to it, but not
-	// replace what is not theirs.
+	// AllowSticky allows a directory that others may write to if it is sticky: they can add files to it, but not
+	// replace files that are not theirs.
 	AllowSticky bool
-	// Within, if not empty, is a directory that files must be in, however symbolic links lead
-	// there.
+	// Within, if not empty, is a directory that files must be in after all symbolic links
+	// have been followed.
 	Within string
 }
 
-// ErrSpecial is returned, wrapped, for what is neither a directory nor a regular file on a disk.
+// ErrSpecial is wrapped by the error for anything but a directory or a regular file on a disk.
 var ErrSpecial = errors.New("not a regular file")
 
-// Error says that somebody else may have made something what it is.
+// Error is the error for a file or directory that somebody else may have changed.
 type Error struct {
-	Path   string // of what is not trusted, which may be a directory above
+	Path   string // the path that is not trusted, which may be a directory above the file
 	Reason string
-	Remedy string // a command that mends it
+	Remedy string // a command that fixes it
 }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: run %s, if what it holds is right", Name(e.Path), e.Reason, e.Remedy)
 }
 
-// Name is a path as messages show it: in quotes if it holds what is not printable, such as a line
-// break, by which the name of a file would pass for a line of its own.
+// Name returns a path for messages. It is quoted if it contains characters that are not printable,
+// such as a line break, with which a file name could imitate a line of its own.
 func Name(path string) string {
 	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return path
@@ -57,8 +57,8 @@ func Name(path string) string {
 	return strconv.Quote(path)
 }
 
-// judge returns an error for what is not trusted. A directory on the way to something may be
-// sticky.
+// judge returns an error if a file or directory is not trusted. A directory on the way to another
+// file may be sticky.
 func judge(path string, mode fs.FileMode, owner uint32, own func(uint32) bool, onTheWay bool) error {
 	switch {
 	case !own(owner):

@@ -15,8 +15,8 @@ import (
 // maxLinks is how many symbolic links a path may lead through, as in the kernel.
 const maxLinks = 40
 
-// Open opens a file or directory for reading. Its errors are an [*Error], one that wraps
-// [ErrSpecial], and those of the system.
+// Open opens a file or directory for reading. The error is an [*Error], an error that wraps
+// [ErrSpecial], or an error of the system.
 func Open(path string, p Policy) (*os.File, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -42,8 +42,8 @@ func Open(path string, p Policy) (*os.File, error) {
 	return w.open(path)
 }
 
-// OpenIn opens a regular file of a directory that is trusted, not through a link. Flags are those of
-// [os.OpenFile]; a file that is made has mode 0600.
+// OpenIn opens a regular file in a trusted directory. It does not follow a symbolic link. The flags are
+// the flags of [os.OpenFile]; a new file has mode 0600.
 func OpenIn(dir, name string, flags int) (*os.File, error) {
 	path := filepath.Join(dir, name)
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
@@ -64,8 +64,8 @@ func OpenIn(dir, name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// MkdirAll makes a directory and those above it that are missing, with mode 0700, for the
-// owner alone. Its errors are those of [Open], as which it checks what there is.
+// MkdirAll makes a directory and all missing directories above it, with mode 0700. It checks
+// existing directories as [Open] does, and returns the same errors.
 func MkdirAll(path string, p Policy) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -90,11 +90,11 @@ func owners() func(uint32) bool {
 	return func(uid uint32) bool { return uid == 0 || uid == self || uid == overflowUID && unmapped }
 }
 
-// overflowUID is the user as whom the kernel shows those that are not mapped.
+// overflowUID is the user ID that the kernel shows for users that are not mapped.
 const overflowUID = 65534
 
-// maps reports whether a user of that number may be one of this user namespace. It is if
-// nothing is known.
+// maps reports whether a user ID may be mapped in this user namespace. It returns true if the
+// mapping is unknown.
 func maps(users string, uid uint64) bool {
 	for line := range strings.Lines(users) {
 		var first, outside, size uint64
@@ -109,14 +109,14 @@ func maps(users string, uid uint64) bool {
 type walk struct {
 	policy  Policy
 	own     func(uint32) bool
-	create  bool     // directories that are missing
+	create  bool     // missing directories are created
 	dirs    []opened // from the root to the directory that was reached
-	end     *opened  // what was reached, if that is no directory
+	end     *opened  // the file that was reached, if it is not a directory
 	links   int
 	pending []string
 }
 
-// opened is a descriptor that only stands for a file.
+// opened is a descriptor that only identifies a file (O_PATH).
 type opened struct {
 	name string
 	fd   int
@@ -125,14 +125,14 @@ type opened struct {
 
 func (w *walk) close() {
 	for _, o := range w.dirs {
-		_ = unix.Close(o.fd) // nothing can be written by it
+		_ = unix.Close(o.fd) // nothing can be written with it
 	}
 	if w.end != nil {
 		_ = unix.Close(w.end.fd)
 	}
 }
 
-// at is the path of what was reached, without symbolic links.
+// at returns the path that was reached, without symbolic links.
 func (w *walk) at() string {
 	path := "/"
 	for _, o := range w.dirs {
@@ -162,7 +162,7 @@ func (w *walk) to(path string) error {
 	return w.judgeEnd()
 }
 
-// root begins at the root.
+// root starts the walk at the root directory.
 func (w *walk) root() error {
 	for _, o := range w.dirs {
 		_ = unix.Close(o.fd)
@@ -171,7 +171,7 @@ func (w *walk) root() error {
 	return w.enter(unix.AT_FDCWD, "/")
 }
 
-// step goes on by one component.
+// step follows one component of the path.
 func (w *walk) step(name string) error {
 	if w.end != nil {
 		return &fs.PathError{Op: "open", Path: w.at(), Err: syscall.ENOTDIR}
@@ -224,7 +224,7 @@ func (w *walk) enter(dir int, name string) error {
 	return nil
 }
 
-// follow goes on where a symbolic link leads.
+// follow continues the walk at the target of a symbolic link.
 func (w *walk) follow(link *opened) error {
 	target := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(link.fd, "", target)
@@ -241,13 +241,13 @@ func (w *walk) follow(link *opened) error {
 	return nil
 }
 
-// judgeEnd checks what was reached.
+// judgeEnd checks the file or directory that was reached.
 func (w *walk) judgeEnd() error {
 	if w.end == nil {
 		return w.judge(&w.dirs[len(w.dirs)-1], w.policy.AllowSticky)
 	}
 	if err := w.special(); err != nil {
-		return err // whose mode nobody should be told to change
+		return err // do not suggest to change the mode of such a file
 	}
 	return w.judge(w.end, false)
 }
@@ -277,7 +277,7 @@ func modeOf(bits uint32) fs.FileMode {
 	return mode
 }
 
-// open opens what was reached, for reading, under the name that it has for the caller.
+// open opens the file or directory that was reached for reading, under the caller's name for it.
 func (w *walk) open(name string) (*os.File, error) {
 	at, dir, flags := ".", w.dirs[len(w.dirs)-1], unix.O_DIRECTORY
 	reached := dir
@@ -293,7 +293,7 @@ func (w *walk) open(name string) (*os.File, error) {
 	}
 	var stat unix.Stat_t
 	if err = unix.Fstat(fd, &stat); err == nil && (stat.Dev != reached.stat.Dev || stat.Ino != reached.stat.Ino) {
-		err = syscall.ESTALE // it was replaced since
+		err = syscall.ESTALE // it has been replaced in the meantime
 	}
 	if err != nil {
 		return nil, errors.Join(fail(err), unix.Close(fd))
@@ -301,8 +301,8 @@ func (w *walk) open(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// special returns an error for what is no regular file on a disk. Files of the kernel look
-// like regular ones, and may block or answer without end.
+// special returns an error for anything but a regular file on a disk. Files of kernel file
+// systems look like regular ones, but may block or have no end.
 func (w *walk) special() error {
 	if w.end.stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return ErrSpecial

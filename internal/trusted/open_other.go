@@ -17,7 +17,7 @@ func OpenIn(dir, name string, flags int) (*os.File, error) {
 // MkdirAll makes a directory and those above it that are missing, with mode 0700.
 func MkdirAll(path string, _ Policy) error { return os.MkdirAll(path, 0o700) }
 
-// Open opens a file or directory for reading. Of owners and modes nothing is checked.
+// Open opens a file or directory for reading. It does not check owners and modes.
 func Open(path string, _ Policy) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

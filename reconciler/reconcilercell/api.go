@@ -20,7 +20,7 @@ import (
 // actTimeout is how long a request waits for its reconciler.
 const actTimeout = 10 * time.Second
 
-// api answers requests about one reconciler.
+// api answers requests to a reconciler.
 type api struct {
 	db     *statedb.DB
 	all    *registry
@@ -29,7 +29,7 @@ type api struct {
 
 func newAPI(db *statedb.DB, all *registry, logger *slog.Logger) *api { return &api{db, all, logger} }
 
-// Acted is the response to an action by hand.
+// Acted is the response to a manual action.
 type Acted struct {
 	Reconciler string `json:"reconciler"`
 	Action     string `json:"action"`
@@ -41,7 +41,7 @@ type Acted struct {
 	Limits *Limits   `json:"limits,omitempty"`
 }
 
-// Limits are those of a reconciler that can be changed while it runs.
+// Limits are the limits of a reconciler that can be changed while it runs.
 type Limits struct {
 	RoundSize int     `json:"roundSize"`
 	Rate      float64 `json:"rate"` // operations per second; 0: no limit
@@ -65,7 +65,7 @@ func (a *api) endpoint(method, name string, known []string, act action) inspect.
 		defer cancel()
 		answer, err := a.answer(ctx, r, act)
 		if method != http.MethodGet {
-			a.logger.Info("Asked by hand", "reconciler", r.PathValue("name"), "action", name, "parameters", r.URL.RawQuery, "error", err)
+			a.logger.Info("Manual request", "reconciler", r.PathValue("name"), "action", name, "parameters", r.URL.RawQuery, "error", err)
 		}
 		if err != nil {
 			inspect.WriteError(w, httpStatus(err), err)

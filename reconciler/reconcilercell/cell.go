@@ -11,9 +11,8 @@ import (
 	"github.com/statehive/statehive/statedb/dbcell"
 )
 
-// Cell provides what [Register] needs, the table of what is not done, the
-// endpoints below /v1/reconcilers, the commands that ask them, and a section of
-// the status command.
+// Cell provides what [Register] needs, the not-done table, the endpoints below
+// /v1/reconcilers, the commands that use them, and a section of the status command.
 func Cell() cell.Cell {
 	return cell.Module("reconcilers", "commands, API and metrics of reconcilers",
 		cell.Config(defaultConfig()),
@@ -28,7 +27,7 @@ func Cell() cell.Cell {
 	)
 }
 
-// Status is how a reconciler stands, as GET /v1/reconcilers answers.
+// Status is the status of a reconciler in the response to GET /v1/reconcilers.
 type Status struct {
 	reconciler.Summary
 

@@ -100,9 +100,9 @@ func TestCommandsSayWhatThereIsInsteadOfAMistake(t *testing.T) {
 	for line, want := range map[string]string{
 		"explain thing eth0":                  `no reconciler is named "thing", or the only one of such a table; there are: things`,
 		"explain ../x eth0":                   `there are: things`,
-		"explain things eth":                  `table things: key "eth": no such row; like it: eth0, eth1`,
-		"trigger things eth":                  `table things: key "eth": no such row; like it: eth0, eth1`,
-		"pause things eth":                    `like it: eth0, eth1`,
+		"explain things eth":                  `table things: key "eth": no such row; similar keys: eth0, eth1`,
+		"trigger things eth":                  `table things: key "eth": no such row; similar keys: eth0, eth1`,
+		"pause things eth":                    `similar keys: eth0, eth1`,
 		"forget things eth0":                  `is in the table, and only a delete can be forgotten`,
 		"trigger things":                      `which rows? Give a KEY, --where INDEX=KEY, --status STATUS or --all`,
 		"trigger things eth0 --all":           `rows are selected by 2 of key, where, status, all, expected one of them`,
@@ -157,11 +157,11 @@ func TestPauseHoldsRowsUntilTheyAreResumed(t *testing.T) {
 
 func TestLimitsAreShownAndChanged(t *testing.T) {
 	r := start(t, "")
-	r.says(t, "limits things", "things: rounds of 1000, no limit of operations\n")
+	r.says(t, "limits things", "things: rounds of 1000, operations not limited\n")
 	r.says(t, "limits things --rate 100 --round 10", "things: rounds of 10, 100 operations per second in bursts of 100\n")
 	r.says(t, "limits things --rate 5 --burst 2", "things: rounds of 10, 5 operations per second in bursts of 2\n")
-	r.says(t, "limits things --rate 0", "things: rounds of 10, no limit of operations\n")
-	r.says(t, "limits things --round 1000", "things: rounds of 1000, no limit of operations\n")
+	r.says(t, "limits things --rate 0", "things: rounds of 10, operations not limited\n")
+	r.says(t, "limits things --round 1000", "things: rounds of 1000, operations not limited\n")
 }
 
 func TestResyncAppliesAllRowsAgain(t *testing.T) {
@@ -188,7 +188,7 @@ func TestAHeldPlanIsShownAndApproved(t *testing.T) {
 	r.allDone(t)
 	r.says(t, "plan things", "nothing is held\n")
 	r.fails(t, "approve things x", `plan "x" cannot be approved: nothing is held`)
-	r.fails(t, "approve things", "expected a TABLE and the PLAN of it that is to be let through, as 'plan TABLE' shows it")
+	r.fails(t, "approve things", "expected a TABLE and the id of the PLAN to approve, which 'plan TABLE' shows")
 	r.deleteAll(t)
 	r.eventually(t, "plan things", "20 deletes and 0 updates of 20 rows\nKEY  OPERATION  CHANGES\nn10  delete     -\n")
 	_, out, _ := r.run(t, "plan", "things", "-o", "json")
@@ -197,7 +197,7 @@ func TestAHeldPlanIsShownAndApproved(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	r.says(t, "explain things n10", "waits for:    limit: until its delete is approved", "part of plan "+plan.ID+"\n")
-	r.fails(t, "approve things x", `plan "x" cannot be approved: it is out of date, what is held is plan "`+plan.ID+`"`)
+	r.fails(t, "approve things x", `plan "x" cannot be approved: it is outdated, the current plan is "`+plan.ID+`"`)
 	r.says(t, "approve things "+plan.ID, "things: plan "+plan.ID+" approved\n")
 	r.eventually(t, "plan things", "nothing is held")
 }

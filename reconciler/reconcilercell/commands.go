@@ -60,13 +60,13 @@ func printAs(w io.Writer, format cli.Format, v any, text string) error {
 	return err
 }
 
-// actor makes commands that ask for something.
+// actor describes a command that acts on a reconciler.
 type actor struct {
 	use, short, long, example string
-	action                    string // as the endpoint is called
+	action                    string // the name of the endpoint
 	params                    []string
 	flags                     func(*cobra.Command)
-	selects                   bool // the command is about rows
+	selects                   bool // the command acts on selected rows
 }
 
 func (a actor) command() cli.CommandOut {
@@ -108,8 +108,8 @@ func send(ctx context.Context, client *inspect.Client, name, action string, quer
 	return acted, err
 }
 
-// pathOf is the path of an endpoint of a reconciler. A name that would change the
-// path cannot be sent; it is no reconciler's anyway.
+// pathOf returns the path of an endpoint of a reconciler. A name that would change the
+// path is refused; no reconciler has such a name.
 func pathOf(ctx context.Context, client *inspect.Client, name, action string) (string, error) {
 	if name == url.PathEscape(name) && strings.Trim(name, ".") != "" {
 		return path + "/" + name + "/" + action, nil
@@ -158,8 +158,8 @@ attempt.` + selectionHelp,
 func pauseCommand() cli.CommandOut {
 	return actor{
 		use: "pause TABLE [KEY...]", short: "Keep rows from being applied and deleted, for a time",
-		long: `Keep rows from being applied and deleted until they are resumed, or for a time. What is running goes on. With --all
-also rows that come later. Changes meanwhile end in one operation. A restart of the agent forgets pauses.` + selectionHelp,
+		long: `Keep rows from being applied and deleted until they are resumed, or for a time. Running operations go on. With --all
+also rows that are added later. Changes made meanwhile are applied in one operation. A restart of the agent ends pauses.` + selectionHelp,
 		example: "  pause routes --all --for 10m\n  pause links eth0",
 		action:  "pause", params: append(selectionParams(), paramFor), selects: true,
 		flags: func(cmd *cobra.Command) {
@@ -171,7 +171,7 @@ also rows that come later. Changes meanwhile end in one operation. A restart of 
 func resumeCommand() cli.CommandOut {
 	return actor{
 		use: "resume TABLE [KEY...]", short: "End pauses",
-		long:    "End pauses: with --all those of all rows. A row that is in a pause of all rows stays paused." + selectionHelp,
+		long:    "End pauses of rows, or with --all the pause of all rows. While all rows are paused, one row cannot be resumed." + selectionHelp,
 		example: "  resume routes --all\n  resume links eth0",
 		action:  "resume", params: selectionParams(), selects: true,
 	}.command()
@@ -180,7 +180,7 @@ func resumeCommand() cli.CommandOut {
 func resyncCommand() cli.CommandOut {
 	return actor{
 		use: "resync TABLE", short: "Make a full pass: apply all rows again and remove orphans",
-		long:    "Make a full pass as soon as possible: apply all rows again, repair what is not as it should be, and remove orphans: what the target has and no row wants.",
+		long:    "Make a full pass as soon as possible: apply all rows again, repair drift, and remove orphans: objects in the target that no row declares.",
 		example: "  resync routes",
 		action:  "full",
 	}.command()
@@ -193,7 +193,7 @@ func limitsCommand() cli.CommandOut {
 		example: "  limits routes\n  limits routes --rate 100 --burst 10\n  limits routes --rate 0",
 		action:  "limits", params: []string{paramRound, paramRate, paramBurst},
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().Int(paramRound, 0, "how many changes are taken at a time: 1 or more, 1000 at first")
+			cmd.Flags().Int(paramRound, 0, "changes taken at a time: 1 or more (1000 at start)")
 			cmd.Flags().Float64(paramRate, 0, "operations per second; 0: no limit")
 			cmd.Flags().Int(paramBurst, 0, "operations at once, within the rate: 1 or more")
 		},
@@ -203,8 +203,8 @@ func limitsCommand() cli.CommandOut {
 func forgetCommand() cli.CommandOut {
 	return actor{
 		use: "forget TABLE KEY...", short: "Give up the delete of a row that cannot be deleted",
-		long: `Give up the delete of a row that is gone from its table: it is not tried again, and not shown any longer. What is left
-of it stays, unless a full pass finds it. The agent logs it.` + selectionHelp,
+		long: `Give up the delete of a row that is gone from its table: it is neither tried again nor shown. What is left of the
+row in the target stays, unless a full pass finds it. The agent logs the request.` + selectionHelp,
 		example: "  forget links eth0",
 		action:  "forget",
 	}.command()
@@ -236,7 +236,7 @@ func (a Acted) end() string {
 // String describes the limits.
 func (l Limits) String() string {
 	if l.Rate == 0 {
-		return fmt.Sprintf("rounds of %d, no limit of operations", l.RoundSize)
+		return fmt.Sprintf("rounds of %d, operations not limited", l.RoundSize)
 	}
 	return fmt.Sprintf("rounds of %d, %v operations per second in bursts of %d", l.RoundSize, l.Rate, l.Burst)
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// Config is what all reconcilers of a hive have in common.
+// Config has the settings that the reconcilers of a hive share.
 type Config struct {
 	// FullInterval is for reconcilers whose own configuration leaves it out.
 	FullInterval time.Duration `flag:"full-interval" usage:"time between full passes, which apply every row again and remove orphans: at least 1s (negative: only at start)"`
-	// ReadyTries is how often a row that was wanted at the start is tried, if it
-	// fails, before readiness no longer waits for it.
+	// ReadyTries is how often a failing row that was desired at the start is tried
+	// before readiness no longer waits for it.
 	ReadyTries int `flag:"ready-tries" usage:"how often a row of the start is tried before /readyz no longer waits for it"`
 	// ChangeLimitRows, ChangeLimitPercent and ChangeLimitWindow are the fields of
 	// reconciler.ChangeLimit for the deletes of reconcilers whose own configuration
 	// leaves them out. With 100 percent there is no limit.
-	ChangeLimitRows    int           `flag:"change-limit-rows" usage:"up to so many rows of a table are deleted within the window whatever part of it they are; more may be held until they are approved"`
-	ChangeLimitPercent int           `flag:"change-limit-percent" usage:"deletes beyond those rows are held when they are more than so many percent of the table (100: there is no limit)"`
-	ChangeLimitWindow  time.Duration `flag:"change-limit-window" usage:"time within which deletes count together"`
+	ChangeLimitRows    int           `flag:"change-limit-rows" usage:"deletes within the window that are always allowed, whatever percentage of the table they are; further deletes may be held until they are approved"`
+	ChangeLimitPercent int           `flag:"change-limit-percent" usage:"hold further deletes if they are more than this percentage of the table (100: no limit)"`
+	ChangeLimitWindow  time.Duration `flag:"change-limit-window" usage:"time over which deletes are counted"`
 }
 
 func defaultConfig() Config {
@@ -29,7 +29,7 @@ func defaultConfig() Config {
 	}
 }
 
-// minFullInterval is the shortest time between full passes that a reconciler takes.
+// minFullInterval is the shortest interval between full passes that a reconciler accepts.
 const minFullInterval = time.Second
 
 // Validate returns an error if a field is invalid. Only FullInterval has a default for zero.
@@ -49,7 +49,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// completed returns a reconciler's own configuration with what it leaves out.
+// completed returns a reconciler's own configuration with the fields filled in that it leaves out.
 func (c Config) completed(own reconciler.Config) reconciler.Config {
 	setDefault(&own.FullInterval, c.FullInterval)
 	setDefault(&own.DeleteLimit.Rows, c.ChangeLimitRows)

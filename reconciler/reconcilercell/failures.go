@@ -25,9 +25,9 @@ func failuresCommand() cli.CommandOut {
 		var format cli.Format
 		cmd := &cobra.Command{
 			Use:   "failures TABLE",
-			Short: "Show for which reasons rows fail, how many they are, and some of them",
-			Long: `Show for which reasons rows fail, with how many rows fail for each of them, and the first of their keys. In the text of an
-error <key> stands for the key of the row, and for the words of the key. 'get not-done' has a line for each row.` + tableHelp,
+			Short: "Show why rows fail: each error with the number of rows and some of their keys",
+			Long: `Show why rows fail: each error with the number of rows that fail with it, and the first of their keys. In the text of an
+error, <key> stands for the key of the row or a word of it. 'get not-done' has a line for each row.` + tableHelp,
 			Example: "  failures routes\n  failures routes -o json",
 			Args:    cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {

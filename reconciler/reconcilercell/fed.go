@@ -20,8 +20,8 @@ type fedParams[Obj any] struct {
 	Table  *statedb.RWTable[Obj]
 }
 
-// checkFed returns an error if nothing in the hive can write the table of a reconciler. It would be empty for ever and, having no
-// source, count as complete, so that all that earlier runs have made would be removed from the target.
+// checkFed returns an error if nothing in the hive can write the table of a reconciler. The table would stay empty and, without a
+// source, count as complete, so that everything that earlier runs have made would be removed from the target.
 func checkFed[Obj any](p fedParams[Obj]) error {
 	table, err := p.DB.Table(p.DB.ReadTxn(), p.Table.Name())
 	if err == nil && table.Writable(p.DB.ReadTxn()) == nil {
@@ -37,11 +37,11 @@ func checkFed[Obj any](p fedParams[Obj]) error {
 		"before the start, or declare them by cell.InvokedLater", p.Module, p.Table.Name())
 }
 
-// feeds reports whether a function gets what writes a table, other than for its reconciler or its readers.
+// feeds reports whether a function gets the writer of a table for another purpose than to make its reconciler or its reader.
 func feeds[Obj any](f cell.FunctionDescription) bool {
 	name := func(t reflect.Type) string { return t.String() }
 	return slices.Contains(f.Needs, name(reflect.TypeFor[*statedb.RWTable[Obj]]())) &&
-		!slices.Contains(f.Makes, name(reflect.TypeFor[*statedb.Table[Obj]]())) &&
-		!slices.Contains(f.Makes, name(reflect.TypeFor[*reconciler.Reconciler[Obj]]())) &&
+		!slices.Contains(f.Provides, name(reflect.TypeFor[*statedb.Table[Obj]]())) &&
+		!slices.Contains(f.Provides, name(reflect.TypeFor[*reconciler.Reconciler[Obj]]())) &&
 		!slices.Contains(f.Needs, name(reflect.TypeFor[hive.Inspector]()))
 }

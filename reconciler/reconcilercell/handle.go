@@ -9,8 +9,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// handle is a reconciler, whatever its rows, which are named by their keys as
-// text. No keys means all rows.
+// handle is a reconciler of rows of any type. Rows are named by the text of their
+// keys; no keys means all rows.
 type handle interface {
 	Name() string
 	Summary(txn statedb.ReadTxn) reconciler.Summary
@@ -33,7 +33,7 @@ type handle interface {
 	resume(ctx context.Context, keys []string) error
 }
 
-// typed is the handle of a reconciler.
+// typed implements handle.
 type typed[Obj any] struct {
 	*reconciler.Reconciler[Obj]
 	rows   *statedb.Table[Obj]

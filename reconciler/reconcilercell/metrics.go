@@ -100,21 +100,21 @@ func totals() []declared {
 			func(s reconciler.Stats) statedb.Durations { return s.Incremental }),
 		counter("incremental_total", "Operations on rows that were not done.",
 			func(s reconciler.Stats) uint64 { return s.Incremental.Count }),
-		counter("incremental_errors_total", "Operations on rows that were not done, and failed.",
+		counter("incremental_errors_total", "Failed operations on rows that were not done.",
 			func(s reconciler.Stats) uint64 { return s.IncrementalErrors }),
-		counter("retries_total", "Operations that ran because the one before had failed.",
+		counter("retries_total", "Operations that repeated a failed one.",
 			func(s reconciler.Stats) uint64 { return s.Retries }),
 		histogram("full_duration_seconds", "Duration of full passes.",
 			func(s reconciler.Stats) statedb.Durations { return s.Full }),
 		counter("full_total", "Full passes that have ended.",
 			func(s reconciler.Stats) uint64 { return s.Full.Count }),
-		counter("full_errors_total", "Operations of full passes that failed, the search for orphans included.",
+		counter("full_errors_total", "Failed operations of full passes, including searches for orphans.",
 			func(s reconciler.Stats) uint64 { return s.FullErrors }),
 		counter("full_out_of_sync_total", "Rows that a full pass found out of sync with the target, and orphans that it removed.",
 			func(s reconciler.Stats) uint64 { return s.OutOfSync }),
-		counter("drift_total", "Rows that were repaired, or reported, because they differed from what was observed of them.",
+		counter("drift_total", "Rows that were repaired or reported because they differed from the observed state.",
 			func(s reconciler.Stats) uint64 { return s.Drift }),
-		histogram("prune_duration_seconds", "How long the target took to list what it has, or to prune itself.",
+		histogram("prune_duration_seconds", "Duration of the target's listings for the search for orphans, or of its own pruning.",
 			func(s reconciler.Stats) statedb.Durations { return s.Prune }),
 		counter("prune_errors_total", "Searches for orphans that failed.",
 			func(s reconciler.Stats) uint64 { return s.PruneErrors }),
@@ -125,29 +125,29 @@ func totals() []declared {
 
 func backlog() []declared {
 	return []declared{
-		gauge("incremental_errors_current", "Rows in error, failed deletes included.",
+		gauge("incremental_errors_current", "Rows in error, including failed deletes.",
 			func(s reconciler.Stats) float64 { return float64(s.Errors) }),
-		gauge("failure_reasons", "Reasons for which rows are in error.",
+		gauge("failure_reasons", "Different errors of the rows in error.",
 			func(s reconciler.Stats) float64 { return float64(s.Reasons) }),
-		gauge("deleting_rows", "Rows that are gone from the table, and not yet from the target.",
+		gauge("deleting_rows", "Rows that are deleted from the table, but not yet from the target.",
 			func(s reconciler.Stats) float64 { return float64(s.Deleting) }),
-		gauge("drifted_rows", "Rows that are known to differ from what is observed of them.",
+		gauge("drifted_rows", "Rows that are known to differ from the observed state.",
 			func(s reconciler.Stats) float64 { return float64(s.Drifted) }),
-		gauge("delayed_rows", "Rows that wait for a time, such as that of their next try.",
+		gauge("delayed_rows", "Rows that are not due yet, such as rows that wait for their next try.",
 			func(s reconciler.Stats) float64 { return float64(s.Delayed) }),
-		gauges("held_rows", "Rows that are kept from running, by what keeps them.", "reason",
+		gauges("held_rows", "Rows that are held back, by reason.", "reason",
 			func(s reconciler.Stats, value func(string, float64)) {
 				for reason, rows := range s.Held {
 					value(reason, float64(rows))
 				}
 			}),
-		gauges("queue_depth", "Rows that wait for their turn, at most.", "class",
+		gauges("queue_depth", "Upper bound of the rows in the queue, by priority class.", "class",
 			func(s reconciler.Stats, value func(string, float64)) {
 				for _, class := range s.Queue {
 					value(class.Class, float64(class.Depth))
 				}
 			}),
-		gauges("queue_oldest_age_seconds", "How long the first row that waits for its turn has had something to be done.", "class",
+		gauges("queue_oldest_age_seconds", "How long the first row in the queue has been pending, by priority class.", "class",
 			func(s reconciler.Stats, value func(string, float64)) {
 				for _, class := range s.Queue {
 					value(class.Class, class.Oldest.Seconds())
@@ -158,13 +158,13 @@ func backlog() []declared {
 
 func operations() []declared {
 	return []declared{
-		gauge("workers", "Operations that may run at once.",
+		gauge("workers", "Operations that may run concurrently.",
 			func(s reconciler.Stats) float64 { return float64(s.Workers) }),
-		gauge("active_workers", "Operations that run now, those that are stuck included.",
+		gauge("active_workers", "Running operations, including stuck ones.",
 			func(s reconciler.Stats) float64 { return float64(s.Running) }),
 		gauge("stuck_operations", "Operations that have not returned long after their deadline.",
 			func(s reconciler.Stats) float64 { return float64(s.Stuck) }),
-		gauge("longest_running_seconds", "How long the oldest operation that runs now has been running.",
+		gauge("longest_running_seconds", "How long the oldest running operation has been running.",
 			func(s reconciler.Stats) float64 { return s.LongestRunning.Seconds() }),
 		gauge("last_success_timestamp_seconds", "When an operation last succeeded, as Unix time; 0 for never.",
 			func(s reconciler.Stats) float64 {

@@ -41,9 +41,9 @@ func planCommand() cli.CommandOut {
 		var format cli.Format
 		cmd := &cobra.Command{
 			Use:   "plan TABLE",
-			Short: "Show the changes that are held because they are too many",
-			Long: `Show the changes that are held because they are too many at once, each with what would change. Nothing of them
-is done before 'approve' with the plan's id.` + tableHelp,
+			Short: "Show the changes that are held because they exceed a limit",
+			Long: `Show the changes that are held because too many were made at once, with the fields that each would change. None
+is made before 'approve' is run with the plan's id.` + tableHelp,
 			Example: "  plan routes\n  plan routes -o json",
 			Args:    cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,7 +96,7 @@ func detailsOf(op reconciler.Planned) string {
 		parts = append(parts, fmt.Sprintf("%s: %q to %q", c.Field, c.Is, c.Want))
 	}
 	if op.Error != "" {
-		parts = append(parts, "not known: "+op.Error)
+		parts = append(parts, "unknown: "+op.Error)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -106,9 +106,9 @@ func approveCommand() cli.CommandOut {
 		var format cli.Format
 		cmd := &cobra.Command{
 			Use:   "approve TABLE PLAN",
-			Short: "Let through the changes of a plan, once",
-			Long: `Let through the changes of the plan with this id, as 'plan' shows it. An id that is out of date is refused: something was
-held since then that nobody has seen.` + tableHelp,
+			Short: "Allow the changes of a plan, once",
+			Long: `Allow the changes of the plan with this id, which 'plan' shows. The id of an outdated plan is refused: more changes have
+been held since.` + tableHelp,
 			Example: "  approve routes mi8dzvk0-1",
 			Args:    tableAndPlan,
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -129,7 +129,7 @@ func tableAndPlan(cmd *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		return nil
 	}
-	text := "expected a TABLE and the PLAN of it that is to be let through, as 'plan TABLE' shows it"
+	text := "expected a TABLE and the id of the PLAN to approve, which 'plan TABLE' shows"
 	for _, below := range cmd.Commands() {
 		text += fmt.Sprintf("; or '%s %s': %s", cmd.Name(), below.Name(), below.Short)
 	}

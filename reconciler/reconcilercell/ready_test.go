@@ -143,7 +143,7 @@ func TestReadinessNamesTheRowsOfTheStartThatWereNotTriedOftenEnough(t *testing.T
 		r := startReadying(t, "--ready-tries=4")
 		pending := []string{"the end of its first full pass"}
 		for i := range 10 {
-			pending = append(pending, fmt.Sprintf("row r%04d: it was not tried yet", i))
+			pending = append(pending, fmt.Sprintf("row r%04d: it has not been tried yet", i))
 		}
 		r.expect(t, append(pending, "more rows")...)
 

@@ -13,24 +13,24 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Register puts a reconciler into the module around it, which is called like its
-// table. The module provides the target as reconciler.Target[Obj] and has the
+// Register adds a reconciler to the enclosing module. It has the name of its table.
+// The module provides the target as reconciler.Target[Obj] and has the
 // writer of the table (see dbcell.Protected); both may be private to it, and so
 // may a reconciler.Config and a [Relations], which are optional. The
 // *reconciler.Reconciler[Obj] is provided to the hive. It runs as a job of the
-// module, "reconciler-" with its name, and its health is that job's. [Cell] must be
-// in the hive. A hive in which nothing else gets the writer of the table, and which
-// is not written by name, does not start: the table would be empty, and everything
-// that earlier runs made would be removed. A function that gets the writer from
-// Hive.Invoke counts if that is called before the start; one that gets it later is
-// declared by cell.InvokedLater.
+// module, "reconciler-" followed by its name, and reports its health as the job's.
+// [Cell] must be in the hive. The hive does not start if nothing else gets the writer
+// of the table and the table cannot be written by name: it would be empty, and
+// everything that earlier runs made would be removed. A function that gets the writer
+// from Hive.Invoke counts if Invoke is called before the start; otherwise declare it
+// with cell.InvokedLater.
 //
-// All reconcilers of a hive are one reconciler.Group: what depends on a row is
-// deleted before it, and a hive whose tables depend on each other in a cycle is
-// not built.
+// All reconcilers of a hive form one reconciler.Group: dependents of a row are
+// deleted before it, and a hive whose tables depend on each other in a cycle cannot
+// be built.
 //
-// Names of reconcilers are unique in a hive. A module may have several, of
-// different rows.
+// Names of reconcilers are unique in a hive. A module may have several reconcilers,
+// of different row types.
 func Register[Obj reconciler.Reconcilable[Obj]]() cell.Cell {
 	field := reconciler.StatusField[Obj]{Get: Obj.GetStatus, Set: Obj.WithStatus}
 	return cell.Group(
@@ -39,11 +39,11 @@ func Register[Obj reconciler.Reconcilable[Obj]]() cell.Cell {
 	)
 }
 
-// RegisterWithStatus is [Register] of a reconciler with a name of its own, which
-// keeps its status in a field of the row, so that several can share a table: see
-// [reconciler.StatusSet]. Those of one table need modules of their own, nested in
-// the one that has the writer of the table, and the *reconciler.Reconciler[Obj] is
-// provided to its module only.
+// RegisterWithStatus is like [Register] for a reconciler with a name of its own that
+// keeps its status in the given field of the row, so that several can share a table:
+// see [reconciler.StatusSet]. Each reconciler of a shared table needs a module of its
+// own, nested in the module that has the writer of the table. The
+// *reconciler.Reconciler[Obj] is provided to its module only.
 func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj]) cell.Cell {
 	return cell.Group(
 		cell.ProvidePrivate(build(name, field)),
@@ -51,9 +51,9 @@ func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj])
 	)
 }
 
-// Relations are what has rows applied besides their own changes, mostly other
-// tables. A module provides it beside its target, by a constructor that takes the
-// other tables:
+// Relations declare what else causes rows to be applied, besides their own changes:
+// mostly other tables. A module provides them along with its target, in a constructor
+// that takes the other tables:
 //
 //	cell.ProvidePrivate(func(links *statedb.Table[Link]) reconcilercell.Relations[Route] {
 //		return reconcilercell.Relations[Route]{DependsOn: []reconciler.Dependency[Route]{
@@ -61,7 +61,7 @@ func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj])
 //		}}
 //	})
 //
-// The fields are those of [reconciler.Params], and may be left out.
+// The fields are described at [reconciler.Params]. All are optional.
 type Relations[Obj any] struct {
 	Related   []reconciler.Related[Obj]
 	DependsOn []reconciler.Dependency[Obj]

@@ -10,7 +10,7 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// registry knows the reconcilers of a hive. It is safe for concurrent use.
+// registry has the reconcilers of a hive. It is safe for concurrent use.
 type registry struct {
 	group reconciler.Group
 
@@ -20,11 +20,11 @@ type registry struct {
 
 func newRegistry() *registry { return &registry{} }
 
-// free is an error if a name is taken.
+// free returns an error if a name is taken.
 func (r *registry) free(name string) error {
 	for _, i := range r.instances() {
 		if i.Name() == name {
-			return fmt.Errorf("reconciler %q: module %q has one of that name already", name, i.module)
+			return fmt.Errorf("reconciler %q: module %q already has one of that name", name, i.module)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ const (
 	paramBurst  = "burst"
 )
 
-// Bounds of parameters. Beyond them a reconciler would in effect stand still, or never end a pause.
+// Bounds of parameters. Beyond them a reconciler would practically stand still or stay paused for ever.
 const (
 	maxCount = 1_000_000
 	minRate  = 0.001 // operations per second
@@ -34,7 +34,7 @@ const (
 // selectionParams are the parameters that select rows. Exactly one of them must be given.
 func selectionParams() []string { return []string{paramKey, paramWhere, paramStatus, paramAll} }
 
-// one returns the value of a parameter that is needed once.
+// one returns the value of a parameter that must be given once.
 func (r request) one(param string) (string, error) {
 	if n := len(r.query[param]); n != 1 {
 		return "", fmt.Errorf("parameter %q is given %d times, expected once", param, n)
@@ -42,8 +42,8 @@ func (r request) one(param string) (string, error) {
 	return r.query.Get(param), nil
 }
 
-// selected returns the keys of the rows that are meant; no keys stand for all rows,
-// unless none are meant. Keys that there are not are errors.
+// selected returns the keys of the selected rows. No keys means all rows, or no row if
+// none is true. It is an error if a given key does not exist.
 func (r request) selected(ctx context.Context) (keys []string, none bool, err error) {
 	var given []string
 	for _, param := range selectionParams() {
@@ -125,7 +125,7 @@ func (r request) until() (time.Time, error) {
 	return time.Now().Add(d), nil
 }
 
-// count returns the value of a parameter that is a number of things, or 0 if it is not given.
+// count returns the value of a parameter that is a positive number, or 0 if it is not given.
 func (r request) count(param string) (n int, err error) {
 	if !r.query.Has(param) {
 		return 0, nil

@@ -58,7 +58,7 @@ func lines(statuses []Status, now time.Time) [][]string {
 	return rows
 }
 
-// problems returns what keeps the reconciler from being done, a line for each.
+// problems describes the reconciler's problems, a line for each.
 func (s Status) problems() []string {
 	var all []string
 	if s.Health != health.OK {

@@ -124,7 +124,7 @@ func TestRegisterSaysWhatIsMissing(t *testing.T) {
 				cell.ProvidePrivate(func() reconciler.Target[other] { return noopOther{} }),
 				reconcilercell.RegisterWithStatus("things", reconciler.StatusField[other]{Get: other.GetStatus, Set: other.WithStatus}),
 			)},
-			`reconciler "things": module "things" has one of that name already`,
+			`reconciler "things": module "things" already has one of that name`,
 		},
 		"the interface": {
 			[]cell.Cell{

@@ -17,7 +17,7 @@ func deleteRemoves[Obj any](s *session[Obj], row Obj) {
 	s.update(row)
 	s.delete(row)
 	if s.Holds != nil && s.Holds(s.t, row) {
-		s.t.Errorf("after Delete(%s) Contract.Holds is true: the world is still as the row says", s.Key(row))
+		s.t.Errorf("after Delete(%s) Contract.Holds is true: the world still matches the row", s.Key(row))
 	}
 	s.wantUpdate(row, true, "it was deleted")
 }
@@ -39,7 +39,7 @@ func initAgain[Obj any](s *session[Obj]) {
 	s.updateAll()
 	s.must("Init, repeated", s.init)
 	for _, row := range s.Rows {
-		s.wantUpdate(row, false, "Init was repeated, which changes nothing")
+		s.wantUpdate(row, false, "Init was repeated, which must change nothing")
 	}
 }
 
@@ -63,7 +63,7 @@ func observeLeftEarly[Obj any](s *session[Obj]) {
 	s.updateAll()
 	for stop := range len(s.Rows) {
 		yielded := 0
-		s.must("Observe, left early", func() error {
+		s.must("Observe, stopped early", func() error {
 			observer.Observe(s.t.Context())(func(Obj, error) bool {
 				yielded++
 				return yielded <= stop
@@ -71,11 +71,11 @@ func observeLeftEarly[Obj any](s *session[Obj]) {
 			return nil
 		})
 		if yielded != stop+1 {
-			s.t.Fatalf("Observe yields %d times, although the loop ended at the %d-th", yielded, stop+1)
+			s.t.Fatalf("Observe yields %d times, although the loop ended after yield %d", yielded, stop+1)
 		}
 		s.wantObserved()
 	}
-	s.wantUpdate(s.Rows[0], false, "nothing has happened but an Observe that was left early")
+	s.wantUpdate(s.Rows[0], false, "only an Observe that was stopped early has run since")
 }
 
 func deleteObserved[Obj any](s *session[Obj]) {
@@ -101,11 +101,11 @@ func diffWritesNothing[Obj any](s *session[Obj], row Obj) {
 		s.mustDiff(row)
 		s.wantObserved()
 	}
-	s.wantUpdate(row, true, "nothing has happened but a Diff")
+	s.wantUpdate(row, true, "only a Diff has run since")
 	for _, variant := range s.variantsOf(row) {
 		s.mustDiff(variant)
 		s.wantObserved()
-		s.wantUpdate(row, false, "nothing has happened but a Diff of a variant")
+		s.wantUpdate(row, false, "only a Diff has run since of a variant")
 	}
 }
 
@@ -123,7 +123,7 @@ func diffAgrees[Obj any](s *session[Obj], row Obj) {
 	s.update(row)
 	s.wantDiff(row, false, "Update has just made it")
 	for _, variant := range s.variantsOf(row) {
-		s.wantDiff(variant, true, "the variant differs from what is there")
+		s.wantDiff(variant, true, "the variant differs from the existing object")
 		for _, change := range s.mustDiff(variant) {
 			if change.Field == "" || change.Is == change.Want {
 				s.t.Errorf("Diff(%s) has %+v, expected a field and two different values", s.Key(row), change)
@@ -134,7 +134,7 @@ func diffAgrees[Obj any](s *session[Obj], row Obj) {
 	s.wantDiff(row, true, "it was deleted")
 }
 
-// everyChange goes from each sample of a row to each other.
+// everyChange changes a row from each of its samples to each other.
 func everyChange[Obj any](s *session[Obj], row Obj) {
 	samples := s.samplesOf(row)
 	for i, from := range samples {
@@ -145,7 +145,7 @@ func everyChange[Obj any](s *session[Obj], row Obj) {
 			s.delete(row)
 			s.update(from)
 			if i == 0 {
-				s.wantUpdate(to, true, fmt.Sprintf("it differs from the row there was: %s", describe(j)))
+				s.wantUpdate(to, true, fmt.Sprintf("it differs from the previous row: %s", describe(j)))
 			}
 			s.converge(to)
 		}
@@ -157,13 +157,13 @@ func everyChange[Obj any](s *session[Obj], row Obj) {
 // describe names a sample in messages.
 func describe(sample int) string {
 	if sample == 0 {
-		return "the one of Rows"
+		return "the row of Rows"
 	}
 	return fmt.Sprintf("variant %d of this key", sample)
 }
 
-// deleteNewer is about rows that were changed and deleted before the change was
-// brought about.
+// deleteNewer deletes rows that were changed and deleted before the change was
+// applied.
 func deleteNewer[Obj any](s *session[Obj], row Obj) {
 	for _, variant := range s.variantsOf(row) {
 		s.update(row)
@@ -172,7 +172,7 @@ func deleteNewer[Obj any](s *session[Obj], row Obj) {
 	}
 }
 
-// prune is for targets that cannot observe: the others are never pruned.
+// prune checks targets that cannot observe. Other targets are never pruned.
 func prune[Obj any](s *session[Obj]) {
 	if !s.prunes() {
 		return
@@ -185,18 +185,18 @@ func prune[Obj any](s *session[Obj]) {
 		}
 	}
 	for i, row := range s.Rows {
-		s.wantUpdate(row, i == last, "Prune was to remove what is not desired and nothing else")
+		s.wantUpdate(row, i == last, "Prune should have removed what is not desired and nothing else")
 	}
 	s.open()
 	if pruned := s.prune(nil); pruned != len(s.Rows) {
 		s.t.Errorf("Prune by a new process with nothing desired = %d, expected %d", pruned, len(s.Rows))
 	}
 	for _, row := range s.Rows {
-		s.wantUpdate(row, true, "Prune was to remove it")
+		s.wantUpdate(row, true, "Prune should have removed it")
 	}
 }
 
-// prunes says whether the target is pruned.
+// prunes reports whether the target is pruned.
 func (s *session[Obj]) prunes() bool {
 	_, observes := s.target.(reconciler.Observer[Obj])
 	return !observes

@@ -8,17 +8,17 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// batchUpdates brings all rows about in one go.
+// batchUpdates applies all rows in one call.
 func batchUpdates[Obj any](s *session[Obj]) {
 	if !s.batches() {
 		return
 	}
-	for range 2 { // the second time, what the deletes have left would be seen
+	for range 2 { // the second time detects leftovers of the deletes
 		s.wantBatch(s.Rows, true, "it was absent")
 		s.wantBatch(s.Rows, false, "the last UpdateBatch succeeded")
 		for _, row := range s.Rows {
 			for _, variant := range s.variantsOf(row) {
-				s.wantBatch([]Obj{variant}, true, "the variant differs from what is there")
+				s.wantBatch([]Obj{variant}, true, "the variant differs from the existing object")
 				s.update(row)
 			}
 		}
@@ -31,7 +31,7 @@ func batchUpdates[Obj any](s *session[Obj]) {
 	}
 }
 
-// batchDeletes removes all rows in one go, among them some that are absent.
+// batchDeletes removes all rows in one call, including some that are absent.
 func batchDeletes[Obj any](s *session[Obj]) {
 	if !s.batches() {
 		return
@@ -46,7 +46,7 @@ func batchDeletes[Obj any](s *session[Obj]) {
 	}
 }
 
-// batchRefusal puts a row that cannot be between the others.
+// batchRefusal applies an invalid row together with all valid rows.
 func batchRefusal[Obj any](s *session[Obj]) {
 	if !s.batches() {
 		return
@@ -57,16 +57,16 @@ func batchRefusal[Obj any](s *session[Obj]) {
 		for i, result := range results {
 			switch isBad := i == len(s.Rows)/2; {
 			case isBad && !reconciler.IsTerminal(result.Err):
-				s.t.Errorf("UpdateBatch has the outcome %v for the row %s, which cannot be, expected a terminal error", result.Err, s.Key(rows[i]))
+				s.t.Errorf("UpdateBatch has the outcome %v for the invalid row %s, expected a terminal error", result.Err, s.Key(rows[i]))
 			case !isBad && result.Err != nil:
-				s.t.Fatalf("UpdateBatch fails for %s: %v; expected only %s to fail, which cannot be", s.Key(rows[i]), result.Err, s.Key(bad))
+				s.t.Fatalf("UpdateBatch fails for %s: %v; expected only the invalid row %s to fail", s.Key(rows[i]), result.Err, s.Key(bad))
 			case !isBad:
 				s.present[s.Key(rows[i])] = true
 			}
 		}
 		s.wantObserved()
 		for _, row := range s.Rows {
-			s.wantUpdate(row, false, "UpdateBatch says that it has made it")
+			s.wantUpdate(row, false, "UpdateBatch reported success")
 		}
 		s.deleteBatch(slices.Insert(slices.Clone(s.Rows), len(s.Rows)/2, bad))
 	}
@@ -78,24 +78,24 @@ func batchEnded[Obj any](s *session[Obj]) {
 	}
 	for i, result := range s.updateBatch(ended(s), s.Rows) {
 		if result.Err == nil {
-			s.t.Errorf("UpdateBatch succeeds for %s with a context that has ended, expected an error", s.Key(s.Rows[i]))
+			s.t.Errorf("UpdateBatch succeeds for %s with an ended context, expected an error", s.Key(s.Rows[i]))
 		}
 	}
-	s.wantBatch(s.Rows, true, "with a context that had ended nothing was to be done")
+	s.wantBatch(s.Rows, true, "an operation whose context has ended must do nothing")
 	for i, err := range s.tryDeleteBatch(ended(s), s.Rows) {
 		if err == nil {
-			s.t.Errorf("DeleteBatch succeeds for %s with a context that has ended, expected an error", s.Key(s.Rows[i]))
+			s.t.Errorf("DeleteBatch succeeds for %s with an ended context, expected an error", s.Key(s.Rows[i]))
 		}
 	}
-	s.wantBatch(s.Rows, false, "with a context that had ended nothing was to be deleted")
+	s.wantBatch(s.Rows, false, "a delete whose context has ended must delete nothing")
 }
 
-// batchChange is what one batch does to all rows.
+// batchChange is a change that one batch makes to all rows.
 type batchChange[Obj any] struct {
 	from, to []Obj // nil: absent
 }
 
-// batchChanges returns a making, a change of all rows that have a variant, and a delete.
+// batchChanges returns the creation of all rows, their delete, and a change of those with a variant.
 func (k *kit[Obj]) batchChanges() []batchChange[Obj] {
 	changes := []batchChange[Obj]{{to: k.Rows}, {from: k.Rows}}
 	if len(k.Variants) > 0 {
@@ -110,21 +110,21 @@ func (k *kit[Obj]) batchChanges() []batchChange[Obj] {
 	return changes
 }
 
-// interruptBatches interrupts each change at each look at the context, and then goes on to
-// what was wanted, or deletes it all. interrupt says that the context was looked at as often.
-func (s *session[Obj]) interruptBatches(interrupt func(c batchChange[Obj], looks int) (tripped bool)) {
+// interruptBatches interrupts each change at each check of the context, and then completes the
+// change, or deletes all rows. interrupt reports whether the context was checked that many times.
+func (s *session[Obj]) interruptBatches(interrupt func(c batchChange[Obj], checks int) (tripped bool)) {
 	for _, c := range s.batchChanges() {
-		ends := [][]Obj{nil} // it is gone by then
+		ends := [][]Obj{nil} // all rows are deleted
 		if c.to != nil {
 			ends = append(ends, c.to)
 		}
 		for _, wanted := range ends {
-			for looks := 1; looks <= maxLooks; looks++ {
+			for checks := 1; checks <= maxChecks; checks++ {
 				s.deleteBatch(s.Rows)
 				if c.from != nil {
 					s.wantBatch(c.from, true, "it was deleted")
 				}
-				tripped := interrupt(c, looks)
+				tripped := interrupt(c, checks)
 				for _, row := range wanted {
 					s.update(row)
 				}
@@ -132,7 +132,7 @@ func (s *session[Obj]) interruptBatches(interrupt func(c batchChange[Obj], looks
 					s.wantBatch(wanted, false, "the last Update succeeded")
 				} else {
 					s.deleteBatch(s.Rows)
-					s.wantBatch(s.Rows, true, "DeleteBatch was to remove it")
+					s.wantBatch(s.Rows, true, "DeleteBatch should have removed it")
 				}
 				if !tripped {
 					break
@@ -146,8 +146,8 @@ func batchInterrupted[Obj any](s *session[Obj]) {
 	if !s.batches() {
 		return
 	}
-	s.interruptBatches(func(c batchChange[Obj], looks int) bool {
-		wire := newTripwire(looks, (*tripwire).end)
+	s.interruptBatches(func(c batchChange[Obj], checks int) bool {
+		wire := newTripwire(checks, (*tripwire).end)
 		if c.to == nil {
 			for i, err := range s.tryDeleteBatch(wire, s.Rows) {
 				s.wantNotTerminal(err)
@@ -160,7 +160,7 @@ func batchInterrupted[Obj any](s *session[Obj]) {
 		for i, result := range s.updateBatch(wire, c.to) {
 			s.wantNotTerminal(result.Err)
 			if result.Err == nil {
-				s.wantUpdate(c.to[i], false, "UpdateBatch says that it has made it, although its context ended meanwhile")
+				s.wantUpdate(c.to[i], false, "UpdateBatch reported success, although its context ended during the call")
 			}
 		}
 		return wire.tripped()
@@ -170,7 +170,7 @@ func batchInterrupted[Obj any](s *session[Obj]) {
 func (s *session[Obj]) wantNotTerminal(err error) {
 	s.t.Helper()
 	if reconciler.IsTerminal(err) {
-		s.t.Errorf("the error for the end of a context is terminal, so that nothing would repeat the operation: %v", err)
+		s.t.Errorf("the error for the end of a context is terminal, so the operation would not be retried: %v", err)
 	}
 }
 
@@ -178,9 +178,9 @@ func batchCrashed[Obj any](s *session[Obj]) {
 	if !s.batches() {
 		return
 	}
-	s.interruptBatches(func(c batchChange[Obj], looks int) bool {
-		wire := newTripwire(looks, (*tripwire).kill)
-		s.await("a batch that is to be killed", func() {
+	s.interruptBatches(func(c batchChange[Obj], checks int) bool {
+		wire := newTripwire(checks, (*tripwire).kill)
+		s.await("a batch that is killed", func() {
 			target := s.target.(reconciler.BatchTarget[Obj])
 			if c.to == nil {
 				target.DeleteBatch(wire, s.Snapshot(), slices.Clone(s.Rows))
@@ -193,7 +193,7 @@ func batchCrashed[Obj any](s *session[Obj]) {
 	})
 }
 
-// batchSlice has the slices of batches be used for something else afterwards.
+// batchSlice clears the slices of batches afterwards.
 func batchSlice[Obj any](s *session[Obj]) {
 	if !s.batches() {
 		return
@@ -225,13 +225,13 @@ func (s *session[Obj]) wantAllGone() {
 	}
 }
 
-// batches says whether the target takes rows together.
+// batches reports whether the target implements BatchTarget.
 func (s *session[Obj]) batches() bool {
 	_, ok := s.target.(reconciler.BatchTarget[Obj])
 	return ok
 }
 
-// halves yields each other row.
+// halves yields every other row, starting with the row at index skip.
 func (s *session[Obj]) halves(skip int) func(yield func(Obj) bool) {
 	return func(yield func(Obj) bool) {
 		for i := skip; i < len(s.Rows); i += 2 {
@@ -242,7 +242,7 @@ func (s *session[Obj]) halves(skip int) func(yield func(Obj) bool) {
 	}
 }
 
-// updateBatch brings rows about and returns an outcome for each.
+// updateBatch applies rows and returns an outcome for each.
 func (s *session[Obj]) updateBatch(ctx context.Context, rows []Obj) (results []reconciler.BatchResult) {
 	s.t.Helper()
 	s.must("UpdateBatch", func() error {
@@ -252,10 +252,10 @@ func (s *session[Obj]) updateBatch(ctx context.Context, rows []Obj) (results []r
 	return results
 }
 
-// outcomes checks how many there are.
+// outcomes checks the number of outcomes.
 func outcomes(are, want int) error {
 	if are != want {
-		return fmt.Errorf("%d outcomes of %d rows, expected one of each", are, want)
+		return fmt.Errorf("%d outcomes for %d rows, expected one for each", are, want)
 	}
 	return nil
 }
@@ -268,7 +268,7 @@ func (s *session[Obj]) wantBatch(rows []Obj, changed bool, why string) {
 		case result.Err != nil:
 			s.t.Fatalf("UpdateBatch fails for %s: %v", key, result.Err)
 		case s.Holds != nil && !s.Holds(s.t, rows[i]):
-			s.t.Fatalf("after UpdateBatch with %s Contract.Holds is false: the world is not as the row says", key)
+			s.t.Fatalf("after UpdateBatch with %s Contract.Holds is false: the world does not match the row", key)
 		case result.Result.Changed != changed:
 			s.t.Fatalf("UpdateBatch has Changed = %v for %s, expected %v: %s", result.Result.Changed, key, changed, why)
 		}

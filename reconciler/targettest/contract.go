@@ -11,40 +11,40 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Contract is a target, the rows to try it with, and what can be done to its
-// world without it. Open, Key and Rows are required; a rule that needs a field
-// which is nil is not checked, and the log of the test says so.
+// Contract describes a target, the rows to test it with, and how to access its
+// world behind its back. Open, Key and Rows are required. A rule that needs a
+// field that is not set is not checked, which the test logs.
 type Contract[Obj any] struct {
-	// Open returns a target, as a process gets it that starts. It is called often,
-	// always on one and the same world; of earlier targets only the newest is used
-	// any more. t is of the rule under check: release what has to be in its Cleanup.
+	// Open returns a new target, as in a process that has just started. It is called
+	// often, always for the same world. Only the target returned last is used. t is the
+	// test of the rule being checked: use its Cleanup to release resources.
 	Open func(t *testing.T) reconciler.Target[Obj]
-	// Key identifies a row, of Rows and of what the target observes.
+	// Key returns the key of a row. It is called for Rows and for rows that the target
+	// observes.
 	Key func(Obj) string
-	// Rows have different keys; none needs another, and all can be there at once.
-	// Nothing of ours is there at the start.
+	// Rows have different keys. They do not depend on each other, and can all exist at
+	// the same time. At the start the world has no objects of the target.
 	Rows []Obj
-	// Variants are other rows with the keys of some of Rows: to come from the row
-	// of Rows to one of them, Update has to change something.
+	// Variants are other rows with the keys of some of Rows. To get from the row of Rows
+	// to one of its variants, Update has to change something.
 	Variants []Obj
-	// Invalid rows are such that no repetition helps. Update refuses them with a
+	// Invalid rows can never be applied. Update refuses them with a
 	// [reconciler.Terminal] error.
 	Invalid []Obj
-	// Holds looks, without the target, whether the world is as the row says.
+	// Holds reports, without using the target, whether the world matches the row.
 	Holds func(t *testing.T, obj Obj) bool
-	// Remove removes what the row stands for behind the target's back, if it is there.
+	// Remove removes the object of the row behind the target's back, if it exists.
 	Remove func(t *testing.T, obj Obj)
-	// Disturb changes what the row stands for, which is there, behind the target's
-	// back.
+	// Disturb changes the object of the row, which exists, behind the target's back.
 	Disturb func(t *testing.T, obj Obj)
-	// Foreign makes things that are like those of the target and not its own, with
-	// other keys than Rows have, until the end of t. intact says whether they are
-	// as they were made.
+	// Foreign makes objects that are similar to the target's but not its own, with other
+	// keys than Rows. They exist until the end of t. intact reports whether they are
+	// unchanged.
 	Foreign func(t *testing.T) (intact func() bool)
-	// Snapshot returns what operations read tables from; nil: a database without
-	// tables.
+	// Snapshot returns the snapshot for operations. If it is nil, they get a snapshot of
+	// a database without tables.
 	Snapshot func() statedb.ReadTxn
-	// Patience is how long an operation may take; 10 seconds if not positive.
+	// Patience is how long an operation may take. The default is 10 seconds.
 	Patience time.Duration
 	// Virtual runs each rule in a [synctest] bubble, in virtual time. It is for
 	// worlds in memory. A target that is stuck for ever makes the bubble panic.
@@ -60,16 +60,16 @@ func Run[Obj any](t *testing.T, c Contract[Obj]) {
 	}
 	for _, r := range k.rules() {
 		if r.lacks != "" {
-			t.Logf("not checked, for want of Contract.%s: %s", r.lacks, r.name)
+			t.Logf("not checked, because Contract.%s is not set: %s", r.lacks, r.name)
 			continue
 		}
 		if !t.Run(r.name, func(t *testing.T) { k.check(t, r) }) {
-			return // what follows builds on it
+			return // the following rules build on this one
 		}
 	}
 }
 
-// kit is a contract that is complete.
+// kit is a checked contract with its defaults filled in.
 type kit[Obj any] struct{ Contract[Obj] }
 
 func (k *kit[Obj]) prepare() error {
@@ -88,7 +88,7 @@ func (k *kit[Obj]) prepare() error {
 	}
 	for _, row := range k.Variants {
 		if key := k.Key(row); !keys[key] {
-			return fmt.Errorf("a variant has the key %q, expected that of one of Rows", key)
+			return fmt.Errorf("a variant has the key %q, expected a key of one of Rows", key)
 		}
 	}
 	if k.Patience <= 0 {
@@ -100,7 +100,7 @@ func (k *kit[Obj]) prepare() error {
 	return nil
 }
 
-// check checks a rule: for each row in a subtest, or for all at once.
+// check checks a rule: for each row in a subtest of its own, or for all rows together.
 func (k *kit[Obj]) check(t *testing.T, r rule[Obj]) {
 	if r.all != nil {
 		k.inSession(t, r.all)
@@ -113,7 +113,7 @@ func (k *kit[Obj]) check(t *testing.T, r rule[Obj]) {
 	}
 }
 
-// inSession runs a check that begins and ends with a world without rows.
+// inSession runs a check that starts and ends without any rows in the world.
 func (k *kit[Obj]) inSession(t *testing.T, check func(*session[Obj])) {
 	run := func(t *testing.T) {
 		s := &session[Obj]{kit: k, t: t, present: map[string]bool{}}

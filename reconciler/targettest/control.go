@@ -11,17 +11,17 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Will sets how operations go from now on; nil: they succeed at once. decide is
-// called at the begin of each and may be called by several goroutines at once.
-// See [Random].
+// Will sets the function that decides the fault of each operation from now on. If it
+// is nil, operations succeed immediately. decide is called when an operation begins,
+// and may be called by several goroutines concurrently. See [Random].
 func (f *Fake[Obj]) Will(decide func(Operation) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.decide = decide
 }
 
-// Release lets stuck operations on a key go on that are in hand now; for those of
-// Init, Prune and Observe the key is empty.
+// Release lets the running stuck operations on a key go on. The key of Init, Prune
+// and Observe is "".
 func (f *Fake[Obj]) Release(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -32,9 +32,8 @@ func (f *Fake[Obj]) Release(key string) {
 	}
 }
 
-// Crash makes it as if the process had died: what operations in hand have done
-// stays, nothing more of them has an effect, and they return with an error. The
-// world is as it was; the next operation has to be Init.
+// Crash simulates the death of the process. The world stays as it is; running operations
+// have no further effect and return an error. The next operation has to be Init.
 func (f *Fake[Obj]) Crash() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,10 +55,10 @@ func isClosed(channel <-chan struct{}) bool {
 	}
 }
 
-// Put makes what a row stands for, as the fake would, behind its caller's back.
+// Put makes the object of a row behind the caller's back, as if the fake had made it.
 func (f *Fake[Obj]) Put(obj Obj) { f.put(thing[Obj]{obj: obj, spec: f.cfg.Spec(obj)}) }
 
-// PutForeign makes what a row stands for as somebody else would: it is not ours.
+// PutForeign makes the object of a row as a foreign object, which is not the fake's own.
 func (f *Fake[Obj]) PutForeign(obj Obj) {
 	f.put(thing[Obj]{obj: obj, spec: f.cfg.Spec(obj), foreign: true})
 }
@@ -70,8 +69,8 @@ func (f *Fake[Obj]) put(made thing[Obj]) {
 	f.world[f.cfg.Key(made.obj)] = made
 }
 
-// Corrupt makes what has a key be as no row wants it. It does nothing if there is
-// nothing.
+// Corrupt changes the object with a key so that it matches no row. It does nothing if
+// there is no such object.
 func (f *Fake[Obj]) Corrupt(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,19 +80,19 @@ func (f *Fake[Obj]) Corrupt(key string) {
 	}
 }
 
-// Remove removes what has a key, whoever made it.
+// Remove removes the object with a key, whoever made it.
 func (f *Fake[Obj]) Remove(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.world, key)
 }
 
-// State returns the specs by key of all that is there and ours.
+// State returns the specs of the fake's own objects, by key.
 func (f *Fake[Obj]) State() map[string]string {
 	return f.specs(func(is thing[Obj]) bool { return !is.foreign })
 }
 
-// Foreign returns the specs by key of what others made.
+// Foreign returns the specs of foreign objects, by key.
 func (f *Fake[Obj]) Foreign() map[string]string {
 	return f.specs(func(is thing[Obj]) bool { return is.foreign })
 }
@@ -110,15 +109,15 @@ func (f *Fake[Obj]) specs(which func(thing[Obj]) bool) map[string]string {
 	return specs
 }
 
-// Log returns the operations so far, in the order in which they began; those of
-// one instant in the order of their keys.
+// Log returns the operations so far, in the order in which they began. Operations that
+// began at the same instant are ordered by key.
 func (f *Fake[Obj]) Log() []Operation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.logLocked()
 }
 
-// TakeLog is Log that forgets what it returns.
+// TakeLog returns the operations as Log does, and clears the log.
 func (f *Fake[Obj]) TakeLog() []Operation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +133,7 @@ func (f *Fake[Obj]) logLocked() []Operation {
 	return sorted(log)
 }
 
-// InHand returns the operations that have not ended.
+// InHand returns the running operations.
 func (f *Fake[Obj]) InHand() []Operation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,17 +144,17 @@ func (f *Fake[Obj]) InHand() []Operation {
 	return sorted(operations)
 }
 
-// Peak returns how many operations have been in hand at one time.
+// Peak returns the largest number of operations that have run at the same time.
 func (f *Fake[Obj]) Peak() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.peak
 }
 
-// Violations returns what callers have done that no caller may: an operation
-// before Init has succeeded, two on one key at a time, one beside Prune, Prune
-// of a target that can observe, a row older than one before it, and what
-// [FakeConfig.Promise] has found.
+// Violations returns the violations of the contract by callers: an operation before Init
+// has succeeded, two concurrent operations on one key, an operation concurrent with
+// Prune, Prune of a target that can observe, a row older than the last one for its key,
+// and the violations that [FakeConfig.Promise] has found.
 func (f *Fake[Obj]) Violations() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,7 +171,7 @@ func (f *Fake[Obj]) violatedLocked(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }
 
-// check holds the caller to what the configuration says about rows.
+// check records violations of the rules in the configuration.
 func (f *Fake[Obj]) check(op Operation, txn statedb.ReadTxn, obj Obj) {
 	if f.cfg.Promise != nil {
 		if wrong := f.cfg.Promise(op, txn, obj); wrong != "" {
@@ -196,7 +195,7 @@ func (f *Fake[Obj]) check(op Operation, txn statedb.ReadTxn, obj Obj) {
 	}
 }
 
-// Observing returns the fake as a target that is no differ.
+// Observing returns the fake as a target that is an observer but not a differ.
 func (f *Fake[Obj]) Observing() interface {
 	reconciler.Target[Obj]
 	reconciler.Observer[Obj]
@@ -204,8 +203,8 @@ func (f *Fake[Obj]) Observing() interface {
 	return observing[Obj]{f, f}
 }
 
-// Pruning returns the fake as a target that can neither observe nor diff, and is
-// pruned.
+// Pruning returns the fake as a target that is neither an observer nor a differ, and so
+// has to be pruned.
 func (f *Fake[Obj]) Pruning() reconciler.Target[Obj] { return pruning[Obj]{f, f} }
 
 type observing[Obj any] struct {

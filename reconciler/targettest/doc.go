@@ -1,11 +1,10 @@
 // Package targettest checks that a target keeps the contract of
-// [reconciler.Target], on whatever the target works on, and has a target for
-// tests of what uses targets.
+// [reconciler.Target], and has a fake target for tests of code that uses targets.
 //
 // # The contract kit
 //
-// [Run] takes a [Contract]: how to open the target, some rows, and what can be
-// done to its world without it.
+// [Run] takes a [Contract]: how to open the target, some rows, and functions
+// that access the target's world behind its back.
 //
 //	func TestContract(t *testing.T) {
 //		targettest.Run(t, targettest.Contract[Row]{
@@ -15,20 +14,21 @@
 //		})
 //	}
 //
-// Each rule of the contract is a subtest. Rules come in the order in which they
-// build on each other, and the first broken one is the last to be checked: so
-// what is reported is the cause. A target that is also a [reconciler.Observer], a
-// [reconciler.Differ] or a [reconciler.BatchTarget] is checked as such; Prune is
-// checked of one that is no observer. The comment of [reconciler.Target] lists the rules. Run
-// makes and removes real things: run it where that does no harm.
+// Each rule of the contract is a subtest. Rules are ordered so that each builds on
+// those before it, and Run stops at the first broken rule, so that it reports the
+// cause of a failure. The optional interfaces [reconciler.Observer],
+// [reconciler.Differ] and [reconciler.BatchTarget] are checked if the target
+// implements them; Prune is checked if the target is not an observer. The comment of
+// [reconciler.Target] lists the rules. Run makes and removes real objects: run it
+// where that does no harm.
 //
-// Interruptions happen where an operation looks at its context, by Err or Done:
-// there the context ends, or the whole operation does, as if the process had
-// died, or something is removed behind the target's back. A target that looks
-// before each of its steps is tried at each of them.
+// Operations are interrupted where they check their context, by Err or Done. At
+// that point the context ends, or the whole operation ends as if the process had
+// died, or an object is removed behind the target's back. A target that checks its
+// context before each of its steps is interrupted at each of them.
 //
 // # The fake
 //
-// [Fake] is a target whose world is in memory. It fails as a test wants it to,
-// logs its operations, and says where its caller broke a promise.
+// [Fake] is a target whose world is in memory. It fails as the test tells it to,
+// logs its operations, and reports violations of the contract by its caller.
 package targettest

@@ -15,29 +15,29 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// FakeConfig says what the rows of a [Fake] are. Key and Spec are required.
+// FakeConfig describes the rows of a [Fake]. Key and Spec are required.
 type FakeConfig[Obj any] struct {
-	// Key identifies a row.
+	// Key returns the key of a row.
 	Key func(Obj) string
-	// Spec is what a row says, statuses aside, as text.
+	// Spec returns the contents of a row, without statuses, as text.
 	Spec func(Obj) string
-	// Version, if not nil, orders the rows that one key has over time. Then no
-	// operation may come with a row older than that of the last Update of its key,
-	// but for a Delete of what Observe has yielded since. Rows of version 0 have no
-	// age.
+	// Version, if not nil, returns the version of a row. An operation with a row older
+	// than that of the last Update of its key is then a violation, except for a Delete of
+	// a row that Observe has yielded since. Rows of version 0 are never too old.
 	Version func(Obj) uint64
-	// Promise, if not nil, says what is wrong with an Update, Delete or Prune of the
-	// caller, or nothing. Prune comes with the zero row.
+	// Promise, if not nil, returns what is wrong with an Update, Delete or Prune of the
+	// caller, or "". For Prune it is called with the zero row.
 	Promise func(op Operation, txn statedb.ReadTxn, obj Obj) string
 }
 
-// Fake is a target whose world is in memory. Its operations go as [Fake.Will]
-// says, are logged, and checked: see [Fake.Violations]. All that it has made is
-// its own; besides there can be things that others made, which it leaves alone.
+// Fake is a target whose world is in memory. Its operations fail as [Fake.Will]
+// decides. They are logged, and checked for violations of the contract: see
+// [Fake.Violations]. The fake owns the objects that it has made; there can also be
+// foreign objects, which it leaves alone.
 //
-// It is an observer and a differ; [Fake.Observing] and [Fake.Pruning] are the same
-// target with less to it. It is safe for concurrent use, and works in synctest
-// bubbles, whose time its latencies then take.
+// It is an observer and a differ; [Fake.Observing] and [Fake.Pruning] return the same
+// target with fewer methods. It is safe for concurrent use, and works in synctest
+// bubbles, where its latencies take virtual time.
 type Fake[Obj any] struct {
 	cfg FakeConfig[Obj]
 
@@ -54,14 +54,14 @@ type Fake[Obj any] struct {
 	violations []string
 }
 
-// thing is what there is under a key.
+// thing is the object with a key.
 type thing[Obj any] struct {
 	obj     Obj
 	spec    string
 	foreign bool
 }
 
-// What things are that nobody wants.
+// The specs of objects that match no row.
 const (
 	halfSpec    = "half-made"
 	corruptSpec = "corrupt"
@@ -102,7 +102,7 @@ func (f *Fake[Obj]) Update(ctx context.Context, txn statedb.ReadTxn, obj Obj) (r
 	return f.do(ctx, op, func(c *call, how Effect) (bool, error) { return f.update(ctx, c, how, obj) })
 }
 
-// update makes a thing in two steps, between which it looks at the context.
+// update makes a thing in two steps, and checks the context in between.
 func (f *Fake[Obj]) update(ctx context.Context, c *call, how Effect, obj Obj) (changed bool, err error) {
 	key, spec := f.cfg.Key(obj), f.cfg.Spec(obj)
 	if changed, err = f.set(c, key, thing[Obj]{obj: obj, spec: halfSpec}, spec); !changed || err != nil {
@@ -117,7 +117,7 @@ func (f *Fake[Obj]) update(ctx context.Context, c *call, how Effect, obj Obj) (c
 	return f.set(c, key, thing[Obj]{obj: obj, spec: spec}, spec)
 }
 
-// set puts a thing into the world unless it is as wanted.
+// set puts a thing into the world, unless it already has the desired spec.
 func (f *Fake[Obj]) set(c *call, key string, made thing[Obj], want string) (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,7 +158,7 @@ func (f *Fake[Obj]) Delete(ctx context.Context, txn statedb.ReadTxn, obj Obj) er
 	return err
 }
 
-// Prune implements reconciler.Target. To call it is a violation: the fake can
+// Prune implements reconciler.Target. Calling it is a violation, because the fake can
 // observe. See [Fake.Pruning].
 func (f *Fake[Obj]) Prune(context.Context, statedb.ReadTxn, iter.Seq2[Obj, statedb.Revision]) (int, error) {
 	f.violated("prune of a target that can observe")
@@ -193,8 +193,8 @@ func (f *Fake[Obj]) prune(ctx context.Context, txn statedb.ReadTxn, desired iter
 	return pruned, err
 }
 
-// Observe implements reconciler.Observer. It yields what there was before
-// [Fault.After], in the order of keys.
+// Observe implements reconciler.Observer. It yields the objects that existed before the
+// delay of [Fault.After], ordered by key.
 func (f *Fake[Obj]) Observe(ctx context.Context) iter.Seq2[Obj, error] {
 	return func(yield func(Obj, error) bool) {
 		var found []Obj
@@ -235,7 +235,7 @@ func (f *Fake[Obj]) ours() []Obj {
 	return found
 }
 
-// Diff implements reconciler.Differ. It has one field, "spec".
+// Diff implements reconciler.Differ. The only field is "spec".
 func (f *Fake[Obj]) Diff(ctx context.Context, _ statedb.ReadTxn, obj Obj) (changes []reconciler.Change, err error) {
 	op := Operation{Kind: Diff, Key: f.cfg.Key(obj), Spec: f.cfg.Spec(obj)}
 	_, err = f.do(ctx, op, func(*call, Effect) (bool, error) {
@@ -256,10 +256,10 @@ func (f *Fake[Obj]) Diff(ctx context.Context, _ statedb.ReadTxn, obj Obj) (chang
 	return changes, nil
 }
 
-// do runs an operation as its fault says. effect is called without the lock.
+// do runs an operation with its fault. effect is called without the lock.
 func (f *Fake[Obj]) do(ctx context.Context, op Operation, effect func(*call, Effect) (bool, error)) (result reconciler.Result, err error) {
 	c := f.begin(op)
-	outcome := "goexit" // as the fault, or the context, may have it
+	outcome := "goexit" // unless the operation returns or panics
 	defer func() { f.end(c, outcome) }()
 	result.Changed, err = c.run(ctx, effect)
 	if c.reached && !errors.Is(err, errDead) {
@@ -278,7 +278,7 @@ func (f *Fake[Obj]) do(ctx context.Context, op Operation, effect func(*call, Eff
 	return result, err
 }
 
-// run does all of an operation but its failure.
+// run runs an operation, except for the failure of its fault.
 func (c *call) run(ctx context.Context, effect func(*call, Effect) (bool, error)) (changed bool, err error) {
 	if err := c.stay(); err != nil {
 		return false, err
@@ -296,7 +296,7 @@ func (c *call) run(ctx context.Context, effect func(*call, Effect) (bool, error)
 	return changed, err
 }
 
-// begin logs an operation and decides how it goes.
+// begin logs an operation and decides its fault.
 func (f *Fake[Obj]) begin(op Operation) *call {
 	f.mu.Lock()
 	decide := f.decide
@@ -322,7 +322,7 @@ func (f *Fake[Obj]) enterLocked(op Operation) *call {
 	}
 	for other := range f.inHand {
 		if op.excludes(other.Operation) {
-			f.violatedLocked("%v while %v is in hand", op, other.Operation)
+			f.violatedLocked("%v while %v is running", op, other.Operation)
 		}
 	}
 	c := &call{Operation: op, gone: make(chan struct{}), released: make(chan struct{})}
@@ -336,7 +336,7 @@ func (f *Fake[Obj]) end(c *call, outcome string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c.dead {
-		return // its end was logged then
+		return // Crash has logged its end
 	}
 	c.Ended, c.Outcome = time.Now(), outcome
 	delete(f.inHand, c)

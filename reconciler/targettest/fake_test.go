@@ -127,7 +127,7 @@ func TestFaultsDecideWhatAnOperationDoes(t *testing.T) {
 		"deaf":               {targettest.Fault{Before: time.Hour, Deaf: true}, "changed", "2", time.Hour},
 		"error":              {targettest.Fault{Err: failure, Before: time.Second}, "failure", "1", time.Second},
 		"error, whole":       {targettest.Fault{Err: failure, Effect: targettest.Whole}, "failure", "2", 0},
-		"half":               {targettest.Fault{Effect: targettest.Half}, "it failed halfway", "half-made", 0},
+		"half":               {targettest.Fault{Effect: targettest.Half}, "failed halfway", "half-made", 0},
 		"error, half":        {targettest.Fault{Err: failure, Effect: targettest.Half}, "failure", "half-made", 0},
 		"panic":              {targettest.Fault{Panic: "ouch"}, "panic: ouch", "1", 0},
 		"panic, whole":       {targettest.Fault{Panic: "ouch", Effect: targettest.Whole}, "panic: ouch", "2", 0},
@@ -172,7 +172,7 @@ func TestFaultsOfOtherOperations(t *testing.T) {
 	for obj, err := range f.Observe(t.Context()) {
 		observed = append(observed, fmt.Sprint(obj, err))
 	}
-	want(t, "observed", []string{"{a 1} <nil>", "{ } it failed halfway"}, observed)
+	want(t, "observed", []string{"{a 1} <nil>", "{ } failed halfway"}, observed)
 	if n, err := f.Pruning().Prune(t.Context(), txn(), nothing); n != 1 || err == nil {
 		t.Errorf("half a Prune = %d, %v", n, err)
 	}
@@ -224,7 +224,7 @@ func TestCallersThatBreakPromisesAreFound(t *testing.T) {
 				synctest.Wait()
 				_ = f.Delete(ctx, txn(), row{"a", "1"})
 			},
-			[]string{"delete a while update a=1 is in hand"},
+			[]string{"delete a while update a=1 is running"},
 		},
 		"two on two keys, and reads": {
 			func(ctx context.Context, f *targettest.Fake[row]) {
@@ -241,7 +241,7 @@ func TestCallersThatBreakPromisesAreFound(t *testing.T) {
 				synctest.Wait()
 				_, _ = f.Update(ctx, txn(), row{"a", "1"})
 			},
-			[]string{"update a=1 while prune is in hand"},
+			[]string{"update a=1 while prune is running"},
 		},
 		"prune of an observer": {
 			func(ctx context.Context, f *targettest.Fake[row]) {
@@ -374,7 +374,7 @@ func TestASeedRepeatsFaultsAndLatencies(t *testing.T) {
 		t.Error("another seed makes the same log")
 	}
 	for _, outcome := range []string{
-		"changed", "done", "fault 0", "panic: fault 1", "goexit", "context deadline exceeded", "it failed halfway",
+		"changed", "done", "fault 0", "panic: fault 1", "goexit", "context deadline exceeded", "failed halfway",
 	} {
 		if !slices.ContainsFunc(first, func(line string) bool { return strings.HasSuffix(line, " "+outcome) }) {
 			t.Errorf("among %d operations none ended with %q", len(first), outcome)

@@ -9,19 +9,19 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// Fault is how an operation of a [Fake] goes wrong, or at least slowly. The zero
-// value is an operation that succeeds at once. What fails comes after the
-// latencies, the first of Panic, Goexit and Err that is set.
+// Fault describes how an operation of a [Fake] fails or is delayed. With the zero
+// value the operation succeeds immediately. The failure, which is the first of Panic,
+// Goexit and Err that is set, happens after the delays.
 type Fault struct {
-	// Before is how long the operation takes before it has its effect, and After
-	// how long from there until it returns. Either ends early with the context,
-	// as an error.
+	// Before is how long the operation takes until it has its effect, and After how
+	// long it takes from then until it returns. If the context ends first, the
+	// operation returns an error.
 	Before, After time.Duration
-	// Late is how long it takes to return after the end of its context.
+	// Late is how long the operation takes to return after its context has ended.
 	Late time.Duration
-	// Deaf operations do not see that their context ends.
+	// Deaf makes the operation ignore the end of its context.
 	Deaf bool
-	// Stuck operations are deaf, and go on only after [Fake.Release].
+	// Stuck blocks the operation until [Fake.Release], even if its context ends.
 	Stuck bool
 	// Effect is how much is done.
 	Effect Effect
@@ -29,7 +29,7 @@ type Fault struct {
 	Err    error
 	Panic  any
 	Goexit bool // ends the goroutine of the operation
-	// Again is that of the [reconciler.Result].
+	// Again is returned in the [reconciler.Result].
 	Again time.Duration
 }
 
@@ -37,20 +37,20 @@ type Fault struct {
 type Effect uint8
 
 const (
-	// Usual is all of an operation that succeeds and nothing of one that fails.
+	// Usual is the whole effect if the operation succeeds, and none if it fails.
 	Usual Effect = iota
-	// Half is a part: an Update makes a thing and does not finish it, a Delete does
-	// not finish it either, Prune removes one thing, Observe yields half of them.
-	// The operation fails.
+	// Half is a part of the effect, and the operation fails: Update and Delete leave
+	// a half-made object, Prune removes one object, and Observe yields half of the
+	// objects.
 	Half
-	// Whole is all of the operation, also if it fails.
+	// Whole is the whole effect, even if the operation fails.
 	Whole
 )
 
-// fails says whether the operation fails by itself.
+// fails reports whether the operation fails by itself.
 func (f Fault) fails() bool { return f.Panic != nil || f.Goexit || f.Err != nil }
 
-// effect resolves Usual: does says whether anything is done.
+// effect resolves Usual. It reports whether the operation has any effect.
 func (f Fault) effect() (how Effect, does bool) {
 	if f.Effect == Usual {
 		return Whole, !f.fails()
@@ -58,33 +58,33 @@ func (f Fault) effect() (how Effect, does bool) {
 	return f.Effect, true
 }
 
-// Mix says how often operations go wrong in which way, as probabilities. Their sum
-// is at most 1; Half and Whole apply to all and are apart from it.
+// Mix has the probabilities of the ways in which operations fail. Their sum is at most 1.
+// Half and Whole are not part of the sum, because they apply to all operations.
 type Mix struct {
-	Error      float64 // an error that repeating mends
+	Error      float64 // an error that a retry can fix
 	Terminal   float64 // a [reconciler.Terminal] error
 	RetryAfter float64 // a [reconciler.RetryAfter] error
 	Panic      float64
 	Goexit     float64
 	Slow       float64 // takes up to Longest
-	Deaf       float64 // takes up to Longest and does not see the end of its context
-	Hang       float64 // returns at the end of its context only
-	Again      float64 // succeeds and asks to be run again
+	Deaf       float64 // takes up to Longest and ignores the end of its context
+	Hang       float64 // returns only when its context ends
+	Again      float64 // succeeds and asks for another run
 
 	Half, Whole float64 // see [Effect]
 
-	// Latency is up to how long each operation takes.
+	// Latency is the longest time that an ordinary operation takes.
 	Latency time.Duration
-	// Longest bounds what is slow, and what RetryAfter and Again ask for; 1 second
-	// if not positive.
+	// Longest bounds the duration of slow operations, and the times that RetryAfter and
+	// Again ask for. The default is 1 second.
 	Longest time.Duration
 }
 
-// Random returns a decision for [Fake.Will] that draws from a mix. What happens
-// in the n-th operation of a kind on a key depends on the seed, the kind, the key
-// and n alone, so that it repeats itself however goroutines take turns. Latencies
-// are drawn to the nanosecond, those after the end of a context included, so that
-// operations hardly ever wake at one instant.
+// Random returns a function for [Fake.Will] that draws faults from a mix. The fault of
+// the n-th operation of a kind on a key depends only on the seed, the kind, the key and
+// n, so that it is reproducible however goroutines are scheduled. All latencies,
+// including those after the end of a context, have a resolution of a nanosecond, so that
+// operations rarely wake at the same instant.
 func Random(seed uint64, mix Mix) func(Operation) Fault {
 	if mix.Longest <= 0 {
 		mix.Longest = time.Second
@@ -132,7 +132,7 @@ func (m Mix) draw(random *rand.Rand) Fault {
 // forever is longer than any operation may take.
 const forever = 1 << 60 * time.Nanosecond
 
-// upTo returns a time that is positive and at most limit.
+// upTo returns a random duration that is positive and at most limit, or 0 if limit is not positive.
 func upTo(random *rand.Rand, limit time.Duration) time.Duration {
 	if limit <= 0 {
 		return 0

@@ -16,48 +16,48 @@ func ended[Obj any](s *session[Obj]) context.Context {
 func endedContext[Obj any](s *session[Obj], row Obj) {
 	s.target = s.Open(s.t)
 	if err := s.do("Init", func() error { return s.target.Init(ended(s)) }); err == nil {
-		s.t.Errorf("Init succeeds with a context that has ended, expected an error")
+		s.t.Errorf("Init succeeds with an ended context, expected an error")
 	}
 	s.open()
 	if _, err := s.tryUpdate(ended(s), row); err == nil {
-		s.t.Errorf("Update(%s) succeeds with a context that has ended, expected an error", s.Key(row))
+		s.t.Errorf("Update(%s) succeeds with an ended context, expected an error", s.Key(row))
 	}
-	s.wantUpdate(row, true, "with a context that had ended nothing was to be done")
+	s.wantUpdate(row, true, "an operation whose context has ended must do nothing")
 	if err := s.tryDelete(ended(s), row); err == nil {
-		s.t.Errorf("Delete(%s) succeeds with a context that has ended, expected an error", s.Key(row))
+		s.t.Errorf("Delete(%s) succeeds with an ended context, expected an error", s.Key(row))
 	}
-	s.wantUpdate(row, false, "with a context that had ended nothing was to be deleted")
+	s.wantUpdate(row, false, "a delete whose context has ended must delete nothing")
 	if changes, _, err := s.diff(ended(s), row); err == nil && len(changes) > 0 {
-		s.t.Errorf("Diff(%s) = %v with a context that has ended, expected an error, or that it is in sync", s.Key(row), changes)
+		s.t.Errorf("Diff(%s) = %v with an ended context, expected an error or no change", s.Key(row), changes)
 	}
 	if rows, ok, err := s.observe(ended(s)); ok && err == nil && len(rows) != 1 {
-		s.t.Errorf("Observe yields %d rows and no error with a context that has ended, expected an error, or the one that is there", len(rows))
+		s.t.Errorf("Observe yields %d rows and no error with an ended context, expected an error or the one existing row", len(rows))
 	}
 }
 
-// endedPrune is for targets that cannot observe.
+// endedPrune checks targets that cannot observe.
 func endedPrune[Obj any](s *session[Obj]) {
 	if !s.prunes() {
 		return
 	}
 	s.updateAll()
 	if err := s.do("Prune", func() error { _, err := s.callPrune(ended(s), nil); return err }); err == nil {
-		s.t.Errorf("Prune succeeds with a context that has ended, expected an error")
+		s.t.Errorf("Prune succeeds with an ended context, expected an error")
 	}
 	for _, row := range s.Rows {
-		s.wantUpdate(row, false, "with a context that had ended nothing was to be pruned")
+		s.wantUpdate(row, false, "a Prune whose context has ended must remove nothing")
 	}
 }
 
-// observeInterrupted ends the context at each look: what then is missing would be
-// taken for gone.
+// observeInterrupted ends the context at each check. If Observe did not return an error,
+// missing rows would be considered gone.
 func observeInterrupted[Obj any](s *session[Obj]) {
 	s.updateAll()
-	for looks := 1; looks <= maxLooks; looks++ {
-		wire := newTripwire(looks, (*tripwire).end)
+	for checks := 1; checks <= maxChecks; checks++ {
+		wire := newTripwire(checks, (*tripwire).end)
 		rows, ok, err := s.observe(wire)
 		if ok && err == nil && len(rows) != len(s.Rows) {
-			s.t.Errorf("Observe yields %q and no error, although its context ended meanwhile and there is more: expected an error", s.keysOf(rows))
+			s.t.Errorf("Observe yields %q and no error, although its context ended and there are more rows, expected an error", s.keysOf(rows))
 		}
 		if !ok || !wire.tripped() {
 			break
@@ -66,17 +66,17 @@ func observeInterrupted[Obj any](s *session[Obj]) {
 	s.wantObserved()
 }
 
-// endIsNotTerminal looks at the error of each operation at each end.
+// endIsNotTerminal checks the error of each operation, with the end of its context at each check.
 func endIsNotTerminal[Obj any](s *session[Obj], row Obj) {
 	check := func(err error) {
 		if reconciler.IsTerminal(err) {
-			s.t.Errorf("the error for the end of a context is terminal, so that nothing would repeat the operation: %v", err)
+			s.t.Errorf("the error for the end of a context is terminal, so the operation would not be retried: %v", err)
 		}
 	}
 	for _, c := range s.changes(row) {
-		for looks := 1; looks <= maxLooks && !s.t.Failed(); looks++ {
+		for checks := 1; checks <= maxChecks && !s.t.Failed(); checks++ {
 			s.begin(c)
-			wire := newTripwire(looks, (*tripwire).end)
+			wire := newTripwire(checks, (*tripwire).end)
 			check(s.try(wire, c))
 			if !wire.tripped() {
 				break
@@ -85,16 +85,16 @@ func endIsNotTerminal[Obj any](s *session[Obj], row Obj) {
 	}
 }
 
-// maxLooks bounds at how many looks at the context an operation is interrupted.
-const maxLooks = 40
+// maxChecks bounds the number of checks of the context at which an operation is interrupted.
+const maxChecks = 40
 
-// change is an operation on a row and where it begins.
+// change is an operation on a row, with the state before and after it.
 type change[Obj any] struct {
 	row      Obj
 	from, to *Obj // nil: absent
 }
 
-// changes returns a making, a change to each variant and a delete.
+// changes returns the creation of a row, a change to each variant, and a delete.
 func (k *kit[Obj]) changes(row Obj) []change[Obj] {
 	changes := []change[Obj]{{row: row, to: &row}}
 	for _, variant := range k.variantsOf(row) {
@@ -103,7 +103,7 @@ func (k *kit[Obj]) changes(row Obj) []change[Obj] {
 	return append(changes, change[Obj]{row: row, from: &row})
 }
 
-// begin brings about where a change begins.
+// begin establishes the state before a change.
 func (s *session[Obj]) begin(c change[Obj]) {
 	s.t.Helper()
 	s.delete(c.row)
@@ -112,7 +112,7 @@ func (s *session[Obj]) begin(c change[Obj]) {
 	}
 }
 
-// try does the operation of a change.
+// try performs the operation of a change.
 func (s *session[Obj]) try(ctx context.Context, c change[Obj]) error {
 	s.t.Helper()
 	if c.to == nil {
@@ -122,8 +122,8 @@ func (s *session[Obj]) try(ctx context.Context, c change[Obj]) error {
 	return err
 }
 
-// ends are the ways in which an interrupted change may go on: the row may still
-// be wanted, or be gone by then.
+// ends returns the ways in which an interrupted change may go on: the row is still
+// desired, or it has been deleted in the meantime.
 func (s *session[Obj]) ends(c change[Obj]) []func() {
 	target := c.row
 	if c.to != nil {
@@ -138,15 +138,15 @@ func (s *session[Obj]) ends(c change[Obj]) []func() {
 	}
 }
 
-// interruptEverywhere interrupts each change of a row at each look at the context,
-// and then goes on in each way. interrupt does the change and returns the context.
-func (s *session[Obj]) interruptEverywhere(row Obj, interrupt func(c change[Obj], looks int) *tripwire) {
+// interruptEverywhere interrupts each change of a row at each check of the context,
+// and then goes on in each way. interrupt performs the change and returns the context.
+func (s *session[Obj]) interruptEverywhere(row Obj, interrupt func(c change[Obj], checks int) *tripwire) {
 	s.t.Helper()
 	for _, c := range s.changes(row) {
 		for _, goOn := range s.ends(c) {
-			for looks := 1; looks <= maxLooks; looks++ {
+			for checks := 1; checks <= maxChecks; checks++ {
 				s.begin(c)
-				wire := interrupt(c, looks)
+				wire := interrupt(c, checks)
 				goOn()
 				if !wire.tripped() {
 					break
@@ -157,39 +157,39 @@ func (s *session[Obj]) interruptEverywhere(row Obj, interrupt func(c change[Obj]
 }
 
 func interrupted[Obj any](s *session[Obj], row Obj) {
-	s.interruptEverywhere(row, func(c change[Obj], looks int) *tripwire {
-		wire := newTripwire(looks, (*tripwire).end)
+	s.interruptEverywhere(row, func(c change[Obj], checks int) *tripwire {
+		wire := newTripwire(checks, (*tripwire).end)
 		if err := s.try(wire, c); err == nil && c.to != nil {
-			s.wantUpdate(*c.to, false, "Update succeeded, although its context ended meanwhile")
+			s.wantUpdate(*c.to, false, "Update succeeded, although its context ended during the call")
 		}
 		return wire
 	})
 }
 
-// initInterrupted has a process come into a world with rows whose first Init does
-// not succeed, or that dies in it.
+// initInterrupted starts processes in a world with rows. Their first Init fails, or they
+// die during it.
 func initInterrupted[Obj any](s *session[Obj]) {
 	s.updateAll()
-	for looks := 1; looks <= maxLooks; looks++ {
-		wire := newTripwire(looks, (*tripwire).end)
+	for checks := 1; checks <= maxChecks; checks++ {
+		wire := newTripwire(checks, (*tripwire).end)
 		s.target = s.Open(s.t)
 		if err := s.do("Init", func() error { return s.target.Init(wire) }); err != nil {
-			s.must("Init, repeated after it was interrupted,", s.init)
+			s.must("Init, repeated after it was interrupted", s.init)
 		}
-		s.wantAll("Init, which was interrupted, changes nothing of what is there")
+		s.wantAll("an interrupted Init must not change existing objects")
 
-		dying := newTripwire(looks, (*tripwire).kill)
+		dying := newTripwire(checks, (*tripwire).kill)
 		s.target = s.Open(s.t)
-		s.await("Init, which is to be killed,", func() { _ = s.target.Init(dying) }, nil, nil) // its caller is dead
+		s.await("Init that is killed", func() { _ = s.target.Init(dying) }, nil, nil) // its caller is dead
 		s.open()
-		s.wantAll("a process that died in Init has changed nothing of what is there")
+		s.wantAll("a process that died in Init must not have changed existing objects")
 		if !wire.tripped() {
 			break
 		}
 	}
 }
 
-// wantAll checks that all rows are there, as they are to be.
+// wantAll checks that all rows are applied.
 func (s *session[Obj]) wantAll(why string) {
 	s.t.Helper()
 	s.wantObserved()
@@ -198,21 +198,21 @@ func (s *session[Obj]) wantAll(why string) {
 	}
 }
 
-// pruneInterrupted has the context of Prune end, and then processes die in it.
+// pruneInterrupted ends the context of Prune, and then kills processes during Prune.
 func pruneInterrupted[Obj any](s *session[Obj]) {
 	if !s.prunes() {
 		return
 	}
 	last := len(s.Rows) - 1
 	for _, act := range []func(*tripwire){(*tripwire).end, (*tripwire).kill} {
-		for looks := 1; looks <= maxLooks; looks++ {
+		for checks := 1; checks <= maxChecks; checks++ {
 			s.updateAll()
-			wire := newTripwire(looks, act)
-			s.await("Prune, which is interrupted,", func() { _, _ = s.callPrune(wire, s.Rows[:last]) }, nil, nil) // as it may
+			wire := newTripwire(checks, act)
+			s.await("Prune that is interrupted", func() { _, _ = s.callPrune(wire, s.Rows[:last]) }, nil, nil) // the error is irrelevant
 			s.open()
 			s.prune(s.Rows[:last])
 			for i, row := range s.Rows {
-				s.wantUpdate(row, i == last, "Prune, once more after it was interrupted, was to remove what is not desired and nothing else")
+				s.wantUpdate(row, i == last, "Prune, repeated after it was interrupted, should have removed what is not desired and nothing else")
 			}
 			if !wire.tripped() {
 				break
@@ -221,7 +221,7 @@ func pruneInterrupted[Obj any](s *session[Obj]) {
 	}
 }
 
-// newProcess is about crashes between operations.
+// newProcess checks crashes between operations.
 func newProcess[Obj any](s *session[Obj]) {
 	s.updateAll()
 	s.open()
@@ -239,14 +239,14 @@ func newProcess[Obj any](s *session[Obj]) {
 }
 
 func crashed[Obj any](s *session[Obj], row Obj) {
-	s.interruptEverywhere(row, func(c change[Obj], looks int) *tripwire {
-		wire := newTripwire(looks, (*tripwire).kill)
-		s.await("an operation that is to be killed", func() {
+	s.interruptEverywhere(row, func(c change[Obj], checks int) *tripwire {
+		wire := newTripwire(checks, (*tripwire).kill)
+		s.await("an operation that is killed", func() {
 			if c.to == nil {
 				_ = s.target.Delete(wire, s.Snapshot(), c.row) // its caller is dead
 				return
 			}
-			_, _ = s.target.Update(wire, s.Snapshot(), *c.to) // likewise
+			_, _ = s.target.Update(wire, s.Snapshot(), *c.to) // its caller is dead
 		}, nil, nil)
 		s.open()
 		s.wantOnlyOf(row)
@@ -254,8 +254,7 @@ func crashed[Obj any](s *session[Obj], row Obj) {
 	})
 }
 
-// wantOnlyOf checks that nothing else is observed than a row, which may be there
-// or not.
+// wantOnlyOf checks that nothing but the given row is observed. The row itself need not be.
 func (s *session[Obj]) wantOnlyOf(row Obj) {
 	s.t.Helper()
 	rows, _ := s.mustObserve()

@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// Kind is what an operation of a [Fake] is.
+// Kind is the kind of an operation of a [Fake].
 type Kind string
 
 // The operations of a target.
@@ -24,21 +24,21 @@ const (
 	Diff    Kind = "diff"
 )
 
-// Operation is a call of a [Fake], as its log has it.
+// Operation is an entry in the log of a [Fake]: a call of one of its methods.
 type Operation struct {
 	Kind Kind
 	Key  string // of Update, Delete and Diff
-	Spec string // what the row said
-	// Nth tells the operations of a kind on a key apart, from 1.
+	Spec string // the spec of the row
+	// Nth numbers the operations of a kind on a key, from 1.
 	Nth int
-	// Began and Ended are the times of the call; Ended is zero while it is in hand.
+	// Began and Ended are the times of the call; Ended is zero while it is running.
 	Began, Ended time.Time
-	// Outcome is empty while in hand, then done, changed, the error, what it
-	// panicked with, goexit, or dead if [Fake.Crash] came first.
+	// Outcome is empty while the operation is running. Then it is done, changed, the
+	// text of the error, the panic value, goexit, or dead if [Fake.Crash] came first.
 	Outcome string
 }
 
-// String returns the operation without times and outcome, as "update a=1".
+// String returns the operation without times and outcome, such as "update a=1".
 func (o Operation) String() string {
 	switch o.Kind {
 	case Update, Diff:
@@ -49,32 +49,32 @@ func (o Operation) String() string {
 	return string(o.Kind)
 }
 
-// writes says whether the operation may change the world.
+// writes reports whether the operation may change the world.
 func (o Operation) writes() bool { return o.Kind == Update || o.Kind == Delete || o.Kind == Prune }
 
-// excludes says whether two operations must not run at one time.
+// excludes reports whether two operations must not run at the same time.
 func (o Operation) excludes(other Operation) bool {
 	return o.writes() && other.writes() && (o.Kind == Prune || other.Kind == Prune || o.Key == other.Key)
 }
 
-// call is an operation in hand.
+// call is a running operation.
 type call struct {
 	Operation // guarded by the mutex of the fake
 	fault     Fault
 	reached   bool // it was not interrupted before its effect
-	dead      bool // guarded like Operation
-	// gone is closed when the process of the caller is taken to have died, released
+	dead      bool // guarded by the mutex of the fake
+	// gone is closed when the process of the caller dies by [Fake.Crash], and released
 	// when a stuck operation may go on.
 	gone, released chan struct{}
 }
 
 var (
-	errDead    = errors.New("the process of this operation is dead")
-	errHalf    = errors.New("it failed halfway")
-	errForeign = errors.New("others made what has this key")
+	errDead    = errors.New("the process of this operation has died")
+	errHalf    = errors.New("failed halfway")
+	errForeign = errors.New("a foreign object has this key")
 )
 
-// wait lets time go by, and ends early as the fault of the call allows.
+// wait waits for a duration, or until the context ends unless the fault of the call ignores that.
 func (c *call) wait(ctx context.Context, d time.Duration) error {
 	if c.fault.Deaf || c.fault.Stuck {
 		return c.sleep(d)
@@ -98,7 +98,7 @@ func (c *call) wait(ctx context.Context, d time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// sleep lets time go by whatever happens to the context.
+// sleep waits for a duration, even if the context ends.
 func (c *call) sleep(d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -113,7 +113,7 @@ func (c *call) sleep(d time.Duration) error {
 	}
 }
 
-// stay keeps a stuck operation.
+// stay blocks a stuck operation until it is released.
 func (c *call) stay() error {
 	if !c.fault.Stuck {
 		return nil
@@ -136,8 +136,8 @@ func outcomeOf(result reconciler.Result, err error) string {
 	return "done"
 }
 
-// sorted returns what happened in order of time, then of keys: in virtual time
-// many things happen at one instant, in an order that nobody decides about.
+// sorted sorts operations by time and then by key, because in virtual time many
+// operations begin at the same instant, in no defined order.
 func sorted(log []Operation) []Operation {
 	slices.SortStableFunc(log, func(a, b Operation) int {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Key, b.Key))

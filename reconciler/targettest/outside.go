@@ -28,15 +28,15 @@ func disturbed[Obj any](s *session[Obj], row Obj) {
 	s.converge(row)
 }
 
-// removedMeanwhile removes what a row stands for at each look at the context.
+// removedMeanwhile removes the object of a row during an operation, at each check of the context.
 func removedMeanwhile[Obj any](s *session[Obj], row Obj) {
-	s.interruptEverywhere(row, func(c change[Obj], looks int) *tripwire {
+	s.interruptEverywhere(row, func(c change[Obj], checks int) *tripwire {
 		asked, answered := make(chan struct{}, 1), make(chan struct{})
-		wire := newTripwire(looks, func(*tripwire) {
+		wire := newTripwire(checks, func(*tripwire) {
 			asked <- struct{}{}
 			select {
 			case <-answered:
-			case <-time.After(100 * time.Millisecond): // a lock may have to be let go first
+			case <-time.After(100 * time.Millisecond): // the operation may have to release a lock first
 			}
 		})
 		err := s.tryMeddled(wire, c, asked, func() {
@@ -44,17 +44,17 @@ func removedMeanwhile[Obj any](s *session[Obj], row Obj) {
 			close(answered)
 		})
 		if reconciler.IsTerminal(err) {
-			s.t.Errorf("the error for what is removed meanwhile is terminal, so that nothing would repeat the operation: %v", err)
+			s.t.Errorf("the error for an object that is removed during the operation is terminal, so the operation would not be retried: %v", err)
 		}
 		return wire
 	})
 }
 
-// tryMeddled does the operation of a change and meddles once when asked to.
+// tryMeddled performs the operation of a change, and calls meddle once during or after it.
 func (s *session[Obj]) tryMeddled(wire *tripwire, c change[Obj], asked <-chan struct{}, meddle func()) (err error) {
 	s.t.Helper()
 	done := false
-	s.await("an operation on "+s.Key(c.row)+", which is removed meanwhile,", func() {
+	s.await("an operation on "+s.Key(c.row)+"whose object is removed meanwhile", func() {
 		if c.to == nil {
 			err = s.target.Delete(wire, s.Snapshot(), c.row)
 		} else {
@@ -64,7 +64,7 @@ func (s *session[Obj]) tryMeddled(wire *tripwire, c change[Obj], asked <-chan st
 		meddle()
 		done = true
 	})
-	if wire.tripped() && !done { // the operation was quicker
+	if wire.tripped() && !done { // the operation has ended first
 		meddle()
 	}
 	return err
@@ -75,7 +75,7 @@ func foreign[Obj any](s *session[Obj]) {
 	check := func(when string) {
 		s.t.Helper()
 		if !intact() {
-			s.t.Fatalf("what others made is not intact %s", when)
+			s.t.Fatalf("foreign objects are not intact %s", when)
 		}
 		s.wantObserved()
 	}
@@ -100,14 +100,14 @@ func refused[Obj any](s *session[Obj]) {
 	for _, row := range s.Invalid {
 		_, err := s.tryUpdate(s.t.Context(), row)
 		if err == nil {
-			s.t.Fatalf("Update(%s) of a row that cannot be succeeds, expected an error", s.Key(row))
+			s.t.Fatalf("Update(%s) of an invalid row succeeds, expected an error", s.Key(row))
 		}
 		if !reconciler.IsTerminal(err) {
-			s.t.Errorf("the error of Update(%s) is not terminal, so that it is repeated in vain: %v", s.Key(row), err)
+			s.t.Errorf("the error of Update(%s) is not terminal, so it would be retried in vain: %v", s.Key(row), err)
 		}
 		s.wantObserved()
 		if changes, ok, err := s.diff(s.t.Context(), row); ok && err == nil {
-			s.t.Errorf("Diff(%s) of a row that cannot be says %v, expected an error", s.Key(row), changes)
+			s.t.Errorf("Diff(%s) of an invalid row returns %v, expected an error", s.Key(row), changes)
 		}
 		s.delete(row)
 	}

@@ -11,15 +11,15 @@ import (
 )
 
 // session is the check of one rule. Its methods end the test when an operation
-// fails that must not.
+// fails that must succeed.
 type session[Obj any] struct {
 	*kit[Obj]
 	t       *testing.T
 	target  reconciler.Target[Obj]
-	present map[string]bool // the keys of what was brought about
+	present map[string]bool // the keys of the rows that were applied and not deleted
 }
 
-// open starts a target as a new process does.
+// open opens and initializes a target as a new process does.
 func (s *session[Obj]) open() {
 	s.t.Helper()
 	s.target = s.Open(s.t)
@@ -28,7 +28,7 @@ func (s *session[Obj]) open() {
 
 func (s *session[Obj]) init() error { return s.target.Init(s.t.Context()) }
 
-// must runs an operation that may not fail.
+// must runs an operation that must succeed.
 func (s *session[Obj]) must(what string, op func() error) {
 	s.t.Helper()
 	if err := s.do(what, op); err != nil {
@@ -36,7 +36,7 @@ func (s *session[Obj]) must(what string, op func() error) {
 	}
 }
 
-// do runs an operation, which has to return in time.
+// do runs an operation, which has to return within Patience.
 func (s *session[Obj]) do(what string, op func() error) (err error) {
 	s.t.Helper()
 	e := s.await(what, func() { err = op() }, nil, nil)
@@ -46,8 +46,8 @@ func (s *session[Obj]) do(what string, op func() error) (err error) {
 	return err
 }
 
-// await runs an operation on a goroutine of its own and meddles meanwhile when
-// asked to. It ends the test if the operation panics or takes too long.
+// await runs an operation on a goroutine of its own, and calls meddle whenever it
+// receives from asked. It ends the test if the operation panics or takes too long.
 func (s *session[Obj]) await(what string, op func(), asked <-chan struct{}, meddle func()) ending {
 	s.t.Helper()
 	ended := make(chan ending, 1)
@@ -78,7 +78,7 @@ func (s *session[Obj]) tryUpdate(ctx context.Context, row Obj) (result reconcile
 	return result, err
 }
 
-// update brings a row about.
+// update applies a row.
 func (s *session[Obj]) update(row Obj) (changed bool) {
 	s.t.Helper()
 	result, err := s.tryUpdate(s.t.Context(), row)
@@ -90,7 +90,7 @@ func (s *session[Obj]) update(row Obj) (changed bool) {
 	}
 	s.present[s.Key(row)] = true
 	if s.Holds != nil && !s.Holds(s.t, row) {
-		s.t.Fatalf("after Update(%s) Contract.Holds is false: the world is not as the row says", s.Key(row))
+		s.t.Fatalf("after Update(%s) Contract.Holds is false: the world does not match the row", s.Key(row))
 	}
 	return result.Changed
 }
@@ -102,7 +102,7 @@ func (s *session[Obj]) wantUpdate(row Obj, changed bool, why string) {
 	}
 }
 
-// converge brings a row about, whatever there is; then all agree that it is.
+// converge applies a row, and checks that Update, Diff and Observe then agree that it is applied.
 func (s *session[Obj]) converge(row Obj) {
 	s.t.Helper()
 	s.update(row)
@@ -131,18 +131,18 @@ func (s *session[Obj]) delete(row Obj) {
 	delete(s.present, s.Key(row))
 }
 
-// wantGone checks that nothing is left of a row, by making it again.
+// wantGone checks that nothing is left of a row, by applying it again.
 func (s *session[Obj]) wantGone(row Obj) {
 	s.t.Helper()
 	if s.Holds != nil && s.Holds(s.t, row) {
-		s.t.Fatalf("after Delete(%s) Contract.Holds is true: the world is still as the row says", s.Key(row))
+		s.t.Fatalf("after Delete(%s) Contract.Holds is true: the world still matches the row", s.Key(row))
 	}
 	s.wantObserved()
-	s.wantUpdate(row, true, "Delete was to remove it")
+	s.wantUpdate(row, true, "Delete should have removed it")
 	s.delete(row)
 }
 
-// diff returns what Update would change; ok is false if the target cannot tell.
+// diff returns what Update would change; ok is false if the target is not a Differ.
 func (s *session[Obj]) diff(ctx context.Context, row Obj) (changes []reconciler.Change, ok bool, err error) {
 	s.t.Helper()
 	differ, ok := s.target.(reconciler.Differ[Obj])
@@ -164,13 +164,13 @@ func (s *session[Obj]) wantDiff(row Obj, due bool, why string) {
 	case err != nil:
 		s.t.Fatalf("Diff(%s): %v", s.Key(row), err)
 	case due && len(changes) == 0:
-		s.t.Fatalf("Diff(%s) says no change, expected some: %s", s.Key(row), why)
+		s.t.Fatalf("Diff(%s) reports no change, expected some: %s", s.Key(row), why)
 	case !due && len(changes) > 0:
 		s.t.Fatalf("Diff(%s) = %v, expected no change: %s", s.Key(row), changes, why)
 	}
 }
 
-// observe lists what the target says is there; ok is false if it cannot tell.
+// observe returns the rows that the target observes; ok is false if it is not an Observer.
 func (s *session[Obj]) observe(ctx context.Context) (rows []Obj, ok bool, err error) {
 	s.t.Helper()
 	observer, ok := s.target.(reconciler.Observer[Obj])
@@ -198,7 +198,7 @@ func (s *session[Obj]) mustObserve() (rows []Obj, ok bool) {
 	return rows, ok
 }
 
-// wantObserved checks that Observe yields what is present once and nothing else.
+// wantObserved checks that Observe yields each present row once and nothing else.
 func (s *session[Obj]) wantObserved() {
 	s.t.Helper()
 	rows, ok := s.mustObserve()
@@ -206,7 +206,7 @@ func (s *session[Obj]) wantObserved() {
 		return
 	}
 	if got, want := s.keysOf(rows), slices.Sorted(maps.Keys(s.present)); !slices.Equal(got, want) {
-		s.t.Fatalf("Observe yields %q, expected %q: what was updated and not deleted, each once", got, want)
+		s.t.Fatalf("Observe yields %q, expected %q: each row that was updated and not deleted, once", got, want)
 	}
 }
 
@@ -231,13 +231,13 @@ func (s *session[Obj]) tidyUp() {
 	}
 }
 
-// tidyUpAfterFailure reports nothing: what went wrong has been said.
+// tidyUpAfterFailure deletes all rows and ignores errors, because the failure has been reported.
 func (s *session[Obj]) tidyUpAfterFailure() {
 	ended := make(chan ending, 1)
 	go operate(func() {
 		for _, row := range slices.Backward(s.Rows) {
 			if s.target.Delete(s.t.Context(), s.Snapshot(), row) != nil {
-				continue // the next may be luckier
+				continue // try to delete the others
 			}
 		}
 	}, ended)
@@ -246,7 +246,7 @@ func (s *session[Obj]) tidyUpAfterFailure() {
 	case <-time.After(s.Patience):
 	}
 	if s.Virtual {
-		// What hangs for a while only may end before the bubble does.
+		// An operation that hangs only for a while may end before the bubble does.
 		<-time.After(24 * time.Hour)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// together works on all keys at once, as a reconciler with many workers does,
-// and observes meanwhile. It sees more under the race detector.
+// together works on all keys concurrently, as a reconciler with many workers does,
+// and observes at the same time. The race detector makes it more effective.
 func together[Obj any](s *session[Obj]) {
 	var failed failures
-	s.must("operations on different keys at once", func() error {
+	s.must("concurrent operations on different keys", func() error {
 		var workers, observers sync.WaitGroup
 		for _, row := range s.Rows {
 			workers.Go(func() { failed.add(s.Key(row), s.work(row)) })
@@ -28,7 +28,7 @@ func together[Obj any](s *session[Obj]) {
 		return nil
 	})
 	for _, failure := range failed.all {
-		s.t.Errorf("while others worked on other keys: %s", failure)
+		s.t.Errorf("while other goroutines worked on other keys: %s", failure)
 	}
 	if s.t.Failed() {
 		return
@@ -37,13 +37,13 @@ func together[Obj any](s *session[Obj]) {
 		s.present[s.Key(row)] = true
 	}
 	for _, row := range s.Rows {
-		s.wantDiff(row, false, "it was brought about while others worked on other keys")
-		s.wantUpdate(row, false, "it was brought about while others worked on other keys")
+		s.wantDiff(row, false, "it was updated while other goroutines worked on other keys")
+		s.wantUpdate(row, false, "it was updated while other goroutines worked on other keys")
 	}
 	s.wantObserved()
 }
 
-// failures are errors of several goroutines. It is safe for concurrent use.
+// failures collects errors of several goroutines. It is safe for concurrent use.
 type failures struct {
 	mu  sync.Mutex
 	all []string
@@ -58,8 +58,8 @@ func (f *failures) add(what string, err error) {
 	f.all = append(f.all, fmt.Sprintf("%s: %v", what, err))
 }
 
-// work does what there is to do with a row, some times, and leaves it there.
-// Nobody else works on it: nothing of it may change but by its own operations.
+// work performs all operations on a row several times, and leaves it applied.
+// Only these operations may change the row, because nobody else works on it.
 func (s *session[Obj]) work(row Obj) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -83,7 +83,7 @@ func (s *session[Obj]) work(row Obj) (err error) {
 	return s.expectUpdate(row, true)
 }
 
-// makeAndChange makes what is absent, and goes through all samples of its key.
+// makeAndChange applies a row that is absent, and then each of its variants.
 func (s *session[Obj]) makeAndChange(row Obj) error {
 	for i, sample := range s.samplesOf(row) {
 		if i == 0 {
@@ -107,17 +107,17 @@ func (s *session[Obj]) expectUpdate(row Obj, changed bool) error {
 	case err != nil:
 		return fmt.Errorf("Update: %w", err)
 	case changed && !result.Changed:
-		return errors.New("Update finds it there, expected it to be absent: it was deleted")
+		return errors.New("Update reports no change, expected a change: the row was deleted")
 	case !changed && result.Changed:
-		return errors.New("Update changes it, expected it to be in sync: Update was just done with it")
+		return errors.New("Update reports a change, expected none: the row was just updated")
 	}
 	return nil
 }
 
-// pause lets other goroutines go on, and virtual time go by.
+// pause lets other goroutines run and virtual time pass.
 func pause() { <-time.After(time.Microsecond) }
 
-// observeUntil observes again and again, at least once.
+// observeUntil observes repeatedly until stop is closed, at least once.
 func (s *session[Obj]) observeUntil(stop <-chan struct{}, observer reconciler.Observer[Obj]) error {
 	for {
 		for _, err := range observer.Observe(s.t.Context()) {

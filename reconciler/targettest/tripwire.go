@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// tripwire is a context at which something happens when it is looked at for the
-// n-th time, by Err or Done.
+// tripwire is a context that calls a function when it is checked for the n-th time, by
+// Err or Done.
 type tripwire struct {
 	act  func(*tripwire)
 	done chan struct{}
 
 	mu   sync.Mutex
-	left int // looks until it acts
+	left int // checks until act is called
 	err  error
 }
 
-func newTripwire(looks int, act func(*tripwire)) *tripwire {
-	return &tripwire{act: act, done: make(chan struct{}), left: looks}
+func newTripwire(checks int, act func(*tripwire)) *tripwire {
+	return &tripwire{act: act, done: make(chan struct{}), left: checks}
 }
 
 // Deadline implements context.Context.
@@ -31,19 +31,19 @@ func (w *tripwire) Value(any) any { return nil }
 
 // Done implements context.Context.
 func (w *tripwire) Done() <-chan struct{} {
-	w.look()
+	w.check()
 	return w.done
 }
 
 // Err implements context.Context.
 func (w *tripwire) Err() error {
-	w.look()
+	w.check()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-func (w *tripwire) look() {
+func (w *tripwire) check() {
 	w.mu.Lock()
 	w.left--
 	now := w.left == 0
@@ -59,7 +59,7 @@ func (w *tripwire) tripped() bool {
 	return w.left <= 0
 }
 
-// end ends the context; at the look that does it, the end is seen already.
+// end ends the context. The check that triggers it already sees the end.
 func (w *tripwire) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,8 +67,8 @@ func (w *tripwire) end() {
 	close(w.done)
 }
 
-// kill ends the operation where it is: nothing of it runs any more but what it
-// has deferred. Goroutines that it started see the end of the context.
+// kill ends the goroutine of the operation: only its deferred functions still run.
+// Goroutines that it has started see the end of the context.
 func (w *tripwire) kill() {
 	w.end()
 	if insideOperate() {
@@ -76,7 +76,7 @@ func (w *tripwire) kill() {
 	}
 }
 
-// ending is how an operation ended.
+// ending describes how an operation ended.
 type ending struct {
 	returned bool
 	panicked any
@@ -103,7 +103,7 @@ func stack() []byte {
 	return text[:runtime.Stack(text, false)]
 }
 
-// insideOperate says whether the goroutine is one of operate.
+// insideOperate reports whether the calling goroutine was started by operate.
 func insideOperate() bool {
 	callers := make([]uintptr, 512)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])

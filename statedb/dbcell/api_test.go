@@ -130,7 +130,7 @@ func TestRowsEndpointSelectsRows(t *testing.T) {
 	}
 }
 
-const needsKeys = `parameter "index" needs one of value, prefix and from: which of its keys`
+const needsKeys = `parameter "index" needs one of value, prefix and from, which select keys of the index`
 
 func TestWrongRequestsAreToldWhatExists(t *testing.T) {
 	a := startAgent(t)
@@ -167,8 +167,8 @@ func TestWrongRequestsAreToldWhatExists(t *testing.T) {
 			Status:  http.StatusBadRequest,
 			Message: `unknown parameter "peer"; there are: key, index, value, prefix, from, to, status, reverse, limit, watch`,
 		},
-		"ports?value=left":          {Status: http.StatusBadRequest, Message: `parameter "value" needs "index": the index in which it is a key`},
-		"ports?to=a":                {Status: http.StatusBadRequest, Message: `parameter "to" needs "from", the key to begin with`},
+		"ports?value=left":          {Status: http.StatusBadRequest, Message: `parameter "value" needs "index", the index of the key`},
+		"ports?to=a":                {Status: http.StatusBadRequest, Message: `parameter "to" needs "from", the first key`},
 		"ports?limit=-1":            {Status: http.StatusBadRequest, Message: `parameter "limit" is "-1", expected a number of rows`},
 		"ports?reverse=yes":         {Status: http.StatusBadRequest, Message: `parameter "reverse" is "yes", expected true or false`},
 		"ports?index=peer&status=x": {Status: http.StatusBadRequest, Message: needsKeys},

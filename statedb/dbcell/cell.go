@@ -15,7 +15,7 @@ const (
 )
 
 // Cell contributes the endpoints and the commands that read and write the tables of the hive, and their metrics if it has a registry.
-// A hive that makes a *derive.Derivation for which nothing asks, so that nothing can run it, does not start.
+// A hive with a *derive.Derivation that nothing depends on, so that nothing can run it, does not start.
 func Cell() cell.Cell {
 	return cell.Module("statedb", "commands and API of tables",
 		cell.Provide(tablesEndpoint, tableEndpoint, putEndpoint, deleteEndpoint),

@@ -8,7 +8,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// httpStatus is that of an error; 400 for all that is wrong with the request itself.
+// httpStatus returns the HTTP status for an error. It is 400 for all errors in the request itself.
 func httpStatus(err error) int {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {

@@ -26,8 +26,8 @@ func newGetCommand(env *cli.Env) *cobra.Command {
 	get := &getter{env: env, format: cli.FormatTable}
 	cmd := &cobra.Command{
 		Use:               "get TABLE [KEY...]",
-		Short:             "Print the rows of a table, or the one with a key",
-		Long:              "Print the rows of a table, or the one with a key. The words of a key need no quotes: they are joined by a space.\n\n" + watchLong,
+		Short:             "Print the rows of a table, or the row with a key",
+		Long:              "Print the rows of a table, or the row with a key. The words of a key need no quotes: they are joined by a space.\n\n" + watchLong,
 		Example:           getExample,
 		Args:              needTable,
 		RunE:              get.run,
@@ -36,14 +36,14 @@ func newGetCommand(env *cli.Env) *cobra.Command {
 	flags := cmd.Flags()
 	get.format.AddFlag(flags)
 	flags.String(paramStatus, "", "only rows with this status: "+strings.Join(statuses(), ", "))
-	flags.String(paramIndex, "", "look up --value, --prefix or --from in this index; by default, in that of the keys")
+	flags.String(paramIndex, "", "look up --value, --prefix or --from in this index (default: the primary index)")
 	flags.String(paramValue, "", "only rows with this key in --index")
-	flags.String(paramPrefix, "", "only rows with a key that begins with this one")
-	flags.String(paramFrom, "", "only rows with a key that is not less than this one")
-	flags.String(paramTo, "", "with --from: only rows with a key less than this one")
-	flags.Bool(paramReverse, false, "the last row first")
-	flags.Bool(paramWatch, false, "go on printing rows as they change")
-	flags.Int(paramLimit, 0, "no more rows than this")
+	flags.String(paramPrefix, "", "only rows whose key begins with this text")
+	flags.String(paramFrom, "", "only rows whose key is not less than this key")
+	flags.String(paramTo, "", "with --from: only rows whose key is less than this key")
+	flags.Bool(paramReverse, false, "print the last row first")
+	flags.Bool(paramWatch, false, "keep running and print rows as they change")
+	flags.Int(paramLimit, 0, "maximum number of rows")
 	return cmd
 }
 

@@ -28,7 +28,7 @@ func registerMetrics(p metricsParams) error {
 	return p.Registerer.Register(newCollector(p.DB, string(p.Prefix)))
 }
 
-// collector measures all tables of one snapshot when it is asked.
+// collector measures all tables of one snapshot for each scrape.
 type collector struct {
 	db          *statedb.DB
 	gauges      []gauge
@@ -51,7 +51,7 @@ func newCollector(db *statedb.DB, prefix string) *collector {
 		gauges: []gauge{
 			{desc("rows", "Rows in the table."), func(s statedb.TableStats) float64 { return float64(s.Rows) }},
 			{
-				desc("revision", "Revision of the newest change: how many changes there were."),
+				desc("revision", "Revision of the newest change, which is the number of changes so far."),
 				func(s statedb.TableStats) float64 { return float64(s.Revision) },
 			},
 			{
@@ -72,8 +72,8 @@ func newCollector(db *statedb.DB, prefix string) *collector {
 				func(s statedb.TableStats) float64 { return s.LagTime.Seconds() },
 			},
 		},
-		waits: desc("lock_wait_seconds", "How long write transactions waited for the table."),
-		hold:  desc("lock_hold_seconds", "How long write transactions had the table to themselves."),
+		waits: desc("lock_wait_seconds", "How long write transactions waited for the table's lock."),
+		hold:  desc("lock_hold_seconds", "How long write transactions held the table's lock."),
 
 		initialized: desc("source_initialized", "1 if the source of the table has delivered its first listing, else 0.", "source"),
 		incomplete:  desc("source_incomplete", "1 if rows that the source should deliver may be missing from the table, else 0.", "source"),
@@ -108,7 +108,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// flag is 1 if something is so, else 0.
+// flag returns a gauge that is 1 if so is true, and 0 otherwise.
 func flag(desc *prometheus.Desc, so bool, labels ...string) prometheus.Metric {
 	value := 0.0
 	if so {

@@ -85,7 +85,7 @@ acme_table_kept_deletes{table="ports"} 0
 # TYPE acme_table_kept_changes gauge
 acme_table_kept_changes{table="notes"} 4
 acme_table_kept_changes{table="ports"} 0
-# HELP acme_table_revision Revision of the newest change: how many changes there were.
+# HELP acme_table_revision Revision of the newest change, which is the number of changes so far.
 # TYPE acme_table_revision gauge
 acme_table_revision{table="notes"} 4
 acme_table_revision{table="ports"} 0

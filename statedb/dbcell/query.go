@@ -27,7 +27,7 @@ const (
 	paramWatch    = "watch"
 )
 
-// rowParams are those of GET /v1/tables/{name}.
+// rowParams returns the parameters of GET /v1/tables/{name}.
 func rowParams() []string {
 	return []string{
 		paramKey, paramIndex, paramValue, paramPrefix, paramFrom, paramTo, paramStatus, paramReverse, paramLimit,
@@ -35,7 +35,7 @@ func rowParams() []string {
 	}
 }
 
-// query is which rows are asked for, or written. Each parameter is there at most once.
+// query has the parameters of a request. Each parameter has at most one value.
 type query url.Values
 
 func (q query) has(param string) bool   { return url.Values(q).Has(param) }
@@ -71,7 +71,7 @@ func (q query) flag(param string) (bool, error) {
 	}
 }
 
-// revision is that of a row that is to be replaced or deleted only if it was not changed since.
+// revision returns the revision since which a row must not have changed to be replaced or deleted.
 func (q query) revision() (revision statedb.Revision, given bool, err error) {
 	if !q.has(paramRevision) {
 		return 0, false, nil
@@ -83,7 +83,7 @@ func (q query) revision() (revision statedb.Revision, given bool, err error) {
 	return statedb.Revision(n), true, nil
 }
 
-// limit is how many rows are asked for at most; given is false when all are.
+// limit returns the maximum number of rows; given is false if there is none.
 func (q query) limit() (n int, given bool, err error) {
 	if !q.has(paramLimit) {
 		return 0, false, nil
@@ -95,7 +95,7 @@ func (q query) limit() (n int, given bool, err error) {
 	return n, true, nil
 }
 
-// checkSelection refuses selections that would have to be combined, and halves of one.
+// checkSelection refuses combinations of selections, and incomplete selections.
 func (q query) checkSelection() error {
 	var chosen []string
 	for _, name := range []string{paramKey, paramValue, paramPrefix, paramFrom, paramStatus} {
@@ -107,11 +107,11 @@ func (q query) checkSelection() error {
 	case len(chosen) > 1:
 		return fmt.Errorf("rows are selected by %s, expected one of them", strings.Join(chosen, " and "))
 	case q.has(paramTo) && !q.has(paramFrom):
-		return fmt.Errorf("parameter %q needs %q, the key to begin with", paramTo, paramFrom)
+		return fmt.Errorf("parameter %q needs %q, the first key", paramTo, paramFrom)
 	case q.has(paramIndex) && (len(chosen) == 0 || q.has(paramKey) || q.has(paramStatus)):
-		return fmt.Errorf("parameter %q needs one of %s, %s and %s: which of its keys", paramIndex, paramValue, paramPrefix, paramFrom)
+		return fmt.Errorf("parameter %q needs one of %s, %s and %s, which select keys of the index", paramIndex, paramValue, paramPrefix, paramFrom)
 	case q.has(paramValue) && !q.has(paramIndex):
-		return fmt.Errorf("parameter %q needs %q: the index in which it is a key", paramValue, paramIndex)
+		return fmt.Errorf("parameter %q needs %q, the index of the key", paramValue, paramIndex)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// received is a listing as a client reads it.
+// received is a listing as decoded by a client.
 type received struct {
 	Columns []string      `json:"columns"`
 	Rows    []receivedRow `json:"rows"`

@@ -12,7 +12,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// pathOf is a path of the API for a table. A name that would change the path cannot be sent; it is no table's name anyway.
+// pathOf returns a path of the API for a table. A name that would change the path is refused; no table has such a name.
 func pathOf(ctx context.Context, client *inspect.Client, pattern, table string) (string, error) {
 	if table == url.PathEscape(table) && strings.Trim(table, ".") != "" {
 		return strings.Replace(pattern, "{name}", table, 1), nil
@@ -24,10 +24,10 @@ func pathOf(ctx context.Context, client *inspect.Client, pattern, table string) 
 	return "", &statedb.UnknownNameError{Name: table, Known: list.names(), Err: statedb.ErrUnknownTable}
 }
 
-// joinKey makes a key of words, so that nobody needs quotes.
+// joinKey joins words to a key, so that keys need no quotes on the command line.
 func joinKey(words []string) string { return strings.Join(words, " ") }
 
-// flagQuery has the parameters that were given as flags, as they were given: the agent says what is wrong with them.
+// flagQuery returns the parameters that were given as flags, unchanged. The agent validates them.
 func flagQuery(cmd *cobra.Command, params ...string) url.Values {
 	q := url.Values{}
 	for _, param := range params {
@@ -38,7 +38,7 @@ func flagQuery(cmd *cobra.Command, params ...string) url.Values {
 	return q
 }
 
-// completeTable completes the name of a table by those of the running agent. Without one there is nothing to complete.
+// completeTable completes the name of a table with the names of the running agent's tables. Without an agent there are none.
 func completeTable(env *cli.Env) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {

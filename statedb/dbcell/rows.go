@@ -29,7 +29,7 @@ func listRows(db *statedb.DB) http.Handler {
 	})
 }
 
-// isWatch reports whether a listing goes on.
+// isWatch reports whether a listing is to be watched.
 func isWatch(r *http.Request) bool {
 	watched, err := query(r.URL.Query()).flag(paramWatch)
 	return watched && err == nil
@@ -51,7 +51,7 @@ func selectRows(db *statedb.DB, txn statedb.ReadTxn, r *http.Request) (statedb.A
 	return table, rows, err
 }
 
-// rows returns the rows of a table that the query asks for.
+// rows returns the rows of a table that the query selects.
 func (q query) rows(table statedb.AnyTable, txn statedb.ReadTxn) (iter.Seq[statedb.AnyRow], error) {
 	reverse, err := q.flag(paramReverse)
 	if err != nil {
@@ -63,11 +63,11 @@ func (q query) rows(table statedb.AnyTable, txn statedb.ReadTxn) (iter.Seq[state
 	}
 	var opts []statedb.ReadOption
 	if reverse {
-		opts = append(opts, statedb.Reverse())
+		opts = append(opts, statedb.WithReverse())
 	}
 	rows, err := q.selected(table, txn, opts)
 	if err == nil && limited {
-		rows = first(limit, rows) // which counts those that have a status, too
+		rows = first(limit, rows) // the limit applies after the selection by status
 	}
 	return rows, err
 }
@@ -121,7 +121,7 @@ func one(table statedb.AnyTable, txn statedb.ReadTxn, key string) (iter.Seq[stat
 	return func(yield func(statedb.AnyRow) bool) { yield(row) }, nil
 }
 
-// absent is the error about a key that no row has.
+// absent returns the error for a key that no row has.
 func absent(table statedb.AnyTable, txn statedb.ReadTxn, key string) error {
 	err := &keyError{err: statedb.ErrNotFound, exist: keysLike(table, txn, key)}
 	return &statedb.RowError{Table: table.Name(), Key: key, Err: err}

@@ -25,7 +25,7 @@ type keyError struct {
 func (e *keyError) Error() string { return e.err.Error() + "; " + e.exist }
 func (e *keyError) Unwrap() error { return e.err }
 
-// keysLike says which keys of a table are most like the one that was asked for: those that begin with as much of it as any.
+// keysLike describes the keys of a table that are most similar to the given one: the keys with the longest beginning in common with it.
 func keysLike(table statedb.AnyTable, txn statedb.ReadTxn, key string) string {
 	total := table.Len(txn)
 	if total == 0 {
@@ -41,10 +41,10 @@ func keysLike(table statedb.AnyTable, txn statedb.ReadTxn, key string) string {
 	return like.describe(total)
 }
 
-// similar collects the keys with the longest beginning in common with a key.
+// similar collects the keys with the longest beginning in common with a given key.
 type similar struct {
 	compared int
-	prefix   string // of the keys, in common with the one that was asked for
+	prefix   string // the beginning that the keys have in common with the given key
 	named    []string
 	count    int // named or not
 }
@@ -93,7 +93,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// commonPrefix is the beginning of key that other has as well, in whatever case.
+// commonPrefix returns the beginning of key that it has in common with other, ignoring case.
 func commonPrefix(key, other string) string {
 	for i, r := range key {
 		o, size := utf8.DecodeRuneInString(other)

@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// The convention about rows that have a status; see the package comment.
+// The names of the convention for rows that have a status; see the package comment.
 const (
 	statusColumn = "Status"
 	statusIndex  = "status"
@@ -41,7 +41,7 @@ func withStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string, opts
 	}, nil
 }
 
-// mayHaveStatus yields at least the rows with a status.
+// mayHaveStatus yields at least the rows that have the given status.
 func mayHaveStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string, opts []statedb.ReadOption) (iter.Seq[statedb.AnyRow], error) {
 	if status == statusError && slices.Contains(table.Indexes(), statusIndex) {
 		return table.List(txn, statusIndex, statusError, opts...)
@@ -49,7 +49,7 @@ func mayHaveStatus(table statedb.AnyTable, txn statedb.ReadTxn, status string, o
 	return table.All(txn, opts...), nil
 }
 
-// statusOf is the word at the beginning of a status.
+// statusOf returns the word at the beginning of a status.
 func statusOf(cell string) string {
 	word, _, _ := strings.Cut(cell, ":")
 	return word

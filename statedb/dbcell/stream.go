@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// listing is the answer to GET /v1/tables/{name}, less the rows, which are written one by one, so that a large table is never in
+// listing is the response to GET /v1/tables/{name} without the rows. They are written one by one, so that a large table is never in
 // memory as JSON.
 type listing struct {
 	Table    string           `json:"table"`
@@ -31,7 +31,7 @@ type listedRow struct {
 
 const streamBuffer = 64 << 10
 
-// writeListing gives up when the client has gone: nobody is left to be told.
+// writeListing writes a listing to a client. It ignores write errors, which mean that the client has gone.
 func writeListing(w http.ResponseWriter, head listing, rows iter.Seq[statedb.AnyRow]) {
 	w.Header().Set("Content-Type", "application/json")
 	buffered := bufio.NewWriterSize(w, streamBuffer)
@@ -40,13 +40,13 @@ func writeListing(w http.ResponseWriter, head listing, rows iter.Seq[statedb.Any
 	}
 }
 
-// stream writes a listing; its errors are those of w.
+// stream writes a listing. It returns the errors of w.
 func stream(w io.Writer, head listing, rows iter.Seq[statedb.AnyRow]) error {
 	begin, err := json.Marshal(head)
 	if err != nil {
 		return err
 	}
-	const end = "]}" // the rows go in front of it
+	const end = "]}" // the rows are written before it
 	if _, err := w.Write(bytes.TrimSuffix(begin, []byte(end))); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func stream(w io.Writer, head listing, rows iter.Seq[statedb.AnyRow]) error {
 	return err
 }
 
-// rowEncoder encodes rows in memory that it uses again.
+// rowEncoder encodes rows in a reused buffer.
 type rowEncoder struct {
 	text bytes.Buffer
 	json *json.Encoder

@@ -19,14 +19,14 @@ type tableInfo struct {
 	Indexes  []string         `json:"indexes"` // the primary one first
 	Sources  []sourceInfo     `json:"sources"`
 	Writable bool             `json:"writable,omitempty"` // by name
-	Memory   *memoryInfo      `json:"memory,omitempty"`   // if it was asked for
+	Memory   *memoryInfo      `json:"memory,omitempty"`   // if it was requested
 }
 
 // memoryInfo is an estimate in bytes.
 type memoryInfo struct {
 	Rows    int `json:"rows"`
 	Indexes int `json:"indexes"`
-	Changes int `json:"changes"` // what is kept for those who follow the table
+	Changes int `json:"changes"` // changes that are kept for cursors
 }
 
 func (m memoryInfo) total() int { return m.Rows + m.Indexes + m.Changes }
@@ -34,10 +34,10 @@ func (m memoryInfo) total() int { return m.Rows + m.Indexes + m.Changes }
 type sourceInfo struct {
 	Name        string `json:"name"`
 	Initialized bool   `json:"initialized"`
-	Incomplete  string `json:"incomplete,omitempty"` // why
+	Incomplete  string `json:"incomplete,omitempty"` // the reason
 }
 
-// String says what is still to come from the source, if anything.
+// String returns the name of the source, and whether it is incomplete or not initialized.
 func (s sourceInfo) String() string {
 	switch {
 	case s.Incomplete != "":

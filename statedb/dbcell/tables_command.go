@@ -13,14 +13,14 @@ import (
 	"github.com/statehive/statehive/hive/inspect"
 )
 
-const tablesLong = `List the tables and what feeds them. With --memory also an estimate of the memory that each takes, for which the agent
-reads every row: some milliseconds for ten thousand rows.`
+const tablesLong = `List the tables and their sources. With --memory also estimate the memory that each table takes, for which the agent
+reads every row. This takes some milliseconds for ten thousand rows.`
 
 func newTablesCommand(env *cli.Env) *cobra.Command {
 	format := cli.FormatTable
 	cmd := &cobra.Command{
 		Use:   "tables",
-		Short: "List the tables and what feeds them",
+		Short: "List the tables and their sources",
 		Long:  tablesLong,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,10 +80,10 @@ func (t tableInfo) cells() []string {
 	return cells
 }
 
-// memoryColumn is the place of the column that is there on request.
+// memoryColumn is the position of the optional column.
 const memoryColumn = 3
 
-// size is a number of bytes for people.
+// size formats a number of bytes for people.
 func size(bytes int) string {
 	const kib = 1 << 10
 	units, value := "KMGT", float64(bytes)

@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// watchInterval is how soon rows are looked at again.
+	// watchInterval is the shortest time between two comparisons of the rows.
 	watchInterval = 100 * time.Millisecond
-	// watchShare bounds what watching a large table costs: the time between two looks is at least this many times what the
-	// last one took.
+	// watchShare bounds the cost of watching a large table: the time between two comparisons is at least this many times the
+	// duration of the last one.
 	watchShare = 10
-	// watchPatience is how long a client may take to read what a look has found.
+	// watchPatience is how long a client may take to read the changes of one comparison.
 	watchPatience = 30 * time.Second
 )
 
-// What the lines of a watched listing are.
+// The kinds of lines in a watched listing.
 const (
 	watchHead    = "head"    // the first line: the table and its columns
 	watchUpsert  = "upsert"  // a row that is new or has changed
-	watchDelete  = "delete"  // a row that is not selected any longer
-	watchCurrent = "current" // all that was said so far is the table at a revision
-	watchError   = "error"   // the last line: why no more can come
+	watchDelete  = "delete"  // a row that is no longer selected
+	watchCurrent = "current" // all lines so far together are the table at a revision
+	watchError   = "error"   // the last line: why the listing has ended
 )
 
-// watchLine is a line that is no row.
+// watchLine is a line that is not a row.
 type watchLine struct {
 	Kind     string           `json:"kind"`
 	Table    string           `json:"table,omitempty"`
@@ -44,7 +44,7 @@ type watchLine struct {
 	Error    string           `json:"error,omitempty"`
 }
 
-// watcher tells a client how the rows that it has asked for change.
+// watcher sends a client the changes of the rows that it has selected.
 type watcher struct {
 	db      *statedb.DB
 	request *http.Request
@@ -55,8 +55,8 @@ type watcher struct {
 	sent    map[string]statedb.Revision // the rows that the client knows
 }
 
-// watchRows answers until the client or the server goes, or the table is dropped. Each look at the rows is one snapshot, compared
-// with what the client knows: so every selection can be watched, and a slow client misses values in between, never the newest.
+// watchRows responds until the client has gone, the server stops, or the table is dropped. It compares the rows of a snapshot with the
+// rows that the client knows. So every selection can be watched, and a slow client misses intermediate values but never the newest.
 func watchRows(db *statedb.DB, w http.ResponseWriter, r *http.Request) {
 	txn := db.ReadTxn()
 	table, rows, err := selectWatched(db, txn, r)
@@ -85,13 +85,13 @@ func (w *watcher) run(table statedb.AnyTable, txn statedb.ReadTxn, rows iter.Seq
 		var err error
 		txn = w.db.ReadTxn()
 		if table, rows, err = selectWatched(w.db, txn, w.request); err != nil {
-			_ = w.end(err) // it was the last word
+			_ = w.end(err) // nothing follows
 			return
 		}
 	}
 }
 
-// selectWatched is selectRows for those who wait for a row that does not exist yet.
+// selectWatched is like selectRows, but allows a row that does not exist yet.
 func selectWatched(db *statedb.DB, txn statedb.ReadTxn, r *http.Request) (statedb.AnyTable, iter.Seq[statedb.AnyRow], error) {
 	table, rows, err := selectRows(db, txn, r)
 	if table != nil && errors.Is(err, statedb.ErrNotFound) {
@@ -100,7 +100,7 @@ func selectWatched(db *statedb.DB, txn statedb.ReadTxn, r *http.Request) (stated
 	return table, rows, err
 }
 
-// tell sends how rows differ from what the client knows. Its errors are those of the connection.
+// tell sends the differences between rows and the rows that the client knows. It returns errors of the connection.
 func (w *watcher) tell(revision statedb.Revision, rows iter.Seq[statedb.AnyRow]) error {
 	if err := w.answer.SetWriteDeadline(time.Now().Add(watchPatience)); err != nil {
 		return err
@@ -140,7 +140,8 @@ func (w *watcher) flush() error {
 	return errors.Join(w.out.Flush(), w.answer.Flush())
 }
 
-// wait returns after a change, though not too soon. False: the client or the server goes.
+// wait returns after a change, but not before the next comparison may begin. It returns false if the client has gone or the server
+// stops.
 func (w *watcher) wait(changed <-chan struct{}, took time.Duration) bool {
 	ctx := w.request.Context()
 	select {

@@ -13,10 +13,10 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-const watchLong = `With --watch, the rows are printed as they are and then as they change, each with "upsert" or "delete" in front, until the
-command is interrupted. As JSON, each is a line of its own; a line of the kind "current" follows when all was said up to a revision.`
+const watchLong = `With --watch, the current rows are printed and then their changes, each after "upsert" or "delete", until the command is
+interrupted. In JSON, each is a line of its own; a line of the kind "current" follows when all rows up to a revision were printed.`
 
-// receivedLine is a line of a watched listing as a client reads it.
+// receivedLine is a line of a watched listing as decoded by a client.
 type receivedLine struct {
 	Kind    string   `json:"kind"`
 	Columns []string `json:"columns"`
@@ -32,7 +32,7 @@ type printedLine struct {
 	Error    string           `json:"error,omitempty"`
 }
 
-// follow prints what the agent tells about rows until it ends, or ctx does.
+// follow passes on the lines of a watched listing until the agent or ctx ends.
 func follow(ctx context.Context, client *inspect.Client, path string, q url.Values, tell func(receivedLine) error) error {
 	for text, err := range client.Follow(ctx, path, q) {
 		var line receivedLine
@@ -49,10 +49,10 @@ func follow(ctx context.Context, client *inspect.Client, path string, q url.Valu
 			return err
 		}
 	}
-	return fmt.Errorf("the agent has ended: it tells no more about %s", path)
+	return fmt.Errorf("the agent has stopped: no more changes of %s", path)
 }
 
-// printer returns what prints the lines.
+// printer returns a function that prints lines.
 func printer(out io.Writer, format cli.Format) func(receivedLine) error {
 	if format == cli.FormatJSON {
 		lines := json.NewEncoder(out)
@@ -68,11 +68,11 @@ func printer(out io.Writer, format cli.Format) func(receivedLine) error {
 	return p.print
 }
 
-// tablePrinter prints together what one look at the rows has found.
+// tablePrinter prints the changes of one comparison together.
 type tablePrinter struct {
 	out   *cli.TableWriter
 	rows  [][]string
-	cells map[string][]string // of the rows that are there, for when they are not any more
+	cells map[string][]string // the cells of the current rows, by key, to be printed with deletes
 }
 
 func (p *tablePrinter) print(line receivedLine) error {

@@ -17,7 +17,7 @@ import (
 const (
 	// maxBody bounds the rows of one request.
 	maxBody = 1 << 20
-	// lockTimeout is how long a request waits for a table that others write.
+	// lockTimeout is how long a request waits for a table that others have locked.
 	lockTimeout = 10 * time.Second
 )
 
@@ -27,7 +27,7 @@ type written struct {
 	Rows  []writtenRow `json:"rows"`
 }
 
-// writtenRow is a row as it is now, or as it was before it was deleted.
+// writtenRow describes a row after a write, or before it was deleted.
 type writtenRow struct {
 	Key      string           `json:"key"`
 	Revision statedb.Revision `json:"revision"`
@@ -41,7 +41,7 @@ func deleteRow(db *statedb.DB) http.Handler {
 	return changeRows(db, []string{paramKey, paramRevision}, newDeletion)
 }
 
-// change writes a table, and returns which rows it wrote or deleted.
+// change writes a table, and returns the rows that it has written or deleted.
 type change func(txn *statedb.WriteTxn, table statedb.AnyTable) ([]writtenRow, error)
 
 // changeRows answers requests for changes of one table, each in one transaction.
@@ -88,7 +88,7 @@ func applyChange(
 
 func newDeletion(q query, _ io.Reader) (change, error) {
 	if !q.has(paramKey) {
-		return nil, fmt.Errorf("expected the parameter %q: the key of the row that is to be deleted", paramKey)
+		return nil, fmt.Errorf("expected the parameter %q: the key of the row to delete", paramKey)
 	}
 	revision, given, err := q.revision()
 	if err != nil {
@@ -96,7 +96,7 @@ func newDeletion(q query, _ io.Reader) (change, error) {
 	}
 	key := q.get(paramKey)
 	return func(txn *statedb.WriteTxn, table statedb.AnyTable) ([]writtenRow, error) {
-		if _, err := one(table, txn, key); err != nil { // says which keys there are
+		if _, err := one(table, txn, key); err != nil { // the error names similar keys
 			return nil, err
 		}
 		if err := isPast(revision, table, txn); err != nil {
@@ -113,7 +113,7 @@ func newDeletion(q query, _ io.Reader) (change, error) {
 	}, nil
 }
 
-// isPast refuses a revision that the table has not had: every row would be older than it.
+// isPast refuses a revision that the table has not reached yet: every row would be older than it.
 func isPast(revision statedb.Revision, table statedb.AnyTable, txn statedb.ReadTxn) error {
 	if now := table.Revision(txn); revision > now {
 		return fmt.Errorf("parameter %q is %d, but the table is at revision %d", paramRevision, revision, now)
@@ -131,7 +131,7 @@ func newPut(q query, body io.Reader) (change, error) {
 	case err != nil:
 		return nil, err
 	case given && len(rows) != 1:
-		return nil, fmt.Errorf("the parameter %q is for one row, got %d", paramRevision, len(rows))
+		return nil, fmt.Errorf("the parameter %q can be used with one row only, got %d", paramRevision, len(rows))
 	case given:
 		return func(txn *statedb.WriteTxn, table statedb.AnyTable) ([]writtenRow, error) {
 			if err := isPast(revision, table, txn); err != nil {
@@ -171,7 +171,7 @@ func insertAll(txn *statedb.WriteTxn, table statedb.AnyTable, rows []json.RawMes
 	return result, nil
 }
 
-// readRows reads a row, or an array of rows. What is no JSON is left to the table, which says where.
+// readRows reads a row, or an array of rows. Input that is not JSON is passed on to the table, whose error names the position.
 func readRows(body io.Reader) ([]json.RawMessage, error) {
 	text, err := io.ReadAll(body)
 	var tooLarge *http.MaxBytesError

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	putLong = `Write rows, given as JSON: an object, or an array of them, which are written together or not at all. A row replaces the one
+	putLong = `Write rows, given as JSON: an object, or an array of objects, which are written together or not at all. A row replaces the row
 with the same key; fields that are left out have their zero value. Only tables that are declared to be writable by name can be written:
-"writable" in 'tables -o json'.`
+'tables -o json' shows them as "writable".`
 	putExample = `  echo '{"name": "color", "value": "red"}' | put settings
   put settings -f settings.json`
 	deleteLong = `Delete a row. The words of a key need no quotes: they are joined by a space, as 'get' prints them. Only tables that
 are declared to be writable by name can be written.`
-	revisionUsage = "only if the row was not changed after this revision, as 'get -o json' shows it"
+	revisionUsage = "only if the row has not changed after this revision, which 'get -o json' shows"
 	stdin         = "-"
 )
 
@@ -43,7 +43,7 @@ func newPutCommand(env *cli.Env) *cobra.Command {
 			return changeTable(cmd, env, "written", tableChange{method: http.MethodPut, table: args[0], query: q, body: rows})
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", stdin, "file of the rows; - is the standard input")
+	cmd.Flags().StringVarP(&file, "file", "f", stdin, "file with the rows; - is the standard input")
 	addRevisionFlag(cmd)
 	return cmd
 }
@@ -87,7 +87,7 @@ type tableChange struct {
 	body   []byte
 }
 
-// changeTable sends a change and says which rows it was about.
+// changeTable sends a change and prints the rows that it has changed.
 func changeTable(cmd *cobra.Command, env *cli.Env, done string, c tableChange) error {
 	client := env.Client()
 	path, err := pathOf(cmd.Context(), client, rowsPath, c.table)
@@ -105,7 +105,7 @@ func changeTable(cmd *cobra.Command, env *cli.Env, done string, c tableChange) e
 	return cli.WriteTable(cmd.OutOrStdout(), []string{"KEY", "REVISION", "RESULT"}, rows)
 }
 
-// readInput reads as much as one request may have.
+// readInput reads the rows from a file. More than one request may have is an error.
 func readInput(cmd *cobra.Command, file string) ([]byte, error) {
 	in := cmd.InOrStdin()
 	if file != stdin {
@@ -113,7 +113,7 @@ func readInput(cmd *cobra.Command, file string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = f.Close() }() // it was read
+		defer func() { _ = f.Close() }() // nothing was written
 		in = f
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxBody+1))

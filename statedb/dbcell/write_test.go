@@ -130,7 +130,7 @@ func TestBadWritesAreRefusedWithTheReason(t *testing.T) {
 		{"PUT", "notes/rows", `{"name": "b", "text": "panic"}`, 500, `its log says how`},
 		{"PUT", "notes/rows?key=a", `{}`, 400, `unknown parameter "key"; there are: revision`},
 		{"PUT", "notes/rows?revision=x", `{}`, 400, `parameter "revision" is "x", expected the revision of a row`},
-		{"PUT", "notes/rows?revision=1", `[]`, 400, `the parameter "revision" is for one row, got 0`},
+		{"PUT", "notes/rows?revision=1", `[]`, 400, `the parameter "revision" can be used with one row only, got 0`},
 		{"PUT", "notes/rows?revision=0", `{"name": "a"}`, 409, `table notes, row "a": row was changed since`},
 		{"PUT", "notes/rows?revision=1", `{"name": "b"}`, 404, `without the parameter "revision" it would be inserted`},
 		{"PUT", "notes", `{}`, 404, `there is no PUT /v1/tables/notes; there are: `},

@@ -13,7 +13,7 @@ import (
 	"github.com/statehive/statehive/statedb/index"
 )
 
-// Spec defines how the rows of a table, the output, are computed from those of one or more
+// Spec defines how the rows of a table, the output, are computed from the rows of one or more
 // other tables, the inputs. Output, Primary, Inputs and Compute are required.
 type Spec[Out, Key any] struct {
 	// Output is the table to fill. If its schema defines equality, an unchanged row is not
@@ -23,20 +23,20 @@ type Spec[Out, Key any] struct {
 	Primary statedb.Index[Out, Key]
 	// Inputs are the tables that Compute reads, each made by [From].
 	Inputs []Input[Key]
-	// Compute returns the row with a key, computed from the inputs in txn, or false if
-	// there should be none, as always if no row of an input affects the key. It must return
-	// the same result whenever it reads the same rows. If it returns an error or panics,
-	// the row stays as it was.
+	// Compute returns the row with a key, computed from the inputs in txn, or false if there
+	// should be no such row. It must return false if no input row affects the key, and the
+	// same result whenever it reads the same rows. If it returns an error or panics, the
+	// row stays as it was.
 	Compute func(txn statedb.ReadTxn, key Key) (row Out, exists bool, err error)
 	// Source is the name of the source that is registered on the output;
 	// "derived" if it is empty.
 	Source string
-	// MinBackoff is the pause after the first failure of a key, 100 ms if it is not
-	// positive. It doubles with each further failure up to MaxBackoff, 1 min if that is not
-	// positive, and varies by a fifth.
+	// MinBackoff is the pause after the first failure of a key. It doubles with each further
+	// failure up to MaxBackoff, and varies by a fifth. The defaults, for values that are not
+	// positive, are 100 ms and 1 min.
 	MinBackoff, MaxBackoff time.Duration
-	// Logger gets each failure; [slog.Default] if it is nil. Of the records with the same
-	// message the first 50 in a minute are logged. The others are counted, and a line at
+	// Logger logs each failure. The default is [slog.Default]. Of the records with the same
+	// message, the first 50 in a minute are logged. The others are counted, and a line at
 	// the end of the minute has their number and the attributes of the last one.
 	Logger *slog.Logger
 	// Health, if not nil, receives the state of the derivation.
@@ -66,7 +66,7 @@ const (
 type Derivation[Out, Key any] struct {
 	spec    Spec[Out, Key]
 	db      *statedb.DB
-	codec   index.Codec[Key] // for the text of keys
+	codec   index.Codec[Key] // formats keys as text
 	pause   backoff.Backoff
 	source  *statedb.Source
 	running atomic.Bool
@@ -76,18 +76,18 @@ type Derivation[Out, Key any] struct {
 	failing  atomic.Int64
 }
 
-// New checks a spec and registers its source on the output, which is not initialized
-// from then on; [Derivation.Run] does the work. The error matches [statedb.ErrSchema]
-// when the spec is wrong, [statedb.ErrForeignTable] when the tables are not of one
-// database, [statedb.ErrSourceExists] when the output has a source of this name that has
-// not ended, and [statedb.ErrDropped]; or it is ctx's.
+// New checks a spec and registers its source on the output. From then on the output is not
+// initialized until [Derivation.Run] has filled it. The error matches [statedb.ErrSchema] if
+// the spec is invalid, [statedb.ErrForeignTable] if the tables are not all of one database,
+// [statedb.ErrSourceExists] if the output has a source with this name that has not ended,
+// [statedb.ErrDropped] if a table was dropped, or ctx's error.
 func New[Out, Key any](ctx context.Context, spec Spec[Out, Key]) (*Derivation[Out, Key], error) {
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
 	d := &Derivation[Out, Key]{spec: spec.withDefaults(), db: spec.Output.Untyped().DB()}
 	d.pause = backoff.Backoff{Min: d.spec.MinBackoff, Max: d.spec.MaxBackoff}
-	d.codec, _ = index.For[Key]() // the table has an index of such keys
+	d.codec, _ = index.For[Key]() // cannot fail, because the table has an index with such keys
 	err := d.db.Update(ctx, func(txn *statedb.WriteTxn) (err error) {
 		d.source, err = d.spec.Output.RegisterSource(txn, d.spec.Source)
 		return err
@@ -150,13 +150,13 @@ func (s Spec[Out, Key]) withDefaults() Spec[Out, Key] {
 }
 
 var (
-	errRunning = errors.New("the derivation is running already")
-	errEnded   = errors.New("the derivation has ended: a new one can take its place")
+	errRunning = errors.New("the derivation is already running")
+	errEnded   = errors.New("the derivation has ended: make a new one to replace it")
 )
 
 // Run fills the output until ctx ends, or the output or an input is dropped
-// ([statedb.ErrDropped]), and returns that error. That the output was dropped is noticed by
-// the next write. Run works in the goroutine that calls it.
+// ([statedb.ErrDropped]), and returns that error. The drop of the output is noticed by the
+// next write. Run works in the goroutine that calls it.
 //
 // It can be called again after it returned because of ctx. If it returns for any other
 // reason it ends the source of the output with that reason: the source stays incomplete
@@ -200,7 +200,7 @@ func (d *Derivation[Out, Key]) endSource(ctx context.Context, reason error) erro
 
 // Stats counts failures.
 type Stats struct {
-	Failures uint64 // how often a row failed, or what it affects could not be determined
+	Failures uint64 // how often a row failed, or the rows that an input row affects could not be determined
 	Failing  int    // rows of the output that have failed and are waiting for a retry
 }
 

@@ -1,4 +1,4 @@
-// Package derive fills a table, the output, with rows computed from those of other tables,
+// Package derive fills a table, the output, with rows computed from the rows of other tables,
 // the inputs.
 //
 // Every change of an input affects certain rows of the output, as determined from the old
@@ -7,22 +7,21 @@
 // changes or on seeing each of them, and only affected rows are computed. Rows are written
 // in key order, up to 1,000 in a transaction.
 //
-// # What belongs to the derivation
+// # Ownership
 //
-// The output does: a row that is written there by anything else stays until its key is
-// computed the next time, and is then replaced or deleted. Others may write status
+// The output belongs to the derivation: a row that anything else writes to it stays until its
+// key is computed the next time, and is then replaced or deleted. Others may write status
 // ([statedb.RWTable.Amend]).
 //
 // When [Derivation.Run] starts, and after a [statedb.Reset] of an input, all rows that any
-// row of an input affects are computed, and those that none affects are deleted, except
-// while an input is incomplete. No row of the output is deleted before the inputs are
-// initialized.
+// input row affects are computed. Rows that no input row affects are deleted, except while
+// an input is incomplete. No row of the output is deleted before the inputs are initialized.
 //
 // # Sources
 //
-// The output has a source, which is initialized once all inputs are and the rows that
-// follow from them are in the output. It is incomplete, with the reason, while an input is
-// or while a row cannot be computed or written. So no snapshot lacks a row without
+// The output has a source. It is initialized once all inputs are initialized and the rows
+// computed from them are in the output. It is incomplete, with the reason, while an input is
+// incomplete or a row cannot be computed or written. So no snapshot lacks a row without
 // reporting it.
 //
 // # Failures

@@ -16,7 +16,7 @@ type Input[Key any] struct {
 // From makes a table an input of a [Spec]. For a row of the table, affected calls affects
 // with the key of every row of the output whose computation in txn reads the row, or would
 // read it if the output row existed. It may read the inputs in txn to find them; changes of
-// other tables that it or Compute reads are not noticed. It must not panic: that is a
+// other tables that it or Compute reads are not noticed. It must not panic: a panic is a
 // failure, after which all rows are computed again, with growing pauses.
 func From[In, Key any](table *statedb.Table[In], affected func(txn statedb.ReadTxn, row In, affects func(Key))) Input[Key] {
 	if table == nil || affected == nil {
@@ -29,9 +29,8 @@ func From[In, Key any](table *statedb.Table[In], affected func(txn statedb.ReadT
 
 // feed is an open input, whatever its row type.
 type feed[Key any] interface {
-	// changes marks the keys that the changes since the last call affect, by the rows as
-	// they were in before and as they are in now. It returns false if some changes are not
-	// known.
+	// changes marks the keys that the changes since the last call affect, according to the
+	// rows in the snapshots before and now. It returns false if some changes are unknown.
 	changes(before, now statedb.ReadTxn, to marker[Key]) (known bool)
 	// all marks the keys that the rows in now affect, and skips the changes up to it.
 	all(now statedb.ReadTxn, to marker[Key])

@@ -170,9 +170,9 @@ func TestAPanicOfTheMappingIsLoggedAndShownByHealth(t *testing.T) {
 		d.spec.Logger, d.spec.Health = log.logger(), &health
 		d.spec.Inputs[1] = derive.From(statedb.ReadOnly(d.right), func(statedb.ReadTxn, item, func(string)) { panic("out of cheese") })
 		d.start()
-		d.wantTold(&health.told, `degraded: it is not known what a row affects: table right, row "a": panic: out of cheese`)
+		d.wantTold(&health.told, `degraded: the rows affected by an input row could not be determined: table right, row "a": panic: out of cheese`)
 		lines := log.lines()
-		d.wantTold(&lines, `level=ERROR msg="it is not known what a row affects" output=joined error="table right, row \"a\": panic: out of cheese"`)
+		d.wantTold(&lines, `level=ERROR msg="the rows affected by an input row could not be determined" output=joined error="table right, row \"a\": panic: out of cheese"`)
 		d.wantStats(derive.Stats{Failures: 1})
 		d.stop()
 	})

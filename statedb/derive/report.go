@@ -15,7 +15,7 @@ func (noHealth) Stopped(string)         {}
 
 const (
 	failedMessage   = "derived row failed"
-	unmappedMessage = "it is not known what a row affects"
+	unmappedMessage = "the rows affected by an input row could not be determined"
 )
 
 // report logs and counts a failure, and passes it to OnError.

@@ -24,7 +24,7 @@ type failure[Out, Key any] struct {
 type failures[Out, Key any] struct {
 	byKey map[string]*failure[Out, Key]
 	byDue duetime.Heap[*failure[Out, Key]]
-	shown *failure[Out, Key] // the one that first returns
+	shown *failure[Out, Key] // the failure whose error first returns
 	pause backoff.Backoff
 }
 
@@ -67,8 +67,8 @@ func (f *failures[Out, Key]) affected(encoded string) {
 	}
 }
 
-// addDue adds the rows that are due for a retry, unless they are there. Rows that share
-// unique keys are retried together, since a swap of keys works only as a whole.
+// addDue adds the rows that are due for a retry, unless they have been added already. Rows
+// that share unique keys are retried together, since a swap of keys works only as a whole.
 func (f *failures[Out, Key]) addDue(to map[string]subject[Out, Key], now time.Time) {
 	add := func(failed *failure[Out, Key]) {
 		if _, there := to[failed.encoded]; !there {
@@ -92,8 +92,8 @@ func (f *failures[Out, Key]) addDue(to map[string]subject[Out, Key], now time.Ti
 	}
 }
 
-// first returns one of the errors, or nil. It is that of the same row for as long as the
-// row fails.
+// first returns one of the errors, or nil. It returns the error of the same row for as long
+// as that row fails.
 func (f *failures[Out, Key]) first() error {
 	if f.shown == nil || f.byKey[f.shown.encoded] != f.shown {
 		f.shown, _ = f.byDue.First()

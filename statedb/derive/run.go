@@ -14,8 +14,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// subject is a row of the output that has to be computed, or deleted. If it is not keyed it
-// is a row that the output has and that no row of an input affects.
+// subject is a row of the output that has to be computed or deleted. If it is not keyed, it
+// is a row of the output that no input row affects.
 type subject[Out, Key any] struct {
 	query statedb.Query[Out]
 	key   Key
@@ -41,11 +41,11 @@ type running[Out, Key any] struct {
 	reported string              // the last report to Health
 }
 
-// unknownRows is the failure to determine what a row of an input affects.
+// unknownRows is the failure to determine the rows that an input row affects.
 type unknownRows struct {
 	err      error // or nil
 	attempts int
-	due      time.Time // when all rows are to be computed because of that
+	due      time.Time // when to compute all rows because of that
 }
 
 // inputState is the state of the sources of all inputs in a snapshot.
@@ -148,7 +148,7 @@ func (r *running[Out, Key]) collectAll(now statedb.ReadTxn) {
 	}
 }
 
-// add adds a row to be processed, unless it is there.
+// add adds a row to be processed, unless it has been added already.
 func (r *running[Out, Key]) add(encoded string, s subject[Out, Key]) {
 	if _, there := r.dirty[encoded]; !there {
 		r.dirty[encoded] = s
@@ -187,9 +187,9 @@ func (r *running[Out, Key]) stateOf(now statedb.ReadTxn) inputState {
 	return state
 }
 
-// holdsDelete reports whether a row must not be deleted yet, because its absence does not
-// mean that it is unwanted: the inputs are not initialized, all rows are compared while an
-// input is incomplete, or what some input row affects is not known.
+// holdsDelete reports whether a row must not be deleted yet, although no input row seems to
+// affect it: because the inputs are not initialized, because all rows are compared while an
+// input is incomplete, or because the rows affected by some input row are unknown.
 func (r *running[Out, Key]) holdsDelete(s subject[Out, Key]) bool {
 	return !r.inputs.initialized || r.whole && len(r.inputs.incomplete) > 0 || !s.keyed && r.unknown.err != nil
 }
@@ -210,9 +210,9 @@ func (r *running[Out, Key]) reason() string {
 	return strings.Join(reasons, "; ")
 }
 
-// snapshotAge is how long the snapshot that changes are compared with is kept while nothing
-// happens. It holds all tables of the database, and so also old rows of tables that are not
-// inputs.
+// snapshotAge is how long the snapshot that changes are compared with is kept while the
+// inputs do not change. The snapshot keeps old rows of all tables of the database alive, even
+// of tables that are not inputs.
 const snapshotAge = time.Minute
 
 // wait returns when an input has changed, a retry is due, or the snapshot is old. It

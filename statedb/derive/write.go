@@ -17,8 +17,8 @@ type result[Out, Key any] struct {
 	subject[Out, Key]
 	encoded string
 	row     Out
-	exists  bool // row is to be written; otherwise it is the one to delete, if any
-	kept    bool // the row is to be deleted, but not yet
+	exists  bool // row has to be written; otherwise it is the row to delete, if any
+	kept    bool // the row has to be deleted, but not yet
 	err     error
 }
 
@@ -72,7 +72,7 @@ func (r *running[Out, Key]) compute(now statedb.ReadTxn, encoded string, s subje
 	return d
 }
 
-// rowError returns err as one that names the row, or nil.
+// rowError returns err as an error that names the row, or nil if err is nil.
 func (r *running[Out, Key]) rowError(d *result[Out, Key], err error) error {
 	var named *statedb.RowError
 	if err == nil || errors.As(err, &named) && named.Table == r.out.Name() {
@@ -95,13 +95,13 @@ func (r *running[Out, Key]) checkRow(d *result[Out, Key]) error {
 	return nil
 }
 
-// maxClashes is how often a transaction is retried without the rows that clash before it is
+// maxClashes is how often a transaction is retried without the clashing rows before it is
 // split.
 const maxClashes = 8
 
 // write writes rows in one transaction, or in several if some of them share unique keys.
-// With the last rows the state of the source is set to that of the inputs, in the same
-// transaction.
+// Together with the last rows, in the same transaction, the state of the source is set to
+// the state of the inputs.
 func (r *running[Out, Key]) write(ctx context.Context, rows []*result[Out, Key], last bool) error {
 	var clash *statedb.UniqueError
 	for range maxClashes {
@@ -162,7 +162,7 @@ func (r *running[Out, Key]) put(txn *statedb.WriteTxn, d *result[Out, Key]) erro
 	if d.exists {
 		_, _, err := r.out.Insert(txn, d.row)
 		if errors.Is(err, statedb.ErrSameObject) {
-			return nil // the row is stored already
+			return nil // the row is already stored
 		}
 		return err
 	}
@@ -179,7 +179,7 @@ func (r *running[Out, Key]) put(txn *statedb.WriteTxn, d *result[Out, Key]) erro
 	return err
 }
 
-// note records which rows have to be retried, and which are to be deleted later.
+// note records which rows have to be retried, and which have to be deleted later.
 func (r *running[Out, Key]) note(rows []*result[Out, Key]) {
 	now := time.Now()
 	for _, d := range rows {

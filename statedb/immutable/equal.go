@@ -5,14 +5,14 @@ import (
 	"reflect"
 )
 
-// Equal says whether both maps have the same keys with equal values. Values are
-// compared by their method Equal when they have one (as maps of this package
-// do), else by reflect.DeepEqual, which does not look for such methods inside them.
+// Equal reports whether both maps have the same keys with equal values. Values are
+// compared by their method Equal if they have one (as maps of this package do), or else
+// by reflect.DeepEqual, which does not use such methods of values inside them.
 func (m Map[K, V]) Equal(other Map[K, V]) bool {
 	return m.EqualFunc(other, equalValues[V]())
 }
 
-// EqualFunc is Equal with values compared by equal.
+// EqualFunc reports whether both maps have the same keys with equal values, according to equal.
 func (m Map[K, V]) EqualFunc(other Map[K, V], equal func(a, b V) bool) bool {
 	switch {
 	case m.Len() != other.Len():
@@ -33,7 +33,7 @@ func (m Map[K, V]) EqualFunc(other Map[K, V], equal func(a, b V) bool) bool {
 	}
 }
 
-// Equal says whether both sets have the same elements.
+// Equal reports whether both sets have the same elements.
 func (s Set[K]) Equal(other Set[K]) bool {
 	return s.m.EqualFunc(other.m, func(_, _ struct{}) bool { return true })
 }
@@ -49,7 +49,7 @@ func equalValues[V any]() func(a, b V) bool {
 	return func(a, b V) bool { return reflect.DeepEqual(a, b) }
 }
 
-// basic says whether == is all that reflect.DeepEqual would do.
+// basic reports whether reflect.DeepEqual is the same as == for values of this kind.
 func basic(kind reflect.Kind) bool {
 	return kind == reflect.String || kind >= reflect.Bool && kind <= reflect.Complex128
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/statehive/statehive/statedb/index"
 )
 
-// Key is what can be the key of a [Map] or an element of a [Set]: single values
-// with an order and a text form. Arrays of bytes stand for hardware addresses,
-// UUIDs and digests.
+// Key is the constraint for keys of a [Map] and elements of a [Set]: single values
+// with an order and a text form. Arrays of bytes are for hardware addresses, UUIDs and
+// digests.
 type Key interface {
 	~bool | ~string |
 		~int | ~int8 | ~int16 | ~int32 | ~int64 |

@@ -9,10 +9,10 @@ import (
 	"unique"
 )
 
-// List is an immutable list, whose zero value is empty. Lists with equal elements in
-// the same order are equal by ==, so that a row with one as a field stays comparable,
-// and all of them share their memory: a List is a pointer. Making one looks each
-// element up in a table of the process; it is meant for short lists.
+// List is an immutable list. The zero value is empty. Lists with equal elements in the
+// same order are equal by ==, so that a row with a List as a field stays comparable, and
+// share their memory: a List is a pointer. Making a List looks each element up in a table
+// of the process, so it is meant for short lists.
 type List[T comparable] struct{ first unique.Handle[cell[T]] }
 
 // cell is an element and the list behind it.
@@ -29,7 +29,7 @@ func ListOf[T comparable](items ...T) (l List[T]) {
 	return l
 }
 
-// All yields the elements with their positions, from 0 on.
+// All yields the elements with their positions, starting with 0.
 func (l List[T]) All() iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
 		for i := 0; !l.IsZero(); i++ {
@@ -42,7 +42,7 @@ func (l List[T]) All() iter.Seq2[int, T] {
 	}
 }
 
-// Slice returns a slice with the elements; nil if there are none.
+// Slice returns a slice of the elements, or nil if there are none.
 func (l List[T]) Slice() (items []T) {
 	for _, item := range l.All() {
 		items = append(items, item)
@@ -50,7 +50,7 @@ func (l List[T]) Slice() (items []T) {
 	return items
 }
 
-// Len returns the number of elements, which it counts.
+// Len returns the number of elements. It takes time in proportion to that number.
 func (l List[T]) Len() (n int) {
 	for range l.All() {
 		n++
@@ -58,11 +58,11 @@ func (l List[T]) Len() (n int) {
 	return n
 }
 
-// IsZero reports whether the list is empty: what the option omitzero of encoding/json asks.
+// IsZero reports whether the list is empty, for the option omitzero of encoding/json.
 func (l List[T]) IsZero() bool { return l == List[T]{} }
 
-// FromSlice makes the list be what fill puts into a slice: it gets a *[]T that points to
-// an empty one. It is for decoders that do not know T.
+// FromSlice sets the list to the elements that fill puts into a slice. fill gets a *[]T
+// that points to an empty slice. FromSlice is for decoders that do not know T.
 func (l *List[T]) FromSlice(fill func(slice any)) {
 	var items []T
 	fill(&items)
@@ -78,12 +78,12 @@ func (l List[T]) String() string {
 	return strings.Join(parts, ",")
 }
 
-// MarshalJSON returns an array; empty is [].
+// MarshalJSON returns an array, which is [] for the empty list.
 func (l List[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(append([]T{}, l.Slice()...))
 }
 
-// UnmarshalJSON reads an array; null is an empty one.
+// UnmarshalJSON reads an array; null is the empty list.
 func (l *List[T]) UnmarshalJSON(data []byte) error {
 	var items []T
 	if err := json.Unmarshal(data, &items); err != nil {

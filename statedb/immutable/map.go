@@ -9,10 +9,10 @@ import (
 )
 
 // Map is a persistent map in key order. The zero value is empty. It is immutable
-// and safe for concurrent use; a copy is as good as the original.
+// and safe for concurrent use, and can be copied.
 type Map[K Key, V any] struct {
 	_     [0]func()       // no ==: see the package comment
-	codec *index.Codec[K] // nil in the zero value, like tree
+	codec *index.Codec[K] // nil in the zero value, as tree is
 	tree  *iradix.Tree[element[K, V]]
 }
 
@@ -21,7 +21,7 @@ type element[K Key, V any] struct {
 	value V
 }
 
-// CollectMap returns a map of what seq yields. The last value of a key counts.
+// CollectMap returns a map of the pairs that seq yields. The last value of a key counts.
 func CollectMap[K Key, V any](seq iter.Seq2[K, V]) Map[K, V] {
 	b := Map[K, V]{}.Builder()
 	for key, value := range seq {
@@ -38,10 +38,10 @@ func (m Map[K, V]) Len() int {
 	return m.tree.Len()
 }
 
-// IsZero says whether the map is empty: what the option omitzero of encoding/json asks.
+// IsZero reports whether the map is empty, for the option omitzero of encoding/json.
 func (m Map[K, V]) IsZero() bool { return m.Len() == 0 }
 
-// Get returns the value of a key, and whether there is one.
+// Get returns the value of a key, and reports whether the key is present.
 func (m Map[K, V]) Get(key K) (V, bool) {
 	if m.tree == nil {
 		return *new(V), false
@@ -50,7 +50,7 @@ func (m Map[K, V]) Get(key K) (V, bool) {
 	return e.value, ok
 }
 
-// Has says whether a key has a value.
+// Has reports whether a key is present.
 func (m Map[K, V]) Has(key K) bool {
 	_, ok := m.Get(key)
 	return ok
@@ -63,7 +63,7 @@ func (m Map[K, V]) Set(key K, value V) Map[K, V] {
 	return m
 }
 
-// Delete returns a map without key: m itself when it is not there.
+// Delete returns a map without key, or m itself if key is not present.
 func (m Map[K, V]) Delete(key K) Map[K, V] {
 	if m.tree == nil {
 		return m
@@ -74,7 +74,7 @@ func (m Map[K, V]) Delete(key K) Map[K, V] {
 	return m
 }
 
-// ready returns an empty map with a tree in place of the zero value.
+// ready returns m, or an empty map with a tree if m is the zero value.
 func (m Map[K, V]) ready() Map[K, V] {
 	if m.tree == nil {
 		m.codec, m.tree = codecOf[K](), iradix.New[element[K, V]]()
@@ -91,7 +91,7 @@ func (m Map[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// From is All beginning with the first key that is not less than key.
+// From yields the keys and their values in key order, starting with the first key not less than key.
 func (m Map[K, V]) From(key K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if m.tree == nil {
@@ -103,7 +103,7 @@ func (m Map[K, V]) From(key K) iter.Seq2[K, V] {
 	}
 }
 
-// Backward is All in reverse order.
+// Backward yields the keys and their values in reverse key order.
 func (m Map[K, V]) Backward() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if m.tree != nil {

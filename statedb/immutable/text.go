@@ -29,8 +29,8 @@ func (s Set[K]) String() string {
 }
 
 // MarshalJSON returns an object with the text form of the keys (see
-// index.Codec.Parse), in key order; empty is {}. A key whose text does not read
-// back as the same key is an error: a string that is not UTF-8, a time after
+// index.Codec.Parse), in key order; the empty map is {}. A key whose text cannot be
+// parsed back to the same key is an error: a string that is not UTF-8, or a time after
 // the year 9999.
 func (m Map[K, V]) MarshalJSON() ([]byte, error) {
 	out := []byte{'{'}
@@ -56,14 +56,14 @@ func (m Map[K, V]) text(key K) ([]byte, error) {
 	text := m.codec.Format(key)
 	back, err := m.codec.Parse(text)
 	if err != nil || !utf8.ValidString(text) || !bytes.Equal(m.codec.Append(nil, key), m.codec.Append(nil, back)) {
-		return nil, fmt.Errorf("key %q has no text form that JSON could hold", text)
+		return nil, fmt.Errorf("key %q has no text form that can be represented in JSON", text)
 	}
 	return json.Marshal(text)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, and null as empty, in place of
-// what m was. Names that are no keys, or the same key twice, are errors, and m
-// stays as it was.
+// UnmarshalJSON replaces m by the output of MarshalJSON; null is the empty map.
+// Names that are not keys, and duplicate keys, are errors, which leave m
+// unchanged.
 func (m *Map[K, V]) UnmarshalJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	open, err := d.Token()
@@ -100,7 +100,7 @@ func (b *MapBuilder[K, V]) decode(d *json.Decoder) error {
 		return fmt.Errorf("key %q: %w", name, err)
 	}
 	if _, ok := b.Get(key); ok {
-		return fmt.Errorf("key %q stands there twice", name)
+		return fmt.Errorf("duplicate key %q", name)
 	}
 	var value V
 	if err := d.Decode(&value); err != nil {
@@ -111,8 +111,8 @@ func (b *MapBuilder[K, V]) decode(d *json.Decoder) error {
 }
 
 // MarshalJSON returns an array of the elements in order: numbers and booleans as
-// such, all others by their text form; empty is []. An element whose text does
-// not read back is an error, as with the keys of a [Map].
+// such, all others in their text form; the empty set is []. An element whose text
+// cannot be parsed back is an error, as for the keys of a [Map].
 func (s Set[K]) MarshalJSON() ([]byte, error) {
 	out := []byte{'['}
 	quoted := isQuoted[K]()
@@ -132,7 +132,7 @@ func (s Set[K]) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// isQuoted says whether the text form of K needs quotes in JSON.
+// isQuoted reports whether the text form of K needs quotes in JSON.
 func isQuoted[K Key]() bool {
 	if _, ok := any(*new(K)).(encoding.TextMarshaler); ok {
 		return true
@@ -144,9 +144,9 @@ func isQuoted[K Key]() bool {
 	return false
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, and null as empty, in place of
-// what s was. An element that stands there twice counts once. What is no element
-// is an error, and s stays as it was.
+// UnmarshalJSON replaces s by the output of MarshalJSON; null is the empty set.
+// Duplicate elements count once. A value that is not an element is an error, which
+// leaves s unchanged.
 func (s *Set[K]) UnmarshalJSON(data []byte) error {
 	var elements []jsonElement
 	if err := json.Unmarshal(data, &elements); err != nil {
@@ -164,7 +164,8 @@ func (s *Set[K]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// jsonElement is the text of a string, or of anything else as it stands.
+// jsonElement is the text of an element: the value of a JSON string, or the raw text of
+// any other value.
 type jsonElement string
 
 func (e *jsonElement) UnmarshalJSON(data []byte) error {

@@ -80,7 +80,7 @@ func TestBadJSONIsRefusedAndChangesNothing(t *testing.T) {
 		`{"x":1}`:           `key "x": "x" is not a whole number`,
 		`{"1":"a"}`:         `value of key "1"`,
 		`{"1":{"a":[1,2]}}`: `value of key "1"`,
-		`{"1":1,"1":2}`:     `key "1" stands there twice`,
+		`{"1":1,"1":2}`:     `duplicate key "1"`,
 	} {
 		m := immutable.Map[int, int]{}.Set(7, 7)
 		if err := json.Unmarshal([]byte(text), &m); err == nil || !strings.Contains(err.Error(), message) {

@@ -7,13 +7,13 @@ import (
 	"unsafe"
 )
 
-// Codec encodes keys of type K. The zero value encodes every key as nothing: see
-// [For].
+// Codec encodes keys of type K. It is made by [For]; the zero value encodes every
+// key as the empty string.
 type Codec[K any] struct {
 	append     appendFunc
 	prefixFree bool
 	isString   bool
-	room       int // for most encodings
+	room       int // number of bytes that most encodings need
 	text       textCodec
 }
 
@@ -21,8 +21,8 @@ type Codec[K any] struct {
 // value of the type that the function was made for.
 type appendFunc func(buf []byte, p unsafe.Pointer) []byte
 
-// UnsupportedTypeError says that a type cannot be a key, and which part of it
-// stands in the way.
+// UnsupportedTypeError reports that a type cannot be a key, and which part of it
+// is not supported.
 type UnsupportedTypeError struct {
 	Type reflect.Type // the key's type
 	Part reflect.Type // the unsupported type inside it, or Type itself
@@ -50,7 +50,7 @@ func For[K any]() (Codec[K], error) {
 	return Codec[K]{append: enc.append, prefixFree: enc.prefixFree, isString: t.Kind() == reflect.String, room: roomFor(t), text: textOf(t)}, nil
 }
 
-// roomFor is the bytes that most keys of a type need.
+// roomFor returns the number of bytes that most keys of a type need.
 func roomFor(t reflect.Type) int {
 	switch {
 	case t == reflect.TypeFor[netip.Prefix]():
@@ -61,8 +61,8 @@ func roomFor(t reflect.Type) int {
 	return int(t.Size())
 }
 
-// Append appends the encoding of key to buf. Encodings compare, by
-// bytes.Compare, as the keys do.
+// Append appends the encoding of key to buf. bytes.Compare orders encodings as
+// the keys are ordered.
 func (c Codec[K]) Append(buf []byte, key K) []byte {
 	if c.append == nil { // For has returned an error
 		return buf
@@ -70,8 +70,8 @@ func (c Codec[K]) Append(buf []byte, key K) []byte {
 	return c.append(buf, unescaped(unsafe.Pointer(&key)))
 }
 
-// Encode returns the encoding of key, which must not be changed: that of a string
-// is the string itself.
+// Encode returns the encoding of key. It must not be changed, because the encoding of
+// a string is the memory of the string itself.
 func (c Codec[K]) Encode(key K) []byte {
 	if c.isString {
 		s := *(*string)(unsafe.Pointer(&key)) // not unescaped: the result refers to it
@@ -80,10 +80,10 @@ func (c Codec[K]) Encode(key K) []byte {
 	return c.Append(make([]byte, 0, c.room), key)
 }
 
-// unescaped hides from the compiler that a function which it does not know gets
-// the pointer: none of ours keeps it, so that keys need not lie in the heap. While it
-// is no pointer the stack must not move: nothing may be called, and with the race
-// detector the compiler would call checks of pointers.
+// unescaped hides from the compiler that a pointer is passed to a function that it does
+// not know. None of these functions keeps the pointer, so keys need not be on the heap.
+// While the pointer is a number the stack must not move. So nothing may be called
+// meanwhile, not even the pointer checks that the compiler inserts for the race detector.
 //
 //go:nosplit
 //go:nocheckptr
@@ -92,31 +92,31 @@ func unescaped(p unsafe.Pointer) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 
-// PrefixFree says whether no encoding is a prefix of another one, as with types
-// of fixed width: then anything may follow a key as it stands. Otherwise
-// [AppendTerminated] must be used to put something behind it.
+// PrefixFree reports whether no encoding is a prefix of another one, as for types of
+// fixed width. If so, other bytes may follow an encoded key directly. Otherwise the key
+// must be terminated first: see [AppendTerminated].
 func (c Codec[K]) PrefixFree() bool { return c.prefixFree }
 
-// AppendTerminated appends an encoded key so that anything may follow it: no
-// result is a prefix of another's, and the order stays that of the keys.
+// AppendTerminated appends an encoded key in a form that other bytes may follow: no
+// terminated key is a prefix of another one, and they are ordered as the keys are.
 func AppendTerminated(buf, encoded []byte) []byte {
 	return terminate(AppendEscaped(buf, encoded))
 }
 
-// Terminate does so to the encoded key that buf ends with, from begin on.
+// Terminate terminates the encoded key in buf[begin:], as [AppendTerminated] does.
 func Terminate(buf []byte, begin int) []byte { return terminate(escape(buf, begin)) }
 
-// AppendEscaped appends what the terminated forms of all keys that start with
-// encoded have in common: what a prefix search looks for.
+// AppendEscaped appends the common prefix of the terminated forms of all keys that
+// start with encoded, for a prefix search.
 func AppendEscaped(buf, encoded []byte) []byte {
 	start := len(buf)
 	return escape(append(buf, encoded...), start)
 }
 
-// Parse reads a key from its text form: what the type's UnmarshalText takes, a
-// string or []byte as it stands, a number in decimal, [N]byte in hexadecimal, and
-// a struct as its fields with commas between. A comma or backslash inside a
-// field has a backslash before it.
+// Parse parses the text form of a key: the text that the type's UnmarshalText accepts,
+// a string or []byte as it is, a number in decimal, an [N]byte in hexadecimal, and a
+// struct as its fields separated by commas. A comma or backslash inside a field is
+// preceded by a backslash.
 func (c Codec[K]) Parse(text string) (K, error) {
 	var key K
 	if c.text.parse == nil {
@@ -134,8 +134,8 @@ func (c Codec[K]) Format(key K) string {
 	return c.text.format(reflect.ValueOf(&key).Elem())
 }
 
-// In a terminated key every zero byte is followed by escaped, and two zero bytes
-// end it: the end sorts before any continuation.
+// In a terminated key every zero byte is followed by the byte escaped, and two zero bytes
+// end the key, so that the end sorts before any continuation.
 const (
 	zero    = 0x00
 	escaped = 0xff

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// encoder is what a type's bytes are made by; prefixFree says that no encoding
-// is a prefix of another one.
+// encoder encodes the values of a type. If prefixFree is true, no encoding is a
+// prefix of another one.
 type encoder struct {
 	append     appendFunc
 	prefixFree bool
@@ -93,8 +93,8 @@ func appendBool(buf []byte, p unsafe.Pointer) []byte {
 	return append(buf, 0)
 }
 
-// integer encodes big endian; the sign bit of a signed integer is flipped so
-// that negative numbers sort first.
+// integer encodes integers in big-endian order. The sign bit of signed integers is
+// flipped, so that negative numbers sort first.
 func integer(size uintptr, signed bool) appendFunc {
 	var flip uint64
 	if signed {
@@ -130,8 +130,8 @@ func byteArray(n int) appendFunc {
 
 func appendAddr(buf []byte, p unsafe.Pointer) []byte { return addr(buf, *(*netip.Addr)(p)) }
 
-// addr writes the length in bytes, so that families sort as Addr.Compare sorts
-// them, the address, and for IPv6 the zone.
+// addr appends the length of the address in bytes, so that families sort as in
+// Addr.Compare, then the address and, for IPv6, the zone.
 func addr(buf []byte, a netip.Addr) []byte {
 	buf = append(buf, byte(a.BitLen()/8))
 	buf = append(buf, a.AsSlice()...)

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// Prefixes returns the codec of address prefixes as networks: host bits do not
-// count, so that 10.0.0.5/8 is 10.0.0.0/8, and an IPv4-mapped IPv6 prefix of
-// /96 and longer is the IPv4 prefix that it stands for. The codec that [For]
-// returns keeps them apart.
+// Prefixes returns the codec of address prefixes as networks: host bits are ignored,
+// so that 10.0.0.5/8 is the same as 10.0.0.0/8, and an IPv4-mapped IPv6 prefix with at
+// least 96 bits is the same as the IPv4 prefix that it represents. The codec that [For]
+// returns distinguishes them.
 //
-// A key is the number of address bytes (4 or 16), the masked address and the
-// length, which sorts a network before those inside it. All invalid prefixes are
-// one key, a single zero byte, before all others.
+// A key consists of the number of address bytes (4 or 16), the masked address and the
+// length, which sorts a network before the networks inside it. All invalid prefixes have
+// the same key, a single zero byte, which sorts before all others.
 func Prefixes() Codec[netip.Prefix] {
 	return Codec[netip.Prefix]{
 		append:     appendNetwork,
@@ -38,7 +38,7 @@ func appendNetwork(buf []byte, p unsafe.Pointer) []byte {
 	return append(buf, byte(prefix.Bits()))
 }
 
-// network returns the prefix that stands for all with the same key.
+// network returns the canonical prefix of all prefixes with the same key.
 func network(p netip.Prefix) netip.Prefix {
 	const mapped = 96
 	if a := p.Addr(); a.Is4In6() && p.Bits() >= mapped {

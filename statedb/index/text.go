@@ -93,7 +93,7 @@ func notWhole(text string, into reflect.Value) error {
 	return fmt.Errorf("%q is not a whole number that fits %s", text, into.Type())
 }
 
-// formatScalar goes by the kind: String methods are not what parseScalar reads.
+// formatScalar formats a value by its kind, because parseScalar cannot read the results of String methods.
 func formatScalar(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.String:
@@ -140,7 +140,7 @@ func textOfStruct(t reflect.Type) textCodec {
 
 var fieldEscaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
 
-// splitFields takes apart what fieldEscaper and commas put together.
+// splitFields splits a text at commas and removes the escapes of fieldEscaper.
 func splitFields(text string) []string {
 	var parts []string
 	var part strings.Builder
@@ -159,7 +159,7 @@ func splitFields(text string) []string {
 	return append(parts, part.String())
 }
 
-// noText is for structs whose fields reflection must not set.
+// noText returns a codec that reports an error, for structs whose fields reflection must not set.
 func noText(t reflect.Type) textCodec {
 	return textCodec{
 		parse: func(string, reflect.Value) error {

@@ -27,7 +27,7 @@ func showWaits(ctx context.Context, c *inspect.Client, w io.Writer) (healthy boo
 	if err := c.Get(ctx, "/v1/agent", nil, &agent); err != nil || agent.Ready {
 		return err == nil, err
 	}
-	_, err = fmt.Fprintf(w, "not ready, waiting for:\n  %s\n", strings.Join(agent.Waits, "\n  "))
+	_, err = fmt.Fprintf(w, "not ready, waiting for:\n  %s\n", strings.Join(agent.Pending, "\n  "))
 	return err == nil, err
 }
 

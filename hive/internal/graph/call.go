@@ -56,8 +56,6 @@ func (f *function) enter() (leave func(), err error) {
 
 // guarded calls fn on its own goroutine, because constructors may call runtime.Goexit.
 func (g *Graph) guarded(fn func() error) error {
-	g.calls.constructing.Store(true)
-	defer g.calls.constructing.Store(false)
 	err := <-guard.Go(fn)
 	if errors.Is(err, cell.ErrGoexit) && g.calls.last != nil {
 		return g.calls.last.failed(err)

@@ -38,6 +38,22 @@ func TestPanicAndEndOfGoroutineOfAnyFunctionAreItsErrors(t *testing.T) {
 			}
 			wantError(t, err, "call_test.go:")
 		}
+		for where, fn := range map[string]any{"constructor": func(*apple) {}, "function": func() { how.do() }} {
+			g, err := newGraph(t, cell.Provide(func() *apple { how.do(); return nil }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				defer close(ended)
+				ended <- g.Invoke(fn)
+			}()
+			err = <-ended
+			if !errors.Is(err, how.want) {
+				t.Errorf("%s in a %s from outside: got %v", name, where, err)
+			}
+			wantError(t, err, "call_test.go:")
+		}
 		err := construct(t, cell.Module("m", "", cell.Config(badConfig{how: how.do})))
 		var config *cell.ConfigError
 		if !errors.Is(err, how.want) || !errors.As(err, &config) || config.Module != "m" {
@@ -86,5 +102,65 @@ func TestPanicOfASettingsTypeIsAnErrorOfTheSetting(t *testing.T) {
 			t.Errorf("%s: got %v", text, err)
 		}
 		wantError(t, err, "TEST_OUTCOME")
+	}
+}
+
+// unprintable is a setting whose default has no text.
+type unprintable struct{ how func() }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (*unprintable) UnmarshalText([]byte) error { return nil }
+
+// MarshalText implements encoding.TextMarshaler.
+func (u unprintable) MarshalText() ([]byte, error) { u.how(); return nil, nil }
+
+// unstringable is the same for fmt.Stringer.
+type unstringable struct{ text *string }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (*unstringable) UnmarshalText([]byte) error { return nil }
+
+// String implements fmt.Stringer.
+func (u unstringable) String() string { return *u.text }
+
+func TestDefaultThatCannotBePrintedDoesNoHarm(t *testing.T) {
+	type config struct {
+		Panics  unprintable  `flag:"panics"`
+		Goexits unprintable  `flag:"goexits"`
+		Nil     unstringable `flag:"nil"`
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defaults := config{Panics: unprintable{func() { panic("on purpose") }}, Goexits: unprintable{runtime.Goexit}}
+		if _, err := configure(t, defaults, nil, nil); err != nil {
+			t.Error(err)
+		}
+	}()
+	<-done
+}
+
+func TestPanicOfASourceOfSettingsIsAnError(t *testing.T) {
+	for name, how := range map[string]struct {
+		do   func()
+		want error
+	}{"panic": {func() { panic(errOuch) }, cell.ErrPanic}, "Goexit": {runtime.Goexit, cell.ErrGoexit}} {
+		type config struct {
+			Value string `flag:"value"`
+		}
+		g, err := newGraph(t, cell.Config(config{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lookup := func(string) (string, bool) { how.do(); return "", false }
+		none := func(string) (string, bool) { return "", false }
+		for source, from := range map[string]graph.Sources{
+			"variable":    {EnvPrefix: "TEST", LookupEnv: lookup},
+			"environment": {EnvPrefix: "TEST", LookupEnv: none, Environ: func() []string { how.do(); return nil }},
+		} {
+			if err := g.Configure(from); !errors.Is(err, how.want) {
+				t.Errorf("%s of the %s: got %v", name, source, err)
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -57,7 +58,12 @@ func (g *Graph) Configure(from Sources) error {
 	return err
 }
 
+// configure sets and validates all settings. The functions of the sources may panic or end their goroutine.
 func (ss *settings) configure(from Sources) error {
+	return <-guard.Go(func() error { return ss.readAll(from) })
+}
+
+func (ss *settings) readAll(from Sources) error {
 	entries, errs := ss.fromFile(from)
 	errs = append(errs, ss.mistyped(from)...)
 	for _, s := range ss.all {
@@ -148,7 +154,7 @@ func (ss *settings) admit(list []FileEntry, fileFlag string) (entries map[string
 			errs = append(errs, ss.byFlag[e.Key].blame(err))
 		} else if ss.byFlag[e.Key] == nil || e.Key == fileFlag {
 			if unknown++; unknown <= maxUnknown {
-				errs = append(errs, &cell.UnknownKeyError{Place: e.Position, Key: e.Key, Known: meant(e.Key, known)})
+				errs = append(errs, &cell.UnknownKeyError{Location: e.Position, Key: e.Key, Known: meant(e.Key, known)})
 			}
 		}
 		entries[e.Key] = e
@@ -176,7 +182,7 @@ func (ss *settings) mistyped(from Sources) (errs []error) {
 			continue
 		}
 		if best, ok := nearest(name, known, min(2, len(suffix)/4)); ok {
-			errs = append(errs, &cell.UnknownKeyError{Place: "environment", Key: name, Known: []string{best}})
+			errs = append(errs, &cell.UnknownKeyError{Location: "environment", Key: name, Known: []string{best}})
 		}
 	}
 	return errs
@@ -192,17 +198,19 @@ func (s *setting) configure(from Sources, entries map[string]FileEntry) error {
 	}
 	variable := EnvName(from.EnvPrefix, s.flag)
 	if text, ok := from.LookupEnv(variable); ok {
-		return s.assign("environment variable "+variable, "", text)
+		return s.assign(from, "environment variable "+variable, "", text)
 	}
 	if e, ok := entries[s.flag]; ok {
-		return s.assign(e.Position, ": "+s.flag, e.Value)
+		return s.assign(from, e.Position, ": "+s.flag, e.Value)
 	}
 	return nil
 }
 
-func (s *setting) assign(origin, key string, given any) error {
-	err := s.value.assign(given)
+func (s *setting) assign(from Sources, origin, key string, given any) error {
+	var parsed reflect.Value
+	err := from.await("parsing "+origin+key, func() (err error) { parsed, err = s.value.parsed(given); return err })
 	if err == nil {
+		s.value.field.Set(parsed)
 		s.origin = origin
 		return nil
 	}

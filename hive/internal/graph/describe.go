@@ -17,7 +17,7 @@ func (g *Graph) Describe() cell.Description {
 	for i, s := range g.scopes {
 		d.Modules[i] = cell.ModuleDescription{ID: s.full, Title: s.title, Functions: []cell.FunctionDescription{}}
 		if s.parent != nil {
-			d.Modules[i].Place = s.at.String()
+			d.Modules[i].Location = s.at.String()
 		}
 		modules[s] = &d.Modules[i]
 	}
@@ -33,9 +33,9 @@ func (g *Graph) Describe() cell.Description {
 }
 
 func (f *function) describe(used bool) cell.FunctionDescription {
-	d := cell.FunctionDescription{Verb: f.verb, Name: f.name, Place: f.at.String(), Used: used, Own: f.own, ForModules: f.forModules, Took: f.took}
+	d := cell.FunctionDescription{Verb: f.verb, Name: f.name, Location: f.at.String(), Used: used, BuiltIn: f.own, ForModules: f.forModules, Duration: f.took}
 	for _, m := range f.makes {
-		d.Makes = append(d.Makes, m.String())
+		d.Provides = append(d.Provides, m.String())
 	}
 	for _, n := range f.needs {
 		d.Needs = append(d.Needs, n.String())

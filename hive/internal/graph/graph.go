@@ -33,8 +33,8 @@ type Options struct {
 type Graph struct {
 	options    Options
 	root       *scope
-	scopes     []*scope // the root first, a module before those nested in it
-	modules    map[cell.FullModuleID]*scope
+	scopes     []*scope                     // the root first, a module before those nested in it
+	modules    map[cell.FullModuleID]*scope // with the root
 	provided   []*function
 	invokes    []*function
 	decorators []*decorator // of all scopes
@@ -54,7 +54,7 @@ type Graph struct {
 func New(o Options, contents ...cell.Cell) (*Graph, error) {
 	g := &Graph{options: o, modules: make(map[cell.FullModuleID]*scope), signatures: make(map[reflect.Type]*signature), local: make(map[key]bool), decorated: make(map[key]bool)}
 	g.root = newScope(g, nil, cell.ModuleID(o.Name), cell.FullModuleID(o.Name))
-	g.scopes = []*scope{g.root}
+	g.scopes, g.modules[g.root.full] = []*scope{g.root}, g.root
 	if err := errors.Join(g.root.provideOwn(), g.applyOwn(g.root, cell.Group(o.Own...)), g.root.apply(cell.Group(contents...)), g.applyForModules(), g.checkDecorators()); err != nil {
 		return nil, err
 	}
@@ -87,6 +87,8 @@ func (g *Graph) Construct() error {
 	if err := check(g.invokes); err != nil {
 		return err
 	}
+	g.calls.constructing.Store(true)
+	defer g.calls.constructing.Store(false)
 	return g.guarded(func() error {
 		for _, f := range g.invokes {
 			if err := f.build(); err != nil {
@@ -103,11 +105,11 @@ func (g *Graph) Invoke(fn any) error {
 	if err != nil {
 		return err
 	}
-	if err := check([]*function{f}); err != nil {
-		return err
-	}
 	g.mu.Lock()
 	g.outside = append(g.outside, f)
 	g.mu.Unlock()
-	return f.build()
+	if err := check([]*function{f}); err != nil {
+		return err
+	}
+	return g.guarded(f.build)
 }

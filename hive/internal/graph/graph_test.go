@@ -216,6 +216,7 @@ func TestFaultyCellsAreRefused(t *testing.T) {
 		"makes nothing":      {[]cell.Cell{cell.Provide(func() error { return nil })}, []string{"makes nothing"}},
 		"id with a dot":      {[]cell.Cell{cell.Module("a.b", "")}, []string{`bad module id "a.b"`}},
 		"same id":            {[]cell.Cell{cell.Module("a", ""), cell.Module("a", "")}, []string{`its id is already used by module "a" (graph/graph_test.go`}},
+		"id of the hive":     {[]cell.Cell{cell.Module("test", "")}, []string{`module "test" (graph/graph_test.go`, `its id is already used by hive "test"`}},
 		"config of a string": {[]cell.Cell{cell.Config("x")}, []string{"expected a struct, got string"}},
 	}
 	for name, tt := range tests {

@@ -80,8 +80,8 @@ func newValue(field reflect.Value) (*value, error) {
 
 // Set is called by pflag each time the flag is given. Errors in secrets are reported later: pflag would print the value.
 func (v *value) Set(text string) error {
-	before := reflect.ValueOf(v.field.Interface())
-	if err := v.assign(text); err != nil {
+	parsed, err := v.parsed(text)
+	if err != nil {
 		if v.secret {
 			v.refused = err
 			return nil
@@ -89,23 +89,21 @@ func (v *value) Set(text string) error {
 		return err
 	}
 	if v.given && v.join != nil {
-		v.field.Set(v.join(before, v.field))
+		parsed = v.join(v.field, parsed)
 	}
+	v.field.Set(parsed)
 	v.given = true
 	return nil
 }
 
-// assign sets the field from a string, []string or map[string]string. On error, the field is unchanged.
-func (v *value) assign(given any) error {
+// parsed returns the value for a string, []string or map[string]string.
+func (v *value) parsed(given any) (reflect.Value, error) {
 	parsed := reflect.New(v.field.Type()).Elem()
-	if err := v.parse(given, parsed); err != nil {
-		if v.secret {
-			return fmt.Errorf("expected a %s (it is a secret, so what was given is not shown)", v.kind)
-		}
-		return err
+	err := v.parse(given, parsed)
+	if err != nil && v.secret {
+		err = fmt.Errorf("expected a %s (it is a secret, so what was given is not shown)", v.kind)
 	}
-	v.field.Set(parsed)
-	return nil
+	return parsed, err
 }
 
 // String returns the current value in the form that Set accepts, or Redacted.
@@ -122,11 +120,12 @@ func (v *value) String() string {
 func format(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case encoding.TextMarshaler:
-		if text, err := x.MarshalText(); err == nil {
+		var text []byte
+		if <-guard.Go(func() (err error) { text, err = x.MarshalText(); return err }) == nil {
 			return string(text)
 		}
 	case fmt.Stringer:
-		return x.String()
+		return fmt.Sprint(x) // which survives a panic of its String
 	}
 	var all []string
 	switch v.Kind() {

@@ -35,7 +35,7 @@ func newHook(owner cell.FullModuleID, h cell.Hook, at description.Position) *hoo
 	}
 	return &hook{
 		Hook: h, name: fmt.Sprintf("%s of module %q (%s)", name, owner, at),
-		report: Report{Name: name, Module: owner, Place: at.String()},
+		report: Report{Name: name, Module: owner, Location: at.String()},
 	}
 }
 

@@ -17,14 +17,8 @@ import (
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
-const (
-	// slow is the interval at which a hook that is still running is logged.
-	slow = 5 * time.Second
-	// grace is how long a hook may take to return once its context is done. After the deadline of a stop, all hooks share it.
-	grace = time.Second
-	// moment is how long each further hook may take after that.
-	moment = 10 * time.Millisecond
-)
+// slow is the interval at which a hook that is still running is logged.
+const slow = 5 * time.Second
 
 var (
 	// ErrStarted is returned by a start that is not the first.
@@ -59,8 +53,8 @@ func New(logger *slog.Logger) *Lifecycle {
 	return &Lifecycle{logger: logger, ends: make(map[cell.FullModuleID]int)}
 }
 
-// For returns the lifecycle as a module sees it, a Dynamic.
-func (l *Lifecycle) For(owner cell.FullModuleID) cell.Lifecycle {
+// For returns the lifecycle as a module sees it.
+func (l *Lifecycle) For(owner cell.FullModuleID) Dynamic {
 	return &owned{lifecycle: l, owner: owner}
 }
 
@@ -128,7 +122,7 @@ func (l *Lifecycle) start(ctx context.Context, h *hook) error {
 		return &cell.HookError{Hook: h.name, Action: "start", Err: fmt.Errorf("not reached: %w", context.Cause(ctx))}
 	}
 	before := l.len()
-	err := l.run(ctx, h, "start", h.OnStart, new(patience))
+	err := l.run(h, "start", h.OnStart, newPatience(ctx))
 	if l.len() > before {
 		l.Reached(h.report.Module)
 	}
@@ -141,7 +135,7 @@ func (l *Lifecycle) start(ctx context.Context, h *hook) error {
 
 // adopt starts a hook that was appended after the start. Stop returns its error.
 func (l *Lifecycle) adopt(h *hook) {
-	if err := l.run(context.Background(), h, "start", h.OnStart, new(patience)); err != nil {
+	if err := l.run(h, "start", h.OnStart, newPatience(context.Background())); err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.late = append(l.late, err)
@@ -154,17 +148,12 @@ func (l *Lifecycle) Stop(ctx context.Context) error {
 	if !l.enter(stopping) {
 		return ErrNotStarted
 	}
-	order := l.stopOrder()
-	for _, h := range order {
-		if h.closing != nil {
-			h.closing()
-		}
-	}
+	order := l.close()
 	var errs []error
-	var p patience
+	p := newPatience(ctx)
 	for _, h := range order {
 		if h.entered {
-			errs = append(errs, l.run(ctx, h, "stop", h.OnStop, &p))
+			errs = append(errs, l.run(h, "stop", h.OnStop, p))
 		}
 	}
 	l.mu.Lock()
@@ -173,18 +162,36 @@ func (l *Lifecycle) Stop(ctx context.Context) error {
 	return errors.Join(append(errs, l.late...)...)
 }
 
+// Abandon closes what is dynamic in a lifecycle that was not started and is not going to be.
+func (l *Lifecycle) Abandon() {
+	if l.enter(starting) && l.enter(up) && l.enter(stopping) {
+		l.close()
+	}
+}
+
+// close closes what is dynamic and returns all hooks in stop order.
+func (l *Lifecycle) close() []*hook {
+	order := l.stopOrder()
+	for _, h := range order {
+		if h.closing != nil {
+			h.closing()
+		}
+	}
+	return order
+}
+
 // run calls a function of a hook and waits for it. If the hook is abandoned, the error wraps cell.ErrOverdue.
-func (l *Lifecycle) run(ctx context.Context, h *hook, action string, fn func(context.Context) error, p *patience) error {
+func (l *Lifecycle) run(h *hook, action string, fn func(context.Context) error, p *patience) error {
 	if fn == nil {
 		return nil
 	}
 	began := time.Now()
-	during, cancel := h.during(ctx, action)
+	during, cancel := h.during(p.context(), action)
 	defer cancel()
 	l.note(h, action, Running, 0, nil)
 	overdue, err := Await(during, guard.Go(func() error { return fn(during) }), func(since time.Duration) {
 		l.logger.Warn("Still waiting for a hook", "hook", h.name, "action", action, "since", since)
-	}, func() time.Duration { return p.left(ctx.Err() != nil) })
+	}, p.left)
 	if overdue {
 		l.logger.Error("Abandoned an overdue hook", "hook", h.name, "action", action)
 		err = fmt.Errorf("%w: %w", cell.ErrOverdue, err)

@@ -2,13 +2,12 @@ package lifecycle
 
 import (
 	"slices"
-	"time"
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/internal/description"
 )
 
-// Dynamic is a lifecycle that accepts hooks while it is running. Those returned by For implement it.
+// Dynamic is a lifecycle that accepts hooks while it is running.
 type Dynamic interface {
 	cell.Lifecycle
 	// AppendDynamic appends a hook for something that grows while it runs. The hook starts like others, or at once if the start is
@@ -76,21 +75,4 @@ func (l *Lifecycle) stopOrder() []*hook {
 		}
 	}
 	return order
-}
-
-// patience limits the wait for hooks whose context is done. Once the deadline of the whole start or stop has passed, all hooks share
-// one limit.
-type patience struct {
-	until time.Time
-}
-
-// left returns how much longer to wait for the running hook, whose context is done.
-func (p *patience) left(over bool) time.Duration {
-	if !over {
-		return grace
-	}
-	if p.until.IsZero() {
-		p.until = time.Now().Add(grace)
-	}
-	return max(time.Until(p.until), moment)
 }

@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
-	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
 
 // dynamic appends a dynamic hook of a module.
 func (r *recorder) dynamic(module cell.FullModuleID, name string) {
-	r.For(module).(lifecycle.Dynamic).AppendDynamic(r.hook(name, nil, nil), func() { r.note("close " + name) })
+	r.For(module).AppendDynamic(r.hook(name, nil, nil), func() { r.note("close " + name) })
 }
 
 func TestWhatGrowsStopsBeforeAllThatItsModuleDependsOn(t *testing.T) {

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -17,19 +18,19 @@ const (
 
 // Report describes the state of a hook.
 type Report struct {
-	Name   string            `json:"name"`
-	Module cell.FullModuleID `json:"module"`
-	Place  string            `json:"place"` // file:line of the call of Append
-	Start  Action            `json:"start"`
-	Stop   Action            `json:"stop"`
+	Name     string            `json:"name"`
+	Module   cell.FullModuleID `json:"module"`
+	Location string            `json:"location"` // file:line of the call of Append
+	Start    Action            `json:"start"`
+	Stop     Action            `json:"stop"`
 }
 
 // Action is a call of one of the functions of a hook.
 type Action struct {
-	State State         `json:"state,omitempty"`
-	Began time.Time     `json:"began,omitzero"`
-	Took  time.Duration `json:"took,omitempty"` // nanoseconds; 0 while it is running
-	Error string        `json:"error,omitempty"`
+	State    State         `json:"state,omitempty"`
+	Started  time.Time     `json:"started,omitzero"`
+	Duration time.Duration `json:"duration,omitempty"` // nanoseconds; 0 while it is running
+	Error    string        `json:"error,omitempty"`
 }
 
 // Reports returns the reports of all hooks in start order.
@@ -50,11 +51,11 @@ func (l *Lifecycle) note(h *hook, action string, state State, took time.Duration
 	if action == "stop" {
 		a = &h.report.Stop
 	}
-	a.State, a.Took = state, took
+	a.State, a.Duration = state, took
 	if state == Running {
-		a.Began = time.Now()
+		a.Started = time.Now()
 	}
 	if err != nil {
-		a.Error = err.Error()
+		a.Error = fmt.Sprint(err)
 	}
 }

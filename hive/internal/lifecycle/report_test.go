@@ -54,7 +54,7 @@ func TestTimesOfStartAndStopAreReported(t *testing.T) {
 			OnStop:  func(context.Context) error { <-time.After(time.Second); return errBroken },
 		})
 		r.module.Append(cell.Hook{Name: "half", OnStart: func(context.Context) error {
-			if got := r.Reports()[1].Start; got.State != lifecycle.Running || got.Took != 0 {
+			if got := r.Reports()[1].Start; got.State != lifecycle.Running || got.Duration != 0 {
 				t.Errorf("while it is running: %+v", got)
 			}
 			return nil
@@ -67,15 +67,15 @@ func TestTimesOfStartAndStopAreReported(t *testing.T) {
 		}
 		got := r.Reports()
 		for i := range got {
-			got[i].Place = ""
+			got[i].Location = ""
 		}
 		want := []lifecycle.Report{
 			{
 				Name: "slow", Module: "agent.route",
-				Start: lifecycle.Action{State: lifecycle.Ran, Began: began, Took: 3 * time.Second},
-				Stop:  lifecycle.Action{State: lifecycle.Ran, Began: began.Add(3 * time.Second), Took: time.Second, Error: "broken"},
+				Start: lifecycle.Action{State: lifecycle.Ran, Started: began, Duration: 3 * time.Second},
+				Stop:  lifecycle.Action{State: lifecycle.Ran, Started: began.Add(3 * time.Second), Duration: time.Second, Error: "broken"},
 			},
-			{Name: "half", Module: "agent.route", Start: lifecycle.Action{State: lifecycle.Ran, Began: began.Add(3 * time.Second)}},
+			{Name: "half", Module: "agent.route", Start: lifecycle.Action{State: lifecycle.Ran, Started: began.Add(3 * time.Second)}},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

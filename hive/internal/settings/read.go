@@ -51,7 +51,7 @@ func read(path string) ([]byte, error) {
 	return data, err
 }
 
-// maxStructure is how much a file of settings may say, as [yamlsize.Structure] counts: about 5,000 settings.
+// maxStructure is how much a settings file may say, as [yamlsize.Structure] counts: about 5,000 settings.
 const maxStructure = 32 << 10
 
 // check rejects files that are not text or would take the parser too much memory.

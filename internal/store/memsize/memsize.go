@@ -1,8 +1,8 @@
 // Package memsize estimates the heap memory that values use.
 //
-// A [Meter] is for one goroutine. It reads what the values lead to, which must
-// not be changed meanwhile, and does not look into locks, atomics, channels and
-// functions: what lies behind them may change, and is not the value's own.
+// A [Meter] belongs to one goroutine. It reads the memory that the values refer to, which
+// must not be changed meanwhile. It does not follow locks, atomics, channels and functions,
+// because the memory behind them may change and does not belong to the value.
 package memsize
 
 import (
@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// Alloc is the memory that an object of n bytes occupies: the allocator's size
-// classes lie 8 to 25 % apart.
+// Alloc returns the memory that an object of n bytes occupies. The allocator's size
+// classes are 8 to 25 % apart.
 func Alloc(n int) int {
 	switch {
 	case n <= 0:
@@ -38,7 +38,7 @@ type Meter struct{ seen map[unsafe.Pointer]struct{} }
 // New returns a Meter that has seen nothing.
 func New() *Meter { return &Meter{seen: map[unsafe.Pointer]struct{}{}} }
 
-// Behind returns the size of all that a value leads to, without the value itself.
+// Behind returns the size of all memory that a value refers to, without the value itself.
 func (m *Meter) Behind(v reflect.Value) int {
 	switch v.Kind() {
 	case reflect.String:
@@ -59,7 +59,7 @@ func (m *Meter) Behind(v reflect.Value) int {
 	return 0
 }
 
-// first returns the size of an object that was not seen before.
+// first returns the size of an object if it has not been seen before, and 0 otherwise.
 func (m *Meter) first(p unsafe.Pointer, n int) int {
 	if _, seen := m.seen[p]; seen || p == nil || n == 0 {
 		return 0
@@ -107,7 +107,7 @@ func (m *Meter) pointer(v reflect.Value) int {
 	return size + m.Behind(v.Elem())
 }
 
-// dynamic is what an interface holds: a pointer in place, all else allocated.
+// dynamic returns the size of the value in an interface: a pointer is stored in the interface, any other value is allocated.
 func (m *Meter) dynamic(v reflect.Value) int {
 	if v.IsNil() {
 		return 0
@@ -120,7 +120,7 @@ func (m *Meter) dynamic(v reflect.Value) int {
 	return Alloc(int(held.Type().Size())) + m.Behind(held)
 }
 
-// table is a map: groups of eight slots, up to seven eighths of them in use.
+// table returns the size of a map: it has groups of eight slots, of which up to seven eighths are in use.
 func (m *Meter) table(v reflect.Value) int {
 	const header, directory, control, slots = 48, 40, 8, 8
 	if v.IsNil() || m.first(v.UnsafePointer(), header) == 0 {
@@ -144,7 +144,7 @@ func (m *Meter) table(v reflect.Value) int {
 	return size
 }
 
-// leads says whether values of a type may lead to other memory.
+// leads reports whether values of a type may refer to other memory.
 func leads(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.String, reflect.Slice, reflect.Pointer, reflect.Map, reflect.Interface:
@@ -161,7 +161,7 @@ func leads(t reflect.Type) bool {
 	return false
 }
 
-// live says whether values of a type may change while they are read, or belong
+// live reports whether values of a type may change while they are read, or belong
 // to the whole program.
 func live(t reflect.Type) bool {
 	if t == reflect.TypeFor[time.Location]() || t.PkgPath() == "sync" || strings.HasPrefix(t.PkgPath(), "sync/") {

@@ -32,8 +32,8 @@
 //
 // A key is read as chunks of four bits. A node records the chunk at which its keys diverge,
 // and has a child for each value of that chunk that occurs, and one for a key that ends
-// there. What all its keys share is skipped, not stored. The keys "a", "b" and "be" (61, 62
-// and 62 65) look like this:
+// there. The chunks that all its keys share are skipped, not stored. The keys "a", "b" and
+// "be" (61, 62 and 62 65) look like this:
 //
 //	node: chunk 0, slots [ 6 . . ]        the root is always there, at chunk 0
 //	                       |
@@ -74,12 +74,12 @@
 // # Watches
 //
 // A watch is a channel that is closed when the watched result has changed. It may be closed
-// without need, but no change is missed. Each node and leaf has an atomic pointer, which is
+// although nothing has changed, but no change is missed. Each node and leaf has an atomic pointer, which is
 // nil until its watch is first requested: then a channel is stored with compare-and-swap. A
 // transaction lists the nodes and leaves of its base that it has replaced, and closes their
 // channels in [Txn.Notify].
 //
-// What was replaced is not marked. Instead, the order of operations matters:
+// Replaced nodes and leaves are not marked. Instead, the order of operations matters:
 //
 //	to commit:   publish the new version, then notify
 //	to watch:    make the channel, then look at the newest version
@@ -96,7 +96,7 @@
 // a prefix is that of the highest node whose keys all have the prefix; for fewer than
 // two keys it is the watch of an absence.
 //
-// So what is below an edge has to wake its watchers when the edge is divided, although
+// So the node or leaf below an edge has to wake its watchers when the edge is divided, although
 // nothing below has changed. A node is replaced by a copy for this. A leaf stays: it has
 // extra channels, for parts of its edge, and Notify removes and closes those that no longer
 // belong to it. If such a channel is made too late, the node above shows that the edge was

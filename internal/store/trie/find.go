@@ -36,7 +36,7 @@ func above(root *node, leaf ref) *node {
 	}
 }
 
-// located is where a key belongs.
+// located is the place where a key belongs.
 type located struct {
 	near   ref    // the leaf that shares the most chunks with the key; nil in an empty tree
 	parent *node  // of near

@@ -15,8 +15,8 @@ type Leaf struct {
 // its trees, or replaced in all of them, together.
 type SecondaryLeaf struct{ head uint64 }
 
-// Limits of where things may lie in an entry, in bytes: a key has to begin within
-// MaxEntry, and a secondary leaf within MaxDistance.
+// Limits of positions in an entry, in bytes: a key has to begin within MaxEntry, and a
+// secondary leaf within MaxDistance.
 const (
 	MaxEntry    = embedded
 	MaxDistance = (distanceMask + 1) * wordSize
@@ -24,8 +24,8 @@ const (
 
 const wordSize = 8
 
-// SetKey sets where the key of an entry is: at an offset from its beginning, in the same
-// allocation.
+// SetKey sets the position of the key of an entry: an offset from the beginning of the entry,
+// in the same allocation.
 func (l *Leaf) SetKey(offset, length uintptr) {
 	l.head = uint64(length)<<lengthShift | embedded | uint64(offset)
 }
@@ -180,7 +180,7 @@ func distance(head uint64) uint64 {
 	return head >> distanceShift & distanceMask * wordSize
 }
 
-// beginningOf returns the beginning of what the leaf is part of.
+// beginningOf returns the beginning of the entry that the leaf is part of.
 func beginningOf(leaf ref, head uint64) ref { return unsafe.Add(leaf, -int(distance(head))) }
 
 // watchOf returns the watch of a leaf, which all embedded leaves of an entry share.

@@ -7,18 +7,19 @@ import (
 )
 
 // A tree may hold networks. The key of a network is the number of address bytes, the
-// address with its host bits cleared, and the length of the prefix; more may follow. A key
-// that begins with a zero byte is no network.
+// address with its host bits cleared, and the length of the prefix; more bytes may follow. A
+// key that begins with a zero byte is not a network.
 
 // LongestMatch returns the first leaf of the longest network in the tree that contains the
 // given one, or nil. The argument is the key of a network, with nothing after it.
 //
-// The address of a network that contains another is the other's up to the length of its
-// prefix, and zero from there on. So its path is that of the other one, or leaves it at a
-// chunk where it has cleared some of the low bits, and all chunks after that are zero. The
-// search follows the path and, on the way back, looks into the children that differ from
-// it in this way, of which a node has at most four. The later a path parts, and the fewer
-// bits are cleared, the longer is the network: so the first that is found is the longest.
+// The address of a network that contains another one equals the other's address up to the
+// length of its prefix, and is zero from there on. So its path is the path of the other one,
+// or leaves that path at a chunk in which some of the low bits are cleared, and all chunks
+// after that are zero. The search follows the path and, on the way back, searches the
+// children that differ from it in this way, of which a node has at most four. The later a
+// path diverges, and the fewer bits are cleared, the longer is the network. So the first
+// network that is found is the longest.
 func (t *Tree) LongestMatch(network []byte) unsafe.Pointer {
 	if t.root == nil {
 		return nil
@@ -46,7 +47,7 @@ func (m *match) follow(p ref) ref {
 			return leaf
 		}
 	}
-	if offset < 2 { // of the number of address bytes
+	if offset < 2 { // a chunk of the number of address bytes
 		return nil
 	}
 	for c != 0 {

@@ -141,7 +141,7 @@ func allocate(slots int) (n *node) {
 	return n
 }
 
-// fill gives an empty node the children of another one.
+// fill copies the children of another node into an empty one.
 func (n *node) fill(from *node) {
 	n.head |= from.head &^ (slotMask << slotShift)
 	children := from.children()

@@ -9,8 +9,8 @@ type replaced struct {
 
 func (r *replaced) add(w *watch) { r.watches = append(r.watches, w) }
 
-// closeAll closes all watches that were made, and forgets them. root is that of
-// the new version, which was published before: see [Tree.Watch].
+// closeAll closes all watches that were made, and forgets them. root is the root of
+// the new version, which has already been published: see [Tree.Watch].
 func (r *replaced) closeAll(root *node) {
 	for _, w := range r.watches {
 		w.close()

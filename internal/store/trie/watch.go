@@ -19,7 +19,7 @@ type edge struct {
 	ch           chan struct{}
 }
 
-// Closed is the watch of a result that has changed already.
+// Closed is the watch of a result that has already changed.
 var Closed = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
@@ -53,8 +53,8 @@ func (t *Tree) watch(newest func() Tree, pointIn func(*Tree) watchPoint) <-chan 
 	return ch
 }
 
-// watchPoint is where a watch belongs: a node or leaf, which is replaced when what
-// is watched changes, or an edge above a leaf, which is divided.
+// watchPoint is the place where a watch belongs: a node or leaf, which is replaced when
+// the watched result changes, or an edge above a leaf, which is divided.
 type watchPoint struct {
 	at     ref
 	parent *node  // of an edge: the node above, which is replaced too

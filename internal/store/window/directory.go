@@ -14,11 +14,11 @@ const (
 
 // directory finds the chunk of a position in a list that grows at its end and is
 // dropped, in whole chunks, from its beginning. A copy of it is a view: growing
-// changes only what lies beyond the end of all older views, and dropping copies
-// at most one segment, so that no view but an older one keeps a dropped chunk.
+// changes only memory beyond the end of all older views, and dropping copies at
+// most one segment, so that only older views keep a dropped chunk.
 type directory[C any] struct {
-	first *segment[C]   // the one that start is in; its chunks before start are nil
-	rest  []*segment[C] // those after it
+	first *segment[C]   // the segment of start; its chunks before start are nil
+	rest  []*segment[C] // the following segments
 	start uint64        // the first position that is kept
 	end   uint64        // the next position
 	moved uint64        // slots copied so far, which is the cost of dropping

@@ -2,7 +2,7 @@ package window
 
 import "fmt"
 
-// Violation returns what is wrong with the newest window of a lineage, or nil. revision
+// Violation returns an error if the newest window of a lineage violates an invariant. revision
 // returns the revision that wrote a row, and dead reports whether the row was buried.
 func (w Window[T]) Violation(revision func(*T) uint64, dead func(*T) bool) error {
 	if err := w.rows.violation(); err != nil {
@@ -17,8 +17,8 @@ func (w Window[T]) Violation(revision func(*T) uint64, dead func(*T) bool) error
 	return w.deletesViolation(revision)
 }
 
-// violation returns what is wrong with a directory, or nil: there must be a chunk for every
-// position that is kept, and no other.
+// violation returns an error if a directory violates an invariant: there must be a chunk for
+// every position that is kept, and no other.
 func (d *directory[C]) violation() error {
 	if d.start > d.end {
 		return fmt.Errorf("they begin at %d, behind their end at %d", d.start, d.end)

@@ -2,13 +2,13 @@ package window
 
 // Bounds limits what a window keeps.
 type Bounds struct {
-	// Passed is the newest revision that no cursor has to read any more.
+	// Passed is the newest revision that no cursor still has to read.
 	Passed uint64
 	// Dead is how many slots may be without a current row.
 	Dead int
-	// Deletes is how many newer deletes push out those of the commits before them. So one
-	// commit may delete any number of rows: a cursor that has read everything before it has
-	// time to read it.
+	// Deletes is how many newer deletes push out the deletes of earlier commits. So one
+	// commit may delete any number of rows: a cursor that has read everything before the
+	// commit has time to read it.
 	Deletes int
 	// Records is how many records are about to be appended. The number of records that a
 	// commit drops is limited to a multiple of it: large enough that nothing accumulates.

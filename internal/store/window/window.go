@@ -2,12 +2,12 @@
 //
 // A [Window] is an immutable view, safe for concurrent reading; Append, Bury and Trim
 // return the next one and share memory with it. They may only be called on the newest view
-// of a lineage, by one goroutine at a time: older views do not see what was appended,
-// because it is beyond their end, and keep what was dropped.
+// of a lineage, by one goroutine at a time. Older views do not see appended records,
+// which are beyond their end, and keep dropped records.
 //
 // Rows and deletes are kept apart, each in chunks that are dropped whole, so that many
 // replaced rows do not push out the deletes. The cost of dropping is spread over the
-// commits, in proportion to what each adds, whatever the window holds.
+// commits, in proportion to the records that each adds.
 package window
 
 import (
@@ -37,7 +37,7 @@ type Window[T any] struct {
 type rowChunk[T any] struct {
 	rows  [chunkSize]*T
 	since time.Time         // when the first was committed
-	after [chunkSize]uint32 // milliseconds from since until each was
+	after [chunkSize]uint32 // milliseconds from since until each was committed
 	dead  int
 }
 
@@ -66,7 +66,7 @@ func (w Window[T]) Base() uint64 { return w.rows.start }
 // Head returns the newest revision in the window.
 func (w Window[T]) Head() uint64 { return w.rows.end }
 
-// Empty reports whether nothing at all is kept.
+// Empty reports whether the window keeps neither rows nor deletes.
 func (w Window[T]) Empty() bool { return w.rows.first == nil && w.deletes.first == nil }
 
 // LostDeletes returns the newest revision of a delete that was dropped, or 0: a cursor that
@@ -85,8 +85,8 @@ func (w Window[T]) Committed(revision uint64) (at time.Time, known bool) {
 	return c.since.Add(time.Duration(c.after[slot(revision-1)]) * time.Millisecond), true
 }
 
-// Records yields what the revisions in (after, until] wrote and deleted, in
-// order. after must not be less than Base and LostDeletes.
+// Records yields the rows that the revisions in (after, until] wrote and deleted,
+// in order. after must not be less than Base and LostDeletes.
 func (w Window[T]) Records(after, until uint64) iter.Seq2[uint64, Record[T]] {
 	return func(yield func(uint64, Record[T]) bool) {
 		next := w.firstDelete(after)
@@ -103,8 +103,8 @@ func (w Window[T]) Records(after, until uint64) iter.Seq2[uint64, Record[T]] {
 	}
 }
 
-// Deletes yields what the revisions in (after, until] deleted, in order. after
-// must not be less than LostDeletes.
+// Deletes yields the rows that the revisions in (after, until] deleted, in order.
+// after must not be less than LostDeletes.
 func (w Window[T]) Deletes(after, until uint64) iter.Seq2[uint64, *T] {
 	return func(yield func(uint64, *T) bool) {
 		for position := w.firstDelete(after); position < w.deletes.end; position++ {

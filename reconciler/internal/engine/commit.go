@@ -56,8 +56,8 @@ func (c *statusCommit) add(out *pool.Task, now time.Time) {
 	c.outcomes = append(c.outcomes, out)
 }
 
-// due reports whether it is time to write: nothing more is coming, or the first one
-// has waited long enough. While the table is locked by others it is not.
+// due reports whether it is time to write: no operation is running any more, or the first
+// outcome has waited long enough. It reports false while others have locked the table.
 func (c *statusCommit) due(now time.Time, inFlight int) bool {
 	return !c.lock.waiting() && (len(c.marks) > 0 || len(c.outcomes) > 0 && (inFlight == 0 || !now.Before(c.deadline)))
 }
@@ -96,7 +96,7 @@ type StatusError struct{ Err error }
 // Error implements error.
 func (e *StatusError) Error() string { return fmt.Sprintf("write status: %v", e.Err) }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the underlying error.
 func (e *StatusError) Unwrap() error { return e.Err }
 
 func isStatusError(err error) bool {
@@ -238,8 +238,8 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 		l.adopt(out, workqueue.Committing)
 	}
 	it := out.Item
-	// Whether an update was outdated is known exactly, so a change in the meantime is no reason
-	// to run it again; for everything else it is.
+	// Whether an update was outdated is known exactly, so a change in the meantime alone is no
+	// reason to run it again. In all other cases it is.
 	again := it.Dirty && (out.Kind == pool.Delete || isStatusError(out.Err) || it.Reasons&^workqueue.Change != 0)
 	it.Dirty, it.Refresh = false, refresh
 	if out.Outdated {
@@ -248,7 +248,7 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 		return
 	}
 	if out.Kind == pool.Update && !isStatusError(out.Err) {
-		l.setDeleting(it, false) // the row has the status: it is there
+		l.setDeleting(it, false) // the status was written, so the row exists
 	}
 	mustSettle := l.mustSettle(out)
 	if it.Err = out.Err; out.Err == nil {
@@ -347,7 +347,7 @@ func (q *lockRequest) overdueAt() time.Time {
 func (q *lockRequest) errLocked() error {
 	holder := q.table.Untyped().Holder()
 	if holder == "" {
-		holder = "held by others in turn"
+		holder = "held by one writer after another"
 	}
 	return &store.TableError{Table: q.table.Name(), Err: fmt.Errorf("%w: %s", errTableLocked, holder)}
 }

@@ -15,8 +15,9 @@ import (
 
 // Config tunes a reconciler. The zero value of each field stands for its default.
 type Config struct {
-	// FullInterval is the time between full passes, ±10 %: a second or more. Default
-	// 30 minutes; negative: only at start, on demand and when changes were lost.
+	// FullInterval is the time between full passes, ±10 %, at least a second. Default
+	// 30 minutes. If it is negative, full passes run only at start, on demand and when
+	// changes were lost.
 	FullInterval time.Duration
 	// MinBackoff and MaxBackoff bound the time before a failed operation is tried
 	// again. It starts at MinBackoff and doubles with every attempt up to MaxBackoff, ±20 %.
@@ -42,15 +43,15 @@ type Config struct {
 	// Debounce is how long a changed row must stay unchanged before it runs, though it runs
 	// MaxDebounce after the first change at the latest. Defaults: 0, and ten times Debounce.
 	Debounce, MaxDebounce time.Duration
-	// Workers is how many operations run at once, on different rows. Default 1;
+	// Workers is how many operations run concurrently, on different rows. Default 1;
 	// at most 65,536.
 	Workers int
 	// DeleteLimit holds deletes, including those of orphans, when there are too many at once.
 	// What Prune removes is not counted.
 	DeleteLimit ChangeLimit
-	// UpdateLimit does the same for updates of rows that were already applied since the
-	// start. The zero value means no limit. With a limit every changed row is queued
-	// individually, which takes more time and memory.
+	// UpdateLimit holds updates of rows that have been applied since the start, when there
+	// are too many at once. The zero value means no limit. With a limit every changed row is
+	// queued individually, which takes more time and memory.
 	UpdateLimit ChangeLimit
 	// Drift configures how to handle rows that differ from Params.Observed.
 	Drift Drift
@@ -107,11 +108,11 @@ func (c Config) check() error {
 	}
 	switch {
 	case c.Backoff != nil && c.MinBackoff != 0:
-		return fmt.Errorf("Config.MinBackoff is %v: it has no meaning with Config.Backoff, which takes its place", c.MinBackoff)
+		return fmt.Errorf("Config.MinBackoff is %v: it has no effect because Config.Backoff replaces it", c.MinBackoff)
 	case c.Backoff != nil && c.MaxBackoff != 0:
-		return fmt.Errorf("Config.MaxBackoff is %v: it has no meaning with Config.Backoff, which takes its place", c.MaxBackoff)
+		return fmt.Errorf("Config.MaxBackoff is %v: it has no effect because Config.Backoff replaces it", c.MaxBackoff)
 	case c.FullInterval > 0 && c.FullInterval < minFullInterval:
-		return fmt.Errorf("Config.FullInterval is %v: it must be at least %v, 0 for the default, or negative for no full passes but the first", c.FullInterval, minFullInterval)
+		return fmt.Errorf("Config.FullInterval is %v: it must be at least %v, 0 for the default, or negative for no periodic full passes", c.FullInterval, minFullInterval)
 	case c.MaxBackoff != 0 && c.MaxBackoff < c.MinBackoff:
 		return fmt.Errorf("Config.MaxBackoff %v is less than Config.MinBackoff %v", c.MaxBackoff, c.MinBackoff)
 	case c.MaxDebounce != 0 && c.MaxDebounce < c.Debounce:
@@ -122,9 +123,9 @@ func (c Config) check() error {
 	return errors.Join(c.Limits.check(), c.DeleteLimit.Check("Config.DeleteLimit"), c.UpdateLimit.Check("Config.UpdateLimit"), c.Drift.Check())
 }
 
-// Params is what an [Engine] is made of. DB, Table and Target are required.
+// Params are the parameters of an [Engine]. DB, Table and Target are required.
 type Params struct {
-	Name      string // default: that of the table
+	Name      string // default: the table's name
 	DB        *store.DB
 	Table     *store.Table
 	Target    Target
@@ -150,7 +151,7 @@ type Health interface {
 	Stopped(message string)
 }
 
-// withDefaults checks p and fills in what was left out.
+// withDefaults returns p with its defaults, or an error if p is invalid.
 func (p Params) withDefaults() (Params, error) {
 	if p.Table != nil {
 		setDefault(&p.Name, p.Table.Name())
@@ -220,14 +221,14 @@ func (l Limits) check() error {
 	return checkRate(l.Limiter.Limit(), l.Limiter.Burst())
 }
 
-// checkRate refuses a rate that is not a number, and a positive one that would never let
-// anything through.
+// checkRate refuses a rate that is not a number, and a positive rate whose burst would never
+// allow an operation.
 func checkRate(limit rate.Limit, burst int) error {
 	switch {
 	case math.IsInf(float64(limit), 1): // rate.Inf is a number, and JSON carries it
 		return errors.New("Limits.Limiter has the rate +Inf: for no bound it must be rate.Inf, or Limiter nil")
 	case !(limit >= 0): // or NaN
-		return fmt.Errorf("Limits.Limiter has the rate %v: it must be positive, 0 for a standstill, or rate.Inf for no bound", float64(limit))
+		return fmt.Errorf("Limits.Limiter has the rate %v: it must be positive, 0 to stop all operations, or rate.Inf for no bound", float64(limit))
 	case limit > 0 && limit != rate.Inf && burst < 1:
 		return fmt.Errorf("Limits.Limiter has a burst of %d: it must be at least 1, or nothing ever runs", burst)
 	}
@@ -248,7 +249,7 @@ func (r *Engine) SetLimits(limits Limits) error {
 		return err
 	}
 	r.limits.Store(limits.withDefaults())
-	// A reconciler that does not run yet uses them from the start.
+	// A reconciler that is not running yet uses the new limits from the start.
 	if err := r.inbox.post(func(l *loop) { l.rate.Reset() }); !errors.Is(err, ErrNotRunning) {
 		return err
 	}

@@ -41,7 +41,7 @@ func (l *loop) dispatch(now time.Time) (dropped bool) {
 }
 
 // nextBatch returns the next batch, of one class, or nil when nothing is ready.
-// The batch is empty if what was ready needs nothing.
+// The batch is empty if the ready items needed no operation.
 func (l *loop) nextBatch(now time.Time) (b *pool.Batch, dropped bool) {
 	turn, n := l.queue.Turn(l.round.more)
 	if n == 0 || l.rate.Holds(now) {
@@ -172,7 +172,7 @@ func (l *loop) takeBack(b *pool.Batch) {
 	}
 }
 
-// nextTakeBack returns when tasks can be taken back that should be, or zero.
+// nextTakeBack returns when wanted tasks can be taken back, or zero.
 func (l *loop) nextTakeBack(now time.Time) (due time.Time) {
 	idle := l.idle()
 	for _, w := range l.pool.Workers() {
@@ -219,7 +219,7 @@ func (l *loop) collect(w *pool.Worker, now time.Time) {
 	}
 }
 
-// startsAfresh forgets the failures of an older spec.
+// startsAfresh forgets the failures of older specs.
 func (l *loop) startsAfresh(out *pool.Task) {
 	if it := out.Item; it != nil && out.Was == Pending && !isStatusError(it.Err) {
 		it.Attempts = 0
@@ -266,7 +266,7 @@ func (l *loop) finished(out *pool.Task, w *pool.Worker, now time.Time) {
 	l.commit.add(out, now)
 }
 
-// skipped queues a row again whose operation was no longer right when it was to begin.
+// skipped queues a row again whose operation was outdated when it was about to begin.
 func (l *loop) skipped(out *pool.Task, now time.Time) {
 	if out.Item == nil {
 		l.adopt(out, workqueue.InRound)

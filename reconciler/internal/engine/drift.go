@@ -55,7 +55,7 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	case now.Before(settled):
 		l.settleUntil(it, settled)
 	case certainty == hold.Uncertain:
-		return false // update it to be sure; it counts as drift only if it differs again
+		return false // update the row to be sure; it counts as drift only if it differs again
 	default:
 		l.differs(op, changes)
 		return false
@@ -129,8 +129,8 @@ func (l *loop) agrees(it *workqueue.Item) {
 // driftHealth reports rows that drift repeatedly, and rows whose repair is held, to health.
 func (l *loop) driftHealth() {
 	if l.repairs.Changed() {
-		l.health.concern("rows that drift again and again", l.repairs.Flapping())
-		l.health.concern("rows that differ from what is observed", l.repairs.Unrepaired())
+		l.health.concern("rows that drift repeatedly", l.repairs.Flapping())
+		l.health.concern("rows that differ from the observed state", l.repairs.Unrepaired())
 	}
 }
 
@@ -286,7 +286,7 @@ func (f *driftFeed) examineRow(txn store.ReadTxn, key string) {
 func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
 	status, known := f.r.status(e), f.r.drifted.has(keyOf(e))
 	if status.Kind() != Done && !known {
-		return // it is compared once it is done
+		return // the row will be compared once it is done
 	}
 	if f.r.listings.About(keyOf(e), status.Since()) == hold.Unknown {
 		return

@@ -29,7 +29,7 @@ type Engine struct {
 	depends    *hold.Dependencies // Params.DependsOn
 	member     *hold.Member       // of Params.Group, or nil
 	pauses     *hold.Pauses
-	listings   hold.Listings // of what is observed
+	listings   hold.Listings // of the observed table
 	lifetime
 	sourceWait
 	published
@@ -50,19 +50,19 @@ type sourceWait struct {
 	listed atomic.Uint64            // revision of the table when waiting for its sources ended, or 0
 }
 
-// published is what the loop shows other goroutines.
+// published is the state that the loop shares with other goroutines.
 type published struct {
 	stats       latestStats
 	failures    *failures // for FailureGroups
-	drifted     keySet    // the rows known to differ from what is observed
+	drifted     keySet    // the rows known to differ from the observed state
 	deleting    atomic.Int64
 	lastSuccess atomic.Int64 // Unix nanoseconds, or 0
 }
 
 // ErrStarted is returned by the second call of Run.
-var ErrStarted = errors.New("reconciler was started already")
+var ErrStarted = errors.New("reconciler was already started")
 
-// New returns an engine, or an error that names the wrong parameter.
+// New returns an engine, or an error that names the invalid parameter.
 func New(p Params) (*Engine, error) {
 	p, err := p.withDefaults()
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *Engine) all(txn store.ReadTxn) iter.Seq[*store.Entry] {
 // keyOf returns the encoded primary key of a row.
 func keyOf(e *store.Entry) string { return string(e.Key()) }
 
-// Name returns the name from the params.
+// Name returns the name of the reconciler.
 func (r *Engine) Name() string { return r.p.Name }
 
 // FullPass requests a full pass as soon as possible: all rows are applied again and orphans are
@@ -161,7 +161,7 @@ type Summary struct {
 	Error       int       `json:"error"`
 	Deleting    int       `json:"deleting"` // gone from the table but not yet from the target
 	Paused      int       `json:"paused"`   // pending but held by a pause, including deletes
-	Drifted     int       `json:"drifted"`  // known to differ from what is observed, and so not done
+	Drifted     int       `json:"drifted"`  // known to differ from the observed state, and so not done
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
 	// WaitingFor names the sources whose first listing is missing. No operation runs before
 	// they have delivered.

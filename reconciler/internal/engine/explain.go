@@ -27,9 +27,9 @@ type Explanation struct {
 	Origin  string              `json:"origin,omitempty"`
 	Sources []store.SourceState `json:"sources"`
 
-	// Queued reports whether the row is to be run, now or later. Reasons are why, or why it
-	// last ran if it is not queued. Class is its priority class if it is ready, and Since
-	// when it was queued.
+	// Queued reports whether the row is going to run, now or later. Reasons are the reasons
+	// for that, or for its last run if it is not queued. Class is its priority class if it is
+	// ready, and Since is when it was queued.
 	Queued  bool      `json:"queued"`
 	Reasons string    `json:"reasons"`
 	Class   string    `json:"class,omitempty"`
@@ -41,15 +41,15 @@ type Explanation struct {
 	History
 }
 
-// History is what has happened to a row lately.
+// History is the recent history of a row.
 type History struct {
 	// Attempts is the number of consecutive failures, LastAttempts the most recent ones since
 	// the row was last done, and LastError the error of the last one.
 	Attempts     int       `json:"attempts"`
 	LastAttempts []Attempt `json:"lastAttempts"`
 	LastError    string    `json:"lastError,omitempty"`
-	// Drifted is how often the row was recently repaired because it differed from what was
-	// observed, and LastDrift when it last was.
+	// Drifted is how often the row was recently repaired because it differed from the observed
+	// state, and LastDrift when it last was.
 	Drifted   int       `json:"drifted,omitempty"`
 	LastDrift time.Time `json:"lastDrift,omitzero"`
 }
@@ -62,14 +62,14 @@ type UnknownKeyError struct {
 	// Incomplete has, by source, the reasons why rows may be missing in the table, and why
 	// orphans are not removed.
 	Incomplete map[string]string
-	Err        error // what is wrong with the key itself, or nil
+	Err        error // the error of the key itself, or nil
 }
 
 // Error implements error.
 func (e *UnknownKeyError) Error() string {
 	text := fmt.Sprintf("table %s: key %q: %v", e.Table, e.Key, e.what())
 	if len(e.Like) > 0 {
-		text += "; like it: " + strings.Join(e.Like, ", ")
+		text += "; similar keys: " + strings.Join(e.Like, ", ")
 	}
 	if len(e.Incomplete) > 0 {
 		text += "; removal of orphans is held: " + reasons(e.Incomplete)
@@ -156,7 +156,7 @@ func (r *Engine) startWaits(txn store.ReadTxn) []Wait {
 	}
 }
 
-// explainRow explains a row as far as the table knows it.
+// explainRow explains a row as far as the table alone allows.
 func (r *Engine) explainRow(txn store.ReadTxn, key string) (e Explanation, row *store.Entry, err error) {
 	e = Explanation{
 		Reconciler: r.p.Name, Table: r.p.Table.Name(), Key: key, Sources: r.p.Table.Sources(txn),
@@ -180,7 +180,7 @@ func (r *Engine) explainRow(txn store.ReadTxn, key string) (e Explanation, row *
 	}
 	if r.p.Origin != nil {
 		if panicked := pool.Guard(func() { e.Origin = r.p.Origin(e.Table, e.Key) }); panicked != nil {
-			e.Origin = "not known: " + panicked.Error()
+			e.Origin = "unknown: " + panicked.Error()
 		}
 	}
 	return e, row, nil
@@ -282,7 +282,7 @@ func (l *loop) readyWaits(turn Wait, now time.Time) []Wait {
 	}
 }
 
-// runningWait returns how far the operation of an item is that a worker has.
+// runningWait returns what an item that a worker has is waiting for.
 func (l *loop) runningWait(it *workqueue.Item) Wait {
 	for _, w := range l.pool.All() {
 		if w.Batch == nil {
@@ -296,7 +296,7 @@ func (l *loop) runningWait(it *workqueue.Item) Wait {
 		case pool.Ended:
 			return Wait{Cause: waitCommit, Text: "the commit of its status"}
 		case pool.Waiting:
-			return Wait{Cause: waitTurn, Text: fmt.Sprintf("its turn: %d before it in the hands of a worker", before)}
+			return Wait{Cause: waitTurn, Text: fmt.Sprintf("its turn: %d before it in the batch of a worker", before)}
 		case pool.Begun:
 			return runningWait(kind, since, l.r.p.Config.OperationTimeout, w.Stuck)
 		case pool.Elsewhere:

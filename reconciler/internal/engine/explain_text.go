@@ -74,9 +74,9 @@ func (e Explanation) writtenBy() string {
 	case 0:
 		return "no source: the table has none"
 	case 1:
-		return "not known; the table's source is " + names[0]
+		return "unknown; the table's source is " + names[0]
 	default:
-		return "not known; the table's sources are " + strings.Join(names, ", ")
+		return "unknown; the table's sources are " + strings.Join(names, ", ")
 	}
 }
 
@@ -106,10 +106,10 @@ type Wait struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// The causes that are not stages.
+// The causes that are not stages of package workqueue.
 const (
 	waitNothing = "nothing"
-	waitTurn    = "turn" // others are before it
+	waitTurn    = "turn" // other rows come before it
 	waitRunning = "running"
 	waitCommit  = "commit" // it was applied, its status is about to be written
 	waitStuck   = "stuck"
@@ -131,9 +131,9 @@ func waitOf(it *workqueue.Item) Wait {
 	until, cause := due.Format(timeFormat), it.Stage().String()
 	switch it.Stage() {
 	case workqueue.Debounce:
-		return Wait{cause, "debounce: until " + until + ", or longer if the row changes before", due}
+		return Wait{cause, "debounce: until " + until + ", or longer if the row changes before then", due}
 	case workqueue.Settle:
-		return Wait{cause, "what is observed of it to settle, and to be compared: until " + until, due}
+		return Wait{cause, "the observed state to settle before it is compared: until " + until, due}
 	case workqueue.Unread:
 		return Wait{Cause: waitTurn, Text: "its turn: a change has not been read yet"}
 	case workqueue.Terminal:
@@ -141,9 +141,9 @@ func waitOf(it *workqueue.Item) Wait {
 	case workqueue.Backoff:
 		return Wait{cause, "backoff: until " + until, due}
 	case workqueue.Refresh:
-		return Wait{cause, "nothing but the time when it is applied again, as its refresh interval says: until " + until, due}
+		return Wait{cause, "its next refresh: until " + until, due}
 	case workqueue.Again:
-		return Wait{cause, "until " + until + ", when its target wants it to be applied again", due}
+		return Wait{cause, "until " + until + ", when it is applied again as its target requested", due}
 	default:
 		return Wait{Cause: cause, Text: cause + ": " + it.Detail(), Until: due}
 	}

@@ -34,9 +34,9 @@ type failureLog struct {
 	newLines int                // lines logged about new reasons
 }
 
-// logged is what has not been logged yet about a reason.
+// logged counts the failures for a reason that have not been logged yet.
 type logged struct {
-	left int // how many operations have failed
+	left int // number of failed operations
 	key  string
 	err  error // of the last one
 }
@@ -145,10 +145,10 @@ func (l *loop) reportFailure(why reason, e logged) {
 	l.r.p.Logger.Warn(why.operation+" failed", attrs...)
 }
 
-// reason is what the rows of a group have in common.
+// reason is the operation and the error text that the rows of a group have in common.
 type reason struct{ operation, text string }
 
-// reasonOf returns why an operation on a row has failed, in words that do not name the row.
+// reasonOf returns the reason why an operation on a row has failed. Its text does not name the row.
 func reasonOf(operation, name string, err error) reason {
 	text := err.Error()
 	var stuck *StuckError
@@ -167,7 +167,7 @@ func reasonOf(operation, name string, err error) reason {
 	return reason{operation, shortened(text)}
 }
 
-// shortened returns a text without what exceeds the bound.
+// shortened returns a text cut to at most maxReason bytes.
 func shortened(text string) string {
 	if len(text) <= maxReason {
 		return text

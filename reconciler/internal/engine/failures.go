@@ -23,12 +23,12 @@ const (
 	keyPlaceholder = "<key>"
 )
 
-// FailureGroup is the rows that fail for the same reason: in the same operation, with the same
-// first line of the error's text.
+// FailureGroup describes the rows that fail for the same reason: in the same operation, with the
+// same first line of the error's text.
 //
-// Texts that differ only in the key are the same: <key> replaces the text of the row's primary
-// key, and each of its words of at least three characters. There are at most 1000 groups. Rows
-// that fit into none of them are in the last one, which has the error "other errors" and no
+// Texts that differ only in the key are considered the same: <key> replaces the text of the row's
+// primary key, and each of its words of at least three characters. There are at most 1000 groups.
+// Rows that fit into none of them are in the last one, which has the error "other errors" and no
 // operation.
 type FailureGroup struct {
 	Operation string    `json:"operation"` // update or delete
@@ -76,7 +76,7 @@ type failure struct {
 	atKey, atNew int // its positions in the group's rankings
 }
 
-// what names the operation and the row.
+// what returns the operation and the row as text.
 func (f *failure) what() string { return f.why.operation + " " + f.name }
 
 // failureGroup is the rows that fail for a reason.
@@ -89,7 +89,7 @@ type failureGroup struct {
 	rank   int               // its position in largest
 }
 
-// fails records that a row has failed, and reports whether it was fine before.
+// fails records that a row has failed, and reports whether it was not failing before.
 func (s *failures) fails(key, name string, why reason, err error, now time.Time) (f *failure, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// feed is the change feed of the table, and what was read from it that is not an item.
+// feed is the change feed of the table, with the changes read from it that are not items.
 type feed struct {
 	cursor  *store.Cursor
 	round   round
@@ -92,14 +92,14 @@ func (l *loop) simple(e *store.Entry) bool {
 
 func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 	it := l.queue.Get(keyOf(change.Entry))
-	l.agrees(it) // what was known of an older spec
+	l.agrees(it) // any known drift was that of an older spec
 	it.Entry = change.Entry
 	it.Present = !deleted
 	l.waiters.pendingSinceRead(it)
 	if deleted {
 		it.Attempts, it.Orphan = 0, false
 		l.setDeleting(it, true)
-		l.order.Note(it) // it may name others than before
+		l.order.Note(it) // it may name other rows than before
 	} else {
 		l.isBack(it)
 		l.limits.CountUpdate(it)
@@ -149,7 +149,7 @@ func (l *loop) awaitsFeed(it *workqueue.Item, txn store.ReadTxn) bool {
 
 // awaitFeed makes an item wait until the feed delivers the delete of its row.
 func (l *loop) awaitFeed(it *workqueue.Item) {
-	it.Err = nil // of a row that is not there any more
+	it.Err = nil // the error was that of a row that no longer exists
 	l.leaveFull(it)
 	l.holdItem(it, hold.Reason{Stage: workqueue.Unread})
 }
@@ -180,7 +180,7 @@ const (
 // rows become items.
 type round struct {
 	rows []pool.Task
-	left [][]pool.Task // parts of rows that no worker has
+	left [][]pool.Task // slices of rows that no worker has
 	more int           // number of rows in left
 	open int           // rows that are not complete
 	txn  store.ReadTxn // the snapshot of the rows
@@ -258,7 +258,7 @@ func (l *loop) giveUpRound(now time.Time) {
 	l.round = round{}
 }
 
-// closeRow removes a row from the open ones of the round.
+// closeRow removes a row from the open rows of the round.
 func (l *loop) closeRow(out *pool.Task) {
 	if out.Open {
 		out.Open = false

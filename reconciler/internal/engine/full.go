@@ -43,13 +43,13 @@ type fullPass struct {
 	began       time.Time
 	last        []byte            // the rows up to this one have been checked
 	started     bool              // last is set
-	again       bool              // except for that one itself
+	again       bool              // the row last itself must be checked again
 	outstanding int               // items that the pass waits for
-	observed    []*store.Entry    // what exists and has not been compared yet
+	observed    []*store.Entry    // existing objects that have not been compared yet
 	drainUntil  time.Time         // workers are kept idle until then; zero: they are not
-	orphans     []*workqueue.Item // what was found of them
+	orphans     []*workqueue.Item // the orphans found so far
 	asked       bool              // the target is being asked for orphans
-	gone        map[string]bool   // what was deleted since then
+	gone        map[string]bool   // the rows deleted since the target was asked
 }
 
 // fullPlan is the schedule of full passes.
@@ -113,7 +113,7 @@ func (l *loop) advanceFull(now time.Time) {
 	}
 }
 
-// stepFull performs the next step, and reports whether another one follows at once.
+// stepFull performs the next step, and reports whether another one follows immediately.
 func (l *loop) stepFull(now time.Time) (more bool) {
 	switch before := l.full.phase; before {
 	case fullUpdates:
@@ -147,7 +147,7 @@ func (l *loop) enqueueSlice(now time.Time) (more bool) {
 	for e := range l.full.rest(l.r.p.Table, txn) {
 		if look--; look == 0 {
 			l.full.last, l.full.started = e.Key(), true
-			l.full.again = true // this row itself is still to be checked
+			l.full.again = true // this row itself has not been checked yet
 			return true
 		}
 		if !l.full.whole && l.r.status(e).Kind() == Done {
@@ -209,7 +209,7 @@ func (f *fullPass) wantsOrphans() bool {
 }
 
 // askForOrphans asks the target what exists, or to prune. While a source is incomplete, a row
-// missing from the table may be wanted, so the search is postponed.
+// missing from the table may be desired, so the search is postponed.
 func (l *loop) askForOrphans(now time.Time) {
 	if !l.full.wantsOrphans() {
 		return
@@ -266,8 +266,8 @@ func (l *loop) drain(now time.Time) {
 	}
 }
 
-// sawGone records a successful delete, because a listing that began earlier may still have what
-// it removed.
+// sawGone records a successful delete, because a listing that began earlier may still contain the
+// removed object.
 func (f *fullPass) sawGone(out *pool.Task) {
 	if (f.asked || f.phase == fullCompare) && out.Kind == pool.Delete {
 		f.gone[out.Item.Key] = true
@@ -302,6 +302,7 @@ func (l *loop) compareSlice(now time.Time) {
 	if len(l.full.observed) == 0 {
 		l.full.phase = fullDeletes
 		l.removeOrphans(now)
+		l.r.member.SetSearched()
 	}
 }
 

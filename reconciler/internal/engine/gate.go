@@ -21,17 +21,17 @@ import (
 type (
 	// Selector selects rows, to be triggered or paused.
 	Selector = hold.Selector
-	// ChangeLimit bounds how many rows are changed within a time.
+	// ChangeLimit bounds how many rows are changed within a window of time.
 	ChangeLimit = hold.ChangeLimit
 	// Dependency makes rows wait for rows of another table.
 	Dependency = hold.Dependency
-	// Group is reconcilers that know each other.
+	// Group connects the reconcilers of a process.
 	Group = hold.Group
-	// Drift configures how to handle rows that differ from what is observed.
+	// Drift configures how to handle rows that differ from the observed state.
 	Drift = hold.Drift
 )
 
-// owner returns what policies may know about the engine.
+// owner returns the information about the engine that policies need.
 func (r *Engine) owner() hold.Owner {
 	return hold.Owner{Name: r.p.Name, DB: r.p.DB, Table: r.p.Table, Logger: r.p.Logger}
 }
@@ -43,7 +43,7 @@ type policies struct {
 	depends *hold.Checker
 	order   *hold.Order
 	limits  *hold.ChangeLimiter
-	rate    *hold.Rate // holds everything
+	rate    *hold.Rate // holds all rows
 }
 
 func (l *loop) newPolicies(now time.Time) policies {
@@ -61,17 +61,19 @@ func (l *loop) newPolicies(now time.Time) policies {
 
 // gate holds an operation that may not run now, and reports whether it did.
 func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
-	// A row that agrees with what is observed needs no repair, so policies do not apply.
+	// A row that agrees with the observed state needs no repair, so policies do not apply.
 	if l.compared(op, txn, now) {
 		return true
 	}
 	for _, p := range l.policies.list {
 		if why, held := p.Holds(op, txn, now); held {
+			l.order.NoteGate(op, why)
 			why.Until = earliest(why.Until, l.compareHeld(op, txn, now))
 			l.holdItem(op.Item, why)
 			return true
 		}
 	}
+	l.order.NoteGate(op, hold.Reason{})
 	return false
 }
 
@@ -79,7 +81,7 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 func (l *loop) holdItem(it *workqueue.Item, why hold.Reason) {
 	until := why.Until
 	if why.Stage == workqueue.Drift {
-		until = earliest(until, it.Refresh) // then it is applied whatever is known of it
+		until = earliest(until, it.Refresh) // then it is applied even if it has not drifted
 	}
 	l.queue.Wait(it, why.Stage, until, why.Text)
 	l.repairs.Held(it)
@@ -178,8 +180,8 @@ func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
 // maxPlanned is how many operations a plan lists.
 const maxPlanned = 1000
 
-// Plan is what a reconciler holds because it exceeds [Config.DeleteLimit] or
-// [Config.UpdateLimit]. In the zero value nothing is held.
+// Plan lists the operations that a reconciler holds because they exceed [Config.DeleteLimit] or
+// [Config.UpdateLimit]. The zero value is empty.
 type Plan struct {
 	ID      string    `json:"id"`             // the argument of [Reconciler.Approve]
 	Since   time.Time `json:"since,omitzero"` // when the first operation was held
@@ -195,11 +197,11 @@ type Plan struct {
 type Planned struct {
 	Key       string `json:"key"`       // of the row, as text
 	Operation string `json:"operation"` // update or delete
-	// Orphan reports whether the target has it but the table never had it since the start.
+	// Orphan reports whether the target has the row, but the table has not had it since the start.
 	Orphan bool `json:"orphan,omitempty"`
-	// Changes is what the update would do, if the target can tell.
+	// Changes are the changes that the update would make, if the target can predict them.
 	Changes []Change `json:"changes,omitempty"`
-	// Error is why Changes are not known.
+	// Error is the reason why Changes are unknown.
 	Error string `json:"error,omitempty"`
 }
 
@@ -216,12 +218,12 @@ func (e *ApprovalError) Error() string {
 	case "":
 		return fmt.Sprintf("plan %q cannot be approved: nothing is held", e.ID)
 	case e.ID:
-		return fmt.Sprintf("plan %q cannot be approved before it was looked at", e.ID)
+		return fmt.Sprintf("plan %q cannot be approved before it has been shown", e.ID)
 	}
-	return fmt.Sprintf("plan %q cannot be approved: it is out of date, what is held is plan %q", e.ID, e.Current)
+	return fmt.Sprintf("plan %q cannot be approved: it is outdated, the current plan is %q", e.ID, e.Current)
 }
 
-// planned is an operation that is held, before it is described.
+// planned is a held operation whose changes have not been determined yet.
 type planned struct {
 	Planned
 	entry *store.Entry
@@ -248,7 +250,7 @@ func (r *Engine) Plan(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-// describe adds what an update would do.
+// describe adds the changes that an update would make.
 func (r *Engine) describe(ctx context.Context, op *planned) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.p.Config.OperationTimeout, pool.ErrOverdue)
 	defer cancel()

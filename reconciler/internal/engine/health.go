@@ -20,7 +20,7 @@ const (
 	healthGrace    = time.Second
 )
 
-// steady reports whether the failure of an item is news at once.
+// steady reports whether the failure of an item is news immediately.
 func steady(it *workqueue.Item, now time.Time) bool {
 	return it.Attempts >= steadyAttempts || hold.IsTerminal(it.Err) || it.Stage() == workqueue.Stuck || it.Due().Sub(now) > healthGrace
 }
@@ -42,8 +42,8 @@ type youngFailure struct {
 	since time.Time
 }
 
-// failing records whether an item fails, whose outcome was written. A failure that is news stays
-// so until the row is fine.
+// failing records whether an item whose outcome was written is failing. A failure that is news
+// remains news until the row no longer fails.
 func (l *loop) failing(it *workqueue.Item, now time.Time) {
 	if it.Err == nil {
 		l.fine(it.Key)
@@ -186,7 +186,7 @@ func (l *loop) healthMessage(facts healthFacts) (string, error) {
 	case !facts.firstPassDone:
 		return "applying all rows for the first time", nil
 	case facts.paused:
-		return "reconciled, but for rows that are paused", nil
+		return "reconciled, except for paused rows", nil
 	}
 	return "reconciled", nil
 }
@@ -247,8 +247,8 @@ func (l *loop) problems(facts healthFacts) (t problems) {
 type groupError struct {
 	why      reason
 	rows     int
-	examples []string // keys of those that have been news for longest
-	first    failure  // the one that has been news for longest
+	examples []string // keys of the rows that have been news for longest
+	first    failure  // the failure that has been news for longest
 }
 
 // Error implements error.
@@ -267,7 +267,7 @@ func (e groupError) Error() string {
 	return text + ")"
 }
 
-// Unwrap returns what the target returned for the first of the rows.
+// Unwrap returns the error of the first of the rows.
 func (e groupError) Unwrap() error { return e.first.err }
 
 // listError is several errors in one line.

@@ -24,7 +24,7 @@ type inbox struct {
 	calls    []func(*loop)
 }
 
-// triggered is how a row is to run, whatever its status.
+// triggered describes how to run a row, whatever its status.
 type triggered struct {
 	class workqueue.Class
 	why   workqueue.Reason
@@ -136,7 +136,7 @@ func (l *loop) takeTriggers(now time.Time) {
 }
 
 // errNotDeleted is wrapped by the error of Forget for a row that is still in the table.
-var errNotDeleted = errors.New("is in the table, and only a delete can be forgotten")
+var errNotDeleted = errors.New("the row is in the table, and only a delete can be forgotten")
 
 // Forget gives up the pending delete of a row, given its primary key as text. The delete is not
 // retried and no longer shown; if it is running, that run is the last. Whatever the target has of

@@ -137,7 +137,7 @@ func (l *loop) checkSources(now time.Time) {
 	l.r.member.SetActive(l.ready)
 }
 
-// decide makes ready whatever is due, and hands out operations.
+// decide makes items ready that are due, and hands out operations.
 func (l *loop) decide(now time.Time) {
 	l.queue.Wake(now)
 	if l.r.pauses.Expire(now) {
@@ -160,7 +160,7 @@ func (l *loop) decide(now time.Time) {
 	}
 }
 
-// endRound gives up a round that takes too long.
+// endRound ends a round that takes too long.
 func (l *loop) endRound(now time.Time) {
 	if l.round.open > 0 && !now.Before(l.round.givenUpAt()) {
 		l.giveUpRound(now)
@@ -186,7 +186,7 @@ func (l *loop) enqueue(it *workqueue.Item, class workqueue.Class, why workqueue.
 	l.queue.Enqueue(it, class, why, now)
 }
 
-// requeue makes an item ready that a worker has had.
+// requeue makes an item ready that has come back from a worker.
 func (l *loop) requeue(it *workqueue.Item, class workqueue.Class, why workqueue.Reason, now time.Time) {
 	if it.Since.IsZero() {
 		it.Since = now
@@ -212,7 +212,7 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 	}
 }
 
-// operationFor derives from the newest row what is to be done, if anything.
+// operationFor derives the operation to run from the newest row, if one is needed.
 func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task, needed bool) {
 	e := l.r.find(txn, it.Key)
 	op = pool.Task{Item: it, Entry: e}
@@ -224,7 +224,7 @@ func (l *loop) operationFor(it *workqueue.Item, txn store.ReadTxn) (op pool.Task
 	// The row is back: a delete of its older version must not run.
 	l.setDeleting(it, false)
 	if it.Differs && it.Entry.Spec() != e.Spec() {
-		l.agrees(it) // known only for an older spec
+		l.agrees(it) // the drift was that of an older spec
 	}
 	it.Entry = e
 	it.Orphan = false

@@ -10,16 +10,16 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// NotDone is a row that a reconciler is not done with because an operation failed or is to be
-// repeated, or because something holds it. Rows that are merely pending are not listed.
+// NotDone is an entry of the not-done table: a row that is not done because an operation failed or
+// is to be repeated, or because the row is held. Rows that are merely pending are not listed.
 type NotDone struct {
 	Reconciler string `json:"reconciler"`
 	Table      string `json:"table"`
 	Key        string `json:"key"`       // of the row, as text
 	Operation  string `json:"operation"` // update or delete
 	// State is error, deleting (gone from the table, and Delete has failed), stuck, paused,
-	// held (by a change limit), waiting (for another row), drift (it differs from what is
-	// observed), or again (the target asked for another run).
+	// held (by a change limit), waiting (for another row), drift (it differs from the observed
+	// state), or again (the target asked for another run).
 	State     string    `json:"state"`
 	Attempts  int       `json:"attempts"` // consecutive failures
 	LastError string    `json:"lastError"`
@@ -64,7 +64,7 @@ var notDoneStates = map[workqueue.Stage]string{
 	workqueue.Dependency: "waiting", workqueue.Order: "waiting", workqueue.Drift: "drift",
 }
 
-// notDoneState is the State of an item's row.
+// notDoneState returns the State of an item's row.
 func notDoneState(it *workqueue.Item) string {
 	switch state := notDoneStates[it.Stage()]; {
 	case state != "":
@@ -108,13 +108,13 @@ func (w *notDoneWriter) row(it *workqueue.Item) NotDone {
 const notDonePeriod = time.Second
 
 // notDoneProblem is what health reports when the table cannot be written.
-const notDoneProblem = "what is not done cannot be written"
+const notDoneProblem = "the not-done table cannot be written"
 
 // notDoneWriter writes a reconciler's rows of the not-done table. It belongs to the loop.
 type notDoneWriter struct {
 	p       *Params
 	touched map[string]NotDone // to be written, by key as text
-	later   map[string]NotDone // likewise, but not within notDonePeriod of the last write
+	later   map[string]NotDone // to be written once notDonePeriod has passed since the last write
 	written map[string]written // the contents of the table, and recent removals
 	sweepAt time.Time          // when to check later again
 	removed bool               // written has removals
@@ -128,8 +128,8 @@ type written struct {
 	at  time.Time
 }
 
-// newNotDoneWriter takes over the rows that an earlier run has left in the table. They are
-// removed unless they turn out not to be done again.
+// newNotDoneWriter returns a writer that takes over the rows that an earlier run has left in the
+// table. They are removed unless it turns out that they are still not done.
 func newNotDoneWriter(p *Params) *notDoneWriter {
 	w := &notDoneWriter{p: p, touched: map[string]NotDone{}, later: map[string]NotDone{}, written: map[string]written{}}
 	if p.NotDone == nil {
@@ -145,8 +145,8 @@ func newNotDoneWriter(p *Params) *notDoneWriter {
 	return w
 }
 
-// note has the row for an item written if it has changed. An item whose row was never seen
-// has no row: nothing has been done about it.
+// note schedules a write of the row for an item if it has changed. An item whose row was never
+// seen is not listed: no operation has run on it.
 func (w *notDoneWriter) note(it *workqueue.Item) {
 	if w.p.NotDone == nil || it.Entry == nil {
 		return
@@ -160,7 +160,7 @@ func (w *notDoneWriter) note(it *workqueue.Item) {
 	w.record(w.row(it), time.Now())
 }
 
-// record has a row written, unless the table has it already.
+// record schedules a write of a row, unless the table has it already.
 func (w *notDoneWriter) record(row NotDone, now time.Time) {
 	delete(w.touched, row.Key)
 	delete(w.later, row.Key)
@@ -285,8 +285,8 @@ func notable(out *pool.Task) bool {
 }
 
 // writeForecast adds the expected rows of the not-done table to the transaction that writes
-// statuses, so that readers see both change at once, and returns them. If a row turns out
-// otherwise, note writes it again.
+// statuses, so that readers see both change at the same time, and returns them. If a row turns out
+// differently, note writes it again.
 func (l *loop) writeForecast(txn *store.WriteTxn, outcomes []*pool.Task, now time.Time) (noted []NotDone) {
 	for _, out := range outcomes {
 		if !notable(out) || out.Outdated || out.Stuck || isStatusError(out.Err) {

@@ -23,8 +23,8 @@ func (l *loop) newPool(ctx context.Context) *pool.Pool {
 	})
 }
 
-// performUntil returns perform, but a listing ends with ctx, as which the reconciler stops: it
-// changes nothing, so there is nothing to wait for.
+// performUntil returns a function like perform, except that listings end when ctx ends because the
+// reconciler stops. A listing changes nothing, so there is no need to wait for it.
 func (r *Engine) performUntil(ctx context.Context) func(context.Context, store.ReadTxn, *pool.Batch, []pool.Task) {
 	return func(operation context.Context, txn store.ReadTxn, b *pool.Batch, tasks []pool.Task) {
 		if tasks[0].Kind == pool.Observe {
@@ -136,7 +136,7 @@ func readable(err error) error {
 		_ = hold.IsTerminal(err)
 	})
 	if panicked != nil {
-		return fmt.Errorf("the target returned an error of type %T that cannot be read: %w", err, panicked)
+		return fmt.Errorf("the target returned an error of type %T whose Error method panics: %w", err, panicked)
 	}
 	return err
 }
@@ -270,7 +270,7 @@ func (l *loop) abandoned(now time.Time) error {
 		errs = append(errs, &StatusError{fmt.Errorf("%s: %w", l.unwritten(), l.commit.lock.errLocked())})
 	}
 	if l.notDone.lock.waiting() {
-		errs = append(errs, fmt.Errorf("write what is not done: %w", l.notDone.lock.errLocked()))
+		errs = append(errs, fmt.Errorf("write the not-done table: %w", l.notDone.lock.errLocked()))
 	}
 	if len(errs) == 0 {
 		return nil // they are just returning

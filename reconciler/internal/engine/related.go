@@ -65,7 +65,7 @@ func (p Params) relatedTables() (tables []*store.Table) {
 	return tables
 }
 
-// followers are the goroutines that follow what rows are related to.
+// followers are the goroutines that follow related tables, events, dependencies and observations.
 type followers struct {
 	r      *Engine
 	cancel context.CancelFunc
@@ -77,7 +77,7 @@ type follower struct {
 	done chan struct{}
 }
 
-// startRelated follows what rows are related to, until stop is called.
+// startRelated starts the followers, which run until stop is called.
 func (r *Engine) startRelated(ctx context.Context) *followers {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &followers{r: r, cancel: cancel}
@@ -138,7 +138,7 @@ type relay struct {
 	send     func(keys []string) // passes on the rows to run
 	rows     map[string]bool     // by encoded key
 	gone     map[string]bool     // not in the table: a delete may be pending
-	onlyDone bool                // skip rows that are not done, which run anyway
+	onlyDone bool                // skip rows that are not done, because they run anyway
 	index    string              // an index that the table is known to have
 	problems map[string]error
 }
@@ -236,7 +236,7 @@ func (y *relay) trouble(keyText func() string, err error) {
 		if p := (*PanicError)(nil); errors.As(err, &p) {
 			stack = p.Stack
 		}
-		y.r.p.Logger.Error("related rows are not known", "reconciler", y.r.p.Name, "of", y.name, "error", err, "stack", string(stack))
+		y.r.p.Logger.Error("related rows could not be determined", "reconciler", y.r.p.Name, "of", y.name, "error", err, "stack", string(stack))
 	}
 	var first error
 	for _, k := range sortedKeys(y.problems) {
@@ -362,7 +362,7 @@ type Events struct {
 	// report false when the channel is closed or ctx has ended.
 	Receive func(ctx context.Context) (Naming, bool)
 	Next    func() (Naming, bool)
-	Err     error // what is wrong with the declaration, or nil
+	Err     error // the error of an invalid declaration, or nil
 }
 
 func (s *Events) check() error        { return s.Err }

@@ -46,12 +46,12 @@ func (r *Engine) notTried(txn store.ReadTxn, e *store.Entry, status Status, trie
 	case r.notTriedSoon(txn, e, status, depends):
 		return ""
 	case status.Kind() == Pending:
-		return "it was not tried yet"
+		return "it has not been tried yet"
 	case r.p.NotDone == nil:
 		return ""
 	}
 	row, _ := r.notDoneRow(txn, r.p.Table.KeyText(e))
-	failed := max(1, row.Attempts) // the status has an error, which the table may not have yet
+	failed := max(1, row.Attempts) // the status has an error that the table may not have yet
 	if failed >= tries || row.terminal() {
 		return ""
 	}
@@ -77,7 +77,7 @@ func (r *Engine) notTriedSoon(txn store.ReadTxn, e *store.Entry, status Status, 
 type sources struct {
 	waitingFor []string          // those without a first listing
 	incomplete map[string]string // why rows may be missing, by name
-	dropped    bool              // the table is gone, which does not mean that its rows are unwanted
+	dropped    bool              // the table was dropped, which does not mean that its rows are not desired
 }
 
 // sources returns the state of the sources in a snapshot. Those that took too long count as
@@ -110,7 +110,7 @@ func (s *sources) addIncomplete(name, why string) {
 	s.incomplete[name] = why
 }
 
-// removalHeld reports whether missing rows may still be wanted.
+// removalHeld reports whether missing rows may still be desired.
 func (s sources) removalHeld() bool { return !s.ready() || len(s.incomplete) > 0 }
 
 // ready reports whether the table exists and no source has to be waited for.
@@ -121,8 +121,8 @@ func (r *Engine) errDropped() error {
 	return fmt.Errorf("reconciler %s stopped: %w", r.p.Name, &store.TableError{Table: r.p.Table.Name(), Err: store.ErrDropped})
 }
 
-// sourcesSince is since when a source has been waited for, by name. It belongs to the goroutine of
-// Run.
+// sourcesSince has the time since when each source has been waited for, by name. It belongs to the
+// goroutine of Run.
 type sourcesSince map[string]time.Time
 
 // updateSources returns the current state of the sources, and gives up waiting for those that take
@@ -153,7 +153,7 @@ func (r *Engine) updateSources(now time.Time) (all sources, until time.Time) {
 	return r.sources(txn), until
 }
 
-// giveUpSources sets which sources are no longer waited for.
+// giveUpSources sets the sources that are no longer waited for.
 func (r *Engine) giveUpSources(late []string) {
 	before := *r.late.Load()
 	if slices.Equal(before, late) {

@@ -13,7 +13,7 @@ import (
 // Stats are the measurements of a reconciler: totals since it was made, and its current state.
 type Stats struct {
 	Totals
-	// Drifted is how many rows are known to differ from what is observed.
+	// Drifted is how many rows are known to differ from the observed state.
 	Drifted int
 
 	Errors   int // rows in error, including failed deletes
@@ -28,7 +28,7 @@ type Stats struct {
 	// to run again, or because of debouncing.
 	Delayed int
 
-	Workers int // operations that may run at once
+	Workers int // operations that may run concurrently
 	Running int // operations running now, including stuck ones
 	Stuck   int // operations that have not returned long after their deadline
 	// LongestRunning is how long the oldest running operation has been running.
@@ -44,11 +44,11 @@ type Totals struct {
 	// Failed operations: on rows that were not done, in full passes (including searches
 	// for orphans), and the failed searches for orphans alone.
 	IncrementalErrors, FullErrors, PruneErrors uint64
-	// OutOfSync counts the rows that a full pass or a refresh found changed behind our back,
-	// and the orphans that were removed. Pruned counts the orphans alone.
+	// OutOfSync counts the rows that a full pass or a refresh found to be out of sync with
+	// the target, and the orphans that were removed. Pruned counts the orphans alone.
 	OutOfSync, Pruned uint64
 	Retries           uint64 // operations that ran because the previous one failed
-	// Drift counts rows repaired or reported because they differed from what was observed.
+	// Drift counts rows repaired or reported because they differed from the observed state.
 	Drift uint64
 }
 

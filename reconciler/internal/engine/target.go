@@ -40,7 +40,7 @@ type (
 	Status = status.Status
 	// StatusKind is the kind of a status.
 	StatusKind = status.Kind
-	// Change is a field whose actual value differs from the wanted one.
+	// Change is a field whose actual value differs from the desired one.
 	Change = hold.Change
 	// Result is the outcome of a successful Update.
 	Result = pool.Result
@@ -63,7 +63,7 @@ const (
 
 // ErrBatchResults is the error of rows whose [BatchTarget] did not return exactly one outcome for
 // each of them.
-var ErrBatchResults = errors.New("target returned not one outcome for each row of a batch")
+var ErrBatchResults = errors.New("target did not return exactly one outcome for each row of a batch")
 
 // FieldError is the error of an invalid field of a row. Row types return it from their validation;
 // sources of desired state add the position of the field in the document.

@@ -13,8 +13,8 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// FailedError is returned by the Wait methods when some of the rows have failed and none of the
-// others is still to be tried.
+// FailedError is returned by the Wait methods when some of the rows have failed and no other row is
+// still pending.
 type FailedError struct {
 	Reconciler string
 	Rows       []FailedRow // ordered by key; at most a thousand
@@ -137,8 +137,8 @@ type waiters struct {
 	readBefore   store.Revision // and up to here before the last read
 	complete     store.Revision // every change up to here is done or is an item
 	changed      bool           // an item is done or has failed since the last check
-	orphansKnown bool           // the first search for orphans has ended since they were last asked about
-	orphansFound bool           // and each of those still there is an item
+	orphansKnown bool           // a search for orphans has ended and answerWaiters has not seen that yet
+	orphansFound bool           // a search for orphans has succeeded: each remaining orphan is an item
 
 	unread  waiterHeap           // those whose revision has not been read
 	tables  waiterHeap           // those for all rows

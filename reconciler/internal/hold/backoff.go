@@ -41,7 +41,7 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// IsTerminal reports whether err is not to be retried.
+// IsTerminal reports whether err is marked by [Terminal].
 func IsTerminal(err error) bool {
 	var terminal *terminalError
 	return errors.As(err, &terminal)
@@ -80,11 +80,11 @@ func (b Backoff) Next(out *pool.Task, attempts int, now time.Time) (stage workqu
 	return workqueue.Backoff, now.Add(delay)
 }
 
-// Backoff decides when an operation that failed is tried again.
+// Backoff decides when a failed operation is retried.
 type Backoff struct {
 	Min, Max time.Duration
 	Random   func() float64 // in [0,1)
-	// Replaced, if set, decides instead, unless it panics or its result is not positive.
+	// Replaced, if set, returns the delay instead, unless it panics or its result is not positive.
 	Replaced func(attempts int) time.Duration
 }
 

@@ -15,10 +15,10 @@ import (
 type Dependency struct {
 	Table  *store.Table
 	Status func(row *store.Entry) status.Status // of a row of Table
-	// On yields what a row of the reconciled table depends on.
+	// On yields queries for the rows that a row of the reconciled table depends on.
 	On func(row *store.Entry, yield func(store.Query) bool)
 	// By returns a comparable value that is equal only for rows that depend on the same rows. If
-	// it is nil, rows are told apart by the queries that On yields.
+	// it is nil, the queries that On yields are used instead.
 	By       func(row *store.Entry) any
 	Observed []*Observation // of the rows of Table
 }
@@ -29,7 +29,7 @@ func (d *Dependency) Check() error {
 	case d.Table == nil:
 		return errors.New("the table is not set")
 	case d.Status == nil:
-		return errors.New("the function that tells a status is not set")
+		return errors.New("the function that returns a status is not set")
 	case d.On == nil:
 		return errors.New("the function that names rows is not set")
 	}
@@ -50,7 +50,7 @@ func (d *Dependency) Tables() []*store.Table {
 	return tables
 }
 
-// blocker is what a row waits for.
+// blocker describes what a row waits for.
 type blocker struct {
 	key  string // encoded; empty: the table itself
 	text string
@@ -63,7 +63,7 @@ func (b blocker) equal(other blocker) bool { return b.key == other.key && b.text
 // blocks reports whether a row of the table blocks those that name it.
 func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool) {
 	state, observed := d.notDone(dep), false
-	if state == "" || state == pendingState { // which it may be because it differs
+	if state == "" || state == pendingState { // it may be pending because it differs
 		if difference := d.difference(txn, dep); difference != "" {
 			if state != "" {
 				difference = state + ", and " + difference
@@ -88,11 +88,11 @@ func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool)
 	return b, true
 }
 
-// notDone describes why a row is not done, or is empty if it is done.
+// notDone returns why a row is not done, or "" if it is done.
 func (d *Dependency) notDone(dep *store.Entry) string {
 	var s status.Status
 	if panicked := pool.Guard(func() { s = d.Status(dep) }); panicked != nil {
-		return "is not known to be done: " + panicked.Error()
+		return "has an unknown status: " + panicked.Error()
 	}
 	if s.Kind() == status.Done {
 		return ""
@@ -110,7 +110,7 @@ func describe(s status.Status) string {
 	return "is " + s.String()
 }
 
-// difference describes how a row differs from what is observed, or is empty if it agrees.
+// difference describes how a row differs from the observed state, or returns "" if it agrees.
 func (d *Dependency) difference(txn store.ReadTxn, dep *store.Entry) string {
 	for _, o := range d.Observed {
 		if !o.Reliable(txn) {
@@ -118,15 +118,15 @@ func (d *Dependency) difference(txn store.ReadTxn, dep *store.Entry) string {
 		}
 		switch changes, err := o.Differs(txn, dep); {
 		case err != nil:
-			return "is not known to agree with what is observed: " + err.Error()
+			return "could not be compared with the observed state: " + err.Error()
 		case len(changes) > 0:
-			return "differs from what is observed: " + Differences(changes[:1])
+			return "differs from the observed state: " + Differences(changes[:1])
 		}
 	}
 	return ""
 }
 
-// tableState describes a table that is not initialized, or is empty if it is initialized.
+// tableState describes a table that is not initialized, or returns "" if it is initialized.
 func (d *Dependency) tableState(txn store.ReadTxn) string {
 	if initialized, _ := d.Table.Initialized(txn); initialized {
 		return ""
@@ -137,7 +137,7 @@ func (d *Dependency) tableState(txn store.ReadTxn) string {
 	return "is not initialized"
 }
 
-// appendQueries appends what a row depends on, as far as it is known if On panics.
+// appendQueries appends the queries that On yields for a row: if On panics, those before the panic.
 func (d *Dependency) appendQueries(queries []store.Query, row *store.Entry) ([]store.Query, error) {
 	err := pool.Guard(func() {
 		d.On(row, func(q store.Query) bool {
@@ -148,9 +148,9 @@ func (d *Dependency) appendQueries(queries []store.Query, row *store.Entry) ([]s
 	return queries, err
 }
 
-// key returns what is equal only for rows that depend on the same rows: the comparable value of
-// By, or else, if that is nil, the text of the queries, as far as they are known if On panics. It
-// uses the memory of text.
+// key returns a key that is equal only for rows that depend on the same rows: the comparable value
+// of By or, if that is nil, the text of the queries. If On panics, the text has the queries before
+// the panic. The result overwrites text.
 func (d *Dependency) key(row *store.Entry, text []byte) (by any, queries []byte, err error) {
 	if d.By != nil {
 		err = pool.Guard(func() { by = d.By(row) })
@@ -168,8 +168,8 @@ func (d *Dependency) key(row *store.Entry, text []byte) (by any, queries []byte,
 	return nil, text, err
 }
 
-// equalsItself reports whether a value is of use as the key of a map: one that cannot be compared
-// is not, nor one with a number that is NaN.
+// equalsItself reports whether a value can be used as a map key. A value that cannot be compared
+// cannot, nor can a value that contains NaN.
 func equalsItself(v any) (equal bool) {
 	_ = pool.Guard(func() { equal = v != nil && same(v, v) })
 	return equal
@@ -181,7 +181,7 @@ func appendQuery(to []byte, q store.Query) []byte {
 	return appendText(appendText(to, q.Index.NameOrNone()), q.Key)
 }
 
-// appendText appends a text with its length before it.
+// appendText appends the length of a text and the text.
 func appendText[T string | []byte](to []byte, text T) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
@@ -192,15 +192,15 @@ type indexKey struct {
 	index, key string
 }
 
-// namedRows is the rows with a key, which a row depends on.
+// namedRows are the rows with a key that a row depends on.
 type namedRows struct {
 	indexKey
 	of *store.Index
 }
 
-// named returns what a row depends on.
+// named returns the rows that a row depends on.
 func (d *Dependency) named(txn store.ReadTxn, row *store.Entry) (rows []namedRows) {
-	queries, _ := d.appendQueries(nil, row) // what is wrong is known from the row itself
+	queries, _ := d.appendQueries(nil, row) // the error is reported for the row itself
 	for _, q := range queries {
 		name := q.Index.NameOrNone()
 		if _, err := d.Table.LenOf(txn, name); err == nil {

@@ -37,7 +37,7 @@ func (c *Checker) Blocked(txn store.ReadTxn, row *store.Entry) bool {
 	return blocked
 }
 
-// first returns what a row has to wait for first, if anything, and the dependency because of which.
+// first returns the first blocker of a row, if there is any, and the index of its dependency.
 func (c *Checker) first(txn store.ReadTxn, row *store.Entry) (i int, b blocker, blocked bool) {
 	for i, t := range c.tables {
 		if b, blocked := t.blocker(txn, row); blocked {
@@ -75,7 +75,7 @@ func (c *Checker) holds(t *pool.Task, txn store.ReadTxn) (Reason, bool) {
 		return Reason{}, false
 	}
 	c.of.all[i].add(b, key)
-	// A change that came before it was added has not released it.
+	// A change that came before the row was added has not released it.
 	if newest, newer, still := c.first(c.of.owner.DB.ReadTxn(), t.Entry); !still || newest != i || !newer.equal(b) {
 		c.of.release([]string{key})
 	}
@@ -91,20 +91,20 @@ func (c *Checker) holds(t *pool.Task, txn store.ReadTxn) (Reason, bool) {
 const maxVerdicts = 1024
 
 // tableChecker finds the rows of one table that block others. Many rows depend on the same rows,
-// so it remembers a verdict for all rows with the same [Dependency.key], until the rows that
-// queries find may be others. Where only some rows are in an index, as with rows that depend on
-// a few of their own table, a change of the others does not matter.
+// so it remembers a verdict for all rows with the same [Dependency.key], until the results of
+// queries may change. If an index has only some of the rows, as is common when rows depend on a
+// few rows of their own table, changes of other rows do not matter.
 type tableChecker struct {
 	*Dependency
-	own      bool // the table is that of the rows themselves
+	own      bool // the table is the reconciled table itself
 	indexes  *indexSet
 	verdicts verdicts
 
 	// The snapshot for which the verdicts hold.
 	state    string         // of the table
 	versions []uint64       // of the indexes
-	observed []tableVersion // of all tables, if rows are compared with what is observed
-	compared int            // how often one of these has changed
+	observed []tableVersion // of all tables, if rows are compared with the observed state
+	compared int            // how often one of observed has changed
 
 	// Scratch memory.
 	queries []store.Query
@@ -144,10 +144,10 @@ func (v *verdicts) clear() {
 	clear(v.queries)
 }
 
-// verdict is what blocks rows, if anything.
+// verdict is the blocker of rows, if there is any.
 type verdict struct {
 	blocker
-	found    bool // rows are named that are there: how they compare with what is observed matters
+	found    bool // the named rows exist, so their comparison with the observed state matters
 	compared int  // tableChecker.compared
 }
 
@@ -162,7 +162,7 @@ type indexSet struct {
 	list atomic.Pointer[[]*store.Index]
 }
 
-// all returns the indexes, of which there are only ever more, in the same order.
+// all returns the indexes. Later calls may return more, but always in the same order.
 func (s *indexSet) all() []*store.Index {
 	if list := s.list.Load(); list != nil {
 		return *list
@@ -191,7 +191,7 @@ func newTableChecker(t tracked, own *store.Table) *tableChecker {
 	}
 }
 
-// blocker returns what a row has to wait for, if anything.
+// blocker returns the blocker of a row, if there is any.
 func (c *tableChecker) blocker(txn store.ReadTxn, row *store.Entry) (b blocker, blocked bool) {
 	var by any
 	var err error
@@ -214,13 +214,13 @@ func (c *tableChecker) blocker(txn store.ReadTxn, row *store.Entry) (b blocker, 
 	return v.blocker, v.text != ""
 }
 
-// unknown is what a row waits for if its dependencies cannot be determined.
+// unknown returns the blocker of a row whose dependencies cannot be determined.
 func (c *tableChecker) unknown(err error) blocker {
-	return blocker{text: fmt.Sprintf("rows of table %s that are not known: %v", c.Table.Name(), err)}
+	return blocker{text: fmt.Sprintf("unknown rows of table %s: %v", c.Table.Name(), err)}
 }
 
-// ask sets the queries of a row. It returns an error if one is not a query of the table, since it
-// would find nothing.
+// ask sets the queries of a row. It returns an error if one of them is not a query of the table,
+// since it would find nothing.
 func (c *tableChecker) ask(txn store.ReadTxn, row *store.Entry) (err error) {
 	if c.queries, err = c.appendQueries(c.queries[:0], row); err != nil {
 		return err
@@ -240,8 +240,8 @@ func (c *tableChecker) ask(txn store.ReadTxn, row *store.Entry) (err error) {
 	return nil
 }
 
-// find returns the first blocker of a row. Except is the encoded key of a row that is none; empty:
-// there is no such row.
+// find returns the first blocker of a row. The row with the encoded key except is ignored; if
+// except is empty, none is.
 func (c *tableChecker) find(txn store.ReadTxn, row *store.Entry, except string) (v verdict, err error) {
 	if err := c.ask(txn, row); err != nil {
 		return v, err
@@ -266,8 +266,8 @@ func (c *tableChecker) find(txn store.ReadTxn, row *store.Entry, except string) 
 	return v, nil
 }
 
-// appendObserved appends the versions of all tables that a comparison with what is observed may
-// depend on, if there is one.
+// appendObserved appends the versions of all tables that a comparison with the observed state may
+// depend on, if there is such a comparison.
 func (d *Dependency) appendObserved(to []tableVersion, txn store.ReadTxn) []tableVersion {
 	if len(d.Observed) > 0 {
 		to = append(to, tableVersion{d.Table.Revision(txn), true})
@@ -292,8 +292,8 @@ func (c *tableChecker) renew(txn store.ReadTxn) {
 	}
 }
 
-// renewIndexes forgets the verdicts if one of the indexes has changed. No verdict depends on one
-// that was not known so far.
+// renewIndexes forgets the verdicts if one of the indexes has changed. No verdict depends on an
+// index that was unknown so far.
 func (c *tableChecker) renewIndexes(txn store.ReadTxn) {
 	changed := false
 	for i, ix := range c.indexes.all() {

@@ -7,23 +7,23 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// wait is that a row waits for another one of its table. A row waits for one at a time, so those
-// that wait for each other for ever are in a cycle, or wait for one that is.
+// wait records that a row waits for another row of its table. A row waits for one row at a time, so
+// rows that wait for each other for ever are in a cycle, or wait for a row in a cycle.
 type wait struct {
 	next    string // encoded key of the row that it waits for
 	because *tableChecker
-	known   bool // to be part of a cycle: the reason says so, or the row was released to say so
+	known   bool // the row is known to be in a cycle: its reason names the cycle, or it was released to update its reason
 }
 
 const (
-	// maxCycle is how many rows a cycle may have to be found.
+	// maxCycle is the largest number of rows of a cycle that is found.
 	maxCycle = 1000
-	// maxCycleNames is how many of them are named.
+	// maxCycleNames is how many rows of a cycle are named.
 	maxCycleNames = 10
 )
 
-// cycle describes the cycle in which a row waits for itself, or returns "". It releases the other
-// rows of the cycle that do not know of it, which is closed by the last one that begins to wait.
+// cycle describes the cycle in which a row waits for itself, or returns "". The last row that begins
+// to wait closes the cycle, so cycle releases the other rows whose reasons do not name it yet.
 func (c *Checker) cycle(txn store.ReadTxn, key string) string {
 	keys := c.cycleOf(txn, key)
 	if keys == nil {
@@ -48,8 +48,8 @@ func (c *Checker) cycle(txn store.ReadTxn, key string) string {
 	return ", in a cycle of rows that wait for each other: " + strings.Join(names, " -> ")
 }
 
-// endCycle releases the rows of the cycle that a row was known to be part of, if it does not wait
-// any more as it did before: they may say that they are in it.
+// endCycle releases the rows of the cycle that a row was known to be part of, if the row no longer
+// waits as before: their reasons may still name the cycle.
 func (c *Checker) endCycle(key string, before *wait) {
 	if before == nil || !before.known {
 		return
@@ -66,7 +66,7 @@ func (c *Checker) endCycle(key string, before *wait) {
 }
 
 // cycleOf returns the encoded keys of the rows of a cycle, beginning with the given one, or nil if
-// that is in none.
+// that row is in no cycle.
 func (c *Checker) cycleOf(txn store.ReadTxn, key string) (keys []string) {
 	for k := key; len(keys) < maxCycle; {
 		w := c.waits[k]
@@ -77,7 +77,7 @@ func (c *Checker) cycleOf(txn store.ReadTxn, key string) (keys []string) {
 		if k = w.next; k != key {
 			continue
 		}
-		// What is known of rows that have changed since may be wrong.
+		// The records of rows that have changed since may be wrong.
 		if slices.ContainsFunc(keys, func(k string) bool { return !c.waits[k].holds(txn, k) }) {
 			return nil
 		}
@@ -86,7 +86,7 @@ func (c *Checker) cycleOf(txn store.ReadTxn, key string) (keys []string) {
 	return nil
 }
 
-// holds reports whether a row has to wait as w says.
+// holds reports whether a row still has to wait as w records.
 func (w *wait) holds(txn store.ReadTxn, key string) bool {
 	t := w.because
 	row := t.Table.FindKey(txn, []byte(key))

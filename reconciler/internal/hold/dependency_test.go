@@ -36,7 +36,7 @@ func TestUpdateWaitsForRowsThatAreNotDone(t *testing.T) {
 		"": "", "nobody": "", "done": "",
 		"pending": "links pending, which is pending",
 		"failed":  "links failed, which is in error: unexpected EOF",
-		"panic":   "rows of table links that are not known: panic: no",
+		"panic":   "unknown rows of table links: panic: no",
 	} {
 		b.put("rows", row{ID: of + "!", Of: of})
 		want := Reason{Stage: workqueue.Dependency, Text: text}
@@ -102,7 +102,7 @@ func TestDoneRowThatDiffersFromWhatIsObservedBlocks(t *testing.T) {
 	on.Observed = []*Observation{b.observed("seen")}
 	c := NewDependencies(b.owner("rows"), []Dependency{on}, func(keys []string) { t.Errorf("released %q", keys) }).NewChecker()
 	b.want(c, b.task(pool.Update, "rows", "a"), Reason{
-		Stage: workqueue.Dependency, Text: `links x, which differs from what is observed: row is "", not "x"`,
+		Stage: workqueue.Dependency, Text: `links x, which differs from the observed state: row is "", not "x"`,
 	})
 	b.put("seen", row{ID: "x"})
 	b.want(c, b.task(pool.Update, "rows", "a"), Reason{})

@@ -40,8 +40,8 @@ func NewDependencies(owner Owner, on []Dependency, release func(keys []string)) 
 	return d
 }
 
-// Follow returns a function that releases rows as one of the dependencies changes, from now
-// on and until the context ends.
+// Follow returns a function that releases rows when one of the dependencies changes, from now
+// on until the context ends.
 func (d *Dependencies) Follow(i int) func(context.Context) {
 	t := d.all[i]
 	cursor := t.Table.Changes(t.Table.Revision(d.owner.DB.ReadTxn()))
@@ -60,7 +60,7 @@ func (d *Dependencies) Follow(i int) func(context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-cursor.Watch(): // nil once the table was dropped
+			case <-cursor.Watch(): // nil once the table has been dropped
 				d.release(t.takeChanged(cursor, d.owner.DB.ReadTxn()))
 			}
 		}
@@ -89,8 +89,8 @@ func (t tracked) takeChanged(cursor *store.Cursor, txn store.ReadTxn) (keys []st
 // dependents are the rows that wait for rows of a table. It is safe for concurrent use.
 type dependents struct {
 	mu sync.Mutex
-	// rows has the text of the blocker, by encoded key of the row that waits, by that of the
-	// blocker.
+	// rows has the text of the blocker, by the encoded key of the blocker and then of the
+	// waiting row.
 	rows  map[string]map[string]string
 	again map[string]func(store.ReadTxn) string // [blocker].again, by encoded key of the blocker
 }

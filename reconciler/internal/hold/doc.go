@@ -8,8 +8,8 @@
 //   - order.go: a row that depends on it is not deleted yet.
 //   - limit.go: too many rows would be changed at once.
 //
-// Two more files are not policies, because they do not hold single rows: rate.go, which holds
-// everything, and backoff.go, which decides when a failed operation is retried.
+// Two more files are not policies, because they do not hold single rows: rate.go holds all
+// operations, and backoff.go decides when a failed operation is retried.
 //
 // A policy decides and keeps records; it does not move items. Its caller, the goroutine that
 // owns the queue, moves a held item to the stage that the policy returns, and makes the item
@@ -39,7 +39,7 @@ type Policy interface {
 type Reason struct {
 	Stage workqueue.Stage // the stage to move the item to
 	Text  string          // what the item waits for
-	Until time.Time       // when to ask again; zero: when the item is released
+	Until time.Time       // when to ask the policy again; zero: when the item is released
 }
 
 // Owner is the reconciler whose operations a policy holds.

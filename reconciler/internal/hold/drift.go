@@ -14,11 +14,11 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// DriftPolicy is what is done about a row that has drifted.
+// DriftPolicy is how to handle a row that has drifted.
 type DriftPolicy uint8
 
 const (
-	// DriftRepair updates the row at once.
+	// DriftRepair updates the row immediately.
 	DriftRepair DriftPolicy = iota
 	// DriftReport only reports the row, in health and in the not-done table. A full pass, a
 	// change of the row, or a trigger updates it nevertheless.
@@ -58,7 +58,7 @@ func (d Drift) Check() error {
 	return nil
 }
 
-// promptRepairs is the number of repairs in a row that are not slowed.
+// promptRepairs is the number of consecutive repairs that are not delayed.
 const promptRepairs = 3
 
 // RepairParams are the parameters of [NewRepairs].
@@ -122,7 +122,7 @@ func (r *Repairs) Certainty(t *pool.Task, txn store.ReadTxn) Certainty {
 	}
 	about := r.p.Listings.About(t.Item.Key, r.lastApplied(t))
 	if about == Uncertain && (t.Item.Differs || r.p.Drift.Policy == DriftReport) {
-		return Certain // the drift is known already, or no update may be tried to make sure
+		return Certain // the drift is already known, or no update may be run to make sure
 	}
 	return about
 }
@@ -147,12 +147,12 @@ func (r *Repairs) SettledAt(t *pool.Task, now time.Time) time.Time {
 
 // Holds implements [Policy].
 func (r *Repairs) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (why Reason, held bool) {
-	if !r.IsRepair(t) || !t.Item.Differs || r.p.Observed.dropped(txn) { // dropped: no use to wait for it
+	if !r.IsRepair(t) || !t.Item.Differs || r.p.Observed.dropped(txn) { // nothing will be observed in a dropped table
 		return Reason{}, false
 	}
 	switch {
 	case r.Certainty(t, txn) == Unknown:
-		why = Reason{Text: "table " + r.p.Observed.Table.Name() + ", which is not complete"}
+		why = Reason{Text: "table " + r.p.Observed.Table.Name() + ", which is incomplete"}
 	case r.p.Drift.Policy == DriftReport:
 		why = r.report(t, txn)
 	default:
@@ -165,14 +165,14 @@ func (r *Repairs) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (why Rea
 	return why, true
 }
 
-// report counts a row, once until it agrees again.
+// report counts a row as drifted, once until it agrees again.
 func (r *Repairs) report(t *pool.Task, txn store.ReadTxn) Reason {
 	key := t.Item.Key
 	if _, known := r.rows.reported[key]; !known {
 		r.p.Count()
 		r.rows.reported[key] = r.p.Table.KeyText(t.Item.Entry)
 	}
-	return Reason{Text: r.differences(t, txn) + "; that is only reported"}
+	return Reason{Text: r.differences(t, txn) + "; drift is only reported"}
 }
 
 // slow reports whether the repair of a row must wait because it has drifted too often.
@@ -181,7 +181,7 @@ func (r *Repairs) slow(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, 
 	if !now.Before(before.next) {
 		return Reason{}, false
 	}
-	text := fmt.Sprintf("%s; it has drifted %d times, each within %v of the time before: its repair is slowed",
+	text := fmt.Sprintf("%s; it has drifted %d times, each within %v of the previous time: its repair is delayed",
 		r.differences(t, txn), before.n+1, r.p.Drift.Window)
 	return Reason{Text: text, Until: before.next}, true
 }
@@ -191,8 +191,8 @@ func (r *Repairs) differences(t *pool.Task, txn store.ReadTxn) string {
 	return Differences(changes)
 }
 
-// recheck checks a row that was just held once more: an observation that came before it was known
-// to differ has triggered nothing.
+// recheck checks a row once more that was just held: an observation that arrived before the row was
+// known to differ has triggered nothing.
 func (r *Repairs) recheck(key string) {
 	txn, row := r.p.newest(key)
 	if row == nil {
@@ -267,7 +267,7 @@ func (r *Repairs) Expire(now time.Time) {
 	}
 }
 
-// end returns when to forget repairs: after the window, but not before a slowed repair was due.
+// end returns when to forget repairs: after the window, but not before a delayed repair was due.
 func (r *Repairs) end(of repairs) time.Time {
 	return of.last.Add(max(r.p.Drift.Window, 2*of.next.Sub(of.last)))
 }

@@ -40,7 +40,7 @@ func TestRepairRunsAtOnceUntilTheRowDriftsAgainAndAgain(t *testing.T) {
 	until := b.now.Add(time.Second)
 	b.want(r, repair, Reason{
 		Stage: workqueue.Drift, Until: until,
-		Text: drifted + "; it has drifted 4 times, each within 5m0s of the time before: its repair is slowed",
+		Text: drifted + "; it has drifted 4 times, each within 5m0s of the previous time: its repair is delayed",
 	})
 	b.now = until
 	b.want(r, repair, Reason{})
@@ -84,7 +84,7 @@ func TestOperationThatIsNoRepairIsNotHeld(t *testing.T) {
 
 func TestDriftThatIsOnlyReportedIsCountedOnceUntilTheRowAgrees(t *testing.T) {
 	b, r, repair, counts, rechecks := drifting(t, Drift{Policy: DriftReport})
-	want := Reason{Stage: workqueue.Drift, Text: drifted + "; that is only reported"}
+	want := Reason{Stage: workqueue.Drift, Text: drifted + "; drift is only reported"}
 	b.want(r, repair, want)
 	b.want(r, repair, want)
 	r.Held(repair.Item)
@@ -113,7 +113,7 @@ func TestRepairWaitsWhileNotAllIsObserved(t *testing.T) {
 		source, err = b.tables["seen"].RegisterSource(txn, "listing")
 		return err
 	})
-	incomplete := Reason{Stage: workqueue.Drift, Text: "table seen, which is not complete"}
+	incomplete := Reason{Stage: workqueue.Drift, Text: "table seen, which is incomplete"}
 	b.want(r, repair, incomplete)
 	b.write("seen", func(txn *statedb.WriteTxn) error { return source.Initialized(txn) })
 	b.want(r, repair, Reason{})

@@ -10,8 +10,8 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// ErrCycle is returned by New of package reconciler when a dependency leads back to the table
-// that has it through other tables of the group.
+// ErrCycle is returned by New of package reconciler when a table depends on itself through other
+// tables of the group.
 var ErrCycle = errors.New("tables depend on each other in a cycle")
 
 // Group connects the reconcilers of a process ([Params].Group). It finds cycles of
@@ -20,7 +20,9 @@ var ErrCycle = errors.New("tables depend on each other in a cycle")
 // delete a row that names it, even if both were removed in the same commit. It does not wait
 // for reconcilers that are not running or that are waiting for their sources, nor for rows of
 // its own table that wait for it in turn, and never for
-// longer than five minutes.
+// longer than five minutes. The delete of an orphan also waits until the other reconcilers have
+// searched for theirs. The limit does not apply while the other reconciler has deletes that are paused
+// or need an approval, even after it has stopped: deleting what those rows depend on would delete them, too.
 //
 // The zero value is an empty group. It is safe for concurrent use.
 type Group struct {
@@ -37,18 +39,23 @@ type Member struct {
 	wake    func()
 
 	// Guarded by group.mu.
-	active  bool           // it is running, and its sources are initialized
-	blocked bool           // some of its deletes wait for those of others, or for its own
-	unread  bool           // some of its deletes wait for changes to be read
-	read    store.Revision // it has read its table's changes up to here
-	deletes deleteSet      // the rows that it has to delete
+	active   bool           // it is running, and its sources are initialized
+	left     bool           // it has stopped for good
+	searched bool           // it has searched for orphans in this run
+	blocked  bool           // some of its deletes wait for deletes of other members, or for its own
+	unread   bool           // some of its deletes wait for changes to be read
+	read     store.Revision // it has read its table's changes up to here
+	deletes  deleteSet      // the rows that it has to delete
+	// parked are the rows that it must not delete until they are resumed or approved, and those whose
+	// deletes wait for such rows, by encoded key.
+	parked map[string]bool
 }
 
-// Join adds a reconciler to a group. If g is nil, it is in none, or in one of its own if it
-// depends on its own table. Join returns [ErrCycle] if the dependencies form a cycle. Wake is
-// called when held deletes may be able to run; it must not block.
+// Join adds a reconciler to a group. If g is nil, the reconciler is in no group, or in a group of
+// its own if its table depends on itself. Join returns [ErrCycle] if the dependencies form a
+// cycle. Wake is called when held deletes may be able to run; it must not block.
 func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, error) {
-	m := &Member{group: g, table: table, wake: wake, deletes: newDeleteSet(table)}
+	m := &Member{group: g, table: table, wake: wake, deletes: newDeleteSet(table), parked: map[string]bool{}}
 	for _, d := range on {
 		m.depends = append(m.depends, d.Table)
 	}
@@ -61,6 +68,7 @@ func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, 
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.members = slices.DeleteFunc(g.members, func(other *Member) bool { return other.left && other.table == table })
 	g.members = append(g.members, m)
 	if path := g.pathLocked(table, table, nil); path != nil {
 		g.members = g.members[:len(g.members)-1]
@@ -95,17 +103,18 @@ func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string 
 	return nil
 }
 
-// dependentsLocked returns the active members that depend on m.
+// dependentsLocked returns the members that depend on m and are active, or have parked deletes.
 func (g *Group) dependentsLocked(m *Member) (dependents []*Member) {
 	for _, other := range g.members {
-		if other.active && slices.Contains(other.depends, m.table) {
+		if (other.active || len(other.parked) > 0) && slices.Contains(other.depends, m.table) {
 			dependents = append(dependents, other)
 		}
 	}
 	return dependents
 }
 
-// Leave removes m from its group.
+// Leave removes m from its group, unless it has parked deletes: they stay until another reconciler of
+// the table joins.
 func (m *Member) Leave() {
 	if m == nil {
 		return
@@ -113,7 +122,9 @@ func (m *Member) Leave() {
 	m.SetActive(false)
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
-	m.group.members = slices.DeleteFunc(m.group.members, func(other *Member) bool { return other == m })
+	if m.left = true; len(m.parked) == 0 {
+		m.group.members = slices.DeleteFunc(m.group.members, func(other *Member) bool { return other == m })
+	}
 }
 
 // SetRead records that m has read the changes of its table up to a revision.
@@ -157,6 +168,29 @@ func (m *Member) deletesChangedLocked() {
 	m.wakeLocked(func(other *Member) bool { return other.blocked })
 }
 
+// SetSearched records that m knows its orphans, so that other members may delete theirs.
+func (m *Member) SetSearched() {
+	if m == nil {
+		return
+	}
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	if !m.searched {
+		m.searched = true
+		m.wakeLocked(func(other *Member) bool { return other.unread })
+	}
+}
+
+// notSearchedLocked returns a member that depends on m and has not searched for orphans yet, or nil.
+func (m *Member) notSearchedLocked() *Member {
+	for _, other := range m.group.members {
+		if other != m && !other.searched && !other.left && slices.Contains(other.depends, m.table) {
+			return other
+		}
+	}
+	return nil
+}
+
 // revisions returns the revisions up to which the members that depend on m have to read their
 // tables to know all deletes of a snapshot.
 func (m *Member) revisions(txn store.ReadTxn) map[*Member]store.Revision {
@@ -169,26 +203,44 @@ func (m *Member) revisions(txn store.ReadTxn) map[*Member]store.Revision {
 	return revisions
 }
 
-// blocker returns what has to happen before a row of m may be deleted, if anything. It has m
-// woken when that may have happened.
-func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Member]store.Revision) (text string, blocked bool) {
+// blocker describes what has to happen before a row of m may be deleted, if anything. When that may
+// have happened, m is woken. It also reports whether the wait is unlimited, because deletes of the
+// other member are parked.
+func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Member]store.Revision, orphan bool) (text string, blocked, parked bool) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
+	if orphan {
+		if other := m.notSearchedLocked(); other != nil {
+			m.unread = true
+			return "the first search for orphans of " + other.table.Name(), true, false
+		}
+	}
 	for _, other := range m.group.dependentsLocked(m) {
 		if rev, known := revisions[other]; known && other.read < rev {
-			text, m.unread = "the changes of "+other.table.Name()+", which are still to be read", true
+			text, m.unread = "changes of "+other.table.Name()+" that have not been read yet", true
 		} else if naming := other.deletes.naming(row, primary); naming != nil && (other != m || !m.waitsForItselfLocked(row, primary)) {
 			text, m.blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), other.table.KeyText(naming)), true
 		}
 		if text != "" {
-			return text, true
+			return text, true, len(other.parked) > 0
 		}
 	}
-	return "", false
+	return "", false, false
 }
 
-// waitsForItselfLocked reports whether a row to be deleted waits for the deletes of rows of its own
-// table that wait for its own.
+// setParked records whether a row that has to be deleted is parked.
+func (m *Member) setParked(key string, parked bool) {
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	if parked {
+		m.parked[key] = true
+	} else {
+		delete(m.parked, key)
+	}
+}
+
+// waitsForItselfLocked reports whether the delete of a row waits for deletes of rows of its own table
+// that in turn wait for it.
 func (m *Member) waitsForItselfLocked(row *store.Entry, primary indexKey) bool {
 	seen, key := map[string]bool{}, primary.key
 	for !seen[primary.key] {
@@ -201,7 +253,7 @@ func (m *Member) waitsForItselfLocked(row *store.Entry, primary indexKey) bool {
 	return primary.key == key
 }
 
-// setDelete adds a row that has to be deleted, and wakes others if it used to name other rows.
+// setDelete adds a row that has to be deleted, and wakes other members if it used to name other rows.
 func (m *Member) setDelete(row deletedRow) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
@@ -214,6 +266,7 @@ func (m *Member) setDelete(row deletedRow) {
 func (m *Member) removeDelete(key string) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
+	delete(m.parked, key)
 	if m.deletes.remove(key) {
 		m.deletesChangedLocked()
 	}

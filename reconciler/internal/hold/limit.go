@@ -55,7 +55,7 @@ func (c ChangeLimit) String() string {
 }
 
 // Ignores reports whether an admitted operation need not be counted again although the status
-// of its row has changed. Only a row that was done and is pending now has to be.
+// of its row has changed. It must be counted again only if the row was done and is now pending.
 func (c ChangeLimit) Ignores(was, is status.Kind) bool {
 	return c.Off || was == status.Pending || is != status.Pending
 }
@@ -88,7 +88,7 @@ type plans struct {
 	shown   uint64 // the last plan that was shown and not yet approved, or 0
 }
 
-// NewChangeLimiter returns a policy with a limit of deletes and one of updates, which may be off.
+// NewChangeLimiter returns a policy with a limit of deletes and a limit of updates. Either may be off.
 func NewChangeLimiter(
 	owner Owner, deletes, updates ChangeLimit, statusOf func(row *store.Entry) status.Status, now time.Time,
 ) *ChangeLimiter {
@@ -118,7 +118,7 @@ func (l *ChangeLimiter) each(fn func(*counter)) {
 func (l *ChangeLimiter) CountDelete(it *workqueue.Item) { l.count(it, l.deletes) }
 
 // CountUpdate counts an item whose row has changed, unless a worker has the item: then Holds
-// counts it when it is to run again.
+// counts it before it runs again.
 func (l *ChangeLimiter) CountUpdate(it *workqueue.Item) {
 	if !it.Stage().InHand() && l.changes(it.Key) {
 		l.count(it, l.updates)
@@ -279,7 +279,7 @@ func (l *ChangeLimiter) ShowPlan() string {
 }
 
 // Approve admits the held changes of the plan that was shown last, and returns their number. It
-// reports false if id is that of another plan.
+// reports false if id identifies another plan.
 func (l *ChangeLimiter) Approve(id string) (items int, ok bool) {
 	if l.plans.shown == 0 || id != l.plans.id(l.plans.shown) {
 		return 0, false

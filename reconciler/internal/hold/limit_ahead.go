@@ -53,7 +53,7 @@ func (l *ChangeLimiter) expect(change store.Change) {
 func (l *ChangeLimiter) LooksAhead() bool { return l.ahead.cursor != nil }
 
 // StopLookingAhead closes the cursor of LookAhead and forgets the changes that it counted: they
-// were taken from the feed by now, or never will be.
+// have been taken from the feed by now, or never will be.
 func (l *ChangeLimiter) StopLookingAhead() {
 	if l.ahead.cursor == nil {
 		return

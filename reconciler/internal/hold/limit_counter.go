@@ -15,14 +15,14 @@ type counter struct {
 	claims map[string]*claim // the claims of the items that it counts
 
 	rows      map[string]counted  // changed within the window, or to be changed
-	ahead     map[string]struct{} // to be changed too, but still in the feed
+	ahead     map[string]struct{} // rows to be changed whose change is still in the feed
 	past      []change            // the changes within the window, in order of time
 	undecided int                 // items that are neither admitted nor approved
 	holding   bool                // undecided items are held
 	since     time.Time           // when holding became true
 }
 
-// claim belongs to an item that is to change its row.
+// claim is the claim of an item that is going to change its row.
 type claim struct {
 	state claimState
 	plan  uint64 // the first plan that shows it
@@ -33,14 +33,14 @@ type claimState uint8
 
 const (
 	undecided claimState = iota
-	admitted             // it may, and may retry when it fails
-	approved             // it may because the change was approved, and is not counted
+	admitted             // it may change the row, and may retry when it fails
+	approved             // it may change the row because the change was approved, and is not counted
 )
 
 // counted is a row that counts as changed.
 type counted struct {
 	at     time.Time // when it was last changed; zero: it was not
-	wanted bool      // an item is to change it
+	wanted bool      // an item is going to change it
 }
 
 // change is a row that was changed.
@@ -72,7 +72,7 @@ func (c *counter) exceeded(rows int) bool {
 	return n > c.limit.Rows && float64(n)*100 > c.limit.Percent*float64(rows)
 }
 
-// claim adds an item that is to change its row.
+// claim adds an item that is going to change its row.
 func (c *counter) claim(key string, plan uint64) {
 	c.claims[key] = &claim{undecided, plan}
 	c.undecided++
@@ -95,7 +95,7 @@ func (c *counter) giveUp(key string) {
 	delete(c.claims, key)
 }
 
-// unwant records that a row is no longer to be changed.
+// unwant records that a row is no longer going to be changed.
 func (c *counter) unwant(key string) {
 	row := c.rows[key]
 	if row.wanted = false; row.at.IsZero() {

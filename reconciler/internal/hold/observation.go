@@ -40,10 +40,10 @@ func (o *Observation) Check() error {
 	return nil
 }
 
-// Reliable reports whether a missing observed row means that there is nothing.
+// Reliable reports whether the absence of an observed row means that there is no such object.
 func (o *Observation) Reliable(txn store.ReadTxn) bool {
 	if initialized, _ := o.Table.Initialized(txn); !initialized {
-		return false // it may also have been dropped
+		return false // not initialized, or dropped
 	}
 	for _, s := range o.Table.Sources(txn) {
 		if s.Incomplete != "" {
@@ -59,7 +59,7 @@ func (o *Observation) dropped(txn store.ReadTxn) bool {
 	return !initialized && len(o.Table.Sources(txn)) == 0
 }
 
-// Differs returns how a row differs from what is observed.
+// Differs returns how a row differs from the observed state.
 func (o *Observation) Differs(txn store.ReadTxn, row *store.Entry) (changes []Change, err error) {
 	err = pool.Guard(func() { changes = o.Compare(txn, row) })
 	return changes, err
@@ -75,7 +75,7 @@ func (o *Observation) follow(db *store.DB, fn func(store.ReadTxn)) func(context.
 				return
 			case <-watch:
 				txn := db.ReadTxn()
-				watch = o.Table.Watch(txn) // nil once the table was dropped
+				watch = o.Table.Watch(txn) // nil once the table has been dropped
 				fn(txn)
 			}
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// MaxOrderDelay is the longest time that a delete waits for the deletes of dependents.
+// MaxOrderDelay is the longest time that a delete waits for the deletes of dependents, not counting the
+// time in which some of those are paused or need an approval.
 const MaxOrderDelay = 5 * time.Minute
 
 // Order is the policy that holds the delete of a row until the reconcilers of its group have
@@ -26,6 +27,7 @@ type Order struct {
 type orderedDelete struct {
 	since     time.Time
 	revisions map[*Member]store.Revision // see Member.revisions
+	parked    bool                       // see Member.blocker
 }
 
 // NewOrder returns the policy for a member of a group. It holds nothing if the member is nil.
@@ -41,9 +43,13 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	it, table := t.Item, o.owner.Table
 	wait, known := o.waiting[it.Key]
 	if !known {
-		wait = orderedDelete{now, o.member.revisions(txn)}
+		wait = orderedDelete{since: now, revisions: o.member.revisions(txn)}
 	}
-	text, blocked := o.member.blocker(t.Entry, indexKey{table, table.Primary().Name, it.Key}, wait.revisions)
+	text, blocked, parked := o.member.blocker(t.Entry, indexKey{table, table.Primary().Name, it.Key}, wait.revisions, it.Orphan)
+	if parked || wait.parked {
+		wait.since = now
+	}
+	wait.parked = parked
 	switch {
 	case !blocked:
 		return Reason{}, false
@@ -54,6 +60,17 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	}
 	o.waiting[it.Key] = wait
 	return Reason{workqueue.Order, text, wait.since.Add(MaxOrderDelay)}, true
+}
+
+// NoteGate updates the group's record of whether the delete of an item is parked, after the gate has
+// held it for a reason, or has let it through, which is the zero reason.
+func (o *Order) NoteGate(t *pool.Task, why Reason) {
+	if o.member == nil || t.Kind != pool.Delete {
+		return
+	}
+	key := t.Item.Key
+	parked := why.Stage == workqueue.Paused || why.Stage == workqueue.Limit || why.Stage == workqueue.Order && o.waiting[key].parked
+	o.member.setParked(key, parked)
 }
 
 // Note updates the group's record of whether the row of an item has to be deleted.
@@ -93,7 +110,7 @@ func (o *Order) Note(it *workqueue.Item) {
 // deletedRow is a row that has to be deleted.
 type deletedRow struct {
 	key   string             // encoded
-	id    any                // equal only for rows that name the same rows
+	id    any                // a key that is equal only for rows that name the same rows
 	named func() []namedRows // the rows that it names
 	entry *store.Entry
 }
@@ -105,7 +122,7 @@ type deleteSet struct {
 	rows    map[string]*namingRows // by encoded key
 	byID    map[any]*namingRows
 	byName  map[indexKey][]*namingRows
-	indexes []namedRows // those of the keys of byName, without a key
+	indexes []namedRows // the indexes of the keys of byName; their key is empty
 }
 
 // namingRows is a group of rows to be deleted that name the same rows.
@@ -113,15 +130,15 @@ type namingRows struct {
 	id    any
 	named []namedRows
 	rows  map[string]*store.Entry // by encoded key
-	order []string                // their encoded keys, oldest first, with some already removed
+	order []string                // their encoded keys, oldest first; some may have been removed from rows
 }
 
 func newDeleteSet(table *store.Table) deleteSet {
 	return deleteSet{table: table, rows: map[string]*namingRows{}, byID: map[any]*namingRows{}, byName: map[indexKey][]*namingRows{}}
 }
 
-// first returns the row that has been in the set for the longest time, apart from the one with the
-// key but, or nil if there is none.
+// first returns the row that has been in the set for the longest time, ignoring the row with the key
+// but, or nil if there is none.
 func (s *namingRows) first(but string) *store.Entry {
 	for s.rows[s.order[0]] == nil {
 		s.order = s.order[1:]
@@ -143,8 +160,8 @@ func firstOf(sets []*namingRows, but string) *store.Entry {
 	return nil
 }
 
-// naming returns a row of the set that names another one, or nil: always the same as long as the
-// set does not change. No row names itself.
+// naming returns a row of the set that names the given row, or nil. The result is the same as long
+// as the set does not change. A row does not name itself.
 func (d *deleteSet) naming(row *store.Entry, primary indexKey) *store.Entry {
 	but := ""
 	if d.table == primary.table {
@@ -190,7 +207,7 @@ func (d *deleteSet) set(row deletedRow) (renamed bool) {
 	return renamed
 }
 
-// use notes the index of a key that rows are named by.
+// use records the index that rows are named with.
 func (d *deleteSet) use(named namedRows) {
 	named.key = ""
 	if !slices.ContainsFunc(d.indexes, func(in namedRows) bool { return in.indexKey == named.indexKey }) {

@@ -3,6 +3,7 @@ package hold
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
@@ -56,7 +57,7 @@ func TestDeleteWaitsForThoseOfRowsThatDependOnItsRow(t *testing.T) {
 	b.want(order, b.task(pool.Update, "links", "x"), Reason{})
 	x.Item.Deleting = true
 	until := b.now.Add(MaxOrderDelay)
-	b.want(order, x, Reason{workqueue.Order, "the changes of routes, which are still to be read", until})
+	b.want(order, x, Reason{workqueue.Order, "changes of routes that have not been read yet", until})
 	ofRoutes.Note(r.Item)
 	routes.SetRead(routes.revision(b.db.ReadTxn()))
 	if woken != 1 {
@@ -76,6 +77,46 @@ func TestDeleteWaitsForThoseOfRowsThatDependOnItsRow(t *testing.T) {
 		t.Errorf("woken %d times, want twice", woken)
 	}
 	b.want(order, x, Reason{})
+}
+
+// At a start, the reconciler of links may find a link that nobody declares before that of routes finds
+// the routes that go with it.
+func TestTheDeleteOfAnOrphanWaitsUntilOthersHaveLookedForTheirs(t *testing.T) {
+	b := newBed(t, "links", "routes")
+	b.put("links", row{ID: "x"})
+	b.put("routes", row{ID: "r", Of: "x"})
+	g, woken := new(Group), 0
+	links, err := Join(g, b.tables["links"].Untyped(), nil, func() { woken++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := []Dependency{b.onOf("links")}
+	routes, err := Join(g, b.tables["routes"].Untyped(), on, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil), NewOrder(b.owner("routes"), routes, on)
+	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
+	b.want(order, x, Reason{}) // it is no orphan
+	x.Item.Orphan = true
+	until := b.now.Add(MaxOrderDelay)
+	b.want(order, x, Reason{workqueue.Order, "the first search for orphans of routes", until})
+
+	ofRoutes.Note(r.Item)
+	ofRoutes.NoteGate(r, Reason{Stage: workqueue.Limit})
+	routes.SetSearched()
+	if woken != 1 {
+		t.Errorf("woken %d times, want once", woken)
+	}
+	b.want(order, x, Reason{workqueue.Order, "the delete of routes r", until})
+	b.now = b.now.Add(time.Hour) // it does not count
+	b.want(order, x, Reason{workqueue.Order, "the delete of routes r", b.now.Add(MaxOrderDelay)})
+	routes.Leave()
+	b.want(order, x, Reason{workqueue.Order, "the delete of routes r", b.now.Add(MaxOrderDelay)})
+	if _, err := Join(g, b.tables["routes"].Untyped(), on, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	b.want(order, x, Reason{workqueue.Order, "the first search for orphans of routes", b.now.Add(MaxOrderDelay)})
 }
 
 func TestOrderHoldsNothingWithoutAGroup(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// Selector selects the rows of a table that have one of the keys, or match; if it is the zero
-// value, all rows.
+// Selector selects the rows of a table that have one of the keys, or match. The zero value selects
+// all rows.
 type Selector struct {
 	Keys []string // primary keys as text, as [statedb.Table.Key] returns them
 	// Match is called from several goroutines, also of rows that are deleted. It must
@@ -38,7 +38,7 @@ type Pauses struct {
 
 type pause struct {
 	rows  Selector
-	until time.Time // zero: until it is ended
+	until time.Time // zero: until it is resumed
 }
 
 // NewPauses returns a policy that holds no row of a table.

@@ -6,19 +6,19 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate holds all operations while a limiter of their rate allows none. Make it with [NewRate].
+// Rate holds all operations while a rate limiter allows none. Make it with [NewRate].
 type Rate struct {
 	limiter func() *rate.Limiter
-	until   time.Time // do not ask the limiter before; zero: ask
+	until   time.Time // when to ask the limiter next; zero: at any time
 }
 
 // NewRate returns a Rate that asks the current limiter; nil means no bound.
 func NewRate(limiter func() *rate.Limiter) *Rate { return &Rate{limiter: limiter} }
 
-// maxRateDelay is how often a limiter is asked at least, because it may have been changed.
+// maxRateDelay is the longest time between two requests to a limiter, because it may have been changed.
 const maxRateDelay = time.Second
 
-// Take asks for up to n operations, and returns how many may run.
+// Take asks the limiter for up to n operations, and returns how many may run.
 func (r *Rate) Take(n int, now time.Time) int {
 	limiter := r.limiter()
 	if limiter == nil {

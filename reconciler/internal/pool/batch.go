@@ -17,7 +17,7 @@ type Batch struct {
 	At      time.Time // when it was handed out
 	Class   workqueue.Class
 	OfRound bool
-	Spent   int // credit of its class that was spent on it
+	Spent   int // the credit of its class that was spent on it
 	Answer  Answer
 
 	next      atomic.Int32 // first task that has not begun
@@ -26,9 +26,9 @@ type Batch struct {
 	collected int          // owner's: tasks before it were returned by Ended
 }
 
-// claim returns the next tasks, from first to last, which nobody can take back any more: one,
-// or as many of the same kind as follow each other if they are carried out in one call. When
-// first is last, there are none left.
+// claim returns the range [first, last) of the next tasks, which can no longer be taken back. It
+// has one task or, if joined, all consecutive tasks of the same kind, which are carried out in
+// one call. It is empty when no tasks are left.
 func (b *Batch) claim(joined bool) (first, last int) {
 	for {
 		next := b.next.Load()
@@ -42,7 +42,7 @@ func (b *Batch) claim(joined bool) (first, last int) {
 	}
 }
 
-// TakeBack returns the tasks that have not begun. They never will.
+// TakeBack removes and returns the tasks that have not begun.
 func (b *Batch) TakeBack() []Task {
 	next := min(int(b.next.Swap(int32(len(b.Tasks)))), b.limit)
 	taken := b.Tasks[next:b.limit]
@@ -56,11 +56,10 @@ func (b *Batch) Asks() bool { return len(b.Tasks) == 1 && b.Tasks[0].Kind.Questi
 // Remaining returns the tasks that have not begun.
 func (b *Batch) Remaining() []Task { return b.Tasks[min(b.limit, int(b.next.Load())):b.limit] }
 
-// Kept is how many tasks were not taken back.
+// Kept returns the number of tasks that were not taken back.
 func (b *Batch) Kept() int { return b.limit }
 
-// InHand returns the tasks that have begun and not ended: one, or as many as are carried out
-// in one call.
+// InHand returns the tasks that have begun and not ended: one, or all tasks of the current call.
 func (b *Batch) InHand() []Task {
 	first, last := int(b.done.Load()), min(b.limit, int(b.next.Load()))
 	return b.Tasks[min(first, last):last]
@@ -82,7 +81,7 @@ type Progress uint8
 // The values of Progress.
 const (
 	Elsewhere Progress = iota // it is not in the batch
-	Waiting                   // for others before it
+	Waiting                   // it waits for tasks before it
 	Begun
 	Ended
 )

@@ -10,8 +10,8 @@ import (
 
 // PanicError is the error of an operation that panicked.
 type PanicError struct {
-	Value any    // what it panicked with
-	Stack []byte // where, as runtime/debug.Stack formats it
+	Value any    // the value passed to panic
+	Stack []byte // the stack of the panic, as runtime/debug.Stack formats it
 }
 
 // Error implements error.
@@ -27,7 +27,7 @@ func (e *PanicError) Unwrap() error {
 // context has ended. Until it does, no other operation runs on its row.
 type StuckError struct {
 	After time.Duration // since the operation began
-	Stack []byte        // where it is, as runtime.Stack formats it
+	Stack []byte        // the stack of the operation, as runtime.Stack formats it
 }
 
 // Error implements error.
@@ -38,7 +38,7 @@ func (e *StuckError) Error() string {
 var (
 	// ErrOverdue is the cause of the end of an operation's context at its deadline.
 	ErrOverdue = fmt.Errorf("operation is overdue: %w", context.DeadlineExceeded)
-	// ErrStopped is the cause when the reconciler stops and no longer waits.
+	// ErrStopped is the cause of the end of contexts when the reconciler stops and no longer waits.
 	ErrStopped = errors.New("reconciler stops")
 	// ErrGoexit is the error of an operation that ended its goroutine.
 	ErrGoexit = errors.New("runtime.Goexit was called")
@@ -55,7 +55,7 @@ func Guard(fn func()) (err error) {
 	return nil
 }
 
-// operationContext is a context that ends like one with a deadline when its operation is
+// operationContext is a context whose error is context.DeadlineExceeded when its operation is
 // overdue.
 type operationContext struct{ context.Context } //nolint:containedctx // it is one
 

@@ -17,16 +17,16 @@ type Calls struct {
 	// Perform calls the target for the tasks that are not skipped, and sets their outcomes.
 	// There is more than one task only if Joined.
 	Perform func(ctx context.Context, txn store.ReadTxn, b *Batch, tasks []Task)
-	// Joined: consecutive tasks of one kind are performed in one call.
+	// Joined reports whether consecutive tasks of one kind are performed in one call.
 	Joined bool
 }
 
-// Checker checks whether tasks that were handed out with one snapshot are still right in a newer
-// one. It belongs to one worker.
+// Checker checks whether tasks that were handed out with one snapshot are still up to date in a
+// newer one. It belongs to one worker.
 type Checker interface {
 	// Begin is called before Current, with both snapshots.
 	Begin(before, now store.ReadTxn)
-	// Current reports whether the task is still to be done, and sets its newest row.
+	// Current reports whether the task still has to be done, and sets its newest row.
 	Current(now store.ReadTxn, t *Task) bool
 }
 
@@ -41,9 +41,9 @@ type Pool struct {
 	left      chan struct{}           // closed at the end
 	stopping  context.Context         //nolint:containedctx // parent of the contexts of all operations
 	abort     context.CancelCauseFunc // ends the contexts of running operations
-	workers   []*Worker               // those that can be given work
-	stuck     []*Worker               // those that were replaced
-	all       []*Worker               // both; replaced, never modified
+	workers   []*Worker               // the workers that can be given work
+	stuck     []*Worker               // the workers that were replaced
+	all       []*Worker               // both; the slice is replaced, never modified
 	busy      int                     // workers with a batch
 }
 

@@ -24,5 +24,5 @@ func StackOf(id []byte) []byte {
 			return bytes.TrimRight(section, "\x00")
 		}
 	}
-	return fmt.Appendf(nil, "%sis not there any more", id)
+	return fmt.Appendf(nil, "%sno longer exists", id)
 }

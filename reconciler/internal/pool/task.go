@@ -22,7 +22,7 @@ const (
 // String returns the name of the operation.
 func (k Kind) String() string { return [...]string{"update", "delete", "observe", "prune"}[k] }
 
-// Question reports whether the operation is about the whole target and not about a row.
+// Question reports whether the operation is on the whole target and not on a row.
 func (k Kind) Question() bool { return k == Observe || k == Prune }
 
 // Task is an operation on the target and its outcome.
@@ -33,7 +33,7 @@ type Task struct {
 	Open  bool        // counts as open in the round
 	Item  *workqueue.Item
 	Entry *store.Entry // the row, or its last version for a delete
-	// GivenBack: it was skipped, and handled before its batch ended.
+	// GivenBack reports whether the task was skipped and handled before its batch ended.
 	GivenBack bool
 	Outcome
 }
@@ -45,7 +45,7 @@ type Outcome struct {
 	Err      error
 	Took     time.Duration
 	Delay    time.Duration // the backoff, once it is known
-	Skipped  bool          // it did not run: Entry is not the newest row any more
+	Skipped  bool          // it did not run, because Entry was no longer the newest row
 	Outdated bool          // the row has a newer spec or is gone: no status was written
 	Stuck    bool          // it is still running long after its deadline
 }
@@ -64,7 +64,7 @@ func (t *Task) Newest() *store.Entry {
 	return t.Entry
 }
 
-// Renewed returns the task with the row that it used, without its outcome.
+// Renewed returns the task for the row that it used, without its outcome.
 func (t *Task) Renewed() Task {
 	// The outcome is not even read: a worker that is stuck may be writing it.
 	renewed := Task{Kind: t.Kind, Was: t.Was, Full: t.Full, Open: t.Open, Item: t.Item, Entry: t.Entry, GivenBack: t.GivenBack}
@@ -75,7 +75,7 @@ func (t *Task) Renewed() Task {
 	return renewed
 }
 
-// Renew makes the row that the task used its Entry.
+// Renew sets Entry to the row that the task used.
 func (t *Task) Renew() {
 	outcome := t.Outcome
 	*t = t.Renewed()

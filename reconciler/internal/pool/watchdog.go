@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Deadlines are when operations end.
+// Deadlines bound the duration of operations.
 type Deadlines struct {
 	Operation time.Duration // ends the context of an operation
-	Grace     time.Duration // after that an operation that has not returned is stuck
+	Grace     time.Duration // an operation that has not returned this long after that is stuck
 }
 
 func (d Deadlines) stuck() time.Duration {

@@ -18,9 +18,10 @@ const (
 	progressPeriod = time.Millisecond
 )
 
-// Worker carries out batches. Batch is the owner's; Began is safe for concurrent use.
+// Worker carries out batches. Its Batch belongs to the owner of the pool; Began is safe for
+// concurrent use.
 type Worker struct {
-	Batch *Batch // what it was given; nil: it is idle
+	Batch *Batch // the batch that it was given; nil: it is idle
 	Stuck bool   // replaced by another one
 
 	pool      *Pool
@@ -33,17 +34,17 @@ type Worker struct {
 	operation
 }
 
-// operation is the context and the beginning of the operation that runs.
+// operation is the context and the start time of the running operation.
 type operation struct {
 	ctx    context.Context                         //nolint:containedctx // of all operations until one is overdue
 	cancel atomic.Pointer[context.CancelCauseFunc] // ends ctx; the watchdog uses it too
-	// began is when the operation that runs began, as time since epoch; 0 between two
-	// operations, and negative once the watchdog has ended its context.
+	// began is the time since epoch at which the running operation began. It is 0 between two
+	// operations, and negative once the watchdog has ended the context.
 	began atomic.Int64
 	epoch time.Time // the wall clock may be set: only its monotonic part counts
 }
 
-// Began returns when the operation began that runs, if one does.
+// Began returns when the running operation began, if there is one.
 func (w *Worker) Began() (at time.Time, runs bool) {
 	stamp := w.began.Load()
 	return w.beganAt(stamp), stamp != 0
@@ -104,7 +105,7 @@ func (w *Worker) carryOut(b *Batch) {
 			tasks[i].Took = now.Sub(began)
 		}
 		b.done.Store(int32(last))
-		// Before signaling, so that simulations are reproducible.
+		// Claim before signaling, so that simulations are reproducible.
 		first, last = b.claim(joined)
 		if now.Sub(w.signaled) >= progressPeriod && first < last {
 			w.signaled = now
@@ -113,7 +114,7 @@ func (w *Worker) carryOut(b *Batch) {
 	}
 }
 
-// carryTasks performs tasks in one call, except for those that are no longer right.
+// carryTasks performs tasks in one call, except for those that are outdated.
 func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
 	txn := w.snapshot(b, tasks, began)
 	skipped := 0
@@ -130,9 +131,9 @@ func (w *Worker) carryTasks(b *Batch, tasks []Task, began time.Time) {
 	}
 }
 
-// snapshot returns the one to use for an operation that begins now: the newest, if that of the
-// batch is from a while ago. A delete must not run if the row has come back, nor a repair on
-// what is not there any more, so these always look.
+// snapshot returns the snapshot for an operation that begins now: the newest one if the batch's
+// snapshot is old. Deletes and repairs always use the newest one, because a delete must not run if
+// the row has come back, nor a repair if the row is gone.
 func (w *Worker) snapshot(b *Batch, tasks []Task, now time.Time) store.ReadTxn {
 	looks := false
 	for i := range tasks { // the rest of a task may be the owner's by now

@@ -130,7 +130,7 @@ func readStatus(kind Kind, since time.Time, text string) (s Status, err error) {
 	case kind != Error && text != "":
 		return s, fmt.Errorf("status has kind %v and error %q, which only kind error has", kind, text)
 	case kind == Error:
-		failure := errors.New(cmp.Or(text, "of an unknown error"))
+		failure := errors.New(cmp.Or(text, "unknown error"))
 		s.err = &failure
 	}
 	if kind == Pending || since.IsZero() {

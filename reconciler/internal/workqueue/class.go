@@ -6,11 +6,11 @@ type Class uint8
 // The classes.
 const (
 	Changes   Class = iota // the row changed, or one it depends on
-	Manuals                // triggered by hand
+	Manuals                // triggered manually
 	Retries                // due for a retry, a repetition or a repair
 	Refreshes              // due in a full pass, or for a refresh
 
-	Classes // how many there are
+	Classes // the number of classes
 )
 
 var classNames = [Classes]string{"change", "manual", "retry", "refresh"}

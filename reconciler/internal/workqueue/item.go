@@ -8,14 +8,14 @@ import (
 	"github.com/statehive/statehive/internal/store"
 )
 
-// Item is a row that has something to do or to wait for, and is not in the current round. Only the
-// queue changes its stage.
+// Item is a row that has work pending or waits for something, and is not in the current round. Only
+// the queue changes its stage.
 type Item struct {
 	Key   string       // encoded primary key
-	Entry *store.Entry // the newest version seen, which Delete is given; nil if a key without a row was triggered
+	Entry *store.Entry // the newest version seen, which is passed to Delete; nil if a key without a row was triggered
 	Wish
 	Failures
-	Reasons Reason    // why it is to run, collected since it last ran
+	Reasons Reason    // why it has to run, collected since it last ran
 	Ran     Reason    // why it last ran
 	Since   time.Time // when it was first queued, after it last ran
 	Applied time.Time // when its last update succeeded
@@ -26,14 +26,14 @@ type Item struct {
 	position
 }
 
-// Wish is what is to be done about an item.
+// Wish describes the operation that an item needs.
 type Wish struct {
 	Deleting bool // the row is gone from the table; Delete has not succeeded yet
-	Orphan   bool // the delete is of something found in the target and not in the table
+	Orphan   bool // the delete is of an object found in the target but not in the table
 	Force    bool // run even if the status is done
 	FullPass bool // the current full pass waits for it
-	Dirty    bool // changed while it was in hand
-	Differs  bool // it differed from what is observed in the last comparison
+	Dirty    bool // changed while a worker had it
+	Differs  bool // it differed from the observed state in the last comparison
 	Present  bool // the last record of the feed was not a delete
 }
 
@@ -44,7 +44,7 @@ type Failures struct {
 	Tries    []Attempt // the most recent ones
 }
 
-// Blocks is the revisions that are not reconciled because of an item.
+// Blocks describes the revisions that are not reconciled because of an item.
 type Blocks struct {
 	set  bool
 	from store.Revision
@@ -72,7 +72,7 @@ func (it *Item) Due() time.Time { return it.due }
 // Detail returns details on what it waits for.
 func (it *Item) Detail() string { return it.detail }
 
-// NotDone reports whether to list the item as not done: it has failed, is held, or is to run again.
+// NotDone reports whether to list the item as not done: it has failed, is held, or has to run again.
 func (it *Item) NotDone() bool { return it.Err != nil || it.stage.Shown() }
 
 // Block marks the item as pending since a revision, unless it has been pending since an earlier one.
@@ -95,7 +95,7 @@ func (it *Item) BlocksRevision(revision store.Revision) bool {
 	return it.Blocks.set && it.Blocks.from <= revision
 }
 
-// Before returns how many items of its class come before it.
+// Before returns the number of items of its class that come before it.
 func (it *Item) Before() (n int) {
 	for p := it.previous; p != nil; p = p.previous {
 		n++

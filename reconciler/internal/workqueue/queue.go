@@ -66,7 +66,7 @@ func (q *Queue) Enqueue(it *Item, class Class, why Reason, now time.Time) {
 	}
 }
 
-// Requeue makes an item ready that is not, even if a worker has had it.
+// Requeue makes an item ready that is not ready, even if it has just come back from a worker.
 func (q *Queue) Requeue(it *Item, class Class) {
 	q.stopWaiting(it)
 	it.class = class
@@ -92,7 +92,7 @@ func (q *Queue) Wait(it *Item, stage Stage, due time.Time, detail string) {
 	q.transition(it, stage)
 }
 
-// Move moves an item that is not ready to a stage in which it is in hand.
+// Move moves an item that is not ready to a stage for which [Stage.InHand] reports true.
 func (q *Queue) Move(it *Item, to Stage) { q.transition(it, to) }
 
 func (q *Queue) stopWaiting(it *Item) {
@@ -114,10 +114,10 @@ func (q *Queue) NextDue() *Item {
 	return it
 }
 
-// Timed returns how many items wait for a time.
+// Timed returns the number of items whose wait ends by itself.
 func (q *Queue) Timed() int { return q.timed.Len() }
 
-// In returns how many items are in a stage.
+// In returns the number of items in a stage.
 func (q *Queue) In(s Stage) int { return q.counts[s] }
 
 // Ready returns how many items of a class are ready, and the first of them, or nil.
@@ -144,7 +144,7 @@ func (q *Queue) Turn(more int) (turn Class, n int) {
 			switch n := length(c); {
 			case n == 0 || q.credit[c] <= 0:
 			case n == total:
-				return c, n // nobody else waits
+				return c, n // no other class has ready items
 			default:
 				return c, min(n, q.credit[c])
 			}

@@ -2,7 +2,7 @@ package workqueue
 
 import "strings"
 
-// Reason is why a row is to be run: a set.
+// Reason is a set of reasons to run a row.
 type Reason uint16
 
 // The reasons.
@@ -12,10 +12,10 @@ const (
 	Event                        // an event from outside
 	Manual                       // Trigger
 	Retry                        // its last operation failed
-	Repeat                       // its last operation asked for it
+	Repeat                       // its last operation asked for another run
 	FullPass                     // a full pass
 	Orphan                       // the target has it and the table does not
-	Drifted                      // what was observed differs from it
+	Drifted                      // the observed state differs from it
 	Unblocked                    // what it waited for is done
 	Resume                       // a pause or hold of it has ended
 	Elapsed                      // its refresh interval has passed
@@ -36,7 +36,7 @@ func (r Reason) String() string {
 	return strings.Join(names, ",")
 }
 
-// OnlyDrift reports whether a row is to be run for nothing but what was observed of it.
+// OnlyDrift reports whether drift is the only reason to run a row.
 func (r Reason) OnlyDrift() bool {
 	const harmless = Drifted | Resume | Unblocked
 	return r&Drifted != 0 && r&^harmless == 0

@@ -5,31 +5,31 @@ import "fmt"
 // Stage is a stage in the life of a row.
 type Stage uint8
 
-// The stages of a row. From Debounce on they are waiting stages, and from Paused on the
-// row is held: something is to be done that must not be done now.
+// The stages of a row. The stages from Debounce on are waiting stages. From Paused on, the
+// row is held: it has work pending that must not be done now.
 const (
 	Rest       Stage = iota // nothing to do, or not read yet: no item
 	InRound                 // in the current round: no item
 	Queued                  // ready, in its class
 	Running                 // a worker has it
-	Stuck                   // likewise, long after its deadline
+	Stuck                   // a worker still has it, long after its deadline
 	Committing              // its outcome waits for the status commit
 
 	Debounce // it may change again soon
 	Settle   // quiet period: observations may not show the last update yet
-	Unread   // it is gone, but the feed has not delivered that yet
+	Unread   // it was deleted, but the feed has not delivered the delete yet
 	Backoff  // it failed, and will be retried
 	Terminal // it failed for good
 	Again    // its target asked for another run
 	Refresh  // it is done, and will be refreshed
 
-	Paused     // by hand
+	Paused     // paused manually
 	Limit      // too many changes; waits for an approval
 	Dependency // a row that it depends on is not done
 	Order      // a row that depends on it is not deleted yet
-	Drift      // it differs from what is observed, but is not repaired now
+	Drift      // it differs from the observed state, but is not repaired now
 
-	Stages // how many there are
+	Stages // the number of stages
 )
 
 var stageNames = [Stages]string{
@@ -81,7 +81,7 @@ var legal = func() (to [Stages]stages) {
 	for s := Debounce; s < Stages; s++ {
 		to[s] = setOf(Queued, Debounce)
 	}
-	// Forget drops a delete.
+	// Engine.Forget drops a delete.
 	for _, s := range []Stage{Debounce, Backoff, Terminal, Paused, Limit, Order} {
 		to[s] |= setOf(Rest)
 	}

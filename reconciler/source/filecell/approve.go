@@ -49,11 +49,11 @@ func approveCommand() cli.CommandOut {
 		var format cli.Format
 		cmd := &cobra.Command{
 			Use:   "documents",
-			Short: "Accept the directory of documents as the desired state, although it is gone, elsewhere or without documents",
-			Long: `Accept the directory of documents as the desired state, exactly as it is now. That is asked for when the directory does not
-exist any more, is on another device than before, or holds no documents any more while rows of its documents are in
-force: 'status' and 'get documents' show it. Nothing is removed before. The rows that no document declares then leave
-their tables, and are deleted within the limits that hold for all deletes.`,
+			Short: "Accept the directory of documents as the desired state, although it is gone, replaced or without documents",
+			Long: `Accept the directory of documents as the desired state, exactly as it is now. This is needed when the directory no longer
+exists, is on another device than before, or no longer has any documents while rows of its documents are in force, as
+'status' and 'get documents' show. Until then nothing is removed. After the approval, the rows that no document declares
+are removed from their tables and deleted within the limits for all deletes.`,
 			Example: "  approve documents",
 			Args:    cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {

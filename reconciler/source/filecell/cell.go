@@ -14,15 +14,15 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Config is where documents are.
+// Config configures the source of documents.
 type Config struct {
 	// ConfigDir is the directory. It must be set, and exist at the start.
 	ConfigDir string `flag:"config-dir" usage:"directory of the documents with the desired state (*.yaml, *.yml)"`
-	// AllowWritable reads documents that others than root and this user may have written.
+	// AllowWritable allows documents that users other than root and this user can write.
 	AllowWritable bool `flag:"allow-writable-config" usage:"read documents that other users may have written: they can do what the agent can"`
 }
 
-// Validate implements what cell.Config calls.
+// Validate is called by cell.Config.
 func (c Config) Validate() error {
 	if c.ConfigDir == "" {
 		return errors.New("no directory of documents: set --config-dir")
@@ -30,7 +30,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Cell reads documents into the tables of the kinds that were declared.
+// Cell reads documents into the tables of the declared kinds.
 func Cell() cell.Cell {
 	return cell.Module("documents", "desired state from files",
 		cell.Config(Config{}),
@@ -39,7 +39,7 @@ func Cell() cell.Cell {
 	)
 }
 
-// originOut contributes where rows are from: what explains them asks all of the group.
+// originOut contributes a function that returns the origins of rows to the group of such functions.
 type originOut struct {
 	cell.Out
 	Origin func(table, key string) string `group:"row-origins"`
@@ -67,7 +67,7 @@ func build(p params) (*file.Source, error) {
 	}
 	p.Reloads.Add("documents", func(context.Context) error { s.Rescan(); return nil })
 	run := func(ctx context.Context, h health.Health) error {
-		h.OK("following " + s.Dir()) // an earlier failure is over
+		h.OK("following " + s.Dir()) // an earlier failure has ended
 		return s.Run(ctx)
 	}
 	report := func(ctx context.Context, h health.Health) error { return reportHealth(ctx, h, p.DB, s.Documents()) }
@@ -78,7 +78,7 @@ func build(p params) (*file.Source, error) {
 	return s, err
 }
 
-// reportHealth keeps the health as the files are, until ctx is done.
+// reportHealth reports the state of the files to health until ctx is done.
 func reportHealth(ctx context.Context, h health.Health, db *statedb.DB, table *statedb.Table[file.Document]) error {
 	for {
 		rows, changed := table.AllWatch(db.ReadTxn())

@@ -166,7 +166,7 @@ func TestDocumentsBecomeRowsAndErrorsShowInHealthAndStatus(t *testing.T) {
 	a.within(health.Degraded, "2 of 2 files refused", first)
 	want := "documents: 2 of 2 files refused\n  " + first + "\n" +
 		`  a.yaml:5:7: field "kind": unknown kind "lam"; did you mean "lamp"? The kinds are: lamp` + "\n" +
-		"  a.yaml: the last good version stays in force, with 1 row\n" +
+		"  a.yaml: the last valid version stays in force, with 1 row\n" +
 		"  b.yaml:3:1: not YAML: did not find expected node content, while parsing a flow node\n"
 	if out, code := a.status(); code != 1 || out != want {
 		t.Errorf("exit code %d, status is\n%s\nwant\n%s", code, out, want)
@@ -193,9 +193,9 @@ func TestADirectoryWithoutDocumentsIsShownUntilItIsApproved(t *testing.T) {
 	if err := os.Remove(filepath.Join(a.dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	const why = ".: the directory holds no documents any more; 1 row stays in force until documents are back or this is approved (approve documents)"
-	a.within(health.Degraded, "the directory cannot be taken as it is, 1 row in force", why)
-	if out, code := a.status(); code != 1 || out != "documents: the directory cannot be taken as it is, 1 row in force\n  "+why+"\n" {
+	const why = ".: the directory no longer has any documents; 1 row stays in force until documents are back or this is approved (approve documents)"
+	a.within(health.Degraded, "the directory is not accepted, 1 row in force", why)
+	if out, code := a.status(); code != 1 || out != "documents: the directory is not accepted, 1 row in force\n  "+why+"\n" {
 		t.Errorf("exit code %d, status is\n%s", code, out)
 	}
 	if n := a.lamps.Len(a.db.ReadTxn()); n != 1 {
@@ -223,7 +223,7 @@ func TestAFileThatIsBeingWrittenAtTheStartIsShownAndNoError(t *testing.T) {
 	defer func() { _ = f.Close() }()
 	a.start()
 	a.within(health.OK, "OK, 2 files with 1 row, 1 being written", "")
-	want := "documents: OK, 2 files with 1 row, 1 being written\n  b.yaml: is being written; what it says is read when that is over\n"
+	want := "documents: OK, 2 files with 1 row, 1 being written\n  b.yaml: is being written; it will be read when that has ended\n"
 	if out, code := a.status(); code != 0 || out != want {
 		t.Errorf("exit code %d, status is\n%s", code, out)
 	}

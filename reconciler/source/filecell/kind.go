@@ -9,10 +9,10 @@ import (
 )
 
 // Kind declares a kind of document, in the module that has the *statedb.RWTable of its rows
-// (see dbcell.Protected), which is used as c.Table. From then on the table belongs to the
-// documents. A hive without [Cell], in which nothing reads them into the table, does not
-// start: otherwise the table would be empty, and everything that earlier runs made
-// would be removed. If c is wrong, the start fails with the error of [file.NewKind].
+// (see dbcell.Protected), which is used as c.Table. From then on only documents should write
+// the table. A hive without [Cell] does not start, because the table would stay empty and
+// everything that earlier runs have made would be removed. If c is invalid, the start fails
+// with the error of [file.NewKind].
 func Kind[Obj any](c file.KindConfig[Obj]) cell.Cell {
 	return cell.Group(
 		cell.Provide(func(table *statedb.RWTable[Obj]) (kindOut, error) {
@@ -24,13 +24,13 @@ func Kind[Obj any](c file.KindConfig[Obj]) cell.Cell {
 	)
 }
 
-// kindOut contributes a kind to what the source reads.
+// kindOut contributes a kind to the source.
 type kindOut struct {
 	cell.Out
 	Kind file.Kind `group:"document-kinds"`
 }
 
-// fed is what a table and the source of its documents are known by.
+// fed has the parameters of the check that a source feeds the table of a kind.
 type fed[Obj any] struct {
 	cell.In
 

@@ -29,7 +29,7 @@ func registerMetrics(p metricsParams) error {
 	return p.Registerer.Register(newCollector(p.DB, p.Documents, string(p.Prefix)))
 }
 
-// collector counts the files of a snapshot when it is asked. It is safe for concurrent use.
+// collector counts the files of a snapshot for each scrape. It is safe for concurrent use.
 type collector struct {
 	db        *statedb.DB
 	documents *statedb.Table[file.Document]
@@ -45,8 +45,8 @@ func newCollector(db *statedb.DB, documents *statedb.Table[file.Document], prefi
 		db: db, documents: documents,
 		files:   desc("files", "Files in the directory of documents."),
 		rows:    desc("rows", "Rows in force that documents declare."),
-		writing: desc("writing_files", "Files that somebody has been writing for long, and that are not read meanwhile."),
-		refused: desc("refused_files", "Files whose newest version is not in force, by the reason; and the directory itself.", "reason"),
+		writing: desc("writing_files", "Files that have been open for writing or changing for long, and are not read meanwhile."),
+		refused: desc("refused_files", "Files whose newest version is not in force, including the directory itself, by reason.", "reason"),
 	}
 }
 
@@ -78,12 +78,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Why the newest version of a file is not in force.
+// The reasons why the newest version of a file is not in force.
 const (
-	reasonInvalid    = "invalid"    // a document in it is wrong
+	reasonInvalid    = "invalid"    // a document in it is invalid
 	reasonUnreadable = "unreadable" // it cannot be read, or is not trusted
 	reasonDuplicate  = "duplicate"  // another file has a document with the same key
-	reasonDirectory  = "directory"  // it is the directory, which is gone, elsewhere, empty or cannot be listed
+	reasonDirectory  = "directory"  // it is the directory itself, which is gone, on another device, empty or cannot be listed
 )
 
 func reasonOf(d file.Document) string {

@@ -26,7 +26,7 @@ func TestRefusedFilesAreMetricsByReason(t *testing.T) {
 	a.within(health.OK, "OK, 1 file with 1 row", "")
 	refused := func(directory, duplicate, invalid, unreadable string) string {
 		return `
-# HELP acme_documents_refused_files Files whose newest version is not in force, by the reason; and the directory itself.
+# HELP acme_documents_refused_files Files whose newest version is not in force, including the directory itself, by reason.
 # TYPE acme_documents_refused_files gauge
 acme_documents_refused_files{reason="directory"} ` + directory + `
 acme_documents_refused_files{reason="duplicate"} ` + duplicate + `

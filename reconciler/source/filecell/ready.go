@@ -13,8 +13,9 @@ import (
 // maxAwaited is how many of the files that block readiness are named.
 const maxAwaited = 10
 
-// readyCondition keeps the hive from being ready while no version of a file, or nothing of the directory, is in force: rows that
-// are wanted are not known then. A file that is refused later, whose last good version stays in force, is a matter of health.
+// readyCondition returns a condition that holds back readiness while no version of a file, or nothing of the directory, is in
+// force, because desired rows are unknown then. A file that is refused later, while its last valid version stays in force, only
+// affects health.
 func readyCondition(db *statedb.DB, table *statedb.Table[file.Document]) hive.ConditionOut {
 	return hive.NewCondition("documents", func() (waits []string) {
 		for d := range table.All(db.ReadTxn()) {
@@ -30,7 +31,7 @@ func readyCondition(db *statedb.DB, table *statedb.Table[file.Document]) hive.Co
 	})
 }
 
-// awaited names a file and the first thing that is wrong with it.
+// awaited returns a file's name and the first of its problems.
 func awaited(d file.Document) string {
 	if d.State == file.Writing {
 		return fmt.Sprintf("%s: is being written, and has not been read yet", trusted.Name(d.File))

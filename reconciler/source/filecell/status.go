@@ -30,8 +30,8 @@ func endpoint(db *statedb.DB, table *statedb.Table[file.Document]) inspect.Endpo
 	}))
 }
 
-// section is what the status command shows of the files: a line if all is well,
-// else all that is wrong with them.
+// section returns the section of the status command about the files: one line if all
+// files are valid, or else all their problems.
 func section() cli.StatusSectionOut {
 	return cli.NewStatusSection(cli.StatusSection{Name: "documents", Order: 20, Show: show})
 }
@@ -51,26 +51,26 @@ func show(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, er
 	return wrong == nil && err == nil, err
 }
 
-// details are what is not as it should be with a file, a line each.
+// details returns the problems of a file, one per line.
 func details(d file.Document) string {
 	var text strings.Builder
 	switch d.State {
 	case file.OK:
 		return ""
 	case file.Writing:
-		fmt.Fprintf(&text, "  %s: is being written; what it says is read when that is over\n", trusted.Name(d.File))
+		fmt.Fprintf(&text, "  %s: is being written; it will be read when that has ended\n", trusted.Name(d.File))
 	default:
 		for line := range strings.SplitSeq(d.Error, "\n") {
 			fmt.Fprintf(&text, "  %s\n", line)
 		}
 	}
 	if d.Rows > 0 {
-		fmt.Fprintf(&text, "  %s: the last good version stays in force, with %s\n", trusted.Name(d.File), count(d.Rows, "row"))
+		fmt.Fprintf(&text, "  %s: the last valid version stays in force, with %s\n", trusted.Name(d.File), count(d.Rows, "row"))
 	}
 	return text.String()
 }
 
-// assess sums up the files. The error, if any, is the first thing that is wrong.
+// assess summarizes the files. The error, if any, is the first problem.
 func assess(files []file.Document) (message string, err error) {
 	var n tally
 	for _, d := range files {
@@ -87,12 +87,12 @@ func assess(files []file.Document) (message string, err error) {
 type tally struct {
 	files, rows, refused, writing int
 
-	lost bool // the directory itself is not taken over
+	lost bool // the directory itself is not accepted
 }
 
 func refused(d file.Document) bool { return d.State != file.OK && d.State != file.Writing }
 
-// isDirectory reports whether a row is of the directory itself: only that has another name than documents have.
+// isDirectory reports whether a row is for the directory itself, which is the only one whose name has no extension of documents.
 func isDirectory(d file.Document) bool {
 	return !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(d.File))
 }
@@ -115,7 +115,7 @@ func (n *tally) add(d file.Document) {
 func (n *tally) String() string {
 	switch {
 	case n.lost:
-		return fmt.Sprintf("the directory cannot be taken as it is, %s in force", count(n.rows, "row"))
+		return fmt.Sprintf("the directory is not accepted, %s in force", count(n.rows, "row"))
 	case n.refused > 0:
 		return fmt.Sprintf("%d of %s refused", n.refused, count(n.files, "file"))
 	}

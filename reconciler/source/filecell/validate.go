@@ -14,23 +14,23 @@ import (
 	"github.com/statehive/statehive/reconciler/source/file"
 )
 
-// kindsOf are all kinds of documents of a hive.
+// kindsOf has all kinds of documents of a hive.
 type kindsOf struct {
 	cell.In
 	Kinds []file.Kind `group:"document-kinds"`
 }
 
-// kinds makes the kinds of the hive that commands belong to, and nothing else of it: they
-// need tables, and no settings.
+// kinds constructs the kinds of the hive that the command belongs to, and nothing else. They
+// need tables but no settings.
 func kinds(env *cli.Env) (kinds []file.Kind, err error) {
 	err = env.Hive().Invoke(func(of kindsOf) { kinds = of.Kinds })
 	return kinds, err
 }
 
-// Validation is what `validate` prints as JSON.
+// Validation is the JSON output of `validate`.
 type Validation struct {
 	Files     int            `json:"files"`
-	Documents int            `json:"documents"` // good or not
+	Documents int            `json:"documents"` // including invalid ones
 	Problems  []file.Problem `json:"problems"`
 }
 
@@ -40,10 +40,10 @@ func validateCommand() cli.CommandOut {
 		cmd := &cobra.Command{
 			Use:   "validate PATH...",
 			Short: "Check documents without an agent",
-			Long: `Check documents as an agent would that reads them for the first time: what it refuses is refused, with the same
-messages. Each PATH is a file, or a directory of files *.yaml and *.yml. Nothing is asked of an agent or of the system.
+			Long: `Check documents as an agent does when it reads them for the first time: the same documents are refused, with the same
+messages. Each PATH is a file, or a directory of files *.yaml and *.yml. Neither an agent nor the system is accessed.
 
-The exit code is 0 if all documents are valid, else 1.`,
+The exit code is 0 if all documents are valid, and 1 otherwise.`,
 			Example: "  validate documents\n  validate links.yaml routes.yaml",
 			Args:    cobra.MinimumNArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,7 +72,7 @@ func validate(kinds []file.Kind, paths []string) (Validation, error) {
 	return Validation{contents.Files, contents.Documents, append([]file.Problem{}, contents.Problems...)}, err
 }
 
-// print writes the result. It returns the exit code of documents that are not valid.
+// print writes the result. It returns an error with the exit code if documents are not valid.
 func (v Validation) print(w io.Writer, format cli.Format) error {
 	if err := v.write(w, format); err != nil || len(v.Problems) == 0 {
 		return err
@@ -109,8 +109,8 @@ func schemaCommand() cli.CommandOut {
 		return &cobra.Command{
 			Use:   "schema [KIND...]",
 			Short: "Print the JSON Schema of documents, for editors",
-			Long: `Print a JSON Schema (draft 2020-12) of the documents of all kinds, or of some: what their fields are, of which type, and
-which of them are needed. Editors with a YAML language server complete and check documents by it.`,
+			Long: `Print a JSON Schema (draft 2020-12) of the documents of all kinds, or of the given ones: their fields, the types of the
+fields, and which fields are required. Editors with a YAML language server use it to complete and check documents.`,
 			Example: "  schema >statehive.schema.json\n  schema route",
 			RunE: func(cmd *cobra.Command, args []string) error {
 				kinds, err := kinds(env)
@@ -129,7 +129,7 @@ which of them are needed. Editors with a YAML language server complete and check
 	})
 }
 
-// only returns the kinds of those names; all, if there are no names.
+// only returns the kinds with the given names, or all kinds if there are no names.
 func only(all []file.Kind, names []string) ([]file.Kind, error) {
 	if len(names) == 0 {
 		return all, nil

@@ -10,21 +10,21 @@ import (
 
 // Network is the network of an address of a device.
 type Network struct {
-	Device string // empty: any
+	Device string // empty for any device
 	Prefix netip.Prefix
 }
 
 // ByHost finds rows by the address without its prefix length.
 var ByHost = statedb.NewIndex("host", func(a Address) netip.Addr { return a.Address.Addr() })
 
-// ByNetwork finds rows by their network, with their device and without.
+// ByNetwork finds rows by their network, both with and without their device.
 var ByNetwork = statedb.NewMultiIndex("network", func(a Address) iter.Seq[Network] {
 	prefix := a.Address.Masked()
 	return slices.Values([]Network{{a.Device, prefix}, {"", prefix}})
 })
 
-// Containing yields queries for the rows whose networks contain an address: those of
-// a device or, if that is empty, of any device. See [Networks].
+// Containing yields queries for the rows whose networks contain an address. It yields rows
+// of a device or, if device is empty, of any device. See [Networks].
 func Containing(device string, addr netip.Addr) iter.Seq[statedb.Query[Address]] {
 	return func(yield func(statedb.Query[Address]) bool) {
 		for prefix := range Networks(addr) {
@@ -35,9 +35,9 @@ func Containing(device string, addr netip.Addr) iter.Seq[statedb.Query[Address]]
 	}
 }
 
-// Networks yields the networks that may contain an address. It leaves out prefix lengths
-// that networks of hosts do not have: in IPv4 those below 8, in IPv6 those
-// below 32 and, up to 120, those that are not a multiple of 4.
+// Networks yields the networks that may contain an address. It skips prefix lengths that
+// networks of hosts do not have: in IPv4 lengths below 8; in IPv6 lengths below 32 and,
+// up to 120, lengths that are not a multiple of 4.
 func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		for bits := 8; bits <= addr.BitLen(); bits++ {

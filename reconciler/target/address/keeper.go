@@ -11,9 +11,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// event is what a notification says.
+// event is a decoded notification.
 type event struct {
-	kind    uint16 // of the message, as unix.RTM_NEWADDR
+	kind    uint16 // type of the message, such as unix.RTM_NEWADDR
 	address kernelAddress
 	link    rtnl.Link
 }
@@ -34,7 +34,7 @@ type keeper struct {
 	target *Target
 	table  *statedb.RWTable[Seen]
 	links  rtnl.Devices
-	// limited are the addresses with lifetimes that end.
+	// limited are the addresses whose lifetimes expire.
 	limited map[SeenKey]lifetimes
 }
 
@@ -61,8 +61,8 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	return all, ctx.Err()
 }
 
-// seen returns the row of an address. Its lifetimes are those that it had when
-// they were set, or else when it was first seen: the time left does not say exactly.
+// seen returns the row of an address. Its lifetimes are the values at the time when they were
+// set, or else when the address was first seen, because the time left is not exact.
 func (k *keeper) seen(a kernelAddress) Seen {
 	s := k.named(a.seen())
 	if _, ends := s.lifetimes().shortest(); !ends {
@@ -97,7 +97,8 @@ func (k *keeper) named(s Seen) Seen {
 	return s
 }
 
-// apply writes what an event says. It returns why the table is in doubt.
+// apply applies an event to the table. It returns the reason why the table may be wrong, or
+// an empty string.
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	switch e.kind {
 	case unix.RTM_NEWADDR:
@@ -127,8 +128,8 @@ func onDevice(txn statedb.ReadTxn, table *statedb.Table[Seen], index int) iter.S
 	return table.Range(txn, SeenByKey.Query(SeenKey{Index: index}), SeenByKey.Query(SeenKey{Index: index + 1}))
 }
 
-// linkChanged notes what is new about a link. When one goes down, the kernel removes
-// its IPv6 addresses.
+// linkChanged handles a change of a link. When a link goes down, the kernel removes its IPv6
+// addresses.
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
 	before, renamed := k.links.Change(link)
 	down := before.Up && !link.Up

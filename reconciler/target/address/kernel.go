@@ -14,10 +14,10 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// ErrDuplicate is matched by the error for an address that another host has.
+// ErrDuplicate is matched by the error for an address that another host uses.
 var ErrDuplicate = errors.New("another host has the address")
 
-// DuplicateError is the error for an address that another host has. It matches
+// DuplicateError is the error for an address that another host uses. It matches
 // ErrDuplicate.
 type DuplicateError struct{ Key Key }
 
@@ -29,14 +29,14 @@ func (e *DuplicateError) Error() string {
 // Unwrap returns ErrDuplicate.
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
-// ErrForeign is matched by the error for an address that was there before.
+// ErrForeign is matched by the error for an address that existed before.
 var ErrForeign = errors.New("it was there before")
 
 // ForeignError is the error for a row that differs from an address which existed
 // before. It matches ErrForeign.
 type ForeignError struct {
 	Key    Key
-	Change reconciler.Change // that it wants
+	Change reconciler.Change // change that the row wants
 }
 
 // Error implements error.
@@ -48,11 +48,10 @@ func (e *ForeignError) Error() string {
 // Unwrap returns ErrForeign.
 func (e *ForeignError) Unwrap() error { return ErrForeign }
 
-// Protocol marks the addresses that we make, where the kernel has room for it: since Linux
-// 5.18.
+// Protocol marks the addresses that we add, if the kernel supports it (since Linux 5.18).
 const Protocol = 79
 
-// attributeProtocol is IFA_PROTO of the kernel.
+// attributeProtocol is the kernel's IFA_PROTO.
 const attributeProtocol = 11
 
 // kernelAddress is an address as the kernel describes it.
@@ -62,14 +61,14 @@ type kernelAddress struct {
 	hasPeer bool
 	scope   rtnl.Scope
 	left    lifetimes
-	ours    bool   // it has our mark
-	data    []byte // the message, only when it was listed for bringing it back
+	ours    bool   // whether it has our mark
+	data    []byte // the message; set only if the address was listed in order to add it again
 }
 
 func (a kernelAddress) isDuplicate() bool { return a.flags&unix.IFA_F_DADFAILED != 0 }
 
-// decodeAddress reads a notification or an answer about an address. If it has a
-// peer, which rows cannot have, the host's own address is taken.
+// decodeAddress reads a notification or an answer about an address. If the address has a peer,
+// which rows cannot have, the host's own address is used.
 func decodeAddress(m syscall.NetlinkMessage) (a kernelAddress, ok bool) {
 	if len(m.Data) < unix.SizeofIfAddrmsg {
 		return a, false
@@ -110,7 +109,7 @@ func familyOf(addr netip.Addr) byte {
 	return unix.AF_INET6
 }
 
-// request is about an address on a device.
+// request returns a request about an address of a device.
 func (k SeenKey) request(messageType, flags uint16) rtnl.Request {
 	r := rtnl.Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofIfAddrmsg, 96)}
 	r.Data[0], r.Data[1] = familyOf(k.Address.Addr()), byte(k.Address.Bits())
@@ -120,7 +119,7 @@ func (k SeenKey) request(messageType, flags uint16) rtnl.Request {
 	return r
 }
 
-// making is the request that gives a device the address of a row, or new lifetimes to an
+// making returns the request that adds the address of a row, or gives new lifetimes to an
 // existing address.
 func (s state) making(flags uint16) rtnl.Request {
 	r := s.seenKey().request(unix.RTM_NEWADDR, flags)
@@ -149,7 +148,7 @@ func broadcastOf(address netip.Prefix) (netip.Addr, bool) {
 	return netip.AddrFrom4(b), true
 }
 
-// list returns the addresses of a family; 0: of all.
+// list returns the addresses of a family, or of all families if it is 0.
 func (t *Target) list(ctx context.Context, family byte, keepData bool) ([]kernelAddress, error) {
 	request := rtnl.Request{Type: unix.RTM_GETADDR, Data: make([]byte, unix.SizeofIfAddrmsg)}
 	request.Data[0] = family

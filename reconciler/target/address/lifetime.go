@@ -17,19 +17,19 @@ type Lifetime struct {
 	given   bool
 }
 
-// endless is what the kernel uses for forever.
+// endless is the kernel's value for forever.
 const endless = math.MaxUint32
 
 // Forever is the lifetime that does not expire.
 var Forever = Lifetime{endless, true}
 
-// LifetimeOf returns the lifetime of a number of seconds.
+// LifetimeOf returns a lifetime of a number of seconds.
 func LifetimeOf(seconds uint32) Lifetime { return Lifetime{seconds, true} }
 
 // IsZero reports whether no lifetime is given.
 func (l Lifetime) IsZero() bool { return !l.given }
 
-// or returns another lifetime if none is given.
+// or returns l, or another lifetime if l is not given.
 func (l Lifetime) or(other Lifetime) Lifetime {
 	if l.given {
 		return l
@@ -71,8 +71,8 @@ func (l *Lifetime) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// tolerance is how many seconds lifetimes may differ and still count as the same: the kernel
-// reports the time left in whole seconds.
+// tolerance is the number of seconds by which equal lifetimes may differ: the kernel reports
+// the time left in whole seconds.
 const tolerance = 2
 
 // agrees reports whether a lifetime that the kernel was given is the declared one.
@@ -83,14 +83,14 @@ func (l Lifetime) agrees(is Lifetime) bool {
 	return max(l.seconds, is.seconds)-min(l.seconds, is.seconds) <= tolerance
 }
 
-// lifetimes are those of an address as they were last given to the kernel, and when.
+// lifetimes are the lifetimes of an address as last given to the kernel, with the time when.
 // Deprecated addresses have no preferred lifetime left.
 type lifetimes struct {
 	valid, preferred Lifetime
 	set              uint32 // hundredths of a second since the boot; wraps around
 }
 
-// sinceBoot returns the time as the kernel stamps addresses with it.
+// sinceBoot returns the current time in the form of the kernel's time stamps of addresses.
 func sinceBoot() uint32 {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // it cannot fail
@@ -99,11 +99,11 @@ func sinceBoot() uint32 {
 
 // age returns how long lifetimes have been counting down.
 func (l lifetimes) age() time.Duration {
-	elapsed := int32(sinceBoot() - l.set) // which may be a moment before the kernel's own clock
+	elapsed := int32(sinceBoot() - l.set) // negative if the kernel's clock is slightly ahead
 	return time.Duration(max(elapsed, 0)) * 10 * time.Millisecond
 }
 
-// decodeLifetimes reads what an address has left. Stamps and flags are the kernel's.
+// decodeLifetimes computes the lifetimes of an address from the kernel's cache info and flags.
 func decodeLifetimes(cacheInfo []byte, flags uint32) lifetimes {
 	preferred, valid := rtnl.Uint32(cacheInfo), rtnl.Uint32(cacheInfo[min(4, len(cacheInfo)):])
 	l := lifetimes{valid: Forever, preferred: Forever, set: rtnl.Uint32(cacheInfo[min(12, len(cacheInfo)):])}
@@ -125,7 +125,7 @@ func decodeLifetimes(cacheInfo []byte, flags uint32) lifetimes {
 
 func (l lifetimes) endless() bool { return l.valid == Forever && l.preferred == Forever }
 
-// cacheInfo is the attribute with the lifetimes; nil if they do not expire.
+// cacheInfo returns the attribute with the lifetimes, or nil if they do not expire.
 func (l lifetimes) cacheInfo() []byte {
 	if l.endless() {
 		return nil
@@ -136,7 +136,7 @@ func (l lifetimes) cacheInfo() []byte {
 	return r.Data
 }
 
-// shortest returns the lifetime that expires first; false: none does.
+// shortest returns the lifetime that expires first, and false if none expires.
 func (l lifetimes) shortest() (time.Duration, bool) {
 	shortest := l.valid
 	if l.preferred.seconds > 0 {
@@ -145,8 +145,8 @@ func (l lifetimes) shortest() (time.Duration, bool) {
 	return shortest.duration(), shortest != Forever
 }
 
-// due returns how long it is until lifetimes have to be renewed: when half of the one that
-// expires first has passed. It is 0 if it has; false: none expires.
+// due returns the time until lifetimes have to be renewed, which is when half of the shortest
+// one has passed. It returns 0 if that time has come, and false if none expires.
 func (l lifetimes) due() (after time.Duration, ends bool) {
 	const resolution = 20 * time.Millisecond // of the kernel's clock and ours
 	shortest, ends := l.shortest()

@@ -27,18 +27,18 @@ type Seen struct {
 	OtherNames string       `json:"otherNames,omitempty"`
 	Index      int          `json:"index"` // of the device
 	Address    netip.Prefix `json:"address"`
-	Duplicate  bool         `json:"duplicate,omitempty"` // another host has it
+	Duplicate  bool         `json:"duplicate,omitempty"` // another host uses it
 	Scope      rtnl.Scope   `json:"scope"`
 	// The lifetimes as they were last set. A deprecated address has no preferred one.
 	ValidLifetime     Lifetime `json:"validLifetime"`
 	PreferredLifetime Lifetime `json:"preferredLifetime"`
 	set               uint32   // when that was: see lifetimes
-	// Tentative: the kernel still looks for duplicates, and does not announce changes of
-	// the lifetimes.
+	// Tentative means that the kernel still looks for duplicates. It does not announce changes
+	// of the lifetimes then.
 	Tentative bool `json:"tentative,omitempty"`
-	// Optimistic: it may be used all the same.
+	// Optimistic means that the address may be used although it is tentative.
 	Optimistic bool `json:"optimistic,omitempty"`
-	// Ours: it has our mark.
+	// Ours means that the address has our mark.
 	Ours bool `json:"ours,omitempty"`
 }
 
@@ -57,7 +57,7 @@ var SeenByKey = statedb.NewIndex("key", func(s Seen) SeenKey { return SeenKey{s.
 // SeenByName finds addresses by any of the names of their devices.
 var SeenByName = statedb.NewMultiIndex("name", func(s Seen) iter.Seq[Key] { return slices.Values(s.keys()) })
 
-// keys are all keys that rows for the address can have.
+// keys returns all keys that rows for the address can have.
 func (s Seen) keys() []Key {
 	keys := []Key{{s.Device, s.Address}}
 	for name := range strings.FieldsSeq(s.OtherNames) {
@@ -92,12 +92,12 @@ func (k *SeenKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
-// exists.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up existing
+// addresses in that table.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror. Run it before the target is used and until t is
-// closed. Nobody else may write its table.
+// NewMirror returns a mirror. It must run before the target is used and until t is
+// closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
@@ -112,7 +112,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	return Mirror{m}, err
 }
 
-// Unrecorded returns a reporter of addresses that have our mark and no record.
+// Unrecorded returns a reporter of addresses that have our mark but no record.
 func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Unrecorded[Seen] {
 	return mirror.Unrecorded[Seen]{
 		DB: db, Table: seen, What: "addresses",
@@ -133,12 +133,12 @@ func (t *Target) isRecorded(s Seen) bool {
 	return t.recorded.has(t.records, SeenKey{s.Index, s.Address})
 }
 
-// recorded are the addresses that there are records of, whatever their devices were called.
-// The zero value is ready for use.
+// recorded caches the set of addresses that have records, whatever the names of their
+// devices were. The zero value is ready for use.
 type recorded struct {
 	mu         sync.Mutex
-	addresses  map[SeenKey]bool // nil: they are not gathered yet
-	generation uint64           // of the records that they are from
+	addresses  map[SeenKey]bool // nil if not yet collected
+	generation uint64           // of the records that addresses was collected from
 }
 
 func (r *recorded) has(records *ownership.Records[record], key SeenKey) bool {
@@ -153,7 +153,7 @@ func (r *recorded) has(records *ownership.Records[record], key SeenKey) bool {
 	return r.addresses[key]
 }
 
-// presence returns which addresses exist.
+// presence looks up an existing address.
 type presence func(SeenKey) (s Seen, present bool)
 
 // present returns a presence that knows everything the kernel did before the call.
@@ -164,7 +164,7 @@ func (t *Target) present(ctx context.Context) (presence, error) {
 	return t.presentNow(ctx, unix.AF_UNSPEC)
 }
 
-// presentNow is present for a family, by a new listing.
+// presentNow is like present for a family, but always uses a new listing.
 func (t *Target) presentNow(ctx context.Context, family byte) (presence, error) {
 	addresses, err := t.list(ctx, family, false)
 	if err != nil {
@@ -184,14 +184,14 @@ func presentIn(view mirror.View[Seen]) presence {
 	return func(k SeenKey) (Seen, bool) { return view.Get(SeenByKey.Query(k)) }
 }
 
-// Observed compares addresses with what a mirror has seen.
+// Observed returns the comparison of rows with the addresses in a mirror's table.
 func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
 	return reconciler.Observes(seen, rowsOf,
 		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-// ObservedUsable compares addresses with what a mirror has seen in that alone, whether the
-// kernel uses them: it does not yet while it looks for duplicates.
+// ObservedUsable returns a comparison that only checks whether the kernel uses the addresses
+// of rows. The kernel does not use an address while it looks for duplicates.
 func ObservedUsable(seen *statedb.Table[Seen]) reconciler.Observation[Address] {
 	return reconciler.Observes(seen, rowsOf,
 		func(txn statedb.ReadTxn, want Address) []reconciler.Change { return unusable(txn, seen, want) })
@@ -211,7 +211,7 @@ func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Address]] {
 func unusable(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []reconciler.Change {
 	want, err := want.Normalized()
 	if err != nil {
-		return nil // which is for Update to say
+		return nil // Update reports the error
 	}
 	for s := range seen.List(txn, SeenByName.Query(want.Key())) {
 		if s.Tentative && !s.Optimistic {
@@ -250,8 +250,8 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 	return steps.Changes(steps.Field("address", is, want.Address.String(), nil))
 }
 
-// leaving returns the row with the fields that it leaves open taken from what exists, as
-// for an address of others.
+// leaving returns the row with unset fields taken from the existing address, as is done for
+// an address of others.
 func (a Address) leaving(is Seen) Address {
 	if a.Scope.IsZero() {
 		a.Scope = is.Scope
@@ -262,8 +262,8 @@ func (a Address) leaving(is Seen) Address {
 	return a
 }
 
-// differences returns how an existing address differs from the row. That its
-// lifetimes count down is no difference.
+// differences returns how an existing address differs from the row. The countdown of its
+// lifetimes is not a difference.
 func (a Address) differences(is Seen) []reconciler.Change {
 	var changes []steps.Step
 	if a.Address.Addr().Is4() {

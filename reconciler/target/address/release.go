@@ -13,13 +13,13 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// release removes those addresses of records that are ours. Devices are
-// found by their indexes: they may have been renamed.
+// release removes the addresses of records that are ours. Devices are
+// found by their indexes, because they may have been renamed.
 //
-// With the first IPv4 address of a network the kernel removes all others of that
-// network, and with the last one of a device all its routes, unless it is told to
-// promote an address. It is told so while addresses are removed; where that is not possible,
-// the others are added again.
+// When the first IPv4 address of a network is removed, the kernel removes all other addresses of
+// that network, and with the last address of a device all its routes, unless it is told to
+// promote another address. release sets that while addresses are removed; where that is not
+// possible, the other addresses are added again.
 func (t *Target) release(ctx context.Context, recs []record) []error {
 	outcomes := make([]error, len(recs))
 	var at []int
@@ -65,8 +65,8 @@ func fail(outcomes []error, at []int, err error) []error {
 	return outcomes
 }
 
-// sharedNetworks returns the indexes of the devices which have several addresses
-// in an IPv4 network that one of records is in.
+// sharedNetworks returns the indexes of the devices that have several addresses in the IPv4
+// network of one of the records.
 func (t *Target) sharedNetworks(ctx context.Context, recs []record) (devices map[int]bool, err error) {
 	ours := map[SeenKey]bool{} // networks
 	for _, rec := range recs {
@@ -104,23 +104,22 @@ func (t *Target) sharedNetworks(ctx context.Context, recs []record) (devices map
 	return devices, err
 }
 
-// networkOf returns the network of an address, as the kernel distinguishes
-// networks.
+// networkOf returns the network of an address, by the kernel's definition of a network.
 func networkOf(key SeenKey) SeenKey { return SeenKey{key.Index, key.Address.Masked()} }
 
-// promotion is the record that is written, under the name of a device, before the kernel is
-// told to promote its addresses.
+// promotion is the record that is written under the name of a device before the kernel is
+// told to promote the device's addresses.
 type promotion struct {
 	Index int    `json:"index"`
-	Was   string `json:"was"` // what the setting said
+	Was   string `json:"was"` // the original setting
 }
 
 func promotionFile(device string) string {
 	return "/proc/sys/net/ipv4/conf/" + device + "/promote_secondaries"
 }
 
-// beginPromotions has the kernel promote addresses of devices until endPromotions. It
-// reports whether the kernel does so for all of them.
+// beginPromotions makes the kernel promote addresses of devices until endPromotions. It
+// reports whether that succeeded for all devices.
 func (t *Target) beginPromotions(ctx context.Context, devices map[int]bool) bool {
 	ok := true
 	for index, shared := range devices {
@@ -159,7 +158,7 @@ func (t *Target) endPromotions(ctx context.Context) error {
 }
 
 // endPromotion restores a setting, unless others have changed it meanwhile. The device
-// may have been renamed, and another one that has its old name is left alone.
+// may have been renamed; another device that has its old name is left alone.
 func (t *Target) endPromotion(ctx context.Context, p promotion) error {
 	link, err := t.conn.LinkByIndex(ctx, p.Index)
 	if errors.Is(err, syscall.ENODEV) {
@@ -179,8 +178,8 @@ func (t *Target) endPromotion(ctx context.Context, p promotion) error {
 	return err
 }
 
-// bringBack adds the addresses again that the kernel removed together with those
-// of records, no matter who made them.
+// bringBack adds the addresses again that the kernel removed together with the addresses of
+// records, no matter who made them.
 func (t *Target) bringBack(ctx context.Context, recs []record, before []kernelAddress) error {
 	if len(before) == 0 {
 		return nil
@@ -212,11 +211,11 @@ func (t *Target) bringBack(ctx context.Context, recs []record, before []kernelAd
 	return errors.Join(errs...)
 }
 
-// again is the request that adds a listed address again.
+// again returns the request that adds a listed address again.
 func (a kernelAddress) again() rtnl.Request {
 	r := rtnl.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Data: a.data[:unix.SizeofIfAddrmsg:unix.SizeofIfAddrmsg]}
 	r.Data[2] = 0
-	const kernels = unix.IFA_F_SECONDARY | unix.IFA_F_PERMANENT // not to be asked for
+	const kernels = unix.IFA_F_SECONDARY | unix.IFA_F_PERMANENT // set by the kernel, not by requests
 	for kind, value := range rtnl.Attributes(a.data[unix.SizeofIfAddrmsg:]) {
 		if kind != unix.IFA_FLAGS {
 			r.Add(kind, value)

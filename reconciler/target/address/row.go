@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Address is the row: an address of a device.
+// Address is a row of the table: an address of a device.
 type Address struct {
 	Device string `yaml:"device" json:"device" schema:"required" doc:"Name of the link that has the address."`
 	// Address of the host with the prefix length of its network, as 10.0.0.5/24.
@@ -45,7 +45,7 @@ func Schema() statedb.Schema[Address] {
 	})
 }
 
-// Default returns what the missing fields of a document mean.
+// Default returns the defaults of fields that a document leaves out.
 func Default() Address { return Address{} }
 
 // Key returns device and address.
@@ -83,7 +83,7 @@ func (a Address) Normalized() (Address, error) {
 	return a, nil
 }
 
-// lifetimes returns the lifetimes to tell the kernel.
+// lifetimes returns the lifetimes to pass to the kernel.
 func (a Address) lifetimes() lifetimes {
 	valid := a.ValidLifetime.or(Forever)
 	return lifetimes{valid: valid, preferred: a.PreferredLifetime.or(valid)}

@@ -15,17 +15,17 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Config says how a target works.
+// Config is the configuration of a target.
 type Config struct {
 	// Owned is the state directory. Required.
 	Owned *ownership.Store
 	// Allowed, if not nil, returns an error for a device that must not be given
-	// addresses. It is asked with the index that a row's device was just found to
-	// have: names move from one device to another.
+	// addresses. It is called with the index that was just found for a row's device, because
+	// names move from one device to another.
 	Allowed func(ctx context.Context, device string, index int) error
 }
 
-// Target gives addresses to devices of the network namespace that it was made in.
+// Target adds addresses to devices of the network namespace that it was created in.
 type Target struct {
 	reconciler.NoPrune[Address]
 
@@ -34,12 +34,12 @@ type Target struct {
 	promotions *ownership.Records[promotion]
 	recorded   recorded
 	allowed    func(ctx context.Context, device string, index int) error
-	// mirror knows what exists; nil: the kernel is asked each time.
+	// mirror has the existing addresses; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 
-	// writing is held while addresses are added and removed: along with one the kernel
-	// may remove others, which are then added again, and these must not be addresses that
-	// another worker has just removed.
+	// writing is held while addresses are added and removed. Together with an address, the kernel
+	// may remove others, which are then added again. Addresses that another worker has just
+	// removed must not be among them.
 	writing sync.Mutex
 }
 
@@ -47,7 +47,7 @@ type Target struct {
 type record struct {
 	Key     Key  `json:"key"`
 	Index   int  `json:"index"`   // of the device
-	Existed bool `json:"existed"` // before us, so it is not removed
+	Existed bool `json:"existed"` // it existed before us, so it is not removed
 }
 
 func (r record) seenKey() SeenKey { return SeenKey{r.Index, r.Key.Address} }
@@ -81,9 +81,9 @@ func (t *Target) Close() error {
 	return nil
 }
 
-// Init implements reconciler.Target. It drops the records of addresses that are
-// gone: these could not be told from addresses that others add later. It also undoes what a
-// process that was killed has left.
+// Init implements reconciler.Target. It drops the records of addresses that are gone, because
+// addresses that others add later would be taken for ours. It also restores settings that a
+// killed process left changed.
 func (t *Target) Init(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Address, error] {
 	}
 }
 
-// listed is present, from a listing that is made for this call.
+// listed is like present, but uses a listing that is made for this call.
 func (t *Target) listed(ctx context.Context) (presence, error) {
 	m := t.mirror.Load()
 	if m == nil {

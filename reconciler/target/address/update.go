@@ -52,26 +52,26 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Addres
 	return results
 }
 
-// updates are rows that are applied together.
+// updates applies several rows together.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
 	states  []state
 	results []reconciler.BatchResult
 
-	exactly  presence // of IPv6; nil: not asked yet
+	exactly  presence // IPv6 addresses, listed on demand; nil if not listed yet
 	indexes  rtnl.Indexes
-	refusals map[string]error // by Config.Allowed, of the devices that it was asked about
+	refusals map[string]error // results of Config.Allowed by device
 }
 
-// state is what exists for a row.
+// state is a row with its existing address, if any.
 type state struct {
 	row     Address
 	key     Key
 	index   int // of the device
 	is      Seen
 	present bool
-	changes []reconciler.Change // of an address that is present
+	changes []reconciler.Change // to make to an address that is present
 }
 
 func (s state) seenKey() SeenKey { return SeenKey{s.index, s.key.Address} }
@@ -84,7 +84,7 @@ func (t *Target) newUpdates(ctx context.Context, rows []Address) *updates {
 	}
 }
 
-// look finds out what exists for rows.
+// look looks up the existing addresses of rows.
 func (u *updates) look(rows []Address) {
 	present, err := u.target.present(u.ctx)
 	for i, row := range rows {
@@ -114,7 +114,7 @@ func (u *updates) lookAt(row Address, present presence) (s state, err error) {
 	return s, err
 }
 
-// lookCloser finds out the lifetimes of an address that the mirror may not know.
+// lookCloser asks the kernel for the lifetimes of an address that the mirror may not know.
 func (u *updates) lookCloser(s *state) (err error) {
 	if !s.is.Tentative || s.row.lifetimes().endless() && s.is.lifetimes().endless() {
 		return nil
@@ -128,8 +128,8 @@ func (u *updates) lookCloser(s *state) (err error) {
 	return nil
 }
 
-// compare finds out what has to change in an existing address. One that existed
-// before us is left as it is: a row that differs from it and does not adopt it is in error.
+// compare determines the changes to an existing address. An address that existed before us
+// is not changed: a row that differs from it and does not adopt it is in error.
 func (t *Target) compare(s *state) error {
 	if s.isOurs(t.records.Get(s.key.String())) {
 		s.changes = s.row.differences(s.is)
@@ -153,14 +153,14 @@ func (s state) isOurs(rec record, known bool) bool {
 	return !rec.Existed
 }
 
-// given returns the lifetimes of an address that has those of the row, and when they were set.
+// given returns the row's lifetimes as they were given to an address, and when they were set.
 func (s state) given() lifetimes {
 	l := s.row.lifetimes()
 	l.set = s.is.set
 	return l
 }
 
-// renewal is what changes when lifetimes are renewed.
+// renewal returns the changes that a renewal of lifetimes makes.
 func (s state) renewal() []reconciler.Change {
 	var changes []reconciler.Change
 	want, age := s.row.lifetimes(), s.given().age()
@@ -199,9 +199,9 @@ func (u *updates) claim() {
 	}
 }
 
-// claim records an address. If the record is about another device, which had the name
-// before, the address on that device is released first. A record of an absent address
-// says nothing about the one that is added now.
+// claim records an address. If an existing record is about another device, which had the name
+// before, the address on that device is released first. The existing record of an absent
+// address does not apply to the address that is added now.
 func (t *Target) claim(ctx context.Context, s state) error {
 	old, known := t.records.Get(s.key.String())
 	next := record{Key: s.key, Index: s.index, Existed: s.present && !s.isOurs(old, known)}
@@ -216,7 +216,7 @@ func (t *Target) claim(ctx context.Context, s state) error {
 	return t.records.Put(s.key.String(), next)
 }
 
-// clear removes addresses of another scope, which the kernel does not change.
+// clear removes addresses of another scope, because the kernel cannot change the scope.
 func (u *updates) clear() {
 	var at []int
 	var recs []record
@@ -231,7 +231,7 @@ func (u *updates) clear() {
 	}
 }
 
-// requests makes a request for each chosen row that has not failed, and passes on the
+// requests sends a request for each chosen row that has not failed, and passes on the
 // result.
 func (u *updates) requests(chosen func(state) bool, flags uint16, outcome func(at int, err error)) {
 	var at []int
@@ -255,7 +255,7 @@ func (u *updates) requests(chosen func(state) bool, flags uint16, outcome func(a
 	}
 }
 
-// add adds what is absent.
+// add adds the absent addresses.
 func (u *updates) add() {
 	absent := func(s state) bool { return !s.present }
 	u.requests(absent, unix.NLM_F_CREATE|unix.NLM_F_EXCL, func(at int, err error) {
@@ -279,7 +279,7 @@ func (u *updates) renew() {
 // shortestAgain is the shortest time until lifetimes are renewed.
 const shortestAgain = 100 * time.Millisecond
 
-// again has rows applied again before their lifetimes expire.
+// again requests that rows be applied again before their lifetimes expire.
 func (u *updates) again() {
 	for i, s := range u.states {
 		if u.results[i].Err != nil {
@@ -299,9 +299,9 @@ func (u *updates) again() {
 	}
 }
 
-// explainExists is for an address that could not be added because it exists. If it
-// was added since we looked, it is somebody else's, and is recorded as such before
-// anything else can go wrong, unless the row adopts it or it has our mark.
+// explainExists handles an address that could not be added because it exists. If it was
+// added since we looked, it is somebody else's, and is recorded as such before anything else
+// can go wrong, unless the row adopts it or it has our mark.
 func (t *Target) explainExists(ctx context.Context, s state) (state, error) {
 	name, rec := s.key.String(), record{Key: s.key, Index: s.index, Existed: !s.row.Adopt}
 	if err := t.records.Put(name, rec); err != nil {
@@ -324,9 +324,9 @@ func (t *Target) explainExists(ctx context.Context, s state) (state, error) {
 	return s, err
 }
 
-// notAdded is for an address that could not be added. If it is certain that the
-// kernel has not added it, the record is removed: it would claim the address for us when
-// somebody else adds it.
+// notAdded handles an address that could not be added. If it is certain that the kernel has
+// not added it, the record is removed, because it would claim the address for us when somebody
+// else adds it.
 func (t *Target) notAdded(ctx context.Context, s state, err error) error {
 	var refusal *rtnl.Error
 	certain := errors.As(err, &refusal) || ctx.Err() != nil && errors.Is(err, ctx.Err())

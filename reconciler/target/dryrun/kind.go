@@ -12,9 +12,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Kind is a kind of row for which plans can be made. [NewKind] makes it.
+// Kind is a kind of row for which plans can be made. Use [NewKind] to create one.
 type Kind interface {
-	// Name is that of the kind.
+	// Name returns the name of the kind.
 	Name() string
 
 	table() string
@@ -110,7 +110,7 @@ func (k *kind[Obj]) step(r Row, obj Obj) *step {
 	return &step{of: k, row: obj, op: Operation{Kind: k.config.Name, Key: r.Key, Origin: r.Origin}}
 }
 
-// differs notes how a row differs. What is ours already, or has a value now, is changed, not created.
+// differs records how a row differs. An object that is ours already, or has a value now, is changed, not created.
 func (s *step) differs(d reconciler.DiffResult, ours bool) {
 	s.op.Changes = d.Changes
 	exists := ours || slices.ContainsFunc(d.Changes, func(c reconciler.Change) bool { return c.Is != "" })
@@ -126,7 +126,7 @@ func (s *step) differs(d reconciler.DiffResult, ours bool) {
 
 func (k *kind[Obj]) encoded(obj Obj) string { return k.config.Table.KeyQuery(obj).Encoded() }
 
-// existing yields what is ours, each once; for a target that cannot list it, the rows in force.
+// existing yields each object that is ours once. If the target cannot list them, it yields the rows in force.
 func (k *kind[Obj]) existing(ctx context.Context, p Params) func(yield func(Obj, error) bool) {
 	observer, ok := k.config.Target.(reconciler.Observer[Obj])
 	if ok {
@@ -167,7 +167,7 @@ func (k *kind[Obj]) differences(ctx context.Context, txn statedb.ReadTxn, objs [
 	return results
 }
 
-// guard calls fn and makes an error of its panic: a plan goes on without the row.
+// guard calls fn and turns a panic into an error, so that the plan continues without the row.
 func guard(fn func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -178,7 +178,7 @@ func guard(fn func()) (err error) {
 	return nil
 }
 
-// askAgent notes what the agent has of a row.
+// askAgent records the agent's version of a row.
 func (k *kind[Obj]) askAgent(ctx context.Context, p Params, s *step) {
 	if p.State == nil {
 		return

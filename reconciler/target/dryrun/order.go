@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// inOrder returns the kinds such that each comes after those whose tables it depends on, and
-// by name where nothing else decides. Kinds that depend on each other stay by name.
+// inOrder sorts the kinds such that each comes after the kinds whose tables it depends on, and
+// by name otherwise. Kinds that depend on each other are sorted by name.
 func inOrder(kinds []Kind) ([]Kind, error) {
 	kinds = slices.Clone(kinds)
 	slices.SortFunc(kinds, func(a, b Kind) int { return strings.Compare(a.Name(), b.Name()) })
@@ -44,29 +44,29 @@ func byKind(kinds []Kind, rows []Row) (map[string][]Row, error) {
 	}
 	for _, r := range rows {
 		if _, known := sorted[r.Kind]; !known {
-			return nil, fmt.Errorf("row %q is of kind %q, which there is not", r.Key, r.Kind)
+			return nil, fmt.Errorf("row %q is of unknown kind %q", r.Key, r.Kind)
 		}
 		sorted[r.Kind] = append(sorted[r.Kind], r)
 	}
 	return sorted, nil
 }
 
-// step is an operation on its way into a plan.
+// step is an operation that is not yet in a plan.
 type step struct {
 	op       Operation
 	row      any
 	of       Kind
-	terminal bool    // its error is not for want of something else
+	terminal bool    // its error is not caused by a missing object
 	needs    []*step // on other rows, before this one
 	settled  bool
-	open     bool   // those that it needs are being settled
+	open     bool   // whether the steps that it needs are being settled
 	cycle    string // of rows that wait for each other, if it is part of one
 }
 
-// title names the row in other operations.
+// title returns the row's name as used in other operations.
 func (s *step) title() string { return s.op.Kind + " " + s.op.Key }
 
-// steps are all that is due.
+// steps are all steps of a plan.
 type steps struct {
 	rows    []*step // in the order of kinds
 	deletes []*step // likewise
@@ -77,7 +77,7 @@ func (d *steps) add(c comparison) {
 	d.deletes = append(d.deletes, c.deletes...)
 }
 
-// relate finds out which operations come after which.
+// relate determines the order of operations.
 func (d *steps) relate(ctx context.Context) error {
 	for _, all := range [][]*step{d.rows, d.deletes} {
 		if err := relate(ctx, all); err != nil {
@@ -130,7 +130,7 @@ func copyOf(ctx context.Context, k Kind, rows []*step) (*copied, error) {
 	return c, err
 }
 
-// ordered returns what is due: rows after those that they need, then deletes in reverse.
+// ordered returns the steps in order: rows after the rows that they need, then deletes in reverse.
 func (d *steps) ordered() []*step {
 	var rows, deletes order
 	for _, s := range d.rows {
@@ -146,13 +146,13 @@ func (d *steps) ordered() []*step {
 	return append(rows.settled, deletes.settled...)
 }
 
-// order is steps, each after those that it needs.
+// order is a list of steps, each after the steps that it needs.
 type order struct {
 	settled []*step
 	path    []*step // that are being settled, each needed by the one before
 }
 
-// settle appends a step after those that it needs, unless they are there.
+// settle appends a step after the steps that it needs, unless they are in the list already.
 func (o *order) settle(s *step) {
 	if s.open {
 		noteCycle(o.path[slices.Index(o.path, s):])
@@ -184,14 +184,14 @@ func (d *steps) firstKindLastKey() []*step {
 	return last
 }
 
-// maxCycleNames is how many rows of a cycle are named.
+// maxCycleNames is the maximum number of rows of a cycle that are named.
 const maxCycleNames = 10
 
-// noteCycle says of rows that they wait for each other: an apply never gets to them.
+// noteCycle marks rows that wait for each other: an apply never reaches them.
 func noteCycle(rows []*step) {
 	for i, s := range rows {
 		if s.cycle != "" {
-			continue // one is enough
+			continue // one cycle is enough
 		}
 		var names []string
 		for j := range min(len(rows), maxCycleNames) {
@@ -204,9 +204,9 @@ func noteCycle(rows []*step) {
 	}
 }
 
-// decide determines the action for a row, once that is known for the rows that it needs. A row
-// that cannot be compared because these have yet to make something is created after them. A
-// row that needs one which would be in error fails, too.
+// decide determines the action for a row after the actions of the rows that it needs are known.
+// A row that cannot be compared because those rows have yet to create something is created
+// after them. A row that needs a failing row fails, too.
 func (s *step) decide() {
 	made, inVain := false, []string(nil)
 	for _, needed := range s.needs {

@@ -25,40 +25,40 @@ type Operation struct {
 	Action Action `json:"action"`
 	Kind   string `json:"kind"`
 	Key    string `json:"key"`
-	// Changes are the fields that differ. There are none for a delete, nor for what is
-	// created after something else, because they are not known yet.
+	// Changes are the fields that differ. There are none for a delete, nor for a row that is
+	// created after another one, because they are not known yet.
 	Changes []reconciler.Change `json:"changes,omitempty"`
-	// After are the rows that it waits for and that need an operation first, as
+	// After names the rows that this one waits for and that need an operation first, as in
 	// "link wan0".
 	After  []string `json:"after,omitempty"`
-	Error  string   `json:"error,omitempty"`  // of Fail
+	Error  string   `json:"error,omitempty"`  // error of the action Fail
 	Origin string   `json:"origin,omitempty"` // where the row is declared: "file:line:column"
-	Agent  *Agent   `json:"agent,omitempty"`  // what the agent has of it, if one was asked
+	Agent  *Agent   `json:"agent,omitempty"`  // the agent's version of the row, if an agent was asked
 }
 
-// Agent is what a running agent has of a row.
+// Agent describes the row in a running agent.
 type Agent struct {
-	// InForce is whether the agent has the row: "same", or "other" if it differs; empty: it has
-	// none with the key.
+	// InForce says whether the agent has the row: "same", or "other" if its row differs; empty if it
+	// has no row with the key.
 	InForce string `json:"inForce,omitempty"`
-	// State is why the agent does not do it now, such as "paused: …"; empty if nothing is known
-	// to prevent it.
+	// State is the reason why the agent does not do the operation now, such as "paused: …"; empty
+	// if no such reason is known.
 	State string `json:"state,omitempty"`
 }
 
 // Plan is what would be done.
 type Plan struct {
-	// Operations are in the order in which they would be done: what is needed by others comes
-	// first, and deletes come last, in reverse. Rows that are as they should be are not in it.
+	// Operations are in the order in which they would be done: rows that others need come first,
+	// and deletes come last, in reverse order. Rows that are in sync are left out.
 	Operations []Operation `json:"operations"`
 	Create     int         `json:"create"`
 	Change     int         `json:"change"`
 	Delete     int         `json:"delete"`
 	Errors     int         `json:"errors"`
-	Unchanged  int         `json:"unchanged"` // rows that are as they should be
+	Unchanged  int         `json:"unchanged"` // number of rows that are in sync
 }
 
-// Row is a row as it should be.
+// Row is a desired row.
 type Row struct {
 	Kind   string
 	Key    string // the primary key, as text
@@ -68,20 +68,20 @@ type Row struct {
 
 // Params are the parameters of [Make].
 type Params struct {
-	// Txn is a snapshot of the database of the kinds, which Diff is given. The rows need not
+	// Txn is a snapshot of the database of the kinds, which is passed to Diff. The rows need not
 	// be in its tables.
 	Txn statedb.ReadTxn
-	// Kinds are all kinds. What is ours of a kind without rows is deleted.
+	// Kinds are all kinds. If a kind has no rows, its objects that are ours are deleted.
 	Kinds []Kind
 	Rows  []Row
 	// State, if not nil, returns why the reconciler of a table does nothing about a row now,
-	// given its key as text and whether it is in the table. Then operations have an Agent, and
-	// the tables of the kinds are what is in force.
+	// given the row's key as text and whether it is in the table. If State is set, operations have
+	// an Agent, and the tables of the kinds have the rows in force.
 	State func(ctx context.Context, table, key string, inTable bool) string
 }
 
-// Make returns what would be done. It fails if what exists cannot be listed, or if rows are
-// of none of the kinds; errors of single rows are in the plan.
+// Make returns a plan. It fails if existing objects cannot be listed, or if rows belong to none
+// of the kinds; errors of single rows are in the plan.
 func Make(ctx context.Context, p Params) (Plan, error) {
 	kinds, err := inOrder(p.Kinds)
 	if err != nil {

@@ -234,7 +234,7 @@ func TestAListingThatFailsIsNoPlan(t *testing.T) {
 		t.Errorf("Make: %v", err)
 	}
 	_, err = dryrun.Make(t.Context(), dryrun.Params{Txn: f.db.ReadTxn(), Rows: []dryrun.Row{rowOf("other", "a", "1", "")}})
-	if err == nil || !strings.Contains(err.Error(), `of kind "other"`) {
+	if err == nil || !strings.Contains(err.Error(), `of unknown kind "other"`) {
 		t.Errorf("Make of an unknown kind: %v", err)
 	}
 	_, err = dryrun.Make(t.Context(), dryrun.Params{Txn: f.db.ReadTxn(), Kinds: slices.Concat(f.kinds, f.kinds)})

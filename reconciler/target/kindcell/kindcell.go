@@ -1,5 +1,5 @@
-// Package kindcell puts a kind into a hive: its table, its reconciler, the table of
-// what is observed of it, and its documents. The built-in kinds use it, and your own
+// Package kindcell adds a kind to a hive: its table, its reconciler, the table of
+// its observed state, and its documents. The built-in kinds use it, and your own
 // can, too: Documentation/kinds.md goes through an example. Package linkcell has a
 // kind with an observed table, sysctlcell one without.
 package kindcell
@@ -27,7 +27,7 @@ import (
 type Kind[Obj reconciler.Reconcilable[Obj]] struct {
 	// Name is the value of the field "kind" in documents, and the name of the module.
 	Name string
-	// Title says in a few words what the rows are.
+	// Title describes the rows in a few words, such as "network links".
 	Title string
 	// KeyField is the field to point at when two documents have the same key.
 	KeyField string
@@ -47,9 +47,9 @@ type Kind[Obj reconciler.Reconcilable[Obj]] struct {
 // Cell returns the module of a kind. The contents provide a reconciler.Target[Obj]
 // and, if the rows are related to others or observed, a reconcilercell.Relations[Obj].
 //
-// With that, documents of the kind can be validated, are described by a JSON Schema and, if
-// the cell of package dryruncell is in the hive, can be compared with the system before they
-// are applied. For the comparison the target is made in a process that starts nothing, so its
+// Documents of the kind can then be validated, have a JSON Schema and, if the cell of
+// package dryruncell is in the hive, can be compared with the system before they are
+// applied. For the comparison the target is created in a process that starts nothing, so its
 // constructor must not write: see dryruncell.Mode.
 func Cell[Obj reconciler.Reconcilable[Obj]](k Kind[Obj], contents ...cell.Cell) cell.Cell {
 	return cell.Module(k.Name, k.Title,
@@ -64,7 +64,7 @@ func Cell[Obj reconciler.Reconcilable[Obj]](k Kind[Obj], contents ...cell.Cell) 
 	)
 }
 
-// comparedParams are what is needed to compare documents of a kind with the system. None of
+// comparedParams are needed to compare documents of a kind with the system. None of
 // them is started.
 type comparedParams[Obj reconciler.Reconcilable[Obj]] struct {
 	cell.In
@@ -85,14 +85,14 @@ func explained[Obj reconciler.Reconcilable[Obj]](table *statedb.Table[Obj], r *r
 	return dryruncell.StateOut{Explainer: dryruncell.Explainer{Table: table.Name(), Explain: r.Explain}}
 }
 
-// Mirror keeps a table in step with the system until ctx ends. Those of package mirror
-// implement it.
+// Mirror keeps a table in step with the system until ctx ends. The mirrors of package
+// mirror implement it.
 type Mirror = dryruncell.Mirror
 
 // Observed returns a cell with a table that a mirror of type M keeps while the hive
 // runs. The module provides the mirror, whose constructor can have the
-// *statedb.RWTable[Seen] as a parameter. It is made before anything runs: a table
-// without a source would be taken for complete.
+// *statedb.RWTable[Seen] as a parameter. The mirror is created before anything runs, because
+// a table without a source would be taken for complete.
 func Observed[M Mirror, Seen any](schema statedb.Schema[Seen]) cell.Cell {
 	return cell.Group(
 		dbcell.Protected(schema),
@@ -111,8 +111,8 @@ func Unrecorded[Seen any]() cell.Cell {
 	})
 }
 
-// Closed has a target closed when the hive stops. It is meant to wrap a constructor:
-// if there is an error, it only returns that.
+// Closed closes a target when the hive stops. It is meant to wrap a constructor: if err
+// is not nil, it only returns err.
 func Closed[T io.Closer](l cell.Lifecycle, target T, err error) (T, error) {
 	if err == nil {
 		l.Append(cell.Hook{Name: "kernel connection", OnStop: func(context.Context) error { return target.Close() }})

@@ -5,17 +5,17 @@ import (
 	"syscall"
 )
 
-// before has the attributes of a link as they were before we changed them.
+// before holds the attributes of a link as they were before we changed them.
 type before struct {
-	MTU    uint32 `json:"mtu,omitempty"`    // 0: we have not changed it
-	MAC    string `json:"mac,omitempty"`    // empty: we have not changed it
-	Port   bool   `json:"port,omitempty"`   // we have changed its master
-	Master int    `json:"master,omitempty"` // the index of its master; 0: it had none
+	MTU    uint32 `json:"mtu,omitempty"`    // 0 if we have not changed it
+	MAC    string `json:"mac,omitempty"`    // empty if we have not changed it
+	Port   bool   `json:"port,omitempty"`   // whether we have changed the master
+	Master int    `json:"master,omitempty"` // index of the previous master; 0 if there was none
 }
 
-// attributes returns the changes that are due to an existing link.
-// The alias comes first, because it shows that the link is ours, and up or down
-// last, so that the link is never up with wrong attributes.
+// attributes returns the changes to make to an existing link.
+// The alias comes first because it marks the link as ours. The up or down state comes
+// last so that the link is never up with wrong attributes.
 func (s state) attributes(row Link) []change {
 	var due []change
 	if s.created() && s.link.Alias != alias {
@@ -35,8 +35,8 @@ func (s state) attributes(row Link) []change {
 	return due
 }
 
-// orElse returns what a row wants, or the value from before we changed it if the row no
-// longer has one.
+// orElse returns the row's value. If the row no longer sets one, orElse returns the value
+// from before we changed it.
 func orElse[T comparable](wanted, was T) T {
 	var none T
 	if wanted == none {
@@ -45,7 +45,7 @@ func orElse[T comparable](wanted, was T) T {
 	return wanted
 }
 
-// masterChanges returns the change that is due to the master of a link.
+// masterChanges returns the change to make to the master of a link, if any.
 func (s state) masterChanges(row Link) []change {
 	was := s.before()
 	switch {
@@ -63,7 +63,7 @@ func (s state) masterChanges(row Link) []change {
 }
 
 // masterBack returns the change that restores the previous master of a link, unless that
-// is gone.
+// master is gone.
 func (s state) masterBack(index int) []change {
 	name := ""
 	if s.was != nil {
@@ -77,13 +77,13 @@ func (s state) masterBack(index int) []change {
 	return []change{setMaster(s.name, s.link.Index, s.master, name, index)}
 }
 
-// restoration returns the changes that give an existing link the attributes it
-// had before us.
+// restoration returns the changes that give an existing link back its original attributes.
 func (s state) restoration() []change {
 	return s.attributes(Link{Name: s.name, Up: s.rec.Borrowed.Up})
 }
 
-// touched returns was, completed with the attributes that a row is about to change.
+// touched returns was with the current values of the attributes that a row is about to change
+// added.
 func (s state) touched(was before, row Link) before {
 	if row.MTU != 0 && was.MTU == 0 && !s.created() {
 		was.MTU = s.link.MTU
@@ -97,7 +97,7 @@ func (s state) touched(was before, row Link) before {
 	return was
 }
 
-// untouched returns b without the attributes that a row no longer sets.
+// untouched returns b without the attributes that the row does not set.
 func (b before) untouched(row Link) before {
 	if row.MTU == 0 {
 		b.MTU = 0
@@ -111,7 +111,7 @@ func (b before) untouched(row Link) before {
 	return b
 }
 
-// note records what the attributes of a link were before they are changed for a row.
+// note records the current attributes of a link before they are changed for a row.
 func (t *Target) note(s state, row Link) (state, error) {
 	if s.created() {
 		made := *s.rec.Created
@@ -126,8 +126,8 @@ func (t *Target) note(s state, row Link) (state, error) {
 	return t.keep(s, record{Borrowed: &next})
 }
 
-// forget drops what is recorded of attributes that a row no longer sets, once they are
-// restored.
+// forget drops the recorded values of attributes that the row no longer sets. It is called
+// after they have been restored.
 func (t *Target) forget(s state, row Link) error {
 	next := s.rec
 	switch was := s.before().untouched(row); {
@@ -142,7 +142,7 @@ func (t *Target) forget(s state, row Link) error {
 	return err
 }
 
-// keep writes the record of a link if it says something new.
+// keep writes the record of a link if it has changed.
 func (t *Target) keep(s state, next record) (state, error) {
 	if s.rec.equal(next) {
 		return s, nil

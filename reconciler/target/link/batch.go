@@ -13,8 +13,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are applied together, in steps that each take few
-// requests for all of them.
+// updates applies several rows together. Each step sends the requests of all rows in
+// a few batches.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
@@ -22,15 +22,15 @@ type updates struct {
 	states  []state
 	results []reconciler.BatchResult
 
-	// requests are those of the current step. at has the row of each, does what each does
-	// in words.
+	// requests are the requests of the current step. For each of them, at has the place of its
+	// row and does describes it in words.
 	requests []rtnl.Request
 	at       []int
 	does     []string
 }
 
-// UpdateBatch implements reconciler.BatchTarget. Links that are created come
-// first: others may be their other ends.
+// UpdateBatch implements reconciler.BatchTarget. It creates links first, because the
+// other ends of new veth pairs may be rows of the same batch.
 func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []reconciler.BatchResult {
 	u := &updates{
 		target: t, ctx: ctx, rows: make([]Link, len(rows)),
@@ -47,7 +47,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link
 	return u.results
 }
 
-// look finds out what exists for some rows, and returns the places of those
+// look looks up the existing links of some rows, and returns the places of the rows
 // that can be applied.
 func (u *updates) look(which func(Link) bool) (at []int) {
 	l := u.target.looker(u.ctx)
@@ -67,8 +67,8 @@ func (u *updates) request(i int, r rtnl.Request, does string) {
 	u.requests, u.at, u.does = append(u.requests, r), append(u.at, i), append(u.does, does)
 }
 
-// execute makes the requests of the step. explain returns the error of a row, or
-// nil if there is none.
+// execute sends the requests of the step. The error of a request is passed to explain, which
+// returns the error to report for the row, or nil to ignore it.
 func (u *updates) execute(explain func(i int, err error) error) {
 	requests, at, does := u.requests, u.at, u.does
 	u.requests, u.at, u.does = nil, nil, nil
@@ -87,9 +87,8 @@ func (u *updates) execute(explain func(i int, err error) error) {
 
 func asItIs(_ int, err error) error { return err }
 
-// create makes the links that are missing, and makes those of ours again that have the wrong
-// type or peer. Links of others that rows adopt are taken over.
-// Then the attributes of all are set.
+// create creates missing links, recreates links of ours that have the wrong type or peer,
+// and takes over links of others that rows adopt. Then it sets the attributes of all links.
 func (u *updates) create(at []int) {
 	var absent, there []int
 	for _, i := range at {
@@ -113,7 +112,7 @@ func (u *updates) create(at []int) {
 	u.change(append(there, made...))
 }
 
-// unless returns err, or nil if it is the error number.
+// unless returns err, or nil if err matches the error number.
 func unless(err error, errno syscall.Errno) error {
 	if errors.Is(err, errno) {
 		return nil
@@ -121,8 +120,8 @@ func unless(err error, errno syscall.Errno) error {
 	return err
 }
 
-// make creates links, each with a record by which to recognize it, and returns the
-// places of those that it has created.
+// make creates links, each with a record that identifies it, and returns the places of the
+// rows whose links it has created.
 func (u *updates) make(at []int) (made []int) {
 	var tuns []int
 	for _, i := range at {
@@ -150,7 +149,7 @@ func (u *updates) make(at []int) (made []int) {
 	return slices.DeleteFunc(made, func(i int) bool { return u.results[i].Err != nil })
 }
 
-// newlyCreated is the record of a link that is about to be made.
+// newlyCreated returns the record of a link that is about to be created.
 func newlyCreated(row Link, mac net.HardwareAddr) *created {
 	rec := &created{Type: row.Type, Before: before{Port: row.Master != ""}}
 	if row.Type != Tun {
@@ -162,7 +161,7 @@ func newlyCreated(row Link, mac net.HardwareAddr) *created {
 	return rec
 }
 
-// explainExists names the name that is taken: the link's or its peer's.
+// explainExists returns an error that says which name is taken: the link's or its peer's.
 func (u *updates) explainExists(i int, err error) error {
 	if !errors.Is(err, syscall.EEXIST) {
 		return err
@@ -172,10 +171,11 @@ func (u *updates) explainExists(i int, err error) error {
 	if _, lookErr := u.target.conn.LinkByName(u.ctx, name); lookErr != nil && row.Peer != "" {
 		name = row.Peer
 	}
-	return fmt.Errorf("create %s %s: there is a link %s already: %w", row.Type, row.Name, name, errors.Unwrap(err))
+	return fmt.Errorf("create %s %s: link %s already exists: %w", row.Type, row.Name, name, errors.Unwrap(err))
 }
 
-// lookAgain looks at the links that were made, and at existing ones that may be their ports.
+// lookAgain looks up the links that were created, and existing links that may become their
+// ports.
 func (u *updates) lookAgain(there, made []int) {
 	if len(made) == 0 {
 		return
@@ -188,7 +188,7 @@ func (u *updates) lookAgain(there, made []int) {
 	}
 	for _, i := range made {
 		u.states[i], u.results[i].Err = l.lookAt(u.rows[i])
-		if u.results[i].Err == nil && !u.states[i].created() { // it is gone again
+		if u.results[i].Err == nil && !u.states[i].created() { // it has been removed meanwhile
 			u.results[i].Err = &rtnl.NoLinkError{Name: u.rows[i].Name}
 		}
 	}
@@ -219,8 +219,8 @@ func (u *updates) change(at []int) {
 	}
 }
 
-// DeleteBatch implements reconciler.BatchTarget: it deletes links that we
-// created, and restores those that existed.
+// DeleteBatch implements reconciler.BatchTarget. It deletes links that we created, and
+// restores the attributes of links that existed before.
 func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []error {
 	u := &updates{target: t, ctx: ctx, rows: rows, results: make([]reconciler.BatchResult, len(rows))}
 	l := t.looker(ctx)

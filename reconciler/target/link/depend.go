@@ -8,8 +8,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// ByEnd finds the rows that make a device: the one with its name, and that
-// of the veth whose other end it is.
+// ByEnd finds the rows that create a device: the row with its name, and the row of the
+// veth whose other end it is.
 var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
 	if l.Peer == "" {
 		return slices.Values([]Key{Key(l.Name)})
@@ -25,11 +25,11 @@ var ByMaster = statedb.NewMultiIndex("master", func(l Link) iter.Seq[Key] {
 	return slices.Values([]Key{Key(l.Master)})
 })
 
-// DependsOn has rows wait for the links of the devices that they need: device
-// returns the name of a row's device, or an empty string. A device that is in no row is not
-// waited for, because others make it. observed, as [Target.Observed] returns it, is
-// what the rows of links are compared with: a row whose link is gone, or has become
-// somebody else's, does not count as done.
+// DependsOn makes rows wait for the links of the devices that they need. The function device
+// returns the name of a row's device, or an empty string. Rows do not wait for a device that
+// is in no row of the links' table, because others create it. The rows of links are compared with
+// observed, as returned by [Target.Observed]: a row whose link is gone, or has been replaced
+// by somebody else's, does not count as done.
 func DependsOn[Obj any](
 	links *statedb.Table[Link], observed reconciler.Observation[Link], device func(Obj) string,
 ) reconciler.Dependency[Obj] {
@@ -42,8 +42,8 @@ func DependsOn[Obj any](
 	}, observed)
 }
 
-// Needs has a link wait for others of its table: a port for its bridge, and a link that is only
-// changed for the veth whose other end it is. observed is as in [DependsOn].
+// Needs makes a link wait for other links of its table: a port waits for its bridge, and a link
+// without a type waits for the veth whose other end it is. For observed, see [DependsOn].
 func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) reconciler.Dependency[Link] {
 	return reconciler.DependsOn(links, Link.GetStatus, func(l Link) iter.Seq[statedb.Query[Link]] {
 		return func(yield func(statedb.Query[Link]) bool) {

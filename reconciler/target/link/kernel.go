@@ -13,12 +13,12 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// change is what is due to a link that exists, and the request that does it.
+// change is a change to an existing link, with the request that makes it.
 type change struct {
 	reconciler.Change
 	request rtnl.Request
-	does    string // as "set link a0 up"
-	err     error  // why it cannot be done; nil: it can
+	does    string // description, such as "set link a0 up"
+	err     error  // why the change cannot be made, or nil
 }
 
 func flag(up bool) uint32 {
@@ -63,7 +63,7 @@ func masterChange(is, want string) reconciler.Change {
 	return reconciler.Change{Field: "master", Is: is, Want: want}
 }
 
-// setMaster makes a link a port of another one, or of none if master is 0.
+// setMaster makes a link a port of another link, or of none if master is 0.
 func setMaster(name string, index int, is, want string, master int) change {
 	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
 	request.AddUint32(unix.IFLA_MASTER, uint32(master))
@@ -90,8 +90,8 @@ func number(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// creation is the request that makes a link, with a hardware address of our
-// choice. If the row has another one, or a master, the link stays down until these
+// creation returns the request that creates a link with a hardware address of our
+// choice. If the row sets a hardware address or a master, the link stays down until these
 // are set.
 func creation(row Link, mac net.HardwareAddr) rtnl.Request {
 	up := row.Up && row.MAC == "" && row.Master == ""
@@ -119,12 +119,12 @@ func creation(row Link, mac net.HardwareAddr) rtnl.Request {
 	return r
 }
 
-// deletion is the request that removes the very link that was looked at.
+// deletion returns the request that removes the link that was looked up, and no other.
 func (s state) deletion() rtnl.Request {
 	return rtnl.LinkRequest(unix.RTM_DELLINK, 0, s.link.Index, 0, 0)
 }
 
-// creationChanges are what a creation changes.
+// creationChanges returns the changes that creating the link of a row makes.
 func creationChanges(row Link) []reconciler.Change {
 	var changes []reconciler.Change
 	for _, field := range []reconciler.Change{
@@ -142,7 +142,7 @@ func creationChanges(row Link) []reconciler.Change {
 	return changes
 }
 
-// recreationChanges are what differs in a link of ours that has to be made again.
+// recreationChanges returns the differences of a link of ours that has to be recreated.
 func recreationChanges(s state, row Link) []reconciler.Change {
 	var changes []reconciler.Change
 	for _, field := range []reconciler.Change{
@@ -156,7 +156,7 @@ func recreationChanges(s state, row Link) []reconciler.Change {
 	return changes
 }
 
-// adoptionChanges are what changes in a link of others that is taken over.
+// adoptionChanges returns the changes to a link of others that is taken over.
 func adoptionChanges(s state, row Link) []reconciler.Change {
 	s.rec = takenOver(s)
 	return asChanges(s.attributes(row))

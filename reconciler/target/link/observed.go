@@ -16,7 +16,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Seen is a link that the kernel has, no matter who made it.
+// Seen is a link of the kernel, no matter who made it.
 type Seen struct {
 	Name string `json:"name"`
 	// OtherNames are the alternative names of the link, separated by spaces.
@@ -27,9 +27,9 @@ type Seen struct {
 	MTU        uint32 `json:"mtu"`
 	MAC        string `json:"mac,omitempty"`
 	Alias      string `json:"alias,omitempty"`
-	// Master is the index of the link that this one is a port of; 0 if it is of none.
+	// Master is the index of the link that this one is a port of; 0 if it is not a port.
 	Master int `json:"master,omitempty"`
-	// Peer is the index of the other end of a veth; 0 if that is in another
+	// Peer is the index of the other end of a veth; 0 if the other end is in another
 	// network namespace.
 	Peer int `json:"peer,omitempty"`
 }
@@ -53,18 +53,18 @@ func seenOf(l rtnl.Link) Seen {
 	return Seen{l.Name, l.Others, l.Index, l.Type, l.Up, l.MTU, l.MAC, l.Alias, l.Master, l.Peer}
 }
 
-// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
-// exists.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up existing links
+// in that table.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// event is what a notification says: a link has changed or is gone.
+// event is a decoded notification: a link has changed or is gone.
 type event struct {
 	link Seen
 	gone bool
 }
 
-// NewMirror returns a mirror. Run it before the target is used and until t is
-// closed. Nobody else may write its table.
+// NewMirror returns a mirror. It must run before the target is used and until t is
+// closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode,
@@ -99,7 +99,7 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 	return all, err
 }
 
-// Unrecorded returns a reporter of links that have our alias and no record.
+// Unrecorded returns a reporter of links that have our alias but no record.
 func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Unrecorded[Seen] {
 	return mirror.Unrecorded[Seen]{
 		DB: db, Table: seen, What: "links",
@@ -119,16 +119,16 @@ func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Un
 	}
 }
 
-// Observed compares links with what a mirror has seen. A link that others have
-// made in the place of one of ours differs too, and so does a veth whose other end
-// has changed its name.
+// Observed returns the comparison of rows with the links in a mirror's table. A link that
+// others made in place of one of ours counts as a difference, and so does a veth whose other
+// end was renamed.
 func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Link] {
 	return reconciler.Observes(seen, rowsOf,
 		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-// rowsOf yields queries for the rows to which a link matters: its own, that of the veth whose other
-// end it is, and those of its ports.
+// rowsOf yields queries for the rows that a link matters to: its own row, the row of the veth
+// whose other end it is, and the rows of its ports.
 func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 	return func(yield func(statedb.Query[Link]) bool) {
 		for _, name := range s.names() {
@@ -141,14 +141,14 @@ func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 
 func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Link) []reconciler.Change {
 	if row, err := want.Normalized(); err == nil {
-		want = row // else it is for Update to say
+		want = row // otherwise Update reports the error
 	}
 	for is := range seen.List(txn, SeenByName.Query(want.Name)) {
 		due := want.differences(is)
 		rec, _ := t.records.Get(want.Name)
 		if s := (state{link: &is, rec: rec}); want.Type != "" && !s.created() {
 			due = append(due, steps.Field("owner", "others", alias, nil)...)
-		} else if s.created() && is.Up { // of one that is down the kernel does not tell the alias
+		} else if s.created() && is.Up { // the kernel does not report the alias of a link that is down
 			due = append(due, steps.Field("alias", is.Alias, alias, nil)...)
 		}
 		if peer, _, found := seen.Get(txn, SeenByIndex.Query(is.Peer)); found && want.Type == Veth {

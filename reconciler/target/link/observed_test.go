@@ -16,17 +16,7 @@ import (
 // runMirror runs a mirror for a target until the end of the test.
 func runMirror(t *testing.T, target *Target) (*statedb.DB, *statedb.RWTable[Seen]) {
 	t.Helper()
-	db := statedb.New()
-	seen, err := statedb.NewTable(db, SeenSchema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := target.NewMirror(db, seen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nstest.Mirror(t, m.Run)
-	return db, seen
+	return nstest.Mirror(t, SeenSchema(), target.NewMirror)
 }
 
 func TestTheMirrorShowsAllLinks(t *testing.T) {

@@ -63,7 +63,7 @@ func TestATakenNameOfAPeerIsNamed(t *testing.T) {
 	nstest.Veth(t, "w0", "w1")
 	target := newTarget(t, t.TempDir())
 	_, err := target.Update(t.Context(), txn(), Link{Name: "v0", Type: Veth, Peer: "w1"})
-	const want = "create veth v0: there is a link w1 already: file exists"
+	const want = "create veth v0: link w1 already exists: file exists"
 	if fmt.Sprint(err) != want || !errors.Is(err, syscall.EEXIST) {
 		t.Errorf("error\n%v\nexpected\n%s", err, want)
 	}

@@ -17,8 +17,8 @@ const (
 	Tun    = "tun"
 )
 
-// Link is the row: a network link. Without a type it is a link that others make,
-// of which only attributes are set.
+// Link is a row of the table: a network link. Without a type it is a link that others create,
+// and only its attributes are set.
 type Link struct {
 	Name string `yaml:"name" json:"name" schema:"required" doc:"Name of the link, as eth0."`
 	// Type is Bridge, Veth, Tun or empty.
@@ -101,7 +101,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// maxName is what the kernel's IFNAMSIZ leaves without the final zero byte.
+// maxName is the largest length of a name: the kernel's IFNAMSIZ without the final zero byte.
 const maxName = 15
 
 // checkName applies the kernel's rules for the name of a link.

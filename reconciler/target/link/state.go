@@ -18,13 +18,13 @@ type record struct {
 	Borrowed *borrowed `json:"borrowed,omitempty"`
 }
 
-// created is about a link that we made, were about to make, or have taken over.
+// created is the record of a link that we created, were about to create, or have taken over.
 type created struct {
 	Type string `json:"type"`
-	// MAC is the hardware address that the link has from its first moment; empty if it
-	// has none, or if others made it.
+	// MAC is the hardware address that the link is created with; empty if it has none, or if
+	// others made the link.
 	MAC string `json:"mac,omitempty"`
-	// Index is that of the link, from when it is known.
+	// Index is the link's index; 0 if it is not known yet.
 	Index  int    `json:"index,omitempty"`
 	Before before `json:"before,omitzero"`
 }
@@ -48,9 +48,10 @@ var ErrForeign = errors.New("a link of this name exists and was not made by this
 // ForeignError is the error for a link that is not ours. It matches ErrForeign.
 type ForeignError struct {
 	Name   string
-	Type   string // of the link that is there
-	Marked bool   // it has our alias
-	// Unfit is why it cannot be adopted although the row wants to; empty: the row does not.
+	Type   string // of the existing link
+	Marked bool   // whether the link has our alias
+	// Unfit is the reason why the link cannot be adopted although the row has adopt set; empty
+	// if the row does not.
 	Unfit string
 }
 
@@ -69,10 +70,10 @@ func (e *ForeignError) Error() string {
 // Unwrap returns ErrForeign.
 func (e *ForeignError) Unwrap() error { return ErrForeign }
 
-// state is what exists under a name.
+// state is the existing link of a name, with its record.
 type state struct {
 	name string
-	link *Seen  // nil if there is none
+	link *Seen  // nil if it does not exist
 	peer string // of a veth whose other end is in this network namespace
 	rec  record
 
@@ -81,21 +82,20 @@ type state struct {
 	was    *Seen  // its master before we changed it; nil if there is none
 }
 
-// looker looks at links: in a mirror's table, or in the kernel.
+// looker looks up links in a mirror's table or in the kernel.
 type looker struct {
 	target *Target
 	ctx    context.Context //nolint:containedctx // of one operation
 	view   mirror.View[Seen]
 }
 
-// looker returns one that sees everything that the kernel did before the call.
+// looker returns a looker that sees everything that the kernel did before the call.
 func (t *Target) looker(ctx context.Context) looker {
 	return looker{t, ctx, t.mirror.Load().View(ctx)}
 }
 
-// byName returns the link with a name, or nil. A view is not relied on for alternative
-// names: the kernel does not announce changes of those of a link that is
-// down.
+// byName returns the link with a name, or nil. Alternative names are not looked up in the view,
+// because the kernel does not announce changes of the alternative names of a link that is down.
 func (l looker) byName(name string) (*Seen, error) {
 	if l.view.Reliable() {
 		for s := range l.view.Table.List(l.view.Txn, SeenByName.Query(name)) {
@@ -169,7 +169,7 @@ func (l looker) nameOf(index int) (string, error) {
 	return link.Name, err
 }
 
-// lookAt looks at what exists for a row.
+// lookAt returns the state of a row's link.
 func (l looker) lookAt(row Link) (state, error) {
 	s, err := l.look(row.Name)
 	if err == nil && row.Master != "" {
@@ -178,8 +178,7 @@ func (l looker) lookAt(row Link) (state, error) {
 	return s, err
 }
 
-// lookFor looks at what exists for a row, and returns an error if the row cannot be
-// applied.
+// lookFor returns the state of a row's link, and an error if the row cannot be applied.
 func (l looker) lookFor(row Link) (state, error) {
 	s, err := l.lookAt(row)
 	switch {
@@ -193,8 +192,8 @@ func (l looker) lookFor(row Link) (state, error) {
 	return s, nil
 }
 
-// refusal is the error for a link that cannot be created, because one of its name is
-// there already; nil if that is to be taken over.
+// refusal returns the error for a link that cannot be created because another link has its
+// name. It returns nil if the row takes over the other link.
 func (t *Target) refusal(s state, row Link) error {
 	if rec, known := t.records.Get(s.peer); known && rec.Created != nil {
 		return fmt.Errorf("link %s is there already, as the other end of %s, which was created with its own row: leave out the type: %w", s.name, s.peer, ErrForeign)
@@ -213,22 +212,21 @@ func (t *Target) refusal(s state, row Link) error {
 	return foreign
 }
 
-// created reports whether the link is there and one that we created, or have taken
-// over. It has the index in the record; or, if we died before that was known, the alias or
-// the hardware address. These two others may change.
+// created reports whether the link exists and was created or taken over by us. Such a link
+// has the index in the record; or, if we died before recording the index, the alias or the
+// hardware address. Others may change the alias and the hardware address later.
 func (s state) created() bool {
 	rec := s.rec.Created
 	return s.link != nil && rec != nil &&
 		(s.link.Alias == alias || rec.MAC != "" && s.link.MAC == rec.MAC || rec.Index != 0 && s.link.Index == rec.Index)
 }
 
-// borrowed reports whether the link is there and the very one whose attributes we
-// recorded.
+// borrowed reports whether the link exists and is the one whose attributes we recorded.
 func (s state) borrowed() bool {
 	return s.link != nil && s.rec.Borrowed != nil && s.rec.Borrowed.Index == s.link.Index
 }
 
-// before returns what attributes of the link were before we changed them.
+// before returns the attributes that the link had before we changed them.
 func (s state) before() before {
 	switch {
 	case s.created():
@@ -239,18 +237,18 @@ func (s state) before() before {
 	return before{}
 }
 
-// takenOver is the record of a link that others made, from when it is taken over.
+// takenOver returns the record of a link of others that is being taken over.
 func takenOver(s state) record {
 	return record{Created: &created{Type: s.link.Type, Index: s.link.Index, Before: s.before()}}
 }
 
-// isLike reports whether the link is of the type of the row, with its peer. A peer
-// that was moved away counts as right.
+// isLike reports whether the link has the type and the peer of the row. A peer
+// that was moved to another network namespace counts as correct.
 func (s state) isLike(row Link) bool {
 	return s.link.Type == row.Type && (s.peer == "" || s.peer == row.Peer)
 }
 
-// row returns what there is as a row.
+// row returns the existing link as a row.
 func (s state) row() Link {
 	if s.link == nil {
 		return Link{Name: s.name}

@@ -13,19 +13,19 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Config says how a target works.
+// Config is the configuration of a target.
 type Config struct {
 	// Owned is the state directory. Required.
 	Owned *ownership.Store
 }
 
-// Target makes and sets links of the network namespace that it was made in.
+// Target creates and changes links in the network namespace that it was created in.
 type Target struct {
 	reconciler.NoPrune[Link]
 
 	conn    *rtnl.Conn
 	records *ownership.Records[record]
-	// mirror knows what exists; nil: the kernel is asked each time.
+	// mirror has the existing links; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
@@ -97,7 +97,7 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) 
 	return results
 }
 
-// diff returns what Update would change.
+// diff returns the changes that Update would make.
 func (l looker) diff(row Link) ([]reconciler.Change, error) {
 	row, err := row.Normalized()
 	if err != nil {
@@ -117,10 +117,10 @@ func (l looker) diff(row Link) ([]reconciler.Change, error) {
 	return asChanges(s.attributes(row)), nil
 }
 
-// Vouches returns an error that matches ErrForeign if a device has the name of a link
-// that we created but is not that link, as one that others made after ours was
-// removed. index is what the name was found to stand for. Names of which we did not
-// create the link are nothing to object to.
+// Vouches returns an error that matches ErrForeign if a device has the name of a link that we
+// created but is not that link, for example because others removed ours and made another. The
+// index is the one that the caller found for the name. Names of links that we did not create
+// are always accepted.
 func (t *Target) Vouches(ctx context.Context, device string, index int) error {
 	if rec, known := t.records.Get(device); !known || rec.Created == nil {
 		return nil

@@ -10,15 +10,14 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// tunDevice is what tun links are made by.
+// tunDevice is the device that creates tun links.
 const tunDevice = "/dev/net/tun"
 
-// tun is a tun link that was just made, and is gone again if it is closed without
-// having been kept.
+// tun is a newly created tun link. It disappears when it is closed, unless keep was called.
 type tun struct{ fd int }
 
-// createTun makes a tun link. The error matches syscall.EBUSY or syscall.EINVAL if
-// there is a link of that name.
+// createTun creates a tun link. The error matches syscall.EBUSY or syscall.EINVAL if a link
+// of that name exists.
 func createTun(name string) (*tun, error) {
 	request, err := unix.NewIfreq(name)
 	if err != nil {
@@ -45,16 +44,16 @@ func errnoOf(err error) (errno syscall.Errno) {
 	return errno
 }
 
-// keep has the link stay when it is closed.
+// keep makes the link persist after close.
 func (d *tun) keep() error { return unix.IoctlSetInt(d.fd, unix.TUNSETPERSIST, 1) }
 
 func (d *tun) close() error { return unix.Close(d.fd) }
 
-// makeTuns creates tun links. They have no hardware address to be known by, so each
-// is kept only once it has the alias: if the process dies before, it is gone.
+// makeTuns creates tun links. They have no hardware address to identify them, so each link is
+// kept only once it has the alias: if the process dies before that, the link disappears.
 func (u *updates) makeTuns(at []int) {
 	devices := make(map[int]*tun, len(at))
-	defer func() { // what was not kept is gone with this
+	defer func() { // this removes the links that were not kept
 		for i, device := range devices {
 			u.results[i].Err = errors.Join(u.results[i].Err, device.close())
 		}
@@ -90,8 +89,8 @@ func (u *updates) makeTuns(at []int) {
 	}
 }
 
-// markTun records the index of a tun link and asks for its alias. The index tells that
-// the link is ours while it is down: the kernel does not announce the alias then.
+// markTun records the index of a tun link and requests its alias. The index identifies the
+// link as ours while it is down, because the kernel does not announce its alias then.
 func (u *updates) markTun(i int, s state) {
 	made := *s.rec.Created
 	made.Index = s.link.Index
@@ -102,11 +101,12 @@ func (u *updates) markTun(i int, s state) {
 	u.request(i, c.request, c.does)
 }
 
-// explainTun names the link that has the name.
+// explainTun returns the error of a row whose tun link could not be created. It says so if
+// the name is taken.
 func (u *updates) explainTun(i int, err error) error {
 	name := u.rows[i].Name
 	if _, lookErr := u.target.conn.LinkByName(u.ctx, name); lookErr == nil {
-		return fmt.Errorf("create %s %s: there is a link %s already: %w", Tun, name, name, syscall.EEXIST)
+		return fmt.Errorf("create %s %s: link %s already exists: %w", Tun, name, name, syscall.EEXIST)
 	}
 	return fmt.Errorf("create %s %s: %w", Tun, name, err)
 }

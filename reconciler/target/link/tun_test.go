@@ -79,7 +79,7 @@ func TestATakenNameOfATunIsNamed(t *testing.T) {
 	if err == nil {
 		t.Fatal("a tun was made although there is a bridge of its name")
 	}
-	if err := u.explainTun(0, err); fmt.Sprint(err) != "create tun t0: there is a link t0 already: file exists" {
+	if err := u.explainTun(0, err); fmt.Sprint(err) != "create tun t0: link t0 already exists: file exists" {
 		t.Error(err)
 	}
 }

@@ -1,10 +1,10 @@
 // Package mirror keeps tables in step with objects in the kernel, such as links.
 //
 // A [Mirror] lists the objects once and then follows the kernel's
-// notifications. It lists again where these are not enough: when some were lost,
-// and when one is about a change that the kernel does not announce in full, such as
-// that of a link that goes down with its routes. Between two such listings it waits ten
-// times as long as one takes, but at most half a second.
+// notifications. It lists again if the notifications are not sufficient: when some were lost,
+// or when the kernel does not announce a change in full, such as the routes that disappear
+// when a link goes down. Between two such listings it waits ten times as long as a listing
+// takes, but at most half a second.
 //
 // From the moment that the table is in doubt until the next listing, and while
 // nothing can be received, the source of the table is incomplete, so that nobody
@@ -38,7 +38,7 @@ var errEnded = errors.New("the kernel is not followed any more")
 type Subscription interface {
 	// Wait returns when there is something to receive.
 	Wait() error
-	// Drain calls each with the pending notifications, without waiting. ENOBUFS: some were lost.
+	// Drain calls each with the pending notifications, without waiting. ENOBUFS means that some were lost.
 	Drain(each func(syscall.NetlinkMessage)) error
 	Close()
 }
@@ -68,14 +68,14 @@ type Config[Row comparable, Event any] struct {
 type Mirror[Row comparable, Event any] struct {
 	config Config[Row, Event]
 	source *statedb.Source
-	wanted chan struct{} // a token: somebody waits for a listing
+	wanted chan struct{} // has a token if somebody waits for a listing
 
 	mu      sync.Mutex
 	stream  *stream[Event] // nil while nothing is received
-	fault   error          // why
-	begun   int            // listings
-	ended   int            // those that have succeeded, the last one's number
-	used    bool           // the first one was, by Listed
+	fault   error          // the reason why stream is nil
+	begun   int            // number of listings begun
+	ended   int            // number of the last listing that succeeded
+	used    bool           // whether Listed has used the first listing
 	changed chan struct{}  // closed and replaced when anything above changes
 }
 
@@ -149,7 +149,7 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			if _, err := s.drain(); err != nil {
 				return fmt.Errorf("receive notifications: %w", err)
 			}
-			if !listed { // Apply knows nothing yet
+			if !listed { // Apply must not be called before a listing
 				s.drop()
 			} else if _, err := m.apply(ctx, s); err != nil {
 				return err
@@ -169,8 +169,8 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	}
 }
 
-// list replaces the table by what exists, and returns the earliest time to do so
-// again.
+// list replaces the content of the table by the existing objects, and returns the earliest time
+// of the next listing.
 func (m *Mirror[Row, Event]) list(ctx context.Context, s *stream[Event]) (notBefore time.Time, err error) {
 	began := time.Now()
 	var number int
@@ -236,7 +236,7 @@ func (m *Mirror[Row, Event]) write(txn *statedb.WriteTxn, put, gone []Row) error
 	return nil
 }
 
-// apply writes what was received, and reports whether the table is in doubt.
+// apply applies the received events, and reports whether the table is in doubt.
 func (m *Mirror[Row, Event]) apply(ctx context.Context, s *stream[Event]) (doubtful bool, err error) {
 	events, lost, position := s.take()
 	doubt := ""
@@ -267,7 +267,7 @@ func (m *Mirror[Row, Event]) apply(ctx context.Context, s *stream[Event]) (doubt
 	return doubt != "", nil
 }
 
-// complete reports whether what the table lacks does not exist.
+// complete reports whether the table has all existing objects.
 func (m *Mirror[Row, Event]) complete(txn statedb.ReadTxn) bool {
 	for _, source := range m.config.Table.Sources(txn) {
 		if !source.Initialized || source.Incomplete != "" {

@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// listTries is how often ListQuietly lists.
+// listTries is the maximum number of listings of ListQuietly.
 const listTries = 5
 
 // ErrChanging is the error of [ListQuietly] when there were changes during each listing.
 var ErrChanging = errors.New("every listing was interrupted by changes")
 
-// ListQuietly lists until nothing changes meanwhile. It is for objects that the kernel,
-// without saying so, leaves out of a listing or repeats there when others change.
-// drain is that of Config.List, and changes is the counter of notifications that
-// Config.Decode increments. The listing has all changes up to the one with number upTo.
+// ListQuietly repeats a listing until nothing changes meanwhile. It is for objects that the kernel
+// silently skips or repeats in a listing when others change. drain is the argument of
+// Config.List, and changes is the counter of notifications that Config.Decode increments. The
+// listing includes all changes up to number upTo.
 func ListQuietly[T any](drain func() error, changes *atomic.Uint64, list func() ([]T, error)) (items []T, upTo uint64, err error) {
 	for range listTries {
 		if err := drain(); err != nil {

@@ -17,14 +17,14 @@ const maxPending = 1 << 18
 type stream[Event any] struct {
 	subscription Subscription
 	decode       func(syscall.NetlinkMessage) (Event, bool)
-	signal       chan struct{} // a token: there is something to take
+	signal       chan struct{} // has a token if there are events to take
 
 	mu       sync.Mutex
 	pending  []Event
 	spare    []Event // memory for the next pending
 	lost     bool
-	received uint64        // events, those included that were dropped
-	done     uint64        // those of them that were applied
+	received uint64        // number of events, including dropped ones
+	done     uint64        // number of events that were applied
 	advanced chan struct{} // closed and replaced when done grows
 	ended    bool
 }
@@ -47,7 +47,7 @@ func (s *stream[Event]) run() error {
 	}
 }
 
-// drain receives what is pending, and returns the number of the last event.
+// drain receives the pending notifications, and returns the number of the last event.
 func (s *stream[Event]) drain() (position uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,13 +80,13 @@ func (s *stream[Event]) receive(message syscall.NetlinkMessage) {
 	}
 }
 
-// lose drops what is pending: a listing will replace it.
+// lose drops the pending events: a listing will replace them.
 func (s *stream[Event]) lose() {
 	s.pending, s.lost = s.pending[:0], true
 	s.received++
 }
 
-// take returns what was received and not taken yet, and the number of the last event.
+// take returns the events that were received and not taken yet, and the number of the last event.
 func (s *stream[Event]) take() (events []Event, lost bool, position uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *stream[Event]) take() (events []Event, lost bool, position uint64) {
 	return events, lost, s.received
 }
 
-// applied returns the memory of what take returned, once that has been applied.
+// applied gives back the memory of the events that take returned, after they have been applied.
 func (s *stream[Event]) applied(events []Event, position uint64) {
 	clear(events)
 	s.mu.Lock()
@@ -109,7 +109,7 @@ func (s *stream[Event]) applied(events []Event, position uint64) {
 	s.advanced = make(chan struct{})
 }
 
-// drop takes what was received without applying it.
+// drop takes the received events without applying them.
 func (s *stream[Event]) drop() {
 	events, _, position := s.take()
 	s.applied(events, position)
@@ -124,8 +124,8 @@ func (s *stream[Event]) end() {
 	s.advanced = make(chan struct{})
 }
 
-// sync waits until everything is applied that was pending when it was
-// called, and reports whether it is.
+// sync waits until all events that were pending at the time of the call are applied, and
+// reports whether they are.
 func (s *stream[Event]) sync(ctx context.Context) bool {
 	position, err := s.drain()
 	for err == nil {

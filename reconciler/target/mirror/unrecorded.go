@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// recordPatience is how long an object may be without a record: a record is removed
+	// recordPatience is the time for which an object may be without a record: a record is removed
 	// before the table shows that its object is gone.
 	recordPatience = time.Second
-	// maxUnrecordedNames is how many objects are named.
+	// maxUnrecordedNames is the maximum number of objects that are named.
 	maxUnrecordedNames = 10
 )
 
 // Unrecorded reports objects that carry the mark of this agent although there is no record of
-// them, as after the state directory was lost. They are left alone, because it is not known
-// what they are for, nor what was there before. All fields are required.
+// them, for example after the state directory was lost. They are left alone, because neither
+// their purpose nor the previous state is known. All fields are required.
 type Unrecorded[Row any] struct {
 	DB *statedb.DB
 	// Table has the existing objects; a [Mirror] keeps it.
 	Table *statedb.Table[Row]
-	// What is the plural noun for the objects, as "links".
+	// What is the plural noun for the objects, such as "links".
 	What string
 	// Name returns the name of an object.
 	Name func(Row) string

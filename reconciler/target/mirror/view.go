@@ -9,14 +9,14 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// View is a complete snapshot of a mirror's table: what it lacks does
-// not exist. The zero value knows nothing.
+// View is a complete snapshot of a mirror's table: an object that is not in it does not
+// exist. The zero value has no snapshot and is not reliable.
 type View[Row any] struct {
 	Txn   statedb.ReadTxn
 	Table *statedb.Table[Row]
 }
 
-// Reliable reports whether what Get does not find does not exist.
+// Reliable reports whether objects that Get does not find do not exist.
 func (v View[Row]) Reliable() bool { return v.Table != nil }
 
 // Get returns the row that a query finds.
@@ -54,8 +54,8 @@ func (m *Mirror[Row, Event]) View(ctx context.Context) View[Row] {
 const doubtPatience = time.Second
 
 // Settled is like View, but if the table is in doubt it waits some time for the next
-// listing. A table that is not in doubt is waited for as by View, however far it is behind: to
-// list instead would cost more, and most where a machine is busy.
+// listing. If the table is not in doubt, it waits like View until pending events are applied,
+// however many there are: a listing would cost more, especially on a busy machine.
 func (m *Mirror[Row, Event]) Settled(ctx context.Context) View[Row] {
 	if m == nil {
 		return View[Row]{}
@@ -80,7 +80,7 @@ func (m *Mirror[Row, Event]) Settled(ctx context.Context) View[Row] {
 // Listed is like View, but lists the table for this call, so that it also shows what the
 // kernel did without a notification. The first listing serves the first
 // call. While the table is in doubt Listed waits for the next listing. The error says why
-// nothing can be listed, or is that of ctx.
+// nothing can be listed, or is the error of ctx.
 func (m *Mirror[Row, Event]) Listed(ctx context.Context) (View[Row], error) {
 	for number := m.listing(); ; number++ {
 		var fault error
@@ -97,8 +97,8 @@ func (m *Mirror[Row, Event]) Listed(ctx context.Context) (View[Row], error) {
 	}
 }
 
-// listing returns the number of a listing that begins after the call, which it
-// asks for, or that of the first one.
+// listing requests a listing and returns its number. It may return the number of the first
+// listing instead.
 func (m *Mirror[Row, Event]) listing() (number int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are applied together, in steps that each take few
-// requests for all of them: each entry is added, those that turn out to exist are
-// compared, and those that differ are replaced.
+// updates applies several rows together. Each step sends the requests of all rows in a few
+// batches: entries are added, entries that turn out to exist are compared with their rows,
+// and entries that differ are replaced.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
@@ -23,8 +23,8 @@ type updates struct {
 	results []reconciler.BatchResult
 }
 
-// wanted is a normalized row with the index of its device and the entry with its
-// key, which is the zero value if nobody has made one.
+// wanted is a normalized row with the index of its device and the existing entry with its
+// key. The entry is the zero value if nobody has made one.
 type wanted struct {
 	row   Neighbor
 	index int
@@ -45,7 +45,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neig
 	return u.results
 }
 
-// look finds out what exists for rows.
+// look looks up the existing entries of rows.
 func (u *updates) look(rows []Neighbor) {
 	there, err := u.target.entries(u.ctx, u.target.mirror.Load().View(u.ctx))
 	links := &rtnl.Indexes{Conn: u.target.conn, Allowed: u.target.config.Allowed}
@@ -74,8 +74,8 @@ func (u *updates) lookAt(at int, row Neighbor, links *rtnl.Indexes, there entrie
 	return row.check(w.is)
 }
 
-// due returns the rows for which something has to be done: those without an entry,
-// and those whose entry differs.
+// due returns the rows that have to be applied: those without an entry and those whose entry
+// differs.
 func (u *updates) due() (absent, taken []int) {
 	for at, w := range u.wants {
 		switch {
@@ -89,13 +89,13 @@ func (u *updates) due() (absent, taken []int) {
 	return absent, taken
 }
 
-// request makes the requests for what is due.
+// request sends the requests for the rows that have to be applied.
 func (u *updates) request() {
 	absent, taken := u.due()
 	u.replace(u.lookCloser(append(taken, u.add(absent)...)))
 }
 
-// add makes entries, unless their keys are taken, and returns the rows whose are.
+// add creates entries whose keys are free, and returns the rows whose keys are taken.
 func (u *updates) add(absent []int) (taken []int) {
 	requests := make([]rtnl.Request, len(absent))
 	for n, at := range absent {
@@ -111,9 +111,9 @@ func (u *updates) add(absent []int) (taken []int) {
 	return taken
 }
 
-// lookCloser asks for the existing entries of rows: the kernel may have learned
-// them, and their owner may have changed without a notification. It returns the rows
-// whose entry has to be replaced.
+// lookCloser asks the kernel for the existing entries of rows: the kernel may have learned
+// them, and their owner may have changed without a notification. It returns the rows whose
+// entries have to be replaced.
 func (u *updates) lookCloser(taken []int) (replace []int) {
 	for _, at := range taken {
 		w, err := &u.wants[at], error(nil)
@@ -128,9 +128,9 @@ func (u *updates) lookCloser(taken []int) (replace []int) {
 	return replace
 }
 
-// replace replaces entries. The kernel does not announce a change of nothing but the
-// owner, so an entry that is taken over also changes its state
-// for a moment, to one that is as good.
+// replace replaces entries. The kernel does not announce a change that affects only the
+// owner, so the state of an entry that is taken over is also changed for a moment, to
+// an equivalent one.
 func (u *updates) replace(rows []int) {
 	var at []int // the row of each request
 	var requests []rtnl.Request
@@ -146,7 +146,7 @@ func (u *updates) replace(rows []int) {
 	}
 }
 
-// done is the outcome of a request for a row.
+// done records the outcome of a request for a row.
 func (u *updates) done(at int, verb string, err error) {
 	if err != nil {
 		u.results[at].Err = fmt.Errorf("%s neighbor %s: %w", verb, u.wants[at].row.Key(), err)
@@ -155,8 +155,8 @@ func (u *updates) done(at int, verb string, err error) {
 	u.results[at].Result.Changed = true
 }
 
-// DeleteBatch implements reconciler.BatchTarget. Devices need not be allowed: what
-// carries our mark is ours.
+// DeleteBatch implements reconciler.BatchTarget. It does not check whether devices are
+// allowed: an entry that carries our mark is ours.
 func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neighbor) []error {
 	outcomes := make([]error, len(rows))
 	links := &rtnl.Indexes{Conn: t.conn}
@@ -178,14 +178,15 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neig
 	return outcomes
 }
 
-// find asks for the entry with the key of a row; it returns the zero value if there is none.
-// What a mirror knows is not enough to remove an entry: see [updates.lookCloser].
+// find asks the kernel for the entry with the key of a row, and returns the zero value if
+// there is none. A mirror's table is not reliable enough for removing an entry: see
+// [updates.lookCloser].
 func (t *Target) find(ctx context.Context, row Neighbor, links *rtnl.Indexes) (s Seen, err error) {
 	if err := ctx.Err(); err != nil {
 		return s, err
 	}
 	if !row.hasKey() {
-		return s, nil // nothing has such a key
+		return s, nil // no entry can have such a key
 	}
 	index, err := links.Of(ctx, row.Device)
 	switch {

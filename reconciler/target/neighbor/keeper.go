@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// event is what a notification says.
+// event is a decoded notification.
 type event struct {
 	kind  eventKind
 	entry Seen // without the names of its device
@@ -22,7 +22,7 @@ type eventKind uint8
 
 const (
 	entryMade   eventKind = iota
-	entryUnmade           // it is gone, or has become one that the kernel has learned
+	entryUnmade           // it is gone, or has become an entry that the kernel has learned
 	linkChanged
 	linkGone
 )
@@ -64,7 +64,7 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	}
 	rows := make([]Seen, 0, len(entries))
 	known := make(map[SeenKey]bool, len(entries))
-	for _, s := range entries { // the kernel lists some twice that change meanwhile
+	for _, s := range entries { // the kernel lists entries twice if they change meanwhile
 		if !known[s.key()] {
 			known[s.key()] = true
 			rows = append(rows, k.named(s))
@@ -79,8 +79,8 @@ func (k *keeper) named(s Seen) Seen {
 	return s
 }
 
-// apply writes what an event says. Nothing is ever in doubt: the kernel announces each
-// entry that is removed, also when its link goes down.
+// apply applies an event to the table. The table is never in doubt, because the kernel announces
+// each entry that is removed, also when its link goes down.
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	switch e.kind {
 	case entryMade:

@@ -20,10 +20,10 @@ const ndaProtocol = 12
 // kernelNeighbor is an entry as the kernel describes it.
 type kernelNeighbor struct {
 	Seen
-	state uint16 // as unix.NUD_PERMANENT
+	state uint16 // such as unix.NUD_PERMANENT
 }
 
-// made reports whether somebody has made the entry: the kernel has not learned it.
+// made reports whether somebody has made the entry, as opposed to the kernel learning it.
 func (n kernelNeighbor) made() bool { return n.state&unix.NUD_PERMANENT != 0 || n.Learned }
 
 // decodeNeighbor reads a notification or an answer about a neighbor. It returns false
@@ -50,7 +50,7 @@ func decodeNeighbor(m syscall.NetlinkMessage) (n kernelNeighbor, ok bool) {
 	return n, n.Address.IsValid()
 }
 
-// request is about the neighbor with a key.
+// request returns a request about the neighbor with a key.
 func (k SeenKey) request(messageType, flags uint16) rtnl.Request {
 	r := rtnl.Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofNdMsg, 64)}
 	r.Data[0] = unix.AF_INET
@@ -62,7 +62,8 @@ func (k SeenKey) request(messageType, flags uint16) rtnl.Request {
 	return r
 }
 
-// addition is the request that makes an entry of ours, in a state as unix.NUD_PERMANENT.
+// addition returns the request that adds an entry of ours in a state such as
+// unix.NUD_PERMANENT.
 func (k SeenKey) addition(flags, state uint16, mac string) rtnl.Request {
 	r := k.request(unix.RTM_NEWNEIGH, flags|unix.NLM_F_CREATE)
 	binary.NativeEndian.PutUint16(r.Data[8:], state)
@@ -85,7 +86,8 @@ func (t *Target) list(ctx context.Context) ([]Seen, error) {
 	return entries, nil
 }
 
-// lookUp asks for the entry with a key. It returns the zero value if nobody has made one.
+// lookUp asks the kernel for the entry with a key. It returns the zero value if nobody has
+// made one.
 func (t *Target) lookUp(ctx context.Context, key SeenKey) (s Seen, err error) {
 	err = t.conn.Get(ctx, key.request(unix.RTM_GETNEIGH, 0), func(m syscall.NetlinkMessage) {
 		if n, ok := decodeNeighbor(m); ok && n.made() {

@@ -30,7 +30,7 @@ type Seen struct {
 	Learned    bool          `json:"learned,omitempty"` // added by a routing daemon: extern_learn of ip(8)
 }
 
-// exists reports whether there is an entry: the zero value stands for none.
+// exists reports whether there is an entry. The zero value stands for no entry.
 func (s Seen) exists() bool { return s.Address.IsValid() }
 
 // isOurs reports whether the entry carries our mark.
@@ -51,7 +51,7 @@ var SeenByKey = statedb.NewIndex("key", Seen.key)
 // SeenByName finds entries by any of the names of their devices.
 var SeenByName = statedb.NewMultiIndex("name", func(s Seen) iter.Seq[Key] { return slices.Values(s.keys()) })
 
-// keys are all keys that rows for the entry can have.
+// keys returns all keys that rows for the entry can have.
 func (s Seen) keys() []Key {
 	keys := []Key{{s.Device, s.Address}}
 	for name := range strings.FieldsSeq(s.OtherNames) {
@@ -84,12 +84,12 @@ func (k *SeenKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
-// exists.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up existing entries
+// in that table.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror. Run it before the target is used and until t is
-// closed. Nobody else may write its table.
+// NewMirror returns a mirror. It must run before the target is used and until t is
+// closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
@@ -107,7 +107,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 // entries returns the entry with a key; the zero value if there is none.
 type entries func(SeenKey) Seen
 
-// entries returns a lookup of entries: in a view if that is reliable, else in a new
+// entries returns a function that looks up entries in a view if that is reliable, else in a new
 // listing.
 func (t *Target) entries(ctx context.Context, view mirror.View[Seen]) (entries, error) {
 	if view.Reliable() {
@@ -127,7 +127,7 @@ func (t *Target) entries(ctx context.Context, view mirror.View[Seen]) (entries, 
 	return func(k SeenKey) Seen { return byKey[k] }, nil
 }
 
-// Observed compares neighbors with what a mirror has seen.
+// Observed returns the comparison of rows with the entries in a mirror's table.
 func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Neighbor] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Neighbor]] {

@@ -13,10 +13,10 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Neighbor is the row: the link-layer address of a host on a device.
+// Neighbor is a row of the table: the link-layer address of a host on a device.
 type Neighbor struct {
 	Device string `yaml:"device" json:"device" schema:"required" doc:"Name of the link that the host is on."`
-	// Address is that of the host, without a zone.
+	// Address is the IP address of the host, without a zone.
 	Address netip.Addr `yaml:"address" json:"address" schema:"required" doc:"IP address of the host, without a zone."`
 	// MAC is its link-layer address, as 02:00:00:00:00:05.
 	MAC string `yaml:"mac" json:"mac" schema:"required" doc:"Link-layer address of the host, as 02:00:00:00:00:05."`
@@ -39,7 +39,7 @@ func Schema() statedb.Schema[Neighbor] {
 	return reconciler.Reconciled(statedb.Schema[Neighbor]{Name: "neighbors", Primary: ByKey})
 }
 
-// Default returns what the missing fields of a document mean.
+// Default returns the defaults of fields that a document leaves out.
 func Default() Neighbor { return Neighbor{} }
 
 // Key returns device and address.
@@ -54,9 +54,8 @@ func (n Neighbor) WithStatus(status reconciler.Status) Neighbor {
 	return n
 }
 
-// Normalized checks the row and returns it with the link-layer address spelled
-// as the kernel does, in lower case with colons. Errors are of type
-// *reconciler.FieldError.
+// Normalized checks the row and returns it with the link-layer address in the kernel's
+// spelling: lower case with colons. Errors are of type *reconciler.FieldError.
 func (n Neighbor) Normalized() (Neighbor, error) {
 	mac, macErr := parseMAC(n.MAC)
 	for _, check := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/statehive/statehive/reconciler/target/steps"
 )
 
-// compare compares a normalized row with the entry that has its key, which is
-// the zero value if there is none.
+// compare compares a normalized row with the entry that has its key. The entry is the zero
+// value if there is none.
 func (n Neighbor) compare(is Seen) []steps.Step {
 	if !is.exists() {
 		return append(steps.Field("address", "", n.Address.String(), nil), steps.Field("mac", "", n.MAC, nil)...)
@@ -28,7 +28,7 @@ func (n Neighbor) check(is Seen) error {
 	return &ForeignError{Key: n.Key(), Holder: is}
 }
 
-// checkLink returns an error for a device for which the kernel keeps no such neighbor.
+// checkLink returns an error for a device that cannot have such a neighbor in the kernel.
 func (n Neighbor) checkLink(link rtnl.Link) error {
 	switch {
 	case link.Flags&(unix.IFF_LOOPBACK|unix.IFF_POINTOPOINT) != 0, link.MAC == "":

@@ -13,22 +13,21 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Config says how a target works.
+// Config is the configuration of a target.
 type Config struct {
 	// Allowed, if not nil, returns an error for a device that must not be given
 	// neighbors, by name and index: see link.Target.Vouches.
 	Allowed func(ctx context.Context, device string, index int) error
 }
 
-// Target gives permanent neighbors to devices of the network namespace that it was made
-// in.
+// Target adds permanent neighbors to devices of the network namespace that it was created in.
 type Target struct {
 	reconciler.NoInit // there is nothing to prepare
 	reconciler.NoPrune[Neighbor]
 
 	config Config
 	conn   *rtnl.Conn
-	// mirror knows what exists; nil: the kernel is asked each time.
+	// mirror has the existing entries; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
@@ -59,8 +58,7 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Neighbor) 
 	return result.Result, result.Err
 }
 
-// Delete implements reconciler.Target. It removes what has the key of the row and is
-// ours.
+// Delete implements reconciler.Target. It removes our entry with the key of the row.
 func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Neighbor) error {
 	return t.DeleteBatch(ctx, txn, []Neighbor{row})[0]
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// task is what is to be done to one table in one transaction.
+// task is the work on one table in one transaction.
 type task struct {
 	at       int // the place of its row
 	key      Key
@@ -28,7 +28,7 @@ func (t task) size() (size int) {
 	return size
 }
 
-// tries is how often a table is looked at that others change at the same time.
+// tries is the number of attempts on a table that others change at the same time.
 const tries = 3
 
 // UpdateBatch implements reconciler.BatchTarget. Small tables share a transaction.
@@ -47,8 +47,8 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Tabl
 	return outcomes
 }
 
-// replacement returns the requests that make what there is be what a row says; none if
-// it is.
+// replacement returns the requests that make the existing table match a row; none if it
+// already does.
 func (l *looker) replacement(row Table) ([]rtnl.Request, error) {
 	row, err := wanted(row)
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *looker) replacement(row Table) ([]rtnl.Request, error) {
 	return requests, err
 }
 
-// removal returns the request that removes a table of ours; none if there is none.
+// removal returns the request that removes a table of ours, or none if the table does not exist.
 func (l *looker) removal(row Table) ([]rtnl.Request, error) {
 	is, found, err := l.look(row.Key())
 	if err != nil || !found || !is.ours() {
@@ -77,9 +77,8 @@ func (l *looker) removal(row Table) ([]rtnl.Request, error) {
 	return []rtnl.Request{is.deletion()}, nil
 }
 
-// perform does what is due to rows, whose outcomes done gets by their places. Tables that
-// were not any more what they had been when they were looked at are looked at again,
-// without the mirror.
+// perform applies or removes rows, and passes the outcome of each to done with the row's place.
+// Tables that changed between lookup and transaction are looked up again, without the mirror.
 func (t *Target) perform(
 	ctx context.Context, rows []Table,
 	requests func(*looker, Table) ([]rtnl.Request, error), done func(i int, changed bool, err error),
@@ -114,21 +113,21 @@ func (t *Target) perform(
 	}
 }
 
-// stale reports whether a transaction failed because a table was there, or was another
-// one than before.
+// stale reports whether a transaction failed because a table existed unexpectedly, or was not
+// the same table as before.
 func stale(err error) bool {
 	var refused *refusedError
 	return errors.As(err, &refused) && refused.table && (errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENOENT))
 }
 
-// Small tables share transactions of so many requests and bytes at most: others wait for
-// the kernel meanwhile.
+// Limits on the requests and bytes of a transaction that small tables share: others have to
+// wait for the kernel during a transaction.
 const (
 	sharedRequests = 2000
 	sharedBytes    = 128 << 10
 )
 
-// transact makes tables, each in one transaction, and returns the outcome of each.
+// transact writes tables, each in one transaction, and returns the outcome of each.
 func (t *Target) transact(ctx context.Context, tasks []task) []error {
 	outcomes := make([]error, len(tasks))
 	for first := 0; first < len(tasks); {
@@ -146,7 +145,7 @@ func (t *Target) transact(ctx context.Context, tasks []task) []error {
 	return outcomes
 }
 
-// share makes tables in one transaction, and those that can be where one of them cannot.
+// share writes several tables in one transaction. If some of them fail, it writes the others.
 func (t *Target) share(ctx context.Context, tasks []task, outcomes []error) {
 	left := make([]int, len(tasks))
 	for i := range tasks {
@@ -167,7 +166,7 @@ func (t *Target) share(ctx context.Context, tasks []task, outcomes []error) {
 				outcomes[i] = fmt.Errorf("write table %s: %w", tasks[i].key, err)
 			}
 			return
-		case len(failure.Refused) == 0: // each may be the one that the kernel means
+		case len(failure.Refused) == 0: // any of them may be the one that the kernel refuses
 			for _, i := range left {
 				t.share(ctx, tasks[i:i+1], outcomes[i:i+1])
 			}
@@ -186,8 +185,8 @@ func (t *Target) share(ctx context.Context, tasks []task, outcomes []error) {
 // refusedError is the error for a table of which the kernel refuses something.
 type refusedError struct {
 	key   Key
-	what  string // as "rule 3 of chain input"
-	table bool   // the table itself
+	what  string // refused object, such as "rules[3] of chain input"
+	table bool   // whether the table itself was refused
 	err   error
 }
 
@@ -199,8 +198,8 @@ func (e *refusedError) Error() string {
 // Unwrap returns the kernel's error.
 func (e *refusedError) Unwrap() error { return e.err }
 
-// refusal returns the first error of a task whose first request has a place in a
-// transaction.
+// refusal returns the first error of a task in a transaction, given the place of the task's
+// first request.
 func (t task) refusal(refused map[int]error, first int) error {
 	for i := range t.requests {
 		if err := refused[first+i]; err != nil {
@@ -211,7 +210,7 @@ func (t task) refusal(refused map[int]error, first int) error {
 	return nil
 }
 
-// describe says what a request is about, and whether that is the table itself.
+// describe returns the object of a request as text, and whether that is the table itself.
 func (t task) describe(at int) (what string, table bool) {
 	name := func(i int, attribute uint16) string {
 		for kind, value := range rtnl.Attributes(t.requests[i].Attributes()) {

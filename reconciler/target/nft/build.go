@@ -25,13 +25,13 @@ const (
 // tableComment is the type that nft(8) gives a table's comment in its user data.
 const tableComment = userdata.Type(0)
 
-// hooks are the places in the path of a packet that base chains can have.
+// hooks are the kernel's numbers of the hooks that base chains can have.
 var hooks = map[string]uint32{
 	"prerouting": unix.NF_INET_PRE_ROUTING, "input": unix.NF_INET_LOCAL_IN, "forward": unix.NF_INET_FORWARD,
 	"output": unix.NF_INET_LOCAL_OUT, "postrouting": unix.NF_INET_POST_ROUTING,
 }
 
-// creation returns the requests that make the table with everything in it. The row has
+// creation returns the requests that create the table with everything in it. The row must have
 // its digest.
 func (t Table) creation() ([]rtnl.Request, error) {
 	content, err := t.requests()
@@ -44,14 +44,14 @@ func (t Table) creation() ([]rtnl.Request, error) {
 	return append([]rtnl.Request{r}, content...), nil
 }
 
-// deletion returns the request that removes the very table that was looked at.
+// deletion returns the request that removes the table that was looked up, and no other.
 func (s Seen) deletion() rtnl.Request {
 	r := rtnl.TablesRequest(unix.NFT_MSG_DELTABLE, 0, s.Key.Family.number())
 	r.Add(tableHandle, binary.BigEndian.AppendUint64(nil, s.Handle))
 	return r
 }
 
-// requests returns those that make what is in the table.
+// requests returns the requests that create the content of the table.
 func (t Table) requests() ([]rtnl.Request, error) {
 	var all []rtnl.Request
 	for i, set := range t.Sets {
@@ -84,7 +84,7 @@ func addNumber(r *rtnl.Request, kind uint16, number uint32) {
 	r.Add(kind, binary.BigEndian.AppendUint32(nil, number))
 }
 
-// setRequests returns those that make a set. id identifies it in the transaction.
+// setRequests returns the requests that create a set. id identifies it in the transaction.
 func (t Table) setRequests(set Set, id uint32) ([]rtnl.Request, error) {
 	spans, ranges, err := set.spans()
 	if err != nil {
@@ -103,7 +103,7 @@ func (t Table) setRequests(set Set, id uint32) ([]rtnl.Request, error) {
 	if ranges {
 		addNumber(&r, unix.NFTA_SET_FLAGS, unix.NFT_SET_INTERVAL)
 	}
-	const networkOrder = 2 // what nft(8) writes, and wants to find
+	const networkOrder = 2 // the value that nft(8) writes and expects
 	r.Add(unix.NFTA_SET_USERDATA, userdata.AppendUint32(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, networkOrder))
 	requests := []rtnl.Request{r}
 	for len(spans) > 0 {
@@ -114,7 +114,7 @@ func (t Table) setRequests(set Set, id uint32) ([]rtnl.Request, error) {
 	return requests, nil
 }
 
-// spansAtATime is how many keys one message has: the attribute around them must be
+// spansAtATime is the number of keys in one message: the attribute that contains them must be
 // shorter than 64 KiB, and a range of IPv6 addresses takes 64 bytes.
 const spansAtATime = 1000
 

@@ -9,12 +9,12 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// shape says which attributes of an expression matter. Of those that contain others,
-// it has their shape; of the others nil.
+// shape says which attributes of an expression matter. The value of an attribute that contains
+// other attributes is their shape; the value of any other attribute is nil.
 type shape map[uint16]shape
 
-// shapes are those of the expressions that rules are made of. The kernel tells more of
-// them than was asked for, such as what a counter has counted: that is left out.
+// shapes are the shapes of the expressions that rules consist of. The kernel reports more
+// attributes than were requested, such as the values of a counter; these are left out.
 func shapes() map[string]shape {
 	data := shape{
 		unix.NFTA_DATA_VALUE:   nil,
@@ -55,7 +55,7 @@ const (
 
 var knownShapes = shapes()
 
-// expressionText tells expressions apart.
+// expressionText returns a text that is equal for equal expressions.
 func expressionText(expression []byte) string {
 	name, data := "", []byte(nil)
 	for kind, value := range rtnl.Attributes(expression) {
@@ -67,7 +67,7 @@ func expressionText(expression []byte) string {
 		}
 	}
 	known, ok := knownShapes[name]
-	if !ok { // no rule of ours: it is enough that it is another one
+	if !ok { // not an expression of our rules: it only has to differ from those
 		return fmt.Sprintf("%s %x;", name, data)
 	}
 	var text strings.Builder
@@ -77,8 +77,8 @@ func expressionText(expression []byte) string {
 	return text.String()
 }
 
-// writeAttributes writes those attributes that matter, in the order of their kinds. A
-// number that is 0 is the same as none.
+// writeAttributes writes the attributes that matter, in the order of their kinds. The number 0
+// counts as a missing attribute.
 func writeAttributes(text *strings.Builder, attributes []byte, known shape, nat bool) {
 	const highest = 8
 	var values [highest + 1][]byte
@@ -103,8 +103,8 @@ func writeAttributes(text *strings.Builder, attributes []byte, known shape, nat 
 	}
 }
 
-// withoutImplied leaves out the flags that the kernel sets by itself where registers
-// with an address or a port are given.
+// withoutImplied clears the flags that the kernel sets by itself if registers with an address
+// or a port are given.
 func withoutImplied(flags []byte) []byte {
 	const addressAndPort = 1 | 2
 	if len(flags) != 4 {

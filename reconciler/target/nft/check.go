@@ -25,7 +25,7 @@ const (
 	typeRoute  = "route"
 )
 
-// checker collects what is wrong with a row.
+// checker collects the errors of a row.
 type checker struct {
 	table  Table
 	sets   map[string]Set
@@ -33,9 +33,8 @@ type checker struct {
 	errs   []error
 }
 
-// Normalized checks the row and returns it. All that is wrong is told at once: the errors
-// that are joined are of type *reconciler.FieldError, with the path of a field as in
-// chains[2].rules[5].match.dport.
+// Normalized checks the row and returns it. It returns all errors joined. Each is of type
+// *reconciler.FieldError, with the path of a field, as in chains[2].rules[5].match.dport.
 func (t Table) Normalized() (Table, error) {
 	c := &checker{table: t, sets: map[string]Set{}, chains: map[string]int{}}
 	c.check("name", checkName(t.Name))
@@ -84,7 +83,7 @@ func (c *checker) set(at string, set Set) {
 	}
 }
 
-// missingOr begins the complaint about a word that is not one of those expected.
+// missingOr returns the first part of the error about a word that is not an expected one.
 func missingOr(word string) string {
 	if word == "" {
 		return "it is missing"
@@ -154,7 +153,7 @@ func several(given []string) string {
 	return strings.Join(given, " and ") + " are given"
 }
 
-// verdicts are the fields that say what becomes of a packet, those that are given.
+// verdicts returns the given fields among those that decide what happens to a packet.
 func (r Rule) verdicts() (given []string) {
 	for _, field := range []struct {
 		name  string
@@ -231,7 +230,7 @@ func (c *checker) ports(at string, proto Protocol, p Ports) {
 	}
 }
 
-// family checks that all addresses of a rule are of one family, and of the table's.
+// family checks that all addresses of a rule are of one family, which the table supports.
 func (c *checker) family(at string, r Rule) {
 	agreed, by := Family(""), ""
 	if c.table.Family != Inet {

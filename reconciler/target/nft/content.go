@@ -14,11 +14,11 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// content is what a table has, in a form in which what was asked for and what the
-// kernel tells of it are the same.
+// content is the content of a table in a canonical form: it is the same for the requests that
+// create a table and for the messages in which the kernel describes it.
 type content struct {
 	flags  uint32
-	others int // objects besides chains and sets, which rows do not make
+	others int // number of objects other than chains and sets, which rows cannot create
 	chains map[string]*chainContent
 	sets   map[string]*setContent
 }
@@ -29,13 +29,13 @@ type chainContent struct {
 	priority int32
 	policy   uint32
 	kind     string
-	rest     string // flags, device and user data, which rows do not give
+	rest     string // flags, device and user data, which rows cannot set
 	rules    []string
 }
 
 type setContent struct {
 	keyType, keyLen, flags uint32
-	rest                   string   // of maps, timeouts and the like
+	rest                   string   // attributes of maps, timeouts and the like
 	elements               []string // sorted before they are compared
 }
 
@@ -43,7 +43,7 @@ func newContent() *content {
 	return &content{chains: map[string]*chainContent{}, sets: map[string]*setContent{}}
 }
 
-// contentOf returns the content that requests make.
+// contentOf returns the content that requests create.
 func contentOf(requests []rtnl.Request) *content {
 	c := newContent()
 	for i := range requests {
@@ -52,7 +52,7 @@ func contentOf(requests []rtnl.Request) *content {
 	return c
 }
 
-// add takes in what a message says, be it a request or what the kernel tells.
+// add adds the content of a message, which may be a request or an answer of the kernel.
 func (c *content) add(message uint16, attributes []byte) {
 	switch message {
 	case unix.NFT_MSG_NEWCHAIN:
@@ -66,7 +66,7 @@ func (c *content) add(message uint16, attributes []byte) {
 	}
 }
 
-// bigUint32 reads a number as nf_tables has them; 0 if b is cut short.
+// bigUint32 reads a number in the byte order of nf_tables. It returns 0 if b is too short.
 func bigUint32(b []byte) uint32 {
 	if len(b) < 4 {
 		return 0
@@ -82,7 +82,7 @@ func (c *content) chain(name string) *chainContent {
 }
 
 func (c *content) addChain(attributes []byte) {
-	const baseFlag = 1 // which says no more than that there is a hook
+	const baseFlag = 1 // it only says that the chain has a hook
 	name, is := "", chainContent{}
 	for kind, value := range rtnl.Attributes(attributes) {
 		switch kind {
@@ -175,8 +175,8 @@ func (c *content) addElements(attributes []byte) {
 	}
 }
 
-// elementText tells elements apart: by their key, whether it is the end of a range, and
-// what those of rows do not have.
+// elementText returns a text that identifies an element: its key, whether the element is the
+// end of a range, and attributes that elements of rows do not have.
 func elementText(element []byte) string {
 	var key, rest []byte
 	flags := uint32(0)
@@ -197,7 +197,7 @@ func elementText(element []byte) string {
 	return string(append(append(text, byte(flags)), rest...))
 }
 
-// digest returns a text that is the same for the same content.
+// digest returns a text that is equal for equal content.
 func (c *content) digest() string {
 	h := sha256.New()
 	write(h, fmt.Sprint("table ", c.flags, c.others))
@@ -223,7 +223,7 @@ func (c *content) digest() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// write adds a text so that it cannot be mistaken for two.
+// write writes a text so that one text cannot be confused with two.
 func write(h hash.Hash, text string) {
 	var size [4]byte
 	binary.BigEndian.PutUint32(size[:], uint32(len(text)))
@@ -231,7 +231,7 @@ func write(h hash.Hash, text string) {
 	h.Write([]byte(text))
 }
 
-// text tells what a chain is, without its rules.
+// text describes a chain without its rules.
 func (c *chainContent) text() string {
 	if !c.base {
 		return "no hook " + c.rest
@@ -249,7 +249,7 @@ func (c *chainContent) text() string {
 	return fmt.Sprintf("type %s hook %s priority %s policy %s %s", c.kind, hook, PriorityOf(c.priority), policy, c.rest)
 }
 
-// text tells what a set is, without its elements.
+// text describes a set without its elements.
 func (s *setContent) text() string {
 	kind := fmt.Sprintf("type %d of %d bytes", s.keyType, s.keyLen)
 	for name, known := range setTypes {

@@ -12,15 +12,15 @@ import (
 	"github.com/statehive/statehive/reconciler/target/steps"
 )
 
-// details returns in full what sets a table apart from a row, of which due is known. The
-// table is read for that.
+// details reads a table and returns all its differences from a row. due has the differences
+// that are known already.
 func (l *looker) details(row Table, due []steps.Step) ([]reconciler.Change, error) {
 	is := newContent()
 	h, found, err := l.table(row.Key())
 	if err == nil && found {
 		is, err = l.content(h)
 	}
-	if errors.Is(err, syscall.ENOENT) { // it is gone since
+	if errors.Is(err, syscall.ENOENT) { // it has been removed meanwhile
 		is, found, err = newContent(), false, nil
 	}
 	if err != nil {
@@ -34,12 +34,12 @@ func (l *looker) details(row Table, due []steps.Step) ([]reconciler.Change, erro
 	case !found:
 		due = append(steps.Field("name", "", row.Name, nil), steps.Field("family", "", string(row.Family), nil)...)
 	case h.ours():
-		due = nil // the content tells
+		due = nil // the content shows the differences
 	}
 	return steps.Changes(append(due, differences(is, contentOf(requests), row)...)), nil
 }
 
-// differences returns what sets content apart from that which a row wants.
+// differences returns the differences between existing and desired content.
 func differences(is, want *content, row Table) []steps.Step {
 	due := steps.Field("flags", is.flags, want.flags, nil)
 	due = append(due, steps.Field("other objects", is.others, want.others, nil)...)
@@ -52,7 +52,7 @@ func differences(is, want *content, row Table) []steps.Step {
 	return due
 }
 
-// namesOf returns the names in any of two maps, in order.
+// namesOf returns the sorted names of two maps.
 func namesOf[T any](a, b map[string]T) []string {
 	names := maps.Clone(a)
 	maps.Copy(names, b)
@@ -75,11 +75,11 @@ func chainDifferences(name string, is, want *chainContent, row Table) []steps.St
 	return append(due, ruleDifferences(field, is.rules, want.rules, row.Chains[i].Rules)...)
 }
 
-// toldRules is how many rules of a chain are told of one by one.
+// toldRules is the maximum number of rules of a chain that are reported one by one.
 const toldRules = 10
 
-// ruleDifferences compares rules in their order, but for those at the beginning and at the
-// end that are the same.
+// ruleDifferences compares rules in their order. It skips equal rules at the beginning and at
+// the end.
 func ruleDifferences(field string, is, want []string, rules []Rule) []steps.Step {
 	first := 0
 	for first < min(len(is), len(want)) && is[first] == want[first] {
@@ -132,7 +132,7 @@ func setDifferences(name string, is, want *setContent) []steps.Step {
 	return due
 }
 
-// compare counts what only one of two lists has.
+// compare counts the items that only one of two lists has.
 func compare(is, want []string) (extra, missing int) {
 	there := make(map[string]bool, len(is))
 	for _, element := range is {
@@ -146,7 +146,7 @@ func compare(is, want []string) (extra, missing int) {
 	return len(is) - (len(want) - missing), missing
 }
 
-// String returns the rule in the language of nft(8).
+// String returns the rule in the syntax of nft(8).
 func (r Rule) String() string {
 	var words []string
 	add := func(what, value string) {

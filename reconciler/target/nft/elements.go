@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Element is what a document says of a set's elements: an address, a prefix or a range
-// of addresses, a port or a range of ports.
+// Element is an element of a set as written in a document: an address, a prefix, a range of
+// addresses, a port or a range of ports.
 type Element string
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -19,14 +19,14 @@ func (e *Element) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// setType is what the kernel is told of the keys of a set: how long they are, and the number
-// by which nft(8) knows what they are.
+// setType describes the keys of a set to the kernel: their length, and the number of their
+// type in nft(8).
 type setType struct{ number, bytes uint32 }
 
-// setTypes are the types of sets that rows have.
+// setTypes are the types of sets that rows can have.
 var setTypes = map[string]setType{IPv4Addr: {7, 4}, IPv6Addr: {8, 16}, InetService: {13, 2}}
 
-// span is a range of keys, in the order of bytes that packets have, both ends included.
+// span is a range of keys in network byte order, both ends included.
 type span struct{ first, last []byte }
 
 // spans returns the keys of a set in order. If there is a range among them, none
@@ -59,7 +59,7 @@ func (s Set) spans() (spans []span, ranges bool, err error) {
 	return merged, true, nil
 }
 
-// elementError is what is wrong with one element.
+// elementError is the error of one element.
 type elementError struct {
 	at  int
 	err error
@@ -119,7 +119,7 @@ func lastOf(prefix netip.Prefix) netip.Addr {
 	return last
 }
 
-// following returns the key behind another one, unless that is the last one.
+// following returns the key after another one, unless that is the last key.
 func following(key []byte) (next []byte, more bool) {
 	next = slices.Clone(key)
 	for i := len(next) - 1; i >= 0; i-- {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The registers that expressions hand values over in.
+// The registers in which expressions pass values.
 const (
 	register1 = unix.NFT_REG_1
 	register2 = unix.NFT_REG_2
 )
 
-// expressions returns what the kernel does for a rule, which has been checked, in
-// the forms that nft(8) can read.
+// expressions returns the kernel's expressions for a checked rule, in the forms that nft(8)
+// understands.
 func (t Table) expressions(r Rule) []expr.Any {
 	var all []expr.Any
 	m := r.Match
@@ -44,8 +44,8 @@ func equal(load expr.Any, data []byte) []expr.Any {
 	return []expr.Any{load, &expr.Cmp{Op: expr.CmpOpEq, Register: register1, Data: data}}
 }
 
-// matchName matches the name of an interface. One with a star at its end is compared
-// as far as it goes, others with the zero bytes behind them.
+// matchName matches the name of an interface. Names ending in a star are compared up to the
+// star, other names including the zero bytes that follow.
 func matchName(key expr.MetaKey, name string) []expr.Any {
 	if name == "" {
 		return nil
@@ -58,7 +58,7 @@ func matchName(key expr.MetaKey, name string) []expr.Any {
 	return equal(&expr.Meta{Key: key, Register: register1}, data)
 }
 
-// offsets are where an address is in the header of each family.
+// offsets are the positions of an address in the header of each family.
 type offsets struct{ ipv4, ipv6 uint32 }
 
 func (t Table) matchAddresses(a Addresses, at offsets) []expr.Any {
@@ -94,7 +94,7 @@ func masked(mask []byte) expr.Any {
 	}
 }
 
-// lookup looks for what was loaded in a set of the table.
+// lookup looks up the loaded value in a set of the table.
 func (t Table) lookup(set string) expr.Any {
 	return &expr.Lookup{SourceRegister: register1, SetName: set}
 }
@@ -117,7 +117,7 @@ func matchPorts(p Ports, offset uint32) []expr.Any {
 	}
 }
 
-// states are the bits of states of connections.
+// states are the bits of connection states.
 var states = map[string]uint32{
 	"invalid": expr.CtStateBitINVALID, "established": expr.CtStateBitESTABLISHED, "related": expr.CtStateBitRELATED,
 	"new": expr.CtStateBitNEW, "untracked": expr.CtStateBitUNTRACKED,
@@ -173,7 +173,7 @@ func (t Table) verdict(r Rule) []expr.Any {
 	return nil
 }
 
-// rejection says "port unreachable" in the words of the family.
+// rejection returns the family's reply for "port unreachable".
 func (t Table) rejection() expr.Any {
 	switch t.Family {
 	case IP:

@@ -11,10 +11,10 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// event is what a notification says.
+// event is a decoded notification.
 type event struct {
 	kind       eventKind
-	table      Seen // of tableTouched the key alone
+	table      Seen // only the key for tableTouched
 	own        bool // we made the change
 	generation uint32
 }
@@ -25,34 +25,35 @@ const (
 	tableMade eventKind = iota // or its flags were changed
 	tableGone
 	tableTouched // something in it has changed
-	committed    // the end of what one transaction has changed
+	committed    // the end of the changes of one transaction
 )
 
-// keeper keeps the table of a mirror. It belongs to one goroutine, but for decode,
-// which is called by one at a time.
+// keeper keeps the table of a mirror. It belongs to one goroutine, except for decode,
+// which is called by one goroutine at a time.
 type keeper struct {
 	target *Target
 	table  *statedb.RWTable[Seen]
 
-	// pending are the changes of the transaction that is being told of.
+	// pending are the changes of the transaction that is being received.
 	pending map[Key]*change
-	// listed is the generation that all tables were read in, and read that in which
-	// single ones were since.
+	// listed is the generation in which all tables were read. read has the later generations in
+	// which single tables were read.
 	listed uint32
 	read   map[Key]uint32
 
 	last lastTouched // of decode
 }
 
-// change is what a transaction did to a table; the zero value, to something in it.
+// change is a transaction's change to a table. The zero value is a change to something in
+// the table.
 type change struct {
 	gone    bool
 	made    *Seen
-	trusted bool // we made it, so it has what its mark says
+	trusted bool // we made it, so its content matches its mark
 }
 
-// lastTouched tells the many notifications of one transaction about one table from
-// those that say something new.
+// lastTouched identifies the last table and transaction of a notification, in order to skip
+// the many notifications of one transaction about one table.
 type lastTouched struct {
 	key         Key
 	transaction [2]byte // the last bytes of its generation
@@ -86,7 +87,7 @@ func (k *keeper) decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	return k.touched(e, family, attributes, [2]byte{m.Data[2], m.Data[3]})
 }
 
-// touched completes an event, unless the one before said the same.
+// touched completes an event, unless it repeats the previous one.
 func (k *keeper) touched(e event, family byte, attributes []byte, transaction [2]byte) (event, bool) {
 	const tableAttribute = 1 // in each kind of message
 	for kind, value := range rtnl.Attributes(attributes) {
@@ -104,7 +105,7 @@ func (k *keeper) touched(e event, family byte, attributes []byte, transaction [2
 	return e, false
 }
 
-// list returns all tables, and reads those that are ours.
+// list returns all tables, and reads the content of ours.
 func (k *keeper) list(ctx context.Context, _ func() error) ([]Seen, error) {
 	r := &reader{conn: k.target.conn, ctx: ctx}
 	generation, err := r.generation()
@@ -133,8 +134,8 @@ func (k *keeper) list(ctx context.Context, _ func() error) ([]Seen, error) {
 	return rows, ctx.Err()
 }
 
-// apply takes in what an event says; the table changes at the end of a transaction. It
-// returns why the table is in doubt.
+// apply applies an event. The mirror's table changes at the end of a transaction. apply
+// returns the reason why the table may be wrong, or an empty string.
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	if e.kind == committed {
 		return k.settle(txn, e.generation)
@@ -153,7 +154,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	return "", nil
 }
 
-// settle writes what a transaction changed, but for what was read after it.
+// settle writes the changes of a transaction, except for tables that were read after it.
 func (k *keeper) settle(txn *statedb.WriteTxn, generation uint32) (doubt string, err error) {
 	pending := k.pending
 	k.pending = map[Key]*change{}
@@ -176,7 +177,7 @@ func (k *keeper) settle(txn *statedb.WriteTxn, generation uint32) (doubt string,
 	return doubt, nil
 }
 
-// later reports whether a generation comes after another; numbers begin again at 0.
+// later reports whether a generation comes after another. Numbers wrap around to 0.
 func later(generation, than uint32) bool { return int32(generation-than) > 0 }
 
 func (k *keeper) settleTable(txn *statedb.WriteTxn, r *reader, key Key, c change) (doubt string, err error) {
@@ -197,7 +198,7 @@ func (k *keeper) settleTable(txn *statedb.WriteTxn, r *reader, key Key, c change
 	if err == nil {
 		is, found, err = r.seen(key)
 	}
-	if err != nil { // which the next listing tells of if it lasts
+	if err != nil { // the next listing reports the error if it persists
 		return "table " + key.String() + " has changed and cannot be read", nil //nolint:nilerr // the table is in doubt
 	}
 	k.read[key] = generation
@@ -205,7 +206,7 @@ func (k *keeper) settleTable(txn *statedb.WriteTxn, r *reader, key Key, c change
 	return "", k.put(txn, is, found)
 }
 
-// put makes the table have a row or not.
+// put adds a row to the table or removes it.
 func (k *keeper) put(txn *statedb.WriteTxn, s Seen, found bool) (err error) {
 	if found {
 		_, _, err = k.table.Insert(txn, s)

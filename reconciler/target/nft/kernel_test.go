@@ -34,16 +34,7 @@ type watched struct {
 func withMirror(t *testing.T) watched {
 	t.Helper()
 	target := newTarget(t)
-	db := statedb.New()
-	table, err := statedb.NewTable(db, SeenSchema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := target.NewMirror(db, table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nstest.Mirror(t, m.Run)
+	db, table := nstest.Mirror(t, SeenSchema(), target.NewMirror)
 	return watched{target, db, statedb.ReadOnly(table)}
 }
 

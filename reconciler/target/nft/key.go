@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Family is the address family of a table, as nft(8) names it.
+// Family is the address family of a table, named as in nft(8).
 type Family string
 
 // The families of tables that rows can have.
@@ -19,7 +19,7 @@ const (
 	IP6  Family = "ip6"
 )
 
-// numbers are those that the kernel has for families. Rows have the first three.
+// numbers are the kernel's numbers of families. Rows can have the first three.
 var numbers = map[Family]byte{
 	Inet: unix.NFPROTO_INET, IP: unix.NFPROTO_IPV4, IP6: unix.NFPROTO_IPV6,
 	"arp": unix.NFPROTO_ARP, "bridge": unix.NFPROTO_BRIDGE, "netdev": unix.NFPROTO_NETDEV,
@@ -60,8 +60,8 @@ func (k Key) String() string { return string(k.Family) + " " + k.Name }
 // MarshalText implements encoding.TextMarshaler.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. A name alone is that of a table of
-// the family inet.
+// UnmarshalText implements encoding.TextUnmarshaler. A name alone stands for a table of the
+// family inet.
 func (k *Key) UnmarshalText(text []byte) error {
 	words := strings.Fields(string(text))
 	if len(words) == 1 {
@@ -78,12 +78,12 @@ func (k *Key) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// maxName is what the kernel leaves for a name without its final zero byte.
+// maxName is the kernel's maximum length of a name without its final zero byte.
 const maxName = 255
 
 var name = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9/_.-]*$`)
 
-// checkName applies the rules that nft(8) has for the names of tables, chains and sets.
+// checkName applies the rules of nft(8) for the names of tables, chains and sets.
 func checkName(text string) error {
 	switch {
 	case text == "":

@@ -20,12 +20,12 @@ func SeenSchema() statedb.Schema[Seen] {
 	return statedb.Schema[Seen]{Name: "observed-nft-tables", Primary: SeenByKey}
 }
 
-// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
-// exists.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up existing tables
+// in that table.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror. Run it before the target is used and until t is
-// closed. Nobody else may write its table.
+// NewMirror returns a mirror. It must run before the target is used and until t is
+// closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
@@ -36,7 +36,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	return Mirror{m}, err
 }
 
-// Observed compares tables with what a mirror has seen.
+// Observed returns the comparison of rows with the tables in a mirror's table.
 func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Table] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Table]] {
@@ -44,14 +44,14 @@ func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Table] {
 		},
 		func(txn statedb.ReadTxn, want Table) []reconciler.Change {
 			if want.digest == "" {
-				return nil // it is wrong, which is for Update to say
+				return nil // Update reports the error
 			}
 			is, _, found := seen.Get(txn, SeenByKey.Query(want.Key()))
 			return steps.Changes(is.steps(want, found))
 		})
 }
 
-// steps are what sets a table apart from a row, as far as digests tell.
+// steps returns the differences between a table and a row, as far as digests show them.
 func (s Seen) steps(want Table, found bool) []steps.Step {
 	switch {
 	case !found:

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// addressesOf returns the address that a translation leads to.
+// addressesOf returns the new address of a translation.
 func addressesOf(t Translation) Addresses {
 	if !t.Addr.IsValid() {
 		return Addresses{}
@@ -14,8 +14,8 @@ func addressesOf(t Translation) Addresses {
 	return Addresses{Prefix: netip.PrefixFrom(t.Addr, t.Addr.BitLen())}
 }
 
-// familyOfAddresses returns the family of addresses, or nothing if there are none. It
-// is not known of a set that the table does not have.
+// familyOfAddresses returns the family of addresses, or an empty one if none are given or if
+// the table does not have the set.
 func (t Table) familyOfAddresses(a Addresses) (family Family, known bool) {
 	if a.Set == "" {
 		switch addr := a.Prefix.Addr(); {
@@ -39,7 +39,7 @@ func (t Table) familyOfAddresses(a Addresses) (family Family, known bool) {
 	return "", false
 }
 
-// familyOf returns the family of the addresses that a rule has, or nothing.
+// familyOf returns the family of a rule's addresses, or an empty one if it has none.
 func (t Table) familyOf(r Rule) Family {
 	for _, a := range []Addresses{r.Match.Saddr, r.Match.Daddr, addressesOf(r.Snat), addressesOf(r.Dnat)} {
 		if family, _ := t.familyOfAddresses(a); family != "" {
@@ -49,11 +49,11 @@ func (t Table) familyOf(r Rule) Family {
 	return ""
 }
 
-// maxJumps is how many jumps the kernel makes without coming back.
+// maxJumps is the kernel's maximum depth of nested jumps.
 const maxJumps = 15
 
-// walk calls visit with each rule that packets in a chain can come to, and its place in
-// its chain; each chain once.
+// walk calls visit with each rule that packets in a chain can reach, and the rule's place in
+// its chain. Each chain is visited once.
 func (t Table) walk(chain string, visit func(in Chain, at int, r Rule)) {
 	byName := make(map[string]Chain, len(t.Chains))
 	for _, c := range t.Chains {
@@ -73,7 +73,7 @@ func (t Table) walk(chain string, visit func(in Chain, at int, r Rule)) {
 	}
 }
 
-// typeOf returns the type of a base chain, which rules decide if the row does not.
+// typeOf returns the type of a base chain. If the row does not set it, the rules determine it.
 func (t Table) typeOf(chain Chain) string {
 	kind := typeFilter
 	if chain.Type != "" {
@@ -91,7 +91,7 @@ func (r Rule) translates() bool {
 	return r.Masquerade || r.Snat.Addr.IsValid() || r.Dnat.Addr.IsValid()
 }
 
-// verdictHooks are the hooks in which the kernel lets packets be treated so.
+// verdictHooks are the hooks in which the kernel allows each verdict.
 var verdictHooks = map[string][]string{
 	"reject":     {"prerouting", "input", "forward", "output"},
 	"masquerade": {"postrouting"},
@@ -99,14 +99,14 @@ var verdictHooks = map[string][]string{
 	"dnat":       {"prerouting", "output"},
 }
 
-// typeHooks are the hooks in which the kernel has chains of a type.
+// typeHooks are the hooks in which the kernel allows chains of a type.
 var typeHooks = map[string][]string{
 	typeFilter: {"prerouting", "input", "forward", "output", "postrouting"},
 	typeNAT:    {"prerouting", "input", "output", "postrouting"},
 	typeRoute:  {"output"},
 }
 
-// conntrackPriority is where connections are looked up: addresses are translated later.
+// conntrackPriority is the priority of the connection lookup. Addresses are translated later.
 const conntrackPriority = -200
 
 // paths checks where packets can come from and go to.
@@ -141,7 +141,7 @@ func (c *checker) paths() {
 	}
 }
 
-// jumps checks that no jump leads back to where it comes from, nor too deep.
+// jumps checks that jumps contain no cycle and are not nested too deeply.
 func (c *checker) jumps() bool {
 	depth := make([]int, len(c.table.Chains)) // of the jumps that follow
 	state := make([]int, len(c.table.Chains))

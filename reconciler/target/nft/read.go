@@ -15,31 +15,31 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// markPrefix is the beginning of the comment that marks our tables; the digest of the
-// content that we made is behind it.
+// markPrefix is the beginning of the comment that marks our tables. The digest of the content
+// that we wrote follows it.
 const markPrefix = "statehive "
 
-// Seen is a table that the kernel has, whoever made it.
+// Seen is a table of the kernel, no matter who made it.
 type Seen struct {
 	Key    Key    `json:"key"`
-	Handle uint64 `json:"handle"` // no two tables have the same, one after the other neither
-	// Mark is the digest of what we made, as the mark of the table has it; empty: it is
-	// not ours.
+	Handle uint64 `json:"handle"` // unique, and never used again for another table
+	// Mark is the digest in the table's mark, of the content that we wrote; empty if the table
+	// is not ours.
 	Mark string `json:"mark,omitempty"`
-	// Content is the digest of what there is in a table of ours.
+	// Content is the digest of the existing content of a table of ours.
 	Content string `json:"content,omitempty"`
 }
 
 func (s Seen) ours() bool { return s.Mark != "" }
 
-// header is what the kernel tells of a table itself.
+// header is the kernel's description of a table without its content.
 type header struct {
 	Seen
 	flags uint32
-	uses  int // chains, sets and other objects
+	uses  int // number of chains, sets and other objects
 }
 
-// decodeTable reads what the kernel tells of a table.
+// decodeTable reads the kernel's description of a table.
 func decodeTable(m syscall.NetlinkMessage) (h header, ok bool) {
 	message, family, attributes, ok := rtnl.TablesMessage(m)
 	if !ok || message != unix.NFT_MSG_NEWTABLE && message != unix.NFT_MSG_DELTABLE {
@@ -77,15 +77,15 @@ func markIn(data []byte) string {
 	return ""
 }
 
-// reader reads tables. What is asked for once for all tables is remembered: a reader is
-// for one occasion.
+// reader reads tables. It caches data that is read once for all tables, so it must only be used
+// for one operation.
 type reader struct {
 	conn   *rtnl.Conn
-	ctx    context.Context          //nolint:containedctx // of one occasion
-	chains map[Key][]chainAttribute // of all tables, once they are read
+	ctx    context.Context          //nolint:containedctx // of one operation
+	chains map[Key][]chainAttribute // of all tables; nil if not yet read
 }
 
-// chainAttribute is what the kernel tells of a chain.
+// chainAttribute is the kernel's description of a chain.
 type chainAttribute []byte
 
 // generation returns the number of the last transaction.
@@ -117,7 +117,7 @@ func (r *reader) tables() ([]header, error) {
 	return tables, nil
 }
 
-// table returns what there is of a key, without its content.
+// table returns the existing table with a key, without its content.
 func (r *reader) table(key Key) (h header, found bool, err error) {
 	request := rtnl.TablesRequest(unix.NFT_MSG_GETTABLE, 0, key.Family.number())
 	request.AddString(unix.NFTA_TABLE_NAME, key.Name)
@@ -131,14 +131,14 @@ func (r *reader) table(key Key) (h header, found bool, err error) {
 	return h, found, nil
 }
 
-// seen is table with the digest of the content of one that is ours.
+// seen is like table, but includes the digest of the content if the table is ours.
 func (r *reader) seen(key Key) (s Seen, found bool, err error) {
 	h, found, err := r.table(key)
 	if err != nil || !found || !h.ours() {
 		return h.Seen, found, err
 	}
 	c, err := r.content(h)
-	if errors.Is(err, syscall.ENOENT) { // it is gone since
+	if errors.Is(err, syscall.ENOENT) { // it has been removed meanwhile
 		return Seen{}, false, nil
 	}
 	if err == nil {
@@ -147,7 +147,7 @@ func (r *reader) seen(key Key) (s Seen, found bool, err error) {
 	return h.Seen, true, err
 }
 
-// content reads what there is in a table.
+// content reads the content of a table.
 func (r *reader) content(h header) (*content, error) {
 	c := newContent()
 	c.flags = h.flags
@@ -173,7 +173,7 @@ func (r *reader) content(h header) (*content, error) {
 	return c, nil
 }
 
-// part adds rules, sets or the elements of a set to a content.
+// part adds rules, sets or the elements of a set to the content.
 func (r *reader) part(c *content, key Key, message, tableAttribute uint16, set string) error {
 	request := rtnl.TablesRequest(message, 0, key.Family.number())
 	request.AddString(tableAttribute, key.Name)
@@ -189,7 +189,7 @@ func (r *reader) part(c *content, key Key, message, tableAttribute uint16, set s
 	return err
 }
 
-// readChains lists the chains of all tables: the kernel does not list those of one.
+// readChains lists the chains of all tables: the kernel cannot list the chains of one table.
 func (r *reader) readChains() error {
 	if r.chains != nil {
 		return nil

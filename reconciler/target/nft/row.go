@@ -8,8 +8,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Table is the row: a table of nftables with all that is in it. Rows are values: what
-// their slices have is never changed.
+// Table is a row: a table of nftables with all its content. Rows are values: the elements of
+// their slices are never changed.
 type Table struct {
 	Name   string  `yaml:"name" json:"name" doc:"Name of the table." schema:"required"`
 	Family Family  `yaml:"family" json:"family" doc:"Packets that the table sees: inet is IPv4 and IPv6." schema:"enum=inet ip ip6"`
@@ -19,7 +19,7 @@ type Table struct {
 	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Replace a table of others that has the same family and name."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 
-	digest string // of the content; a row that is in no table may have none
+	digest string // of the content; a row outside a table may have none
 }
 
 // Set is a named set of addresses or ports.
@@ -43,21 +43,21 @@ const (
 // without one, rules of other chains jump to it.
 type Chain struct {
 	Name string `yaml:"name" json:"name" doc:"Name of the chain." schema:"required"`
-	// Hook is prerouting, input, forward, output or postrouting; empty: no base chain.
+	// Hook is prerouting, input, forward, output or postrouting; empty if not a base chain.
 	Hook string `yaml:"hook" json:"hook,omitempty" doc:"Where packets come into the chain; without it, rules of other chains jump to it." schema:"enum=prerouting input forward output postrouting"`
 	// Priority orders the base chains of a hook, the lowest first.
 	Priority Priority `yaml:"priority" json:"priority,omitzero" doc:"Order of the chains of a hook, the lowest first: a number or raw, mangle, dstnat, filter, security, srcnat."`
-	// Policy says what becomes of packets that no rule of a base chain decides about:
-	// accept, which an empty one means too, or drop.
+	// Policy says what happens to packets that no rule of a base chain decides about: accept
+	// or drop. An empty policy means accept.
 	Policy string `yaml:"policy" json:"policy,omitempty" doc:"What becomes of packets that no rule decides about, accept without it." schema:"enum=accept drop"`
-	// Type of a base chain: filter, nat or route. Empty: nat if a rule that it
-	// leads to translates addresses, else filter.
+	// Type of a base chain: filter, nat or route. An empty type means nat if a rule that its
+	// packets can reach translates addresses, else filter.
 	Type  string `yaml:"type" json:"type,omitempty" doc:"Type of a chain with a hook, nat or filter without it." schema:"enum=filter nat route"`
 	Rules []Rule `yaml:"rules" json:"rules,omitempty" doc:"Rules in their order."`
 }
 
-// Rule says what becomes of the packets that match. Exactly one of the fields behind
-// Counter is given.
+// Rule says what happens to the packets that match. Exactly one of the fields after
+// Counter must be given.
 type Rule struct {
 	Match Match `yaml:"match" json:"match,omitzero" doc:"Packets that the rule is about, all without it."`
 	// Counter counts the packets that match.
@@ -71,8 +71,8 @@ type Rule struct {
 	Dnat       Translation `yaml:"dnat" json:"dnat,omitzero" doc:"Replace the destination address, and the port if one is given: ADDRESS[:PORT]."`
 }
 
-// Match says which packets a rule is about: those of which all holds. Without any
-// field, all packets.
+// Match selects the packets of a rule: a packet must match all given fields. Without any
+// field, all packets match.
 type Match struct {
 	// Iif and Oif are names of interfaces, which need not exist. A star at the end
 	// stands for any rest.
@@ -101,7 +101,7 @@ func Schema() statedb.Schema[Table] {
 	})
 }
 
-// columns tell how much there is in a table, which may be too much to read.
+// columns show the size of a table instead of its content, which may be too long to read.
 func columns() []statedb.Column[Table] {
 	return []statedb.Column[Table]{
 		{Name: "Table", Cell: func(t Table) string { return t.Key().String() }},
@@ -126,7 +126,7 @@ func columns() []statedb.Column[Table] {
 	}
 }
 
-// Default returns what the missing fields of a document mean: the family inet.
+// Default returns the defaults of fields that a document leaves out: the family inet.
 func Default() Table { return Table{Family: Inet} }
 
 // Key returns family and name.
@@ -141,7 +141,7 @@ func (t Table) WithStatus(status reconciler.Status) Table {
 	return t
 }
 
-// Equal reports whether two rows are the same, text for text.
+// Equal reports whether two rows are equal, comparing all fields literally.
 func (t Table) Equal(other Table) bool {
 	if t.digest != "" && other.digest != "" && t.digest != other.digest {
 		return false
@@ -150,8 +150,7 @@ func (t Table) Equal(other Table) bool {
 	return reflect.DeepEqual(t, other)
 }
 
-// digested returns the row with its digest, of whatever it was before. One that is
-// wrong has none.
+// digested returns the row with its digest computed again. An invalid row has none.
 func (t Table) digested() Table {
 	t.digest = ""
 	if requests, err := t.requests(); err == nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Target makes tables of nftables in the network namespace that it was made in.
+// Target creates nftables tables in the network namespace that it was created in.
 type Target struct {
 	reconciler.NoInit // there is nothing to prepare
 	reconciler.NoPrune[Table]
 
 	conn *rtnl.Conn
-	port uint32 // by which notifications of our own changes are known
-	// mirror knows what exists; nil: the kernel is asked each time.
+	port uint32 // netlink port that identifies notifications of our own changes
+	// mirror has the existing tables; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
@@ -64,13 +64,13 @@ func (e *ForeignError) Error() string {
 // Unwrap returns ErrForeign.
 func (e *ForeignError) Unwrap() error { return ErrForeign }
 
-// looker looks at tables: in a mirror's table, or in the kernel.
+// looker looks up tables in a mirror's table or in the kernel.
 type looker struct {
 	view mirror.View[Seen]
 	reader
 }
 
-// looker returns one that sees everything that the kernel did before the call.
+// looker returns a looker that sees everything that the kernel did before the call.
 func (t *Target) looker(ctx context.Context) *looker {
 	return &looker{t.mirror.Load().View(ctx), reader{conn: t.conn, ctx: ctx}}
 }
@@ -83,7 +83,7 @@ func (l *looker) look(key Key) (s Seen, found bool, err error) {
 	return l.seen(key)
 }
 
-// wanted checks a row and returns it with its digest.
+// wanted checks the row and returns it with its digest.
 func wanted(row Table) (Table, error) {
 	row, err := row.Normalized()
 	if err == nil && row.digest == "" {
@@ -95,7 +95,7 @@ func wanted(row Table) (Table, error) {
 	return row, nil
 }
 
-// refused returns why a table that is there is not to be replaced by a row.
+// refused returns the error if an existing table must not be replaced by a row.
 func (s Seen) refused(row Table, found bool) error {
 	if found && !s.ours() && !row.Adopt {
 		return &ForeignError{s.Key}
@@ -156,7 +156,7 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Table, error] {
 // all returns all tables.
 func (t *Target) all(ctx context.Context) (iter.Seq[Seen], error) {
 	if m := t.mirror.Load(); m != nil {
-		// Where the kernel does not let us look, the mirror goes on trying for ever.
+		// If the kernel does not allow listing, the mirror keeps retrying forever.
 		if _, err := (&reader{conn: t.conn, ctx: ctx}).generation(); err != nil {
 			return nil, err
 		}

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Priority is that of a base chain: a number, or one of the names that nft(8) has
-// for some. The zero value is none.
+// Priority is the priority of a base chain: a number, or one of the names that nft(8) has
+// for some numbers. The zero value is no priority.
 type Priority struct {
 	value int32
 	given bool
 }
 
-// PriorityOf returns the priority that is a number.
+// PriorityOf returns the priority with a number.
 func PriorityOf(value int32) Priority { return Priority{value, true} }
 
 // Value returns the number, and whether there is one.
@@ -62,8 +62,8 @@ func (p *Priority) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Protocol is the number of a transport protocol, the zero value none. Its text is the
-// name of those that rules mostly have, else the number.
+// Protocol is the number of a transport protocol. The zero value is no protocol. Its text is
+// the name of a common protocol, else the number.
 type Protocol uint8
 
 var protocols = map[Protocol]string{
@@ -106,14 +106,14 @@ func (p Protocol) hasPorts() bool {
 	return false
 }
 
-// Addresses is an address, a prefix, or the name of a set behind an @. The zero value
+// Addresses is an address, a prefix, or the name of a set with a leading @. The zero value
 // is any address.
 type Addresses struct {
 	Prefix netip.Prefix
 	Set    string
 }
 
-// String returns what was read; a prefix of a lone address is that.
+// String returns the text form. A prefix with a single address is written as the address.
 func (a Addresses) String() string {
 	switch {
 	case a.Set != "":
@@ -168,18 +168,18 @@ func checkAddr(addr netip.Addr) error {
 	return nil
 }
 
-// Ports is a port, a range of ports, or the name of a set behind an @. The zero value
+// Ports is a port, a range of ports, or the name of a set with a leading @. The zero value
 // is any port.
 type Ports struct {
 	First, Last uint16
 	Set         string
-	given       bool // which tells port 0 from none
+	given       bool // distinguishes port 0 from no port
 }
 
 // PortsOf returns a range of ports.
 func PortsOf(first, last uint16) Ports { return Ports{First: first, Last: last, given: true} }
 
-// String returns what was read.
+// String returns the text form.
 func (p Ports) String() string {
 	switch {
 	case p.Set != "":
@@ -238,10 +238,10 @@ func parsePort(text string) (uint16, error) {
 // Mark is the mark of a packet, of which only the bits of a mask may count. The
 // zero value is any mark.
 type Mark struct {
-	value, mask uint32 // a mask of 0: none is given
+	value, mask uint32 // a mask of 0 means that no mark is given
 }
 
-// MarkOf returns the mark of which the bits of a mask, which is not 0, count.
+// MarkOf returns a mark of which only the bits of mask count. The mask must not be 0.
 func MarkOf(value, mask uint32) Mark { return Mark{value, mask} }
 
 const allBits = ^uint32(0)
@@ -284,8 +284,8 @@ func (m *Mark) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parseBits reads a number that is decimal, or hexadecimal behind 0x. One that begins with
-// another 0 is octal to some and decimal to others: it is an error.
+// parseBits parses a decimal number, or a hexadecimal number with the prefix 0x. Any other
+// leading 0 is an error, because some read such numbers as octal and others as decimal.
 func parseBits(text string) (uint64, error) {
 	if digits, hexadecimal := strings.CutPrefix(text, "0x"); hexadecimal {
 		return strconv.ParseUint(digits, 16, 32)
@@ -296,11 +296,11 @@ func parseBits(text string) (uint64, error) {
 	return strconv.ParseUint(text, 10, 32)
 }
 
-// Translation is the address, and perhaps the port, that takes the place of another
-// one. The zero value is none.
+// Translation is the address, and optionally the port, that replaces another one. The zero
+// value is no translation.
 type Translation struct {
 	Addr netip.Addr
-	Port uint16 // 0: it stays
+	Port uint16 // 0 leaves the port unchanged
 }
 
 // String returns the address, with the port as in 192.0.2.1:80 or [2001:db8::1]:80.

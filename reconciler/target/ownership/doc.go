@@ -2,9 +2,9 @@
 // no room for a mark in the kernel.
 //
 // A target puts a record into its [Records] before it touches the kernel and
-// removes it when the object is gone. So after a crash at any moment everything
-// that may be ours has a record. What a record says must still be compared with
-// what exists.
+// removes it when the object is gone. So after a crash at any moment every object
+// that may be ours has a record. A record must still be compared with the existing
+// object.
 //
 // Records are bound to the boot of the machine and to the network namespace
 // in which they were written, because the objects do not outlive either. Records of another
@@ -21,8 +21,8 @@
 //
 // Records decide what is removed and restored. So nobody but root and the user of the process
 // may be able to write to the state directory, to what is in it, or to the directories above.
-// The checksum tells damage, not forgery: whoever can write to the directory as that user can
-// have anything restored, also by bringing back records of earlier in the same boot.
+// The checksum detects damage, not forgery: whoever can write to the directory as that user can
+// cause anything to be restored, also by bringing back earlier records of the same boot.
 // A directory of records that is replaced while the process runs is not written to any more.
 //
 // A store can be opened read-only while another process owns it. Then nothing

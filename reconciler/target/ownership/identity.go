@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity says what records are bound to.
+// Identity is the boot and the network namespace that records are bound to.
 type Identity struct {
 	Boot  string `json:"boot"`  // the id of the boot
 	Netns string `json:"netns"` // the network namespace

@@ -11,9 +11,9 @@ import (
 	"github.com/statehive/statehive/reconciler/target/internal/parallel"
 )
 
-// NewLastingRecords is [NewRecords] for objects that outlive the boot and are of no
+// NewLastingRecords is like [NewRecords], but for objects that outlive the boot and belong to no
 // network namespace, such as files. Such records are valid in every boot and in every
-// namespace, and are synced to the disk: an object that is made after Put has returned has
+// namespace, and are synced to the disk: an object that is created after Put has returned has
 // its record even after a power failure.
 func NewLastingRecords[T any](store *Store, kind string) (*Records[T], error) {
 	return newRecords[T](store, kind, true)
@@ -39,14 +39,14 @@ func (r *Records[T]) Attach(key string, data []byte) error {
 	return nil
 }
 
-// Attachment returns what was attached, if nobody else may have written it. The error matches
-// fs.ErrNotExist if there is nothing. Damage is for the caller to tell, such as by a sum in the
-// record.
+// Attachment returns the attached data, if nobody else may have written it. The error matches
+// fs.ErrNotExist if there is none. The caller has to detect damage, for example by a checksum in
+// the record.
 func (r *Records[T]) Attachment(key string) ([]byte, error) {
 	return readFile(filepath.Join(r.dir, fileName(key)+attachmentSuffix))
 }
 
-// detach removes what was attached, once the record is gone.
+// detach removes the attached data. It is called after the record was removed.
 func (r *Records[T]) detach(key string) error {
 	if !r.lasting {
 		return nil
@@ -58,7 +58,8 @@ func (r *Records[T]) detach(key string) error {
 	return err
 }
 
-// dropAttachments removes those without a record. One whose record was set aside stays.
+// dropAttachments removes attachments without a record. It keeps attachments whose record was
+// set aside.
 func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
 	if r.readOnly {
 		return nil
@@ -82,11 +83,11 @@ func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
 	return nil
 }
 
-// globEscaper makes a pattern that matches a path alone.
+// globEscaper turns a path into a pattern that matches only that path.
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// each does something for each key, and then makes sure that it is on the disk. It returns the
-// errors by their keys.
+// each calls a function for each key, and then syncs the changes to the disk. It returns the
+// errors by key.
 func (r *Records[T]) each(keys []string, do func(key string) error) map[string]error {
 	if len(keys) == 0 {
 		return nil

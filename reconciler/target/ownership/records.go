@@ -22,8 +22,8 @@ import (
 	"github.com/statehive/statehive/internal/trusted"
 )
 
-// Records are the records of one kind of object, by key. T is what a record
-// says; it is written as JSON.
+// Records are the records of one kind of object, by key. T is the content of a record,
+// which is written as JSON.
 type Records[T any] struct {
 	kind     string
 	dir      string
@@ -44,7 +44,7 @@ const (
 	temporaryPrefix = ".tmp-"
 	// maxName leaves room below the 255 bytes that file systems allow.
 	maxName = 200
-	// maxSize is how many bytes the file of a record, and what is attached to it, may have.
+	// maxSize is the maximum number of bytes of the file of a record, and of its attachment.
 	maxSize = 16 << 20
 )
 
@@ -56,8 +56,8 @@ type file struct {
 	Sum    string          `json:"sum"` // see sumOf
 }
 
-// sumOf binds all that a record says to its kind. It tells damage and mix-ups, not forgery:
-// that is what the owner and the mode of the file are for.
+// sumOf returns a checksum of a record and its kind. It detects damage and mix-ups, but not
+// forgery: the owner and the mode of the file protect against that.
 func (f *file) sumOf(kind string) (string, error) {
 	text, err := json.Marshal([]any{kind, f.Boot, f.Netns, f.Key, f.Record})
 	sum := sha256.Sum256(text)
@@ -103,7 +103,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 	return r, nil
 }
 
-// load takes in one file of the directory.
+// load loads one file of the directory.
 func (r *Records[T]) load(name string) error {
 	path := filepath.Join(r.dir, name)
 	switch {
@@ -111,7 +111,7 @@ func (r *Records[T]) load(name string) error {
 		return nil
 	case strings.HasSuffix(name, suffix): // also of a key that looks like a temporary file
 	case strings.HasPrefix(name, temporaryPrefix) && !r.readOnly:
-		return os.Remove(path) // it was never renamed, so nothing was done in its name
+		return os.Remove(path) // it was never renamed, so no object was touched for it
 	default:
 		return nil
 	}
@@ -134,7 +134,7 @@ func (r *Records[T]) load(name string) error {
 	return nil
 }
 
-// leaveOut is for a file that says nothing, in a store that nothing is written into.
+// leaveOut skips a file without a valid record in a read-only store.
 func (r *Records[T]) leaveOut(path string, err error) {
 	if !errors.Is(err, errVoid) && !errors.Is(err, errElsewhere) && !errors.Is(err, fs.ErrNotExist) { // it may be gone by now
 		r.log.Warn("A record cannot be read; what it is about is not known to be ours", "file", path, "error", err)
@@ -179,7 +179,7 @@ func (r *Records[T]) read(path string) (key string, record T, err error) {
 	return f.Key, record, nil
 }
 
-// list returns the entries of the directory, in which nobody else can write.
+// list returns the entries of the directory, after checking that nobody else can write to it.
 func (r *Records[T]) list() ([]fs.DirEntry, error) {
 	d, err := trusted.Open(r.dir, trusted.Policy{})
 	if err != nil {
@@ -193,8 +193,8 @@ func (r *Records[T]) list() ([]fs.DirEntry, error) {
 	return entries, errors.Join(err, d.Close())
 }
 
-// writable returns an error if nothing may be written, or if it would not be found at the next
-// start, or found by somebody else.
+// writable returns an error if nothing may be written, or if a written file would not be found
+// at the next start, or would be found by somebody else.
 func (r *Records[T]) writable() error {
 	if r.readOnly {
 		return ErrReadOnly
@@ -206,7 +206,7 @@ func (r *Records[T]) writable() error {
 	return err
 }
 
-// readFile returns what a file holds that nobody else may have written.
+// readFile returns the content of a file, if nobody else may have written it.
 func readFile(path string) ([]byte, error) {
 	f, err := trusted.OpenIn(filepath.Dir(path), filepath.Base(path), os.O_RDONLY)
 	if err != nil {
@@ -226,7 +226,7 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// setAside renames a file that is no record, so that it can be looked at.
+// setAside renames a file that is not a valid record, so that it can be examined.
 func (r *Records[T]) setAside(path string, reason error) error {
 	aside := path + corruptSuffix
 	for n := 2; ; n++ {
@@ -253,14 +253,14 @@ func (r *Records[T]) Get(key string) (record T, ok bool) {
 	return record, ok
 }
 
-// Put writes the record of a key. When it returns, a crash of the process does
-// not lose it. An error means that it is not there: do not touch the kernel.
+// Put writes the record of a key. After it has returned, a crash of the process does
+// not lose the record. An error means that there is no record: do not touch the kernel.
 func (r *Records[T]) Put(key string, record T) error {
 	return r.PutAll(map[string]T{key: record})[key]
 }
 
-// PutAll is Put of many records in one go. It returns the errors of those that are
-// not there, by their keys.
+// PutAll is like Put for many records together. It returns the errors of records that were not
+// written, by key.
 func (r *Records[T]) PutAll(records map[string]T) map[string]error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,7 +284,7 @@ func (r *Records[T]) PutAll(records map[string]T) map[string]error {
 	return errs
 }
 
-// encode returns what the file of a record holds.
+// encode returns the content of the file of a record.
 func (r *Records[T]) encode(key string, record T) ([]byte, error) {
 	if !utf8.ValidString(key) {
 		return nil, errors.New("the key is not valid UTF-8")
@@ -300,14 +300,14 @@ func (r *Records[T]) encode(key string, record T) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Remove removes the record of a key, once its object is gone or given back. It
-// succeeds if there is none.
+// Remove removes the record of a key. Call it after its object is gone or given back. It
+// succeeds if there is no record.
 func (r *Records[T]) Remove(key string) error {
 	return r.RemoveAll([]string{key})[key]
 }
 
-// RemoveAll is Remove of many keys in one go. It returns the errors of those that are
-// still there, by their keys.
+// RemoveAll is like Remove for many keys together. It returns the errors of records that were
+// not removed, by key.
 func (r *Records[T]) RemoveAll(keys []string) map[string]error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -335,15 +335,15 @@ func (r *Records[T]) RemoveAll(keys []string) map[string]error {
 	return errs
 }
 
-// Generation returns a number that is another one after each Put and Remove that has
-// changed something, for what is derived from all records.
+// Generation returns a number that changes with each Put and Remove that has changed
+// something. It tells users whether data derived from all records is still valid.
 func (r *Records[T]) Generation() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.generation
 }
 
-// All yields the records there are at the time of the call, in the order of
+// All yields the records that exist at the time of the call, in the order of
 // their keys. Records may be put and removed meanwhile.
 func (r *Records[T]) All() iter.Seq2[string, T] {
 	r.mu.Lock()
@@ -358,8 +358,8 @@ func (r *Records[T]) All() iter.Seq2[string, T] {
 	}
 }
 
-// fileName returns the name of the file for a key. Long keys are cut and told
-// apart by a hash; the key itself stands in the file.
+// fileName returns the name of the file for a key. Long keys are cut and distinguished
+// by a hash; the key itself is in the file.
 func fileName(key string) string {
 	name := url.PathEscape(key)
 	if len(name) > maxName {

@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/internal/trusted"
 )
 
-// Config says where records are kept.
+// Config is the configuration of a store.
 type Config struct {
 	// Dir is the state directory. It is created with mode 0700 if need be. It is refused
 	// if it, or a directory above, belongs to another user than root and this one, or if
@@ -20,13 +20,13 @@ type Config struct {
 	// Logger gets a warning for each file that is set aside, or dropped although
 	// it is of this boot; nil logs nothing.
 	Logger *slog.Logger
-	// ReadOnly has nothing written: the directory and its records are read as they are, also
-	// while a process that owns them writes. A directory that does not exist has no records;
-	// void and unreadable records are left out and stay. To put or remove records is an error.
+	// ReadOnly disables writing: the directory and its records are read as they are, even while
+	// the process that owns them writes. A directory that does not exist has no records;
+	// void and unreadable records are skipped but not removed. Put and Remove return errors.
 	ReadOnly bool
 }
 
-// ErrReadOnly is the error of what would write into a store that was opened to be read.
+// ErrReadOnly is the error of a write to a store that was opened read-only.
 var ErrReadOnly = errors.New("the state directory was opened to be read only")
 
 // Store is a state directory. Targets open their [Records] in it.
@@ -37,11 +37,11 @@ type Store struct {
 	readOnly bool
 }
 
-// ReadOnly reports whether nothing may be written, by whatever keeps more in the state
-// directory than records, too.
+// ReadOnly reports whether nothing may be written. This also applies to anything else that
+// keeps files in the state directory.
 func (s *Store) ReadOnly() bool { return s.readOnly }
 
-// Open opens the state directory. Errors are those of the file system.
+// Open opens the state directory. It returns errors of the file system.
 func Open(cfg Config) (*Store, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("no state directory is given")
@@ -62,7 +62,7 @@ func Open(cfg Config) (*Store, error) {
 	return &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly}, nil
 }
 
-// prepare makes the state directory, and refuses one in which others could write records.
+// prepare creates the state directory, and refuses one in which others could write records.
 func prepare(dir string, readOnly bool) error {
 	if !readOnly {
 		if err := trusted.MkdirAll(dir, trusted.Policy{}); err != nil {

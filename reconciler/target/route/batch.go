@@ -15,9 +15,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are applied together, in steps that each take few
-// requests for all of them: each route is added, those that turn out to exist are
-// compared, and those that differ are replaced.
+// updates applies several rows together. Each step sends the requests of all rows in a few
+// batches: routes are added, routes that turn out to exist are compared with their rows, and
+// routes that differ are replaced.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
@@ -71,7 +71,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 	return u.results
 }
 
-// execute makes requests, if there are any.
+// execute sends requests, if there are any.
 func (u *updates) execute(requests []rtnl.Request) []error {
 	if len(requests) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func (u *updates) execute(requests []rtnl.Request) []error {
 	return u.target.conn.Execute(u.ctx, requests)
 }
 
-// fail is the outcome of a row that could not be applied.
+// fail records the error of a row that could not be applied.
 func (u *updates) fail(at int, verb string, err error) {
 	u.results[at].Err = fmt.Errorf("%s route %s: %w", verb, describe(u.wants[at].row), err)
 }
@@ -102,7 +102,7 @@ func (u *updates) addAbsent() {
 	}
 }
 
-// lookCloser finds out what exists in the place of rows.
+// lookCloser looks up the existing routes with the keys of rows.
 func (u *updates) lookCloser(known mirror.View[Seen]) {
 	if len(u.look) > 0 && !known.Reliable() {
 		known = u.target.mirror.Load().Settled(u.ctx)
@@ -122,7 +122,7 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 	}
 }
 
-// whoHolds finds out who has the key of a row, which is taken. reliable: no route
+// whoHolds finds out who has the key of a row, which is taken. If reliable is set, no route
 // of ours with that key was known.
 func (u *updates) whoHolds(at int, reliable bool) {
 	w := u.wants[at]
@@ -138,7 +138,7 @@ func (u *updates) whoHolds(at int, reliable bool) {
 	}
 }
 
-// lookUp looks up what exists for a row in a listing that began since then.
+// lookUp looks up the routes with the key of a row, in a listing that began after since.
 func (u *updates) lookUp(at int, since time.Time) {
 	w := u.wants[at]
 	s, err := u.target.look(u.ctx, w, since)
@@ -151,11 +151,11 @@ func (u *updates) lookUp(at int, since time.Time) {
 	}
 }
 
-// mayReplace reports whether a route of ours is all that a row takes the place of. A row
-// that adopts takes that of others', too, of which nothing is known yet.
+// mayReplace reports whether a row replaces nothing but a route of ours. A row that adopts
+// also replaces routes of others, which are not known yet.
 func (w wanted) mayReplace(is Seen) bool { return is.Kind == "" && !w.row.Adopt }
 
-// replaceOne has a row take the place of the only route of ours with its key.
+// replaceOne makes a row replace the only route of ours with its key.
 func (u *updates) replaceOne(at int, is Seen) {
 	u.replace = append(u.replace, replacement{at, []kernelRoute{is.ours()}, nil})
 }
@@ -188,9 +188,9 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 	return outcomes
 }
 
-// deletions are the requests that remove the routes of ours with a key. Each names
-// a route that is known to exist: to the kernel, metric 0 means any metric, and an IPv6
-// route without a gateway means all next hops, no matter who made them.
+// deletions returns the requests that remove the routes of ours with a key. Each request names
+// a route that is known to exist, because to the kernel metric 0 means any metric, and an
+// IPv6 route without a gateway means all next hops, no matter who made them.
 func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key, since time.Time) ([]rtnl.Request, error) {
 	is, found := known.Get(SeenByKey.Query(key))
 	switch {
@@ -207,9 +207,9 @@ func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key
 	return requests, err
 }
 
-// hiddenDeletions are the requests that remove next hops of ours from an IPv6 route of
-// others. The kernel tells of such a route by the protocol of its first next hop, but
-// removes none of another protocol than is asked for.
+// hiddenDeletions returns the requests that remove next hops of ours from an IPv6 route of
+// others. The kernel lists such a route with the protocol of its first next hop, but removes
+// only next hops of the requested protocol.
 func (r Route) hiddenDeletions() (requests []rtnl.Request) {
 	key := r.Key()
 	if key.family() != Inet6 {

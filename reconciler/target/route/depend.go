@@ -15,12 +15,12 @@ import (
 // Network is a network whose hosts a route reaches without a gateway.
 type Network struct {
 	Table  Table
-	Device string // empty: any
+	Device string // empty for any device
 	Prefix netip.Prefix
 }
 
-// ByNetwork finds the rows without a gateway by their destinations, with their devices and
-// without. The kernel refuses a gateway that is itself reached through a gateway.
+// ByNetwork finds the rows without a gateway by their destinations, both with and without
+// their devices. The kernel refuses a gateway that is itself reached through a gateway.
 var ByNetwork = statedb.NewMultiIndex("network", func(r Route) iter.Seq[Network] {
 	if r.Type != Unicast || r.usesGateway() {
 		return nil
@@ -38,7 +38,7 @@ var ByNetwork = statedb.NewMultiIndex("network", func(r Route) iter.Seq[Network]
 	}
 })
 
-// usesGateway reports whether packets go to a gateway, or some of them do.
+// usesGateway reports whether all or some of the packets go to a gateway.
 func (r Route) usesGateway() bool {
 	if r.Nexthops.IsZero() {
 		return r.Gateway.IsValid()
@@ -51,24 +51,27 @@ func (r Route) usesGateway() bool {
 	return false
 }
 
-// Dependencies are the tables that routes depend on, and what their rows are compared with.
+// Dependencies are the tables that routes depend on, with the observations that their rows are
+// compared with.
 type Dependencies struct {
 	Links         *statedb.Table[link.Link]
 	SeenLinks     reconciler.Observation[link.Link]
 	Addresses     *statedb.Table[address.Address]
 	SeenAddresses reconciler.Observation[address.Address]
-	// SeenSources is what addresses that are sources are compared with, too: see
+	// SeenSources is an additional observation that source addresses are compared with: see
 	// [address.ObservedUsable].
 	SeenSources reconciler.Observation[address.Address]
 	Routes      *statedb.Table[Route]
 	SeenRoutes  reconciler.Observation[Route]
 }
 
-// DependsOn has routes wait for the rows without which the kernel would refuse
-// them: the links of the devices, the addresses in whose networks the gateways are (see
-// [address.Containing]), the routes that lead there without a gateway (see [ByNetwork]),
-// and the source, which in IPv6 is refused as long as it is tentative. What others have made
-// is in no row, and not waited for.
+// DependsOn makes routes wait for the rows without which the kernel would refuse them:
+//   - the links of their devices;
+//   - the addresses whose networks contain the gateways (see [address.Containing]);
+//   - the routes that lead to the gateways without a gateway of their own (see [ByNetwork]);
+//   - the source address, which the kernel refuses in IPv6 as long as it is tentative.
+//
+// Routes do not wait for objects made by others, which are in no row.
 func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
 		reconciler.DependsOn(d.Links, link.Link.GetStatus, devices, d.SeenLinks),
@@ -78,7 +81,7 @@ func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 	}
 }
 
-// devices yields queries for the links that make the devices of a route.
+// devices yields queries for the links that create the devices of a route.
 func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
 	if r.Device == "" && r.Nexthops.IsZero() {
 		return nil
@@ -92,7 +95,7 @@ func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
 	}
 }
 
-// source yields the query for the source of a route.
+// source yields the query for the source address of a route.
 func source(r Route) iter.Seq[statedb.Query[address.Address]] {
 	if !r.Source.IsValid() {
 		return nil
@@ -100,7 +103,7 @@ func source(r Route) iter.Seq[statedb.Query[address.Address]] {
 	return slices.Values([]statedb.Query[address.Address]{address.ByHost.Query(r.Source)})
 }
 
-// needs is what decides which addresses and routes a route needs. Many routes have the same.
+// needs determines which addresses and routes a route needs. Many routes have equal needs.
 type needs struct {
 	table    Table
 	gateway  netip.Addr
@@ -115,7 +118,7 @@ func (r Route) needs() needs {
 	return needs{r.Table, r.Gateway, r.Device, r.Nexthops}
 }
 
-// gateways yields the ways by a gateway.
+// gateways yields the next hops that have a gateway.
 func (n needs) gateways() iter.Seq[Nexthop] {
 	return func(yield func(Nexthop) bool) {
 		for way := range (Route{Gateway: n.gateway, Device: n.device, Nexthops: n.nexthops}).ways() {
@@ -138,9 +141,9 @@ func (n needs) addresses() iter.Seq[statedb.Query[address.Address]] {
 	}
 }
 
-// routes yields queries for the rows that lead to the gateways: those of the route's own
-// table, in which the kernel looks first, and of the main one. It leaves out the lengths of
-// prefixes that [address.Containing] leaves out, but for that of a default route.
+// routes yields queries for the rows that lead to the gateways, in the route's own table,
+// where the kernel looks first, and in the main table. It skips the prefix lengths that
+// [address.Containing] skips, except for the prefix length of a default route.
 func (n needs) routes() iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
 		for way := range n.gateways() {
@@ -155,7 +158,7 @@ func (n needs) routes() iter.Seq[statedb.Query[Route]] {
 	}
 }
 
-// around yields the networks of a route that may lead to an address.
+// around yields the networks of the routes that may lead to an address.
 func around(gateway netip.Addr) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		if !yield(familyOf(gateway).everything()) {

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 )
 
-// Family is a protocol family, as ip(8) names it.
+// Family is a protocol family, named as in ip(8).
 type Family string
 
-// The families that routes have.
+// The families of routes.
 const (
 	Inet  Family = "inet"
 	Inet6 Family = "inet6"
@@ -32,15 +32,14 @@ func (f Family) everything() netip.Prefix {
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
-// Destination is where a route leads: a prefix, or "default" of a family that
-// other fields determine. The zero value is no destination.
+// Destination is the destination of a route: a prefix, or "default", whose family other
+// fields determine. The zero value is no destination.
 type Destination struct {
 	prefix    netip.Prefix
-	isDefault bool // and the family is not known yet
+	isDefault bool // a default route whose family is not known yet
 }
 
-// To returns the destination of a prefix; 0.0.0.0/0 is the default of IPv4, ::/0 that
-// of IPv6.
+// To returns the destination of a prefix; 0.0.0.0/0 is the IPv4 default, ::/0 the IPv6 default.
 func To(prefix netip.Prefix) Destination { return Destination{prefix: prefix} }
 
 // ParseDestination reads a prefix, a lone address or "default".
@@ -61,7 +60,7 @@ func ParseDestination(text string) (Destination, error) {
 // known.
 func (d Destination) Prefix() netip.Prefix { return d.prefix }
 
-// String returns the prefix or "default"; the zero value's is empty.
+// String returns the prefix or "default", or an empty string for the zero value.
 func (d Destination) String() string {
 	switch {
 	case d.isDefault, d.prefix.IsValid() && d.prefix.Bits() == 0:
@@ -85,7 +84,7 @@ func (d *Destination) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// of returns the destination with a family, if it had none.
+// of returns the destination with its family set, if it had none.
 func (d Destination) of(family Family) Destination {
 	if d.isDefault && family != "" {
 		return To(family.everything())

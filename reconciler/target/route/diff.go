@@ -26,7 +26,7 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route)
 	return results
 }
 
-// comparison compares several rows with what exists.
+// comparison compares several rows with the existing routes.
 type comparison struct {
 	target  *Target
 	began   time.Time
@@ -34,7 +34,7 @@ type comparison struct {
 	indexes *rtnl.Indexes
 }
 
-// diff returns what Update would change of a row.
+// diff returns the changes that Update would make for a row.
 func (d comparison) diff(ctx context.Context, row Route) ([]reconciler.Change, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -77,8 +77,8 @@ func (d comparison) listed(ctx context.Context, w wanted) ([]reconciler.Change, 
 	return w.differences(d.target.named(ctx, s.ours[0].Seen), true), nil
 }
 
-// foreignChanges returns what would change in somebody else's route with the key of a
-// row, if the row takes it over.
+// foreignChanges returns the changes to somebody else's route with the key of a row, if the
+// row takes it over.
 func (t *Target) foreignChanges(ctx context.Context, w wanted, holder kernelRoute) ([]reconciler.Change, error) {
 	if !w.row.Adopt {
 		return nil, t.foreignError(ctx, w.row, holder)

@@ -9,14 +9,14 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// event is what a notification says.
+// event is a decoded notification.
 type event struct {
 	kind     eventKind
 	route    Seen // without the names of its devices
 	ours     bool
-	replaced bool       // the route took the place of another one with its key
-	link     rtnl.Link  // that changed; only the index if it is gone
-	address  netip.Addr // that is gone
+	replaced bool       // the route replaced another one with its key
+	link     rtnl.Link  // link that changed; only the index is set if it is gone
+	address  netip.Addr // address that is gone
 }
 
 type eventKind uint8
@@ -29,8 +29,8 @@ const (
 	addressGone
 )
 
-// decode reads a notification. Others' routes, of which there may be many, only matter
-// when they replace a route, or may be next hops of an IPv6 route of ours.
+// decode reads a notification. Routes of others, of which there may be many, only matter if
+// they replace a route, or may be next hops of an IPv6 route of ours.
 func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	switch m.Header.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
@@ -58,9 +58,9 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	return e, false
 }
 
-// isNexthop reports whether a notification may be about a next hop of a route
-// with several: in IPv6 each has the protocol of whoever added it. When one is added, the
-// kernel announces all of them; when one is removed, only that one.
+// isNexthop reports whether a notification may be about a next hop of a route with several
+// next hops. In IPv6 each next hop has the protocol of whoever added it. When a next hop is
+// added, the kernel announces all of them; when one is removed, only that one.
 func isNexthop(r kernelRoute) bool {
 	return r.Key.family() == Inet6 && (r.Gateway.IsValid() || !r.Nexthops.IsZero())
 }

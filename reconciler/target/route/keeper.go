@@ -19,14 +19,14 @@ import (
 type keeper struct {
 	target   *Target
 	table    *statedb.RWTable[Seen]
-	changes6 atomic.Uint64 // notifications of IPv6 routes
+	changes6 atomic.Uint64 // number of notifications of IPv6 routes
 
 	links   rtnl.Devices
-	devices map[int]int        // next hops of routes, by the index of their device; 0: not known
-	sources map[netip.Addr]int // routes, by their source
+	devices map[int]int        // number of next hops by the index of their device; index 0 if it is not known
+	sources map[netip.Addr]int // number of routes by their source
 	several map[Key][]Seen     // all routes of keys that have more than one
-	// shared are the keys of IPv6 routes of ours that others have added next hops to. A
-	// listing tells the protocol of the first next hop alone.
+	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
+	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
 }
 
@@ -64,8 +64,8 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	return rows, ctx.Err()
 }
 
-// list6 lists the IPv6 routes of ours until none changes meanwhile: if one does, the kernel
-// leaves some out and repeats others without saying so.
+// list6 lists our IPv6 routes. It repeats the listing until no route changes meanwhile: if one
+// does, the kernel skips some routes and repeats others without reporting an error.
 func (k *keeper) list6(ctx context.Context, drain func() error) ([]kernelRoute, error) {
 	routes, _, err := mirror.ListQuietly(drain, &k.changes6, func() ([]kernelRoute, error) {
 		return k.target.list(ctx, Inet6, 0, Protocol)
@@ -95,7 +95,7 @@ func (k *keeper) rows(routes []kernelRoute) []Seen {
 	return rows
 }
 
-// severalOf returns the row of a key with several routes, the first of which is in effect.
+// severalOf returns the row for a key with several routes, of which the first is in effect.
 func severalOf(first Seen) Seen {
 	first.Kind = "several"
 	return first
@@ -114,8 +114,8 @@ func (k *keeper) named(s Seen) Seen {
 	return s
 }
 
-// same reports whether two routes are the same, no matter what their devices are called
-// and whether these are up.
+// same reports whether two routes are equal, ignoring the names of their devices and whether
+// the devices are up.
 func same(a, b Seen) bool {
 	a.Device, a.OtherNames, a.Dead = b.Device, b.OtherNames, b.Dead
 	if a.Nexthops != b.Nexthops {
@@ -138,7 +138,8 @@ func (k *keeper) count(s Seen, delta int) {
 	}
 }
 
-// apply writes what an event says. It returns why the table is in doubt.
+// apply applies an event to the table. It returns the reason why the table may be wrong, or
+// an empty string.
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	switch e.kind {
 	case routeAdded:
@@ -154,15 +155,15 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		if k.sources[e.address] > 0 {
 			return "the source address of some routes is gone", nil
 		}
-		if e.address.Is4() { // perhaps the last one of its device
+		if e.address.Is4() { // perhaps the last address of its device
 			return k.doubtOf(e.link.Index, "an address on the link of some routes is gone"), nil
 		}
 	}
 	return "", nil
 }
 
-// doubtOf returns why if there are routes through the device with an index, or routes
-// whose device is not known; otherwise an empty string.
+// doubtOf returns why if there are routes through the device with an index or routes
+// whose device is not known, and otherwise an empty string.
 func (k *keeper) doubtOf(index int, why string) string {
 	if k.devices[index] > 0 || k.devices[0] > 0 {
 		return why
@@ -177,10 +178,10 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	switch {
 	case !e.ours && !found:
 		return "", nil
-	case e.replaced && found: // or another one with the key, of which nothing is known here
+	case e.replaced && found: // or it replaced another route with the key, not known here
 		return "a route with the key of one of ours was replaced", nil
 	case !e.ours && s.Nexthops.IsZero():
-		return "", nil // it is beside ours
+		return "", nil // it coexists with ours
 	case !e.ours:
 		k.shared[s.Key] = struct{}{}
 		return "others have added a next hop", nil
@@ -206,9 +207,8 @@ func (k *keeper) addedToSeveral(s Seen, all []Seen) {
 	}
 }
 
-// extends reports whether a route that was announced has more next hops than
-// before: the kernel adds those of an IPv6 route, if they have gateways, to the existing
-// ones, and announces all of them.
+// extends reports whether an announced route has more next hops than before. If the next hops of
+// an IPv6 route have gateways, the kernel adds them to the existing ones and announces all.
 func (s Seen) extends(before Seen) bool {
 	return s.Key.family() == Inet6 && !s.Nexthops.IsZero() && before.hasGateway()
 }
@@ -235,15 +235,15 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 	return "an unknown route was removed", nil
 }
 
-// nexthopGone takes a next hop away from a route with several.
+// nexthopGone removes a next hop from a route with several.
 func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (doubt string, err error) {
 	hops := is.Nexthops.Slice()
 	i := slices.IndexFunc(hops, func(h SeenNexthop) bool { return h.Gateway == gone.Gateway && h.index == gone.index })
 	switch {
-	case i < 0 && !ours: // it was beside ours
+	case i < 0 && !ours: // it coexisted with ours
 		return "", nil
 	case i < 0:
-		return "a next hop was removed that is not known", nil
+		return "an unknown next hop was removed", nil
 	case ours && k.isShared(is.Key):
 		return "a next hop is gone, and others may have those that are left", nil
 	}
@@ -259,7 +259,7 @@ func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (d
 func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt string, err error) {
 	i := slices.IndexFunc(all, func(other Seen) bool { return same(other, s) })
 	if i < 0 {
-		return "a route was removed that is not known", nil
+		return "an unknown route was removed", nil
 	}
 	k.count(s, -1)
 	all = slices.Delete(all, i, i+1)
@@ -291,9 +291,9 @@ func (k *keeper) remove(txn *statedb.WriteTxn, s Seen) error {
 	return err
 }
 
-// linkChanged notes what is new about a link. When a link goes down, or becomes a port of
-// another, the kernel removes its routes without announcing each. In routes with
-// several next hops it marks the link's as dead until the link is up again.
+// linkChanged handles a change of a link. When a link goes down, or becomes a port of
+// another, the kernel removes its routes without announcing each. In routes with several
+// next hops it marks the link's next hops as dead until the link is up again.
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
 	before, renamed := k.links.Change(link)
 	switch {
@@ -308,7 +308,7 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 	return doubt, err
 }
 
-// isBy reports whether one of several next hops has a device.
+// isBy reports whether one of several next hops uses a device.
 func (s Seen) isBy(index int) bool {
 	for _, h := range s.Nexthops.All() {
 		if h.index == index {
@@ -318,7 +318,7 @@ func (s Seen) isBy(index int) bool {
 	return false
 }
 
-// rename gives the routes of a device its names.
+// rename writes the names of a device to its routes.
 func (k *keeper) rename(txn *statedb.WriteTxn, index int) error {
 	for s := range k.table.All(txn) {
 		if s.index != index && !s.isBy(index) {

@@ -17,18 +17,17 @@ import (
 	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// attributeNexthopID is RTA_NH_ID of the kernel.
+// attributeNexthopID is the kernel's RTA_NH_ID.
 const attributeNexthopID = 30
 
-// kernelRoute is a route as the kernel describes it. Of its devices only the indexes
-// are known.
+// kernelRoute is a route as the kernel describes it. Only the indexes of its devices are known.
 type kernelRoute struct {
 	Seen
 	protocol, tos, kind byte
-	nexthopID           uint32 // of the kernel's object that has the next hops; 0: none
+	nexthopID           uint32 // ID of the kernel's next hop object; 0 for none
 }
 
-// same reports whether two listed routes are one.
+// same reports whether two listed routes are the same route.
 func (r kernelRoute) same(other kernelRoute) bool { return r == other }
 
 // decodeRoute reads a notification or an answer about a route. It returns false
@@ -93,10 +92,10 @@ func mtuIn(metrics []byte) uint32 {
 }
 
 // viaOf reads a gateway of the other family.
-func viaOf(value []byte) netip.Addr { return addrOf(value[min(2, len(value)):]) } // behind its family
+func viaOf(value []byte) netip.Addr { return addrOf(value[min(2, len(value)):]) } // after its family
 
-// decodeNexthops reads the next hops of a route. Those of IPv6, whose order
-// varies, are sorted. via is a gateway of the other family, if a next hop has one.
+// decodeNexthops reads the next hops of a route. IPv6 next hops, whose order varies, are
+// sorted. via is a gateway of the other family, if a next hop has one.
 func decodeNexthops(b []byte, sorted bool) (list immutable.List[SeenNexthop], via netip.Addr) {
 	var hops []SeenNexthop
 	for len(b) >= unix.SizeofRtNexthop {
@@ -124,7 +123,7 @@ func decodeNexthops(b []byte, sorted bool) (list immutable.List[SeenNexthop], vi
 	return immutable.ListOf(hops...), via
 }
 
-// setKind notes the type, and what distinguishes a route from those that rows can make.
+// setKind sets the type, and the kind if the route has properties that rows cannot set.
 func (r *kernelRoute) setKind(sourceBits byte, via netip.Addr) {
 	known := false
 	r.Type, known = types[r.kind]
@@ -147,7 +146,7 @@ func addrOf(b []byte) netip.Addr {
 	return addr
 }
 
-// fixed is the part of a message about a route before its attributes.
+// fixed is the fixed-size part of a message about a route, before its attributes.
 type fixed struct {
 	family                       Family
 	bits                         int
@@ -180,7 +179,7 @@ func requestFor(messageType, flags uint16, key Key, f fixed) rtnl.Request {
 	return r
 }
 
-// wantedRoute is the route of a row, as it would be seen.
+// wantedRoute returns the route of a row as the kernel would report it.
 func (w wanted) wantedRoute() kernelRoute {
 	r := kernelRoute{protocol: Protocol, kind: w.row.Type.number(), Seen: Seen{
 		Key: w.row.Key(), Gateway: w.row.Gateway, index: w.index, Source: w.row.Source,
@@ -200,7 +199,7 @@ func hopsOf(wants []wantedHop) immutable.List[SeenNexthop] {
 	return immutable.ListOf(hops...)
 }
 
-// addition is the request that makes a route.
+// addition returns the request that adds a route.
 func (r kernelRoute) addition(flags uint16) rtnl.Request {
 	f := fixed{protocol: r.protocol, typeOf: r.kind, scope: r.Scope.Number(0), tos: r.tos}
 	request := requestFor(unix.RTM_NEWROUTE, flags|unix.NLM_F_CREATE, r.Key, f)
@@ -247,14 +246,14 @@ func (r kernelRoute) addMTU(request *rtnl.Request) {
 	}
 }
 
-// ours returns what was seen as a listed route.
+// ours returns an observed route as a kernelRoute.
 func (s Seen) ours() kernelRoute {
 	return kernelRoute{Seen: s, protocol: Protocol, kind: s.Type.number()}
 }
 
-// deletions are the requests that remove a route, specified as exactly as the kernel
-// allows, so that no route of another protocol matches. The next hops of an IPv6 route
-// with several are removed one by one: others may have added some, and those stay.
+// deletions returns the requests that remove a route. They specify it as exactly as the kernel
+// allows, so that no route of another protocol matches. If an IPv6 route has several next
+// hops, they are removed one by one, so that next hops added by others stay.
 func (r kernelRoute) deletions() []rtnl.Request {
 	if r.Nexthops.IsZero() || r.Key.family() == Inet {
 		return []rtnl.Request{r.deletion()}
@@ -266,7 +265,7 @@ func (r kernelRoute) deletions() []rtnl.Request {
 	return requests
 }
 
-// by returns a route with only one of its next hops.
+// by returns the route with only one of its next hops.
 func (r kernelRoute) by(h SeenNexthop) kernelRoute {
 	r.Nexthops = immutable.List[SeenNexthop]{}
 	r.Gateway, r.index, r.Device, r.OtherNames, r.Dead = h.Gateway, h.index, h.Device, h.OtherNames, h.Dead
@@ -285,7 +284,7 @@ func (r kernelRoute) deletion() rtnl.Request {
 	return request
 }
 
-// list returns the routes of a family with a table (0: all) and a protocol (0: all).
+// list returns the routes of a family with a table and a protocol; 0 means all.
 func (t *Target) list(ctx context.Context, family Family, table Table, protocol byte) ([]kernelRoute, error) {
 	request := fixed{family: family, protocol: protocol}.request(unix.RTM_GETROUTE, 0)
 	if table != 0 {
@@ -304,13 +303,13 @@ func (t *Target) list(ctx context.Context, family Family, table Table, protocol 
 	return routes, nil
 }
 
-// chosen returns the route that the kernel uses for the destination of a row, if
-// it has the key of the row. In most cases that spares a listing. hidden: there may be another
-// route with the key, which the kernel does not use or does not report.
+// chosen returns the route that the kernel uses for the destination of a row, if it has the
+// key of the row. In most cases that avoids a listing. hidden reports whether there may be
+// another route with the key, which the kernel does not use or does not report.
 func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok, hidden bool) {
 	key := w.row.Key()
 	if key.Destination.Addr().IsUnspecified() {
-		return r, false, true // the kernel would look for itself
+		return r, false, true // the kernel would choose by itself
 	}
 	f := fixed{family: w.row.Family, bits: key.Destination.Addr().BitLen(), flags: unix.RTM_F_FIB_MATCH}
 	if w.row.Family == Inet { // IPv6 names the table anyway
@@ -320,7 +319,7 @@ func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok, hidde
 	request.Add(unix.RTA_DST, key.Destination.Addr().AsSlice())
 	err := t.conn.Get(ctx, request, func(m syscall.NetlinkMessage) { r, ok = decodeRoute(m) })
 	found := ok && err == nil
-	// The error tells a route that drops or refuses packets from the lack of any route.
+	// The error distinguishes a route that drops or refuses packets from a missing route.
 	hidden = !found && !errors.Is(err, syscall.ENETUNREACH) ||
 		found && (r.Key.Table != key.Table || r.Key.Destination.Bits() >= key.Destination.Bits())
 	return r, found && r.Key == key, hidden

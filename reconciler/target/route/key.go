@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Table is the number of a routing table. Its text is its name if it has one on every
-// machine, else the number.
+// Table is the number of a routing table. Its text is the name of a table that exists on
+// every machine, else the number.
 type Table uint32
 
 // The tables that exist on every machine.
@@ -49,7 +49,7 @@ func (t *Table) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Key identifies a route in the kernel. The family is that of the destination.
+// Key identifies a route in the kernel. Its family is the destination's family.
 // Its text is as in "10.0.0.0/8 table 100 metric 5", "default" (of IPv4) and
 // "default inet6"; the table main and the metric that the kernel chooses are
 // left out.
@@ -118,8 +118,8 @@ func parseKey(words []string) (Key, error) {
 	return row.Key(), nil
 }
 
-// readKeyWord takes a family, a table or a metric from the start of words and
-// returns how many of them that were.
+// readKeyWord reads a family, a table or a metric from the start of words and returns the
+// number of words read.
 func (r *Route) readKeyWord(words []string) (used int, err error) {
 	switch word := words[0]; {
 	case word == string(Inet) || word == string(Inet6):

@@ -12,7 +12,7 @@ import (
 	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// Nexthop is one of several ways that packets to a destination take.
+// Nexthop is one of several next hops of a route.
 type Nexthop struct {
 	Gateway netip.Addr `yaml:"gateway" json:"gateway,omitzero" doc:"Address of the router."`
 	Device  string     `yaml:"device" json:"device,omitempty" doc:"Name of the link; if it is left out, the one that leads to the gateway."`
@@ -21,13 +21,13 @@ type Nexthop struct {
 	Weight uint16 `yaml:"weight" json:"weight,omitempty" doc:"Share of the packets, relative to the other next hops, from 1 to 256; 1 if it is left out."`
 }
 
-// Limits of the kernel, and of what fits into a message.
+// Limits of the kernel and of the size of a message.
 const (
 	maxWeight   = 256
 	maxNexthops = 256
 )
 
-// withWeights returns next hops of which each has a weight.
+// withWeights returns the next hops with missing weights filled in.
 func withWeights(hops immutable.List[Nexthop]) immutable.List[Nexthop] {
 	all := hops.Slice()
 	for i := range all {
@@ -75,7 +75,7 @@ func (r Route) checkNexthop(hop Nexthop) (field string, err error) {
 	return "device", checkDevice(hop.Device)
 }
 
-// ways yields the next hop of a route, or all of several.
+// ways yields the only next hop of a route, or all of them if there are several.
 func (r Route) ways() iter.Seq[Nexthop] {
 	return func(yield func(Nexthop) bool) {
 		if r.Nexthops.IsZero() {
@@ -92,7 +92,7 @@ func (r Route) ways() iter.Seq[Nexthop] {
 	}
 }
 
-// SeenNexthop is one of several next hops of a route that the kernel has.
+// SeenNexthop is one of several next hops of an existing route.
 type SeenNexthop struct {
 	Gateway netip.Addr `json:"gateway,omitzero"`
 	Device  string     `json:"device,omitempty"`
@@ -100,17 +100,17 @@ type SeenNexthop struct {
 	OtherNames string `json:"otherNames,omitempty"`
 	index      int    // of the device
 	Weight     uint16 `json:"weight"`
-	// Dead: it is not in use, because its link is down.
+	// Dead means that the next hop is not in use because its link is down.
 	Dead bool `json:"dead,omitempty"`
 }
 
-// plain returns what distinguishes the next hops of a route, no matter what their devices
-// are called and whether they are in use.
+// plain returns the next hop without the names of its device and without Dead, to compare it
+// with others.
 func (h SeenNexthop) plain() SeenNexthop {
 	return SeenNexthop{Gateway: h.Gateway, index: h.index, Weight: h.Weight}
 }
 
-// mapHops returns next hops with each changed.
+// mapHops returns the results of applying a function to each next hop.
 func mapHops(hops immutable.List[SeenNexthop], change func(SeenNexthop) SeenNexthop) immutable.List[SeenNexthop] {
 	if hops.IsZero() {
 		return hops
@@ -122,18 +122,18 @@ func mapHops(hops immutable.List[SeenNexthop], change func(SeenNexthop) SeenNext
 	return immutable.ListOf(all...)
 }
 
-// wantedHop is a next hop with its device found.
+// wantedHop is a next hop of a row with the index of its device.
 type wantedHop struct {
 	Nexthop
-	index int // of the device; 0: the device is known by its name, or left open
+	index int // of the device; 0 if only its name is known, or if none is given
 }
 
 func (w wantedHop) isMetBy(h SeenNexthop) bool {
 	return w.Gateway == h.Gateway && w.Weight == h.Weight && !h.Dead && isDevice(w.Device, w.index, h.index, h.Device, h.OtherNames)
 }
 
-// isDevice reports whether a device is the wanted one: by its index if that is known,
-// else by its names. An empty name stands for any.
+// isDevice reports whether a device is the wanted one. It compares the index if that is known,
+// else the names. An empty name stands for any device.
 func isDevice(want string, wantIndex, index int, name, otherNames string) bool {
 	switch {
 	case want == "", wantIndex > 0 && wantIndex == index:
@@ -144,8 +144,8 @@ func isDevice(want string, wantIndex, index int, name, otherNames string) bool {
 	return want == name || otherNames != "" && slices.Contains(strings.Fields(otherNames), want)
 }
 
-// pair finds the existing next hops that are not wanted, and the wanted ones that are
-// missing, in whatever order they are.
+// pair returns the existing next hops that are not wanted and the wanted ones that are
+// missing. The order of next hops does not matter.
 func pair(wants []wantedHop, is []SeenNexthop) (missing []wantedHop, surplus []SeenNexthop) {
 	if len(wants) == len(is) {
 		same := true
@@ -156,7 +156,7 @@ func pair(wants []wantedHop, is []SeenNexthop) (missing []wantedHop, surplus []S
 			return nil, nil
 		}
 	}
-	// Those that leave their device open take what the others leave.
+	// Next hops without a device match what remains after the others.
 	wants = slices.Clone(wants)
 	slices.SortStableFunc(wants, func(a, b wantedHop) int { return strings.Compare(b.Device, a.Device) })
 	surplus = slices.Clone(is)
@@ -170,7 +170,7 @@ func pair(wants []wantedHop, is []SeenNexthop) (missing []wantedHop, surplus []S
 	return missing, surplus
 }
 
-// text returns the next hop in the words of ip(8).
+// text returns the next hop in the syntax of ip(8).
 func (n Nexthop) text() string {
 	var words []string
 	if n.Gateway.IsValid() {

@@ -13,7 +13,7 @@ import (
 	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// Seen is a route of ours that the kernel has.
+// Seen is an existing route of ours.
 type Seen struct {
 	Key     Key        `json:"key"`
 	Gateway netip.Addr `json:"gateway,omitzero"`
@@ -26,10 +26,10 @@ type Seen struct {
 	MTU        uint32                      `json:"mtu,omitempty"`
 	Type       Type                        `json:"type"`
 	Scope      rtnl.Scope                  `json:"scope"`
-	// Dead: it is not in use, because its link is down.
+	// Dead means that the route is not in use because its link is down.
 	Dead bool `json:"dead,omitempty"`
-	// Kind is what distinguishes it from the routes that rows can make, if anything does:
-	// "tos 0x10" or, when there is more than one with the key, "several".
+	// Kind describes a property that rows cannot set, such as "tos 0x10". It is "several"
+	// if more than one route has the key, and empty for a route that a row can describe.
 	Kind string `json:"kind,omitempty"`
 }
 
@@ -41,12 +41,12 @@ func SeenSchema() statedb.Schema[Seen] {
 	return statedb.Schema[Seen]{Name: "observed-routes", Primary: SeenByKey}
 }
 
-// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
-// exists.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up existing routes
+// in that table.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror. Run it before the target is used and until t is
-// closed. Nobody else may write its table.
+// NewMirror returns a mirror. It must run before the target is used and until t is
+// closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
@@ -61,7 +61,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	return Mirror{m}, err
 }
 
-// Observed compares routes with what a mirror has seen.
+// Observed returns the comparison of rows with the routes in a mirror's table.
 func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Route] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Route]] {

@@ -20,7 +20,7 @@ type replacement struct {
 	foreign []kernelRoute // others', to be taken over
 }
 
-// replaceOld replaces old routes by those of rows.
+// replaceOld replaces old routes with the routes of rows.
 func (u *updates) replaceOld() {
 	var appended, extended, adopted, inTurn []replacement
 	for _, r := range u.replace {
@@ -41,9 +41,9 @@ func (u *updates) replaceOld() {
 	u.removeThenAdd(inTurn)
 }
 
-// appendThenRemove adds IPv4 routes behind the old ones and then removes these, so that
-// there is a route all the time. NLM_F_REPLACE is not used: it replaces
-// the first route, no matter who made it, and leaves the others.
+// appendThenRemove appends IPv4 routes after the old ones and then removes the old ones, so
+// that a route exists all the time. NLM_F_REPLACE is not used because it replaces the first
+// route, no matter who made it, and leaves the others.
 func (u *updates) appendThenRemove(replacements []replacement) {
 	requests := make([]rtnl.Request, len(replacements))
 	for n, r := range replacements {
@@ -75,8 +75,8 @@ func (u *updates) appendThenRemove(replacements []replacement) {
 	}
 }
 
-// behind returns what a row has to replace after its route has turned out to
-// exist already: the others with its key.
+// behind returns the routes that a row still has to replace if its own route turned out to
+// exist already: the other routes with its key.
 func (u *updates) behind(at int) (replacement, error) {
 	w := u.wants[at]
 	s, err := u.target.look(u.ctx, w, time.Now())
@@ -87,13 +87,13 @@ func (u *updates) behind(at int) (replacement, error) {
 	return replacement{at, slices.DeleteFunc(slices.Clone(s.ours), wanted), s.foreign}, err
 }
 
-// hasNexthops reports whether one of routes has several next hops.
+// hasNexthops reports whether any of the routes has several next hops.
 func hasNexthops(routes []kernelRoute) bool {
 	return slices.ContainsFunc(routes, func(r kernelRoute) bool { return !r.Nexthops.IsZero() })
 }
 
-// extends reports whether an IPv6 route of ours differs only in its gateways, so that
-// these can be added and removed one by one.
+// extends reports whether an IPv6 route of ours differs only in its gateways. Gateways
+// can be added and removed one by one.
 func (w wanted) extends(old []kernelRoute) bool {
 	if len(old) != 1 || old[0].Kind != "" || !old[0].hasGateway() || !w.row.Gateway.IsValid() && len(w.hops) == 0 {
 		return false
@@ -102,7 +102,7 @@ func (w wanted) extends(old []kernelRoute) bool {
 	return is.Source == w.row.Source && is.MTU == w.row.MTU && is.Type == w.row.Type
 }
 
-// nexthops returns the next hop of a row, or all of several.
+// nexthops returns the next hops of a row, which may be only one.
 func (w wanted) nexthops() []wantedHop {
 	if len(w.hops) > 0 {
 		return w.hops
@@ -110,7 +110,7 @@ func (w wanted) nexthops() []wantedHop {
 	return []wantedHop{{Nexthop{w.row.Gateway, w.row.Device, 1}, w.index}}
 }
 
-// seenNexthops returns the next hop of a route, or all of several.
+// seenNexthops returns the next hops of an existing route, which may be only one.
 func (s Seen) seenNexthops() []SeenNexthop {
 	if !s.Nexthops.IsZero() {
 		return s.Nexthops.Slice()
@@ -118,14 +118,14 @@ func (s Seen) seenNexthops() []SeenNexthop {
 	return []SeenNexthop{{Gateway: s.Gateway, index: s.index, Device: s.Device, OtherNames: s.OtherNames, Weight: 1, Dead: s.Dead}}
 }
 
-// change is what has to change in the next hops of an IPv6 route.
+// change describes the changes to the next hops of an IPv6 route.
 type change struct {
 	at                    int
 	first, removed, after []kernelRoute // with one next hop each
 }
 
-// changeOf returns what has to change. A next hop with a new weight can only be
-// added after the old one was removed.
+// changeOf returns the changes to make. A next hop with a new weight can only be added after
+// the one with the old weight was removed.
 func (u *updates) changeOf(r replacement) change {
 	w, old := u.wants[r.at], r.old[0]
 	missing, surplus := pair(w.nexthops(), old.seenNexthops())
@@ -148,8 +148,8 @@ func (u *updates) changeOf(r replacement) change {
 	return c
 }
 
-// changeNexthops adds next hops to IPv6 routes and removes others. A surplus next hop that
-// cannot be removed was added by somebody else: then the row is in error.
+// changeNexthops adds next hops to IPv6 routes and removes surplus ones. A surplus next hop that
+// cannot be removed was added by somebody else; the row is then in error.
 func (u *updates) changeNexthops(replacements []replacement) {
 	changes := make([]change, len(replacements))
 	for i, r := range replacements {
@@ -171,7 +171,7 @@ func (u *updates) changeNexthops(replacements []replacement) {
 	u.each(changes, func(c change) []kernelRoute { return c.after }, add, func(at int, err error) { u.replaced(at, err) })
 }
 
-// each makes a request for each route of changes whose rows have not failed.
+// each sends a request for each route of the changes whose rows have not failed.
 func (u *updates) each(changes []change, which func(change) []kernelRoute, request func(kernelRoute) []rtnl.Request, outcome func(at int, err error)) {
 	var at []int
 	var requests []rtnl.Request
@@ -190,15 +190,15 @@ func (u *updates) each(changes []change, which func(change) []kernelRoute, reque
 	}
 }
 
-// explainSurplus is for a row whose route has a surplus next hop that is not ours. It
-// may just have been removed.
+// explainSurplus handles a row whose route has a surplus next hop that is not ours. Somebody
+// may just have removed that next hop.
 func (u *updates) explainSurplus(at int) {
 	w := u.wants[at]
 	s, err := u.target.lookUp(u.ctx, w.row.Key(), time.Now())
 	switch {
 	case err != nil:
 		u.results[at].Err = err
-	case len(s.foreign) > 0: // ours are behind those of others in the same route
+	case len(s.foreign) > 0: // our next hops come after those of others in the same route
 		u.results[at].Err = u.target.foreignError(u.ctx, w.row, s.foreign[0])
 	case len(s.ours) == 1:
 		_, surplus := pair(w.nexthops(), s.ours[0].seenNexthops())
@@ -208,10 +208,10 @@ func (u *updates) explainSurplus(at int) {
 	}
 }
 
-// takeOver has IPv6 routes replace those of others with the same keys. The kernel replaces
-// the routes with gateways if the new one has a gateway, else one of those without; others'
-// routes that remain are removed after that. Routes of ours that the kernel would not
-// replace are removed first: later one without a gateway could not be told from the new one.
+// takeOver makes IPv6 routes replace routes of others with the same keys. If the new route has
+// a gateway, the kernel replaces the routes with gateways, else one of the routes without.
+// Remaining routes of others are removed after that. Routes of ours that the kernel would not
+// replace are removed first: later, one without a gateway could not be told from the new one.
 func (u *updates) takeOver(replacements []replacement) {
 	var first, second, third []rtnl.Request
 	var at []int
@@ -224,7 +224,7 @@ func (u *updates) takeOver(replacements []replacement) {
 		}
 		second = append(second, w.wantedRoute().addition(unix.NLM_F_REPLACE))
 	}
-	u.execute(first) // what is left shows in the next step
+	u.execute(first) // the next step finds the remaining routes
 	outcomes := u.execute(second)
 	for n, r := range replacements {
 		u.replaced(r.at, outcomes[n])
@@ -242,9 +242,8 @@ func (u *updates) takeOver(replacements []replacement) {
 	}
 }
 
-// removeThenAdd removes old IPv6 routes and adds others. The end of the context does not
-// interrupt it in between. Where the kernel refuses the new route, the old one is
-// added again.
+// removeThenAdd removes old IPv6 routes and adds the new ones. The end of the context does not
+// interrupt it in between. If the kernel refuses the new route, the old one is added again.
 func (u *updates) removeThenAdd(replacements []replacement) {
 	if len(replacements) == 0 || u.ctx.Err() != nil {
 		for _, r := range replacements {
@@ -270,11 +269,12 @@ func (u *updates) removeThenAdd(replacements []replacement) {
 			restore = append(restore, r.old[0].restoration()...)
 		}
 	}
-	u.target.conn.Execute(ctx, restore) // where that fails too, the row's own error says why
+	u.target.conn.Execute(ctx, restore) // if that fails too, the row's own error says why
 }
 
-// restoration are the requests that make an IPv6 route again, beside next hops of others
-// if there are some: those are refused one by one.
+// restoration returns the requests that add an IPv6 route again, in addition to next hops of
+// others that may exist. Next hops are added one by one, so that the kernel refuses only
+// those that exist.
 func (r kernelRoute) restoration() (requests []rtnl.Request) {
 	if r.Nexthops.IsZero() {
 		return []rtnl.Request{r.addition(unix.NLM_F_APPEND)}
@@ -287,7 +287,7 @@ func (r kernelRoute) restoration() (requests []rtnl.Request) {
 	return requests
 }
 
-// replaced notes what came of a request of a replacement.
+// replaced records the outcome of one request of a replacement.
 func (u *updates) replaced(at int, err error) {
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
 		u.fail(at, "replace", err)

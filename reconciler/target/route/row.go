@@ -11,8 +11,8 @@ import (
 	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// Route is the row: a route through a gateway, a device or both, through several next hops,
-// or one that drops or refuses packets.
+// Route is a row of the table: a route through a gateway, a device or both, a route through
+// several next hops, or a route that drops or refuses packets.
 type Route struct {
 	Destination Destination `yaml:"destination" json:"destination" schema:"required" doc:"A prefix, as 10.10.0.0/16, or default."`
 	// Family is only needed for a default route without a gateway.
@@ -28,7 +28,7 @@ type Route struct {
 	// to the kernel.
 	Metric uint32 `yaml:"metric" json:"metric,omitempty" doc:"Of several routes to one destination the one with the lowest metric is used; 0 leaves the choice to the kernel."`
 	Table  Table  `yaml:"table" json:"table" doc:"Routing table: main, local, default or a number."` // 0 is MainTable
-	// MTU is the size of the largest packet in bytes; 0 means that of the device.
+	// MTU is the size of the largest packet in bytes; 0 means the MTU of the device.
 	MTU  uint32 `yaml:"mtu" json:"mtu,omitempty" doc:"Size of the largest packet in bytes; that of the link if it is left out."`
 	Type Type   `yaml:"type" json:"type,omitzero" doc:"What happens to packets; unicast if it is left out. Other types have no gateway and no device."`
 	// Scope of an IPv4 route. If none is given, it is link without a gateway, else global.
@@ -48,12 +48,11 @@ func Schema() statedb.Schema[Route] {
 	})
 }
 
-// Default returns what the missing fields of a document mean: the table main.
+// Default returns the defaults of fields that a document leaves out: the table main.
 func Default() Route { return Route{Table: MainTable} }
 
-// Key returns what identifies the route in the kernel. The row need not be
-// normalized; if it lacks what the key is made of, the key is one that no route of the
-// kernel has.
+// Key returns the key of the route in the kernel. The row need not be normalized; if it lacks
+// a part of the key, the result is a key that no route of the kernel has.
 func (r Route) Key() Key {
 	r = r.completed()
 	return Key{r.Destination.prefix.Masked(), r.Table, r.Metric}
@@ -68,7 +67,7 @@ func (r Route) WithStatus(status reconciler.Status) Route {
 	return r
 }
 
-// completed fills in what other fields or the kernel determine.
+// completed fills in the values that other fields or the kernel determine.
 func (r Route) completed() Route {
 	if r.Family == "" {
 		r.Family = familyOf(r.Destination.prefix.Addr())
@@ -89,7 +88,7 @@ func (r Route) completed() Route {
 	return r
 }
 
-// familyOfDefault returns the family of a default route that does not say its family.
+// familyOfDefault returns the family of a default route that does not give its family.
 func (r Route) familyOfDefault() Family {
 	for _, hop := range r.Nexthops.All() {
 		if hop.Gateway.IsValid() {
@@ -225,7 +224,7 @@ func checkDevice(device string) error {
 	return rtnl.CheckName(device)
 }
 
-// checkMTU refuses what the kernel would change, or IPv6 forbids.
+// checkMTU refuses an MTU that the kernel would change or that IPv6 forbids.
 func (r Route) checkMTU() error {
 	least, most := uint32(68), uint32(65520)
 	if r.Family == Inet6 {

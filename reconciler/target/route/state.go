@@ -16,10 +16,10 @@ import (
 	"github.com/statehive/statehive/statedb/immutable"
 )
 
-// wanted is a row with its devices found.
+// wanted is a row with the indexes of its devices.
 type wanted struct {
 	row   Route
-	index int // of the device; 0: only its name is known, or it is not given
+	index int // of the device; 0 if only its name is known, or if none is given
 	hops  []wantedHop
 }
 
@@ -48,8 +48,8 @@ func (t *Target) resolve(ctx context.Context, row Route, indexes *rtnl.Indexes) 
 	return w, nil
 }
 
-// wantedHops returns the next hops of a row, if it has several, by the names of their
-// devices.
+// wantedHops returns the next hops of a row, if it has several. Their devices are known only
+// by name.
 func wantedHops(row Route) (hops []wantedHop) {
 	for _, h := range row.Nexthops.All() {
 		hops = append(hops, wantedHop{Nexthop: h})
@@ -57,13 +57,13 @@ func wantedHops(row Route) (hops []wantedHop) {
 	return hops
 }
 
-// state is what the kernel has with the key of a row.
+// state has the existing routes with the key of a row.
 type state struct {
 	ours    []kernelRoute
 	foreign []kernelRoute
 }
 
-// look looks up what exists for a row, and returns an error if others hold its key.
+// look looks up the routes with the key of a row, and returns an error if others hold the key.
 func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, error) {
 	s, err := t.lookUp(ctx, w.row.Key(), since)
 	if err != nil {
@@ -75,13 +75,13 @@ func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, er
 	return s, nil
 }
 
-// isMetBy reports whether the wanted route exists, and nothing is left to take over.
+// isMetBy reports whether the wanted route exists and no other route remains to be taken over.
 func (w wanted) isMetBy(s state) bool {
 	return len(s.ours) == 1 && w.matches(s.ours[0].Seen) && (!w.row.Adopt || len(s.foreign) == 0)
 }
 
-// isBehind reports whether the route of a row that adopts exists, but the
-// kernel uses somebody else's, as after a takeover that was interrupted.
+// isBehind reports whether the route of a row that adopts exists, but the kernel uses
+// somebody else's route, as after an interrupted takeover.
 func (t *Target) isBehind(ctx context.Context, w wanted) bool {
 	if !w.row.Adopt {
 		return false
@@ -90,22 +90,21 @@ func (t *Target) isBehind(ctx context.Context, w wanted) bool {
 	return ok && chosen.protocol != Protocol
 }
 
-// listings are recent listings of routing tables: rows that are looked
-// at together share one, and so do rows that fail again and again because others
-// hold their keys.
+// listings caches recent listings of routing tables. Rows that are looked up together share
+// a listing, and so do rows that fail repeatedly because others hold their keys.
 type listings struct {
 	mu      sync.Mutex
 	byTable map[listed]listing
 }
 
-// listed is what a listing is of: the routes of a family in a table.
+// listed identifies a listing: the routes of a family in a table.
 type listed struct {
 	family Family
 	table  Table
 }
 
 type listing struct {
-	at     time.Time // when it began
+	at     time.Time // start time of the listing
 	took   time.Duration
 	states map[Key]state
 }
@@ -113,8 +112,8 @@ type listing struct {
 // listingLife is the longest time for which a listing is kept.
 const listingLife = 5 * time.Second
 
-// lookUp lists the routes that have a key, or looks in a listing that began since
-// then.
+// lookUp returns the routes that have a key, from a listing that began after since or from a
+// new one.
 func (t *Target) lookUp(ctx context.Context, key Key, since time.Time) (state, error) {
 	t.lists.mu.Lock()
 	defer t.lists.mu.Unlock()
@@ -134,8 +133,8 @@ func (t *Target) lookUp(ctx context.Context, key Key, since time.Time) (state, e
 	return l.states[key], nil
 }
 
-// lately returns the time since when a listing is recent enough to tell who holds a key
-// that is taken: listing again would cost more than it is worth.
+// lately returns the earliest start of a listing that is recent enough to find out who holds
+// a taken key. Listing again would cost more than it is worth.
 func (t *Target) lately(key Key) time.Time {
 	t.lists.mu.Lock()
 	defer t.lists.mu.Unlock()
@@ -154,14 +153,14 @@ func (l *listings) forget(which listed, at time.Time) {
 	}
 }
 
-// listStates lists a routing table by keys.
+// listStates lists a routing table, grouped by keys.
 func (t *Target) listStates(ctx context.Context, which listed) (listing, error) {
 	l := listing{at: time.Now(), states: map[Key]state{}}
 	routes, err := t.list(ctx, which.family, which.table, 0)
 	for _, r := range routes {
 		s := l.states[r.Key]
 		switch {
-		case r.protocol != Protocol && r.tos == 0: // with a TOS, it coexists with a route of ours
+		case r.protocol != Protocol && r.tos == 0: // a route with a TOS coexists with ours
 			s.foreign = append(s.foreign, r)
 		case r.protocol == Protocol && !slices.ContainsFunc(s.ours, r.same):
 			s.ours = append(s.ours, r)
@@ -191,8 +190,8 @@ func (w wanted) hasNexthops(s Seen) bool {
 	return len(missing)+len(surplus) == 0
 }
 
-// differences returns how a route, or none, differs from the row. Devices are given
-// by name, the scope only if the row gives it or nothing else differs.
+// differences returns how an existing route, or a missing one, differs from the row. Devices
+// are given by name. The scope is given only if the row sets it or nothing else differs.
 func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 	var changes []reconciler.Change
 	add := func(field, is, want string) {
@@ -204,7 +203,7 @@ func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 	switch {
 	case found:
 		destination, isType, isScope = To(is.Key.Destination).String(), is.typeText(), is.Scope.String()
-	case w.row.Type == Unicast: // which goes without saying
+	case w.row.Type == Unicast: // the default need not be mentioned
 		wantType = ""
 	}
 	isDevice, wantDevice := w.deviceTexts(is)
@@ -223,12 +222,12 @@ func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 	return changes
 }
 
-// deviceTexts returns the device of a route and that of the row, by the row's name for it.
-// If the row has none, the kernel chooses the one that leads to the gateway.
+// deviceTexts returns the device of a route and the device of the row. If they are the same, both
+// have the row's name. If the row has none, the kernel chooses the one that leads to the gateway.
 func (w wanted) deviceTexts(s Seen) (is, want string) {
 	is, want = s.Device, w.row.Device
 	if s.Type != Unicast {
-		is = "" // the kernel puts those of IPv6 on lo
+		is = "" // the kernel puts IPv6 routes of these types on lo
 	}
 	switch {
 	case want != "" && isDevice(want, w.index, s.index, s.Device, s.OtherNames):
@@ -242,7 +241,7 @@ func (w wanted) deviceTexts(s Seen) (is, want string) {
 	return is, want
 }
 
-// typeText returns the type, or what distinguishes a route from all that rows can make.
+// typeText returns the type of a route, or the property that rows cannot set.
 func (s Seen) typeText() string {
 	if s.Kind != "" {
 		return s.Kind
@@ -264,7 +263,7 @@ func addrText(addr netip.Addr) string {
 	return addr.String()
 }
 
-// describe names a route in messages, in the words of ip(8).
+// describe returns the name of a route in messages, in the syntax of ip(8).
 func describe(r Route) string {
 	var text strings.Builder
 	if r.Type != Unicast {
@@ -296,11 +295,11 @@ var ErrForeign = errors.New("somebody else's route is there")
 // ForeignError is the error for a row whose key others hold. It matches ErrForeign.
 type ForeignError struct {
 	Key      Key
-	Protocol string // its name, or its number; empty if it is not known
+	Protocol string // name or number; empty if it is not known
 	Type     Type
 	Gateway  netip.Addr
 	Device   string
-	Nexthops string // in the words of ip(8), if it has several
+	Nexthops string // in the syntax of ip(8), if the route has several
 }
 
 // Error implements error.
@@ -331,13 +330,13 @@ func (t *Target) foreignError(ctx context.Context, row Route, holder kernelRoute
 	return err
 }
 
-// nexthopError is the error for a row whose IPv6 route has a next hop that others added.
+// nexthopError returns the error for a row whose IPv6 route has a next hop that others added.
 func (t *Target) nexthopError(ctx context.Context, row Route, h SeenNexthop) error {
 	h.Device = t.conn.LinkName(ctx, h.index)
 	return &ForeignError{Key: row.Key(), Nexthops: "next hop " + seenText(immutable.ListOf(h))}
 }
 
-// named returns a route with the names of its devices, for messages.
+// named returns the route with the names of its devices, for messages.
 func (t *Target) named(ctx context.Context, s Seen) Seen {
 	if s.index > 0 {
 		s.Device = t.conn.LinkName(ctx, s.index)

@@ -8,17 +8,17 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// InTable is what [ByTable] finds rows by. Its text is as in "inet,100,false".
+// InTable is the key of [ByTable]. Its text is as in "inet,100,false".
 type InTable struct {
 	Family Family
 	Table  Table
-	// Untried: only rows that are pending.
+	// Untried selects only pending rows.
 	Untried bool
 }
 
-// ByTable finds the rows of a routing table, and those among them that have not been
-// tried since they were written. Rows of the table main are not in the index: they may be
-// many, and the kernel looks there anyway.
+// ByTable finds the rows of a routing table, or only those that have not been tried since
+// they were written. Rows of the table main are not in the index: there may be many, and
+// the kernel always looks there.
 var ByTable = statedb.NewMultiIndex("table", func(r Route) iter.Seq[InTable] {
 	key := r.Key()
 	if key.Table == MainTable {

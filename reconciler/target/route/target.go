@@ -16,14 +16,14 @@ import (
 // Protocol marks the routes that we make.
 const Protocol = byte(rtnl.Ours)
 
-// Config says how a target works.
+// Config is the configuration of a target.
 type Config struct {
 	// Allowed, if not nil, returns an error for devices that routes must not use,
 	// by name and index: see link.Target.Vouches.
 	Allowed func(ctx context.Context, device string, index int) error
 }
 
-// Target makes routes in the network namespace that it was made in.
+// Target creates routes in the network namespace that it was created in.
 type Target struct {
 	reconciler.NoInit // there is nothing to prepare
 	reconciler.NoPrune[Route]
@@ -31,7 +31,7 @@ type Target struct {
 	config Config
 	conn   *rtnl.Conn
 	lists  listings
-	// mirror knows what exists; nil: the kernel is asked each time.
+	// mirror has the existing routes; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
@@ -62,14 +62,13 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Route) (re
 	return result.Result, result.Err
 }
 
-// Delete implements reconciler.Target. It removes what has the key of the row
-// and is ours.
+// Delete implements reconciler.Target. It removes our routes with the key of the row.
 func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Route) error {
 	return t.DeleteBatch(ctx, txn, []Route{row})[0]
 }
 
-// Observe implements reconciler.Observer: it yields all routes of our protocol.
-// Of one that rows do not make, such as of several with one key, it yields the key.
+// Observe implements reconciler.Observer: it yields all routes of our protocol. For a route
+// that a row cannot describe, such as one of several with one key, it yields only the key.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Route, error] {
 	return func(yield func(Route, error) bool) {
 		seen, err := t.all(ctx)
@@ -105,7 +104,7 @@ func (t *Target) all(ctx context.Context) (iter.Seq2[Seen, statedb.Revision], er
 	}, err
 }
 
-// row returns as a row what was seen.
+// row returns the observed route as a row.
 func (s Seen) row() Route {
 	row := Route{
 		Destination: To(s.Key.Destination),

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Type is what happens to packets to a destination. The zero value is Unicast.
+// Type is the type of a route: what happens to packets. The zero value is Unicast.
 type Type uint8
 
-// The types that rows can have.
+// The types of routes that rows can have.
 const (
 	Unicast     Type = iota // they are sent to the gateway, or out of the device
 	Blackhole               // they are dropped
@@ -17,7 +17,7 @@ const (
 	Prohibit                // they are refused: administratively prohibited
 )
 
-// types are the types by the kernel's numbers.
+// types maps the kernel's numbers to types.
 var types = map[byte]Type{
 	unix.RTN_UNICAST: Unicast, unix.RTN_BLACKHOLE: Blackhole, unix.RTN_UNREACHABLE: Unreachable, unix.RTN_PROHIBIT: Prohibit,
 }
@@ -36,7 +36,7 @@ func (t Type) check() error {
 	return nil
 }
 
-// String returns the name, as ip(8) has it.
+// String returns the name, as in ip(8).
 func (t Type) String() string {
 	if int(t) >= len(typeNames) {
 		return fmt.Sprintf("type %d", t)

@@ -5,11 +5,12 @@ import (
 	"fmt"
 )
 
-// Devices are the existing links, for mirrors of objects that belong to links: they list
-// them once and follow their changes. The zero value has none. It belongs to one goroutine.
+// Devices is the set of existing links, for mirrors of objects that belong to links. The mirrors
+// list the links once and follow their changes. The zero value is empty. It belongs to one
+// goroutine.
 type Devices struct{ links map[int]Link }
 
-// List takes in all links, and forgets what was known before.
+// List lists all links, and forgets the previous ones.
 func (d *Devices) List(ctx context.Context, conn *Conn) error {
 	links, err := conn.Links(ctx)
 	if err != nil {
@@ -22,7 +23,7 @@ func (d *Devices) List(ctx context.Context, conn *Conn) error {
 	return nil
 }
 
-// Change takes in a link that is new or has changed. It returns what was known of it before,
+// Change adds a new link or updates a changed one. It returns the previous state of the link,
 // and whether its names have changed.
 func (d *Devices) Change(link Link) (before Link, renamed bool) {
 	before, known := d.links[link.Index]

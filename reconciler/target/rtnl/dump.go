@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDumps bounds how often an interrupted dump is begun again.
+// maxDumps is the maximum number of attempts at a dump that is interrupted.
 const maxDumps = 10
 
 // errInterrupted is the error when something changed during each try of a dump.
 var errInterrupted = errors.New("every dump was interrupted by changes")
 
-// Dump asks for all objects of a kind and returns what decode makes of the messages,
-// without those for which it returns false. A dump that is interrupted by a change is
-// repeated. The data of a message are valid until decode returns.
+// Dump requests all objects of a kind and returns the results of decode for the messages.
+// Messages for which decode returns false are skipped. A dump that is interrupted by a change
+// is repeated. The data of a message is valid until decode returns.
 func Dump[T any](ctx context.Context, c *Conn, request Request, decode func(syscall.NetlinkMessage) (T, bool)) (items []T, err error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
@@ -38,8 +38,8 @@ func Dump[T any](ctx context.Context, c *Conn, request Request, decode func(sysc
 	return items, nil
 }
 
-// Get asks for one object and calls use with the answer, whose data are valid until
-// it returns.
+// Get requests one object and calls use with the answer, whose data is valid until use
+// returns.
 func (c *Conn) Get(ctx context.Context, request Request, use func(syscall.NetlinkMessage)) error {
 	c.asking.Lock()
 	defer c.asking.Unlock()
@@ -64,7 +64,7 @@ func (c *Conn) ask(ctx context.Context, request Request, flags uint16, each func
 		}
 		for m := range messages(b) {
 			if m.Header.Seq != c.asked {
-				continue // of another request, whose answer could not be read
+				continue // answers another request, whose answer could not be read
 			}
 			interrupted = interrupted || m.Header.Flags&unix.NLM_F_DUMP_INTR != 0
 			switch {

@@ -10,17 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batchRequests is how many requests go to the kernel in one system call. With
-// more the answers would not become cheaper, and others wait longer for the
-// kernel's lock.
+// batchRequests is the number of requests in one system call. More would not make the answers
+// cheaper, but others would wait longer for the kernel's lock.
 const batchRequests = 64
 
 // errNoAnswer is the error of a request that the kernel may or may not have executed.
 var errNoAnswer = errors.New("the kernel's answer was lost")
 
-// Execute makes requests in order, many in one system call, and returns the
-// outcome of each: nil, or an [*Error] with the kernel's own text. Once ctx has ended, the
-// remaining requests are not made and have its error.
+// Execute sends requests in order, many in one system call, and returns the
+// outcome of each: nil, or an [*Error] with the kernel's own text. After ctx has ended, the
+// remaining requests are not sent and have the error of ctx.
 func (c *Conn) Execute(ctx context.Context, requests []Request) []error {
 	outcomes := make([]error, len(requests))
 	c.mu.Lock()
@@ -42,8 +41,8 @@ func fill(outcomes []error, err error) {
 	}
 }
 
-// execute makes requests in one system call. Their sequence numbers follow each
-// other, so that each answer finds its request.
+// execute sends requests in one system call. Their sequence numbers are consecutive, so that
+// each answer can be matched to its request.
 func (c *Conn) execute(requests []Request, outcomes []error) {
 	first := c.seq + 1
 	c.out = c.out[:0]
@@ -59,7 +58,7 @@ func (c *Conn) execute(requests []Request, outcomes []error) {
 	for answered := 0; answered < len(requests); {
 		b, err := c.requests.receiveNow() // the kernel has answered before send returned
 		if err != nil {
-			return // what was not answered has its error already
+			return // requests without an answer have their error already
 		}
 		for m := range messages(b) {
 			if i := m.Header.Seq - first; m.Header.Type == unix.NLMSG_ERROR && i < uint32(len(requests)) {
@@ -70,7 +69,7 @@ func (c *Conn) execute(requests []Request, outcomes []error) {
 	}
 }
 
-// outcomeOf returns what an answer says.
+// outcomeOf returns the outcome that an answer reports.
 func outcomeOf(m syscall.NetlinkMessage) error {
 	errno := syscall.Errno(-int32(Uint32(m.Data)))
 	if errno == 0 {

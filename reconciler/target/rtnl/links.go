@@ -16,14 +16,14 @@ import (
 type Link struct {
 	Index  int
 	Name   string
-	Others string // its other names, with spaces between them
-	Type   string // as "bridge"; "tap" apart from "tun", "device" if the kernel gives none
+	Others string // its alternative names, separated by spaces
+	Type   string // such as "bridge"; "tap" is distinguished from "tun"; "device" if the kernel gives none
 	Up     bool
 	Flags  uint32 // all of them, as unix.IFF_LOOPBACK
 	MTU    uint32
 	MAC    string
 	Alias  string
-	Master int // the index of the link that this one is a port of; 0: none
+	Master int // the index of the link that this one is a port of; 0 if it is not a port
 	// Peer is the index of the other end of a veth; 0 if there is none, or if it is
 	// in another network namespace.
 	Peer int
@@ -92,7 +92,7 @@ func typeIn(info []byte) string {
 	return name
 }
 
-// isTapIn reports whether the data of a tun say that it carries frames, not packets.
+// isTapIn reports whether the data of a tun says that it carries frames, not packets.
 func isTapIn(data []byte) bool {
 	for kind, value := range Attributes(data) {
 		if kind == unix.IFLA_TUN_TYPE {
@@ -102,9 +102,9 @@ func isTapIn(data []byte) bool {
 	return false
 }
 
-// LinkRequest begins a request about the link with an index, or, if that is 0, about a new
-// link or one that attributes name. The flags in change, such as unix.IFF_UP, are set as
-// in up.
+// LinkRequest begins a request about the link with an index. If the index is 0, the request is
+// about a new link or one that the attributes name. The flags in change, such as unix.IFF_UP,
+// are set to their values in up.
 func LinkRequest(messageType, flags uint16, index int, up, change uint32) Request {
 	r := Request{Type: messageType, Flags: flags, Data: make([]byte, unix.SizeofIfInfomsg, 96)}
 	r.PutUint32(4, uint32(index))
@@ -129,10 +129,10 @@ func (c *Conn) Links(ctx context.Context) ([]Link, error) {
 	return links, nil
 }
 
-// maxAlternativeName is what the kernel's ALTIFNAMSIZ leaves without the final zero byte.
+// maxAlternativeName is the kernel's ALTIFNAMSIZ without the final zero byte.
 const maxAlternativeName = 127
 
-// CheckName returns an error unless a link may be called so. Of the names of a link, the alternative ones are the longest.
+// CheckName returns an error unless name can be a name of a link, including an alternative name, which may be longer.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -203,7 +203,7 @@ func (i *Indexes) Of(ctx context.Context, name string) (int, error) {
 	return link.Index, err
 }
 
-// Link returns the device with a name, as Of does.
+// Link is like Of, but returns the device itself.
 func (i *Indexes) Link(ctx context.Context, name string) (Link, error) {
 	found, ok := i.known[name]
 	if !ok {

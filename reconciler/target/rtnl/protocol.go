@@ -10,7 +10,7 @@ import (
 // text is the name that ip(8) uses, or the number.
 type Protocol uint8
 
-// Ours marks what we make.
+// Ours marks the objects that we create.
 const Ours Protocol = 79
 
 var protocolNames = map[Protocol]string{

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer is how many bytes of answers and notifications the kernel may
-// keep for a socket, where it lets us choose: some ten thousand messages.
+// receiveBuffer is the number of bytes of answers and notifications that the kernel may
+// buffer for a socket, if it lets us choose: some ten thousand messages.
 const receiveBuffer = 64 << 20
 
 // largestMessage is more than the kernel puts into one answer.
@@ -79,7 +79,7 @@ func (s *socket) send(b []byte) error {
 	return errors.Join(err, failure)
 }
 
-// receive waits for what the kernel sends. It is valid until the next call.
+// receive waits for data from the kernel. The data is valid until the next call.
 func (s *socket) receive() (b []byte, err error) {
 	waitErr := s.raw.Read(func(uintptr) bool {
 		b, err = s.receiveNow()
@@ -91,8 +91,8 @@ func (s *socket) receive() (b []byte, err error) {
 	return b, err
 }
 
-// receiveNow is receive without waiting: it fails with EAGAIN if there is nothing.
-// It returns nothing if somebody else than the kernel sent the message.
+// receiveNow is like receive, but does not wait: it fails with EAGAIN if there is no message.
+// It returns no data if the message was not sent by the kernel.
 func (s *socket) receiveNow() (b []byte, err error) {
 	control := func(fd uintptr) {
 		var n int

@@ -14,9 +14,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// updates are rows that are applied together, in steps that each take few
-// requests for all of them: each rule is added, those that turn out to exist are
-// compared, and those that differ are replaced.
+// updates applies several rows together. Each step sends the requests of all rows in a few
+// batches: rules are added, rules that turn out to exist are compared with their rows, and
+// rules that differ are replaced.
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
@@ -51,7 +51,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rule
 	return u.results
 }
 
-// finish makes the requests for what was compared.
+// finish sends the requests that the comparison has found necessary.
 func (u *updates) finish() {
 	u.addAbsent()
 	if len(u.look) > 0 {
@@ -61,8 +61,8 @@ func (u *updates) finish() {
 	u.replaceOld()
 }
 
-// compare finds out what has to be done for rows: absent is called for those that have no
-// rule, and those that differ from theirs have to be replaced.
+// compare compares rows with the existing rules. It calls absent for rows that have no rule;
+// rules that differ from their rows have to be replaced.
 func (u *updates) compare(rows []int, view mirror.View[Seen], absent func(at int)) {
 	there, err := u.target.rules(u.ctx, view)
 	if err = errors.Join(err, u.ctx.Err()); err != nil {
@@ -86,7 +86,7 @@ func (u *updates) compare(rows []int, view mirror.View[Seen], absent func(at int
 	}
 }
 
-// fail is the outcome of a row that could not be applied.
+// fail records the error of a row that could not be applied.
 func (u *updates) fail(at int, verb string, err error) {
 	u.results[at].Err = fmt.Errorf("%s rule %s: %w", verb, u.rows[at].seen().describe(), err)
 }
@@ -109,8 +109,8 @@ func (u *updates) addAbsent() {
 	}
 }
 
-// replaceOld adds rules behind those that they replace, and then removes these in
-// their order. So there is always one, and of equal rules the kernel removes the old one.
+// replaceOld adds rules after the rules that they replace, and then removes the old rules in
+// their order. So a rule exists all the time, and of equal rules the kernel removes the old one.
 func (u *updates) replaceOld() {
 	requests := make([]rtnl.Request, len(u.replace))
 	for n, r := range u.replace {

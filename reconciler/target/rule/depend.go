@@ -9,11 +9,11 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// DependsOn has a rule wait for the routes of its family in its table until each of them
-// has been tried: with only some of them, packets would go the wrong way.
-// The rule does not wait for a route that has failed, because the others may be good
-// without it, but for one that itself waits. It does not wait for the
-// table main, where the kernel looks anyway.
+// DependsOn makes a rule wait until each route of its family in its table has been tried:
+// with only some of the routes, packets would go the wrong way.
+// The rule does not wait for a route that has failed, because the other routes may be useful
+// without it, but it does wait for a route that is itself waiting. It does not wait for routes
+// in the table main, where the kernel always looks.
 //
 // Deletes happen in the reverse order: a route waits until the rules with its table are
 // deleted.
@@ -21,8 +21,8 @@ func DependsOn(routes *statedb.Table[route.Route]) reconciler.Dependency[Rule] {
 	return reconciler.DependsOn(routes, tried, needed)
 }
 
-// needed yields queries for what a rule waits for, which are found at once, and for all
-// routes of its table.
+// needed yields queries for the untried routes that a rule waits for, which are found quickly,
+// and for all routes of its table.
 func needed(r Rule) iter.Seq[statedb.Query[route.Route]] {
 	r = r.completed()
 	if r.Table == 0 || r.Table == route.MainTable {
@@ -34,7 +34,7 @@ func needed(r Rule) iter.Seq[statedb.Query[route.Route]] {
 	return slices.Values([]statedb.Query[route.Route]{route.ByTable.Query(untried), route.ByTable.Query(all)})
 }
 
-// tried is the status of a route as far as rules wait for it.
+// tried returns the status of a route as seen by the rules that wait for it.
 func tried(r route.Route) reconciler.Status {
 	if r.Status.Kind() == reconciler.Error {
 		return r.Status.After(nil, r.Status.Since())

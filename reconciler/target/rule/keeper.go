@@ -11,9 +11,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// event is what a notification says.
+// event is a decoded notification.
 type event struct {
-	number uint64 // counts notifications
+	number uint64 // sequence number of the notification
 	rule   Seen   // without its order
 	gone   bool
 }
@@ -22,8 +22,8 @@ type event struct {
 type keeper struct {
 	target  *Target
 	table   *statedb.RWTable[Seen]
-	changes atomic.Uint64 // notifications
-	listed  uint64        // the last notification whose change the listing had
+	changes atomic.Uint64 // number of notifications
+	listed  uint64        // number of the last notification whose change the listing included
 }
 
 // decode reads a notification.
@@ -42,14 +42,14 @@ func (k *keeper) decode(m syscall.NetlinkMessage) (e event, ok bool) {
 }
 
 // list returns all rules. It lists again if rules were added or removed meanwhile, because
-// the kernel then leaves others out without saying so.
+// the kernel then skips other rules without reporting an error.
 func (k *keeper) list(ctx context.Context, drain func() error) (rules []Seen, err error) {
 	rules, k.listed, err = mirror.ListQuietly(drain, &k.changes, func() ([]Seen, error) { return k.target.list(ctx) })
 	return rules, err
 }
 
-// apply writes what an event says. There may be several rules that are the same, so one
-// that the listing had must not count again.
+// apply applies an event to the table. Several rules may be equal, so a rule that the listing
+// included must not be counted again.
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	if e.number <= k.listed {
 		return "", nil
@@ -60,7 +60,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 			s.Order = is.Order + 1
 			continue
 		}
-		if s.Order = is.Order; s == is { // of several the first one is removed
+		if s.Order = is.Order; s == is { // the kernel removes the first of several
 			found = true
 			break
 		}
@@ -71,7 +71,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case found:
 		_, _, err = k.table.Delete(txn, s)
 	default:
-		doubt = "a rule was removed that is not known"
+		doubt = "an unknown rule was removed"
 	}
 	return doubt, err
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // sizeofHeader is the size of struct fib_rule_hdr, the fixed part of a message about a
-// rule: family, lengths of the prefixes to and from, TOS, table, two that are not used,
+// rule: family, lengths of the prefixes to and from, TOS, table, two unused bytes,
 // action, flags.
 const sizeofHeader = 12
 
@@ -38,15 +38,15 @@ func actionOf(number byte) Action {
 	return Action(fmt.Sprint(number))
 }
 
-// otherAttributes are those that rows do not set, by the words of ip(8).
+// otherAttributes are the attributes that rows cannot set, with their names in ip(8).
 var otherAttributes = map[uint16]string{
 	unix.FRA_GOTO: "goto", unix.FRA_FLOW: "realms", unix.FRA_TUN_ID: "tun_id", unix.FRA_L3MDEV: "l3mdev",
 	unix.FRA_UID_RANGE: "uidrange", unix.FRA_IP_PROTO: "ipproto", unix.FRA_SPORT_RANGE: "sport", unix.FRA_DPORT_RANGE: "dport",
 	unix.FRA_SUPPRESS_IFGROUP: "suppress_ifgroup", unix.FRA_SUPPRESS_PREFIXLEN: "suppress_prefixlength",
 }
 
-// decodeRule reads a notification or an answer about a rule. It returns false for one
-// of another family, as those of multicast routing.
+// decodeRule reads a notification or an answer about a rule. It returns false for a rule of
+// another family, such as a rule for multicast routing.
 func decodeRule(m syscall.NetlinkMessage) (s Seen, ok bool) {
 	if len(m.Data) < sizeofHeader {
 		return s, false
@@ -106,7 +106,8 @@ func prefixOf(value []byte, bits int) netip.Prefix {
 	return netip.PrefixFrom(addr, bits)
 }
 
-// otherText describes an attribute that rows do not set; empty: it has no effect.
+// otherText describes an attribute that rows cannot set. It returns an empty string if the
+// attribute has no effect.
 func otherText(kind uint16, value []byte) string {
 	suppresses := kind == unix.FRA_SUPPRESS_IFGROUP || kind == unix.FRA_SUPPRESS_PREFIXLEN
 	if suppresses && int32(rtnl.Uint32(value)) == -1 {
@@ -119,14 +120,14 @@ func otherText(kind uint16, value []byte) string {
 	return fmt.Sprintf("%s 0x%x", name, value)
 }
 
-// request is about a rule, which it specifies as exactly as it is known.
+// request returns a request about a rule, which it specifies as exactly as possible.
 func (s Seen) request(messageType, flags uint16) rtnl.Request {
 	r := rtnl.Request{Type: messageType, Flags: flags, Data: make([]byte, sizeofHeader, 128)}
 	r.Data[0] = unix.AF_INET
 	if s.Key.Family == route.Inet6 {
 		r.Data[0] = unix.AF_INET6
 	}
-	r.Data[7] = actionNumbers[s.Action] // of others 0, which is any
+	r.Data[7] = actionNumbers[s.Action] // 0 for unknown actions, which matches any
 	r.AddUint32(unix.FRA_PRIORITY, s.Key.Priority)
 	r.Add(unix.FRA_PROTOCOL, []byte{byte(s.Protocol)})
 	if s.Table != 0 {
@@ -153,17 +154,17 @@ func (s Seen) request(messageType, flags uint16) rtnl.Request {
 	return r
 }
 
-// addition is the request that puts a rule behind those with its priority.
+// addition returns the request that adds a rule after the rules with the same priority.
 func (s Seen) addition(flags uint16) rtnl.Request {
 	return s.request(unix.RTM_NEWRULE, flags|unix.NLM_F_CREATE)
 }
 
-// deletion is the request that removes the first rule which is like this one. What a
-// request leaves out, such as a prefix, matches anything: to remove several rules
-// with a key, begin with the first.
+// deletion returns the request that removes the first rule equal to this one. A field that
+// the request leaves out, such as a prefix, matches anything: to remove several rules with a
+// key, begin with the first.
 func (s Seen) deletion() rtnl.Request { return s.request(unix.RTM_DELRULE, 0) }
 
-// list returns all rules, in their order.
+// list returns all rules in the order of their evaluation.
 func (t *Target) list(ctx context.Context) ([]Seen, error) {
 	request := rtnl.Request{Type: unix.RTM_GETRULE, Data: make([]byte, sizeofHeader)}
 	rules, err := rtnl.Dump(ctx, t.conn, request, func(m syscall.NetlinkMessage) (Seen, bool) {

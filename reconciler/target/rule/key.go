@@ -33,13 +33,13 @@ func (k *Key) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mark matches packets with a firewall mark: those whose mark is Value in the bits of
-// Mask. The zero value matches all. Its text is as in "0x10" (all bits count) or
-// "0x10/0xff".
+// Mark matches packets by their firewall mark: in the bits of Mask the packet's mark must
+// equal Value. The zero value matches all packets. Its text is as in "0x10" (all bits count)
+// or "0x10/0xff".
 type Mark struct{ Value, Mask uint32 }
 
-// ParseMark reads a number, or a number and a mask with a slash between them. Numbers
-// are decimal, or hexadecimal behind 0x.
+// ParseMark parses a number, or a number and a mask separated by a slash. Numbers are
+// decimal, or hexadecimal with the prefix 0x.
 func ParseMark(text string) (Mark, error) {
 	number, mask, hasMask := strings.Cut(text, "/")
 	if !hasMask {
@@ -84,7 +84,7 @@ func (m Mark) check() error {
 	return nil
 }
 
-// String returns the text form; that of the zero value is empty.
+// String returns the text form, which is empty for the zero value.
 func (m Mark) String() string {
 	switch {
 	case m == Mark{}:
@@ -98,8 +98,8 @@ func (m Mark) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (m Mark) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. See [ParseMark]. It takes the
-// empty text of the zero value.
+// UnmarshalText implements encoding.TextUnmarshaler. See [ParseMark]. An empty text is the
+// zero value.
 func (m *Mark) UnmarshalText(text []byte) (err error) {
 	if len(text) == 0 {
 		*m = Mark{}

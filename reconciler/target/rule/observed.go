@@ -19,10 +19,10 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Seen is a rule that the kernel has, no matter who made it.
+// Seen is a rule of the kernel, no matter who made it.
 type Seen struct {
 	Key Key `json:"key"`
-	// Order is the place among rules with one key: the kernel evaluates the one with the
+	// Order is the position among the rules with one key: the kernel evaluates the rule with the
 	// lowest number first.
 	Order    uint32        `json:"order"`
 	From     netip.Prefix  `json:"from,omitzero"`
@@ -33,12 +33,12 @@ type Seen struct {
 	Table    route.Table   `json:"table,omitempty"`
 	Action   Action        `json:"action"`
 	Protocol rtnl.Protocol `json:"protocol"` // 79 is ours
-	// Other is what it has that rows do not set, as "tos 0x10"; empty: nothing.
+	// Other lists properties that rows cannot set, such as "tos 0x10"; empty if there are none.
 	Other string `json:"other,omitempty"`
 }
 
-// SeenKey identifies a rule that was seen. Its text is "inet 100 #0", with the order
-// at its end.
+// SeenKey identifies an observed rule. Its text is as in "inet 100 #0", with the order at its
+// end.
 type SeenKey struct {
 	Key   Key
 	Order uint32
@@ -73,12 +73,12 @@ func (k *SeenKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up there what
-// exists.
+// Mirror keeps a table of [Seen] in step with the kernel. Its target looks up existing rules
+// in that table.
 type Mirror struct{ *mirror.Mirror[Seen, event] }
 
-// NewMirror returns a mirror. Run it before the target is used and until t is
-// closed. Nobody else may write its table.
+// NewMirror returns a mirror. It must run before the target is used and until t is
+// closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
@@ -94,7 +94,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 // rules returns the rules with a key, in their order.
 type rules func(Key) []Seen
 
-// rules returns a lookup of rules: in a view if that is reliable, else in a new
+// rules returns a function that looks up rules in a view if that is reliable, else in a new
 // listing.
 func (t *Target) rules(ctx context.Context, view mirror.View[Seen]) (rules, error) {
 	if view.Reliable() {
@@ -120,7 +120,7 @@ func rulesIn(txn statedb.ReadTxn, table *statedb.Table[Seen]) rules {
 	}
 }
 
-// Observed compares rules with what a mirror has seen.
+// Observed returns the comparison of rows with the rules in a mirror's table.
 func Observed(seen *statedb.Table[Seen]) reconciler.Observation[Rule] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Rule]] {

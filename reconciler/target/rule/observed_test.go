@@ -17,17 +17,7 @@ import (
 // runMirror runs a mirror for a target until the end of the test.
 func runMirror(t *testing.T, target *Target) (*statedb.DB, *statedb.RWTable[Seen]) {
 	t.Helper()
-	db := statedb.New()
-	seen, err := statedb.NewTable(db, SeenSchema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := target.NewMirror(db, seen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nstest.Mirror(t, m.Run)
-	return db, seen
+	return nstest.Mirror(t, SeenSchema(), target.NewMirror)
 }
 
 func TestTheMirrorShowsAllRules(t *testing.T) {
@@ -105,7 +95,7 @@ func TestChangesThatTheListingHadDoNotCountAgain(t *testing.T) {
 		t.Errorf("%d rules, expected none", n)
 	}
 	apply(message(unix.RTM_DELRULE))
-	if diff := cmp.Diff([]string{"", "", "", "", "", "", "", "a rule was removed that is not known"}, doubts); diff != "" {
+	if diff := cmp.Diff([]string{"", "", "", "", "", "", "", "an unknown rule was removed"}, doubts); diff != "" {
 		t.Errorf("doubts (-want +got):\n%s", diff)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Action is what happens to the packets that a rule matches, as ip(8) names it.
+// Action is what happens to the packets that a rule matches, named as in ip(8).
 type Action string
 
 // The actions of rules. If the table has no route for a packet, Lookup goes on with the
@@ -26,8 +26,8 @@ const (
 	Prohibit    Action = "prohibit"
 )
 
-// Rule is the row: which packets the kernel routes by which table. A field that is
-// left out matches all packets.
+// Rule is a row of the table: it says which packets the kernel routes by which table. A
+// field that is left out matches all packets.
 type Rule struct {
 	// Priority orders the rules of a family, the lowest first.
 	Priority uint32       `yaml:"priority" json:"priority" schema:"required" doc:"Order of evaluation: the rule with the lowest number comes first."`
@@ -56,7 +56,7 @@ func Schema() statedb.Schema[Rule] {
 	return reconciler.Reconciled(statedb.Schema[Rule]{Name: "rules", Primary: ByKey})
 }
 
-// Default returns what the missing fields of a document mean.
+// Default returns the defaults of fields that a document leaves out.
 func Default() Rule { return Rule{Action: Lookup} }
 
 // Key returns family and priority. The row need not be normalized.
@@ -74,8 +74,8 @@ func (r Rule) WithStatus(status reconciler.Status) Rule {
 	return r
 }
 
-// completed fills in what other fields determine. A prefix that matches everything says
-// no more than the family.
+// completed fills in the values that other fields determine. A prefix that matches everything
+// is replaced by its family.
 func (r Rule) completed() Rule {
 	for _, prefix := range []netip.Prefix{r.From, r.To} {
 		switch {
@@ -130,7 +130,7 @@ func (r Rule) Normalized() (Rule, error) {
 
 func checkPriority(priority uint32) error {
 	if priority == 0 {
-		return fmt.Errorf("it is missing or 0, expected a number from 1 to %d: 0 is that of the kernel's own rule", uint32(math.MaxUint32))
+		return fmt.Errorf("it is missing or 0, expected a number from 1 to %d: 0 is the priority of the kernel's own rule", uint32(math.MaxUint32))
 	}
 	return nil
 }

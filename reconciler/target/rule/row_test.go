@@ -54,7 +54,7 @@ func TestBadRowsAreRefusedWithTheField(t *testing.T) {
 		row         Rule
 		field, text string
 	}{
-		{Rule{From: v4}, "priority", "it is missing or 0, expected a number from 1 to 4294967295: 0 is that of the kernel's own rule"},
+		{Rule{From: v4}, "priority", "it is missing or 0, expected a number from 1 to 4294967295: 0 is the priority of the kernel's own rule"},
 		{Rule{Priority: 1, Family: "ipx"}, "family", `"ipx" is unknown, expected inet or inet6`},
 		{Rule{Priority: 1, From: prefix("10.0.0.1/8")}, "from", "10.0.0.1/8 has bits set beyond its prefix length, expected 10.0.0.0/8"},
 		{Rule{Priority: 1, Family: route.Inet6, From: v4}, "from", "10.0.0.0/8 is not of the rule's family, expected a prefix of inet6"},

@@ -11,11 +11,11 @@ import (
 	"github.com/statehive/statehive/reconciler/target/steps"
 )
 
-// comparison is what exists for a row.
+// comparison is the result of comparing a row with the existing rules.
 type comparison struct {
 	// old are the rules that the row's rule replaces, in their order.
 	old []Seen
-	// others are rules that are left alone.
+	// others are rules of others, which are left alone.
 	others []Seen
 	steps  []steps.Step // how old differs from the row
 }
@@ -62,7 +62,7 @@ func (r Rule) seen() Seen {
 	}
 }
 
-// row returns as a row what was seen.
+// row returns the observed rule as a row.
 func (s Seen) row() Rule {
 	return Rule{
 		Priority: s.Key.Priority, From: s.From, To: s.To, Mark: s.Mark, In: s.In, Out: s.Out,
@@ -73,7 +73,7 @@ func (s Seen) row() Rule {
 // field is a field of a rule as text.
 type field struct{ name, value string }
 
-// fields returns what rules are compared by; for the zero value all are empty.
+// fields returns the fields that rules are compared by. For the zero value all are empty.
 func (s Seen) fields() []field {
 	priority, table := "", ""
 	if s.Key.Priority != 0 {
@@ -102,7 +102,7 @@ func prefixText(prefix netip.Prefix) string {
 	return prefix.String()
 }
 
-// describe names a rule in messages, in the words of ip(8).
+// describe returns the name of a rule in messages, in the syntax of ip(8).
 func (s Seen) describe() string {
 	var text strings.Builder
 	text.WriteString(s.Key.String())
@@ -125,7 +125,7 @@ var ErrForeign = errors.New("somebody else's rule is there")
 
 // ForeignError is the error for a row whose key others hold. It matches ErrForeign.
 type ForeignError struct {
-	Holder Seen // the first of those rules
+	Holder Seen // the first rule that holds the key
 }
 
 // Error implements error.

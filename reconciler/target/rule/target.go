@@ -14,13 +14,13 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Target makes rules in the network namespace that it was made in.
+// Target creates rules in the network namespace that it was created in.
 type Target struct {
 	reconciler.NoInit // there is nothing to prepare
 	reconciler.NoPrune[Rule]
 
 	conn *rtnl.Conn
-	// mirror knows what exists; nil: the kernel is asked each time.
+	// mirror has the existing rules; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
 
@@ -51,8 +51,7 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Rule) (rec
 	return result.Result, result.Err
 }
 
-// Delete implements reconciler.Target. It removes what has the key of the row and is
-// ours.
+// Delete implements reconciler.Target. It removes our rules with the key of the row.
 func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Rule) error {
 	return t.DeleteBatch(ctx, txn, []Rule{row})[0]
 }
@@ -75,7 +74,7 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rule) 
 	return results
 }
 
-// diff returns what Update would change of a row.
+// diff returns the changes that Update would make for a row.
 func (r Rule) diff(there rules) ([]reconciler.Change, error) {
 	r, err := r.Normalized()
 	if err != nil {
@@ -88,8 +87,8 @@ func (r Rule) diff(there rules) ([]reconciler.Change, error) {
 	return steps.Changes(c.steps), nil
 }
 
-// Observe implements reconciler.Observer: it yields all rules of our protocol; of several
-// with one key, the first.
+// Observe implements reconciler.Observer: it yields all rules of our protocol, but only the
+// first of several with one key.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Rule, error] {
 	return func(yield func(Rule, error) bool) {
 		seen, err := t.all(ctx)
@@ -110,7 +109,7 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Rule, error] {
 	}
 }
 
-// all returns all rules, those with one key after each other.
+// all returns all rules. Rules with the same key follow each other.
 func (t *Target) all(ctx context.Context) (iter.Seq[Seen], error) {
 	m := t.mirror.Load()
 	if m == nil {

@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// Device returns the name of the device that a sysctl is a setting of, such as
-// eth0 for net.ipv4.conf.eth0.forwarding; empty if there is none.
+// Device returns the name of the device that a sysctl belongs to, such as
+// eth0 for net.ipv4.conf.eth0.forwarding; empty if it belongs to none.
 func (s Sysctl) Device() string {
 	name, err := dotted(s.Name)
 	if err != nil {

@@ -26,7 +26,7 @@ func (f files) read(name string) (string, error) {
 	return strings.TrimSuffix(string(data), "\n"), nil
 }
 
-// write sets a parameter by one write, which is what the kernel understands.
+// write sets a parameter with a single write call, as the kernel requires.
 func (f files) write(name, value string) error {
 	file, err := f.open(name, os.O_WRONLY|os.O_TRUNC)
 	if err != nil {
@@ -69,7 +69,7 @@ func forbidden(root *os.Root, name string, err error) error {
 	return fmt.Errorf("%w for user %d: its mode is %v", cause(err), os.Geteuid(), info.Mode())
 }
 
-// cause takes the path out of an error that names the sysctl anyway.
+// cause removes the path from an error, because messages name the sysctl anyway.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

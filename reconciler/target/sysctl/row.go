@@ -9,9 +9,9 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Sysctl is the row: one kernel parameter and the value it shall have.
+// Sysctl is a row of the table: a kernel parameter and its desired value.
 type Sysctl struct {
-	// Name in either spelling of sysctl(8); Normalized makes it the dotted one.
+	// Name in either spelling of sysctl(8); Normalized converts it to the dotted one.
 	Name string `yaml:"name" json:"name" schema:"required" doc:"Name of the parameter, as net.ipv4.ip_forward."`
 	// Value as it is written; white space between its words does not matter.
 	Value  string            `yaml:"value" json:"value" schema:"required" doc:"Value as it is written; white space between its words does not matter."`
@@ -29,10 +29,10 @@ func Schema() statedb.Schema[Sysctl] {
 	return reconciler.Reconciled(statedb.Schema[Sysctl]{Name: "sysctls", Primary: ByKey})
 }
 
-// Default returns what the missing fields of a document mean.
+// Default returns the defaults of fields that a document leaves out.
 func Default() Sysctl { return Sysctl{} }
 
-// Key returns the name in its dotted spelling; a name that is none, as it is.
+// Key returns the name in its dotted spelling. It returns an invalid name unchanged.
 func (s Sysctl) Key() Key {
 	name, err := dotted(s.Name)
 	if err != nil {
@@ -78,8 +78,8 @@ func (k *Key) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// swapSeparators turns the dotted spelling into a path and back: what stands for
-// a dot inside a part (eth0/100) is a slash in the dotted spelling.
+// swapSeparators turns the dotted spelling into a path and back: a dot inside a part of
+// the path (eth0.100) is a slash in the dotted spelling (eth0/100).
 var swapSeparators = strings.NewReplacer(".", "/", "/", ".")
 
 // dotted returns the dotted spelling of a name. As with sysctl(8), the separator
@@ -115,6 +115,6 @@ func checkedValue(value string) (string, error) {
 	return words(value), nil
 }
 
-// words brings a value into the form in which values are compared: the kernel
-// puts tabs where people put spaces.
+// words converts a value to the form in which values are compared: the kernel
+// uses tabs where people use spaces.
 func words(value string) string { return strings.Join(strings.Fields(value), " ") }

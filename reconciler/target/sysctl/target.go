@@ -19,10 +19,10 @@ import (
 type Config struct {
 	// Owned is the state directory. Required.
 	Owned *ownership.Store
-	// Root is where the parameters are; /proc/sys when empty.
+	// Root is the directory of the parameters; /proc/sys when empty.
 	Root string
 	// Allow, if not nil, returns an error for parameters that must not be
-	// touched, by their dotted names. Rows with such a name fail for good.
+	// touched, by their dotted names. Rows with such a name fail permanently.
 	Allow func(name string) error
 }
 
@@ -33,18 +33,18 @@ type Target struct {
 	files   files
 	allow   func(name string) error
 	records *ownership.Records[record]
-	indexOf func(device string) (int, error) // in tests not [indexOf]
+	indexOf func(device string) (int, error) // [indexOf], except in tests
 }
 
-// record is what a parameter was before we wrote it.
+// record has the value of a parameter before we wrote it.
 type record struct {
 	Original string `json:"original"`
-	// Device is the index of the device that it is a setting of; 0: of none. When a
-	// device was made again under its old name, the record claims nothing.
+	// Device is the index of the device that the parameter belongs to; 0 if it belongs to
+	// none. If the device was recreated under its old name, the record is void.
 	Device int `json:"device,omitempty"`
 }
 
-// claims reports whether a record is about what there is under its name now.
+// claims reports whether a record is about the parameter that now has its name.
 func (t *Target) claims(name string, rec record) (bool, error) {
 	if rec.Device == 0 {
 		return true, nil
@@ -87,7 +87,7 @@ var (
 	_ reconciler.Differ[Sysctl]   = (*Target)(nil)
 )
 
-// New returns a target. Errors are those of opening its records.
+// New returns a target. It returns an error if its records cannot be opened.
 func New(cfg Config) (*Target, error) {
 	if cfg.Root == "" {
 		cfg.Root = "/proc/sys"
@@ -103,7 +103,7 @@ func New(cfg Config) (*Target, error) {
 }
 
 // Init implements reconciler.Target. It drops the records of parameters that are
-// gone, as those of a device that was removed.
+// gone, such as those of a removed device.
 func (t *Target) Init(ctx context.Context) error {
 	for name, rec := range t.records.All() {
 		if ctx.Err() != nil {
@@ -111,7 +111,7 @@ func (t *Target) Init(ctx context.Context) error {
 		}
 		_, there, err := t.lookAt(name, rec)
 		if there {
-			continue // errors of reading are for those who need the value
+			continue // methods that need the value report read errors
 		}
 		if err == nil {
 			err = t.records.Remove(name)
@@ -123,8 +123,8 @@ func (t *Target) Init(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// lookAt reads the parameter that a record is about. That is not there if it is gone,
-// or if its device was made again.
+// lookAt reads the parameter that a record is about. The parameter counts as missing if it is
+// gone, or if its device was recreated.
 func (t *Target) lookAt(name string, rec record) (is string, there bool, err error) {
 	is, err = t.files.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,9 +137,9 @@ func (t *Target) lookAt(name string, rec record) (is string, there bool, err err
 	return is, true, err
 }
 
-// Update implements reconciler.Target. Parameters have names only, so the device may
-// become another one at any moment: then what was recorded claims nothing, and the
-// row is to be tried again.
+// Update implements reconciler.Target. Parameters are identified only by name, so the device
+// may be replaced by another one at any moment: then the record is void, and the row has to be
+// tried again.
 func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (reconciler.Result, error) {
 	index, err := t.indexOf(row.Device())
 	if err != nil {
@@ -161,8 +161,7 @@ func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (rec
 	return result, err
 }
 
-// checkDevice returns an error if the device of a row has not the index any more that
-// it had.
+// checkDevice returns an error if the index of a row's device has changed.
 func (t *Target) checkDevice(row Sysctl, index int) error {
 	now, err := t.indexOf(row.Device())
 	switch {
@@ -202,7 +201,7 @@ func (t *Target) steps(row Sysctl, is string) []steps.Step {
 	return steps.Field("value", words(is), row.Value, func() error { return t.write(row) })
 }
 
-// write sets a parameter and sees whether the kernel took the value as it is:
+// write sets a parameter and checks that the kernel accepted the value unchanged;
 // otherwise every pass would find it out of sync.
 func (t *Target) write(row Sysctl) error {
 	if err := t.files.write(row.Name, row.Value); err != nil {
@@ -218,7 +217,7 @@ func (t *Target) write(row Sysctl) error {
 	return nil
 }
 
-// Delete implements reconciler.Target: it restores what was there before.
+// Delete implements reconciler.Target: it restores the original value.
 func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Sysctl) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -248,8 +247,8 @@ func (t *Target) restore(name, original string) error {
 	return t.files.write(name, original)
 }
 
-// Observe implements reconciler.Observer: it yields what is recorded and there. The records
-// of parameters that are gone with their devices are for Delete and Init to drop.
+// Observe implements reconciler.Observer: it yields the parameters that have records and exist.
+// Delete and Init drop the records of parameters that are gone with their devices.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Sysctl, error] {
 	return func(yield func(Sysctl, error) bool) {
 		for name, rec := range t.records.All() {

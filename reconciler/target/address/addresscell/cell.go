@@ -1,4 +1,4 @@
-// Package addresscell puts the kind "address" into a hive.
+// Package addresscell adds the kind "address" to a hive.
 package addresscell
 
 import (
@@ -18,7 +18,7 @@ import (
 func Cell() cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[address.Address]{
-			Name: "address", Title: "addresses of links", KeyField: "address",
+			Name: "address", Title: "addresses of network links", KeyField: "address",
 			Schema: address.Schema(), Default: address.Default, Normalized: address.Address.Normalized,
 		},
 		cell.ProvidePrivate(

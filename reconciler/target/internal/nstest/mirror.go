@@ -13,19 +13,31 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Mirror runs what keeps a table of what the kernel has, which must be well, until
-// the end of the test.
-func Mirror(t *testing.T, run func(ctx context.Context, health reconciler.Health) error) {
+// Mirror runs a mirror, which must be healthy, until the end of the test. It returns the
+// mirror's table in a database of its own.
+func Mirror[Seen any, M interface {
+	Run(ctx context.Context, health reconciler.Health) error
+}](t *testing.T, schema statedb.Schema[Seen], newMirror func(*statedb.DB, *statedb.RWTable[Seen]) (M, error)) (*statedb.DB, *statedb.RWTable[Seen]) {
 	t.Helper()
+	db := statedb.New()
+	seen, err := statedb.NewTable(db, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMirror(db, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, healthy{t}) }()
+	go func() { ended <- m.Run(ctx, healthy{t}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	return db, seen
 }
 
 type healthy struct{ t *testing.T }

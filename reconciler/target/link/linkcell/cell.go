@@ -1,4 +1,4 @@
-// Package linkcell puts the kind "link" into a hive.
+// Package linkcell adds the kind "link" to a hive.
 package linkcell
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Check returns an error for a device that is not the link which we have made under
-// its name: see link.Target.Vouches. Kinds that put something on a device ask it first.
+// Check returns an error if a device is not the link that the agent has made under that
+// name: see link.Target.Vouches. Kinds call it before they add something to a device.
 type Check func(ctx context.Context, device string, index int) error
 
 // Cell returns the module. It needs an *ownership.Store, and provides the observed

@@ -1,4 +1,4 @@
-// Package managedfilecell puts the kind "file" into a hive.
+// Package managedfilecell adds the kind "file" to a hive.
 package managedfilecell
 
 import (
@@ -17,11 +17,11 @@ import (
 )
 
 // Cell returns the module. It needs an *ownership.Store. Templates read all tables of the
-// hive's database. allow is Config.Allow of package managedfile.
+// hive's database. allow is managedfile.Config.Allow.
 func Cell(allow func(path string) error) cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[managedfile.File]{
-			Name: "file", Title: "files on the disk", KeyField: "path",
+			Name: "file", Title: "managed files", KeyField: "path",
 			Schema: managedfile.Schema(), Default: managedfile.Default, Normalized: managedfile.File.Normalized,
 		},
 		cell.ProvidePrivate(

@@ -1,4 +1,4 @@
-// Package neighborcell puts the kind "neighbor" into a hive.
+// Package neighborcell adds the kind "neighbor" to a hive.
 package neighborcell
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Cell returns the module. It needs that of package linkcell.
+// Cell returns the module. It needs the module of package linkcell.
 func Cell() cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[neighbor.Neighbor]{
-			Name: "neighbor", Title: "permanent neighbors of links", KeyField: "address",
+			Name: "neighbor", Title: "permanent neighbors of network links", KeyField: "address",
 			Schema: neighbor.Schema(), Default: neighbor.Default, Normalized: neighbor.Neighbor.Normalized,
 		},
 		cell.ProvidePrivate(

@@ -1,4 +1,4 @@
-// Package nftcell puts the kind "nft" into a hive.
+// Package nftcell adds the kind "nft" to a hive.
 package nftcell
 
 import (
@@ -13,7 +13,7 @@ import (
 func Cell() cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[nft.Table]{
-			Name: "nft", Title: "tables of nftables", KeyField: "name",
+			Name: "nft", Title: "nftables tables", KeyField: "name",
 			Schema: nft.Schema(), Default: nft.Default, Normalized: nft.Table.Normalized,
 		},
 		cell.ProvidePrivate(

@@ -1,4 +1,4 @@
-// Package routecell puts the kind "route" into a hive.
+// Package routecell adds the kind "route" to a hive.
 package routecell
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Cell returns the module. It needs those of packages linkcell and addresscell.
+// Cell returns the module. It needs the modules of packages linkcell and addresscell.
 func Cell() cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[route.Route]{

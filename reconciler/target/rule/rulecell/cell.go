@@ -1,4 +1,4 @@
-// Package rulecell puts the kind "rule" into a hive.
+// Package rulecell adds the kind "rule" to a hive.
 package rulecell
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Cell returns the module. It needs that of package routecell.
+// Cell returns the module. It needs the module of package routecell.
 func Cell() cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[rule.Rule]{
-			Name: "rule", Title: "rules of policy routing", KeyField: "priority",
+			Name: "rule", Title: "policy routing rules", KeyField: "priority",
 			Schema: rule.Schema(), Default: rule.Default, Normalized: rule.Rule.Normalized,
 		},
 		cell.ProvidePrivate(

@@ -1,4 +1,4 @@
-// Package sysctlcell puts the kind "sysctl" into a hive.
+// Package sysctlcell adds the kind "sysctl" to a hive.
 package sysctlcell
 
 import (
@@ -13,8 +13,7 @@ import (
 )
 
 // Cell returns the module. It needs an *ownership.Store and the module of package
-// linkcell: settings of a device wait for its link. allow is Config.Allow of package
-// sysctl.
+// linkcell: sysctls of a device wait for its link. allow is sysctl.Config.Allow.
 func Cell(allow func(name string) error) cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[sysctl.Sysctl]{
