@@ -31,8 +31,8 @@ func Main(ctx context.Context) int {
 	return cli.Execute(ctx, root)
 }
 
-// newRoot builds the commands. args are all arguments of this process, which a process
-// in the sandbox gets too.
+// newRoot builds the commands. args are the arguments of this process, which are passed on to
+// a process in the sandbox.
 func newRoot(logger *slog.Logger, args []string) (*cobra.Command, error) {
 	around := &surroundings{}
 	h, err := hive.New(hive.Options{Name: name, Logger: logger}, cells(around)...)
@@ -93,8 +93,8 @@ func runAgent(cmd *cobra.Command, h *hive.Hive, around *surroundings, logger *sl
 	return runAlone(cmd.Context(), h, logger)
 }
 
-// runAlone runs the hive unless another agent runs in this network namespace. Before
-// that, nothing has been opened: neither the state directory, nor documents, nor netlink sockets.
+// runAlone runs the hive unless another agent runs in this network namespace. It checks that
+// before the state directory, documents or netlink sockets are opened.
 func runAlone(ctx context.Context, h *hive.Hive, logger *slog.Logger) error {
 	lock, err := lockNamespace(lockName, logger)
 	if err != nil {

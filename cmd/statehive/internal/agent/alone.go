@@ -31,13 +31,13 @@ type namespaceLock struct {
 // lack of file descriptors.
 const answerPause = 100 * time.Millisecond
 
-// lockNamespace takes the lock of that name. If another process has it, the error
-// says which. The lock is nil if a process has it that cannot be an agent of this namespace:
+// lockNamespace takes the lock of that name. If another agent has it, the error names its
+// process. If a process has it that cannot be an agent of this namespace, the lock is nil:
 // other users cannot keep the agent from starting.
 func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 	addr := &net.UnixAddr{Name: name, Net: "unix"}
 	var err error
-	var others []uint32 // who had the name without that anybody listened
+	var others []uint32 // other users who had bound the name but did not listen
 	for range lockTries {
 		var listener *net.UnixListener
 		if listener, err = net.ListenUnix("unix", addr); err == nil {
@@ -54,7 +54,7 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 		} else if err == nil {
 			return nil, by.refusal()
 		}
-		// In each try: who frees the name and takes it again is not seen at every moment.
+		// In each try: the owner is not seen while it frees the name and takes it again.
 		if uid, err := ownerOf(name); err == nil && uid != 0 && uid != uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
 			others = append(others, uid)
 		}
@@ -62,7 +62,7 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 			break
 		}
 	}
-	// An agent listens and answers. Others can have the name without that.
+	// An agent always listens, so a socket that does not is not an agent's.
 	if len(others) > 0 {
 		logger.Warn("Another user has the name that agents lock this network namespace with, but answers nobody: this agent goes on without the lock", "user", others[0])
 		return nil, nil //nolint:nilnil // the same
@@ -77,8 +77,8 @@ func newNamespaceLock(listener net.Listener) *namespaceLock {
 	return l
 }
 
-// answer accepts and closes the connections of processes that ask who has the lock. The
-// kernel answers them; connections that are not accepted would pile up.
+// answer accepts and closes the connections of processes that look for the holder of the lock.
+// The kernel tells them; connections that are not accepted would pile up.
 func (l *namespaceLock) answer(ctx context.Context) {
 	defer close(l.ended)
 	for {

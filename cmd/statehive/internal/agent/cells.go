@@ -31,7 +31,7 @@ func cells(around *surroundings) []cell.Cell {
 func foundation(around *surroundings) []cell.Cell {
 	return []cell.Cell{
 		cell.Config(options{}),
-		cell.Invoke(func(options) {}), // they are read before the start
+		cell.Invoke(func(options) {}), // already read by readOutside
 		cell.Provide(pidCommand),
 		listenersCell(around),
 		inspect.Cell(),

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closeInherited closes descriptors that the caller of this process left open by mistake, so that an attacker who takes the agent over
-// does not get them. It spares the standard ones and those that settings are read from. Inherited descriptors are those without
-// the flag close-on-exec, which everything that this program opens itself has.
+// closeInherited closes descriptors that this process inherited by mistake, so that an attacker who takes over the agent does
+// not get them. It spares the standard ones and those that settings are read from. Inherited descriptors lack the flag
+// close-on-exec, which everything that this program opens itself has.
 func closeInherited(settings []ownPath) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -26,7 +26,7 @@ func closeInherited(settings []ownPath) error {
 		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if errors.Is(err, unix.EBADF) {
-			continue // it was that of the listing, or has been closed since
+			continue // ReadDir's own, or closed since
 		}
 		if err == nil && flags&unix.FD_CLOEXEC == 0 {
 			err = unix.Close(fd)
@@ -38,7 +38,7 @@ func closeInherited(settings []ownPath) error {
 	return errors.Join(errs...)
 }
 
-// isIn reports whether one of the paths is that of a descriptor.
+// isIn reports whether one of the paths refers to the descriptor.
 func isIn(paths []ownPath, fd string) bool {
 	return slices.ContainsFunc(paths, func(own ownPath) bool {
 		return own.path == "/dev/fd/"+fd || own.path == "/proc/self/fd/"+fd

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// filesDir is the directory in memory in which a sandbox can write files. It goes away with the sandbox.
+// filesDir returns the only directory in which documents can write files in a sandbox. It is in memory.
 func (s *surroundings) filesDir() string { return filepath.Join(s.prepared.StateDir, "files") }
 
 // allowFile refuses paths that the agent itself reads or writes and, in a sandbox, all paths

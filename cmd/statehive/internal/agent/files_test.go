@@ -23,7 +23,7 @@ func TestDocumentsCannotWriteWhatTheAgentReads(t *testing.T) {
 	}
 	t.Chdir(dir)
 	s := &surroundings{own: []ownPath{
-		{"in the directory of documents", "documents"}, {"in the state directory", at("state")}, {"the file of settings", "settings.yaml"}, {"nothing", ""},
+		{"in the directory of documents", "documents"}, {"in the state directory", at("state")}, {"the settings file", "settings.yaml"}, {"nothing", ""},
 	}}
 	for path, want := range map[string]string{
 		at("elsewhere/a"):         "",
@@ -31,7 +31,7 @@ func TestDocumentsCannotWriteWhatTheAgentReads(t *testing.T) {
 		at("documents/sub/a"):     "in the directory of documents (documents), where documents cannot write",
 		at("link/a"):              "in the directory of documents (documents), where documents cannot write",
 		at("state/file/x.json"):   "in the state directory (" + at("state") + "), where documents cannot write",
-		at("settings.yaml"):       "the file of settings (settings.yaml), where documents cannot write",
+		at("settings.yaml"):       "the settings file (settings.yaml), where documents cannot write",
 		at("settings.yaml.other"): "",
 		at("documents-2"):         "",
 	} {

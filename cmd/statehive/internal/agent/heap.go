@@ -14,10 +14,10 @@ import (
 const (
 	// heapPeriod is the interval between checks of the heap.
 	heapPeriod = 5 * time.Second
-	// heapBusy is how much a busy agent allocates in that time: it needs the memory
-	// itself.
+	// heapBusy is how many bytes a busy agent allocates in that time. It is going to need
+	// its unused memory.
 	heapBusy = 16 << 20
-	// heapSpare is how much the heap may always hold beyond what is needed.
+	// heapSpare is how many bytes the heap may always have beyond what is needed.
 	heapSpare = 32 << 20
 )
 
@@ -25,10 +25,10 @@ const (
 // of the result, and the runtime keeps it for later use: it collects garbage when the heap
 // has doubled, which hardly ever happens in an idle agent.
 func heapCell() cell.Cell {
-	return cell.Module("heap", "returns unused memory to the system",
+	return cell.Module("heap", "return of unused memory to the system",
 		cell.Invoke(func(jobs job.Group) error {
 			k := &heapKeeper{usage: readHeap, release: debug.FreeOSMemory}
-			return jobs.Add(job.Timer("return memory", k.look, heapPeriod))
+			return jobs.Add(job.Timer("return memory", k.check, heapPeriod))
 		}))
 }
 
@@ -38,24 +38,24 @@ type heapKeeper struct {
 	release func()
 
 	allocated uint64 // at the last check
-	needed    uint64 // held after the last release
+	needed    uint64 // in use after the last release
 }
 
 // heapUsage is in bytes.
 type heapUsage struct {
-	held      uint64 // of the system, garbage included
-	allocated uint64 // since the start of the process
+	obtained  uint64 // from the system and not returned, including garbage
+	allocated uint64 // since the process started
 }
 
-// look releases unused memory if the agent has been idle since the last check. As a release
-// collects garbage, it is worth it only if a quarter more than needed is held.
-func (k *heapKeeper) look(context.Context, health.Health) error {
+// check releases unused memory if the agent has been idle since the last check. As a release
+// collects garbage, it pays only if the heap is a quarter larger than needed.
+func (k *heapKeeper) check(context.Context, health.Health) error {
 	u := k.usage()
 	busy := u.allocated-k.allocated >= heapBusy
 	k.allocated = u.allocated
-	if !busy && u.held > k.needed+k.needed/4+heapSpare {
+	if !busy && u.obtained > k.needed+k.needed/4+heapSpare {
 		k.release()
-		k.needed = k.usage().held
+		k.needed = k.usage().obtained
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func readHeap() (u heapUsage) {
 	metrics.Read(samples)
 	u.allocated = samples[0].Value.Uint64()
 	for _, s := range samples[1:] {
-		u.held += s.Value.Uint64()
+		u.obtained += s.Value.Uint64()
 	}
 	return u
 }

@@ -43,10 +43,10 @@ func holderOf(addr *net.UnixAddr) (holder, error) {
 	return holder{pid: int(peer.Pid), uid: peer.Uid, command: commandLine(int(peer.Pid))}, nil
 }
 
-// powerless reports whether the holder is another ordinary user's process that may not change the
-// network of this process's user namespace. What is not known counts as power. The holder is the
-// process that began to listen; one that has ended since, or is of another user, is no agent: others have got the socket
-// from it, or it runs a program, such as su, that has power of its own.
+// powerless reports whether the holder is another ordinary user's process that may not change
+// the network of this process's user namespace. If that cannot be found out, it may. The kernel
+// names the process that began to listen. If that has ended or changed its user since, it is no
+// agent: another process has inherited the socket, or it now runs a privileged program such as su.
 func (h holder) powerless() bool {
 	if h.pid == 0 || h.uid == 0 || h.uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
 		return false
@@ -61,13 +61,13 @@ func (h holder) powerless() bool {
 	if uid, err := effectiveUser(h.pid); err != nil || uid != h.uid {
 		return true
 	}
-	// It may have all power over a user namespace that it has made.
+	// Its capabilities may be those of a user namespace that it has created.
 	its, err := os.ReadFile("/proc/" + strconv.Itoa(h.pid) + "/uid_map")
 	own, ownErr := os.ReadFile("/proc/self/uid_map")
 	return err == nil && ownErr == nil && !bytes.Equal(its, own)
 }
 
-// effectiveUser returns that of a process, which is an error also if /proc does not show it.
+// effectiveUser returns the effective user ID of a process.
 func effectiveUser(pid int) (uint32, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -82,9 +82,9 @@ func effectiveUser(pid int) (uint32, error) {
 	return 0, fmt.Errorf("process %d has no user", pid)
 }
 
-// ownerOf returns the user who made the socket of a name, which need not listen. Linux tells that since 5.3.
+// ownerOf returns the user who created the socket of that name, listening or not. It needs Linux 5.3.
 func ownerOf(name string) (uint32, error) {
-	// Of linux/unix_diag.h.
+	// From linux/unix_diag.h.
 	const (
 		showName, showUser = 0x01, 0x40
 		attrName, attrUser = 0, 7
@@ -92,7 +92,7 @@ func ownerOf(name string) (uint32, error) {
 	)
 	request := make([]byte, 24)
 	request[0] = unix.AF_UNIX
-	// Bound or listening: connections that were accepted have the name, too.
+	// Bound or listening, but not accepted connections, which have the same name.
 	binary.NativeEndian.PutUint32(request[4:], 1<<unix.BPF_TCP_CLOSE|1<<unix.BPF_TCP_LISTEN)
 	binary.NativeEndian.PutUint32(request[12:], showName|showUser)
 	dump := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
@@ -118,7 +118,7 @@ func ownerOf(name string) (uint32, error) {
 	return 0, fmt.Errorf("no socket %s", name)
 }
 
-// commandLine returns that of a process, quoted, or nothing.
+// commandLine returns the quoted command line of a process, or "" if it cannot be read.
 func commandLine(pid int) string {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	text = bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '})

@@ -5,9 +5,9 @@ import (
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
-// documentsMemory records, per boot and network namespace, that rows of documents were in
-// force. An agent that finds no documents at its start then asks before it removes what
-// they declared.
+// documentsMemory records whether documents were in force, across boots and network namespaces, which
+// the files that they declared outlive. If they were, an agent that finds no documents when it starts
+// asks before it removes what they declared.
 type documentsMemory struct {
 	records *ownership.Records[struct{}]
 }
@@ -16,7 +16,7 @@ type documentsMemory struct {
 const inForce = "in-force"
 
 func newMemory(store *ownership.Store) (file.Memory, error) {
-	records, err := ownership.NewRecords[struct{}](store, "documents")
+	records, err := ownership.NewLastingRecords[struct{}](store, "documents")
 	return documentsMemory{records}, err
 }
 

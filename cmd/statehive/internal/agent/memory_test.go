@@ -7,10 +7,10 @@ import (
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
-func TestThatRowsWereInForceIsRememberedForTheBootAndTheNamespace(t *testing.T) {
+func TestThatRowsWereInForceIsRememberedAcrossBootsAndNamespaces(t *testing.T) {
 	dir := t.TempDir()
-	open := func(boot string) file.Memory {
-		store, err := ownership.Open(ownership.Config{Dir: dir, Identity: ownership.Identity{Boot: boot, Netns: "n"}})
+	open := func(boot, netns string) file.Memory {
+		store, err := ownership.Open(ownership.Config{Dir: dir, Identity: ownership.Identity{Boot: boot, Netns: netns}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,20 +25,28 @@ func TestThatRowsWereInForceIsRememberedForTheBootAndTheNamespace(t *testing.T) 
 			t.Fatal(err)
 		}
 	}
-	if m := open("1"); m.InForce() {
+	if m := open("1", "n"); m.InForce() {
 		t.Error("in force before anything was")
 	}
-	set(open("1"), false)
-	set(open("1"), true)
-	if !open("1").InForce() {
+	set(open("1", "n"), false)
+	set(open("1", "n"), true)
+	if !open("1", "n").InForce() {
 		t.Error("forgotten at a restart")
 	}
-	set(open("1"), false)
-	if open("1").InForce() {
+	set(open("1", "n"), false)
+	if open("1", "n").InForce() {
 		t.Error("what was approved is remembered")
 	}
-	set(open("1"), true)
-	if open("2").InForce() {
-		t.Error("remembered in another boot")
+	set(open("1", "n"), true)
+	// Files outlive the boot, and so does what is known of them.
+	if !open("2", "n").InForce() {
+		t.Error("forgotten in another boot")
+	}
+	if !open("2", "other").InForce() {
+		t.Error("forgotten in another namespace")
+	}
+	set(open("3", "n"), false)
+	if open("1", "n").InForce() {
+		t.Error("what was approved in another boot is remembered")
 	}
 }

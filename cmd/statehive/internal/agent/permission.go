@@ -37,9 +37,9 @@ func warnIfPowerless(logger *slog.Logger) {
 	}
 }
 
-// mayChangeNetwork reports whether a process, 0 being this one, may do so in its user namespace.
+// mayChangeNetwork reports whether a process (0 for this one) has CAP_NET_ADMIN in its user namespace.
 func mayChangeNetwork(pid int) (bool, error) {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3, Pid: int32(pid)} //nolint:gosec // of the kernel's
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3, Pid: int32(pid)} //nolint:gosec // process IDs fit
 	var sets [2]unix.CapUserData                                                            // the version has two words
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return false, err

@@ -20,7 +20,7 @@ type stateConfig struct {
 	StateDir string `flag:"state-dir" usage:"directory of records of what the agent has made (empty: the user's default place)"`
 }
 
-// stateDirSetting is the name of its setting.
+// stateDirSetting is the name of StateDir's setting.
 const stateDirSetting = "state-dir"
 
 // stateCell provides the records of what the agent has made.
@@ -33,7 +33,7 @@ func stateCell(s *surroundings) cell.Cell {
 			case err != nil:
 				return nil, err
 			case mode.ReadOnly():
-				all, _ := s.settings() // errors in those that matter here have been reported already
+				all, _ := s.settings() // errors in the settings used here have been reported already
 				s.own = ownPaths(all)
 				return readState(dir, logger)
 			}
@@ -77,7 +77,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err == nil {
 		return lock, nil
 	}
-	_ = lock.Close() // there is nothing in it to lose
+	_ = lock.Close() // nothing was written to it
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, fmt.Errorf("state directory %s is in use by another agent: stop that one, or choose another directory with --state-dir", dir)
 	}

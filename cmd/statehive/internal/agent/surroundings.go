@@ -97,14 +97,14 @@ func (s *surroundings) enter(logger *slog.Logger) error {
 // ownPath is a path that the agent itself reads or writes.
 type ownPath struct{ what, path string }
 
-// ownPaths returns the paths that some settings name.
+// ownPaths returns the paths in the settings that name files or directories of the agent.
 func ownPaths(all []cell.Setting) (own []ownPath) {
 	for _, s := range all {
 		switch s.Name {
 		case "config-dir":
 			own = append(own, ownPath{"in the directory of documents", s.Value})
 		case "config":
-			own = append(own, ownPath{"the file of settings", s.Value})
+			own = append(own, ownPath{"the settings file", s.Value})
 		case stateDirSetting:
 			dir := s.Value
 			if dir == "" {
@@ -121,8 +121,7 @@ type options struct {
 	Sandbox bool `flag:"sandbox" usage:"run in user, network and mount namespaces of its own: nothing outside changes"`
 }
 
-// outside are the settings that the process outside of a sandbox needs, without
-// a hive.
+// outside has the settings that the process outside of a sandbox needs. It starts no hive.
 type outside struct {
 	sandbox         bool
 	socket, address string
@@ -197,7 +196,7 @@ func listenersCell(s *surroundings) cell.Cell {
 	)
 }
 
-// hint is what to type in a second terminal.
+// hint prints what to type in a second terminal.
 func (s *surroundings) hint(w io.Writer, program string) error {
 	_, err := fmt.Fprintf(w, `
 The agent runs in a sandbox: nothing outside changes. In a second terminal:

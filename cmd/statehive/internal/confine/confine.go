@@ -1,7 +1,7 @@
-// Package confine takes from the process of the agent what it does not need: capabilities, and system calls by which a
-// process that has been taken over would get further. What is given up cannot be had back, nor by processes that it starts.
+// Package confine gives up the capabilities and system calls that the agent does not need and an attacker who has taken over
+// its process could use. Neither the process nor its children can get them back.
 //
-// It is a second line. What documents may do is decided where they are read.
+// It is a second line of defense. What documents may do is decided where they are read.
 package confine
 
 import (
@@ -12,7 +12,7 @@ import (
 	libcap "kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// Machine returns the capabilities of an agent that keeps the machine itself.
+// Machine returns the capabilities of an agent that manages the machine itself.
 func Machine() []libcap.Value {
 	return []libcap.Value{
 		libcap.NET_ADMIN,    // links, addresses, routes, rules, neighbors, nftables, net.* sysctls
@@ -21,7 +21,7 @@ func Machine() []libcap.Value {
 		libcap.FOWNER,       // modes of files of other users
 		libcap.FSETID,       // the set-group-ID bit of files of other groups
 		libcap.LEASE,        // read leases of documents of other users
-		// Some sysctls take more than being root:
+		// Some sysctls require more than being root:
 		libcap.SYS_ADMIN,    // kernel.dmesg_restrict, kernel.kptr_restrict, kernel.unprivileged_bpf_disabled, net.core.bpf_jit_*
 		libcap.SYS_MODULE,   // kernel.modules_disabled, kernel.usermodehelper.*
 		libcap.SETPCAP,      // kernel.usermodehelper.*
@@ -39,12 +39,11 @@ func Sandbox() []libcap.Value {
 	}
 }
 
-// Process leaves this process, with all its threads, only those capabilities of keep that it has; forbids the system calls
-// of [forbidden], which fail with EPERM from then on, among them those that start programs; and takes from it the power to
-// gain privileges. Call it once, when nothing has to be set up any more.
+// Process drops, in all threads of this process, the capabilities that are not in keep; makes the system calls of [forbidden],
+// such as execve, fail with EPERM; and sets no_new_privs. Call it once, when everything is set up.
 //
 // Errors: errors.ErrUnsupported if the system calls of this architecture are not known; others if the kernel refuses a
-// step. What came before it has been given up then.
+// step. The steps before it are not undone.
 func Process(keep []libcap.Value) error {
 	if err := dropCapabilities(keep); err != nil {
 		return fmt.Errorf("give up capabilities: %w", err)
@@ -73,8 +72,8 @@ func dropCapabilities(keep []libcap.Value) error {
 			}
 		}
 	}
-	// The bounding set limits what the execution of a file could give. Dropping from it takes a capability
-	// itself: those who do not have it could not execute anything with more power either, see Process.
+	// The bounding set limits the capabilities that executing a file can give. Dropping from it needs CAP_SETPCAP; a process
+	// without that gains no capabilities by executing files either, see Process.
 	if may, err := had.GetFlag(libcap.Effective, libcap.SETPCAP); err == nil && may {
 		if err := libcap.DropBound(bounds...); err != nil {
 			return fmt.Errorf("bounding set: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
@@ -12,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidden are the system calls that the agent does not need, by what they are good for to somebody who has taken it
-// over. All others that are known by name are allowed: a list of just those that the agent makes today would break with
-// the next version of Go, of the C library or of a module. Calls without a name in the tables, newer ones and those of
-// other architectures that the processor can run, are refused.
+// forbidden returns the system calls that the agent does not need, grouped by what an attacker who has taken it over could do
+// with them. All others that are known by name are allowed: a list of just the calls that the agent makes today would break
+// with the next version of Go, the C library or a module. Calls without a name in the tables (newer ones, and other
+// architectures that the processor can run) are refused.
 func forbidden() [][]string {
 	return [][]string{
 		{"execve", "execveat", "uselib"}, // running programs
@@ -41,7 +42,7 @@ func forbidden() [][]string {
 			"reboot", "swapon", "swapoff", "acct", "syslog", "sethostname", "setdomainname", "vhangup", "iopl", "ioperm",
 			"settimeofday", "stime", "clock_settime", "clock_settime64", "adjtimex", "clock_adjtime", "clock_adjtime64",
 		},
-		{ // what nothing here uses and many attacks on the kernel did
+		{ // unused here, and used by many attacks on the kernel
 			"userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register", "vmsplice", "memfd_secret", "personality",
 			"modify_ldt", "vm86", "vm86old", "set_mempolicy", "set_mempolicy_home_node", "mbind", "nfsservctl", "sysfs", "_sysctl",
 			"ustat",
@@ -49,16 +50,19 @@ func forbidden() [][]string {
 	}
 }
 
-// filterSystemCalls forbids them, for all threads.
+// filterSystemCalls installs the filter in all threads.
 func filterSystemCalls() error {
 	p, err := policy()
 	if err != nil {
 		return err
 	}
+	// LoadFilter first sets no_new_privs, which belongs to a thread; without it the thread may not install a filter.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	return seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: p})
 }
 
-// policy is what becomes the filter: the first group that has a call decides.
+// policy returns the rules of the filter: the first group that contains a call decides.
 func policy() (seccomp.Policy, error) {
 	info, err := arch.GetInfo("")
 	if err != nil || len(info.SyscallNames) == 0 {
@@ -69,33 +73,33 @@ func policy() (seccomp.Policy, error) {
 	return seccomp.Policy{
 		DefaultAction: seccomp.ActionErrno, // EPERM
 		Syscalls: []seccomp.SyscallGroup{
-			// Its flags are in memory, which a filter cannot see. All who make it fall back to clone by this error.
+			// Its flags are in memory, which a filter cannot read. Callers fall back to clone on this error.
 			{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)},
-			// A call of which no condition holds is not looked for in groups that follow: this is the last one.
+			// This group must be the last: a call that meets none of its conditions is not looked up in later groups.
 			{Names: others, NamesWithCondtions: conditional(), Action: seccomp.ActionAllow},
 		},
 	}, nil
 }
 
-// userfaultfdNew is the request by which /dev/userfaultfd does what the system call of that name does.
+// userfaultfdNew is the ioctl of /dev/userfaultfd that does the same as the system call userfaultfd.
 const userfaultfdNew = 0xaa00
 
-// conditional returns the calls that are allowed with some arguments only.
+// conditional returns the calls that are allowed only with certain arguments.
 func conditional() []seccomp.NameWithConditions {
 	const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 	calls := []seccomp.NameWithConditions{
 		{Name: "clone", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.BitsNotSet, Value: newNamespaces}}},
 		{Name: "socketpair", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.Equal, Value: unix.AF_UNIX}}},
-		{Name: "ioctl", Conditions: []seccomp.Condition{ // not typing on somebody else's terminal
+		{Name: "ioctl", Conditions: []seccomp.Condition{ // no typing on another user's terminal
 			{Argument: 1, Operation: seccomp.NotEqual, Value: unix.TIOCSTI},
 			{Argument: 1, Operation: seccomp.NotEqual, Value: unix.TIOCLINUX},
 			{Argument: 1, Operation: seccomp.NotEqual, Value: userfaultfdNew},
-			{Argument: 1, Operation: seccomp.LessOrEqual, Value: math.MaxUint32}, // the kernel ignores what is above
+			{Argument: 1, Operation: seccomp.LessOrEqual, Value: math.MaxUint32}, // the kernel ignores the upper 32 bits
 		}},
 	}
-	// Others let one see and forge packets, or are of protocols that hardly anybody uses. Programs of i386 can also
-	// make any socket by socketcall, whose arguments a filter cannot see, and by which Go makes all of its own there.
+	// Other families can capture and forge packets, or are hardly used. On i386 any socket can also be made by socketcall,
+	// whose arguments a filter cannot read; Go uses it for all sockets there.
 	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
 		calls = append(calls, seccomp.NameWithConditions{
 			Name: "socket", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.Equal, Value: family}},

@@ -7,22 +7,22 @@
 // their own, which outlive it. Each script, and each test, has its own socket,
 // state directory and port for metrics, so that all can run side by side.
 //
-// Besides the commands of testscript, $PROGRAM, which is the agent's file, and $TABLES, a
-// program to change tables of nftables by hand, scripts have:
+// Besides the commands of testscript, scripts have $PROGRAM, the agent's executable, $TABLES, a
+// program that changes nftables tables by hand, and these commands:
 //
 //	agent start [FLAG...]          start the agent on ./documents, and wait until it answers
-//	agent stop                     end it as an operator would; it must exit with code 0
-//	agent reload                   have it read settings and documents again
-//	agent kill                     end it as the kernel would when memory is short
-//	agent refused [FLAG...]        start one that must end by itself, with code 1
+//	agent stop                     stop it as an operator would; it must exit with code 0
+//	agent reload                   make it read settings and documents again
+//	agent kill                     kill it as the kernel would when memory is short
+//	agent refused [FLAG...]        start one that must exit by itself, with code 1
 //	[!] statehive ARG...           a command of the command line, as the user of the agent
 //	[!] inside COMMAND...          a command in the agent's network namespace
-//	[!] all-done                   print the status, and fail unless all rows are done and all is well
-//	[!] metrics REGEXP...          print the metrics with lines that match all, in this order
+//	[!] all-done                   print the status, and fail unless all rows are done and the agent is healthy
+//	[!] metrics REGEXP...          print the lines of the metrics that match all REGEXP, in this order
 //	within TIME succeeds COMMAND   repeat one of the four above until it succeeds
 //	within TIME fails COMMAND      until it does not
 //	within TIME shows REGEXP COMMAND   until it prints what matches
-//	within TIME hides REGEXP COMMAND   until it prints nothing that matches
+//	within TIME hides REGEXP COMMAND   until nothing that it prints matches
 //	full-passes                    wait until each reconciler has done two more full passes
-//	edit FILE OLD NEW              replace a text in a file, by a rename
+//	edit FILE OLD NEW              replace a text in a file atomically, by a rename
 package e2e

@@ -24,7 +24,7 @@ const atATime = 6
 // programVariable tells where the program is. TestMain sets it.
 const programVariable = "STATEHIVE_E2E_PROGRAM"
 
-// tablesVariable tells where the program is that changes tables of nftables.
+// tablesVariable tells where the program is that changes nftables tables.
 const tablesVariable = "STATEHIVE_E2E_TABLES"
 
 // TestMain builds the programs once. They are left where every user can run them.

@@ -144,7 +144,7 @@ func describeFile(path string, entry fs.DirEntry) (string, error) {
 	return fmt.Sprintf("inode %d of %d, changed %v, %v\n%v %s", stat.Ino, stat.Uid, stat.Ctim, stat.Mtim, info.Mode(), content), err
 }
 
-// dumpTables returns tables of nftables with all that is in them, by their names.
+// dumpTables returns nftables tables with all that is in them, by their names.
 func (w *world) dumpTables(ctx context.Context) (map[string]json.RawMessage, error) {
 	r := w.inside(ctx, os.Getenv(tablesVariable), "dump")
 	if r.err != nil {

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explain makes an UnavailableError of an error by which the kernel forbids namespaces, and leaves others as they are.
+// explain turns an error by which the kernel forbids namespaces into an UnavailableError, and only wraps others.
 func explain(doing string, cause error) error {
 	return machine{proc: "/proc", uid: os.Geteuid()}.explain(doing, cause)
 }
 
-// machine is where the reasons are looked for.
+// machine is what explain examines to find the reason.
 type machine struct {
 	proc string
 	uid  int
@@ -53,10 +53,10 @@ func (m machine) diagnose(cause error) (reason, advice string) {
 		return "this kernel does not support what the sandbox needs", "use a newer kernel, with user and network namespaces"
 	}
 	return "a chroot, a container's security profile (seccomp, AppArmor, SELinux) or a missing capability forbids it",
-		"leave the chroot, or start the container with a profile which allows user namespaces and mounts in them"
+		"leave the chroot, or start the container with a profile that allows user namespaces and mounts in them"
 }
 
-// knob is a sysctl by which machines forbid user namespaces.
+// knob is a sysctl that can forbid namespaces.
 type knob struct {
 	name, forbids, allows string
 	meaning               string
@@ -90,7 +90,7 @@ func knobs() []knob {
 	}
 }
 
-// outsideUID translates our user into the user namespace around ours: inside the sandbox everyone is root.
+// outsideUID returns this process's user ID in the parent user namespace: inside the sandbox every user is root.
 func (m machine) outsideUID() int {
 	text, err := os.ReadFile(filepath.Join(m.proc, "self", "uid_map"))
 	if err != nil {
@@ -111,7 +111,7 @@ func (m machine) hasUserNamespaces() bool {
 	return err == nil
 }
 
-// sysctl returns the value, or "" if there is none: most kernels have only some of them.
+// sysctl returns the value of a sysctl, or "" if the kernel does not have it.
 func (m machine) sysctl(name string) string {
 	text, err := os.ReadFile(filepath.Join(m.proc, "sys", strings.ReplaceAll(name, ".", "/")))
 	if err != nil {

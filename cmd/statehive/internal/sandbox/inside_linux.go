@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// handover is what the parent tells the child in Variable.
+// handover is what the parent passes to the child in Variable.
 type handover struct {
-	// Outside are the parent's namespaces: inode numbers by kind. Those of the child must be others.
+	// Outside maps the kind of a namespace to the inode number of the parent's. The child's must differ.
 	Outside map[string]uint64 `json:"outside"`
 	// StateDir is the empty directory for the child's tmpfs.
 	StateDir string `json:"stateDir"`
@@ -29,17 +29,17 @@ func (h handover) variable() (string, error) {
 	return Variable + "=" + string(text), nil
 }
 
-// Inherited is what a process in the sandbox got from its parent. It is not safe for concurrent use.
+// Inherited is what a process in the sandbox has received from its parent. It is not safe for concurrent use.
 type Inherited struct {
 	stateDir  string
 	listeners map[string]int
 }
 
-// Inside reports whether this process was started by Run, and returns what its parent hands over. Call it once, at the start:
+// Inside reports whether this process was started by Run, and returns what its parent passed to it. Call it once, at startup:
 // the results of several calls would share file descriptors.
 //
-// It does not rely on the environment variable alone. If that is set, but this process is in one of the namespaces that the
-// variable calls outside, or is not in a user namespace as Run makes them, it fails with ErrNotInside: acting as if inside
+// It does not rely on the environment variable alone. If Variable is set, but this process is still in one of the parent's
+// namespaces, or its user namespace is not one that Run creates, Inside fails with ErrNotInside: acting as if in a sandbox
 // would change the machine.
 func Inside() (*Inherited, bool, error) {
 	text, set := os.LookupEnv(Variable)
@@ -65,18 +65,18 @@ func (h handover) verify() error {
 		return err
 	}
 	for _, kind := range sortedNames(ids) {
-		outside, reported := h.Outside[kind]
-		if !reported {
-			return fmt.Errorf("it does not tell the %s namespace outside", kind)
+		outside, ok := h.Outside[kind]
+		if !ok {
+			return fmt.Errorf("the parent's %s namespace is missing", kind)
 		}
 		if ids[kind] == outside {
-			return fmt.Errorf("this process is still in the %s namespace outside (%d)", kind, outside)
+			return fmt.Errorf("this process is still in the parent's %s namespace (%d)", kind, outside)
 		}
 	}
 	return verifyUserMap("/proc/self/uid_map")
 }
 
-// verifyUserMap checks that the user namespace has one user, root: those of the machine and of containers have many.
+// verifyUserMap checks that root is the only user of the user namespace. The machine's and containers' have many.
 func verifyUserMap(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -107,8 +107,8 @@ func namespaceIDs() (map[string]uint64, error) {
 	return ids, nil
 }
 
-// Listener returns the listener that the parent has handed over by this name. It can be taken once and is then the caller's to
-// close; closing it does not remove a unix socket, which is the parent's. Errors: ErrNoListener.
+// Listener returns the listener that the parent passed under this name. It can be taken once, and the caller must close it;
+// that does not remove a unix socket, which belongs to the parent. Errors: ErrNoListener.
 func (i *Inherited) Listener(name string) (net.Listener, error) {
 	number, ok := i.listeners[name]
 	if !ok {

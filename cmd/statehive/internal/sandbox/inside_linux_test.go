@@ -25,9 +25,9 @@ func TestInsideRefusesAForgedVariable(t *testing.T) {
 	}
 	_, here, _ = strings.Cut(here, "=")
 	cases := map[string]struct{ value, want string }{
-		"of a parent in our namespaces": {here, "still in the mnt namespace outside"},
+		"of a parent in our namespaces": {here, "still in the parent's mnt namespace"},
 		"of other namespaces":           {`{"outside":{"user":1,"net":2,"mnt":3}}`, "expected root as the only user"},
-		"without namespaces":            {`{"outside":{}}`, "does not tell the mnt namespace"},
+		"without namespaces":            {`{"outside":{}}`, "the parent's mnt namespace is missing"},
 		"of another kind":               {"true", "unset it"},
 		"empty":                         {"", "unset it"},
 	}

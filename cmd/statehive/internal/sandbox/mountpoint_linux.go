@@ -11,15 +11,15 @@ import (
 
 const mountPointPattern = "statehive-sandbox-*"
 
-// mountPoint is an empty directory outside, for the child to mount its tmpfs on. Nothing that anyone uses lies below a fresh
-// directory, so nothing is hidden. It is locked as long as it is in use, because removing a directory detaches what other
-// namespaces have mounted there: systemd-tmpfiles spares locked directories, and so do we.
+// mountPoint is an empty directory outside, on which the child mounts its tmpfs. As it is new, the mount hides no files. It is
+// locked while in use, because removing a directory detaches what other namespaces have mounted there: systemd-tmpfiles spares
+// locked directories, and so does sweep.
 type mountPoint struct {
 	path string
 	lock *os.File
 }
 
-// errSwept: another process has removed the directory before we could lock it.
+// errSwept is the error of a directory that another process removed before it was locked.
 var errSwept = errors.New("another process has removed it")
 
 // newMountPoint makes a mount point in dir.
@@ -31,7 +31,7 @@ func newMountPoint(dir string) (*mountPoint, error) {
 		point, err = tryMountPoint(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for the sandbox (TMPDIR says where): %w", err)
+		return nil, fmt.Errorf("making a directory for the sandbox (set TMPDIR to use another place): %w", err)
 	}
 	return point, nil
 }
@@ -59,7 +59,7 @@ func (m *mountPoint) remove() error {
 	return errors.Join(os.Remove(m.path), m.lock.Close())
 }
 
-// sweep removes the mount points in dir that belong to this user and to no process: those of killed parents.
+// sweep removes this user's mount points in dir that no process uses any more, because their parents were killed.
 func sweep(dir string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, mountPointPattern))
 	if err != nil {
@@ -79,7 +79,7 @@ func sweepOne(path string) error {
 	}
 	lock, err := lockDirectory(path, unix.LOCK_EX|unix.LOCK_NB)
 	switch {
-	case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, os.ErrNotExist): // in use, or gone
 		return nil
 	case err != nil:
 		return err

@@ -14,14 +14,14 @@ import (
 	"syscall"
 )
 
-// Run runs this program again in a new sandbox and returns its exit code, once it has ended. A child killed by signal n counts
-// as 128+n, as in a shell.
+// Run runs this program again in a new sandbox, waits for it and returns its exit code: 128+n if signal n killed it, as in a
+// shell.
 //
-// Signals are handled as the package comment says. When ctx is done, the child gets a SIGTERM and Run goes on waiting; a ctx
-// which a signal cancels would therefore make the child see that signal twice.
+// The package comment describes signal handling. When ctx is done, the child gets a SIGTERM and Run keeps waiting; if a
+// signal canceled ctx, the child would get two signals.
 //
-// Errors: an UnavailableError if the machine forbids the sandbox, ctx's if it is done beforehand, others for files and
-// listeners. The exit code means something only if the error is nil.
+// Errors: an UnavailableError if the machine forbids the sandbox, ctx's error if it is done before the start, others for
+// files and listeners. The exit code is valid only if the error is nil.
 func Run(ctx context.Context, cfg Config) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg Config) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Before the start: from then on a signal must not kill the parent, which would kill the child at once.
+	// Before the start: a signal that killed the parent would kill the child at once.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...)
 	defer signal.Stop(signals)
@@ -79,7 +79,7 @@ func command(cfg Config, stateDir string) (*exec.Cmd, error) {
 		env = os.Environ()
 	}
 	cmd := &exec.Cmd{
-		Path:        "/proc/self/exe", // and not os.Args[0]: the file may have been replaced since
+		Path:        "/proc/self/exe", // not os.Args[0]: that file may have been replaced
 		Args:        append([]string{os.Args[0]}, cfg.Args...),
 		Env:         append(slices.Clone(env), variable),
 		Stdin:       os.Stdin,
@@ -108,10 +108,9 @@ func attributes() *syscall.SysProcAttr {
 	}
 }
 
-// listenerFiles duplicates the listeners' descriptors, in the order of their names, and tells the numbers by which the child
-// will know them.
+// listenerFiles duplicates the listeners' descriptors, sorted by name, and returns the descriptor number of each in the child.
 func listenerFiles(listeners map[string]net.Listener) ([]*os.File, map[string]int, error) {
-	const firstExtra = 3 // after stdin, stdout and stderr, as exec.Cmd says
+	const firstExtra = 3 // after stdin, stdout and stderr, see exec.Cmd
 	var files []*os.File
 	numbers := make(map[string]int, len(listeners))
 	for _, name := range sortedNames(listeners) {
@@ -131,18 +130,18 @@ func listenerFiles(listeners map[string]net.Listener) ([]*os.File, map[string]in
 	return files, numbers, nil
 }
 
-// closeFiles closes duplicates of which nothing was read or written: an error could tell nothing.
+// closeFiles closes duplicates that were neither read nor written, so errors do not matter.
 func closeFiles(files []*os.File) {
 	for _, file := range files {
 		_ = file.Close()
 	}
 }
 
-// start starts cmd and returns a channel which gets the result of waiting for it.
+// start starts cmd and returns a channel that receives the result of cmd.Wait.
 func start(cmd *exec.Cmd) (<-chan error, error) {
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		// The kernel sends the parent death signal when the thread ends which made the child: it must live as long.
+		// The kernel sends the parent death signal when the thread that started the child ends, so keep that thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -157,8 +156,9 @@ func start(cmd *exec.Cmd) (<-chan error, error) {
 	return ended, nil
 }
 
-// forwarded lists the signals for the child: not SIGHUP if whoever started us wants it to be ignored (nohup). Shells start
-// what runs in the background with SIGINT ignored, too, but for the sake of Ctrl-C; a SIGINT for this process is meant.
+// forwarded returns the signals to forward to the child: not SIGHUP if this process was started with it ignored (nohup).
+// Shells also start background commands with SIGINT ignored, but only because of Ctrl-C; a SIGINT sent to this process is
+// intended.
 func forwarded() []os.Signal {
 	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {

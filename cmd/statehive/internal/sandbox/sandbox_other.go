@@ -23,7 +23,7 @@ func unavailable() error {
 // Run fails with ErrUnavailable: only Linux has namespaces.
 func Run(context.Context, Config) (int, error) { return 0, unavailable() }
 
-// Inherited is what the parent hands over; there is none on this system.
+// Inherited is what the parent passes to the child; there is no sandbox on this system.
 type Inherited struct{}
 
 // Inside reports false: there is no sandbox on this system. It fails with ErrNotInside if Variable is set.

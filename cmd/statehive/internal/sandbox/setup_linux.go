@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netSysctls is the part of the sysctls which belongs to the network namespace.
+// netSysctls holds the sysctls of the network namespace.
 const netSysctls = "/proc/sys/net"
 
 // Setup prepares the sandbox from inside: no mount propagates, a tmpfs lies on the state directory, /proc and /sys are
@@ -41,11 +41,11 @@ func mountState(dir string) error {
 
 // makeReadOnly makes the mount at path, and all below it, read-only.
 func makeReadOnly(path string) error {
-	// Without automounts: systemd has one at /proc/sys/fs/binfmt_misc, and would mount outside what we look at here.
+	// Without automounts: systemd has one at /proc/sys/fs/binfmt_misc, and would mount the file system outside.
 	const flags = unix.AT_RECURSIVE | unix.AT_NO_AUTOMOUNT
 	err := unix.MountSetattr(unix.AT_FDCWD, path, flags, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	if isAny(err, []error{unix.ENOSYS, unix.EPERM}) {
-		err = remount(path, readOnly) // a kernel before 5.12, or a container's filter which does not know the call
+		err = remount(path, readOnly) // a kernel before 5.12, or a container's seccomp filter that does not know the call
 	}
 	if isAny(err, []error{unix.EINVAL, unix.ENOENT}) && path != "/proc" {
 		return nil // nothing is mounted there, as in a chroot without /sys: nothing to protect
@@ -83,8 +83,8 @@ const (
 	readOnly access = unix.MS_RDONLY
 )
 
-// remount changes the access to the mount at path, not to those below it. In a user namespace the other flags of a mount which
-// came from outside are locked, and leaving one out is refused: they are read first.
+// remount changes the access to the mount at path, not to mounts below it. In a user namespace the other flags of an
+// inherited mount are locked, and the kernel refuses to clear them, so remount reads and keeps them.
 func remount(path string, mode access) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil {
@@ -93,7 +93,7 @@ func remount(path string, mode access) error {
 	return unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|uintptr(mode)|lockedFlags(stat.Flags), "")
 }
 
-// lockedFlags translates flags of statfs into those of mount, without the read-only flag.
+// lockedFlags translates statfs flags into mount flags, without the read-only flag.
 func lockedFlags(statfs int64) uintptr {
 	translation := []struct {
 		statfs int64
@@ -113,7 +113,7 @@ func lockedFlags(statfs int64) uintptr {
 		}
 	}
 	if statfs&(unix.ST_NOATIME|unix.ST_RELATIME) == 0 {
-		flags |= unix.MS_STRICTATIME // to mount no flag means relatime, to statfs it means strict
+		flags |= unix.MS_STRICTATIME // no flag means relatime to mount(2), strictatime to statfs(2)
 	}
 	return flags
 }

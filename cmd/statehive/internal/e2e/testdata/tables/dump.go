@@ -11,7 +11,7 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// A dumped table is all that the kernel tells of a table.
+// dumpedTable is everything that the kernel reports about a table.
 type dumpedTable struct {
 	Table  *nftables.Table
 	Chains []dumpedChain

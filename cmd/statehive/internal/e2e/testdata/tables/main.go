@@ -1,4 +1,4 @@
-// Command tables changes tables of nftables as an operator beside the agent would, where
+// Command tables changes nftables tables as an operator beside the agent would, where
 // the command nft is not installed.
 package main
 
