@@ -43,7 +43,7 @@ func withFx() fx.Option {
 
 // withHive does the same. The logger is there already; a failed or panicking run is logged, and shows in the module's health.
 func withHive() cell.Cell {
-	return cell.Module("beat", "sends a beat every second",
+	return cell.Module("beat", "a beat every second",
 		cell.ProvidePrivate(newBeat),
 		cell.Invoke(func(jobs job.Group, b *beat) error {
 			return jobs.Add(job.Timer("send", func(ctx context.Context, _ health.Health) error {

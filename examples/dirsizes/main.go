@@ -69,7 +69,7 @@ func (c scanConfig) Validate() error {
 
 // scanCell measures directories. Other modules can read its table, but not write it, and cannot see its scanner.
 func scanCell() cell.Cell {
-	return cell.Module("scan", "measures directories",
+	return cell.Module("scan", "sizes of directories",
 		cell.Config(scanConfig{Interval: time.Minute}),
 		dbcell.Protected(statedb.Schema[Dir]{Name: "dirs", Primary: byPath}),
 		cell.ProvidePrivate(newScanner),
@@ -127,7 +127,7 @@ type quotaConfig struct {
 
 // quotaCell reads the table of the other module and reports in its health whether a directory is too large.
 func quotaCell() cell.Cell {
-	return cell.Module("quota", "finds directories that are too large",
+	return cell.Module("quota", "directories that are too large",
 		cell.Config(quotaConfig{Quota: 1 << 30}),
 		cell.Decorate(func(l *slog.Logger, c quotaConfig) *slog.Logger { return l.With("quota", c.Quota) }),
 		cell.Invoke(judge),
