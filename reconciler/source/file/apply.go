@@ -17,7 +17,7 @@ type state struct {
 	held        map[id]*document // the documents whose rows are in the tables
 	shown       map[string]shown // by path
 	incomplete  string
-	unconfirmed bool // rows stay in force until they are replaced by documents or an approval
+	unconfirmed bool // rows stay in force until documents are back or an operator approves
 	filtered    bool // documents are in force, but filters drop all of them
 	initialized bool
 }
@@ -25,8 +25,9 @@ type state struct {
 // apply updates the tables according to a listing, in one transaction.
 func (s *Source) apply(ctx context.Context, l *listing) error {
 	next, kept := s.next(l)
-	if len(next.held) > 0 {
-		s.remember(true)
+	inForce := s.inForce(l, next, kept)
+	if inForce.Files > 0 {
+		s.remember(inForce)
 	}
 	if !next.equal(s.published) {
 		update := func(txn *statedb.WriteTxn) error { return s.write(txn, next) }
@@ -38,8 +39,8 @@ func (s *Source) apply(ctx context.Context, l *listing) error {
 	s.report(next)
 	s.published = next
 	s.origins.Store(&next.held)
-	if s.endsMemory(l, next) {
-		s.remember(false)
+	if inForce.Files == 0 {
+		s.remember(inForce)
 	}
 	return nil
 }
@@ -54,7 +55,7 @@ func (s *Source) accept(l *listing, kept map[*fileState]*content) {
 	for f, version := range kept {
 		f.kept = version
 	}
-	maps.DeleteFunc(s.files, func(_ string, f *fileState) bool { return f.gone })
+	maps.DeleteFunc(s.files, func(_ string, f *fileState) bool { return f.gone && !f.lost })
 	s.known.Store(s.knownContents())
 }
 
@@ -64,13 +65,16 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 	if l.err != nil {
 		return s.withoutDirectory(l)
 	}
-	files, r := s.present(), s.last
-	if !r.stands(files) {
-		r = resolve(files, s.published.held)
-	}
+	r := s.resolve(l)
 	next := state{held: r.wanted, shown: map[string]shown{}, initialized: true}
 	var missing []problem
-	for _, f := range files {
+	for _, f := range s.present() {
+		if f.gone {
+			if before, ok := s.published.shown[f.path]; ok {
+				next.shown[f.path] = before
+			}
+			continue
+		}
 		if !s.isShown(f, l.at) {
 			continue
 		}
@@ -80,13 +84,31 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 		}
 	}
 	next.incomplete = reason(missing)
-	next.filtered = len(next.held) == 0 && r.hasDocuments()
-	if s.vanished(l, next) {
-		s.last = resolution{}
-		return s.withoutDocuments(l, r), nil
-	}
+	next.filtered = len(next.held) == 0 && r.count().files > 0
+	s.explainLoss(&next, l, r)
 	s.last = r
 	return next, r.kept
+}
+
+// resolve decides which versions are in force after a listing.
+func (s *Source) resolve(l *listing) resolution {
+	if l.approved {
+		s.approveLoss(l)
+	}
+	files, r := s.present(), s.last
+	if !r.stands(files) {
+		r = resolve(files, s.published.held)
+	}
+	if len(r.wanted) == 0 && r.count().files == 0 && len(s.published.held) > 0 && !l.approved {
+		s.lose()
+		r = resolve(s.present(), s.published.held)
+	}
+	for f, version := range r.kept {
+		if f.lost = f.lost && len(version.docs) > 0; f.gone && !f.lost {
+			delete(r.kept, f) // others declare its rows now
+		}
+	}
+	return r
 }
 
 // isShown reports whether a file has been read, or has to be shown as being written: in the

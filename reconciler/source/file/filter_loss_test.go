@@ -90,15 +90,15 @@ func TestAFilterThatDropsEverythingNeedsNoApproval(t *testing.T) {
 	for when, early := range map[string]bool{"at the start": true, "later": false} {
 		t.Run(when, func(t *testing.T) {
 			bubble(t, mixed, func(t *testing.T, h *harness) {
-				m := &memory{inForce: true}
-				h.source.config.Memory, h.source.recalled = m, true
+				m := &memory{inForce: InForce{Files: len(mixed)}}
+				h.restarted(m)
 				if !early {
 					h.settle()
 				}
 				h.setFilter(on())
 				h.wantRoutes()
 				h.wantState(true, "")
-				if m.inForce {
+				if m.inForce.Files > 0 {
 					t.Error("rows are remembered as in force")
 				}
 				for name := range mixed {

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"syscall"
 )
 
 // A directory that is empty or gone has more often been lost than emptied on purpose.
 // So rows stay in force when it is gone, is on another device, or no longer has any
-// documents, until there are documents again or an operator approves.
+// documents, until the file of each is back, another file declares it, or an operator approves.
+// A restart in between does not change that: until as many files are back, no orphans are removed.
 
 var errOtherDevice = errors.New("the directory is on another device than before: it was unmounted, or something is mounted over it")
 
@@ -44,41 +46,89 @@ func (s *Source) sameFiles(l *listing) bool {
 	return true
 }
 
-// vanished reports whether next would end all rows in force, of this run or of the previous
-// one, without an approval.
-func (s *Source) vanished(l *listing, next state) bool {
-	lost := len(s.published.held) > 0 || s.recalled && next.incomplete == ""
-	if len(next.held) > 0 || next.filtered || !lost {
-		return false
-	}
-	if l.approved {
-		l.confirmed = true
-	}
-	return !l.approved
-}
-
-// withoutDocuments returns a state that leaves all rows in force although no documents were found.
-func (s *Source) withoutDocuments(l *listing, r resolution) state {
-	next := state{held: s.published.held, shown: map[string]shown{}, unconfirmed: true, initialized: true}
-	for _, f := range s.sorted() {
-		before, already := s.published.shown[f.path]
-		switch r.kept[f] = f.kept; {
-		case f.gone && !already: // it was being written and was never shown
-		case f.gone:
-			next.shown[f.path] = before
-		case s.isShown(f, l.at):
-			next.shown[f.path] = before.unlessSame(r.show(f, l.at), l.at)
+// lose keeps the rows that are in force until their files are back.
+func (s *Source) lose() {
+	kept := map[*document]bool{}
+	for _, f := range s.files {
+		if f.kept == nil {
+			continue
+		}
+		f.lost = len(f.kept.docs) > 0
+		for _, d := range f.kept.docs {
+			kept[d] = true
 		}
 	}
-	s.explain(&next, l, s.lossMessage())
-	return next
+	for _, d := range s.published.held {
+		if !kept[d] { // it is in force because a version that was refused declares it, see hold
+			s.loseRow(d)
+		}
+	}
 }
 
-func (s *Source) lossMessage() string {
-	if n := len(s.published.held); n > 0 {
-		return "the directory no longer has any documents; " + staysInForce(n) + untilApproved
+func (s *Source) loseRow(d *document) {
+	f := s.files[d.at.file]
+	if f == nil {
+		f = &fileState{path: d.at.file, gone: true}
+		s.files[f.path] = f
 	}
-	return "the directory has no documents, but rows were in force in the previous run; none of them is removed" + untilApproved
+	version := &content{total: 1}
+	if f.kept != nil {
+		version.total, version.size = f.kept.total, f.kept.size
+		version.docs = slices.Clone(f.kept.docs)
+	}
+	version.docs = append(version.docs, d)
+	f.kept, f.lost = version, true
+}
+
+// approveLoss accepts that files were lost.
+func (s *Source) approveLoss(l *listing) {
+	for _, f := range s.files {
+		l.confirmed = l.confirmed || f.lost
+		f.lost = false
+	}
+	l.confirmed = l.confirmed || s.recalled.Lost
+	s.recalled = InForce{}
+}
+
+// explainLoss sets why rows may be missing, if files were lost and are not back.
+func (s *Source) explainLoss(next *state, l *listing, r resolution) {
+	n := r.count()
+	if n.lostFiles == 0 {
+		n.lostFiles = s.missing(n.files, *next)
+	}
+	if next.unconfirmed = n.lostFiles > 0; !next.unconfirmed {
+		return
+	}
+	what := "the directory no longer has any documents; "
+	rows := staysInForce(n.lostRows)
+	switch {
+	case n.files > 0:
+		what = fmt.Sprintf("the directory had lost its documents, and %d of %d files are back; ", n.files, n.files+n.lostFiles)
+		if n.lostRows == 0 {
+			rows = "no row of the others is removed"
+		}
+	case n.lostRows == 0:
+		what = "the directory has no documents, but rows were in force in the previous run; "
+		rows = "none of them is removed"
+	}
+	refused := next.incomplete
+	if s.explain(next, l, what+rows+untilApproved); n.lostRows == 0 && refused != "" {
+		next.incomplete = refused
+	}
+}
+
+// missing returns how many files of the previous run were lost and are not back.
+func (s *Source) missing(back int, next state) int {
+	if back == 0 && next.incomplete == "" {
+		s.recalled.Lost = s.recalled.Files > 0
+	}
+	if back > 0 && !s.recalled.Lost || back >= s.recalled.Files {
+		s.recalled = InForce{}
+	}
+	if !s.recalled.Lost {
+		return 0
+	}
+	return s.recalled.Files - back
 }
 
 const untilApproved = " until documents are back or this is approved (approve documents)"
@@ -111,6 +161,9 @@ func (s *Source) withoutDirectory(l *listing) (state, map[*fileState]*content) {
 	if l.approved && next.unconfirmed {
 		return s.withdrawn(l), map[*fileState]*content{}
 	}
+	if next.unconfirmed {
+		s.lose()
+	}
 	s.explain(&next, l, message)
 	if s.goneIsFine && absent(l.err) {
 		next.incomplete = ""
@@ -125,7 +178,7 @@ func (s *Source) unreadMessage(next *state, l *listing) string {
 	if errors.Is(l.err, errOtherDevice) {
 		message = l.err.Error()
 	}
-	next.unconfirmed = (len(next.held) > 0 || s.recalled) && (absent(l.err) || errors.Is(l.err, errOtherDevice))
+	next.unconfirmed = (len(next.held) > 0 || s.recalled.Files > 0) && (absent(l.err) || errors.Is(l.err, errOtherDevice))
 	switch {
 	case len(next.held) == 0:
 		return message
@@ -137,6 +190,7 @@ func (s *Source) unreadMessage(next *state, l *listing) string {
 
 // withdrawn returns the state after the absence of the directory was approved.
 func (s *Source) withdrawn(l *listing) state {
+	s.approveLoss(l)
 	l.confirmed, s.goneIsFine = true, true
 	for _, f := range s.files {
 		f.gone = true
@@ -147,24 +201,39 @@ func (s *Source) withdrawn(l *listing) state {
 	return next
 }
 
-// endsMemory reports whether it is intended that no rows are in force: because of an approval, or
-// because filters drop all documents.
-func (s *Source) endsMemory(l *listing, next state) bool {
-	dropped := next.filtered && next.incomplete == "" && (s.remembered || s.recalled)
-	return len(next.held) == 0 && (l.confirmed || dropped)
+// inForce returns what Memory has to store after a listing. That is nothing if it is intended that no rows are in
+// force: because of an approval, or because filters drop all documents.
+func (s *Source) inForce(l *listing, next state, kept map[*fileState]*content) InForce {
+	if kept == nil {
+		kept = map[*fileState]*content{}
+		for _, f := range s.files {
+			kept[f] = f.kept
+		}
+	}
+	n := resolution{kept: kept}.count()
+	files := n.files + n.lostFiles
+	switch dropped := next.filtered && next.incomplete == ""; {
+	case s.recalled.Lost:
+		return InForce{Files: max(files, s.recalled.Files), Lost: true}
+	case len(next.held) > 0:
+		return InForce{Files: files, Lost: n.lostFiles > 0}
+	case l.confirmed || dropped:
+		return InForce{}
+	}
+	return s.remembered
 }
 
-// remember records in Memory whether rows are in force.
-func (s *Source) remember(inForce bool) {
-	s.recalled = false
-	if s.config.Memory == nil || inForce && s.remembered {
+// remember stores in Memory what is in force.
+func (s *Source) remember(now InForce) {
+	if s.config.Memory == nil || now == s.remembered {
 		return
 	}
-	err := s.config.Memory.SetInForce(inForce)
-	s.remembered = inForce && err == nil
+	err := s.config.Memory.SetInForce(now)
 	text := ""
 	if err != nil {
 		text = err.Error()
+	} else {
+		s.remembered = now
 	}
 	if text != s.memoryError && text != "" {
 		s.log.Warn("Cannot remember that documents are in force: an empty directory at the next start will be taken as the desired state", "error", text)

@@ -245,9 +245,9 @@ func (s *Source) take(l *listing) {
 	}
 }
 
-// present returns the files that exist or may exist, in the order of their paths.
+// present returns the files that exist or may exist, or were lost, in the order of their paths.
 func (s *Source) present() []*fileState {
-	return slices.DeleteFunc(s.sorted(), func(f *fileState) bool { return f.gone })
+	return slices.DeleteFunc(s.sorted(), func(f *fileState) bool { return f.gone && !f.lost })
 }
 
 func (s *Source) sorted() []*fileState {

@@ -21,7 +21,13 @@ type fileState struct {
 	// gone reports whether the file is believed to be absent. It is forgotten when the
 	// consequences of that are in force.
 	gone bool
+	// lost reports whether the file went together with all others. Its rows stay in force until
+	// it is back, until other files declare them, or until the loss is approved.
+	lost bool
 }
+
+// keepsRows reports whether the rows of the version in force stay although the file is absent or empty.
+func (f *fileState) keepsRows() bool { return f.leaving || f.lost }
 
 // sizeInForce returns the size of the version in force.
 func (f *fileState) sizeInForce() int64 {
@@ -62,6 +68,7 @@ func (f *fileState) believe(found *content) {
 	f.doubt, f.leaving, f.gone = time.Time{}, false, found == nil
 	if found != nil {
 		f.now = found
+		f.lost = f.lost && found.good() && found.total == 0
 	}
 }
 
@@ -96,7 +103,7 @@ func (f *fileState) doubtful(at, newestLoss time.Time, delay time.Duration) time
 func (f *fileState) worse(found *content) bool {
 	switch {
 	case found == nil:
-		return f.kept != nil && !f.gone
+		return (f.kept != nil || f.now != nil && f.now.good()) && !f.gone
 	case !found.good():
 		return f.now == nil || f.now.good()
 	default:
@@ -118,7 +125,7 @@ func resolve(files []*fileState, held map[id]*document) resolution {
 	r := resolution{wanted: map[id]*document{}, kept: map[*fileState]*content{}, problems: map[*fileState][]problem{}}
 	for _, f := range files {
 		switch {
-		case f.leaving:
+		case f.keepsRows():
 		case f.now != nil && f.now.good():
 			r.kept[f] = f.now
 		default:
@@ -141,21 +148,30 @@ func (r resolution) stands(files []*fileState) bool {
 		return false
 	}
 	for _, f := range files {
-		if f.leaving || f.now == nil || f.now != f.kept || f.now != r.kept[f] {
+		if f.keepsRows() || f.now == nil || f.now != f.kept || f.now != r.kept[f] {
 			return false
 		}
 	}
 	return true
 }
 
-// hasDocuments reports whether any file in force has documents, even if filters drop them.
-func (r resolution) hasDocuments() bool {
-	for _, version := range r.kept {
-		if version != nil && version.total > 0 {
-			return true
+// count is what a resolution has in force.
+type count struct {
+	files               int // that have documents, even if filters drop them, and were not lost
+	lostFiles, lostRows int
+}
+
+func (r resolution) count() (n count) {
+	for f, version := range r.kept {
+		switch {
+		case f.lost:
+			n.lostFiles++
+			n.lostRows += len(version.docs)
+		case version != nil && version.total > 0:
+			n.files++
 		}
 	}
-	return false
+	return n
 }
 
 // refuse drops new versions until no key is declared twice. A version in force is
@@ -244,11 +260,11 @@ func (r resolution) want(version *content) {
 	}
 }
 
-// letGo keeps the rows of files that seem to be absent or empty, except for rows
+// letGo keeps the rows of files that seem to be absent or empty, or were lost, except for rows
 // that another file declares now.
 func (r resolution) letGo(files []*fileState) {
 	for _, f := range files {
-		if !f.leaving {
+		if !f.keepsRows() || f.kept == nil {
 			continue
 		}
 		rest := &content{total: f.kept.total, size: f.kept.size}
@@ -269,7 +285,7 @@ func (r resolution) letGo(files []*fileState) {
 // desired, whichever file will declare them in the end.
 func (r resolution) hold(files []*fileState, held map[id]*document) {
 	for _, f := range files {
-		if f.leaving || f.now == nil || !f.now.good() || r.kept[f] == f.now {
+		if f.now == nil || !f.now.good() || r.kept[f] == f.now {
 			continue
 		}
 		for _, d := range f.now.docs {

@@ -47,8 +47,8 @@ type Config struct {
 	// MaxTotalSize is how many bytes all files may have together. Files larger than
 	// MaxFileSize are refused on their own and do not count. Default: [MaxTotalSize].
 	MaxTotalSize int64
-	// Memory remembers across restarts whether rows were in force, so that a directory
-	// that is empty at the start can be told from one that has become empty.
+	// Memory remembers across restarts what was in force, so that a directory that is empty
+	// at the start can be told from one that has become empty.
 	// Default: an empty directory at the start is complete.
 	Memory Memory
 }
@@ -57,10 +57,18 @@ type Config struct {
 // by New and by the goroutine of Run.
 type Memory interface {
 	// InForce returns the value of the last successful call of SetInForce.
-	InForce() bool
-	// SetInForce stores whether rows are in force. It is called with true before the
-	// first row is in a table. If it fails, the error is logged and it is called again later.
-	SetInForce(inForce bool) error
+	InForce() InForce
+	// SetInForce stores what is in force. It is called before the first row is in a table,
+	// and whenever the value changes. If it fails, the error is logged and it is called again later.
+	SetInForce(now InForce) error
+}
+
+// InForce is what a [Memory] stores.
+type InForce struct {
+	// Files is the number of files with documents. It is 0 if no rows are in force.
+	Files int `json:"files"`
+	// Lost reports whether files were lost together and were not all back.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // Default limits on the files that are read.
@@ -125,8 +133,8 @@ type progress struct {
 	doubt       time.Time             // since when the directory cannot be listed
 	began       time.Time             // the time of the first scan
 	device      uint64                // the device of the directory when its documents were last applied
-	recalled    bool                  // rows of an earlier run are still considered in force
-	remembered  bool                  // Memory has stored that rows are in force
+	recalled    InForce               // what was in force in the previous run, while that is of interest
+	remembered  InForce               // what Memory has stored
 	memoryError string                // why Memory could not store it
 	goneIsFine  bool                  // the absence of the directory was approved
 	watchError  string                // why changes may go unnoticed
@@ -155,7 +163,10 @@ func New(c Config) (*Source, error) {
 	}
 	c.Dir = dir
 	s := &Source{config: c, progress: progress{log: c.Logger, files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: list, deviceOf: deviceOf, writing: openForWriting}
-	s.recalled = c.Memory != nil && c.Memory.InForce()
+	if c.Memory != nil {
+		s.recalled = c.Memory.InForce()
+		s.remembered = s.recalled
+	}
 	s.parser = newParser(c.Kinds)
 	for _, k := range c.Kinds {
 		s.tables = append(s.tables, k.table())

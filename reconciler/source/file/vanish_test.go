@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"testing"
 	"time"
@@ -11,15 +12,15 @@ import (
 
 // memory is a Memory for tests.
 type memory struct {
-	inForce bool
+	inForce InForce
 	err     error
 }
 
-func (m *memory) InForce() bool { return m.inForce }
+func (m *memory) InForce() InForce { return m.inForce }
 
-func (m *memory) SetInForce(inForce bool) error {
+func (m *memory) SetInForce(now InForce) error {
 	if m.err == nil {
-		m.inForce = inForce
+		m.inForce = now
 	}
 	return m.err
 }
@@ -110,27 +111,145 @@ func staying(n int) string {
 	return fmt.Sprintf("%d rows stay in force until documents are back or this is approved (approve documents)", n)
 }
 
-func TestDocumentsThatAreBackEndTheWait(t *testing.T) {
-	for how, all := range vanish {
+// lost is why tables are incomplete while some files are back.
+func lost(back, all, rows int) string {
+	return fmt.Sprintf(".: the directory had lost its documents, and %d of %d files are back; %s", back, all, staying(rows))
+}
+
+func TestRowsOfLostFilesStayUntilEachFileIsBack(t *testing.T) {
+	ways := maps.Clone(vanish)
+	ways["directory gone"] = func(h *harness, _ map[string]string) {
+		h.must(os.RemoveAll(h.dir))
+		h.settle()
+		h.must(os.Mkdir(h.dir, 0o700))
+	}
+	for how, all := range ways {
 		t.Run(how, func(t *testing.T) {
-			files, want := manyFiles(3)
+			files, _ := manyFiles(3)
 			bubble(t, files, func(t *testing.T, h *harness) {
+				m := &memory{}
+				h.source.config.Memory = m
 				h.settle()
 				all(h, files)
 				h.settle()
-				// One is back, with another version: it counts, and so does the absence of the others.
+				if want := (InForce{Files: 3, Lost: true}); m.inForce != want {
+					t.Errorf("stored %+v, want %+v", m.inForce, want)
+				}
+				// One is back, with another version.
 				h.write("f0001.yaml", routeTo("10.100.101.0/24", "eth1"))
 				h.settle()
-				h.wantRoutes("10.100.101.0/24 eth1")
-				h.wantState(true, "")
-				for name, text := range files {
-					h.write(name, text)
-				}
+				h.wantRoutes("10.100.100.0/24 eth0", "10.100.101.0/24 eth1", "10.100.102.0/24 eth0")
+				h.wantState(true, lost(1, 3, 2))
+				h.write("f0000.yaml", routeTo("10.100.103.0/24", "eth0"))
 				h.settle()
-				h.wantRoutes(want...)
+				h.wantRoutes("10.100.101.0/24 eth1", "10.100.102.0/24 eth0", "10.100.103.0/24 eth0")
+				h.wantState(true, lost(2, 3, 1))
+				// What is back can be changed and removed.
+				h.remove("f0001.yaml")
+				h.settle()
+				h.wantRoutes("10.100.102.0/24 eth0", "10.100.103.0/24 eth0")
+				h.wantState(true, lost(1, 2, 1))
+				h.write("f0002.yaml", files["f0002.yaml"])
+				h.settle()
+				h.wantRoutes("10.100.102.0/24 eth0", "10.100.103.0/24 eth0")
+				h.wantState(true, "")
+				if want := (InForce{Files: 2}); m.inForce != want {
+					t.Errorf("stored %+v, want %+v", m.inForce, want)
+				}
 			})
 		})
 	}
+}
+
+func TestRowsOfLostFilesThatOthersDeclareAreTheirs(t *testing.T) {
+	files, want := manyFiles(3)
+	bubble(t, files, func(t *testing.T, h *harness) {
+		h.settle()
+		vanish["removed"](h, files)
+		h.settle()
+		h.write("new.yaml", documents(files["f0000.yaml"], files["f0002.yaml"]))
+		h.settle()
+		h.wantRoutes(want...)
+		h.wantState(true, lost(1, 2, 1))
+		h.write("another.yaml", documents(files["f0001.yaml"]))
+		h.settle()
+		h.wantRoutes(want...)
+		h.wantState(true, "")
+		h.wantDocuments("another.yaml ok 1/1", "new.yaml ok 2/2")
+		h.remove("new.yaml")
+		h.settle()
+		h.wantRoutes(want[1])
+	})
+}
+
+// The rows of a version that is refused stay in force, and are lost with the others.
+func TestRowsThatOnlyARefusedVersionDeclaresAreLostWithTheOthers(t *testing.T) {
+	bubble(t, map[string]string{"a.yaml": documents(routeTo(netA, "eth0"), routeTo(netB, "eth0")), "b.yaml": routeTo(netC, "eth0")}, func(t *testing.T, h *harness) {
+		h.settle()
+		h.write("a.yaml", routeTo(netA, "eth0"))
+		h.write("c.yaml", documents(routeTo(netB, "eth0"), routeTo(netC, "eth1")))
+		h.settle()
+		all := []string{netA + " eth0", netB + " eth0", netC + " eth0"}
+		h.wantRoutes(all...)
+		for _, name := range []string{"a.yaml", "b.yaml", "c.yaml"} {
+			h.remove(name)
+		}
+		h.settle()
+		h.wantRoutes(all...)
+		h.wantState(true, ".: the directory no longer has any documents; "+staying(3))
+		h.write("b.yaml", routeTo(netC, "eth0"))
+		h.settle()
+		h.wantRoutes(all...)
+		if approved, err := h.approve(); err != nil || approved.Withdrawn != 2 || approved.Rows != 1 {
+			t.Errorf("approved %+v, %v", approved, err)
+		}
+		h.wantRoutes(netC + " eth0")
+		h.wantState(true, "")
+	})
+}
+
+func TestARestartDoesNotEndTheWaitForLostFiles(t *testing.T) {
+	m := &memory{inForce: InForce{Files: 3}}
+	files, want := manyFiles(3)
+	const untilApproved = " until documents are back or this is approved (approve documents)"
+	restart := func(files map[string]string, test func(h *harness)) {
+		t.Helper()
+		bubble(t, files, func(_ *testing.T, h *harness) {
+			h.restarted(m)
+			h.settle()
+			test(h)
+		})
+	}
+	const some = ".: the directory had lost its documents, and %d of 3 files are back; no row of the others is removed" + untilApproved
+	restart(nil, func(h *harness) {
+		h.wantState(true, ".: the directory has no documents, but rows were in force in the previous run; none of them is removed"+untilApproved)
+		h.write("f0000.yaml", files["f0000.yaml"])
+		h.settle()
+		h.wantState(true, fmt.Sprintf(some, 1))
+		h.wantRoutes(want[0])
+	})
+	restart(map[string]string{"f0000.yaml": files["f0000.yaml"]}, func(h *harness) {
+		h.wantState(true, fmt.Sprintf(some, 1))
+		h.write("f0001.yaml", files["f0001.yaml"])
+		h.settle()
+		h.wantState(true, fmt.Sprintf(some, 2))
+		h.write("f0002.yaml", files["f0002.yaml"])
+		h.settle()
+		h.wantState(true, "")
+	})
+	// Files that were removed while the agent did not run, one of several, are meant.
+	restart(map[string]string{"f0000.yaml": files["f0000.yaml"]}, func(h *harness) { h.wantState(true, "") })
+	m.inForce = InForce{Files: 3, Lost: true}
+	restart(map[string]string{"f0000.yaml": files["f0000.yaml"]}, func(h *harness) {
+		h.wantState(true, fmt.Sprintf(some, 1))
+		if approved, err := h.approve(); err != nil || approved.Rows != 1 {
+			t.Errorf("approved %+v, %v", approved, err)
+		}
+		h.wantState(true, "")
+		if want := (InForce{Files: 1}); m.inForce != want {
+			t.Errorf("stored %+v, want %+v", m.inForce, want)
+		}
+	})
 }
 
 func TestAFileThatIsBackBrokenDefendsItsRows(t *testing.T) {
@@ -143,8 +262,11 @@ func TestAFileThatIsBackBrokenDefendsItsRows(t *testing.T) {
 		h.wantDocuments(". error 0/0: .: the directory no longer has any documents; "+staying(2), "a.yaml ok 1/1", "b.yaml ok 1/1")
 		h.write("a.yaml", badField)
 		h.settle()
-		h.wantRoutes(netA + " eth0")
-		h.wantDocuments("a.yaml error 1/1: a.yaml:" + badFieldE)
+		h.wantRoutes(netA+" eth0", netB+" eth0")
+		h.wantDocuments(". error 0/0: "+lost(1, 2, 1), "a.yaml error 1/1: a.yaml:"+badFieldE, "b.yaml ok 1/1")
+		h.write("b.yaml", routeTo(netB, "eth0"))
+		h.settle()
+		h.wantDocuments("a.yaml error 1/1: a.yaml:"+badFieldE, "b.yaml ok 1/1")
 	})
 }
 
@@ -232,7 +354,7 @@ func TestADirectoryOnAnotherDeviceLeavesRowsInForce(t *testing.T) {
 
 func TestDocumentsThatAreMountedAfterTheStartAreTaken(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, h *harness) {
-		h.source.recalled = true
+		h.source.recalled.Files = 1
 		device := uint64(1)
 		h.source.deviceOf = func(os.FileInfo) uint64 { return device }
 		h.settle()

@@ -20,33 +20,33 @@ func TestThatRowsWereInForceIsRememberedAcrossBootsAndNamespaces(t *testing.T) {
 		}
 		return memory
 	}
-	set := func(m file.Memory, now bool) {
-		if err := m.SetInForce(now); err != nil {
+	set := func(m file.Memory, files int) {
+		if err := m.SetInForce(file.InForce{Files: files}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if m := open("1", "n"); m.InForce() {
+	if m := open("1", "n"); m.InForce().Files > 0 {
 		t.Error("in force before anything was")
 	}
-	set(open("1", "n"), false)
-	set(open("1", "n"), true)
-	if !open("1", "n").InForce() {
+	set(open("1", "n"), 0)
+	set(open("1", "n"), 2)
+	if open("1", "n").InForce().Files != 2 {
 		t.Error("forgotten at a restart")
 	}
-	set(open("1", "n"), false)
-	if open("1", "n").InForce() {
+	set(open("1", "n"), 0)
+	if open("1", "n").InForce().Files > 0 {
 		t.Error("what was approved is remembered")
 	}
-	set(open("1", "n"), true)
+	set(open("1", "n"), 2)
 	// Files outlive the boot, and so does what is known of them.
-	if !open("2", "n").InForce() {
+	if open("2", "n").InForce().Files != 2 {
 		t.Error("forgotten in another boot")
 	}
-	if !open("2", "other").InForce() {
+	if open("2", "other").InForce().Files != 2 {
 		t.Error("forgotten in another namespace")
 	}
-	set(open("3", "n"), false)
-	if open("1", "n").InForce() {
+	set(open("3", "n"), 0)
+	if open("1", "n").InForce().Files > 0 {
 		t.Error("what was approved in another boot is remembered")
 	}
 }
