@@ -24,6 +24,10 @@
 // path is ours, and changes by others are drift, unless they put something there that is not
 // a regular file: that is left alone.
 //
+// The record names the directory in which the file was written, without symbolic links, and has
+// checksums of the content. A file in another directory to which the path leads now is somebody
+// else's, and so is one of other content in a directory that was replaced or mounted.
+//
 // A file that others have made is left alone, and the row is in error. With
 // [File].Adopt it is taken over. One that is exactly as declared is accepted without that:
 // otherwise a machine whose state directory is lost would be full of errors. But because
@@ -31,7 +35,8 @@
 // it.
 //
 // When the row is deleted, the file is removed ([Remove]), restored to its previous state
-// ([Restore]), or left ([Keep]).
+// ([Restore]), or left ([Keep]). If others have changed its content since it was written, it is
+// left, too, and a warning is logged.
 //
 // # Templates
 //

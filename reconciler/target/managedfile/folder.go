@@ -17,9 +17,16 @@ import (
 
 // folder is an open directory.
 type folder struct {
-	path   string // without symbolic links
-	fd     int
-	device uint64
+	path string // without symbolic links
+	fd   int
+	identity
+}
+
+// identity identifies a directory, also after a reboot.
+type identity struct {
+	Path       string `json:"path"` // without symbolic links
+	Inode      uint64 `json:"inode"`
+	Filesystem string `json:"filesystem"` // its identifier
 }
 
 // maxLinks is through how many symbolic links a path may lead, as in the kernel.
@@ -136,11 +143,11 @@ func (f *folder) checkDisk() error {
 	if err := unix.Fstat(f.fd, &dir); err != nil {
 		return fmt.Errorf("look at directory %s: %w", f.path, err)
 	}
-	f.device = dir.Dev
 	var stat unix.Statfs_t
 	if err := unix.Fstatfs(f.fd, &stat); err != nil {
 		return fmt.Errorf("look at the file system of directory %s: %w", f.path, err)
 	}
+	f.identity = identity{f.path, dir.Ino, fmt.Sprintf("%08x%08x", uint32(stat.Fsid.Val[0]), uint32(stat.Fsid.Val[1]))}
 	if name, kernels := kernelDisks[int64(stat.Type)]; kernels { //nolint:unconvert // not everywhere is it one
 		return fmt.Errorf("directory %s is on a file system of type %s: %w", f.path, name, errNoDisk)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -169,6 +170,115 @@ func TestRecordsOfFilesThatOthersRemovedAreDropped(t *testing.T) {
 	wantRecords(t, openedTarget(t, state), 1)
 	must(t, os.Remove(disk))
 	wantRecords(t, openedTarget(t, state), 1)
+}
+
+// Others have changed the content: it is theirs.
+func TestContentThatOthersHaveWrittenIsNotRemovedOrReplaced(t *testing.T) {
+	for name, change := range map[string][]func(*File){
+		"made": nil, "adopted": {adopted}, "restored": {adopted, restored},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, path := t.TempDir(), filepath.Join(t.TempDir(), "a")
+			if name != "made" {
+				mustWrite(t, path, "before\n")
+			}
+			row := file(path, "ours\n", change...)
+			mustUpdate(t, openedTarget(t, state), row, true)
+			mustWrite(t, path, "theirs\n")
+			var log strings.Builder
+			target := newTarget(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, state)
+			mustDelete(t, target, row)
+			wantFile(t, path, "theirs\n", 0)
+			wantRecords(t, openedTarget(t, state), 0)
+			if !strings.Contains(log.String(), "is left as it is") || !strings.Contains(log.String(), path) {
+				t.Errorf("log: %s", &log)
+			}
+		})
+	}
+}
+
+// The document is gone and an administrator has written the file. Then the state directory is replaced by a backup.
+func TestABackupOfTheStateDirectoryRemovesNothingOfOthers(t *testing.T) {
+	state, backup, path := t.TempDir(), filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "a")
+	target := openedTarget(t, state)
+	mustUpdate(t, target, file(path, "ours\n"), true)
+	must(t, os.CopyFS(backup, os.DirFS(state)))
+	mustUpdate(t, target, file(path, "newer\n"), true)
+	mustDelete(t, target, file(path, "newer\n"))
+	wantAbsent(t, path)
+	mustWrite(t, path, "theirs\n")
+	target = openedTarget(t, backup)
+	if got := observed(t, target); got != "a" {
+		t.Errorf("Observe yields %q", got)
+	}
+	mustDelete(t, target, File{Path: path})
+	wantFile(t, path, "theirs\n", 0)
+}
+
+// A symbolic link on the way leads elsewhere, where others have made a file of that name.
+func TestARecordIsOfOneDirectory(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	first, second, link := filepath.Join(dir, "first"), filepath.Join(dir, "second"), filepath.Join(dir, "link")
+	must(t, os.Mkdir(first, 0o700))
+	must(t, os.Mkdir(second, 0o755))
+	must(t, os.Symlink("first", link))
+	mustWrite(t, filepath.Join(first, "a"), "secret\n")
+	mustWrite(t, filepath.Join(second, "a"), "theirs\n")
+	target, row := openedTarget(t, state), file(filepath.Join(link, "a"), "ours\n", adopted, restored)
+	mustUpdate(t, target, row, true)
+	must(t, os.Remove(link))
+	must(t, os.Symlink("second", link))
+	foreign := file(row.Path, "ours\n")
+	if err := updateError(t, target, foreign); !errors.Is(err, ErrForeign) {
+		t.Errorf("update: %v", err)
+	}
+	// The file that is given back is the one that was taken.
+	mustDelete(t, target, row)
+	wantFile(t, filepath.Join(second, "a"), "theirs\n", 0)
+	wantFile(t, filepath.Join(first, "a"), "secret\n", 0)
+	wantRecords(t, openedTarget(t, state), 0)
+
+	// Nothing is there: the file is made, and what is restored is nothing.
+	must(t, os.Remove(link))
+	must(t, os.Symlink("first", link))
+	mustUpdate(t, target, row, true)
+	must(t, os.Remove(link))
+	must(t, os.Symlink("second", link))
+	must(t, os.Remove(filepath.Join(second, "a")))
+	mustUpdate(t, target, row, true)
+	mustDelete(t, target, row)
+	wantAbsent(t, filepath.Join(second, "a"))
+}
+
+func TestAFileOnADiskThatIsMountedThereIsNotThatOfTheRecord(t *testing.T) {
+	disk, state := t.TempDir(), t.TempDir()
+	path := filepath.Join(disk, "a")
+	row := file(path, "ours\n")
+	mustUpdate(t, openedTarget(t, state), row, true)
+	must(t, unix.Mount("none", disk, "tmpfs", 0, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(disk, 0)) })
+	mustWrite(t, path, "theirs\n")
+	target := openedTarget(t, state)
+	if err := updateError(t, target, row); !errors.Is(err, ErrForeign) {
+		t.Errorf("update: %v", err)
+	}
+	mustDelete(t, target, row)
+	wantFile(t, path, "theirs\n", 0)
+}
+
+// A directory that is moved away and made anew, as by an upgrade, keeps what is known of a file that is not there.
+func TestADirectoryThatWasMadeAnewKeepsItsRecord(t *testing.T) {
+	dir, state := filepath.Join(t.TempDir(), "dir"), t.TempDir()
+	must(t, os.Mkdir(dir, 0o755))
+	path := filepath.Join(dir, "a")
+	mustWrite(t, path, "before\n")
+	target, row := openedTarget(t, state), file(path, "ours\n", adopted, restored)
+	mustUpdate(t, target, row, true)
+	must(t, os.Rename(dir, dir+".old"))
+	must(t, os.Mkdir(dir, 0o755))
+	mustUpdate(t, target, row, true)
+	mustDelete(t, target, row)
+	wantFile(t, path, "before\n", 0)
 }
 
 func TestErrorsOfUpdate(t *testing.T) {

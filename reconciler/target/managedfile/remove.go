@@ -63,7 +63,7 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 	if onDelete == Keep || onDelete == Remove && !rec.removable() {
 		return nil
 	}
-	f, err := o.open(string(r.key))
+	f, err := o.open(rec.place(string(r.key)))
 	restore := onDelete == Restore && rec.Existed
 	switch {
 	case isAbsent(err) && !restore:
@@ -78,12 +78,24 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 		r.writing, err = o.restore(r.key, f, rec)
 		return err
 	}
-	is, err := lookAtName(f, string(r.key))
+	is, err := o.target.look(r.key, f)
 	if err != nil || !is.regular() {
 		return err // what is no file was put there by others
 	}
-	r.folder = f
+	if o.unchanged(f, r.key, is, rec) {
+		r.folder = f
+	}
 	return nil
+}
+
+// unchanged reports whether a file is the one of its record, and has its content. If others have written it since, or the
+// record is from an old backup, the file is left alone.
+func (o *operation) unchanged(f *folder, key Key, is version, rec record) bool {
+	ours := rec.isOf(f.identity, is) && rec.wrote(is)
+	if !ours {
+		o.target.log.Warn("A file that is no longer declared is left as it is: its content is not what was written last", "file", string(key))
+	}
+	return ours
 }
 
 // remove removes a file.
@@ -108,6 +120,8 @@ func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 	case is.exists() && !is.regular():
 		return nil, nil
 	case is.regular() && is.Hash != "" && is.Hash == was.Hash && is.attributes() == (attributes{was.Mode, was.Owner, was.Group}):
+		return nil, nil
+	case is.exists() && !o.unchanged(f, key, is, rec):
 		return nil, nil
 	}
 	data, err := o.target.records.Attachment(string(key))

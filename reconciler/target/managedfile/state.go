@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 
 	"github.com/statehive/statehive/reconciler"
@@ -20,10 +21,26 @@ type record struct {
 	// Adopted: a document said that it is to be ours all the same.
 	Adopted  bool   `json:"adopted,omitempty"`
 	OnDelete string `json:"onDelete"`
-	// Device is the one that the directory was on.
-	Device   uint64    `json:"device"`
-	Original *original `json:"original,omitempty"` // of a file that existed
+	// Directory is the one that the file is in.
+	Directory identity  `json:"directory"`
+	Original  *original `json:"original,omitempty"` // of a file that existed
+	// Written are the hashes of the content that was written last, or found to be as declared, and of the one before
+	// it, which is still there if the process is killed. Files with other content are not removed or restored.
+	Written []string `json:"written"`
 }
+
+// wrote reports whether the content of a file is the agent's.
+func (r record) wrote(is version) bool { return is.Hash != "" && slices.Contains(r.Written, is.Hash) }
+
+// isOf reports whether the record is that of a file in a directory. It is not if a symbolic link leads elsewhere now. If
+// another directory has the same path, because it was replaced or something is mounted there, a file in it that has other
+// content than the agent's is not the one of the record.
+func (r record) isOf(in identity, is version) bool {
+	return r.Directory.Path == in.Path && (r.Directory == in || !is.exists() || r.wrote(is))
+}
+
+// place returns the path at which the file was written, without symbolic links.
+func (r record) place(key string) string { return path.Join(r.Directory.Path, path.Base(key)) }
 
 // original is what a file was before us.
 type original struct {
@@ -116,7 +133,9 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	if r := s.rendering; r != nil && r.lacks != nil && s.is.Hash != s.want.Hash {
 		return s, fmt.Errorf("file %s is left as it is: template: %w", row.Path, r.lacks)
 	}
-	s.rec, s.recorded = o.target.records.Get(row.Path)
+	if rec, ok := o.target.records.Get(row.Path); ok && rec.isOf(s.folder.identity, s.is) {
+		s.rec, s.recorded = rec, true
+	}
 	return s, s.foreign()
 }
 
@@ -205,12 +224,18 @@ func (s *state) newRecord() record {
 	if !s.recorded {
 		r = record{Existed: s.is.exists()}
 	}
-	r.Device = s.folder.device
+	r.Directory = s.folder.identity
 	r.Adopted = r.Adopted || r.Existed && s.row.Adopt
 	r.OnDelete = s.row.OnDelete
 	if !s.recorded && r.Existed {
 		r.Original = &original{
 			Inode: s.is.Inode, Size: s.is.Size, Mode: s.is.Mode, Owner: s.is.Owner, Group: s.is.Group, Hash: s.is.Hash,
+		}
+	}
+	if !r.wrote(s.want) {
+		r.Written = []string{s.want.Hash}
+		if s.rec.wrote(s.is) {
+			r.Written = append(r.Written, s.is.Hash)
 		}
 	}
 	return r

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"path"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -100,8 +101,8 @@ func (t *Target) Init(ctx context.Context) error {
 		if rec.Original != nil {
 			continue // there is something to give back
 		}
-		f, err := o.folders.of(name)
-		if err != nil || f.device != rec.Device {
+		f, err := o.folders.of(rec.place(name))
+		if err != nil || f.identity != rec.Directory {
 			continue // the disk may be mounted later
 		}
 		if is, err := lookAtName(f, name); err == nil && !is.exists() {
@@ -209,7 +210,7 @@ func (t *Target) recordFor(s *state) (*record, error) {
 		original.Kept = true
 		rec.Original = &original
 	}
-	if s.recorded && !kept && rec.OnDelete == s.rec.OnDelete && rec.Adopted == s.rec.Adopted && rec.Device == s.rec.Device {
+	if s.recorded && !kept && rec.OnDelete == s.rec.OnDelete && rec.Adopted == s.rec.Adopted && rec.Directory == s.rec.Directory && slices.Equal(rec.Written, s.rec.Written) {
 		return nil, nil
 	}
 	return &rec, nil
@@ -296,7 +297,7 @@ func (o *operation) isOurs(name string, rec record) bool {
 	if rec.Original != nil {
 		return true
 	}
-	f, err := o.folders.of(name)
+	f, err := o.folders.of(rec.place(name))
 	if isAbsent(err) {
 		return false
 	}
