@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"go.uber.org/goleak"
@@ -24,11 +25,15 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 		return
 	}
-	r, err := confined()
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(r)
-	}
-	if err != nil {
+	done := make(chan error)
+	go func() { // the goroutine of main may be locked to its thread
+		r, err := confined()
+		if err == nil {
+			err = json.NewEncoder(os.Stdout).Encode(r)
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -53,6 +58,7 @@ func confined() (report, error) {
 	}
 	go try()
 	<-ready
+	reached = changeThreads
 	if err := Process(Sandbox()); err != nil {
 		return report{}, err
 	}
@@ -72,6 +78,19 @@ func confined() (report, error) {
 		r.Status = append(r.Status, string(text))
 	}
 	return r, err
+}
+
+// changeThreads makes the caller go on on another thread, unless it is locked to this one.
+func changeThreads() {
+	for before, tries := unix.Gettid(), 0; unix.Gettid() == before && tries < 100; tries++ {
+		for range 2 * runtime.GOMAXPROCS(0) {
+			go func() {
+				pause := unix.NsecToTimespec(int64(5 * time.Millisecond))
+				_ = unix.Nanosleep(&pause, nil) // the thread that it is called on is not free for others
+			}()
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // attempts makes every forbidden call, with arguments that are wrong for those the kernel looks at before it does anything.

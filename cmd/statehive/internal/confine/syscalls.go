@@ -56,11 +56,18 @@ func filterSystemCalls() error {
 	if err != nil {
 		return err
 	}
-	// LoadFilter first sets no_new_privs, which belongs to a thread; without it the thread may not install a filter.
+	// A filter can be installed only by a thread that has no_new_privs.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	return seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: p})
+	if err := seccomp.SetNoNewPrivs(); err != nil {
+		return err
+	}
+	reached()
+	return seccomp.LoadFilter(seccomp.Filter{Flag: seccomp.FilterFlagTSync, Policy: p})
 }
+
+// reached is called between the two steps of filterSystemCalls. Tests replace it.
+var reached = func() {}
 
 // policy returns the rules of the filter: the first group that contains a call decides.
 func policy() (seccomp.Policy, error) {
