@@ -266,17 +266,41 @@ func TestAFileOnADiskThatIsMountedThereIsNotThatOfTheRecord(t *testing.T) {
 	wantFile(t, path, "theirs\n", 0)
 }
 
-// A directory that is moved away and made anew, as by an upgrade, keeps what is known of a file that is not there.
-func TestADirectoryThatWasMadeAnewKeepsItsRecord(t *testing.T) {
+// The owner of the directory above puts another one into its place, which may be root's.
+func TestNothingIsRestoredIntoAnotherDirectory(t *testing.T) {
+	for name, between := range map[string]func(target *Target, row File){
+		"at once":      func(*Target, File) {},
+		"after update": func(target *Target, row File) { mustUpdate(t, target, row, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, state := filepath.Join(t.TempDir(), "dir"), t.TempDir()
+			must(t, os.Mkdir(dir, 0o755))
+			path := filepath.Join(dir, "a")
+			mustWrite(t, path, "before\n")
+			target, row := openedTarget(t, state), file(path, "ours\n", adopted, restored)
+			mustUpdate(t, target, row, true)
+			must(t, os.Rename(dir, dir+".old"))
+			must(t, os.Mkdir(dir, 0o755))
+			between(target, row)
+			mustDelete(t, target, row)
+			wantAbsent(t, path)
+			wantRecords(t, openedTarget(t, state), 0)
+		})
+	}
+}
+
+// A directory that was copied, as from a backup, has the agent's files.
+func TestACopiedDirectoryKeepsItsRecord(t *testing.T) {
 	dir, state := filepath.Join(t.TempDir(), "dir"), t.TempDir()
 	must(t, os.Mkdir(dir, 0o755))
 	path := filepath.Join(dir, "a")
 	mustWrite(t, path, "before\n")
-	target, row := openedTarget(t, state), file(path, "ours\n", adopted, restored)
-	mustUpdate(t, target, row, true)
+	row := file(path, "ours\n", adopted, restored)
+	mustUpdate(t, openedTarget(t, state), row, true)
 	must(t, os.Rename(dir, dir+".old"))
-	must(t, os.Mkdir(dir, 0o755))
-	mustUpdate(t, target, row, true)
+	must(t, os.CopyFS(dir, os.DirFS(dir+".old")))
+	target := openedTarget(t, state)
+	mustUpdate(t, target, file(path, "newer\n", restored), true)
 	mustDelete(t, target, row)
 	wantFile(t, path, "before\n", 0)
 }

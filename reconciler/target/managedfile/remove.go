@@ -91,7 +91,7 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 // unchanged reports whether a file is the one of its record, and has its content. If others have written it since, or the
 // record is from an old backup, the file is left alone.
 func (o *operation) unchanged(f *folder, key Key, is version, rec record) bool {
-	ours := rec.isOf(f.identity, is) && rec.wrote(is)
+	ours := rec.isOf(f.identity, is) && (!is.exists() || rec.wrote(is))
 	if !ours {
 		o.target.log.Warn("A file that is no longer declared is left as it is: its content is not what was written last", "file", string(key))
 	}
@@ -121,7 +121,7 @@ func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 		return nil, nil
 	case is.regular() && is.Hash != "" && is.Hash == was.Hash && is.attributes() == (attributes{was.Mode, was.Owner, was.Group}):
 		return nil, nil
-	case is.exists() && !o.unchanged(f, key, is, rec):
+	case !o.unchanged(f, key, is, rec):
 		return nil, nil
 	}
 	data, err := o.target.records.Attachment(string(key))

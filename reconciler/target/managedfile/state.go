@@ -33,10 +33,10 @@ type record struct {
 func (r record) wrote(is version) bool { return is.Hash != "" && slices.Contains(r.Written, is.Hash) }
 
 // isOf reports whether the record is that of a file in a directory. It is not if a symbolic link leads elsewhere now. If
-// another directory has the same path, because it was replaced or something is mounted there, a file in it that has other
-// content than the agent's is not the one of the record.
+// another directory has the same path, because it was replaced or something is mounted there, only a file in it that has
+// the agent's content is the one of the record.
 func (r record) isOf(in identity, is version) bool {
-	return r.Directory.Path == in.Path && (r.Directory == in || !is.exists() || r.wrote(is))
+	return r.Directory == in || r.Directory.Path == in.Path && r.wrote(is)
 }
 
 // place returns the path at which the file was written, without symbolic links.
