@@ -25,6 +25,11 @@ type (
 	// Time alone releases nothing.
 	ChangeLimit = hold.ChangeLimit
 
+	// Memory remembers across restarts that deletes are held ([Params].Memory): if any were,
+	// the orphans that the next run finds are held, too, however few they are. Its methods are
+	// called from one goroutine.
+	Memory = hold.Memory
+
 	// Drift configures the handling of rows that differ from the observed table.
 	Drift = hold.Drift
 

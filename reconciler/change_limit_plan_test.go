@@ -1,8 +1,10 @@
 package reconciler_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,6 +140,97 @@ func TestRestartHoldsAgainWhatWasHeld(t *testing.T) {
 		w.wantConverged()
 		w.equal("out of sync", 20, w.metrics().outOfSync)
 	})
+}
+
+// heldMemory is a reconciler.Memory.
+type heldMemory struct {
+	held bool
+	err  error
+}
+
+func (m *heldMemory) DeletesHeld() bool { return m.held }
+
+func (m *heldMemory) SetDeletesHeld(held bool) error {
+	if m.err == nil {
+		m.held = held
+	}
+	return m.err
+}
+
+// withHeld runs fn after ten of thirty deletes within a minute are held: the ten are within the limit, if they are counted alone.
+func withHeld(t *testing.T, fn func(w *world, m *heldMemory)) {
+	t.Helper()
+	m := &heldMemory{}
+	set := func(w *world) { w.params = func(p *reconciler.Params[row]) { p.Memory = m } }
+	prepared(t, set, func(_ *testing.T, w *world) {
+		w.put(numbered(30, 1)...)
+		w.delete(idsOf(0, 9)...)
+		w.pass(time.Second)
+		w.delete(idsOf(9, 19)...)
+		w.pass(2 * time.Minute)
+		w.wantHeld(idsOf(9, 19)...)
+		w.equal("remembered", true, m.held)
+		fn(w, m)
+	})
+}
+
+func TestARestartReleasesNothing(t *testing.T) {
+	withHeld(t, func(w *world, m *heldMemory) {
+		for range 3 {
+			w.stop()
+			w.target.log()
+			w.start()
+			w.pass(time.Hour)
+			w.fullPass()
+			w.equal("deleted", []string(nil), w.deleted())
+			w.wantHeld(idsOf(9, 19)...)
+		}
+		w.approve()
+		w.wantConverged()
+		w.equal("remembered", false, m.held)
+	})
+}
+
+func TestWhatWasHeldBeforeARestartIsReleasedByWithdrawals(t *testing.T) {
+	for name, back := range map[string][]row{"all": numbered(19, 1), "one": numbered(10, 1)} {
+		t.Run(name, func(t *testing.T) {
+			withHeld(t, func(w *world, m *heldMemory) {
+				w.stop()
+				w.put(back...)
+				w.start()
+				w.pass(time.Minute)
+				if name == "one" { // nothing was withdrawn since the start
+					w.wantHeld(idsOf(10, 19)...)
+					w.put(numbered(11, 1)...)
+					w.pass(time.Minute)
+				}
+				w.wantHeld()
+				w.equal("remembered", false, m.held)
+				w.delete("10025")
+				w.pass(time.Second)
+				w.wantConverged()
+			})
+		})
+	}
+}
+
+func TestAMemoryOfHeldDeletesThatFailsIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	m := &heldMemory{err: errors.New("disk full")}
+	set := func(w *world) {
+		w.params = func(p *reconciler.Params[row]) {
+			p.Memory, p.Logger = m, slog.New(slog.NewTextHandler(&log, nil))
+		}
+	}
+	prepared(t, set, func(_ *testing.T, w *world) {
+		w.put(numbered(30, 1)...)
+		w.delete(idsOf(0, 20)...)
+		w.pass(time.Second)
+		w.wantHeld(idsOf(0, 20)...)
+	})
+	if !strings.Contains(log.String(), "cannot remember whether deletes are held") || !strings.Contains(log.String(), "disk full") {
+		t.Errorf("log: %s", &log)
+	}
 }
 
 func TestOrphansAreCountedAsAWholeBeforeAnyIsRemoved(t *testing.T) {

@@ -36,6 +36,9 @@ type Params[Obj any] struct {
 	// updated. Group, if not nil, has the reconcilers that wait for each other's deletes.
 	DependsOn []Dependency[Obj]
 	Group     *Group
+	// Memory, if set, remembers across restarts that deletes are held because they exceed
+	// Config.DeleteLimit. Without it the limit counts anew after a restart.
+	Memory Memory
 	// Observed, if set, is what done rows are compared with to detect drift.
 	Observed Observation[Obj]
 
@@ -72,7 +75,7 @@ func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
 // the rows, so that several reconcilers can share a table. See [StatusSet].
 func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[Obj], error) {
 	untypedParams := engine.Params{
-		Name: p.Name, DB: p.DB, Config: p.Config, Group: p.Group, Observed: p.Observed.of,
+		Name: p.Name, DB: p.DB, Config: p.Config, Group: p.Group, Memory: p.Memory, Observed: p.Observed.of,
 		NotDone: p.NotDone, Origin: p.Origin, Logger: p.Logger, Health: p.Health,
 	}
 	if p.Table != nil {

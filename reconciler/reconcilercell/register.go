@@ -19,7 +19,8 @@ import (
 // may a reconciler.Config and a [Relations], which are optional. The
 // *reconciler.Reconciler[Obj] is provided to the hive. It runs as a job of the
 // module, "reconciler-" followed by its name, and reports its health as the job's.
-// [Cell] must be in the hive. The hive does not start if nothing else gets the writer
+// A [Memory] may be in the hive, and
+// [Cell] must be. The hive does not start if nothing else gets the writer
 // of the table and the table cannot be written by name: it would be empty, and
 // everything that earlier runs made would be removed. A function that gets the writer
 // from Hive.Invoke counts if Invoke is called before the start; otherwise declare it
@@ -70,6 +71,10 @@ type Relations[Obj any] struct {
 	RefreshInterval func(Obj) time.Duration
 }
 
+// Memory returns the memory of the reconciler with the given name. Provide one to the hive
+// to have deletes that are held stay so when the process is restarted.
+type Memory func(name string) reconciler.Memory
+
 type params[Obj any] struct {
 	cell.In
 
@@ -79,6 +84,7 @@ type params[Obj any] struct {
 	Target    reconciler.Target[Obj]
 	Config    reconciler.Config `optional:"true"`
 	Relations Relations[Obj]    `optional:"true"`
+	Memory    Memory            `optional:"true"`
 	Default   Config
 	NotDone   *statedb.RWTable[reconciler.NotDone]
 	Registry  *registry
@@ -94,6 +100,10 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 		if err := p.Registry.free(name); err != nil {
 			return nil, err
 		}
+		var memory reconciler.Memory
+		if p.Memory != nil {
+			memory = p.Memory(name)
+		}
 		r, err := reconciler.NewWithStatus(reconciler.Params[Obj]{
 			Name:            name,
 			DB:              p.DB,
@@ -105,6 +115,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			Observed:        p.Relations.Observed,
 			RefreshInterval: p.Relations.RefreshInterval,
 			Group:           &p.Registry.group,
+			Memory:          memory,
 			NotDone:         p.NotDone,
 			Origin:          firstOf(p.Origins),
 			Logger:          p.Logger,

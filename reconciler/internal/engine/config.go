@@ -133,6 +133,7 @@ type Params struct {
 	Related   []Related
 	DependsOn []Dependency
 	Group     *Group
+	Memory    Memory       // nil: a restart forgets that deletes were held
 	Observed  *Observation // nil: rows are compared with nothing
 	// RefreshInterval returns the time after which a done row is applied again, if positive.
 	// It may be nil.

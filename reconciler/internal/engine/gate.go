@@ -23,6 +23,8 @@ type (
 	Selector = hold.Selector
 	// ChangeLimit bounds how many rows are changed within a window of time.
 	ChangeLimit = hold.ChangeLimit
+	// Memory remembers across restarts that deletes are held.
+	Memory = hold.Memory
 	// Dependency makes rows wait for rows of another table.
 	Dependency = hold.Dependency
 	// Group connects the reconcilers of a process.
@@ -52,7 +54,7 @@ func (l *loop) newPolicies(now time.Time) policies {
 		repairs: l.newRepairs(),
 		depends: r.depends.NewChecker(),
 		order:   hold.NewOrder(owner, r.member, r.p.DependsOn),
-		limits:  hold.NewChangeLimiter(owner, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Target.Status, now),
+		limits:  hold.NewChangeLimiter(owner, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Memory, r.p.Target.Status, now),
 		rate:    hold.NewRate(func() *rate.Limiter { return r.limits.Load().Limiter }),
 	}
 	p.list = []hold.Policy{r.pauses, p.repairs, p.depends, p.order, p.limits}

@@ -79,6 +79,18 @@ type ChangeLimiter struct {
 	ahead   lookAhead
 	fewer   bool // a change was withdrawn since the last Relieve
 	plans   plans
+	memory  Memory // may be nil
+	// recalled reports whether deletes are held because they were when the previous run ended. Which ones is known when
+	// orphans have been searched for.
+	recalled bool
+}
+
+// Memory remembers across restarts that deletes are held. Its methods are called from one goroutine.
+type Memory interface {
+	// DeletesHeld returns the value of the last successful call of SetDeletesHeld.
+	DeletesHeld() bool
+	// SetDeletesHeld stores whether deletes are held. An error is logged.
+	SetDeletesHeld(held bool) error
 }
 
 // plans numbers the plans, so that only changes that were shown can be approved.
@@ -88,13 +100,16 @@ type plans struct {
 	shown   uint64 // the last plan that was shown and not yet approved, or 0
 }
 
-// NewChangeLimiter returns a policy with a limit of deletes and a limit of updates. Either may be off.
+// NewChangeLimiter returns a policy with a limit of deletes and a limit of updates. Either may be off. Memory may be nil.
 func NewChangeLimiter(
-	owner Owner, deletes, updates ChangeLimit, statusOf func(row *store.Entry) status.Status, now time.Time,
+	owner Owner, deletes, updates ChangeLimit, memory Memory, statusOf func(row *store.Entry) status.Status, now time.Time,
 ) *ChangeLimiter {
 	l := &ChangeLimiter{
 		owner: owner, status: statusOf, deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
-		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1},
+		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory,
+	}
+	if l.recalled = l.deletes != nil && memory != nil && memory.DeletesHeld(); l.recalled {
+		l.deletes.holding, l.deletes.since = true, now
 	}
 	if l.updates != nil {
 		l.applied = map[string]struct{}{}
@@ -194,11 +209,39 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 			by.admit(c)
 			return Reason{}, false
 		}
-		by.holding, by.since = true, now
+		by.since = now
+		l.hold(by, true)
 		l.owner.Logger.Warn("too many changes are held until they are approved", "reconciler", l.owner.Name,
 			"operation", by.kind.String(), "rows", by.len(), "limit", by.limit.String())
 	}
 	return Reason{Stage: workqueue.Limit, Text: by.text}, true
+}
+
+// hold begins or ends holding the changes of a counter.
+func (l *ChangeLimiter) hold(c *counter, holding bool) {
+	if c.holding == holding {
+		return
+	}
+	c.holding = holding
+	if c != l.deletes || l.memory == nil {
+		return
+	}
+	if err := l.memory.SetDeletesHeld(holding); err != nil {
+		l.owner.Logger.Warn("cannot remember whether deletes are held: a restart will count anew", "reconciler", l.owner.Name, "held", holding, "error", err)
+	}
+}
+
+// Searched records that all orphans are known. Those that were held in the previous run still are.
+func (l *ChangeLimiter) Searched() {
+	if !l.recalled {
+		return
+	}
+	l.recalled = false
+	if l.deletes.undecided == 0 {
+		l.hold(l.deletes, false)
+		return
+	}
+	l.owner.Logger.Warn("deletes that were held before the restart are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
 }
 
 // Expire forgets changes older than the window.
@@ -215,8 +258,9 @@ func (l *ChangeLimiter) Relieve() (relieved bool) {
 	l.fewer = false
 	rows := l.owner.Table.Len(l.owner.DB.ReadTxn())
 	l.each(func(c *counter) {
-		if c.holding && (c.undecided == 0 || !c.exceeded(rows)) {
-			c.holding, relieved = false, true
+		if known := c != l.deletes || !l.recalled; c.holding && known && (c.undecided == 0 || !c.exceeded(rows)) {
+			l.hold(c, false)
+			relieved = true
 		}
 	})
 	if !l.holding() {
@@ -241,7 +285,7 @@ type Held struct {
 // Held returns the held changes of each limit that is exceeded.
 func (l *ChangeLimiter) Held() (held []Held) {
 	l.each(func(c *counter) {
-		if c.holding {
+		if c.holding && c.undecided > 0 {
 			held = append(held, Held{c.kind, c.undecided, c.since, c.limit})
 		}
 	})
@@ -287,7 +331,7 @@ func (l *ChangeLimiter) Approve(id string) (items int, ok bool) {
 	l.each(func(c *counter) {
 		if c.holding {
 			items += c.approve(l.plans.shown)
-			c.holding = c.undecided > 0
+			l.hold(c, c.undecided > 0)
 		}
 	})
 	l.plans.next()

@@ -20,7 +20,7 @@ func limited(t *testing.T, rows int) (*bed, *ChangeLimiter) {
 		b.put("rows", row{ID: fmt.Sprint(i)})
 	}
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	return b, NewChangeLimiter(b.owner("rows"), limit, limit, statusOf, b.now)
+	return b, NewChangeLimiter(b.owner("rows"), limit, limit, nil, statusOf, b.now)
 }
 
 // gone deletes rows, and returns the operations on them, which are counted.
@@ -92,6 +92,47 @@ func TestDeletesWithinTheLimitRunAndCountForTheWindow(t *testing.T) {
 	l.Discount(b.queue.Items[b.queueKey("6")])
 	if !l.Relieve() {
 		t.Error("what is left is within the limit")
+	}
+}
+
+// memory is a Memory.
+type memory struct{ held bool }
+
+func (m *memory) DeletesHeld() bool { return m.held }
+
+func (m *memory) SetDeletesHeld(held bool) error {
+	m.held = held
+	return nil
+}
+
+func TestDeletesThatWereHeldBeforeTheStartAreHeldUntilAllOrphansAreKnown(t *testing.T) {
+	b, _ := limited(t, 20)
+	m := &memory{held: true}
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	l := NewChangeLimiter(b.owner("rows"), limit, limit, m, statusOf, b.now)
+	if len(l.Held()) > 0 {
+		t.Error("something is held before anything is known")
+	}
+	b.want(l, b.gone(l, "1")[0], heldBy(pool.Delete))
+	l.Discount(b.queue.Items[b.queueKey("1")])
+	if l.Relieve() {
+		t.Error("relieved before the orphans are known")
+	}
+	orphan := b.gone(l, "2")[0]
+	l.Searched()
+	b.want(l, orphan, heldBy(pool.Delete))
+	if !m.held {
+		t.Error("not remembered any more")
+	}
+	if n, ok := l.Approve(l.ShowPlan()); n != 1 || !ok || m.held {
+		t.Errorf("%d approved, %t, remembered %t", n, ok, m.held)
+	}
+	b.want(l, b.gone(l, "3")[0], Reason{})
+
+	m.held = true
+	l = NewChangeLimiter(b.owner("rows"), limit, limit, m, statusOf, b.now)
+	if l.Searched(); m.held {
+		t.Error("remembered although there are no orphans")
 	}
 }
 

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
@@ -30,4 +32,27 @@ func (m documentsMemory) SetInForce(now file.InForce) error {
 		return m.records.Put(inForce, now)
 	}
 	return m.records.Remove(inForce)
+}
+
+// heldDeletes records that a reconciler holds deletes, across boots: the files that it keeps outlive them.
+type heldDeletes struct {
+	records *ownership.Records[struct{}]
+	name    string
+}
+
+func newHeldDeletes(store *ownership.Store) (reconcilercell.Memory, error) {
+	records, err := ownership.NewLastingRecords[struct{}](store, "held-deletes")
+	return func(name string) reconciler.Memory { return heldDeletes{records, name} }, err
+}
+
+func (h heldDeletes) DeletesHeld() bool {
+	_, held := h.records.Get(h.name)
+	return held
+}
+
+func (h heldDeletes) SetDeletesHeld(held bool) error {
+	if held {
+		return h.records.Put(h.name, struct{}{})
+	}
+	return h.records.Remove(h.name)
 }

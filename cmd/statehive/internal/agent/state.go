@@ -39,7 +39,7 @@ func stateCell(s *surroundings) cell.Cell {
 			}
 			return openState(dir, l, logger)
 		}),
-		cell.Provide(newMemory),
+		cell.Provide(newMemory, newHeldDeletes),
 	)
 }
 

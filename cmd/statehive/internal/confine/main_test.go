@@ -89,7 +89,7 @@ func changeThreads() {
 				_ = unix.Nanosleep(&pause, nil) // the thread that it is called on is not free for others
 			}()
 		}
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 }
 
