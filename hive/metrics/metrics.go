@@ -130,11 +130,11 @@ func register(p params) error {
 
 func newHandler(p params) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", oneByOne(promhttp.HandlerFor(p.Gatherer, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(p.Gatherer, promhttp.HandlerOpts{
 		Registry:      p.Registerer,
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      slog.NewLogLogger(p.Logger.Handler(), slog.LevelError),
-	})))
+	}), p.Logger))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // the client is gone
 	})

@@ -25,6 +25,9 @@ const (
 	maxLarge = 2
 	// maxLooks is how many connections are asked for what the server has not come to read, for one more.
 	maxLooks = 8
+	// maxWait is how long a new connection of a network may wait for one of the others to end, while all are being answered. No
+	// further ones are accepted meanwhile.
+	maxWait = time.Second
 	// slowAnswer is how long a request of a network may take while there are too many.
 	slowAnswer = 5 * time.Second
 )
@@ -36,11 +39,15 @@ type Peer interface {
 }
 
 // conns are the open connections. When there are too many, a new one takes the place of
-// one that waits for its client, so that no number of those keeps others out.
+// one that waits for its client, so that no number of those keeps others out. Connections of a network end after
+// one request when there are many, so that no number of busy ones does either.
 type conns struct {
-	mu   sync.Mutex
-	open []*client // in the order in which they came
+	mu    sync.Mutex
+	open  []*client     // in the order in which they came
+	freed chan struct{} // holds a value when a connection has ended or waits for its client
 }
+
+func newConns() *conns { return &conns{freed: make(chan struct{}, 1)} }
 
 // client is an open connection.
 type client struct {
@@ -115,21 +122,54 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	case http.StateIdle:
 		c.end(one) // all of the answer is sent
 	case http.StateActive:
+		return
+	}
+	select {
+	case c.freed <- struct{}{}:
+	default: // there is a value already
 	}
 }
 
+// add adds a connection, or closes it if there is no room for it. Connections are accepted one by one: while
+// one waits here, the others wait in the queue of the kernel.
 func (c *conns) add(next *client) {
+	wait := time.Duration(0)
+	if next.network {
+		wait = maxWait
+	}
+	for until := time.Now().Add(wait); !c.tryAdd(next); {
+		left := time.Until(until)
+		if left <= 0 {
+			_ = next.Close() // nothing was promised
+			return
+		}
+		select {
+		case <-c.freed:
+		case <-time.After(left):
+		}
+	}
+}
+
+func (c *conns) tryAdd(next *client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.open) >= maxConns {
 		out := c.victim(next)
-		_ = out.Close() // nothing is lost that was promised
 		if out == next {
-			return
+			return false
 		}
+		_ = out.Close() // nothing is lost that was promised
 		c.drop(out)
 	}
 	c.open = append(c.open, next)
+	return true
+}
+
+// crowded reports whether a connection should end after its request, to make room for others.
+func (c *conns) crowded(one *client) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return one.network && len(c.open) > maxConns/2
 }
 
 // victim returns the connection that has to go when one more comes: the oldest of those that

@@ -46,9 +46,10 @@ type Limiter interface {
 // There are at most 500 connections: one more takes the place of the oldest that waits for its client: for a complete
 // request, or until the answer is read. If the connections are of a Peer, the limits of a user are 40 requests, but
 // not for root, 16 streams and 2 requests with bodies larger than 1 MiB, at once; more are answered by fail with status 429.
-// Root takes the place of any other user. Serve returns nil if ctx ended it.
+// Root takes the place of any other user. A connection of a network that finds all others being answered waits for up to a second,
+// and while there are more than 250, each ends after one request. Serve returns nil if ctx ended it.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, fail Fail, logger *slog.Logger) error {
-	all := &conns{}
+	all := newConns()
 	server := &http.Server{
 		Handler:           &guard{next: handler, fail: fail, logger: logger, conns: all},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -110,6 +111,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		g.fail(w, http.StatusTooManyRequests, err)
 		return
+	}
+	if g.conns.crowded(from) {
+		w.Header().Set("Connection", "close")
 	}
 	rec := &recorder{ResponseWriter: w}
 	r.Body = &body{http.MaxBytesReader(w, r.Body, limits.MaxBody), from}

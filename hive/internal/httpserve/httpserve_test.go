@@ -26,10 +26,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pipes is a listener without a network, so that the server runs in virtual time.
 type pipes struct {
-	user   atomic.Int64 // whose what is dialed is; 0: nobody knows
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
+	user    atomic.Int64 // whose what is dialed is; 0: nobody knows
+	network atomic.Bool  // what is dialed comes from a network
+	conns   chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
 }
 
 func (p *pipes) Accept() (net.Conn, error) {
@@ -53,6 +54,9 @@ func (p *pipes) dial() net.Conn {
 	if user := p.user.Load(); user != 0 {
 		server = peer{server, uint32(user - 1)}
 	}
+	if p.network.Load() {
+		server = remote{server}
+	}
 	p.conns <- server
 	return client
 }
@@ -67,6 +71,11 @@ type peer struct {
 }
 
 func (p peer) UID() uint32 { return p.uid }
+
+// remote is a connection of a network.
+type remote struct{ net.Conn }
+
+func (remote) LocalAddr() net.Addr { return &net.TCPAddr{} }
 
 type fixture struct {
 	*pipes

@@ -1,12 +1,14 @@
 package httpserve_test
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/statehive/statehive/hive/internal/httpserve"
 )
@@ -113,6 +115,49 @@ func TestRootHasNoLimitOfUsualRequests(t *testing.T) {
 		}
 		closeAll(open...)
 	})
+}
+
+func TestABusyNetworkIsWaitedFor(t *testing.T) {
+	for name, after := range map[string]time.Duration{"one ends": 300 * time.Millisecond, "none ends": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := serveHandler(t, endpoints{})
+				f.network.Store(true)
+				busy := f.ask(500, to("/long"))
+				if name == "one ends" {
+					time.AfterFunc(after, func() { _ = busy[250].Close() })
+				}
+				began := time.Now()
+				answer := f.send(t, get)
+				if served := strings.Contains(answer, "200 OK"); served != (name == "one ends") || time.Since(began) != after {
+					t.Errorf("%q after %v", answer, time.Since(began))
+				}
+				closeAll(busy...)
+			})
+		})
+	}
+}
+
+func TestConnectionsOfACrowdedNetworkEndAfterOneRequest(t *testing.T) {
+	const keep = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	for open, want := range map[int]bool{249: false, 250: true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := serveHandler(t, endpoints{})
+			f.network.Store(true)
+			others := f.ask(open, to("/long"))
+			conn := f.dial()
+			go func() { _, _ = io.WriteString(conn, keep) }()
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			if answer.Close != want {
+				t.Errorf("beside %d connections: closed %t, want %t", open, answer.Close, want)
+			}
+			closeAll(append(others, conn)...)
+		})
+	}
 }
 
 func TestClientsThatDoNotSendOrReadGiveWay(t *testing.T) {
