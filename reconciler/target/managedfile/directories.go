@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 
 	"github.com/fsnotify/fsnotify"
@@ -28,14 +27,15 @@ type directory struct {
 // directories are those of the declared files, and the watches on them. They belong to
 // one goroutine.
 type directories struct {
-	notify *fsnotify.Watcher
-	all    map[string]*directory
-	at     map[string][]*directory // by what is watched
-	unsure []string                // the paths that are still to be checked in this turn
+	notify  *fsnotify.Watcher
+	answers *answers
+	all     map[string]*directory
+	at      map[string][]*directory // by what is watched
+	unsure  []string                // the paths that are still to be checked in this turn
 }
 
-func newDirectories(notify *fsnotify.Watcher) *directories {
-	return &directories{notify: notify, all: map[string]*directory{}, at: map[string][]*directory{}}
+func newDirectories(notify *fsnotify.Watcher, a *answers) *directories {
+	return &directories{notify: notify, answers: a, all: map[string]*directory{}, at: map[string][]*directory{}}
 }
 
 // add declares a file, and returns its directory if it is new.
@@ -96,6 +96,10 @@ func (d *directories) watch(dir *directory) (missed []*directory) {
 }
 
 func (d *directories) watchOne(dir *directory) {
+	if err := d.answers.check(dir.path); err != nil {
+		dir.err = explain(dir.path, err)
+		return
+	}
 	at, next := nearest(dir.path)
 	err := d.notify.Add(at)
 	info, statErr := os.Stat(at)
@@ -122,28 +126,27 @@ func explain(dir string, err error) error {
 }
 
 // nearest returns a directory without symbolic links, or the nearest one above it that
-// exists, and what would have to be in that.
+// can be opened, and what would have to be in that.
 func nearest(dir string) (at, next string) {
-	for {
-		at, err := filepath.EvalSymlinks(dir)
-		if err == nil {
-			if info, err := os.Stat(at); err == nil && info.IsDir() {
-				return at, next
-			}
-		}
-		if dir == "/" {
-			return dir, next
+	for dir != "/" {
+		if f, err := openFolder(dir); err == nil {
+			_ = f.close() // nothing was written to it
+			return f.path, next
 		}
 		dir, next = path.Dir(dir), path.Base(dir)
 	}
+	return dir, next
 }
 
 // exists reports whether the directory is there, and not only one above it.
 func (dir *directory) exists() bool { return dir.next == "" }
 
 // changed reports whether what is watched for a directory is another one by now, or a
-// nearer one can be.
-func (dir *directory) changed() bool {
+// nearer one can be. One that does not answer has changed.
+func (d *directories) changed(dir *directory) bool {
+	if d.answers.check(dir.path) != nil {
+		return true
+	}
 	at, next := nearest(dir.path)
 	if at != dir.at || next != dir.next {
 		return true

@@ -201,7 +201,10 @@ func ignoringInterrupts(do func() error) error {
 }
 
 // folders are the directories that one operation works in, each opened once.
-type folders map[string]opened
+type folders struct {
+	answers *answers
+	opened  map[string]opened
+}
 
 type opened struct {
 	folder *folder
@@ -211,17 +214,17 @@ type opened struct {
 // of opens the directory of a file.
 func (all folders) of(file string) (*folder, error) {
 	dir := path.Dir(file)
-	if known, ok := all[dir]; ok {
+	if known, ok := all.opened[dir]; ok {
 		return known.folder, known.err
 	}
-	f, err := openFolder(dir)
-	all[dir] = opened{f, err}
+	f, err := all.answers.open(dir)
+	all.opened[dir] = opened{f, err}
 	return f, err
 }
 
 // close closes them all. Nothing was written to what it closes.
 func (all folders) close() {
-	for _, each := range all {
+	for _, each := range all.opened {
 		if each.folder != nil {
 			_ = each.folder.close()
 		}

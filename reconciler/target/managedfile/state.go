@@ -88,7 +88,7 @@ type operation struct {
 }
 
 func (t *Target) begin(txn statedb.ReadTxn) *operation {
-	return &operation{t, txn, folders{}, newOwners(), t.claims}
+	return &operation{t, txn, folders{t.answers, map[string]opened{}}, newOwners(), t.claims}
 }
 
 func (o *operation) close() { o.folders.close() }

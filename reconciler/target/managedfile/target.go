@@ -45,6 +45,7 @@ type Target struct {
 	writings   atomic.Uint64 // that have been announced
 	versions   *versions
 	claims     *claims
+	answers    *answers
 	tables     tables
 	renderings *renderings
 	due        chan Key // of rows to be updated
@@ -71,7 +72,7 @@ func New(cfg Config) (*Target, error) {
 	}
 	t := &Target{
 		db: cfg.DB, allow: cfg.Allow, log: cfg.Logger, records: records, pending: writing,
-		versions: newVersions(), claims: newClaims(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now,
+		versions: newVersions(), claims: newClaims(), answers: newAnswers(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now,
 	}
 	if t.allow == nil {
 		t.allow = func(string) error { return nil }

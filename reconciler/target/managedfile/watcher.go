@@ -89,7 +89,7 @@ func (w *Watcher) follow(ctx context.Context, health reconciler.Health) error {
 	if err != nil {
 		return explain("", err)
 	}
-	r := &watching{Watcher: w, notify: notify, dirs: newDirectories(notify), dirty: map[Key]bool{}, cursor: w.files.Changes(0)}
+	r := &watching{Watcher: w, notify: notify, dirs: newDirectories(notify, w.target.answers), dirty: map[Key]bool{}, cursor: w.files.Changes(0)}
 	defer r.cursor.Close()
 	defer func() { _ = notify.Close() }() // it is only read
 	if err := r.forgetUndeclared(ctx); err != nil {
@@ -299,7 +299,7 @@ func (r *watching) happened(event fsnotify.Event) {
 		}
 	}
 	for _, dir := range dirs {
-		if dir.changed() {
+		if r.dirs.changed(dir) {
 			r.watch(dir)
 		}
 	}
@@ -333,7 +333,7 @@ func (r *watching) failed(ctx context.Context, err error) error {
 // are not watched are looked at.
 func (r *watching) check() {
 	for _, dir := range r.dirs.turn(checkedDirectories) {
-		if dir.err == nil && dir.at != "" && !dir.changed() {
+		if dir.err == nil && dir.at != "" && !r.dirs.changed(dir) {
 			continue
 		}
 		r.watch(dir)

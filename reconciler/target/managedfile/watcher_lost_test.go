@@ -31,7 +31,7 @@ func TestLostNotificationsAreMadeUpFor(t *testing.T) {
 	l.settled()
 	w := l.watcher
 	l.stop()
-	r := &watching{Watcher: w, dirs: newDirectories(nil), dirty: map[Key]bool{}}
+	r := &watching{Watcher: w, dirs: newDirectories(nil, newAnswers()), dirty: map[Key]bool{}}
 	r.dirs.all[dir] = &directory{path: dir, files: map[string]bool{"a": true}}
 	must(t, os.Remove(row.Path))
 	must(t, r.failed(t.Context(), errOverflow()))
@@ -58,7 +58,7 @@ func TestADirectoryWithTheNumberOfItsPredecessorIsWatched(t *testing.T) {
 	notify, err := fsnotify.NewWatcher()
 	must(t, err)
 	t.Cleanup(func() { must(t, notify.Close()) })
-	r := &watching{notify: notify, dirs: newDirectories(notify), dirty: map[Key]bool{}}
+	r := &watching{notify: notify, dirs: newDirectories(notify, newAnswers()), dirty: map[Key]bool{}}
 	watched := r.dirs.add(Key(filepath.Join(dir, "a")))
 	r.watch(watched)
 	must(t, os.Remove(dir))

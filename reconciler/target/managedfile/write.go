@@ -303,7 +303,7 @@ func (t *Target) recover(ctx context.Context) error {
 }
 
 func (t *Target) recoverOne(p pending) error {
-	f, err := openFolder(p.Directory)
+	f, err := t.answers.open(p.Directory)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}

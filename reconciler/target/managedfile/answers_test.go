@@ -1,0 +1,147 @@
+package managedfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// silentDisk mounts a file system that does not answer, until the function that it returns is called.
+func silentDisk(t *testing.T, dir string) (end func()) {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	must(t, err)
+	must(t, unix.Mount("silent", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
+	ended := false
+	end = func() {
+		if !ended {
+			must(t, unix.Close(fd)) // all who wait get an error
+			must(t, unix.Unmount(dir, unix.MNT_DETACH))
+		}
+		ended = true
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// answered waits until no directory is waited for.
+func answered(t *testing.T, target *Target) {
+	t.Helper()
+	eventually(t, "all have answered", func() error {
+		target.answers.mu.Lock()
+		defer target.answers.mu.Unlock()
+		if n := len(target.answers.silent); n > 0 {
+			return fmt.Errorf("%d have not", n)
+		}
+		return nil
+	})
+}
+
+func TestADiskThatDoesNotAnswerStopsItsOwnFilesOnly(t *testing.T) {
+	dir, silent := t.TempDir(), t.TempDir()
+	target := openedTarget(t, t.TempDir())
+	target.answers.patience = 100 * time.Millisecond
+	rows := []File{
+		file(filepath.Join(silent, "a"), "one\n"), file(filepath.Join(dir, "b"), "one\n"), file(filepath.Join(silent, "c"), "one\n"),
+	}
+	update := func() (errs []error) {
+		for _, result := range target.UpdateBatch(t.Context(), statedb.New().ReadTxn(), rows) {
+			errs = append(errs, result.Err)
+		}
+		return errs
+	}
+	end := silentDisk(t, silent)
+	for range 3 {
+		errs := update()
+		if !errors.Is(errs[0], errNoAnswer) || errs[1] != nil || !errors.Is(errs[2], errNoAnswer) || !strings.Contains(errs[0].Error(), silent) {
+			t.Errorf("errors %q", errs)
+		}
+	}
+	wantFile(t, rows[1].Path, "one\n", 0)
+	if errs := target.DeleteBatch(t.Context(), statedb.New().ReadTxn(), rows); errors.Join(errs...) != nil {
+		t.Errorf("delete of what was not made there: %v", errs)
+	}
+	wantAbsent(t, rows[1].Path)
+	end()
+	answered(t, target)
+	if errs := update(); errors.Join(errs...) != nil {
+		t.Errorf("afterwards: %v", errs)
+	}
+	// What is there is not forgotten.
+	end = silentDisk(t, silent)
+	if errs := target.DeleteBatch(t.Context(), statedb.New().ReadTxn(), rows); !errors.Is(errs[0], errNoAnswer) || errs[1] != nil {
+		t.Errorf("delete: %v", errs)
+	}
+	must(t, target.Init(t.Context()))
+	wantRecords(t, target, 2)
+	end()
+	answered(t, target)
+}
+
+func TestOnlySomeDirectoriesAreWaitedFor(t *testing.T) {
+	silent := t.TempDir()
+	a := newAnswers()
+	a.patience = time.Millisecond
+	end := silentDisk(t, silent)
+	for i := range maxSilent {
+		if err := a.check(filepath.Join(silent, fmt.Sprint(i))); !errors.Is(err, errNoAnswer) {
+			t.Fatalf("directory %d: %v", i, err)
+		}
+	}
+	if err := a.check(t.TempDir()); !errors.Is(err, errNoAnswer) || !strings.Contains(err.Error(), "100 others") {
+		t.Errorf("one more: %v", err)
+	}
+	end()
+	answered(t, &Target{answers: a})
+	if err := a.check(silent); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestAWatcherGoesOnWhileADiskDoesNotAnswer(t *testing.T) {
+	dir, silent := t.TempDir(), t.TempDir()
+	there, other := file(filepath.Join(silent, "a"), "ours\n"), file(filepath.Join(dir, "b"), "ours\n")
+	l := newLive(t, there, other)
+	l.settled()
+	end := silentDisk(t, silent)
+	eventually(t, "it is noticed", func() error {
+		if err := l.health.get(); !errors.Is(err, errNoAnswer) || !strings.Contains(err.Error(), silent) {
+			return fmt.Errorf("health: %w", err)
+		}
+		return nil
+	})
+	mustWrite(t, other.Path, "theirs\n")
+	l.becomes(other.Path, "ours\n")
+	end()
+	answered(t, l.target)
+	eventually(t, "it is noticed", l.health.get)
+	must(t, os.WriteFile(there.Path, []byte("theirs\n"), 0o600))
+	l.becomes(there.Path, "ours\n")
+	l.stop()
+}
+
+// Another user leads the path through links that take long to follow.
+func TestLinksOfOthersAreNotFollowedByTheWatcher(t *testing.T) {
+	above := filepath.Join(t.TempDir(), "u")
+	must(t, os.MkdirAll(filepath.Join(above, "real"), 0o755))
+	link := filepath.Join(above, "conf")
+	must(t, os.Symlink("real", link))
+	if at, next := nearest(link); at != filepath.Join(above, "real") || next != "" {
+		t.Errorf("a link of our own: %s, %q", at, next)
+	}
+	must(t, os.Lchown(link, 65534, 65534))
+	if at, next := nearest(link); at != above || next != "conf" {
+		t.Errorf("a link of another user: %s, %q", at, next)
+	}
+	if at, next := nearest(filepath.Join(link, "below", "it")); at != above || next != "conf" {
+		t.Errorf("below it: %s, %q", at, next)
+	}
+}
