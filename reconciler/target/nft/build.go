@@ -40,7 +40,7 @@ func (t Table) creation() ([]rtnl.Request, error) {
 	}
 	r := t.request(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	r.AddString(unix.NFTA_TABLE_NAME, t.Name)
-	r.Add(tableUserData, userdata.AppendString(nil, tableComment, markPrefix+t.digest))
+	r.Add(tableUserData, userdata.AppendString(nil, tableComment, markOf(t.Key(), t.digest)))
 	return append([]rtnl.Request{r}, content...), nil
 }
 

@@ -5,12 +5,12 @@
 // new one. The counters of its rules then start from zero. A table that matches its row
 // is not touched, even after the process was restarted.
 //
-// A table is ours if its comment is "statehive" followed by a digest of the content that we
-// wrote. The kernel keeps the comment in the user data of the table, and nft(8) shows it.
+// A table is ours if its comment is "statehive" followed by a digest of its key and one of the content
+// that we wrote. The kernel keeps the comment in the user data of the table, and nft(8) shows it.
 // A table without that mark that has the key of a row is left alone; the row is in error.
 // With [Table.Adopt] the table is replaced, and is ours from then on. It is not restored
 // when the row is deleted. A ruleset that was saved with nft(8) and loaded again keeps
-// the mark.
+// the mark. A copy of a table under another name is not ours.
 //
 // The digest is computed in the same way from a row and from the kernel's table. It covers
 // everything that affects packets: flags of the table, chains with hook, type, priority and

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -262,6 +266,41 @@ func TestWhatOthersMadeIsLeftAlone(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Whoever saves a table and loads it again under another name copies its comment.
+func TestACopyUnderAnotherNameIsNotOurs(t *testing.T) {
+	clean(t)
+	row := samples()["every match"].digested()
+	mirror := withMirror(t)
+	mustUpdate(t, mirror.Target, row, true)
+	mark := markOf(row.Key(), row.digest)
+	var requests []rtnl.Request
+	for _, copied := range []Table{{Name: "copy", Family: row.Family}, {Name: row.Name, Family: IP6}} {
+		r := copied.request(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+		r.AddString(unix.NFTA_TABLE_NAME, copied.Name)
+		r.Add(tableUserData, userdata.AppendString(nil, tableComment, mark))
+		requests = append(requests, r)
+	}
+	if err := mirror.conn.Transact(t.Context(), requests); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]*Target{"without a mirror": newTarget(t), "with one": mirror.Target} {
+		var got []Key
+		for row, err := range target.Observe(t.Context()) {
+			if err != nil {
+				t.Error(err)
+			}
+			got = append(got, row.Key())
+		}
+		if !slices.Equal(got, []Key{row.Key()}) {
+			t.Errorf("%s: observed %v", name, got)
+		}
+		_, err := target.Update(t.Context(), txn(), Table{Name: "copy", Family: row.Family})
+		if !errors.Is(err, ErrForeign) {
+			t.Errorf("%s: Update: %v", name, err)
+		}
 	}
 }
 

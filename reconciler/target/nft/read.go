@@ -2,7 +2,9 @@ package nft
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,9 +17,14 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// markPrefix is the beginning of the comment that marks our tables. The digest of the content
-// that we wrote follows it.
-const markPrefix = "statehive "
+// markOf returns the comment that marks a table of ours. It has digests of the key, because tables are copied with
+// their comments, and of the content that we wrote.
+func markOf(key Key, content string) string { return markPrefix(key) + content }
+
+func markPrefix(key Key) string {
+	sum := sha256.Sum256([]byte(key.String()))
+	return "statehive " + hex.EncodeToString(sum[:8]) + " "
+}
 
 // Seen is a table of the kernel, no matter who made it.
 type Seen struct {
@@ -46,6 +53,7 @@ func decodeTable(m syscall.NetlinkMessage) (h header, ok bool) {
 		return h, false
 	}
 	h.Key.Family = familyOf(family)
+	var userData []byte
 	for kind, value := range rtnl.Attributes(attributes) {
 		switch kind {
 		case unix.NFTA_TABLE_NAME:
@@ -59,17 +67,18 @@ func decodeTable(m syscall.NetlinkMessage) (h header, ok bool) {
 				h.Handle = binary.BigEndian.Uint64(value)
 			}
 		case tableUserData:
-			h.Mark = markIn(value)
+			userData = value
 		}
 	}
+	h.Mark = markIn(h.Key, userData)
 	return h, h.Key.Name != ""
 }
 
-// markIn returns the digest in the mark of a table, if it has one.
-func markIn(data []byte) string {
+// markIn returns the digest of the content in the mark of a table, if it has one.
+func markIn(key Key, data []byte) string {
 	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
 		kind, value := userdata.Type(data[0]), data[2:2+int(data[1])]
-		if digest, marked := strings.CutPrefix(rtnl.String(value), markPrefix); kind == tableComment && marked && digest != "" {
+		if digest, marked := strings.CutPrefix(rtnl.String(value), markPrefix(key)); kind == tableComment && marked && digest != "" {
 			return digest
 		}
 		data = data[2+len(value):]
