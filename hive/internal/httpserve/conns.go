@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxConns keeps clients from using up the process's file descriptors.
+	// maxConns keeps clients from using up the process's file descriptors. There are fewer connections if the process may
+	// have fewer than four times as many.
 	maxConns = 500
 	// maxRequests is how many requests of a user other than root are answered at once.
 	maxRequests = 40
@@ -42,12 +43,22 @@ type Peer interface {
 // one that waits for its client, so that no number of those keeps others out. Connections of a network end after
 // one request when there are many, so that no number of busy ones does either.
 type conns struct {
+	max   int
 	mu    sync.Mutex
 	open  []*client     // in the order in which they came
 	freed chan struct{} // holds a value when a connection has ended or waits for its client
 }
 
-func newConns() *conns { return &conns{freed: make(chan struct{}, 1)} }
+func newConns() *conns {
+	var descriptors unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &descriptors); err != nil {
+		descriptors.Cur = unix.RLIM_INFINITY
+	}
+	return &conns{max: connsFor(descriptors.Cur), freed: make(chan struct{}, 1)}
+}
+
+// connsFor returns how many connections there may be in a process that may have so many descriptors.
+func connsFor(descriptors uint64) int { return int(min(maxConns, max(1, descriptors/4))) }
 
 // client is an open connection.
 type client struct {
@@ -153,7 +164,7 @@ func (c *conns) add(next *client) {
 func (c *conns) tryAdd(next *client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.open) >= maxConns {
+	if len(c.open) >= c.max {
 		out := c.victim(next)
 		if out == next {
 			return false
@@ -169,7 +180,7 @@ func (c *conns) tryAdd(next *client) bool {
 func (c *conns) crowded(one *client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return one.network && len(c.open) > maxConns/2
+	return one.network && len(c.open) > c.max/2
 }
 
 // victim returns the connection that has to go when one more comes: the oldest of those that

@@ -43,11 +43,11 @@ type Limiter interface {
 // Serve answers requests on l until ctx is done, and closes l. Requests in hand learn of that by their own context, and
 // have 2 s to end. A handler that panics is logged and answered by fail.
 //
-// There are at most 500 connections: one more takes the place of the oldest that waits for its client: for a complete
+// There are at most 500 connections, and no more than a quarter of the descriptors that the process may have: one more takes the place of the oldest that waits for its client: for a complete
 // request, or until the answer is read. If the connections are of a Peer, the limits of a user are 40 requests, but
 // not for root, 16 streams and 2 requests with bodies larger than 1 MiB, at once; more are answered by fail with status 429.
 // Root takes the place of any other user. A connection of a network that finds all others being answered waits for up to a second,
-// and while there are more than 250, each ends after one request. Serve returns nil if ctx ended it.
+// and while there are more than half as many, each ends after one request. Serve returns nil if ctx ended it.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, fail Fail, logger *slog.Logger) error {
 	all := newConns()
 	server := &http.Server{

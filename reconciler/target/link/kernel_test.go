@@ -206,6 +206,19 @@ func TestALinkThatOthersMadeIsNotTakenOver(t *testing.T) {
 		mustDelete(t, target, "br0")
 		mustLink(t, "br0")
 	})
+
+	t.Run("nor with its index, too", func(t *testing.T) {
+		remove(t, "br0")
+		row := Link{Name: "br0", Type: Bridge}
+		mustUpdate(t, target, row, true)
+		index := mustLink(t, "br0").Attrs().Index
+		nstest.IP(t, "link", "del", "br0")
+		nstest.IP(t, "link", "add", "name", "br0", "index", fmt.Sprint(index), "type", "veth")
+		wantObserved(t, target)
+		mustDelete(t, target, "br0")
+		mustLink(t, "br0")
+		remove(t, "br0")
+	})
 }
 
 func TestRecordsOfAnotherBootClaimNothing(t *testing.T) {

@@ -213,12 +213,12 @@ func (t *Target) refusal(s state, row Link) error {
 }
 
 // created reports whether the link exists and was created or taken over by us. Such a link
-// has the index in the record; or, if we died before recording the index, the alias or the
+// has the index and the type in the record; or, if we died before recording the index, the alias or the
 // hardware address. Others may change the alias and the hardware address later.
 func (s state) created() bool {
 	rec := s.rec.Created
 	return s.link != nil && rec != nil &&
-		(s.link.Alias == alias || rec.MAC != "" && s.link.MAC == rec.MAC || rec.Index != 0 && s.link.Index == rec.Index)
+		(s.link.Alias == alias || rec.MAC != "" && s.link.MAC == rec.MAC || rec.Index != 0 && s.link.Index == rec.Index && s.link.Type == rec.Type)
 }
 
 // borrowed reports whether the link exists and is the one whose attributes we recorded.
