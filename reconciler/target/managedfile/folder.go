@@ -26,6 +26,7 @@ type folder struct {
 type identity struct {
 	Path       string `json:"path"` // without symbolic links
 	Inode      uint64 `json:"inode"`
+	Born       int64  `json:"born"`       // when it was made, in nanoseconds of Unix time: numbers of inodes are used again; 0: unknown
 	Filesystem string `json:"filesystem"` // its identifier
 }
 
@@ -139,15 +140,16 @@ var errNoDisk = errors.New("the kernel and not the disk keeps files there: expec
 
 // checkDisk refuses directories that are the kernel's own.
 func (f *folder) checkDisk() error {
-	var dir unix.Stat_t
-	if err := unix.Fstat(f.fd, &dir); err != nil {
+	var dir unix.Statx_t
+	err := unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &dir)
+	if err != nil {
 		return fmt.Errorf("look at directory %s: %w", f.path, err)
 	}
 	var stat unix.Statfs_t
 	if err := unix.Fstatfs(f.fd, &stat); err != nil {
 		return fmt.Errorf("look at the file system of directory %s: %w", f.path, err)
 	}
-	f.identity = identity{f.path, dir.Ino, fmt.Sprintf("%08x%08x", uint32(stat.Fsid.Val[0]), uint32(stat.Fsid.Val[1]))}
+	f.identity = identity{f.path, dir.Ino, dir.Btime.Sec*1e9 + int64(dir.Btime.Nsec), fmt.Sprintf("%08x%08x", uint32(stat.Fsid.Val[0]), uint32(stat.Fsid.Val[1]))}
 	if name, kernels := kernelDisks[int64(stat.Type)]; kernels { //nolint:unconvert // not everywhere is it one
 		return fmt.Errorf("directory %s is on a file system of type %s: %w", f.path, name, errNoDisk)
 	}

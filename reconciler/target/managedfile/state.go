@@ -141,6 +141,9 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 
 // open opens the directory of a file that may be written.
 func (o *operation) open(file string) (*folder, error) {
+	if err := o.target.answers.check(path.Dir(file)); err != nil {
+		return nil, fmt.Errorf("file %s: %w", file, err)
+	}
 	if err := o.target.allow(file); err != nil {
 		return nil, reconciler.Terminal(fmt.Errorf("file %s: %w", file, err))
 	}
