@@ -30,6 +30,9 @@ type (
 	// called from one goroutine.
 	Memory = hold.Memory
 
+	// HeldDeletes is what a [Memory] stores.
+	HeldDeletes = hold.HeldDeletes
+
 	// Drift configures the handling of rows that differ from the observed table.
 	Drift = hold.Drift
 

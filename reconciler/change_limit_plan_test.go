@@ -144,13 +144,13 @@ func TestRestartHoldsAgainWhatWasHeld(t *testing.T) {
 
 // heldMemory is a reconciler.Memory.
 type heldMemory struct {
-	held bool
+	held *reconciler.HeldDeletes
 	err  error
 }
 
-func (m *heldMemory) DeletesHeld() bool { return m.held }
+func (m *heldMemory) DeletesHeld() *reconciler.HeldDeletes { return m.held }
 
-func (m *heldMemory) SetDeletesHeld(held bool) error {
+func (m *heldMemory) SetDeletesHeld(held *reconciler.HeldDeletes) error {
 	if m.err == nil {
 		m.held = held
 	}
@@ -169,7 +169,7 @@ func withHeld(t *testing.T, fn func(w *world, m *heldMemory)) {
 		w.delete(idsOf(9, 19)...)
 		w.pass(2 * time.Minute)
 		w.wantHeld(idsOf(9, 19)...)
-		w.equal("remembered", true, m.held)
+		w.equal("remembered", &reconciler.HeldDeletes{Done: 9, Allowed: 10}, m.held)
 		fn(w, m)
 	})
 }
@@ -187,31 +187,64 @@ func TestARestartReleasesNothing(t *testing.T) {
 		}
 		w.approve()
 		w.wantConverged()
-		w.equal("remembered", false, m.held)
+		w.equal("remembered", (*reconciler.HeldDeletes)(nil), m.held)
 	})
 }
 
 func TestWhatWasHeldBeforeARestartIsReleasedByWithdrawals(t *testing.T) {
-	for name, back := range map[string][]row{"all": numbered(19, 1), "one": numbered(10, 1)} {
+	for name, back := range map[string][]row{"all": numbered(19, 1), "some": numbered(17, 1)} {
 		t.Run(name, func(t *testing.T) {
 			withHeld(t, func(w *world, m *heldMemory) {
 				w.stop()
 				w.put(back...)
 				w.start()
 				w.pass(time.Minute)
-				if name == "one" { // nothing was withdrawn since the start
-					w.wantHeld(idsOf(10, 19)...)
-					w.put(numbered(11, 1)...)
+				if name == "some" { // with the nine that were deleted there are eleven
+					w.wantHeld(idsOf(17, 19)...)
+					w.put(row{ID: "other", Want: 1})
+					w.pass(time.Minute)
+					w.delete("other")
+					w.pass(time.Minute)
+					w.wantHeld(append(idsOf(17, 19), "other")...)
+					w.put(row{ID: "other", Want: 1})
+					w.pass(time.Minute)
+					w.wantHeld(idsOf(17, 19)...)
+					w.put(numbered(18, 1)...)
 					w.pass(time.Minute)
 				}
 				w.wantHeld()
-				w.equal("remembered", false, m.held)
+				w.equal("remembered", (*reconciler.HeldDeletes)(nil), m.held)
 				w.delete("10025")
 				w.pass(time.Second)
 				w.wantConverged()
 			})
 		})
 	}
+}
+
+func TestForgettingSomeDeletesReleasesNoOthers(t *testing.T) {
+	m := &heldMemory{}
+	set := func(w *world) { w.params = func(p *reconciler.Params[row]) { p.Memory = m } }
+	prepared(t, set, func(_ *testing.T, w *world) {
+		w.put(numbered(30, 1)...)
+		w.delete(idsOf(0, 12)...)
+		w.pass(time.Second)
+		w.target.log()
+		for _, id := range idsOf(0, 5) {
+			w.check(w.r.Forget(w.t.Context(), id))
+		}
+		w.pass(time.Minute)
+		w.equal("deleted", []string(nil), w.deleted())
+		w.wantHeld(idsOf(5, 12)...)
+		w.equal("remembered", &reconciler.HeldDeletes{Done: 5, Allowed: 10}, m.held)
+		for _, id := range idsOf(5, 12) {
+			w.check(w.r.Forget(w.t.Context(), id))
+		}
+		w.pass(time.Second)
+		w.wantHeld()
+		w.equal("deleted", []string(nil), w.deleted())
+		w.equal("remembered", (*reconciler.HeldDeletes)(nil), m.held)
+	})
 }
 
 func TestAMemoryOfHeldDeletesThatFailsIsLogged(t *testing.T) {

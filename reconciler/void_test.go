@@ -48,11 +48,13 @@ func voids() map[string]func(w *world, ids []string) {
 				w.check(w.r.Forget(w.t.Context(), id))
 			}
 		},
-		"the deletes are forgotten, and the rest is within the limit": func(w *world, ids []string) {
+		"some deletes are forgotten, and the others approved": func(w *world, ids []string) {
 			w.target.will(lasting(time.Hour))
 			for _, id := range ids[:15] {
 				w.check(w.r.Forget(w.t.Context(), id))
 			}
+			w.equal("held", 5, w.plan().Deletes)
+			w.approve()
 		},
 		"the rows are back, and then deleted one by one": func(w *world, ids []string) {
 			back(w, ids)

@@ -25,6 +25,8 @@ type (
 	ChangeLimit = hold.ChangeLimit
 	// Memory remembers across restarts that deletes are held.
 	Memory = hold.Memory
+	// HeldDeletes is what a Memory stores.
+	HeldDeletes = hold.HeldDeletes
 	// Dependency makes rows wait for rows of another table.
 	Dependency = hold.Dependency
 	// Group connects the reconcilers of a process.

@@ -142,7 +142,7 @@ var errNotDeleted = errors.New("the row is in the table, and only a delete can b
 // retried and no longer shown; if it is running, that run is the last. Whatever the target has of
 // the row stays, unless a full pass finds it as an orphan. Forget logs a warning. It returns an
 // [UnknownKeyError] if no such delete is pending, and [ErrNotRunning] if the reconciler is not
-// running.
+// running. Deletes that are held together with it stay held.
 func (r *Engine) Forget(ctx context.Context, key string) error {
 	var result error
 	if err := r.call(ctx, func(l *loop) { result = l.forget(key) }); err != nil {
@@ -162,6 +162,7 @@ func (l *loop) forget(key string) error {
 	}
 	l.r.p.Logger.Warn("delete forgotten on request", "reconciler", l.r.p.Name, "key", key,
 		"attempts", it.Attempts, "error", lastError)
+	l.limits.Forget(it)
 	l.setDeleting(it, false)
 	if it.Idle() {
 		l.drop(it)

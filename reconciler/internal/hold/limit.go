@@ -88,9 +88,16 @@ type ChangeLimiter struct {
 // Memory remembers across restarts that deletes are held. Its methods are called from one goroutine.
 type Memory interface {
 	// DeletesHeld returns the value of the last successful call of SetDeletesHeld.
-	DeletesHeld() bool
-	// SetDeletesHeld stores whether deletes are held. An error is logged.
-	SetDeletesHeld(held bool) error
+	DeletesHeld() *HeldDeletes
+	// SetDeletesHeld stores that deletes are held; nil: none are. An error is logged.
+	SetDeletesHeld(held *HeldDeletes) error
+}
+
+// HeldDeletes is what a [Memory] stores.
+type HeldDeletes struct {
+	// Done is how many other rows had been deleted within the window, Allowed how many may be without an approval.
+	Done    int `json:"done"`
+	Allowed int `json:"allowed"`
 }
 
 // plans numbers the plans, so that only changes that were shown can be approved.
@@ -108,8 +115,12 @@ func NewChangeLimiter(
 		owner: owner, status: statusOf, deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
 		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory,
 	}
-	if l.recalled = l.deletes != nil && memory != nil && memory.DeletesHeld(); l.recalled {
-		l.deletes.holding, l.deletes.since = true, now
+	if l.deletes != nil && memory != nil {
+		if was := memory.DeletesHeld(); was != nil {
+			l.recalled = true
+			l.deletes.holding, l.deletes.since = true, now
+			l.deletes.earlier, l.deletes.allowed = was.Done, was.Allowed
+		}
 	}
 	if l.updates != nil {
 		l.applied = map[string]struct{}{}
@@ -166,6 +177,17 @@ func (l *ChangeLimiter) Discount(it *workqueue.Item) {
 	}
 }
 
+// Forget removes an item whose delete is given up. It counts on, because that says nothing about the others that are held.
+func (l *ChangeLimiter) Forget(it *workqueue.Item) {
+	by, c := l.claimOf(it.Key)
+	if c == nil || c.state != undecided || !by.holding {
+		return
+	}
+	by.earlier++
+	l.Discount(it)
+	l.remember(by)
+}
+
 // claimOf returns the claim of an item and the counter that it belongs to, or nil.
 func (l *ChangeLimiter) claimOf(key string) (by *counter, c *claim) {
 	l.each(func(each *counter) {
@@ -209,25 +231,27 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 			by.admit(c)
 			return Reason{}, false
 		}
-		by.since = now
-		l.hold(by, true)
+		by.hold(l.owner.Table.Len(txn), now)
+		l.remember(by)
 		l.owner.Logger.Warn("too many changes are held until they are approved", "reconciler", l.owner.Name,
 			"operation", by.kind.String(), "rows", by.len(), "limit", by.limit.String())
 	}
 	return Reason{Stage: workqueue.Limit, Text: by.text}, true
 }
 
-// hold begins or ends holding the changes of a counter.
-func (l *ChangeLimiter) hold(c *counter, holding bool) {
-	if c.holding == holding {
-		return
-	}
-	c.holding = holding
+// release stops holding the changes of a counter.
+func (l *ChangeLimiter) release(c *counter) {
+	c.release()
+	l.remember(c)
+}
+
+// remember stores in the memory whether and how deletes are held.
+func (l *ChangeLimiter) remember(c *counter) {
 	if c != l.deletes || l.memory == nil {
 		return
 	}
-	if err := l.memory.SetDeletesHeld(holding); err != nil {
-		l.owner.Logger.Warn("cannot remember whether deletes are held: a restart will count anew", "reconciler", l.owner.Name, "held", holding, "error", err)
+	if err := l.memory.SetDeletesHeld(c.held()); err != nil {
+		l.owner.Logger.Warn("cannot remember whether deletes are held: a restart will count anew", "reconciler", l.owner.Name, "held", c.holding, "error", err)
 	}
 }
 
@@ -238,7 +262,7 @@ func (l *ChangeLimiter) Searched() {
 	}
 	l.recalled = false
 	if l.deletes.undecided == 0 {
-		l.hold(l.deletes, false)
+		l.release(l.deletes)
 		return
 	}
 	l.owner.Logger.Warn("deletes that were held before the restart are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
@@ -259,7 +283,7 @@ func (l *ChangeLimiter) Relieve() (relieved bool) {
 	rows := l.owner.Table.Len(l.owner.DB.ReadTxn())
 	l.each(func(c *counter) {
 		if known := c != l.deletes || !l.recalled; c.holding && known && (c.undecided == 0 || !c.exceeded(rows)) {
-			l.hold(c, false)
+			l.release(c)
 			relieved = true
 		}
 	})
@@ -331,7 +355,9 @@ func (l *ChangeLimiter) Approve(id string) (items int, ok bool) {
 	l.each(func(c *counter) {
 		if c.holding {
 			items += c.approve(l.plans.shown)
-			l.hold(c, c.undecided > 0)
+			if c.undecided == 0 {
+				l.release(c)
+			}
 		}
 	})
 	l.plans.next()

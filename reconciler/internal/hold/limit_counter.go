@@ -20,6 +20,10 @@ type counter struct {
 	undecided int                 // items that are neither admitted nor approved
 	holding   bool                // undecided items are held
 	since     time.Time           // when holding became true
+	// While items are held, the changes within the window before that count on, and only so many rows may be changed as when
+	// holding began: neither time nor other rows release anything.
+	allowed int
+	earlier int // changes of the previous run, and items that were given up, which count while items are held
 }
 
 // claim is the claim of an item that is going to change its row.
@@ -61,15 +65,39 @@ func newCounter(limit ChangeLimit, kind pool.Kind) *counter {
 }
 
 // len returns the number of rows that count.
-func (c *counter) len() int { return len(c.rows) + len(c.ahead) }
+func (c *counter) len() int { return len(c.rows) + len(c.ahead) + c.earlier }
 
 // exceeded reports whether too many rows count, given the number of rows in the table.
 func (c *counter) exceeded(rows int) bool {
-	n := c.len()
-	if c.kind == pool.Delete {
-		rows += n // the deleted rows were in the table
+	if c.holding {
+		return c.len() > c.allowed
 	}
-	return n > c.limit.Rows && float64(n)*100 > c.limit.Percent*float64(rows)
+	return c.len() > c.allowedOf(rows)
+}
+
+// allowedOf returns how many rows may be changed, given the number of rows in the table.
+func (c *counter) allowedOf(rows int) int {
+	if c.kind == pool.Delete {
+		rows += c.len() // the deleted rows were in the table
+	}
+	return max(c.limit.Rows, int(c.limit.Percent*float64(rows)/100))
+}
+
+// hold begins to hold undecided items.
+func (c *counter) hold(rows int, now time.Time) {
+	c.allowed = c.allowedOf(rows) // while holding is false
+	c.holding, c.since = true, now
+}
+
+// release ends what hold began.
+func (c *counter) release() { c.holding, c.allowed, c.earlier = false, 0, 0 }
+
+// held returns what a [Memory] has to store.
+func (c *counter) held() *HeldDeletes {
+	if !c.holding {
+		return nil
+	}
+	return &HeldDeletes{Done: c.len() - c.undecided, Allowed: c.allowed}
 }
 
 // claim adds an item that is going to change its row.
@@ -136,8 +164,11 @@ func (c *counter) succeeded(key string, now time.Time) {
 	delete(c.claims, key)
 }
 
-// expire forgets changes older than the window.
+// expire forgets changes older than the window, unless items are held.
 func (c *counter) expire(now time.Time) {
+	if c.holding {
+		return
+	}
 	n := 0
 	for ; n < len(c.past) && now.Sub(c.past[n].at) > c.limit.Window; n++ {
 		old := c.past[n]

@@ -187,8 +187,17 @@ func TestContentThatOthersHaveWrittenIsNotRemovedOrReplaced(t *testing.T) {
 			mustWrite(t, path, "theirs\n")
 			var log strings.Builder
 			target := newTarget(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, state)
-			mustDelete(t, target, row)
+			err := target.Delete(t.Context(), nil, row)
 			wantFile(t, path, "theirs\n", 0)
+			if name == "restored" { // what is kept is not lost
+				if err == nil || !strings.Contains(err.Error(), "cannot be restored") {
+					t.Errorf("delete: %v", err)
+				}
+				wantRecords(t, openedTarget(t, state), 1)
+				mustDelete(t, target, file(path, "ours\n", adopted, kept))
+				return
+			}
+			must(t, err)
 			wantRecords(t, openedTarget(t, state), 0)
 			if !strings.Contains(log.String(), "is left as it is") || !strings.Contains(log.String(), path) {
 				t.Errorf("log: %s", &log)
@@ -228,8 +237,7 @@ func TestARecordIsOfOneDirectory(t *testing.T) {
 	mustUpdate(t, target, row, true)
 	must(t, os.Remove(link))
 	must(t, os.Symlink("second", link))
-	foreign := file(row.Path, "ours\n")
-	if err := updateError(t, target, foreign); !errors.Is(err, ErrForeign) {
+	if err := updateError(t, target, row); !strings.Contains(err.Error(), "still to be given back as "+filepath.Join(first, "a")) {
 		t.Errorf("update: %v", err)
 	}
 	// The file that is given back is the one that was taken.
@@ -238,16 +246,21 @@ func TestARecordIsOfOneDirectory(t *testing.T) {
 	wantFile(t, filepath.Join(first, "a"), "secret\n", 0)
 	wantRecords(t, openedTarget(t, state), 0)
 
-	// Nothing is there: the file is made, and what is restored is nothing.
-	must(t, os.Remove(link))
-	must(t, os.Symlink("first", link))
-	mustUpdate(t, target, row, true)
-	must(t, os.Remove(link))
-	must(t, os.Symlink("second", link))
+	// There is nothing to be given back: the file is made where the path leads to.
+	must(t, os.Remove(filepath.Join(first, "a")))
 	must(t, os.Remove(filepath.Join(second, "a")))
 	mustUpdate(t, target, row, true)
+	must(t, os.Remove(link))
+	must(t, os.Symlink("first", link))
+	mustWrite(t, filepath.Join(first, "a"), "theirs\n")
+	if err := updateError(t, target, file(row.Path, "ours\n")); !errors.Is(err, ErrForeign) {
+		t.Errorf("update: %v", err)
+	}
+	must(t, os.Remove(filepath.Join(first, "a")))
+	mustUpdate(t, target, row, true)
 	mustDelete(t, target, row)
-	wantAbsent(t, filepath.Join(second, "a"))
+	wantAbsent(t, filepath.Join(first, "a"))
+	wantFile(t, filepath.Join(second, "a"), "ours\n", 0)
 }
 
 func TestAFileOnADiskThatIsMountedThereIsNotThatOfTheRecord(t *testing.T) {
@@ -270,7 +283,7 @@ func TestAFileOnADiskThatIsMountedThereIsNotThatOfTheRecord(t *testing.T) {
 func TestNothingIsRestoredIntoAnotherDirectory(t *testing.T) {
 	for name, between := range map[string]func(target *Target, row File){
 		"at once":      func(*Target, File) {},
-		"after update": func(target *Target, row File) { mustUpdate(t, target, row, true) },
+		"after update": func(target *Target, row File) { updateError(t, target, row) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, state := filepath.Join(t.TempDir(), "dir"), t.TempDir()
@@ -282,8 +295,14 @@ func TestNothingIsRestoredIntoAnotherDirectory(t *testing.T) {
 			must(t, os.Rename(dir, dir+".old"))
 			must(t, os.Mkdir(dir, 0o755))
 			between(target, row)
-			mustDelete(t, target, row)
+			if err := target.Delete(t.Context(), nil, row); err == nil || !strings.Contains(err.Error(), "cannot be restored") {
+				t.Errorf("delete: %v", err)
+			}
 			wantAbsent(t, path)
+			must(t, os.Remove(dir)) // back in its place
+			must(t, os.Rename(dir+".old", dir))
+			mustDelete(t, openedTarget(t, state), row)
+			wantFile(t, path, "before\n", 0)
 			wantRecords(t, openedTarget(t, state), 0)
 		})
 	}

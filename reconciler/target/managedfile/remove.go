@@ -82,20 +82,12 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 	if err != nil || !is.regular() {
 		return err // what is no file was put there by others
 	}
-	if o.unchanged(f, r.key, is, rec) {
-		r.folder = f
+	if !rec.leaves(f.identity, is) {
+		o.target.log.Warn("A file that is no longer declared is left as it is: its content is not what was written last", "file", string(r.key))
+		return nil
 	}
+	r.folder = f
 	return nil
-}
-
-// unchanged reports whether a file is the one of its record, and has its content. If others have written it since, or the
-// record is from an old backup, the file is left alone.
-func (o *operation) unchanged(f *folder, key Key, is version, rec record) bool {
-	ours := rec.isOf(f.identity, is) && (!is.exists() || rec.wrote(is))
-	if !ours {
-		o.target.log.Warn("A file that is no longer declared is left as it is: its content is not what was written last", "file", string(key))
-	}
-	return ours
 }
 
 // remove removes a file.
@@ -121,8 +113,9 @@ func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 		return nil, nil
 	case is.regular() && is.Hash != "" && is.Hash == was.Hash && is.attributes() == (attributes{was.Mode, was.Owner, was.Group}):
 		return nil, nil
-	case !o.unchanged(f, key, is, rec):
-		return nil, nil
+	case !rec.leaves(f.identity, is):
+		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: it or its directory is not the one that was written last; it stays as it is: give the delete up, or declare it with onDelete %s or %s",
+			key, Remove, Keep))
 	}
 	data, err := o.target.records.Attachment(string(key))
 	if err != nil || hashOf(data) != was.Hash {

@@ -39,6 +39,12 @@ func (r record) isOf(in identity, is version) bool {
 	return r.Directory == in || r.Directory.Path == in.Path && r.wrote(is)
 }
 
+// leaves reports whether a file is as the agent has left it, or gone. Others may have written it since, or the record
+// may be from an old backup.
+func (r record) leaves(in identity, is version) bool {
+	return r.isOf(in, is) && (!is.exists() || r.wrote(is))
+}
+
 // place returns the path at which the file was written, without symbolic links.
 func (r record) place(key string) string { return path.Join(r.Directory.Path, path.Base(key)) }
 
@@ -102,7 +108,8 @@ type state struct {
 	want      version // without what only a file that exists has
 	is        version
 	rec       record
-	recorded  bool
+	recorded  bool // rec is of this file
+	known     bool // there is a record, which may be of a file in another directory
 }
 
 // look finds out how it stands with the file of a row.
@@ -133,8 +140,14 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	if r := s.rendering; r != nil && r.lacks != nil && s.is.Hash != s.want.Hash {
 		return s, fmt.Errorf("file %s is left as it is: template: %w", row.Path, r.lacks)
 	}
-	if rec, ok := o.target.records.Get(row.Path); ok && rec.isOf(s.folder.identity, s.is) {
+	var rec record
+	rec, s.known = o.target.records.Get(row.Path)
+	switch {
+	case s.known && rec.isOf(s.folder.identity, s.is):
 		s.rec, s.recorded = rec, true
+	case s.known && rec.Original != nil:
+		return s, fmt.Errorf("file %s: the path leads to another directory than before, and what was there before is still to be given back as %s: have it lead there again, or delete the document first",
+			row.Path, rec.place(row.Path))
 	}
 	return s, s.foreign()
 }

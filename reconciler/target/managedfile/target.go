@@ -248,7 +248,7 @@ func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
 func (s *state) writing(rec *record) *writing {
 	return &writing{
 		key: s.row.Key(), folder: s.folder, content: s.content, attributes: s.want.attributes(),
-		absent: !s.is.exists(), record: rec, fresh: !s.recorded,
+		absent: !s.is.exists(), record: rec, fresh: !s.known,
 	}
 }
 

@@ -36,23 +36,25 @@ func (m documentsMemory) SetInForce(now file.InForce) error {
 
 // heldDeletes records that a reconciler holds deletes, across boots: the files that it keeps outlive them.
 type heldDeletes struct {
-	records *ownership.Records[struct{}]
+	records *ownership.Records[reconciler.HeldDeletes]
 	name    string
 }
 
 func newHeldDeletes(store *ownership.Store) (reconcilercell.Memory, error) {
-	records, err := ownership.NewLastingRecords[struct{}](store, "held-deletes")
+	records, err := ownership.NewLastingRecords[reconciler.HeldDeletes](store, "held-deletes")
 	return func(name string) reconciler.Memory { return heldDeletes{records, name} }, err
 }
 
-func (h heldDeletes) DeletesHeld() bool {
-	_, held := h.records.Get(h.name)
-	return held
+func (h heldDeletes) DeletesHeld() *reconciler.HeldDeletes {
+	if held, ok := h.records.Get(h.name); ok {
+		return &held
+	}
+	return nil
 }
 
-func (h heldDeletes) SetDeletesHeld(held bool) error {
-	if held {
-		return h.records.Put(h.name, struct{}{})
+func (h heldDeletes) SetDeletesHeld(held *reconciler.HeldDeletes) error {
+	if held == nil {
+		return h.records.Remove(h.name)
 	}
-	return h.records.Remove(h.name)
+	return h.records.Put(h.name, *held)
 }
