@@ -260,6 +260,9 @@ func TestAMemoryOfHeldDeletesThatFailsIsLogged(t *testing.T) {
 		w.delete(idsOf(0, 20)...)
 		w.pass(time.Second)
 		w.wantHeld(idsOf(0, 20)...)
+		m.err = nil
+		w.pass(10 * time.Second)
+		w.equal("remembered", &reconciler.HeldDeletes{Done: 0, Allowed: 10}, m.held)
 	})
 	if !strings.Contains(log.String(), "cannot remember whether deletes are held") || !strings.Contains(log.String(), "disk full") {
 		t.Errorf("log: %s", &log)

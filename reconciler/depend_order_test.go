@@ -23,6 +23,25 @@ func TestAChainIsMadeInOrderAndUnmadeInReverse(t *testing.T) {
 	})
 }
 
+func TestRowsThatAreDeletedBeforeOthersDoNotWaitForThemOtherwise(t *testing.T) {
+	chained(t, func(t *testing.T, c *chain) {
+		c.stop("routes")
+		c.deletesOnly = true
+		c.start("routes")
+		c.breaks("addresses eth0/1", true)
+		c.commit("routes eth0/r", "addresses eth0/1", "links eth0")
+		c.pass(time.Minute)
+		if !c.there("routes eth0/r") || c.there("addresses eth0/1") {
+			t.Error("the route has waited for the address")
+		}
+		c.breaks("addresses eth0/1", false)
+		c.pass(time.Minute)
+		c.forget()
+		c.commit("-addresses eth0/1", "-routes eth0/r")
+		c.wantLog("-routes eth0/r", "-addresses eth0/1")
+	})
+}
+
 func TestRowsThatAreNotThereBlockNothing(t *testing.T) {
 	chained(t, func(_ *testing.T, c *chain) {
 		c.commit("routes lo/r")

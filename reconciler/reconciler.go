@@ -36,6 +36,9 @@ type Params[Obj any] struct {
 	// updated. Group, if not nil, has the reconcilers that wait for each other's deletes.
 	DependsOn []Dependency[Obj]
 	Group     *Group
+	// DeletedBefore name rows that must not be deleted before those of this table, although
+	// updates do not wait for them: deleting them would remove what this table has in the target.
+	DeletedBefore []Dependency[Obj]
 	// Memory, if set, remembers across restarts that deletes are held because they exceed
 	// Config.DeleteLimit. Without it the limit counts anew after a restart.
 	Memory Memory
@@ -95,6 +98,9 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	}
 	for _, d := range p.DependsOn {
 		untypedParams.DependsOn = append(untypedParams.DependsOn, d.of)
+	}
+	for _, d := range p.DeletedBefore {
+		untypedParams.DeletedBefore = append(untypedParams.DeletedBefore, d.of)
 	}
 	e, err := engine.New(untypedParams)
 	if err != nil {

@@ -64,9 +64,10 @@ func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj])
 //
 // The fields are described at [reconciler.Params]. All are optional.
 type Relations[Obj any] struct {
-	Related   []reconciler.Related[Obj]
-	DependsOn []reconciler.Dependency[Obj]
-	Observed  reconciler.Observation[Obj]
+	Related       []reconciler.Related[Obj]
+	DependsOn     []reconciler.Dependency[Obj]
+	DeletedBefore []reconciler.Dependency[Obj]
+	Observed      reconciler.Observation[Obj]
 
 	RefreshInterval func(Obj) time.Duration
 }
@@ -112,6 +113,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			Config:          p.Default.completed(p.Config),
 			Related:         p.Relations.Related,
 			DependsOn:       p.Relations.DependsOn,
+			DeletedBefore:   p.Relations.DeletedBefore,
 			Observed:        p.Relations.Observed,
 			RefreshInterval: p.Relations.RefreshInterval,
 			Group:           &p.Registry.group,

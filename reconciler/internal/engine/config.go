@@ -132,9 +132,11 @@ type Params struct {
 	Config    Config
 	Related   []Related
 	DependsOn []Dependency
-	Group     *Group
-	Memory    Memory       // nil: a restart forgets that deletes were held
-	Observed  *Observation // nil: rows are compared with nothing
+	// DeletedBefore name rows that are deleted after those of the table, as rows of DependsOn are.
+	DeletedBefore []Dependency
+	Group         *Group
+	Memory        Memory       // nil: a restart forgets that deletes were held
+	Observed      *Observation // nil: rows are compared with nothing
 	// RefreshInterval returns the time after which a done row is applied again, if positive.
 	// It may be nil.
 	RefreshInterval func(row *store.Entry) time.Duration

@@ -78,7 +78,7 @@ func New(p Params) (*Engine, error) {
 	r.limits.Store(&p.Config.Limits)
 	r.late.Store(new([]string))
 	r.depends = hold.NewDependencies(r.owner(), p.DependsOn, r.releaseDependents)
-	if r.member, err = hold.Join(p.Group, p.Table, p.DependsOn, r.releaseDeletes); err != nil {
+	if r.member, err = hold.Join(p.Group, p.Table, p.deletedBefore(), r.releaseDeletes); err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
 	if p.Target.Observe == nil && !p.Config.DeleteLimit.Off {

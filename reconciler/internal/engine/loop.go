@@ -280,7 +280,7 @@ func (l *loop) nextDue(now time.Time) time.Time {
 	due = earliest(due, l.nextTakeBack(now))
 	due = earliest(due, l.rate.Until())
 	due = earliest(due, l.r.pauses.NextEnd())
-	due = earliest(due, l.repairs.Expires())
+	due = earliest(earliest(due, l.repairs.Expires()), l.limits.NextTry())
 	due = earliest(due, l.nextWake())
 	if l.round.open > 0 { // the full pass waits for its end
 		return earliest(due, l.round.givenUpAt())

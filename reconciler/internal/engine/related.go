@@ -39,15 +39,20 @@ func (p Params) checkRelated() error {
 	return nil
 }
 
-// checkDependencies returns an error if one of DependsOn is invalid.
+// checkDependencies returns an error if one of DependsOn or DeletedBefore is invalid.
 func (p Params) checkDependencies() error {
-	for i, d := range p.DependsOn {
-		if err := d.Check(); err != nil {
-			return fmt.Errorf("Params.DependsOn[%d]: %w", i, err)
+	for name, all := range map[string][]Dependency{"DependsOn": p.DependsOn, "DeletedBefore": p.DeletedBefore} {
+		for i, d := range all {
+			if err := d.Check(); err != nil {
+				return fmt.Errorf("Params.%s[%d]: %w", name, i, err)
+			}
 		}
 	}
 	return nil
 }
+
+// deletedBefore returns what has to be deleted after rows of the table.
+func (p Params) deletedBefore() []Dependency { return slices.Concat(p.DependsOn, p.DeletedBefore) }
 
 // relatedTables returns the other tables that the reconciler reads.
 func (p Params) relatedTables() (tables []*store.Table) {
@@ -56,7 +61,7 @@ func (p Params) relatedTables() (tables []*store.Table) {
 			tables = append(tables, t)
 		}
 	}
-	for _, d := range p.DependsOn {
+	for _, d := range p.deletedBefore() {
 		tables = append(tables, d.Tables()...)
 	}
 	if p.Observed != nil {

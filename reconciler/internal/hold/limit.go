@@ -79,7 +79,8 @@ type ChangeLimiter struct {
 	ahead   lookAhead
 	fewer   bool // a change was withdrawn since the last Relieve
 	plans   plans
-	memory  Memory // may be nil
+	memory  Memory    // may be nil
+	retryAt time.Time // when to try again to store in memory what could not be stored; zero: all is stored
 	// recalled reports whether deletes are held because they were when the previous run ended. Which ones is known when
 	// orphans have been searched for.
 	recalled bool
@@ -89,7 +90,8 @@ type ChangeLimiter struct {
 type Memory interface {
 	// DeletesHeld returns the value of the last successful call of SetDeletesHeld.
 	DeletesHeld() *HeldDeletes
-	// SetDeletesHeld stores that deletes are held; nil: none are. An error is logged.
+	// SetDeletesHeld stores that deletes are held; nil: none are. If it fails, the error is logged and it is called again
+	// later.
 	SetDeletesHeld(held *HeldDeletes) error
 }
 
@@ -185,7 +187,7 @@ func (l *ChangeLimiter) Forget(it *workqueue.Item) {
 	}
 	by.earlier++
 	l.Discount(it)
-	l.remember(by)
+	l.remember(by, time.Now())
 }
 
 // claimOf returns the claim of an item and the counter that it belongs to, or nil.
@@ -232,7 +234,7 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 			return Reason{}, false
 		}
 		by.hold(l.owner.Table.Len(txn), now)
-		l.remember(by)
+		l.remember(by, now)
 		l.owner.Logger.Warn("too many changes are held until they are approved", "reconciler", l.owner.Name,
 			"operation", by.kind.String(), "rows", by.len(), "limit", by.limit.String())
 	}
@@ -242,18 +244,28 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 // release stops holding the changes of a counter.
 func (l *ChangeLimiter) release(c *counter) {
 	c.release()
-	l.remember(c)
+	l.remember(c, time.Now())
 }
 
+// retryMemory is how long to wait before what could not be stored is stored again.
+const retryMemory = 10 * time.Second
+
 // remember stores in the memory whether and how deletes are held.
-func (l *ChangeLimiter) remember(c *counter) {
+func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 	if c != l.deletes || l.memory == nil {
 		return
 	}
-	if err := l.memory.SetDeletesHeld(c.held()); err != nil {
-		l.owner.Logger.Warn("cannot remember whether deletes are held: a restart will count anew", "reconciler", l.owner.Name, "held", c.holding, "error", err)
+	err := l.memory.SetDeletesHeld(c.held())
+	if err == nil {
+		l.retryAt = time.Time{}
+		return
 	}
+	l.retryAt = now.Add(retryMemory)
+	l.owner.Logger.Warn("cannot remember whether deletes are held: a restart would count anew", "reconciler", l.owner.Name, "held", c.holding, "error", err)
 }
+
+// NextTry returns when Expire has something to store, or zero.
+func (l *ChangeLimiter) NextTry() time.Time { return l.retryAt }
 
 // Searched records that all orphans are known. Those that were held in the previous run still are.
 func (l *ChangeLimiter) Searched() {
@@ -268,8 +280,11 @@ func (l *ChangeLimiter) Searched() {
 	l.owner.Logger.Warn("deletes that were held before the restart are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
 }
 
-// Expire forgets changes older than the window.
+// Expire forgets changes older than the window, and stores what could not be stored before.
 func (l *ChangeLimiter) Expire(now time.Time) {
+	if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
+		l.remember(l.deletes, now)
+	}
 	l.each(func(c *counter) { c.expire(now) })
 }
 

@@ -17,6 +17,15 @@ type Network struct {
 // ByHost finds rows by the address without its prefix length.
 var ByHost = statedb.NewIndex("host", func(a Address) netip.Addr { return a.Address.Addr() })
 
+// Device is the device of addresses of a family.
+type Device struct {
+	Name string
+	IPv6 bool
+}
+
+// ByDevice finds rows by their device and family.
+var ByDevice = statedb.NewIndex("device", func(a Address) Device { return Device{a.Device, a.Address.Addr().Is6()} })
+
 // ByNetwork finds rows by their network, both with and without their device.
 var ByNetwork = statedb.NewMultiIndex("network", func(a Address) iter.Seq[Network] {
 	prefix := a.Address.Masked()

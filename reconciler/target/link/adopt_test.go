@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -53,6 +54,28 @@ func TestALinkOfOthersIsAdopted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever wants to keep a link that was adopted leaves out the type, and removes the document then.
+func TestAnAdoptedLinkWhoseRowHasNoTypeAnyMoreStays(t *testing.T) {
+	eachWay(t, func(t *testing.T, open func(*testing.T, string) *Target) {
+		remove(t, "x0")
+		nstest.IP(t, "link", "add", "x0", "type", "bridge")
+		t.Cleanup(func() { remove(t, "x0") })
+		dir := t.TempDir()
+		target := open(t, dir)
+		mustUpdate(t, target, Link{Name: "x0", Type: Bridge, Up: true, Adopt: true}, true)
+		mustUpdate(t, target, Link{Name: "x0", Up: true}, true)
+		mustUpdate(t, target, Link{Name: "x0", Up: true}, false)
+		if is := mustLink(t, "x0").Attrs(); is.Alias != "" {
+			t.Errorf("alias %q", is.Alias)
+		}
+		mustDelete(t, open(t, dir), "x0")
+		if is := mustLink(t, "x0").Attrs(); is.Flags&net.FlagUp == 0 {
+			t.Error("it was set down")
+		}
+		wantNoRecords(t, dir)
+	})
 }
 
 func TestALinkThatIsAnotherThanItsRowIsNotAdopted(t *testing.T) {

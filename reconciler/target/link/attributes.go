@@ -18,8 +18,11 @@ type before struct {
 // last so that the link is never up with wrong attributes.
 func (s state) attributes(row Link) []change {
 	var due []change
-	if s.created() && s.link.Alias != alias {
-		due = append(due, setAlias(s.name, s.link.Index, s.link.Alias))
+	switch {
+	case s.created() && s.link.Alias != alias:
+		due = append(due, setAlias(s.name, s.link.Index, s.link.Alias, alias))
+	case s.borrowed() && s.link.Alias == alias: // it was adopted before
+		due = append(due, setAlias(s.name, s.link.Index, alias, ""))
 	}
 	due = append(due, s.masterChanges(row)...)
 	was := s.before()
@@ -113,7 +116,11 @@ func (b before) untouched(row Link) before {
 
 // note records the current attributes of a link before they are changed for a row.
 func (t *Target) note(s state, row Link) (state, error) {
-	if s.created() {
+	switch {
+	case s.created() && s.rec.Created.Adopted && row.Type == "":
+		next := borrowed{Index: s.link.Index, Up: s.link.Up, Before: s.touched(s.rec.Created.Before, row)}
+		return t.keep(s, record{Borrowed: &next})
+	case s.created():
 		made := *s.rec.Created
 		made.Index, made.Before = s.link.Index, s.touched(made.Before, row)
 		return t.keep(s, record{Created: &made})

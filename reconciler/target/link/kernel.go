@@ -74,11 +74,11 @@ func setMaster(name string, index int, is, want string, master int) change {
 	return change{Change: masterChange(is, want), request: request, does: does}
 }
 
-func setAlias(name string, index int, is string) change {
+func setAlias(name string, index int, is, want string) change {
 	request := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
-	request.Add(unix.IFLA_IFALIAS, []byte(alias))
+	request.Add(unix.IFLA_IFALIAS, []byte(want))
 	return change{
-		Change:  reconciler.Change{Field: "alias", Is: is, Want: alias},
+		Change:  reconciler.Change{Field: "alias", Is: is, Want: want},
 		request: request, does: "set the alias of link " + name,
 	}
 }

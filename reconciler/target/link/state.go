@@ -21,6 +21,8 @@ type record struct {
 // created is the record of a link that we created, were about to create, or have taken over.
 type created struct {
 	Type string `json:"type"`
+	// Adopted reports whether others made the link. It is given back when its row no longer has a type.
+	Adopted bool `json:"adopted,omitempty"`
 	// MAC is the hardware address that the link is created with; empty if it has none, or if
 	// others made the link.
 	MAC string `json:"mac,omitempty"`
@@ -239,7 +241,7 @@ func (s state) before() before {
 
 // takenOver returns the record of a link of others that is being taken over.
 func takenOver(s state) record {
-	return record{Created: &created{Type: s.link.Type, Index: s.link.Index, Before: s.before()}}
+	return record{Created: &created{Type: s.link.Type, Adopted: true, Index: s.link.Index, Before: s.before()}}
 }
 
 // isLike reports whether the link has the type and the peer of the row. A peer

@@ -97,7 +97,7 @@ func (u *updates) markTun(i int, s state) {
 	if _, u.results[i].Err = u.target.keep(s, record{Created: &made}); u.results[i].Err != nil {
 		return
 	}
-	c := setAlias(s.name, s.link.Index, s.link.Alias)
+	c := setAlias(s.name, s.link.Index, s.link.Alias, alias)
 	u.request(i, c.request, c.does)
 }
 

@@ -90,6 +90,36 @@ func TestADiskThatDoesNotAnswerStopsItsOwnFilesOnly(t *testing.T) {
 	answered(t, target)
 }
 
+// The directory answers, and a file in it does not.
+func TestWhoeverDoesNotAnswerKeepsItsOwnCopyOfTheDirectory(t *testing.T) {
+	dir := t.TempDir()
+	mustWrite(t, filepath.Join(dir, "a"), "x")
+	f, err := openFolder(dir)
+	must(t, err)
+	a := newAnswers()
+	a.patience = 10 * time.Millisecond
+	goOn, found := make(chan bool), make(chan error)
+	_, err = ask(a, f, func(own *folder) (stamp, error) {
+		<-goOn
+		var stat unix.Stat_t
+		found <- unix.Fstatat(own.fd, "a", &stat, 0)
+		return stamp{}, nil
+	})
+	if !errors.Is(err, errNoAnswer) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("ask: %v", err)
+	}
+	if err := a.check(dir); !errors.Is(err, errNoAnswer) {
+		t.Errorf("check meanwhile: %v", err)
+	}
+	must(t, f.close())
+	goOn <- true
+	if err := <-found; err != nil {
+		t.Errorf("the directory was closed: %v", err)
+	}
+	answered(t, &Target{answers: a})
+	must(t, a.check(dir))
+}
+
 func TestOnlySomeDirectoriesAreWaitedFor(t *testing.T) {
 	silent := t.TempDir()
 	a := newAnswers()

@@ -24,10 +24,24 @@ type folder struct {
 
 // identity identifies a directory, also after a reboot.
 type identity struct {
-	Path       string `json:"path"` // without symbolic links
-	Inode      uint64 `json:"inode"`
-	Born       int64  `json:"born"`       // when it was made, in nanoseconds of Unix time: numbers of inodes are used again; 0: unknown
-	Filesystem string `json:"filesystem"` // its identifier
+	Path  string `json:"path"` // without symbolic links
+	Inode uint64 `json:"inode"`
+	// Born is when it was made, in nanoseconds of Unix time: numbers of inodes are used again. Filesystem is the identifier
+	// of the file system, if that does not tell the time.
+	Born       int64  `json:"born,omitempty"`
+	Filesystem string `json:"filesystem,omitempty"`
+}
+
+// identify returns the identity of a directory with a path.
+func identify(path string, stat *unix.Statx_t, disk *unix.Statfs_t) identity {
+	if int64(disk.Type) == unix.OVERLAYFS_SUPER_MAGIC { //nolint:unconvert // not everywhere is it one
+		return identity{Path: path, Inode: stat.Ino} // the first write to a directory makes it anew, in another layer
+	}
+	id := identity{Path: path, Inode: stat.Ino, Born: stat.Btime.Sec*1e9 + int64(stat.Btime.Nsec)}
+	if id.Born == 0 {
+		id.Filesystem = fmt.Sprintf("%08x%08x", uint32(disk.Fsid.Val[0]), uint32(disk.Fsid.Val[1]))
+	}
+	return id
 }
 
 // maxLinks is through how many symbolic links a path may lead, as in the kernel.
@@ -149,7 +163,7 @@ func (f *folder) checkDisk() error {
 	if err := unix.Fstatfs(f.fd, &stat); err != nil {
 		return fmt.Errorf("look at the file system of directory %s: %w", f.path, err)
 	}
-	f.identity = identity{f.path, dir.Ino, dir.Btime.Sec*1e9 + int64(dir.Btime.Nsec), fmt.Sprintf("%08x%08x", uint32(stat.Fsid.Val[0]), uint32(stat.Fsid.Val[1]))}
+	f.identity = identify(f.path, &dir, &stat)
 	if name, kernels := kernelDisks[int64(stat.Type)]; kernels { //nolint:unconvert // not everywhere is it one
 		return fmt.Errorf("directory %s is on a file system of type %s: %w", f.path, name, errNoDisk)
 	}

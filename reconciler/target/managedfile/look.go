@@ -121,6 +121,10 @@ func (v *versions) forget(key Key) {
 // look returns what there is under a path. It follows no symbolic link, and reads only
 // what has changed since it was read last.
 func (t *Target) look(key Key, f *folder) (version, error) {
+	return ask(t.answers, f, func(f *folder) (version, error) { return t.lookNow(key, f) })
+}
+
+func (t *Target) lookNow(key Key, f *folder) (version, error) {
 	var stat unix.Stat_t
 	name := path.Base(string(key))
 	err := unix.Fstatat(f.fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)

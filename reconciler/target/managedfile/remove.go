@@ -30,7 +30,7 @@ type release struct {
 // DeleteBatch implements reconciler.BatchTarget. The newest row says what becomes of the
 // file, or the record if the row does not.
 func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []error {
-	o := t.begin(txn)
+	o := t.beginFiles(txn, rows)
 	defer o.close()
 	var writes []*writing
 	releases := make([]*release, len(rows))

@@ -99,6 +99,18 @@ func (t *Target) begin(txn statedb.ReadTxn) *operation {
 
 func (o *operation) close() { o.folders.close() }
 
+// beginFiles begins an operation on files. Their directories are asked at the same time whether they answer.
+func (t *Target) beginFiles(txn statedb.ReadTxn, files []File) *operation {
+	t.answers.checkAll(func(yield func(string) bool) {
+		for _, f := range files {
+			if !yield(path.Dir(f.Path)) {
+				return
+			}
+		}
+	})
+	return t.begin(txn)
+}
+
 // state is how it stands with the file of a row.
 type state struct {
 	row       File
@@ -145,7 +157,7 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	switch {
 	case s.known && rec.isOf(s.folder.identity, s.is):
 		s.rec, s.recorded = rec, true
-	case s.known && rec.Original != nil:
+	case s.known && rec.Original != nil && row.OnDelete == Restore:
 		return s, fmt.Errorf("file %s: the path leads to another directory than before, and what was there before is still to be given back as %s: have it lead there again, or delete the document first",
 			row.Path, rec.place(row.Path))
 	}

@@ -92,6 +92,7 @@ func (t *Target) Init(ctx context.Context) error {
 	if err := t.recover(ctx); err != nil {
 		return err
 	}
+	t.answers.checkAll(t.recordedDirectories())
 	o := t.begin(nil)
 	defer o.close()
 	var gone []string
@@ -106,7 +107,7 @@ func (t *Target) Init(ctx context.Context) error {
 		if err != nil || f.identity != rec.Directory {
 			continue // the disk may be mounted later
 		}
-		if is, err := lookAtName(f, name); err == nil && !is.exists() {
+		if is, err := t.lookAtName(f, name); err == nil && !is.exists() {
 			gone = append(gone, name)
 		}
 	}
@@ -117,17 +118,30 @@ func (t *Target) Init(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// recordedDirectories yields the directories of the files that are recorded.
+func (t *Target) recordedDirectories() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, rec := range t.records.All() {
+			if !yield(rec.Directory.Path) {
+				return
+			}
+		}
+	}
+}
+
 // lookAtName returns what there is under the name of a file, without reading it.
-func lookAtName(f *folder, name string) (is stamp, err error) {
-	var stat unix.Stat_t
-	err = unix.Fstatat(f.fd, path.Base(name), &stat, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) {
-		return stamp{}, nil
-	}
-	if err != nil {
-		return stamp{}, fmt.Errorf("look at file %s: %w", name, err)
-	}
-	return stampOf(&stat), nil
+func (t *Target) lookAtName(f *folder, name string) (is stamp, err error) {
+	return ask(t.answers, f, func(f *folder) (stamp, error) {
+		var stat unix.Stat_t
+		err := unix.Fstatat(f.fd, path.Base(name), &stat, unix.AT_SYMLINK_NOFOLLOW)
+		if errors.Is(err, unix.ENOENT) {
+			return stamp{}, nil
+		}
+		if err != nil {
+			return stamp{}, fmt.Errorf("look at file %s: %w", name, err)
+		}
+		return stampOf(&stat), nil
+	})
 }
 
 // Update implements reconciler.Target.
@@ -139,7 +153,7 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row File) (rec
 // UpdateBatch implements reconciler.BatchTarget.
 func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.BatchResult {
 	results := make([]reconciler.BatchResult, len(rows))
-	o := t.begin(txn)
+	o := t.beginFiles(txn, rows)
 	defer o.close()
 	states := make([]*state, len(rows))
 	writes := make([]*writing, len(rows))
@@ -260,7 +274,7 @@ func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row File) ([]rec
 
 // DiffBatch implements reconciler.BatchDiffer.
 func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.DiffResult {
-	o := t.begin(txn)
+	o := t.beginFiles(txn, rows)
 	defer o.close()
 	o.claims = newClaims() // rows of a plan are not in force
 	results := make([]reconciler.DiffResult, len(rows))
@@ -277,6 +291,7 @@ func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File
 // is still to be given back.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
+		t.answers.checkAll(t.recordedDirectories())
 		o := t.begin(nil)
 		defer o.close()
 		for name, rec := range t.records.All() {
@@ -305,6 +320,6 @@ func (o *operation) isOurs(name string, rec record) bool {
 	if err != nil {
 		return true
 	}
-	is, err := lookAtName(f, name)
+	is, err := o.target.lookAtName(f, name)
 	return err != nil || is.regular()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -174,6 +175,14 @@ func (r *watching) write(ctx context.Context, put, gone []Seen) error {
 // lookAtDirty looks at some of the files that may have changed, and tells when it has
 // looked at all.
 func (r *watching) lookAtDirty(ctx context.Context, health reconciler.Health) error {
+	r.target.answers.checkAll(func(yield func(string) bool) {
+		n := 0
+		for key := range r.dirty {
+			if n++; n > lookedFiles || !yield(path.Dir(string(key))) {
+				return
+			}
+		}
+	})
 	o := r.target.begin(nil)
 	defer o.close()
 	var put, gone []Seen
@@ -332,7 +341,15 @@ func (r *watching) failed(ctx context.Context, err error) error {
 // check looks at some directories, whether they are still the same. Files in those that
 // are not watched are looked at.
 func (r *watching) check() {
-	for _, dir := range r.dirs.turn(checkedDirectories) {
+	dirs := r.dirs.turn(checkedDirectories)
+	r.target.answers.checkAll(func(yield func(string) bool) {
+		for _, dir := range dirs {
+			if !yield(dir.path) {
+				return
+			}
+		}
+	})
+	for _, dir := range dirs {
 		if dir.err == nil && dir.at != "" && !r.dirs.changed(dir) {
 			continue
 		}

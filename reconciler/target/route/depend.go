@@ -81,6 +81,26 @@ func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 	}
 }
 
+// DeletedBefore makes addresses stay until the IPv4 routes of their devices are deleted: with the last IPv4 address of a device
+// the kernel removes all of its IPv4 routes.
+func DeletedBefore(d Dependencies) []reconciler.Dependency[Route] {
+	return []reconciler.Dependency[Route]{reconciler.DependsOn(d.Addresses, address.Address.GetStatus, deviceAddresses)}
+}
+
+// deviceAddresses yields queries for the addresses of the devices of an IPv4 route.
+func deviceAddresses(r Route) iter.Seq[statedb.Query[address.Address]] {
+	if r.Key().Destination.Addr().Is6() {
+		return nil
+	}
+	return func(yield func(statedb.Query[address.Address]) bool) {
+		for way := range r.ways() {
+			if way.Device != "" && !yield(address.ByDevice.Query(address.Device{Name: way.Device})) {
+				return
+			}
+		}
+	}
+}
+
 // devices yields queries for the links that create the devices of a route.
 func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
 	if r.Device == "" && r.Nexthops.IsZero() {

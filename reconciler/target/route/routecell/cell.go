@@ -33,14 +33,13 @@ func Cell() cell.Cell {
 				kernelAddresses *statedb.Table[address.Seen],
 				routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen],
 			) reconcilercell.Relations[route.Route] {
-				seenRoutes := route.Observed(seen)
+				d := route.Dependencies{
+					Links: links, SeenLinks: seenLinks, Addresses: addresses,
+					SeenAddresses: seenAddresses, SeenSources: address.ObservedUsable(kernelAddresses),
+					Routes: routes, SeenRoutes: route.Observed(seen),
+				}
 				return reconcilercell.Relations[route.Route]{
-					DependsOn: route.DependsOn(route.Dependencies{
-						Links: links, SeenLinks: seenLinks, Addresses: addresses,
-						SeenAddresses: seenAddresses, SeenSources: address.ObservedUsable(kernelAddresses),
-						Routes: routes, SeenRoutes: seenRoutes,
-					}),
-					Observed: seenRoutes,
+					DependsOn: route.DependsOn(d), DeletedBefore: route.DeletedBefore(d), Observed: d.SeenRoutes,
 				}
 			}),
 		kindcell.Observed[route.Mirror](route.SeenSchema()),
