@@ -222,6 +222,35 @@ func TestWhatWasHeldBeforeARestartIsReleasedByWithdrawals(t *testing.T) {
 	}
 }
 
+// A document is broken, so that rows may be missing and what is not declared is not known to be an orphan.
+func TestWhatIsHeldIsHeldAgainAfterASourceWasIncomplete(t *testing.T) {
+	withHeld(t, func(w *world, m *heldMemory) {
+		source := w.source("files")
+		w.update(source.Initialized)
+		w.stop()
+		w.start()
+		w.pass(time.Minute)
+		w.wantHeld(idsOf(9, 19)...)
+		w.target.log()
+		w.update(func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, "broken") })
+		w.fullPass()
+		w.pass(time.Hour)
+		w.equal("remembered", &reconciler.HeldDeletes{Done: 9, Allowed: 10}, m.held)
+		// Another one is removed and approved: that does not say anything about those that nobody sees.
+		w.delete("10025")
+		w.pass(time.Second)
+		w.approve()
+		w.equal("deleted", []string{"10025"}, w.deleted())
+		w.update(source.Complete)
+		w.pass(time.Hour)
+		w.equal("deleted", []string(nil), w.deleted())
+		w.wantHeld(idsOf(9, 19)...)
+		w.approve()
+		w.wantConverged()
+		w.equal("remembered", (*reconciler.HeldDeletes)(nil), m.held)
+	})
+}
+
 func TestForgettingSomeDeletesReleasesNoOthers(t *testing.T) {
 	m := &heldMemory{}
 	set := func(w *world) { w.params = func(p *reconciler.Params[row]) { p.Memory = m } }

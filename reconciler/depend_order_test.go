@@ -42,6 +42,43 @@ func TestRowsThatAreDeletedBeforeOthersDoNotWaitForThemOtherwise(t *testing.T) {
 	})
 }
 
+func TestADeleteWaitsForRowsThatReplaceItsOwn(t *testing.T) {
+	chained(t, func(_ *testing.T, c *chain) {
+		c.stop("addresses")
+		c.replaced = true
+		c.start("addresses")
+		c.commit("links eth0", "addresses eth0/1")
+		c.pass(time.Second)
+		c.forget()
+		c.commit("-addresses eth0/1", "addresses eth0/2")
+		c.pass(time.Second)
+		c.wantLog("addresses eth0/2", "-addresses eth0/1")
+		// One that fails does not keep the old one.
+		c.breaks("addresses eth0/3", true)
+		c.commit("-addresses eth0/2", "addresses eth0/3")
+		c.pass(time.Second)
+		if c.there("addresses eth0/2") {
+			c.t.Error("the old one waits for one that fails")
+		}
+		// One that is paused does, but not for ever.
+		c.forget()
+		c.commit("addresses eth0/4")
+		c.pass(time.Second)
+		if err := c.rs["addresses"].Pause(c.t.Context(), reconciler.Selector[row]{Keys: []string{"eth0/5"}}, time.Time{}); err != nil {
+			c.t.Error(err)
+		}
+		c.commit("-addresses eth0/4", "addresses eth0/5")
+		c.pass(4 * time.Minute)
+		if !c.there("addresses eth0/4") {
+			c.t.Error("the old one does not wait for one that is paused")
+		}
+		c.pass(2 * time.Minute)
+		if c.there("addresses eth0/4") {
+			c.t.Error("the old one waits for ever")
+		}
+	})
+}
+
 func TestRowsThatAreNotThereBlockNothing(t *testing.T) {
 	chained(t, func(_ *testing.T, c *chain) {
 		c.commit("routes lo/r")

@@ -21,6 +21,7 @@ import (
 // id before a slash is the device, on whose link addresses and routes depend;
 // routes depend on its addresses too.
 type chain struct {
+	replaced    bool // addresses are deleted after others of their devices are there
 	deletesOnly bool // routes are deleted before addresses, but their updates do not wait for them
 	t           *testing.T
 	db          *statedb.DB
@@ -95,6 +96,8 @@ func (c *chain) params(name string) reconciler.Params[row] {
 	switch {
 	case name == "routes" && c.deletesOnly:
 		p.DeletedBefore = append(p.DeletedBefore, c.on("addresses", byDevice.Query))
+	case name == "addresses" && c.replaced:
+		p.DeletedAfter = append(p.DeletedAfter, c.on("addresses", byDevice.Query))
 	case name == "routes":
 		p.DependsOn = append(p.DependsOn, c.on("addresses", byDevice.Query))
 	}

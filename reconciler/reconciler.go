@@ -39,6 +39,10 @@ type Params[Obj any] struct {
 	// DeletedBefore name rows that must not be deleted before those of this table, although
 	// updates do not wait for them: deleting them would remove what this table has in the target.
 	DeletedBefore []Dependency[Obj]
+	// DeletedAfter name rows that are to be applied before a row is deleted, such as those that
+	// replace it: the delete waits while any of them is pending, but not for longer than five
+	// minutes.
+	DeletedAfter []Dependency[Obj]
 	// Memory, if set, remembers across restarts that deletes are held because they exceed
 	// Config.DeleteLimit. Without it the limit counts anew after a restart.
 	Memory Memory
@@ -101,6 +105,9 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	}
 	for _, d := range p.DeletedBefore {
 		untypedParams.DeletedBefore = append(untypedParams.DeletedBefore, d.of)
+	}
+	for _, d := range p.DeletedAfter {
+		untypedParams.DeletedAfter = append(untypedParams.DeletedAfter, d.of)
 	}
 	e, err := engine.New(untypedParams)
 	if err != nil {

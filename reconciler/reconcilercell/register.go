@@ -67,6 +67,7 @@ type Relations[Obj any] struct {
 	Related       []reconciler.Related[Obj]
 	DependsOn     []reconciler.Dependency[Obj]
 	DeletedBefore []reconciler.Dependency[Obj]
+	DeletedAfter  []reconciler.Dependency[Obj]
 	Observed      reconciler.Observation[Obj]
 
 	RefreshInterval func(Obj) time.Duration
@@ -114,6 +115,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			Related:         p.Relations.Related,
 			DependsOn:       p.Relations.DependsOn,
 			DeletedBefore:   p.Relations.DeletedBefore,
+			DeletedAfter:    p.Relations.DeletedAfter,
 			Observed:        p.Relations.Observed,
 			RefreshInterval: p.Relations.RefreshInterval,
 			Group:           &p.Registry.group,

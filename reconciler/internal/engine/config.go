@@ -134,9 +134,11 @@ type Params struct {
 	DependsOn []Dependency
 	// DeletedBefore name rows that are deleted after those of the table, as rows of DependsOn are.
 	DeletedBefore []Dependency
-	Group         *Group
-	Memory        Memory       // nil: a restart forgets that deletes were held
-	Observed      *Observation // nil: rows are compared with nothing
+	// DeletedAfter name rows that must not be pending when a row is deleted.
+	DeletedAfter []Dependency
+	Group        *Group
+	Memory       Memory       // nil: a restart forgets that deletes were held
+	Observed     *Observation // nil: rows are compared with nothing
 	// RefreshInterval returns the time after which a done row is applied again, if positive.
 	// It may be nil.
 	RefreshInterval func(row *store.Entry) time.Duration

@@ -81,6 +81,9 @@ func New(p Params) (*Engine, error) {
 	if r.member, err = hold.Join(p.Group, p.Table, p.deletedBefore(), r.releaseDeletes); err != nil {
 		return nil, fmt.Errorf("reconciler %q: %w", p.Name, err)
 	}
+	if p.Memory != nil && p.Memory.DeletesHeld() != nil {
+		r.member.SetUnsearched(true)
+	}
 	if p.Target.Observe == nil && !p.Config.DeleteLimit.Off {
 		p.Logger.Warn("target cannot observe: the limit of deletes does not cover what it prunes", "reconciler", p.Name)
 	}

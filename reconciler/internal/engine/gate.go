@@ -55,7 +55,7 @@ func (l *loop) newPolicies(now time.Time) policies {
 	p := policies{
 		repairs: l.newRepairs(),
 		depends: r.depends.NewChecker(),
-		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore()),
+		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore(), r.p.DeletedAfter),
 		limits:  hold.NewChangeLimiter(owner, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Memory, r.p.Target.Status, now),
 		rate:    hold.NewRate(func() *rate.Limiter { return r.limits.Load().Limiter }),
 	}

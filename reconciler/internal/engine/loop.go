@@ -245,6 +245,7 @@ func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 	if !l.r.sources(txn).removalHeld() {
 		return false
 	}
+	l.r.member.SetUnsearched(l.limits.Postponed())
 	l.setDeleting(it, false)
 	l.plan.searchPending = true
 	return true

@@ -39,9 +39,9 @@ func (p Params) checkRelated() error {
 	return nil
 }
 
-// checkDependencies returns an error if one of DependsOn or DeletedBefore is invalid.
+// checkDependencies returns an error if one of DependsOn DeletedBefore or DeletedAfter is invalid.
 func (p Params) checkDependencies() error {
-	for name, all := range map[string][]Dependency{"DependsOn": p.DependsOn, "DeletedBefore": p.DeletedBefore} {
+	for name, all := range map[string][]Dependency{"DependsOn": p.DependsOn, "DeletedBefore": p.DeletedBefore, "DeletedAfter": p.DeletedAfter} {
 		for i, d := range all {
 			if err := d.Check(); err != nil {
 				return fmt.Errorf("Params.%s[%d]: %w", name, i, err)
@@ -61,7 +61,7 @@ func (p Params) relatedTables() (tables []*store.Table) {
 			tables = append(tables, t)
 		}
 	}
-	for _, d := range p.deletedBefore() {
+	for _, d := range append(p.deletedBefore(), p.DeletedAfter...) {
 		tables = append(tables, d.Tables()...)
 	}
 	if p.Observed != nil {

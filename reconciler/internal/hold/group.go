@@ -41,7 +41,8 @@ type Member struct {
 	// Guarded by group.mu.
 	active   bool           // it is running, and its sources are initialized
 	left     bool           // it has stopped for good
-	searched bool           // it has searched for orphans in this run
+	searched bool           // it knows its orphans
+	recalled bool           // it does not, and some of their deletes are held
 	blocked  bool           // some of its deletes wait for deletes of other members, or for its own
 	unread   bool           // some of its deletes wait for changes to be read
 	read     store.Revision // it has read its table's changes up to here
@@ -113,7 +114,7 @@ func (g *Group) dependentsLocked(m *Member) (dependents []*Member) {
 	return dependents
 }
 
-// Leave removes m from its group, unless it has parked deletes: they stay until another reconciler of
+// Leave removes m from its group, unless it has parked deletes, known or not: they stay until another reconciler of
 // the table joins.
 func (m *Member) Leave() {
 	if m == nil {
@@ -122,7 +123,7 @@ func (m *Member) Leave() {
 	m.SetActive(false)
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
-	if m.left = true; len(m.parked) == 0 {
+	if m.left = true; len(m.parked) == 0 && !m.recalled {
 		m.group.members = slices.DeleteFunc(m.group.members, func(other *Member) bool { return other == m })
 	}
 }
@@ -176,15 +177,28 @@ func (m *Member) SetSearched() {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if !m.searched {
-		m.searched = true
+		m.searched, m.recalled = true, false
 		m.wakeLocked(func(other *Member) bool { return other.unread })
 	}
 }
 
-// notSearchedLocked returns a member that depends on m and has not searched for orphans yet, or nil.
-func (m *Member) notSearchedLocked() *Member {
+// SetUnsearched records that m does not know its orphans, and whether the deletes of some are held: then nothing that they may
+// depend on is deleted.
+func (m *Member) SetUnsearched(held bool) {
+	if m == nil {
+		return
+	}
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	m.searched, m.recalled = false, held
+}
+
+// notSearchedLocked returns a member that depends on m and whose orphans, which are not known, have to be deleted before a row
+// of m, which may be an orphan itself, or nil.
+func (m *Member) notSearchedLocked(orphan bool) *Member {
 	for _, other := range m.group.members {
-		if other != m && !other.searched && !other.left && slices.Contains(other.depends, m.table) {
+		waits := orphan && !other.left || other.recalled
+		if other != m && !other.searched && waits && slices.Contains(other.depends, m.table) {
 			return other
 		}
 	}
@@ -209,11 +223,9 @@ func (m *Member) revisions(txn store.ReadTxn) map[*Member]store.Revision {
 func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Member]store.Revision, orphan bool) (text string, blocked, parked bool) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
-	if orphan {
-		if other := m.notSearchedLocked(); other != nil {
-			m.unread = true
-			return "the first search for orphans of " + other.table.Name(), true, false
-		}
+	if other := m.notSearchedLocked(orphan); other != nil {
+		m.unread = true
+		return "a search for orphans of " + other.table.Name(), true, other.recalled
 	}
 	for _, other := range m.group.dependentsLocked(m) {
 		if rev, known := revisions[other]; known && other.read < rev {

@@ -81,8 +81,8 @@ type ChangeLimiter struct {
 	plans   plans
 	memory  Memory    // may be nil
 	retryAt time.Time // when to try again to store in memory what could not be stored; zero: all is stored
-	// recalled reports whether deletes are held because they were when the previous run ended. Which ones is known when
-	// orphans have been searched for.
+	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
+	// known. Which ones is known when orphans have been searched for.
 	recalled bool
 }
 
@@ -267,7 +267,19 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 // NextTry returns when Expire has something to store, or zero.
 func (l *ChangeLimiter) NextTry() time.Time { return l.retryAt }
 
-// Searched records that all orphans are known. Those that were held in the previous run still are.
+// known reports whether all changes that a counter holds are known.
+func (l *ChangeLimiter) known(c *counter) bool { return c != l.deletes || !l.recalled }
+
+// Postponed records that orphans are not known any more, and reports whether some of them are held: they stay so until they are
+// found again.
+func (l *ChangeLimiter) Postponed() (held bool) {
+	if l.deletes != nil && l.deletes.holding {
+		l.recalled = true
+	}
+	return l.recalled
+}
+
+// Searched records that all orphans are known. Those that were held in the previous run, or when they were last known, still are.
 func (l *ChangeLimiter) Searched() {
 	if !l.recalled {
 		return
@@ -277,7 +289,7 @@ func (l *ChangeLimiter) Searched() {
 		l.release(l.deletes)
 		return
 	}
-	l.owner.Logger.Warn("deletes that were held before the restart are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
+	l.owner.Logger.Warn("deletes that were held before are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
 }
 
 // Expire forgets changes older than the window, and stores what could not be stored before.
@@ -297,7 +309,7 @@ func (l *ChangeLimiter) Relieve() (relieved bool) {
 	l.fewer = false
 	rows := l.owner.Table.Len(l.owner.DB.ReadTxn())
 	l.each(func(c *counter) {
-		if known := c != l.deletes || !l.recalled; c.holding && known && (c.undecided == 0 || !c.exceeded(rows)) {
+		if c.holding && l.known(c) && (c.undecided == 0 || !c.exceeded(rows)) {
 			l.release(c)
 			relieved = true
 		}
@@ -370,7 +382,7 @@ func (l *ChangeLimiter) Approve(id string) (items int, ok bool) {
 	l.each(func(c *counter) {
 		if c.holding {
 			items += c.approve(l.plans.shown)
-			if c.undecided == 0 {
+			if c.undecided == 0 && l.known(c) {
 				l.release(c)
 			}
 		}

@@ -14,13 +14,23 @@ import (
 const MaxOrderDelay = 5 * time.Minute
 
 // Order is the policy that holds the delete of a row until the reconcilers of its group have
-// deleted the rows that depend on it.
+// deleted the rows that depend on it, and until rows that have to be there before are not pending
+// any more.
 type Order struct {
 	owner   Owner
 	member  *Member
 	on      []Dependency
+	after   []awaited
 	waiting map[string]orderedDelete // by encoded key
 	text    []byte                   // reused buffer
+}
+
+// awaited are rows that have to be there before others are deleted. Many of those name the same rows, so the answer for
+// them is kept until the table changes.
+type awaited struct {
+	Dependency
+	revision store.Revision    // of the answers
+	answers  map[string]string // by the text of the queries
 }
 
 // orderedDelete is a delete that waits for the deletes of dependents.
@@ -30,20 +40,36 @@ type orderedDelete struct {
 	parked    bool                       // see Member.blocker
 }
 
-// NewOrder returns the policy for a member of a group. It holds nothing if the member is nil.
-func NewOrder(owner Owner, member *Member, on []Dependency) *Order {
-	return &Order{owner: owner, member: member, on: on, waiting: map[string]orderedDelete{}}
+// pendingRetry is how long a delete that waits for a pending row is held before it looks again.
+const pendingRetry = 100 * time.Millisecond
+
+// NewOrder returns the policy for a member of a group, which may be nil: then no deletes of dependents are waited for.
+func NewOrder(owner Owner, member *Member, on, after []Dependency) *Order {
+	o := &Order{owner: owner, member: member, on: on, waiting: map[string]orderedDelete{}}
+	for _, d := range after {
+		o.after = append(o.after, awaited{Dependency: d})
+	}
+	return o
 }
 
 // Holds implements [Policy].
 func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, bool) {
-	if o.member == nil || t.Kind != pool.Delete {
+	if t.Kind != pool.Delete || o.member == nil && len(o.after) == 0 {
 		return Reason{}, false
 	}
 	it, table := t.Item, o.owner.Table
 	wait, known := o.waiting[it.Key]
 	if !known {
-		wait = orderedDelete{since: now, revisions: o.member.revisions(txn)}
+		if wait.since = now; o.member != nil {
+			wait.revisions = o.member.revisions(txn)
+		}
+	}
+	if text := o.pending(t.Entry, txn); text != "" && now.Sub(wait.since) < MaxOrderDelay {
+		o.waiting[it.Key] = wait
+		return Reason{workqueue.Order, text, now.Add(pendingRetry)}, true
+	}
+	if o.member == nil {
+		return Reason{}, false
 	}
 	text, blocked, parked := o.member.blocker(t.Entry, indexKey{table, table.Primary().Name, it.Key}, wait.revisions, it.Orphan)
 	if parked || wait.parked {
@@ -60,6 +86,48 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	}
 	o.waiting[it.Key] = wait
 	return Reason{workqueue.Order, text, wait.since.Add(MaxOrderDelay)}, true
+}
+
+// pending returns a description of a row that has to be there before another one is deleted, and is
+// pending, or "" if there is none. A row for which that cannot be told is deleted.
+func (o *Order) pending(row *store.Entry, txn store.ReadTxn) string {
+	for i := range o.after {
+		if text := o.after[i].pending(row, txn); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) (text string) {
+	queries, err := d.appendQueries(nil, row)
+	if err != nil {
+		return ""
+	}
+	var key []byte
+	for _, q := range queries {
+		key = appendQuery(key, q)
+	}
+	if rev := d.Table.Revision(txn); d.answers == nil || rev != d.revision {
+		d.revision, d.answers = rev, map[string]string{}
+	}
+	text, known := d.answers[string(key)]
+	if !known {
+		text = d.firstPending(queries, txn)
+		d.answers[string(key)] = text
+	}
+	return text
+}
+
+func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) string {
+	for _, q := range queries {
+		for e := range d.Table.List(txn, q, nil).Entries() {
+			if d.notDone(e) == pendingState {
+				return "the update of " + d.Table.Name() + " " + d.Table.KeyText(e)
+			}
+		}
+	}
+	return ""
 }
 
 // NoteGate updates the group's record of whether the delete of an item is parked, after the gate has

@@ -49,7 +49,7 @@ func TestDeleteWaitsForThoseOfRowsThatDependOnItsRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, ofRoutes := NewOrder(b.owner("links"), links, nil), NewOrder(b.owner("routes"), routes, on)
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil), NewOrder(b.owner("routes"), routes, on, nil)
 	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
 	b.want(order, x, Reason{}) // routes does not run
 
@@ -95,12 +95,12 @@ func TestTheDeleteOfAnOrphanWaitsUntilOthersHaveLookedForTheirs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, ofRoutes := NewOrder(b.owner("links"), links, nil), NewOrder(b.owner("routes"), routes, on)
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil), NewOrder(b.owner("routes"), routes, on, nil)
 	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
 	b.want(order, x, Reason{}) // it is no orphan
 	x.Item.Orphan = true
 	until := b.now.Add(MaxOrderDelay)
-	b.want(order, x, Reason{workqueue.Order, "the first search for orphans of routes", until})
+	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes", until})
 
 	ofRoutes.Note(r.Item)
 	ofRoutes.NoteGate(r, Reason{Stage: workqueue.Limit})
@@ -116,13 +116,47 @@ func TestTheDeleteOfAnOrphanWaitsUntilOthersHaveLookedForTheirs(t *testing.T) {
 	if _, err := Join(g, b.tables["routes"].Untyped(), on, func() {}); err != nil {
 		t.Fatal(err)
 	}
-	b.want(order, x, Reason{workqueue.Order, "the first search for orphans of routes", b.now.Add(MaxOrderDelay)})
+	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes", b.now.Add(MaxOrderDelay)})
+}
+
+// Deletes of routes are held, and which ones is not known at the moment.
+func TestAnyDeleteWaitsWhileItIsNotKnownWhatIsHeld(t *testing.T) {
+	b := newBed(t, "links", "routes")
+	b.put("links", row{ID: "x"})
+	g, woken := new(Group), 0
+	links, err := Join(g, b.tables["links"].Untyped(), nil, func() { woken++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := []Dependency{b.onOf("links")}
+	routes, err := Join(g, b.tables["routes"].Untyped(), on, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := NewOrder(b.owner("links"), links, nil, nil)
+	x := b.task(pool.Delete, "links", "x")
+	routes.SetSearched()
+	b.want(order, x, Reason{})
+	routes.SetUnsearched(false)
+	b.want(order, x, Reason{}) // nothing is held
+	routes.SetUnsearched(true)
+	b.now = b.now.Add(time.Hour)
+	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes", b.now.Add(MaxOrderDelay)})
+	b.now = b.now.Add(time.Hour) // it does not count
+	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes", b.now.Add(MaxOrderDelay)})
+	routes.Leave()
+	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes", b.now.Add(MaxOrderDelay)})
+	routes.SetSearched()
+	if woken != 1 {
+		t.Errorf("woken %d times, want once", woken)
+	}
+	b.want(order, x, Reason{})
 }
 
 func TestOrderHoldsNothingWithoutAGroup(t *testing.T) {
 	b := newBed(t, "links")
 	b.put("links", row{ID: "x"})
-	o := NewOrder(b.owner("links"), nil, nil)
+	o := NewOrder(b.owner("links"), nil, nil, nil)
 	x := b.task(pool.Delete, "links", "x")
 	o.Note(x.Item)
 	b.want(o, x, Reason{})

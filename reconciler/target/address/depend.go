@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -25,6 +26,19 @@ type Device struct {
 
 // ByDevice finds rows by their device and family.
 var ByDevice = statedb.NewIndex("device", func(a Address) Device { return Device{a.Device, a.Address.Addr().Is6()} })
+
+// DeletedAfter makes IPv4 addresses stay until others of their devices are added: with the last IPv4 address of a device the kernel
+// removes all of its IPv4 routes, no matter who made them.
+func DeletedAfter(addresses *statedb.Table[Address]) []reconciler.Dependency[Address] {
+	return []reconciler.Dependency[Address]{
+		reconciler.DependsOn(addresses, Address.GetStatus, func(a Address) iter.Seq[statedb.Query[Address]] {
+			if a.Address.Addr().Is6() {
+				return nil
+			}
+			return slices.Values([]statedb.Query[Address]{ByDevice.Query(Device{Name: a.Device})})
+		}),
+	}
+}
 
 // ByNetwork finds rows by their network, both with and without their device.
 var ByNetwork = statedb.NewMultiIndex("network", func(a Address) iter.Seq[Network] {

@@ -30,13 +30,15 @@ func Cell() cell.Cell {
 			(*address.Target).NewMirror,
 			(*address.Target).Unrecorded,
 			func(
-				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link], seen reconciler.Observation[address.Address],
+				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				addresses *statedb.Table[address.Address], seen reconciler.Observation[address.Address],
 			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
 					DependsOn: []reconciler.Dependency[address.Address]{
 						link.DependsOn(links, seenLinks, func(a address.Address) string { return a.Device }),
 					},
-					Observed: seen,
+					DeletedAfter: address.DeletedAfter(addresses),
+					Observed:     seen,
 				}
 			}),
 		cell.Provide((*address.Target).Observed),
