@@ -19,7 +19,7 @@ type answers struct {
 	patience time.Duration
 
 	mu     sync.Mutex
-	silent map[string]bool // directories that were asked and have not answered
+	silent map[string]int // calls that were given up and have not returned, by directory
 }
 
 const (
@@ -32,14 +32,18 @@ const (
 // errNoAnswer matches the error for a directory whose file system does not answer.
 var errNoAnswer = errors.New("its file system does not answer: is the server that it is mounted from away?")
 
-func newAnswers() *answers { return &answers{patience: answerTime, silent: map[string]bool{}} }
+func newAnswers() *answers { return &answers{patience: answerTime, silent: map[string]int{}} }
 
 // open opens a directory, unless it does not answer.
 func (a *answers) open(dir string) (*folder, error) {
 	if err := a.check(dir); err != nil {
 		return nil, err
 	}
-	return openFolder(dir)
+	return within(a, dir, func() (*folder, error) { return openFolder(dir) }, func(f *folder) {
+		if f != nil {
+			_ = f.close() // nothing was written to it
+		}
+	})
 }
 
 // check returns an error if a directory does not answer.
@@ -47,10 +51,12 @@ func (a *answers) check(dir string) error {
 	if err := a.admit(dir); err != nil {
 		return err
 	}
-	return a.run(dir, func() {
+	_, err := within(a, dir, func() (struct{}, error) {
 		var stat unix.Statfs_t
 		_ = unix.Statfs(dir, &stat) // errors are answers; unlike other calls this one is not answered from a cache
-	})
+		return struct{}{}, nil
+	}, nil)
+	return err
 }
 
 // checkAll checks directories, several at the same time. Those that do not answer are known from then on.
@@ -70,21 +76,72 @@ func ask[T any](a *answers, f *folder, look func(f *folder) (T, error)) (answer 
 	if own.fd, err = unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return answer, fmt.Errorf("directory %s: %w", f.path, err)
 	}
+	return within(a, f.path, func() (T, error) {
+		defer func() { _ = own.close() }() // nothing was written to it
+		return look(&own)
+	}, nil)
+}
+
+// within calls fn, which uses a directory that was admitted, and returns its results, or an error if it does not return in time.
+// Then late, if it is not nil, gets the result in the end, and the directory is silent until then.
+func within[T any](a *answers, dir string, fn func() (T, error), late func(T)) (answer T, err error) {
 	type result struct {
 		answer T
 		err    error
 	}
 	results := make(chan result, 1)
-	err = a.run(f.path, func() {
-		answer, err := look(&own)
-		_ = own.close() // nothing was written to it
+	call := &call{dir: dir}
+	go func() {
+		answer, err := fn()
 		results <- result{answer, err}
-	})
-	if err != nil {
-		return answer, err
+		if a.ended(call) && late != nil {
+			late(answer)
+		}
+	}()
+	timer := time.NewTimer(a.patience)
+	defer timer.Stop()
+	select {
+	case r := <-results:
+		return r.answer, r.err
+	case <-timer.C:
+	}
+	if a.giveUp(call) {
+		return answer, fmt.Errorf("directory %s: %w", dir, errNoAnswer)
 	}
 	r := <-results
 	return r.answer, r.err
+}
+
+// call is one use of a directory.
+type call struct {
+	dir            string
+	ended, givenUp bool
+}
+
+// ended records that a call has returned, and reports whether it was given up before.
+func (a *answers) ended(c *call) (late bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.ended = true
+	if !c.givenUp {
+		return false
+	}
+	if a.silent[c.dir]--; a.silent[c.dir] == 0 {
+		delete(a.silent, c.dir)
+	}
+	return true
+}
+
+// giveUp records that nobody waits for a call any more, unless it has returned.
+func (a *answers) giveUp(c *call) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.givenUp = true
+	a.silent[c.dir]++
+	return true
 }
 
 // admit returns an error if a directory must not be used: it was, and has not answered.
@@ -92,39 +149,10 @@ func (a *answers) admit(dir string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch others := len(a.silent); {
-	case a.silent[dir]:
+	case a.silent[dir] > 0:
 		return fmt.Errorf("directory %s: %w", dir, errNoAnswer)
 	case others >= maxSilent:
 		return fmt.Errorf("directory %s is not used while %d others do not answer: %w", dir, others, errNoAnswer)
 	}
 	return nil
-}
-
-// run calls fn, which uses a directory, and waits until it returns. It returns an error if that takes too long; then the
-// directory must not be used until fn has returned.
-func (a *answers) run(dir string, fn func()) error {
-	answered := make(chan struct{})
-	go func() {
-		fn()
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.silent, dir)
-		close(answered)
-	}()
-	timer := time.NewTimer(a.patience)
-	defer timer.Stop()
-	select {
-	case <-answered:
-		return nil
-	case <-timer.C:
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	select {
-	case <-answered:
-		return nil
-	default:
-		a.silent[dir] = true
-		return fmt.Errorf("directory %s: %w", dir, errNoAnswer)
-	}
 }

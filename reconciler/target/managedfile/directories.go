@@ -96,12 +96,13 @@ func (d *directories) watch(dir *directory) (missed []*directory) {
 }
 
 func (d *directories) watchOne(dir *directory) {
-	if err := d.answers.check(dir.path); err != nil {
+	found, err := d.find(dir.path)
+	if err != nil {
 		dir.err = explain(dir.path, err)
 		return
 	}
-	at, next := nearest(dir.path)
-	err := d.notify.Add(at)
+	at, next := found.at, found.next
+	err = d.notify.Add(at)
 	info, statErr := os.Stat(at)
 	if err = errors.Join(err, statErr); err != nil {
 		dir.err = explain(dir.path, err)
@@ -144,15 +145,28 @@ func (dir *directory) exists() bool { return dir.next == "" }
 // changed reports whether what is watched for a directory is another one by now, or a
 // nearer one can be. One that does not answer has changed.
 func (d *directories) changed(dir *directory) bool {
-	if d.answers.check(dir.path) != nil {
-		return true
+	found, err := d.find(dir.path)
+	return err != nil || found.at != dir.at || found.next != dir.next || found.info == nil || !os.SameFile(found.info, dir.info)
+}
+
+// watchPoint is where a directory is to be watched, see nearest.
+type watchPoint struct {
+	at, next string
+	info     os.FileInfo // of at; nil if it is gone
+}
+
+// find returns where a directory is to be watched, or an error if it does not answer.
+func (d *directories) find(dir string) (watchPoint, error) {
+	if err := d.answers.check(dir); err != nil {
+		return watchPoint{}, err
 	}
-	at, next := nearest(dir.path)
-	if at != dir.at || next != dir.next {
-		return true
-	}
-	info, err := os.Stat(at)
-	return err != nil || !os.SameFile(info, dir.info)
+	return within(d.answers, dir, func() (p watchPoint, err error) {
+		p.at, p.next = nearest(dir)
+		if info, err := os.Stat(p.at); err == nil {
+			p.info = info
+		}
+		return p, nil
+	}, nil)
 }
 
 // concerned returns what an event is about: declared files, and directories that may

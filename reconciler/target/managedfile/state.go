@@ -166,11 +166,15 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 
 // open opens the directory of a file that may be written.
 func (o *operation) open(file string) (*folder, error) {
-	if err := o.target.answers.check(path.Dir(file)); err != nil {
+	if err := o.target.answers.admit(path.Dir(file)); err != nil {
 		return nil, fmt.Errorf("file %s: %w", file, err)
 	}
-	if err := o.target.allow(file); err != nil {
-		return nil, reconciler.Terminal(fmt.Errorf("file %s: %w", file, err))
+	refused, err := within(o.target.answers, path.Dir(file), func() (error, error) { return o.target.allow(file), nil }, nil)
+	if err != nil {
+		return nil, fmt.Errorf("file %s: %w", file, err)
+	}
+	if refused != nil {
+		return nil, reconciler.Terminal(fmt.Errorf("file %s: %w", file, refused))
 	}
 	f, err := o.folders.of(file)
 	if err == nil && f.path != path.Dir(file) {

@@ -2,8 +2,7 @@ package managedfile
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -36,10 +35,11 @@ type writing struct {
 	record *record
 	fresh  bool // there is no record yet
 
-	made    bool  // the temporary file, which may not be complete
-	is      stamp // of it
-	renamed bool
-	err     error
+	temporary string // the name of the temporary file
+	made      bool   // it was made, and may not be complete
+	is        stamp  // of it
+	renamed   bool
+	err       error
 }
 
 // pending are written down before temporary files are made, so that the next process
@@ -47,16 +47,14 @@ type writing struct {
 type pending struct {
 	Key       Key    `json:"key"`
 	Directory string `json:"directory"` // without symbolic links
+	Temporary string `json:"temporary"` // the name of the temporary file in it
 	// Fresh: there was no record of the file before it was written for the first time.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
-// temporaryName returns the name of the file in which a file is written, beside it.
-func temporaryName(key Key) string {
-	sum := sha256.Sum256([]byte(path.Base(string(key))))
-	const bytes = 16
-	return temporaryPrefix + hex.EncodeToString(sum[:bytes])
-}
+// temporaryName returns a name for the file in which a file is written, beside it. Others who can create files there do not
+// know it beforehand.
+func temporaryName() string { return temporaryPrefix + rand.Text() }
 
 // writeAll replaces files, each atomically, and waits until they are on the disk. The
 // outcome of each is in err. What is done to many is done to all of them before the next
@@ -106,7 +104,8 @@ func failAll(all []*writing, err error) {
 func (t *Target) announceWriting(all []*writing) (id string, err error) {
 	list := make([]pending, len(all))
 	for i, w := range all {
-		list[i] = pending{Key: w.key, Directory: w.folder.path, Fresh: w.fresh}
+		w.temporary = temporaryName()
+		list[i] = pending{Key: w.key, Directory: w.folder.path, Temporary: w.temporary, Fresh: w.fresh}
 	}
 	id = strconv.FormatUint(t.writings.Add(1), 10)
 	return id, t.pending.Put(id, list)
@@ -114,19 +113,12 @@ func (t *Target) announceWriting(all []*writing) (id string, err error) {
 
 // prepare makes the temporary file, with all that the file is to have.
 func (w *writing) prepare() error {
-	name := temporaryName(w.key)
-	fd, err := w.create(name)
-	if errors.Is(err, unix.EEXIST) {
-		// It is left over from an operation that could not tidy up.
-		if err = unix.Unlinkat(w.folder.fd, name, 0); err == nil || errors.Is(err, unix.ENOENT) {
-			fd, err = w.create(name)
-		}
-	}
+	fd, err := w.create(w.temporary)
 	if err != nil {
 		return fmt.Errorf("write file %s: make a temporary file in %s: %w", w.key, w.folder.path, err)
 	}
 	w.made = true
-	file := os.NewFile(uintptr(fd), name)
+	file := os.NewFile(uintptr(fd), w.temporary)
 	err = w.fill(file)
 	if err := errors.Join(err, cause(file.Close())); err != nil {
 		return fmt.Errorf("write file %s: %w", w.key, err)
@@ -187,7 +179,7 @@ func (t *Target) record(ctx context.Context, all []*writing) {
 
 // rename puts the temporary file into its place.
 func (w *writing) rename() error {
-	from, to := temporaryName(w.key), path.Base(string(w.key))
+	from, to := w.temporary, path.Base(string(w.key))
 	rename := func() error { return unix.Renameat(w.folder.fd, from, w.folder.fd, to) }
 	if w.absent {
 		rename = func() error { return renameNew(w.folder.fd, from, to) }
@@ -270,9 +262,9 @@ func (w *writing) removeTemporary() error {
 	if !w.made {
 		return nil
 	}
-	err := unix.Unlinkat(w.folder.fd, temporaryName(w.key), 0)
+	err := unix.Unlinkat(w.folder.fd, w.temporary, 0)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove temporary file %s: %w", path.Join(w.folder.path, temporaryName(w.key)), err)
+		return fmt.Errorf("remove temporary file %s: %w", path.Join(w.folder.path, w.temporary), err)
 	}
 	return nil
 }
@@ -312,7 +304,7 @@ func (t *Target) recoverOne(p pending) error {
 	}
 	defer func() { _ = f.close() }() // nothing was written to it
 	var left, file unix.Stat_t
-	err = unix.Fstatat(f.fd, temporaryName(p.Key), &left, unix.AT_SYMLINK_NOFOLLOW)
+	err = unix.Fstatat(f.fd, p.Temporary, &left, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -327,5 +319,5 @@ func (t *Target) recoverOne(p pending) error {
 			}
 		}
 	}
-	return unix.Unlinkat(f.fd, temporaryName(p.Key), 0)
+	return unix.Unlinkat(f.fd, p.Temporary, 0)
 }
