@@ -104,6 +104,19 @@ func nearest(name string, all []string, limit int) (best string, ok bool) {
 	return best, ok
 }
 
+// swapped reports whether a becomes b when two adjacent bytes change places.
+func swapped(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) - 1 {
+		if a[i] != b[i] {
+			return a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+		}
+	}
+	return false
+}
+
 // distance returns the Levenshtein distance of a and b in bytes, or some number above limit if it exceeds that. The length of row
 // must be len(b)+1.
 func distance(a, b string, limit int, row []int) int {
