@@ -130,6 +130,7 @@ func New(o Options, cells ...cell.Cell) (*Hive, error) {
 	h.log = loglimit.New(h.options.Logger.Handler(), loglimit.Options{Level: slog.LevelWarn, Apart: []string{"module", "job"}})
 	h.options.Logger = slog.New(h.log)
 	h.lifecycle = lifecycle.New(h.options.Logger)
+	h.lifecycle.OnClose = func() { close(h.down) } // jobs know by then, so that one that WaitReady wakes has not failed
 	lifecycleOf := func(id cell.FullModuleID) cell.Lifecycle { return h.lifecycle.For(id) }
 	var err error
 	h.graph, err = graph.New(
@@ -274,7 +275,6 @@ func (h *Hive) Stop(ctx context.Context) error {
 }
 
 func (h *Hive) stop(ctx context.Context) error {
-	close(h.down)
 	bounded, cancel := h.bounded(ctx, "stop", h.options.StopTimeout)
 	defer cancel()
 	defer h.log.Close()

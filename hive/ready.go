@@ -2,7 +2,6 @@ package hive
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/internal/guard"
+	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
 
 // Condition must hold before the hive is ready.
@@ -32,8 +32,9 @@ func NewCondition(name string, waits func() []string) ConditionOut {
 	return ConditionOut{Condition: Condition{Name: name, Pending: waits}}
 }
 
-// ErrStopping is returned by WaitReady when the hive is stopping, or has failed to start.
-var ErrStopping = errors.New("the hive is stopping")
+// ErrStopping is returned by WaitReady, and wrapped by the error of SubLifecycle.Start, when the hive is stopping, has stopped or has
+// failed to start. A job that returns it then is being stopped, and has not failed.
+var ErrStopping = lifecycle.ErrStopping
 
 // Readiness reports whether the hive is ready: it has started, and a single check found that every condition holds. It is
 // injectable and safe for concurrent use.

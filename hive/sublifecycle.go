@@ -22,9 +22,9 @@ type SubLifecycles struct {
 	parts   *parts        // of the hive
 	timeout time.Duration // for the stop after a failed start
 
-	mu   sync.Mutex
-	open bool // parts may be started
-	all  []*SubLifecycle
+	mu    sync.Mutex
+	phase phase // parts may be started while it is started
+	all   []*SubLifecycle
 }
 
 // parts are the sub-lifecycles of all modules. It is safe for concurrent use.
@@ -77,14 +77,14 @@ func (s *SubLifecycles) New(name string, setup func(ctx context.Context, scope S
 func (s *SubLifecycles) start(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = true
+	s.phase = max(s.phase, started)
 	return nil
 }
 
 // close interrupts running starts and makes later ones fail.
 func (s *SubLifecycles) close() {
 	for _, l := range s.ending() {
-		l.interrupt(0)
+		l.interrupt(0, ErrStopping)
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *SubLifecycles) close() {
 func (s *SubLifecycles) ending() []*SubLifecycle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = false
+	s.phase = ended
 	return slices.Clone(s.all)
 }
 
@@ -104,10 +104,17 @@ func (s *SubLifecycles) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *SubLifecycles) running() bool {
+// refusal returns why no part can be started now, or nil.
+func (s *SubLifecycles) refusal() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open
+	switch s.phase {
+	case built:
+		return ErrNotStarted
+	case ended:
+		return ErrStopping
+	}
+	return nil
 }
 
 // SubLifecycle is a part of a module. It can be started and stopped any number of times. It stops with the module at the latest,
@@ -129,9 +136,9 @@ type SubLifecycle struct {
 }
 
 // Start sets up the part, starts its hooks and jobs, and waits for them until ctx is done. If it fails, it stops what it started and
-// may be called again. If the part is already started, it does nothing. It fails with ErrNotStarted if the hive has not reached this
-// module or is stopping, and with an error that wraps context.Canceled if a Stop interrupts it. It must not be called by setup, a
-// hook or a job of the part.
+// may be called again. If the part is already started, it does nothing. Its error wraps ErrNotStarted if the hive has not reached this
+// module, ErrStopping once the stop of the hive has begun, and context.Canceled if a Stop of the part interrupts it. It must not be
+// called by setup, a hook or a job of the part.
 func (l *SubLifecycle) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,6 +157,9 @@ func (l *SubLifecycle) Start(ctx context.Context) error {
 		return l.failed("start", err)
 	}
 	if err := l.start(ctx); err != nil {
+		if errors.Is(context.Cause(ctx), ErrStopping) && !errors.Is(err, ErrStopping) {
+			err = fmt.Errorf("%w: %w", ErrStopping, err)
+		}
 		cleaning, done := context.WithTimeout(context.WithoutCancel(ctx), l.owner.timeout)
 		defer done()
 		return l.failed("start", errors.Join(err, l.clear(cleaning)))
@@ -183,8 +193,8 @@ func (l *SubLifecycle) start(ctx context.Context) error {
 // started, it does nothing. It returns all errors of hooks, joined, and a *job.OverdueError for each job that has not ended; the next
 // Start or Stop waits for such jobs again. It must not be called by setup, a hook or a job of the part.
 func (l *SubLifecycle) Stop(ctx context.Context) error {
-	l.interrupt(1)
-	defer l.interrupt(-1)
+	l.interrupt(1, errCut)
+	defer l.interrupt(-1, nil)
 	if err := l.begin(ctx); err != nil {
 		return l.failed("stop", err)
 	}
@@ -229,17 +239,17 @@ func (l *SubLifecycle) begin(ctx context.Context) error {
 
 func (l *SubLifecycle) end() { <-l.turn }
 
-// errCut is the cause of an interrupted start.
+// errCut is the cause of a start that Stop interrupts.
 var errCut = fmt.Errorf("it is being stopped: %w", context.Canceled)
 
 // enter registers cut to be called by Stop until leave, or fails if the part cannot be started now.
 func (l *SubLifecycle) enter(cut context.CancelCauseFunc) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case !l.owner.running():
-		return ErrNotStarted
-	case l.stops > 0:
+	if err := l.owner.refusal(); err != nil {
+		return err
+	}
+	if l.stops > 0 {
 		return errCut
 	}
 	l.cut = cut
@@ -252,13 +262,13 @@ func (l *SubLifecycle) leave() {
 	l.cut = nil
 }
 
-// interrupt adds to the number of stops and, unless stops is negative, interrupts a running start.
-func (l *SubLifecycle) interrupt(stops int) {
+// interrupt adds to the number of stops and, if there is a cause, interrupts a running start.
+func (l *SubLifecycle) interrupt(stops int, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stops += stops
-	if l.cut != nil && stops >= 0 {
-		l.cut(errCut)
+	if l.cut != nil && cause != nil {
+		l.cut(cause)
 	}
 }
 

@@ -141,7 +141,7 @@ func TestPartStopsBeforeWhatItsModuleDependsOn(t *testing.T) {
 		if !stopped.Load() {
 			t.Error("the part has not been stopped")
 		}
-		if err := p.SubLifecycle.Start(t.Context()); !errors.Is(err, hive.ErrNotStarted) {
+		if err := p.SubLifecycle.Start(t.Context()); !errors.Is(err, hive.ErrStopping) || !strings.HasSuffix(err.Error(), `module "m": the hive is stopping`) {
 			t.Errorf("started after the stop of the hive: %v", err)
 		}
 	})
@@ -188,13 +188,16 @@ func TestFailedStartOfAPartStopsWhatHadStartedAndCanBeRepeated(t *testing.T) {
 }
 
 func TestStopCutsTheStartOfAPartShort(t *testing.T) {
-	for name, stop := range map[string]func(*part, context.Context) error{
-		"of the part": func(p *part, ctx context.Context) error { return p.SubLifecycle.Stop(ctx) },
-		"of the hive": func(p *part, ctx context.Context) error { return p.Hive.Stop(ctx) },
+	for name, tt := range map[string]struct {
+		stop func(*part, context.Context) error
+		want error
+	}{
+		"of the part": {func(p *part, ctx context.Context) error { return p.SubLifecycle.Stop(ctx) }, context.Canceled},
+		"of the hive": {func(p *part, ctx context.Context) error { return p.Hive.Stop(ctx) }, hive.ErrStopping},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPart(t, func(ctx context.Context, _ hive.Scope) error { <-ctx.Done(); return context.Cause(ctx) },
+				p := newPart(t, func(ctx context.Context, _ hive.Scope) error { <-ctx.Done(); return ctx.Err() },
 					cell.Invoke(func(l cell.Lifecycle) { // which stops before the part, and does not keep it starting
 						l.Append(cell.Hook{OnStop: func(context.Context) error { time.Sleep(time.Second); return nil }})
 					}))
@@ -210,10 +213,10 @@ func TestStopCutsTheStartOfAPartShort(t *testing.T) {
 					started <- err
 				}()
 				synctest.Wait()
-				if err := stop(p, ctx); err != nil {
+				if err := tt.stop(p, ctx); err != nil {
 					t.Error(err)
 				}
-				if err := <-started; !errors.Is(err, context.Canceled) || took > 0 {
+				if err := <-started; !errors.Is(err, tt.want) || took > 0 {
 					t.Errorf("the start returned %v, after %v", err, took)
 				}
 			})
@@ -245,7 +248,7 @@ func TestPartIsToggledUnderLoad(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 100 {
-				if err := p.SubLifecycle.Start(t.Context()); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, hive.ErrNotStarted) {
+				if err := p.SubLifecycle.Start(t.Context()); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, hive.ErrStopping) {
 					t.Error(err)
 				}
 				if err := p.SubLifecycle.Stop(t.Context()); err != nil {

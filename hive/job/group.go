@@ -71,7 +71,10 @@ func NewGroup(p Params) Group {
 	g := newGroup(&p, string(p.ID), p.Health)
 	h := cell.Hook{Name: "jobs", OnStart: g.start, OnStop: g.stop}
 	if d, ok := p.Lifecycle.(lifecycle.Dynamic); ok {
-		d.AppendDynamic(h, func() { g.enter(stopped) })
+		d.AppendDynamic(h, func() {
+			p.Registry.stopping.Store(true)
+			g.enter(stopped)
+		})
 	} else {
 		p.Lifecycle.Append(h)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/internal/lifecycle"
 )
 
 // Func is the work of a job. It must return soon after its context is done. The health scope is the job's own. A panic is an error, a
@@ -35,15 +36,20 @@ type work struct {
 	health *jobHealth
 	logger func() *slog.Logger
 	record *record
+	cancel context.CancelFunc // ends the job
 }
 
-// call performs one run. A panic is an error; so is runtime.Goexit, which is recorded, but from which call does not return.
+// call performs one run. A panic is an error; so is runtime.Goexit, which is recorded, but from which call does not return. After a run
+// that fails because the hive is stopping, the job is being stopped: ctx is done.
 func (w *work) call(ctx context.Context, fn Func) (err error) {
 	w.record.begin()
 	err = cell.ErrGoexit
 	defer func() {
 		if p := recover(); p != nil {
 			err = &cell.PanicError{Value: p, Stack: debug.Stack()}
+		}
+		if errors.Is(err, lifecycle.ErrStopping) && w.record.registry.stopping.Load() {
+			w.cancel()
 		}
 		if ctx.Err() != nil {
 			w.record.end(nil) // it was stopped

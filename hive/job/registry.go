@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/statehive/statehive/hive/health"
@@ -23,6 +24,8 @@ type Registry struct {
 	db     *statedb.DB
 	table  *statedb.RWTable[Status]
 	logger *slog.Logger
+
+	stopping atomic.Bool // the stop of the hive has begun
 
 	mu      sync.Mutex
 	open    map[string]*record // by id

@@ -61,7 +61,7 @@ func (r *runner) run(ctx context.Context) {
 		}
 		r.close(ctx, err)
 	}()
-	err = r.job.run(ctx, &work{health: r.health, logger: r.logger, record: r.record})
+	err = r.job.run(ctx, &work{health: r.health, logger: r.logger, record: r.record, cancel: r.cancel})
 }
 
 // close records how the job ended.

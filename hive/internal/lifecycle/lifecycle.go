@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ var (
 	ErrStarted = errors.New("has been started already")
 	// ErrNotStarted is returned by a stop that has nothing to stop.
 	ErrNotStarted = errors.New("has not been started, or has been stopped already")
+	// ErrStopping is hive.ErrStopping.
+	ErrStopping = errors.New("the hive is stopping")
 )
 
 type state int
@@ -39,6 +42,10 @@ const (
 
 // Lifecycle is a list of hooks. Use New.
 type Lifecycle struct {
+	// OnClose, if not nil, is called when the stop begins, after the closing functions and before the stop hooks. Set it before the
+	// start.
+	OnClose func()
+
 	logger *slog.Logger
 
 	mu    sync.Mutex
@@ -172,10 +179,13 @@ func (l *Lifecycle) Abandon() {
 // close closes what is dynamic and returns all hooks in stop order.
 func (l *Lifecycle) close() []*hook {
 	order := l.stopOrder()
-	for _, h := range order {
+	for _, h := range slices.Backward(order) { // jobs, on which sub-lifecycles depend, before these
 		if h.closing != nil {
 			h.closing()
 		}
+	}
+	if l.OnClose != nil {
+		l.OnClose()
 	}
 	return order
 }
