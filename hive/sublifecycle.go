@@ -64,11 +64,18 @@ func (h *Hive) newSubLifecycles(p job.Params, _ job.Group) *SubLifecycles {
 
 // New returns a part, not yet started. It is kept until the hive ends: create it once, and start it as often as needed. Each start
 // calls setup with a new scope, to which it appends hooks and adds jobs. If setup fails or panics, so does the start. While started,
-// the part has a health scope of this name, so no job or other scope of the module may have it.
+// the part has a health scope of this name, so no job, scope or other part of the module may have it. The start of a part with a nil
+// setup, or with the name of another part, fails; so does that of the hive, if the part was made before.
 func (s *SubLifecycles) New(name string, setup func(ctx context.Context, scope Scope) error) *SubLifecycle {
 	l := &SubLifecycle{owner: s, name: name, setup: setup, turn: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case setup == nil:
+		l.fault = fmt.Errorf("part %q of module %q has no setup function", name, s.params.ID)
+	case slices.ContainsFunc(s.all, func(other *SubLifecycle) bool { return other.name == name }):
+		l.fault = fmt.Errorf("module %q has two parts %q", s.params.ID, name)
+	}
 	s.all = append(s.all, l)
 	s.parts.add(l)
 	return l
@@ -78,7 +85,11 @@ func (s *SubLifecycles) start(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase = max(s.phase, started)
-	return nil
+	var errs []error
+	for _, l := range s.all {
+		errs = append(errs, l.fault)
+	}
+	return errors.Join(errs...)
 }
 
 // close interrupts running starts and makes later ones fail.
@@ -123,6 +134,7 @@ type SubLifecycle struct {
 	owner *SubLifecycles
 	name  string
 	setup func(context.Context, Scope) error
+	fault error         // why it cannot be started
 	turn  chan struct{} // a lock, held by Start and Stop
 
 	mu    sync.Mutex
@@ -140,6 +152,9 @@ type SubLifecycle struct {
 // module, ErrStopping once the stop of the hive has begun, and context.Canceled if a Stop of the part interrupts it. It must not be
 // called by setup, a hook or a job of the part.
 func (l *SubLifecycle) Start(ctx context.Context) error {
+	if l.fault != nil {
+		return l.fault
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := l.begin(ctx); err != nil {

@@ -302,3 +302,32 @@ func TestOverdueHooksOfPartsAreNamedWithinOneGrace(t *testing.T) {
 		close(release)
 	})
 }
+
+func TestPartsThatCannotBeStartedFailTheStartOfTheHive(t *testing.T) {
+	setup := func(context.Context, hive.Scope) error { return nil }
+	h := newHive(t, hive.Options{}, cell.Module("m", "", cell.Invoke(func(parts *hive.SubLifecycles) {
+		parts.New("idle", nil)
+		parts.New("a", setup)
+		parts.New("a", setup)
+	})))
+	err := h.Start(t.Context())
+	for _, want := range []string{`part "idle" of module "m" has no setup function`, `module "m" has two parts "a"`} {
+		if err == nil || strings.Count(err.Error(), want) != 1 {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestPartWithoutASetupFunctionThatIsMadeLaterFailsToStart(t *testing.T) {
+	var parts *hive.SubLifecycles
+	h := newHive(t, hive.Options{}, cell.Module("m", "", cell.Invoke(func(p *hive.SubLifecycles) { parts = p })))
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := parts.New("idle", nil).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no setup function") || errors.Is(err, cell.ErrPanic) {
+		t.Errorf("got %v", err)
+	}
+	if err := h.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

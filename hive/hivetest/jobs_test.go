@@ -43,7 +43,7 @@ func TestJobsOfAUnitTestRunWithoutAHive(t *testing.T) {
 		if err := jobs.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := jobs.Add(job.OneShot("late", nil)); !errors.Is(err, job.ErrStopped) {
+		if err := jobs.Add(job.OneShot("late", func(context.Context, health.Health) error { return nil })); !errors.Is(err, job.ErrStopped) {
 			t.Errorf("add after the stop: %v", err)
 		}
 	})

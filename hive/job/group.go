@@ -146,6 +146,9 @@ func (g *group) runners(chosen func(*runner) bool) []*runner {
 }
 
 func (g *group) Add(jobs ...Job) error {
+	if err := complete(jobs); err != nil {
+		return g.refused("jobs", err)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.phase == stopped {
@@ -168,6 +171,19 @@ func (g *group) Add(jobs ...Job) error {
 		OnStart: func(context.Context) error { g.startPlaced(added); return nil },
 		OnStop:  func(ctx context.Context) error { return stopAll(ctx, added) },
 	})
+	return nil
+}
+
+// complete returns an error for a job that could only panic.
+func complete(jobs []Job) error {
+	for _, j := range jobs {
+		switch {
+		case j == nil:
+			return errors.New("a job is nil")
+		case j.options().idle:
+			return fmt.Errorf("job %q has no function", j.options().name)
+		}
+	}
 	return nil
 }
 

@@ -14,8 +14,8 @@ type observer struct {
 	follow func(ctx context.Context, w *work) error
 }
 
-func newObserver(name string, opts []Option) *observer {
-	o := &observer{common: common{name: name, retries: -1, backoff: Exponential(firstDelay, lastDelay)}}
+func newObserver(name string, idle bool, opts []Option) *observer {
+	o := &observer{common: common{name: name, idle: idle, retries: -1, backoff: Exponential(firstDelay, lastDelay)}}
 	o.apply(opts)
 	return o
 }
@@ -25,7 +25,7 @@ func newObserver(name string, opts []Option) *observer {
 func Observer[T any](
 	name string, events <-chan T, fn func(ctx context.Context, health health.Health, event T) error, opts ...Option,
 ) Job {
-	o := newObserver(name, opts)
+	o := newObserver(name, fn == nil, opts)
 	o.follow = func(ctx context.Context, w *work) error {
 		for {
 			select {
@@ -66,7 +66,7 @@ func TableObserver[Obj any](
 	name string, table *statedb.Table[Obj], options statedb.FollowOptions,
 	fn func(ctx context.Context, health health.Health, batch statedb.Batch[Obj]) error, opts ...Option,
 ) Job {
-	o := newObserver(name, opts)
+	o := newObserver(name, fn == nil, opts)
 	o.follow = func(ctx context.Context, w *work) error {
 		for failures := 1; ; failures++ {
 			var failed error

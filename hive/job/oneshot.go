@@ -17,7 +17,7 @@ type oneShot struct {
 // error, degraded. During a retry (see WithRetries) it stays degraded until fn reports OK or returns: only fn knows when it has
 // recovered.
 func OneShot(name string, fn Func, opts ...Option) Job {
-	o := &oneShot{common: common{name: name, backoff: Exponential(firstDelay, lastDelay)}, fn: fn}
+	o := &oneShot{common: common{name: name, idle: fn == nil, backoff: Exponential(firstDelay, lastDelay)}, fn: fn}
 	o.apply(opts)
 	return o
 }

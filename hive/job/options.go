@@ -13,6 +13,7 @@ type Option func(*common)
 // common holds the options of all kinds of jobs.
 type common struct {
 	name    string
+	idle    bool // it has no function
 	retries int  // the job fails for good after retries+1 failures in a row; never if negative
 	limited bool // retries is from WithRetries
 	backoff Backoff

@@ -70,7 +70,7 @@ type timer struct {
 // runs only when triggered. The health of the job is the result of its last run: fn should report anything else in a nested scope.
 // With WithBackoff, the backoff replaces the interval after a failed run.
 func Timer(name string, fn Func, interval time.Duration, opts ...TimerOption) Job {
-	t := &timer{common: common{name: name, retries: -1}, fn: fn, interval: interval, rhythm: "ran, when triggered"}
+	t := &timer{common: common{name: name, idle: fn == nil, retries: -1}, fn: fn, interval: interval, rhythm: "ran, when triggered"}
 	if interval > 0 {
 		t.rhythm = fmt.Sprintf("ran, every %v", interval)
 	}
