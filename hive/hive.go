@@ -1,10 +1,11 @@
 // Package hive builds, starts, supervises and stops an application made of cells.
 //
 // Besides what its cells provide, every hive provides: *statedb.DB, one per hive; *health.Registry and the table of statuses as
-// *statedb.Table[health.Status]; *job.Registry and the table of jobs as *statedb.Table[job.Status]; Shutdowner; *Readiness; *Reloads; Info.
-// Each module has its own *slog.Logger, cell.ModuleID, cell.FullModuleID, cell.Lifecycle, health.Health and job.Group.
+// *statedb.Table[health.Status]; *job.Registry and the table of jobs as *statedb.Table[job.Status]; Shutdowner; *Readiness; *Reloads;
+// Info; Inspector. Each module has its own *slog.Logger, cell.ModuleID, cell.FullModuleID, cell.Lifecycle, health.Health, job.Group and
+// *SubLifecycles. All of these are safe for concurrent use.
 //
-// A Hive is built and run once, by one goroutine; only Shutdowner may be used from others. Start reads the configuration, calls the
+// A Hive itself is not: it is built and run once, by one goroutine. Start reads the configuration, calls the
 // invoked functions in the order of the cells, and then runs the lifecycle hooks. A failed start stops what had started. Start and
 // Stop return all their errors, joined; see package cell for build errors, and *cell.HookError and *job.OverdueError for errors of
 // hooks and jobs.
