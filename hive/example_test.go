@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
@@ -121,6 +122,43 @@ func ExampleSubLifecycles() {
 func lead(ctx context.Context, _ health.Health) error {
 	<-ctx.Done()
 	return nil
+}
+
+// cache is filled by a job.
+type cache struct{ filled atomic.Bool }
+
+// newCache contributes a condition as well: until the cache is filled, the application is not ready.
+func newCache() (*cache, hive.ConditionOut) {
+	c := &cache{}
+	return c, hive.NewCondition("cache", func() []string {
+		if c.filled.Load() {
+			return nil
+		}
+		return []string{"its first listing"}
+	})
+}
+
+func ExampleNewCondition() {
+	h, err := hive.New(hive.Options{Name: "example", Logger: slog.New(slog.DiscardHandler)},
+		cell.Provide(newCache),
+		cell.Invoke(func(*cache) {}),
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	err = errors.Join(h.Start(ctx), h.Invoke(func(c *cache, r *hive.Readiness) {
+		fmt.Println(r.Ready())
+		c.filled.Store(true)
+		fmt.Println(r.Ready())
+	}), h.Stop(ctx))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// false [cache: its first listing]
+	// true []
 }
 
 // A job that has failed for good ends the application; Run returns its error.

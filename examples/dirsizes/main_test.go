@@ -20,6 +20,23 @@ func TestScripts(t *testing.T) {
 	hivetest.Scripts{Dir: "testdata", Name: "dirsizes", Cells: cells()}.Run(t)
 }
 
+func TestDirectoriesAreMeasuredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hivetest.New(t, map[string]string{"TEST_DIRS": "testdata"}, scanCell())
+		hivetest.Start(t, h)
+		hivetest.WaitReady(t, h)
+		synctest.Wait()
+		err := h.Invoke(func(db *statedb.DB, dirs *statedb.Table[Dir]) {
+			if row, _, found := dirs.Get(db.ReadTxn(), byPath.Query("testdata")); !found || row.Files == 0 {
+				t.Errorf("got %+v", row)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestJudgeIsDegradedByADirectoryThatIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs := hivetest.NewJobs(t)
