@@ -191,6 +191,26 @@ func (g *group) refused(what string, err error) error {
 	return fmt.Errorf("cannot add %s of %q: %w", what, g.id, err)
 }
 
+// duplicateError says health.ErrDuplicate in the words of jobs.
+type duplicateError struct {
+	name string
+	err  error
+}
+
+func (e *duplicateError) Error() string {
+	return fmt.Sprintf("there is a job, a scope or a part named %q already", e.name)
+}
+
+func (e *duplicateError) Unwrap() error { return e.err }
+
+// named returns why a name cannot be used.
+func named(name string, err error) error {
+	if errors.Is(err, health.ErrDuplicate) {
+		return &duplicateError{name, err}
+	}
+	return err
+}
+
 // idOf returns the health id of a job or scope nested in the one with the id above. It is unique, and so is the job's id.
 func idOf(h health.Health, above, name string) string {
 	if h, ok := h.(interface{ ID() string }); ok {
@@ -217,7 +237,7 @@ func (g *group) prepareLocked(jobs []Job) ([]*runner, error) {
 			for _, r := range added {
 				g.forgetLocked(r)
 			}
-			return nil, g.refused(fmt.Sprintf("job %q", j.options().name), err)
+			return nil, g.refused(fmt.Sprintf("job %q", j.options().name), named(j.options().name, err))
 		}
 		added = append(added, r)
 	}

@@ -183,8 +183,8 @@ func TestNameOfARunningJobIsRefusedAndThatOfAnEndedOneIsFree(t *testing.T) {
 		m.start()
 		m.must(m.Add(job.OneShot("a", untilDone)))
 		err := m.Add(job.OneShot("b", untilDone), job.OneShot("a", untilDone))
-		if !errors.Is(err, health.ErrDuplicate) {
-			t.Errorf("got %v", err)
+		if want := `cannot add job "a" of "m": there is a job, a scope or a part named "a" already`; !errors.Is(err, health.ErrDuplicate) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 		if s := m.status("b"); s.ID != "" {
 			t.Errorf("a job of a refused Add runs: %+v", s)

@@ -23,7 +23,7 @@ func (g *group) NewScope(name string) (Scope, error) {
 	}
 	h, err := g.openLocked(name)
 	if err != nil {
-		return nil, g.refused("scope "+strconv.Quote(name), err)
+		return nil, g.refused("scope "+strconv.Quote(name), named(name, err))
 	}
 	s := &scope{group: newGroup(g.params, idOf(h, g.id, name), h), parent: g, name: name}
 	s.phase = g.phase

@@ -103,7 +103,8 @@ func TestStopOfAScopeNamesWhatIsOverdueAndCanBeRepeated(t *testing.T) {
 		if err := s.Stop(ctx); !errors.As(err, &overdue) || !strings.Contains(overdue.Job, `"s.stubborn" of module "m"`) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := m.NewScope("s"); !errors.Is(err, health.ErrDuplicate) {
+		_, err := m.NewScope("s")
+		if want := `cannot add scope "s" of "m": there is a job, a scope or a part named "s" already`; !errors.Is(err, health.ErrDuplicate) || err.Error() != want {
 			t.Errorf("the name of a scope whose jobs run is free: %v", err)
 		}
 		close(release)
