@@ -20,10 +20,10 @@ func Caller() Position {
 	return Position{File: file, Line: line}
 }
 
-// String includes the last directory, to distinguish files of the same name.
+// String includes the last directory, to distinguish files of the same name. Without a position is what the hive itself supplies.
 func (p Position) String() string {
 	if p.File == "" {
-		return "unknown position"
+		return "built in"
 	}
 	folder := filepath.Base(filepath.Dir(p.File))
 	return fmt.Sprintf("%s/%s:%d", folder, filepath.Base(p.File), p.Line)

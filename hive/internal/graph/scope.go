@@ -96,9 +96,13 @@ func (s *scope) provide(f *function, private bool) error {
 		if k.group == "" && slices.ContainsFunc(f.makes[:i], func(other made) bool { return other.key == k }) {
 			return f.errorf("it makes %v twice", k)
 		}
-		if k.group == "" && len(others) > 0 {
-			return f.errorf("makes %v, which is already made by %v: %v", k, others[0].scope, others[0])
+		if k.group != "" || len(others) == 0 {
+			continue
 		}
+		if others[0].own && !f.own {
+			return f.errorf("every module has a %v already; change it with cell.Decorate", k)
+		}
+		return f.errorf("makes %v, which is already made by %v: %v", k, others[0].scope, others[0])
 	}
 	for _, m := range f.makes {
 		if all := in.offers[m.key]; !slices.Contains(all[max(0, len(all)-1):], f) { // it may make several of a group
