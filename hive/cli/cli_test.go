@@ -165,8 +165,16 @@ func TestErrorsAreOneLineAndExitCodesAreThoseOfTheCommand(t *testing.T) {
 
 func TestMistypedCommandLineSaysWhereTheHelpIs(t *testing.T) {
 	h := newHive(t, nil, command("do", func(*cobra.Command, *cli.Env) error { return nil }))
-	if code, _, errs := execute(t, h, "do", "--dept=1"); code != 1 || errs != "test-app: unknown flag: --dept; see 'test-app do --help'\n" {
-		t.Errorf("got %d %q", code, errs)
+	for flag, want := range map[string]string{
+		"--dept=1":   "unknown flag: --dept: there is --depth",
+		"--detph=1":  "unknown flag: --detph: there is --depth",
+		"--hepl":     "unknown flag: --hepl: there is --help",
+		"--nonsense": "unknown flag: --nonsense",
+		"-x":         "unknown shorthand flag: 'x' in -x",
+	} {
+		if code, _, errs := execute(t, h, "do", flag); code != 1 || errs != "test-app: "+want+"; see 'test-app do --help'\n" {
+			t.Errorf("got %d %q", code, errs)
+		}
 	}
 	if code, _, errs := execute(t, h, "dont"); code != 1 || !strings.HasPrefix(errs, `test-app: unknown command "dont" for "test-app"`) {
 		t.Errorf("got %d %q", code, errs)

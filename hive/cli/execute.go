@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/statehive/statehive/hive/internal/graph"
 	"github.com/statehive/statehive/hive/internal/guard"
 )
 
@@ -37,13 +39,32 @@ func (e *usageError) Error() string { return fmt.Sprintf("%v; see '%s --help'", 
 
 func (e *usageError) Unwrap() error { return e.err }
 
+// hinted adds to the error of an unknown flag the flag that may have been meant.
+func hinted(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var known []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	})
+	name := unknown.GetSpecifiedName()
+	if best, ok := graph.Meant(name, known, min(2, len(name)/3)); ok {
+		return fmt.Errorf("%w: there is --%s", err, best)
+	}
+	return err
+}
+
 // Execute runs root with the arguments of the process, or those of root.SetArgs, and returns the exit code: that of an
 // *ExitError, else 1 for an error, else 0. All errors go to root's standard error, whatever the code, without a page of usage. A command
 // that panics or ends its goroutine has failed.
 func Execute(ctx context.Context, root *cobra.Command) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usageError{command: c.CommandPath(), err: err}
+		return &usageError{command: c.CommandPath(), err: hinted(c, err)}
 	})
 	err := <-guard.Go(func() error { return root.ExecuteContext(ctx) })
 	if err == nil {

@@ -73,8 +73,8 @@ func checkFields(t reflect.Type) error {
 	}
 	for f := range t.Fields() {
 		tags, err := parseTag(f.Tag)
-		for key := range tags {
-			if best, ok := meantTag(strings.ToLower(key)); ok && best != key {
+		for key := range tags { // with a limit of 2, yaml would be name
+			if best, ok := Meant(strings.ToLower(key), []string{"name", "group", "optional"}, 1); ok && best != key {
 				err = fmt.Errorf("unknown tag %q: write %s:%q", key, best, tags[key])
 			}
 		}
@@ -83,18 +83,6 @@ func checkFields(t reflect.Type) error {
 		}
 	}
 	return nil
-}
-
-// meantTag returns the tag that a key is, or is a misspelling of: one letter is wrong, missing or too many, or two are swapped. Of two
-// wrong letters, yaml would be name.
-func meantTag(key string) (string, bool) {
-	all := []string{"name", "group", "optional"}
-	for _, tag := range all {
-		if swapped(key, tag) {
-			return tag, true
-		}
-	}
-	return nearest(key, all, 1)
 }
 
 // isIn and isOut wrap dig's functions, which are slow for types other than structs.

@@ -104,6 +104,17 @@ func nearest(name string, all []string, limit int) (best string, ok bool) {
 	return best, ok
 }
 
+// Meant returns the name that another one is or is a misspelling of: two adjacent letters are swapped, or as many as limit are wrong,
+// missing or too many.
+func Meant(name string, all []string, limit int) (best string, ok bool) {
+	for _, candidate := range all {
+		if swapped(name, candidate) {
+			return candidate, true
+		}
+	}
+	return nearest(name, all, limit)
+}
+
 // swapped reports whether a becomes b when two adjacent bytes change places.
 func swapped(a, b string) bool {
 	if len(a) != len(b) {
