@@ -202,9 +202,12 @@ func (l *Lifecycle) run(h *hook, action string, fn func(context.Context) error, 
 	overdue, err := Await(during, guard.Go(func() error { return fn(during) }), func(since time.Duration) {
 		l.logger.Warn("Still waiting for a hook", "hook", h.name, "action", action, "since", since)
 	}, p.left)
-	if overdue {
+	switch cause := context.Cause(during); {
+	case overdue:
 		l.logger.Error("Abandoned an overdue hook", "hook", h.name, "action", action)
 		err = fmt.Errorf("%w: %w", cell.ErrOverdue, err)
+	case p.ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && cause != nil && !errors.Is(err, cause):
+		err = fmt.Errorf("%w (hook timeout of %v)", err, h.Timeout)
 	}
 	took := time.Since(began)
 	l.note(h, action, Ran, took, err)

@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,4 +82,29 @@ func TestTimesOfStartAndStopAreReported(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+func TestErrorOfAHookAfterItsTimeoutNamesTheTimeout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		timeout time.Duration
+		fails   func(context.Context) error
+		want    string
+	}{
+		"its context":        {20 * time.Millisecond, context.Context.Err, ": context deadline exceeded (hook timeout of 20ms)"},
+		"the cause":          {20 * time.Millisecond, context.Cause, ": start deadline of 20ms of the hook: context deadline exceeded"},
+		"another error":      {20 * time.Millisecond, func(context.Context) error { return errors.New("broken") }, ": broken"},
+		"the whole deadline": {time.Hour, context.Context.Err, ": context deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorder()
+				r.module.Append(cell.Hook{Timeout: tt.timeout, OnStart: func(ctx context.Context) error { <-ctx.Done(); return tt.fails(ctx) }})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if err := r.Start(ctx); err == nil || !strings.HasSuffix(err.Error(), tt.want) {
+					t.Errorf("got %v, want %s", err, tt.want)
+				}
+			})
+		})
+	}
 }
