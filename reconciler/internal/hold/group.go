@@ -274,12 +274,16 @@ func (m *Member) setDelete(row deletedRow) {
 	}
 }
 
+// matters reports whether to wake other members after a delete of which so many are left that name the same rows. They wait for
+// the last one: before that they only learn which delete they wait for by now, so many deletes wake them seldom.
+func matters(left int) bool { return left <= 64 || left&(left-1) == 0 }
+
 // removeDelete removes a row that no longer has to be deleted.
 func (m *Member) removeDelete(key string) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	delete(m.parked, key)
-	if m.deletes.remove(key) {
+	if named, others := m.deletes.remove(key); named && (matters(others) || slices.Contains(m.depends, m.table)) {
 		m.deletesChangedLocked()
 	}
 }

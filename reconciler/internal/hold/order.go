@@ -259,7 +259,7 @@ func (d *deleteSet) set(row deletedRow) (renamed bool) {
 			before.rows[row.key] = row.entry
 			return false
 		}
-		renamed = d.remove(row.key)
+		renamed, _ = d.remove(row.key)
 	}
 	set := d.byID[row.id]
 	if set == nil {
@@ -283,15 +283,15 @@ func (d *deleteSet) use(named namedRows) {
 	}
 }
 
-// remove removes a row, and reports whether it named any rows.
-func (d *deleteSet) remove(key string) (named bool) {
+// remove removes a row. It reports whether the row named any rows, and how many others are left that name the same ones.
+func (d *deleteSet) remove(key string) (named bool, others int) {
 	set := d.rows[key]
 	if set == nil {
-		return false
+		return false, 0
 	}
 	delete(d.rows, key)
 	if delete(set.rows, key); len(set.rows) > 0 {
-		return len(set.named) > 0
+		return len(set.named) > 0, len(set.rows)
 	}
 	delete(d.byID, set.id)
 	for _, row := range set.named {
@@ -300,5 +300,5 @@ func (d *deleteSet) remove(key string) (named bool) {
 			delete(d.byName, row.indexKey)
 		}
 	}
-	return len(set.named) > 0
+	return len(set.named) > 0, 0
 }
