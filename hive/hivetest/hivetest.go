@@ -79,7 +79,16 @@ func WaitReady(t testing.TB, h *hive.Hive) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
-	if err := h.Invoke(func(r *hive.Readiness) error { return r.WaitReady(ctx) }); err != nil {
+	err := h.Invoke(func(r *hive.Readiness) error {
+		if _, waits := r.Ready(); slices.Contains(waits, "start of the hive") {
+			return hive.ErrNotStarted
+		}
+		return r.WaitReady(ctx)
+	})
+	switch {
+	case errors.Is(err, hive.ErrNotStarted), errors.Is(err, cell.ErrNotConfigured):
+		t.Fatal("the hive is not started: call hivetest.Start first")
+	case err != nil:
 		t.Fatal(err)
 	}
 }

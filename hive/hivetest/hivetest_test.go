@@ -5,9 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health/healthcell"
 	"github.com/statehive/statehive/hive/hivetest"
@@ -29,6 +32,31 @@ func TestHiveStopsWithTheTest(t *testing.T) {
 	})
 	if !stopped {
 		t.Error("not stopped")
+	}
+}
+
+func TestWaitForAHiveThatIsNotStartedFailsAtOnce(t *testing.T) {
+	type config struct {
+		Names []string `flag:"names"`
+	}
+	for name, c := range map[string]cell.Cell{
+		"no cells": cell.Group(),
+		"a condition with settings": cell.Group(cell.Config(config{}), cell.Provide(func(c config) hive.ConditionOut {
+			return hive.NewCondition("names", func() []string { return c.Names })
+		})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				h := hivetest.New(t, nil, c)
+				got := failureOf(t, func(f testing.TB) { hivetest.WaitReady(f, h) })
+				if took := time.Since(began); got != "the hive is not started: call hivetest.Start first\n" || took > 0 {
+					t.Errorf("after %v: %s", took, got)
+				}
+				hivetest.Start(t, h)
+				hivetest.WaitReady(t, h)
+			})
+		})
 	}
 }
 

@@ -25,8 +25,8 @@ func (f *failures) Fatal(args ...any) {
 	panic(f)
 }
 
-// validate returns how a test of the cells fails.
-func validate(t *testing.T, cells ...cell.Cell) string {
+// failureOf returns how a test fails.
+func failureOf(t *testing.T, test func(testing.TB)) string {
 	t.Helper()
 	f := &failures{TB: t}
 	func() {
@@ -35,9 +35,15 @@ func validate(t *testing.T, cells ...cell.Cell) string {
 				panic(p)
 			}
 		}()
-		hivetest.Validate(f, cells...)
+		test(f)
 	}()
 	return f.text
+}
+
+// validate returns how a test of the cells fails.
+func validate(t *testing.T, cells ...cell.Cell) string {
+	t.Helper()
+	return failureOf(t, func(f testing.TB) { hivetest.Validate(f, cells...) })
 }
 
 func TestCellsAreValidatedWithoutAStart(t *testing.T) {
