@@ -226,6 +226,10 @@ func TestFaultyCellsAreRefused(t *testing.T) {
 			[]cell.Cell{cell.ProvideForModules(func() *slog.Logger { return nil })},
 			[]string{"already made by hive \"test\": supply *slog.Logger (built in)"},
 		},
+		"error that is not last": {
+			[]cell.Cell{cell.Provide(func() (error, *apple) { return nil, nil })}, //nolint:staticcheck // it is what is refused
+			[]string{"provide graph_test.TestFaultyCells", "expected the error to be the last result, got func() (error, *graph_test.apple)"},
+		},
 		"id with a dot":      {[]cell.Cell{cell.Module("a.b", "")}, []string{`bad module id "a.b"`}},
 		"same id":            {[]cell.Cell{cell.Module("a", ""), cell.Module("a", "")}, []string{`its id is already used by module "a" (graph/graph_test.go`}},
 		"id of the hive":     {[]cell.Cell{cell.Module("test", "")}, []string{`module "test" (graph/graph_test.go`, `its id is already used by hive "test"`}},
@@ -237,6 +241,12 @@ func TestFaultyCellsAreRefused(t *testing.T) {
 			wantError(t, err, tt.want...)
 		})
 	}
+}
+
+func TestMissingTypeThatASuppliedFunctionMakesHintsAtProvide(t *testing.T) {
+	err := construct(t, cell.Module("m", "", cell.Supply(newApple)), cell.Invoke(func(*apple) {}))
+	wantError(t, err, "missing type *graph_test.apple (there is a func() *graph_test.apple of func() *graph_test.apple (graph/graph_test.go:",
+		"), supplied as a value: did you mean cell.Provide?)")
 }
 
 func TestErrorOfConstructorNamesItAndItsModule(t *testing.T) {

@@ -37,6 +37,9 @@ func newSignature(t reflect.Type) *signature {
 	}
 	results := 0
 	for i := range t.NumOut() {
+		if t.Out(i) == errorType && i < t.NumOut()-1 {
+			s.fault = cmp.Or(s.fault, fmt.Errorf("expected the error to be the last result, got %v", t))
+		}
 		if out := t.Out(i); out != errorType {
 			s.makes = append(s.makes, makesOf(out, fieldPath{results})...)
 			marked = marked || isMarked(out)

@@ -26,7 +26,22 @@ func (s *scope) hint(k key) string {
 	if hint := s.implementation(k); hint != "" {
 		return hint
 	}
+	if hint := s.suppliedMaker(k); hint != "" {
+		return hint
+	}
 	return s.similar(k)
+}
+
+// suppliedMaker names visible functions that were supplied as values, but make k.
+func (s *scope) suppliedMaker(k key) string {
+	found := s.seen(func(other key) bool {
+		return other.typ.Kind() == reflect.Func && s.find(other)[0].verb == "supply" &&
+			slices.ContainsFunc(s.graph.signatureOf(other.typ).makes, func(m made) bool { return m.key == k })
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("there is a %s, supplied as a value: did you mean cell.Provide?", strings.Join(found, ", a "))
 }
 
 // implementation names visible values that implement the interface k.
