@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -52,7 +53,9 @@ func newSignature(t reflect.Type) *signature {
 	}
 	if marked && s.fault == nil {
 		fn := reflect.MakeFunc(t, func([]reflect.Value) []reflect.Value { return nil })
-		s.fault = dig.RootCause(dig.New(dig.DeferAcyclicVerification()).Provide(fn.Interface()))
+		if err := dig.RootCause(dig.New(dig.DeferAcyclicVerification()).Provide(fn.Interface())); err != nil {
+			s.fault = errors.New(strings.NewReplacer("dig.In", "cell.In", "dig.Out", "cell.Out").Replace(err.Error()))
+		}
 	}
 	return s
 }
@@ -81,11 +84,29 @@ func checkFields(t reflect.Type) error {
 				err = fmt.Errorf("unknown tag %q: write %s:%q", key, best, tags[key])
 			}
 		}
+		if text, ok := tags["optional"]; ok && text != "true" && text != "false" {
+			err = cmp.Or(err, fmt.Errorf("optional:%q: expected \"true\", or no such tag", text))
+		}
 		if err = cmp.Or(err, checkFields(f.Type)); err != nil {
 			return fmt.Errorf("bad field %q of %v: %w", f.Name, t, err)
 		}
 	}
 	return nil
+}
+
+// lacksIn reports whether a type looks like a struct of parameters, but does not embed In.
+func lacksIn(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct || isIn(t) {
+		return false
+	}
+	for f := range t.Fields() {
+		for _, tag := range []string{"name", "group", "optional"} {
+			if _, ok := f.Tag.Lookup(tag); ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isIn and isOut wrap dig's functions, which are slow for types other than structs.

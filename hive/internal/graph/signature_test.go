@@ -67,3 +67,28 @@ func TestOtherTagsOfParametersAndResultsAreLeftAlone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestFaultsOfParameterStructsAreNamedAsTheyAreWritten(t *testing.T) {
+	type optional struct {
+		cell.In
+		Apple *apple `optional:"yes"`
+	}
+	type forgotten struct {
+		Apple *apple `name:"red"`
+	}
+	type pointer struct {
+		*cell.In
+	}
+	for name, tt := range map[string]struct {
+		cell cell.Cell
+		want []string
+	}{
+		"optional":      {cell.Invoke(func(optional) {}), []string{`bad field "Apple"`, `optional:"yes": expected "true", or no such tag`}},
+		"forgotten In":  {cell.Invoke(func(forgotten) {}), []string{"missing type graph_test.forgotten (embed cell.In in it, for its fields to be injected)"}},
+		"pointer to In": {cell.Invoke(func(pointer) {}), []string{"*cell.In"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantError(t, construct(t, tt.cell), append(tt.want, "signature_test.go:")...)
+		})
+	}
+}

@@ -23,6 +23,9 @@ func (s *scope) hint(k key) string {
 			return fmt.Sprintf("it is private to %v, where %v makes it", other, made[0])
 		}
 	}
+	if lacksIn(k.typ) {
+		return "embed cell.In in it, for its fields to be injected"
+	}
 	if hint := s.implementation(k); hint != "" {
 		return hint
 	}
