@@ -20,13 +20,26 @@ type key struct {
 }
 
 func (k key) String() string {
+	name := typeName(k.typ)
 	switch {
 	case k.group != "":
-		return fmt.Sprintf("%v group:%q", k.typ, k.group)
+		return fmt.Sprintf("%s group:%q", name, k.group)
 	case k.name != "":
-		return fmt.Sprintf("%v name:%q", k.typ, k.name)
+		return fmt.Sprintf("%s name:%q", name, k.name)
 	}
-	return k.typ.String()
+	return name
+}
+
+// typeName returns the name of a type as users write it: statedb names some types of an internal package.
+func typeName(t reflect.Type) string {
+	elem := t
+	for elem.Kind() == reflect.Pointer || elem.Kind() == reflect.Slice {
+		elem = elem.Elem()
+	}
+	if elem.PkgPath() == "github.com/statehive/statehive/internal/store" {
+		return strings.Replace(t.String(), "store.", "statedb.", 1)
+	}
+	return t.String()
 }
 
 // fieldPath is the path to a value: the index of the parameter or result, not counting errors, followed by the indexes of nested fields.
@@ -84,7 +97,7 @@ func newFunction(verb string, fn any, s *scope, at description.Position) (*funct
 // newSupply returns a function that counts as called already and whose result is value.
 func newSupply(value reflect.Value, s *scope, at description.Position) *function {
 	return &function{
-		verb: "supply", name: value.Type().String(), at: at, scope: s, own: s.graph.applyingOwn,
+		verb: "supply", name: typeName(value.Type()), at: at, scope: s, own: s.graph.applyingOwn,
 		signature: signature{makes: []made{{key: key{typ: value.Type()}, at: fieldPath{0}}}}, built: true, results: []reflect.Value{value},
 	}
 }
