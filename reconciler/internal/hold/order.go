@@ -143,14 +143,11 @@ func (o *Order) NoteGate(t *pool.Task, why Reason) {
 
 // Note updates the group's record of whether the row of an item has to be deleted.
 func (o *Order) Note(it *workqueue.Item) {
-	if o.member == nil {
-		return
-	}
 	if !it.Deleting {
 		delete(o.waiting, it.Key)
 	}
 	switch {
-	case len(o.on) == 0:
+	case o.member == nil || len(o.on) == 0:
 		return
 	case !it.Deleting:
 		o.member.removeDelete(it.Key)
