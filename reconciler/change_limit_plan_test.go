@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,12 +146,22 @@ func TestRestartHoldsAgainWhatWasHeld(t *testing.T) {
 // heldMemory is a reconciler.Memory.
 type heldMemory struct {
 	held *reconciler.HeldDeletes
-	err  error
+
+	mu  sync.Mutex
+	err error
+}
+
+func (m *heldMemory) fails(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
 }
 
 func (m *heldMemory) DeletesHeld() *reconciler.HeldDeletes { return m.held }
 
 func (m *heldMemory) SetDeletesHeld(held *reconciler.HeldDeletes) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.err == nil {
 		m.held = held
 	}
@@ -289,7 +300,7 @@ func TestAMemoryOfHeldDeletesThatFailsIsLogged(t *testing.T) {
 		w.delete(idsOf(0, 20)...)
 		w.pass(time.Second)
 		w.wantHeld(idsOf(0, 20)...)
-		m.err = nil
+		m.fails(nil)
 		w.pass(10 * time.Second)
 		w.equal("remembered", &reconciler.HeldDeletes{Done: 0, Allowed: 10}, m.held)
 	})
