@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -99,6 +100,7 @@ func (w *world) launch(more ...string) error {
 
 // start starts the agent and waits until it answers.
 func (w *world) start(ctx context.Context, more ...string) error {
+	before := w.starts()
 	if err := w.launch(more...); err != nil {
 		return err
 	}
@@ -109,6 +111,9 @@ func (w *world) start(ctx context.Context, more ...string) error {
 			giveUp(err)
 			return err
 		}
+		if w.starts() == before {
+			return errors.New("it has not started: whoever stops it now interrupts it")
+		}
 		return w.statehive(ctx, "pid").failure()
 	})
 	if err != nil {
@@ -116,6 +121,12 @@ func (w *world) start(ctx context.Context, more ...string) error {
 		return fmt.Errorf("start the agent: %w\n%s", err, log)
 	}
 	return nil
+}
+
+// starts returns how many agents have started so far, according to the log.
+func (w *world) starts() int {
+	log, _ := os.ReadFile(w.log()) // there may be none yet
+	return bytes.Count(log, []byte("msg=Started"))
 }
 
 var errNotRunning = errors.New("no agent runs")
