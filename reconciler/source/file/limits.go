@@ -40,15 +40,16 @@ const (
 // run is a part of a file that is parsed in one call: a document, or several small ones. The parser must not get more at a
 // time, because it looks ahead without bound for the end of brackets, across documents.
 type run struct {
-	line    int // number of lines before it
-	data    []byte
-	refused *problem // why it is not parsed
+	line      int // number of lines before it
+	data      []byte
+	structure int
+	refused   *problem // why it is not parsed
 }
 
 // runs divides a file into runs, or returns a problem if the whole file is refused.
 func runs(file string, data []byte) ([]run, *problem) {
 	var all []run
-	documents, structure, inRun, end := 0, 0, 0, 0
+	documents, structure, end := 0, 0, 0
 	for line, document := range yamlsize.Documents(data) {
 		at := place{file: file, line: line + 1, column: 1}
 		size, refused := measure(at, document)
@@ -61,12 +62,12 @@ func runs(file string, data []byte) ([]run, *problem) {
 			return nil, tooLarge(place{file: file}, "the file holds too many names and values: its structure counts more than %d; divide it", maxFileStructure)
 		}
 		end += len(document)
-		if last := len(all) - 1; last >= 0 && refused == nil && all[last].refused == nil && inRun+size <= maxRunStructure {
-			inRun += size
+		if last := len(all) - 1; last >= 0 && refused == nil && all[last].refused == nil && all[last].structure+size <= maxRunStructure {
+			all[last].structure += size
 			all[last].data = data[end-len(document)-len(all[last].data) : end]
 			continue
 		}
-		all, inRun = append(all, run{line, document, refused}), size
+		all = append(all, run{line, document, size, refused})
 	}
 	return all, nil
 }

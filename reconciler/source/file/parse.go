@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -84,7 +85,14 @@ func (p *parser) parse(file string, data []byte) *content {
 		c.report(*bad)
 		return c
 	}
+	parsed := 0
 	for _, r := range parts {
+		cost := r.structure + len(r.data)/(maxDocumentSize/maxDocumentStructure)
+		if parsed += cost; parsed > maxDocumentStructure {
+			// On a busy machine the collector falls behind, and what several large documents took would be kept at once.
+			runtime.GC()
+			parsed = cost
+		}
 		p.run(c, file, r)
 	}
 	c.refuseTwins()
