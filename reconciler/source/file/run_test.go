@@ -2,6 +2,8 @@ package file
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -228,6 +230,24 @@ func TestRunSurvivesItsDirectory(t *testing.T) {
 	r.become(netA + " eth1")
 	r.write("a.yaml", routeTo(netB, "eth2"))
 	r.become(netB + " eth2")
+}
+
+func TestOnlyWhatIsReadIsWatched(t *testing.T) {
+	h := &harness{t: t, dir: t.TempDir()}
+	var links []string
+	for i, target := range []string{"/dev/zero", "/proc/kmsg", "../secret", "nowhere", "b.yaml"} {
+		links = append(links, h.path(fmt.Sprintf("link%d.yaml", i)))
+		h.must(os.Symlink(target, links[i]))
+	}
+	in := interestOf(h.dir, links)
+	if got, want := slices.Sorted(maps.Keys(in.directories())), []string{filepath.Dir(h.dir), h.dir}; !slices.Equal(got, want) {
+		t.Errorf("watched are %q, want %q", got, want)
+	}
+	for _, name := range []string{"nowhere", "b.yaml"} {
+		if !in.concerns(h.path(name)) {
+			t.Errorf("%s is not of interest, want it to be", name)
+		}
+	}
 }
 
 func TestRunRescansWithoutEvents(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -20,14 +21,16 @@ type interest struct {
 	entries map[string]bool
 }
 
-// interestOf returns the entries that determine the files of the directory dir and their contents.
+// interestOf returns the entries that determine the files of the directory dir and their contents. What a link out of the
+// directory leads to is not read, so it is not of interest either: it may change all the time, as /dev does.
 func interestOf(dir string, files []string) interest {
-	end, entries := trail(dir)
-	in := interest{dirs: []string{end}, entries: map[string]bool{}}
+	within, entries := trail(dir)
+	in := interest{dirs: []string{within}, entries: map[string]bool{}}
 	for _, path := range files {
 		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
-			_, more := trail(path)
-			entries = append(entries, more...)
+			if end, more := trail(path); strings.HasPrefix(end, strings.TrimSuffix(within, "/")+"/") {
+				entries = append(entries, more...)
+			}
 		}
 	}
 	for _, e := range entries {
