@@ -2,6 +2,7 @@ package health_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -75,21 +76,22 @@ func TestManyScopesAreClosedAtTheCostOfEach(t *testing.T) {
 		},
 		"all at once": func(m health.Health, _ []health.Health) { m.Close() },
 	} {
-		r := newFixture(t)
-		m := r.scope("m")
-		all := make([]health.Health, 16_000)
-		began := time.Now()
-		for i := range all {
-			all[i] = open(t, m, strconv.Itoa(i))
+		least := math.Inf(1)                               // times that closing takes as long as opening
+		for tries := 0; tries < 5 && least > 10; tries++ { // the machine may do something else meanwhile
+			r := newFixture(t)
+			m := r.scope("m")
+			all := make([]health.Health, 16_000)
+			began := time.Now()
+			for i := range all {
+				all[i] = open(t, m, strconv.Itoa(i))
+			}
+			opened := time.Now()
+			end(m, all)
+			least = min(least, float64(time.Since(opened))/float64(opened.Sub(began)))
+			r.wantIDs()
 		}
-		opening := time.Since(began)
-		began = time.Now()
-		end(m, all)
-		closing := time.Since(began)
-		r.wantIDs()
-		t.Logf("%s: opened in %v, closed in %v", name, opening, closing)
-		if closing > 10*opening {
-			t.Errorf("%s: closing takes %d times as long as opening", name, closing/opening)
+		if least > 10 {
+			t.Errorf("%s: closing takes %.0f times as long as opening", name, least)
 		}
 	}
 }

@@ -52,7 +52,6 @@ func TestADiskThatDoesNotAnswerStopsItsOwnFilesOnly(t *testing.T) {
 		_, _ = os.Stat(filepath.Dir(path))
 		return nil
 	}
-	target.answers.patience = 100 * time.Millisecond
 	rows := []File{
 		file(filepath.Join(silent, "a"), "one\n"), file(filepath.Join(dir, "b"), "one\n"), file(filepath.Join(silent, "c"), "one\n"),
 	}
@@ -117,6 +116,7 @@ func TestWhoeverDoesNotAnswerKeepsItsOwnCopyOfTheDirectory(t *testing.T) {
 		t.Errorf("the directory was closed: %v", err)
 	}
 	answered(t, &Target{answers: a})
+	a.patience = answerTime
 	must(t, a.check(dir))
 }
 
@@ -135,6 +135,7 @@ func TestOnlySomeDirectoriesAreWaitedFor(t *testing.T) {
 	}
 	end()
 	answered(t, &Target{answers: a})
+	a.patience = answerTime
 	if err := a.check(silent); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
