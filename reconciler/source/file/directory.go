@@ -138,10 +138,14 @@ func (s *Source) read(path string, f *fileState, c circumstances) ([]byte, error
 
 // readAll reads a file of about the given size. A file larger than limit is an error.
 func readAll(file *os.File, size, limit int64) ([]byte, error) {
-	data := bytes.NewBuffer(make([]byte, 0, min(size, limit)+bytes.MinRead))
+	tooLarge := fmt.Errorf("it is larger than %d bytes", limit)
+	if size > limit {
+		return nil, tooLarge
+	}
+	data := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	_, err := data.ReadFrom(io.LimitReader(file, limit+1))
 	if err == nil && int64(data.Len()) > limit {
-		err = fmt.Errorf("it is larger than %d bytes", limit)
+		err = tooLarge
 	}
 	return data.Bytes(), withoutPath(err)
 }

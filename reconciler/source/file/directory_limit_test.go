@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,31 @@ func TestADirectoryWithTooManyEntriesIsNotRead(t *testing.T) {
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestWhatIsTooLargeIsNotRead(t *testing.T) {
+	const limit = 100
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err == nil {
+		err = f.Truncate(limit + 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for size, read := range map[int64]bool{limit + 1: false, limit: true} { // it may have grown since
+		_, err := readAll(f, size, limit)
+		if err == nil || err.Error() != "it is larger than 100 bytes" {
+			t.Errorf("a file of %d bytes: %v", size, err)
+		}
+		at, err := f.Seek(0, io.SeekCurrent)
+		if err != nil || at > 0 != read {
+			t.Errorf("a file of %d bytes: %d bytes were read: %v", size, at, err)
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
