@@ -147,8 +147,9 @@ func TestRestartHoldsAgainWhatWasHeld(t *testing.T) {
 type heldMemory struct {
 	held *reconciler.HeldDeletes
 
-	mu  sync.Mutex
-	err error
+	mu     sync.Mutex
+	err    error
+	stored int // calls of SetDeletesHeld
 }
 
 func (m *heldMemory) fails(err error) {
@@ -162,6 +163,7 @@ func (m *heldMemory) DeletesHeld() *reconciler.HeldDeletes { return m.held }
 func (m *heldMemory) SetDeletesHeld(held *reconciler.HeldDeletes) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.stored++
 	if m.err == nil {
 		m.held = held
 	}
@@ -196,6 +198,26 @@ func TestARestartReleasesNothing(t *testing.T) {
 			w.equal("deleted", []string(nil), w.deleted())
 			w.wantHeld(idsOf(9, 19)...)
 		}
+		w.approve()
+		w.wantConverged()
+		w.equal("remembered", (*reconciler.HeldDeletes)(nil), m.held)
+	})
+}
+
+func TestDeletesAreHeldWhenItIsOnlyKnownThatSomeWere(t *testing.T) {
+	withHeld(t, func(w *world, m *heldMemory) {
+		w.stop()
+		w.target.log()
+		m.held = &reconciler.HeldDeletes{}
+		before := m.stored
+		w.start()
+		w.pass(time.Hour)
+		w.equal("deleted", []string(nil), w.deleted())
+		w.wantHeld(idsOf(9, 19)...)
+		w.equal("stored", before+1, m.stored)
+		w.put(numbered(18, 1)...)
+		w.pass(time.Minute)
+		w.wantHeld(idsOf(18, 19)...)
 		w.approve()
 		w.wantConverged()
 		w.equal("remembered", (*reconciler.HeldDeletes)(nil), m.held)

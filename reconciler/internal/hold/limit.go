@@ -280,6 +280,7 @@ func (l *ChangeLimiter) Postponed() (held bool) {
 }
 
 // Searched records that all orphans are known. Those that were held in the previous run, or when they were last known, still are.
+// It stores so once more, because the record of the previous run may have been damaged.
 func (l *ChangeLimiter) Searched() {
 	if !l.recalled {
 		return
@@ -289,6 +290,7 @@ func (l *ChangeLimiter) Searched() {
 		l.release(l.deletes)
 		return
 	}
+	l.remember(l.deletes, time.Now())
 	l.owner.Logger.Warn("deletes that were held before are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
 }
 

@@ -32,6 +32,7 @@ type Records[T any] struct {
 	lasting  bool
 	log      *slog.Logger
 	readOnly bool
+	damaged  map[string]bool // names of files that were set aside
 
 	mu         sync.Mutex
 	byKey      map[string]T
@@ -81,6 +82,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 		lasting:  lasting,
 		log:      store.log,
 		readOnly: store.readOnly,
+		damaged:  map[string]bool{},
 		byKey:    map[string]T{},
 	}
 	if !r.readOnly {
@@ -240,6 +242,7 @@ func (r *Records[T]) setAside(path string, reason error) error {
 	if err := os.Rename(path, aside); err != nil {
 		return err
 	}
+	r.damaged[filepath.Base(path)] = true
 	r.log.Warn("A record of what this agent has written cannot be read and was set aside; what it was about is not known to be ours any more",
 		"file", aside, "error", reason)
 	return nil
@@ -252,6 +255,9 @@ func (r *Records[T]) Get(key string) (record T, ok bool) {
 	record, ok = r.byKey[key]
 	return record, ok
 }
+
+// Damaged reports whether the record of a key was set aside when the records were opened, because it could not be read.
+func (r *Records[T]) Damaged(key string) bool { return r.damaged[fileName(key)] }
 
 // Put writes the record of a key. After it has returned, a crash of the process does
 // not lose the record. An error means that there is no record: do not touch the kernel.

@@ -19,6 +19,9 @@ const inForce = "in-force"
 
 func newMemory(store *ownership.Store) (file.Memory, error) {
 	records, err := ownership.NewLastingRecords[file.InForce](store, "documents")
+	if err == nil && records.Damaged(inForce) {
+		err = records.Put(inForce, file.InForce{Files: 1}) // there were some
+	}
 	return documentsMemory{records}, err
 }
 
@@ -46,10 +49,11 @@ func newHeldDeletes(store *ownership.Store) (reconcilercell.Memory, error) {
 }
 
 func (h heldDeletes) DeletesHeld() *reconciler.HeldDeletes {
-	if held, ok := h.records.Get(h.name); ok {
-		return &held
+	held, ok := h.records.Get(h.name)
+	if !ok && !h.records.Damaged(h.name) {
+		return nil
 	}
-	return nil
+	return &held // of a damaged record it is only known that deletes were held
 }
 
 func (h heldDeletes) SetDeletesHeld(held *reconciler.HeldDeletes) error {

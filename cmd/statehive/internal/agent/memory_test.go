@@ -1,8 +1,13 @@
 package agent
 
 import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
@@ -48,5 +53,42 @@ func TestThatRowsWereInForceIsRememberedAcrossBootsAndNamespaces(t *testing.T) {
 	set(open("3", "n"), 0)
 	if open("1", "n").InForce().Files > 0 {
 		t.Error("what was approved in another boot is remembered")
+	}
+}
+
+// That there is a record says enough to be careful, even if what it says is lost.
+func TestDamagedMemoryIsCareful(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (file.Memory, reconciler.Memory) {
+		store, err := ownership.Open(ownership.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), Identity: ownership.Identity{Boot: "1", Netns: "n"}})
+		documents, errDocuments := newMemory(store)
+		deletes, errDeletes := newHeldDeletes(store)
+		if err := errors.Join(err, errDocuments, errDeletes); err != nil {
+			t.Fatal(err)
+		}
+		return documents, deletes("routes")
+	}
+	documents, deletes := open()
+	if err := errors.Join(documents.SetInForce(file.InForce{Files: 3}), deletes.SetDeletesHeld(&reconciler.HeldDeletes{Allowed: 5})); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"documents", "held-deletes"} {
+		files, err := filepath.Glob(filepath.Join(dir, kind, "*.json"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		if err := os.Truncate(files[0], 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	documents, deletes = open()
+	if held := deletes.DeletesHeld(); held == nil || held.Allowed != 0 {
+		t.Errorf("held deletes: %v, want that some are held, and none is allowed", held)
+	}
+	if now := documents.InForce(); now.Files == 0 {
+		t.Error("it was forgotten that documents were in force")
+	}
+	if documents, _ = open(); documents.InForce().Files == 0 {
+		t.Error("it was forgotten that documents were in force, at the second start")
 	}
 }
