@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,6 +190,56 @@ func TestADeleteWaitsForOnesThatNeedAnApprovalHoweverLongThatTakes(t *testing.T)
 		if c.there("links eth0") || c.there("addresses eth0/1") || c.there("routes eth0/0") {
 			t.Error("not all was deleted after the approval")
 		}
+	})
+}
+
+func TestAnUpdateThatReplacesARowWaitsForDeletesThatNeedAnApproval(t *testing.T) {
+	chained(t, func(t *testing.T, c *chain) {
+		c.stop("links")
+		c.remade = true
+		c.start("links")
+		c.commit("links eth1")
+		const n = 20
+		unmake := slices.DeleteFunc(c.manyRoutes(n), func(id string) bool { return !strings.HasPrefix(id, "-routes") })
+		c.pass(time.Second)
+		c.forget()
+		c.commit(append(unmake, "links eth0", "links eth1")...)
+		c.pass(time.Hour)
+		c.wantWaits("links", "eth0", "order: the delete of routes eth0/0")
+		c.wantLog("links eth1")
+		plan, err := c.rs["routes"].Plan(t.Context())
+		if err == nil {
+			err = c.rs["routes"].Approve(t.Context(), plan.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.pass(time.Second)
+		c.mu.Lock()
+		if last := c.log[len(c.log)-1]; len(c.log) != n+1 || last != "links eth0" {
+			t.Errorf("%d operations, the last of which is %s, want %d with that of links eth0", len(c.log), last, n+1)
+		}
+		c.mu.Unlock()
+	})
+}
+
+// The delete of the old address waits for the new one, which waits for the link.
+func TestAnUpdateThatReplacesARowDoesNotWaitForLongInACircle(t *testing.T) {
+	chained(t, func(_ *testing.T, c *chain) {
+		c.stop("links")
+		c.stop("addresses")
+		c.remade, c.replaced = true, true
+		c.start("links")
+		c.start("addresses")
+		c.commit("links eth0", "addresses eth0/1")
+		c.pass(time.Second)
+		c.forget()
+		c.commit("links eth0", "-addresses eth0/1", "addresses eth0/2")
+		c.pass(4 * time.Second)
+		c.wantLog()
+		c.wantWaits("links", "eth0", "order: the delete of addresses eth0/1")
+		c.pass(2 * time.Second)
+		c.wantLog("links eth0", "addresses eth0/2", "-addresses eth0/1")
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 type chain struct {
 	replaced    bool // addresses are deleted after others of their devices are there
 	deletesOnly bool // routes are deleted before addresses, but their updates do not wait for them
+	remade      bool // links that are there are made anew when their rows change
 	t           *testing.T
 	db          *statedb.DB
 	group       *reconciler.Group
@@ -32,12 +33,13 @@ type chain struct {
 	stops       map[string]func()
 	panics      string // the id of which nobody knows what it depends on
 
-	mu     sync.Mutex
-	log    []string
-	is     map[string]bool // by table and id
-	broken map[string]bool // what fails
-	faults []string
-	delay  func() time.Duration
+	mu      sync.Mutex
+	commits int // of rows
+	log     []string
+	is      map[string]bool // by table and id
+	broken  map[string]bool // what fails
+	faults  []string
+	delay   func() time.Duration
 }
 
 func device(r row) string {
@@ -94,6 +96,8 @@ func (c *chain) params(name string) reconciler.Params[row] {
 		p.DependsOn = append(p.DependsOn, c.on("links", byID.Query))
 	}
 	switch {
+	case name == "links" && c.remade:
+		p.Replaces = func(_ statedb.ReadTxn, r row) (row, bool) { return r, c.there("links " + r.ID) }
 	case name == "routes" && c.deletesOnly:
 		p.DeletedBefore = append(p.DeletedBefore, c.on("addresses", byDevice.Query))
 	case name == "addresses" && c.replaced:
@@ -157,7 +161,8 @@ func (c *chain) commit(ids ...string) {
 func (c *chain) next() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.log) + 1
+	c.commits++
+	return c.commits
 }
 
 func (c *chain) there(name string) bool {

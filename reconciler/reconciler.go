@@ -43,6 +43,11 @@ type Params[Obj any] struct {
 	// replace it: the delete waits while any of them is pending, but not for longer than five
 	// minutes.
 	DeletedAfter []Dependency[Obj]
+	// Replaces, if set, reports whether the update of a row would first remove what the row has in the target, as when
+	// an object has to be made anew, and returns that row as it was. Like its delete, the update waits for the deletes
+	// of rows that depend on that row: for as long as those are paused or need an approval, otherwise for a few
+	// seconds. Replaces is called from one goroutine. It must return quickly and must not use the reconciler.
+	Replaces func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	// Memory, if set, remembers across restarts that deletes are held because they exceed
 	// Config.DeleteLimit. Without it the limit counts anew after a restart.
 	Memory Memory
@@ -96,6 +101,15 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	}
 	if interval := p.RefreshInterval; interval != nil {
 		untypedParams.RefreshInterval = func(e *store.Entry) time.Duration { return interval(rowOf[Obj](e)) }
+	}
+	if replaces := p.Replaces; replaces != nil {
+		untypedParams.Replaces = func(txn statedb.ReadTxn, e *store.Entry) *store.Entry {
+			was, replaced := replaces(txn, rowOf[Obj](e))
+			if !replaced {
+				return nil
+			}
+			return untypedParams.Table.NewEntry(pointerTo(&was))
+		}
 	}
 	for _, related := range p.Related {
 		untypedParams.Related = append(untypedParams.Related, related.of)

@@ -68,6 +68,7 @@ type Relations[Obj any] struct {
 	DependsOn     []reconciler.Dependency[Obj]
 	DeletedBefore []reconciler.Dependency[Obj]
 	DeletedAfter  []reconciler.Dependency[Obj]
+	Replaces      func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	Observed      reconciler.Observation[Obj]
 
 	RefreshInterval func(Obj) time.Duration
@@ -116,6 +117,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			DependsOn:       p.Relations.DependsOn,
 			DeletedBefore:   p.Relations.DeletedBefore,
 			DeletedAfter:    p.Relations.DeletedAfter,
+			Replaces:        p.Relations.Replaces,
 			Observed:        p.Relations.Observed,
 			RefreshInterval: p.Relations.RefreshInterval,
 			Group:           &p.Registry.group,

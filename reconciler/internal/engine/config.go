@@ -136,6 +136,7 @@ type Params struct {
 	DeletedBefore []Dependency
 	// DeletedAfter name rows that must not be pending when a row is deleted.
 	DeletedAfter []Dependency
+	Replaces     Replaces // nil: no update does
 	Group        *Group
 	Memory       Memory       // nil: a restart forgets that deletes were held
 	Observed     *Observation // nil: rows are compared with nothing

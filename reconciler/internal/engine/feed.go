@@ -87,7 +87,7 @@ func (l *loop) simple(e *store.Entry) bool {
 	if len(l.queue.Items) > 0 && l.queue.Items[string(e.Key())] != nil {
 		return false
 	}
-	return !l.depends.Blocked(l.round.txn, e)
+	return !l.depends.Blocked(l.round.txn, e) && l.order.Replaced(l.round.txn, e) == nil
 }
 
 func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {

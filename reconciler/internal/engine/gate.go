@@ -29,6 +29,8 @@ type (
 	HeldDeletes = hold.HeldDeletes
 	// Dependency makes rows wait for rows of another table.
 	Dependency = hold.Dependency
+	// Replaces returns the row that an update would first remove from the target, or nil.
+	Replaces = hold.Replaces
 	// Group connects the reconcilers of a process.
 	Group = hold.Group
 	// Drift configures how to handle rows that differ from the observed state.
@@ -55,7 +57,7 @@ func (l *loop) newPolicies(now time.Time) policies {
 	p := policies{
 		repairs: l.newRepairs(),
 		depends: r.depends.NewChecker(),
-		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore(), r.p.DeletedAfter),
+		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore(), r.p.DeletedAfter, r.p.Replaces),
 		limits:  hold.NewChangeLimiter(owner, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Memory, r.p.Target.Status, now),
 		rate:    hold.NewRate(func() *rate.Limiter { return r.limits.Load().Limiter }),
 	}

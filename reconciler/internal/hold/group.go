@@ -217,27 +217,34 @@ func (m *Member) revisions(txn store.ReadTxn) map[*Member]store.Revision {
 	return revisions
 }
 
-// blocker describes what has to happen before a row of m may be deleted, if anything. When that may
-// have happened, m is woken. It also reports whether the wait is unlimited, because deletes of the
-// other member are parked.
-func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Member]store.Revision, orphan bool) (text string, blocked, parked bool) {
+// obstacle is what has to happen before a row may be deleted.
+type obstacle struct {
+	text   string
+	delete bool // it is the delete of another row
+	parked bool // the wait is unlimited, because deletes of the other member are parked
+}
+
+// blocker returns what has to happen before a row of m may be deleted, if anything. When that may
+// have happened, m is woken.
+func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Member]store.Revision, orphan bool) (on obstacle, blocked bool) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if other := m.notSearchedLocked(orphan); other != nil {
 		m.unread = true
-		return "a search for orphans of " + other.table.Name(), true, other.recalled
+		return obstacle{text: "a search for orphans of " + other.table.Name(), parked: other.recalled}, true
 	}
 	for _, other := range m.group.dependentsLocked(m) {
 		if rev, known := revisions[other]; known && other.read < rev {
-			text, m.unread = "changes of "+other.table.Name()+" that have not been read yet", true
+			on.text, m.unread = "changes of "+other.table.Name()+" that have not been read yet", true
 		} else if naming := other.deletes.naming(row, primary); naming != nil && (other != m || !m.waitsForItselfLocked(row, primary)) {
-			text, m.blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), other.table.KeyText(naming)), true
+			on.text, on.delete, m.blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), other.table.KeyText(naming)), true, true
 		}
-		if text != "" {
-			return text, true, len(other.parked) > 0
+		if on.text != "" {
+			on.parked = len(other.parked) > 0
+			return on, true
 		}
 	}
-	return "", false, false
+	return obstacle{}, false
 }
 
 // setParked records whether a row that has to be deleted is parked.

@@ -9,20 +9,29 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// MaxOrderDelay is the longest time that a delete waits for the deletes of dependents, not counting the
-// time in which some of those are paused or need an approval.
-const MaxOrderDelay = 5 * time.Minute
+const (
+	// MaxOrderDelay is the longest time that a delete waits for the deletes of dependents, not counting the
+	// time in which some of those are paused or need an approval.
+	MaxOrderDelay = 5 * time.Minute
+	// maxReplaceDelay is the same for an update that replaces what a row has in the target, once those deletes are known: one of
+	// them may wait for a row that waits for the update.
+	maxReplaceDelay = 5 * time.Second
+)
+
+// Replaces returns the row that an update would first remove from the target, or nil if it would not remove one.
+type Replaces func(txn store.ReadTxn, row *store.Entry) (was *store.Entry)
 
 // Order is the policy that holds the delete of a row until the reconcilers of its group have
 // deleted the rows that depend on it, and until rows that have to be there before are not pending
-// any more.
+// any more. It holds updates that replace a row in the same way.
 type Order struct {
-	owner   Owner
-	member  *Member
-	on      []Dependency
-	after   []awaited
-	waiting map[string]orderedDelete // by encoded key
-	text    []byte                   // reused buffer
+	owner    Owner
+	member   *Member
+	on       []Dependency
+	after    []awaited
+	replaces Replaces               // may be nil
+	waiting  map[string]orderedItem // by encoded key
+	text     []byte                 // reused buffer
 }
 
 // awaited are rows that have to be there before others are deleted. Many of those name the same rows, so the answer for
@@ -33,19 +42,19 @@ type awaited struct {
 	answers  map[string]string // by the text of the queries
 }
 
-// orderedDelete is a delete that waits for the deletes of dependents.
-type orderedDelete struct {
+// orderedItem is a delete, or an update that replaces a row, that waits for the deletes of dependents.
+type orderedItem struct {
 	since     time.Time
 	revisions map[*Member]store.Revision // see Member.revisions
-	parked    bool                       // see Member.blocker
+	on        obstacle
 }
 
 // pendingRetry is how long a delete that waits for a pending row is held before it looks again.
 const pendingRetry = 100 * time.Millisecond
 
 // NewOrder returns the policy for a member of a group, which may be nil: then no deletes of dependents are waited for.
-func NewOrder(owner Owner, member *Member, on, after []Dependency) *Order {
-	o := &Order{owner: owner, member: member, on: on, waiting: map[string]orderedDelete{}}
+func NewOrder(owner Owner, member *Member, on, after []Dependency, replaces Replaces) *Order {
+	o := &Order{owner: owner, member: member, on: on, replaces: replaces, waiting: map[string]orderedItem{}}
 	for _, d := range after {
 		o.after = append(o.after, awaited{Dependency: d})
 	}
@@ -54,10 +63,13 @@ func NewOrder(owner Owner, member *Member, on, after []Dependency) *Order {
 
 // Holds implements [Policy].
 func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, bool) {
-	if t.Kind != pool.Delete || o.member == nil && len(o.after) == 0 {
+	if t.Kind == pool.Update {
+		return o.holdsUpdate(t, txn, now)
+	}
+	if o.member == nil && len(o.after) == 0 {
 		return Reason{}, false
 	}
-	it, table := t.Item, o.owner.Table
+	it := t.Item
 	wait, known := o.waiting[it.Key]
 	if !known {
 		if wait.since = now; o.member != nil {
@@ -71,21 +83,64 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	if o.member == nil {
 		return Reason{}, false
 	}
-	text, blocked, parked := o.member.blocker(t.Entry, indexKey{table, table.Primary().Name, it.Key}, wait.revisions, it.Orphan)
-	if parked || wait.parked {
+	return o.waits(it.Key, wait, t.Entry, it.Orphan, now, func(obstacle) time.Duration { return MaxOrderDelay })
+}
+
+// holdsUpdate holds an update that replaces a row. What may have been deleted while the reconciler did not run is not known
+// before the others have searched for their orphans, so it waits for that like the delete of an orphan.
+func (o *Order) holdsUpdate(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, bool) {
+	key := t.Item.Key
+	was := o.Replaced(txn, t.Entry)
+	if was == nil {
+		delete(o.waiting, key)
+		return Reason{}, false
+	}
+	wait, known := o.waiting[key]
+	if !known {
+		wait.since, wait.revisions = now, o.member.revisions(txn)
+	}
+	why, held := o.waits(key, wait, was, true, now, func(on obstacle) time.Duration {
+		if on.delete {
+			return maxReplaceDelay
+		}
+		return MaxOrderDelay
+	})
+	if !held {
+		delete(o.waiting, key)
+	}
+	return why, held
+}
+
+// Replaced returns the row that an update would first remove from the target. It returns nil if it would not remove one, or if
+// nobody has to be waited for.
+func (o *Order) Replaced(txn store.ReadTxn, row *store.Entry) (was *store.Entry) {
+	if o.replaces == nil || o.member == nil {
+		return nil
+	}
+	_ = pool.Guard(func() { was = o.replaces(txn, row) }) // Update will say what is wrong with the row
+	return was
+}
+
+// waits holds an item for the deletes of rows that depend on a row, up to a limit that depends on what is waited for.
+func (o *Order) waits(
+	key string, wait orderedItem, row *store.Entry, orphan bool, now time.Time, limit func(obstacle) time.Duration,
+) (Reason, bool) {
+	table := o.owner.Table
+	on, blocked := o.member.blocker(row, indexKey{table, table.Primary().Name, key}, wait.revisions, orphan)
+	if on.parked || wait.on.parked || limit(on) < limit(wait.on) {
 		wait.since = now
 	}
-	wait.parked = parked
+	wait.on = on
 	switch {
 	case !blocked:
 		return Reason{}, false
-	case now.Sub(wait.since) >= MaxOrderDelay:
-		o.owner.Logger.Warn("deleted out of order after waiting too long",
-			"reconciler", o.owner.Name, "key", table.KeyText(t.Entry), "waitsFor", text)
+	case now.Sub(wait.since) >= limit(on):
+		o.owner.Logger.Warn("removed out of order after waiting too long",
+			"reconciler", o.owner.Name, "key", table.KeyText(row), "waitsFor", on.text)
 		return Reason{}, false
 	}
-	o.waiting[it.Key] = wait
-	return Reason{workqueue.Order, text, wait.since.Add(MaxOrderDelay)}, true
+	o.waiting[key] = wait
+	return Reason{workqueue.Order, on.text, wait.since.Add(limit(on))}, true
 }
 
 // pending returns a description of a row that has to be there before another one is deleted, and is
@@ -137,7 +192,7 @@ func (o *Order) NoteGate(t *pool.Task, why Reason) {
 		return
 	}
 	key := t.Item.Key
-	parked := why.Stage == workqueue.Paused || why.Stage == workqueue.Limit || why.Stage == workqueue.Order && o.waiting[key].parked
+	parked := why.Stage == workqueue.Paused || why.Stage == workqueue.Limit || why.Stage == workqueue.Order && o.waiting[key].on.parked
 	o.member.setParked(key, parked)
 }
 

@@ -49,7 +49,7 @@ func TestDeleteWaitsForThoseOfRowsThatDependOnItsRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil), NewOrder(b.owner("routes"), routes, on, nil)
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil)
 	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
 	b.want(order, x, Reason{}) // routes does not run
 
@@ -95,7 +95,7 @@ func TestTheDeleteOfAnOrphanWaitsUntilOthersHaveLookedForTheirs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil), NewOrder(b.owner("routes"), routes, on, nil)
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil)
 	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
 	b.want(order, x, Reason{}) // it is no orphan
 	x.Item.Orphan = true
@@ -133,7 +133,7 @@ func TestAnyDeleteWaitsWhileItIsNotKnownWhatIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := NewOrder(b.owner("links"), links, nil, nil)
+	order := NewOrder(b.owner("links"), links, nil, nil, nil)
 	x := b.task(pool.Delete, "links", "x")
 	routes.SetSearched()
 	b.want(order, x, Reason{})
@@ -156,7 +156,7 @@ func TestAnyDeleteWaitsWhileItIsNotKnownWhatIsHeld(t *testing.T) {
 func TestOrderHoldsNothingWithoutAGroup(t *testing.T) {
 	b := newBed(t, "links")
 	b.put("links", row{ID: "x"})
-	o := NewOrder(b.owner("links"), nil, nil, nil)
+	o := NewOrder(b.owner("links"), nil, nil, nil, nil)
 	x := b.task(pool.Delete, "links", "x")
 	o.Note(x.Item)
 	b.want(o, x, Reason{})

@@ -42,6 +42,26 @@ func DependsOn[Obj any](
 	}, observed)
 }
 
+// minIPv6 is the least MTU with which a link can have IPv6 addresses.
+const minIPv6 = 1280
+
+// Replaces reports whether the update of a link takes the addresses and routes of the device away, given the table of
+// existing links: the link is made anew, or set down, or its MTU becomes too small for IPv6.
+func Replaces(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, row Link) (was Link, replaced bool) {
+	return func(txn statedb.ReadTxn, row Link) (was Link, replaced bool) {
+		is, _, found := seen.Get(txn, SeenByName.Query(row.Name))
+		if !found {
+			return Link{}, false
+		}
+		peer, _, _ := seen.Get(txn, SeenByIndex.Query(is.Peer))
+		if row.Type != "" && !(state{link: &is, peer: peer.Name}).isLike(row) {
+			return Link{Name: row.Name, Peer: peer.Name}, true
+		}
+		tooSmall := row.MTU != 0 && row.MTU < minIPv6 && is.MTU >= minIPv6
+		return Link{Name: row.Name}, is.Up && !row.Up || tooSmall
+	}
+}
+
 // Needs makes a link wait for other links of its table: a port waits for its bridge, and a link
 // without a type waits for the veth whose other end it is. For observed, see [DependsOn].
 func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) reconciler.Dependency[Link] {

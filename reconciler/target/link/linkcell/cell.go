@@ -33,9 +33,11 @@ func Cell() cell.Cell {
 			func(t *link.Target) reconciler.Target[link.Link] { return t },
 			(*link.Target).NewMirror,
 			(*link.Target).Unrecorded,
-			func(links *statedb.Table[link.Link], seen reconciler.Observation[link.Link]) reconcilercell.Relations[link.Link] {
+			func(
+				links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
+			) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{
-					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, seen)}, Observed: seen,
+					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, observed)}, Replaces: link.Replaces(seen), Observed: observed,
 				}
 			}),
 		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),
