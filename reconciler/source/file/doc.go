@@ -24,6 +24,9 @@
 // rows stay in force and the source is incomplete until there are documents again or
 // [Source.Approve] is called. With a [Memory] this also applies across restarts.
 //
+// A file that is absent, empty or invalid counts as such after [Config].Settle. Until then, new versions of other files wait, too,
+// for at most ten times as long: what was done after a file was removed is not in force before its removal is.
+//
 // A kind may have a filter and a transformation ([KindConfig]). A document is decoded and
 // normalized, and its file refused if that fails; then the filter decides whether a row is
 // made of it, and the transformation and another normalization make the row that is stored.

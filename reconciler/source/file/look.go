@@ -232,15 +232,25 @@ func (s *Source) take(l *listing) {
 			f.suspect(l.found[f.path], l.at)
 		}
 	}
-	newest := newestLoss(files, l)
+	newest, doubt := newestLoss(files, l), time.Duration(0)
+	for _, f := range files {
+		if f.leaving {
+			doubt = max(doubt, f.doubtful(l.at, newest, s.lossDelay()))
+		}
+	}
 	for _, f := range files {
 		if l.busy[f.path] {
 			continue
 		}
-		if left := f.doubtful(l.at, newest, s.lossDelay()); left > 0 {
+		found := l.found[f.path]
+		left := f.doubtful(l.at, newest, s.lossDelay())
+		if left <= 0 && doubt > 0 {
+			left = f.follows(found, l.at, doubt, s.lossDelay())
+		}
+		if left > 0 {
 			l.again = min(l.again, left)
 		} else {
-			f.believe(l.found[f.path])
+			f.believe(found)
 		}
 	}
 }

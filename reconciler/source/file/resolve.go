@@ -21,6 +21,8 @@ type fileState struct {
 	// gone reports whether the file is believed to be absent. It is forgotten when the
 	// consequences of that are in force.
 	gone bool
+	// postponed is since when a new version waits because losses of other files are in doubt; zero if none does.
+	postponed time.Time
 	// lost reports whether the file went together with all others. Its rows stay in force until
 	// it is back, until other files declare them, or until the loss is approved.
 	lost bool
@@ -65,7 +67,7 @@ func (f *fileState) postpone() { f.doubt, f.leaving, f.gone = time.Time{}, false
 
 // believe makes the content that was found the current one.
 func (f *fileState) believe(found *content) {
-	f.doubt, f.leaving, f.gone = time.Time{}, false, found == nil
+	f.doubt, f.postponed, f.leaving, f.gone = time.Time{}, time.Time{}, false, found == nil
 	if found != nil {
 		f.now = found
 		f.lost = f.lost && found.good() && found.total == 0
@@ -97,6 +99,18 @@ func (f *fileState) doubtful(at, newestLoss time.Time, delay time.Duration) time
 		return delay - at.Sub(f.doubt)
 	}
 	return min(delay-at.Sub(newestLoss), 10*delay-at.Sub(f.doubt))
+}
+
+// follows returns for how much longer a new version waits for losses of other files that are in doubt: what was done after them
+// must not be in force before them. The time is limited, in case that losses never end.
+func (f *fileState) follows(found *content, at time.Time, doubt, delay time.Duration) time.Duration {
+	if f.kept == nil || found == f.now {
+		return 0
+	}
+	if f.postponed.IsZero() {
+		f.postponed = at
+	}
+	return min(doubt, 10*delay-at.Sub(f.postponed))
 }
 
 // worse reports whether what was found may be the middle of a change.

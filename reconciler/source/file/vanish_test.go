@@ -365,3 +365,42 @@ func TestDocumentsThatAreMountedAfterTheStartAreTaken(t *testing.T) {
 		h.wantState(true, "")
 	})
 }
+
+// What is done after a file was removed must not be in force before its removal is: a link that is removed last would be deleted
+// together with its routes, before it is known that those are to be removed, too.
+func TestWhatFollowsALossIsNotInForceBeforeIt(t *testing.T) {
+	files := map[string]string{"a.yaml": routeTo(netA, "eth0"), "b.yaml": routeTo(netB, "eth0"), "c.yaml": routeTo(netC, "eth0")}
+	bubble(t, files, func(_ *testing.T, h *harness) {
+		h.settle()
+		h.wantChanges("+"+netA, "+"+netB, "+"+netC)
+		h.remove("b.yaml")
+		h.look()
+		h.write("a.yaml", "# nothing\n"+routeTo(netA, "eth1"))
+		h.write("new.yaml", routeTo("10.4.0.0/16", "eth0"))
+		time.Sleep(fileQuiet)
+		h.look()
+		h.wantRoutes(netA+" eth0", netB+" eth0", netC+" eth0", "10.4.0.0/16 eth0") // what is new harms nothing
+		h.settle()
+		h.wantRoutes(netA+" eth1", netC+" eth0", "10.4.0.0/16 eth0")
+		h.wantChanges("+10.4.0.0/16", "-"+netB, "+"+netA)
+	})
+}
+
+func TestLossesThatNeverEndHoldUpNobody(t *testing.T) {
+	files, _ := manyFiles(200)
+	files["a.yaml"] = routeTo(netA, "eth0")
+	bubble(t, files, func(t *testing.T, h *harness) {
+		h.settle()
+		h.write("a.yaml", routeTo(netA, "eth1"))
+		began := time.Now()
+		for i := 0; time.Since(began) < 15*h.source.config.Settle; i++ {
+			h.remove(fmt.Sprintf("f%04d.yaml", i))
+			time.Sleep(h.source.config.Settle / 2)
+			h.look()
+			is, _, _ := h.routes.Get(h.db.ReadTxn(), h.byKey(netA))
+			if late := time.Since(began) > 11*h.source.config.Settle; late != (is.Device == "eth1") {
+				t.Fatalf("after %v: the device is %s", time.Since(began), is.Device)
+			}
+		}
+	})
+}
