@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -90,7 +91,7 @@ func asItIs(_ int, err error) error { return err }
 // create creates missing links, recreates links of ours that have the wrong type or peer,
 // and takes over links of others that rows adopt. Then it sets the attributes of all links.
 func (u *updates) create(at []int) {
-	var absent, there []int
+	var absent, there, wrong []int
 	for _, i := range at {
 		s := u.states[i]
 		switch {
@@ -100,16 +101,68 @@ func (u *updates) create(at []int) {
 			u.states[i], u.results[i].Err = u.target.keep(s, takenOver(s))
 			there = append(there, i)
 		case !s.isLike(u.rows[i]):
-			u.request(i, s.deletion(), "delete link "+s.name)
-			absent = append(absent, i)
+			wrong = append(wrong, i)
 		default:
 			there = append(there, i)
 		}
 	}
-	u.execute(func(_ int, err error) error { return unless(err, syscall.ENODEV) })
-	made := u.make(absent)
+	u.remove(u.rehearse(wrong))
+	made := u.make(append(absent, wrong...))
 	u.lookAgain(there, made)
 	u.change(append(there, made...))
+}
+
+// rehearse returns the places of the rows, of those whose links are to be recreated, for which that can succeed: links like
+// theirs are created under other names. The others get an error and keep what they have.
+func (u *updates) rehearse(at []int) (can []int) {
+	l, freed := u.target.looker(u.ctx), map[int]bool{}
+	for _, i := range at {
+		freed[u.states[i].link.Index], freed[u.states[i].link.Peer] = true, true
+	}
+	for _, i := range at {
+		row := u.rows[i]
+		err := l.peerTaken(row, func(holder Seen) bool { return freed[holder.Index] })
+		trial := trialOf(row)
+		switch {
+		case err != nil:
+			u.results[i].Err = cannotRecreate(row, err)
+		case row.Type == Tun:
+			u.rehearseTun(i, trial.Name)
+		default:
+			// The kernel handles both requests in one call, so no trial stays when the process dies.
+			u.request(i, creation(trial, net.HardwareAddr{2, 0, 0, 0, 0, 0}), "create "+row.Type)
+			u.request(i, deletionOf(trial.Name), "")
+		}
+	}
+	u.execute(func(i int, err error) error {
+		if err = unless(err, syscall.ENODEV); err != nil {
+			err = cannotRecreate(u.rows[i], err)
+		}
+		return err
+	})
+	return slices.DeleteFunc(at, func(i int) bool { return u.results[i].Err != nil })
+}
+
+func cannotRecreate(row Link, err error) error {
+	return fmt.Errorf("link %s stays as it is, because it cannot be recreated: %w", row.Name, err)
+}
+
+// trialOf returns a row with the type and the size of another one, and with other names.
+func trialOf(row Link) Link {
+	sum := sha256.Sum256([]byte(row.Name))
+	trial := Link{Name: fmt.Sprintf("trial%x", sum[:5]), Type: row.Type, MTU: row.MTU}
+	if row.Type == Veth {
+		trial.Peer = fmt.Sprintf("trial%x", sum[5:10])
+	}
+	return trial
+}
+
+// remove deletes links.
+func (u *updates) remove(at []int) {
+	for _, i := range at {
+		u.request(i, u.states[i].deletion(), "delete link "+u.states[i].name)
+	}
+	u.execute(func(_ int, err error) error { return unless(err, syscall.ENODEV) })
 }
 
 // unless returns err, or nil if err matches the error number.

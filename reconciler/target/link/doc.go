@@ -12,7 +12,7 @@
 // the link. An adopted link is recorded and given the alias, and is ours from then
 // on. Its type, and the other end of a veth, must match the row.
 // Deleting the row deletes the link, and the other end of a veth with it.
-// A link of ours whose type or peer has become wrong is recreated.
+// A link of ours whose type or peer has become wrong is recreated, if a link like the new one can be created.
 //
 // A link without a type must exist; until then its row is in error. The previous values of
 // its attributes are recorded, and restored when the row is deleted or no longer sets

@@ -124,6 +124,13 @@ func (s state) deletion() rtnl.Request {
 	return rtnl.LinkRequest(unix.RTM_DELLINK, 0, s.link.Index, 0, 0)
 }
 
+// deletionOf returns the request that removes the link with a name.
+func deletionOf(name string) rtnl.Request {
+	r := rtnl.LinkRequest(unix.RTM_DELLINK, 0, 0, 0, 0)
+	r.AddString(unix.IFLA_IFNAME, name)
+	return r
+}
+
 // creationChanges returns the changes that creating the link of a row makes.
 func creationChanges(row Link) []reconciler.Change {
 	var changes []reconciler.Change
@@ -142,9 +149,9 @@ func creationChanges(row Link) []reconciler.Change {
 	return changes
 }
 
-// recreationChanges returns the differences of a link of ours that has to be recreated.
+// recreationChanges returns the differences of a link of ours that has to be recreated, and says that it will be.
 func recreationChanges(s state, row Link) []reconciler.Change {
-	var changes []reconciler.Change
+	changes := []reconciler.Change{{Field: "recreate", Want: "true"}}
 	for _, field := range []reconciler.Change{
 		{Field: "type", Is: s.link.Type, Want: row.Type},
 		{Field: "peer", Is: s.peer, Want: row.Peer},

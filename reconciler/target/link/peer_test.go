@@ -70,6 +70,57 @@ func TestATakenNameOfAPeerIsNamed(t *testing.T) {
 	wantAbsent(t, "v0")
 }
 
+// A link that works is not removed for one that cannot be created.
+func TestALinkThatCannotBeRecreatedStays(t *testing.T) {
+	nstest.Veth(t, "w0", "w1")
+	remove(t, "v0")
+	target := newTarget(t, t.TempDir())
+	row := Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}
+	mustUpdate(t, target, row, true)
+	before := mustLink(t, "v0").Attrs().Index
+	for want, wrong := range map[string]Link{
+		"link v0 stays as it is, because it cannot be recreated: create veth v0: link w1 already exists: file exists": {
+			Name: "v0", Type: Veth, Peer: "w1", Up: true,
+		},
+		"link v0 stays as it is, because it cannot be recreated: create veth: ":   {Name: "v0", Type: Veth, Peer: "v2", MTU: 1 << 20},
+		"link v0 stays as it is, because it cannot be recreated: create bridge: ": {Name: "v0", Type: Bridge, MTU: 1 << 20},
+	} {
+		if _, err := target.Update(t.Context(), txn(), wrong); !strings.HasPrefix(fmt.Sprint(err), want) {
+			t.Errorf("error\n%v\nexpected\n%s", err, want)
+		}
+		if now := mustLink(t, "v0").Attrs().Index; now != before {
+			t.Errorf("after %q the link has index %d, want that of before, %d", want, now, before)
+		}
+	}
+	if _, err := target.Diff(t.Context(), txn(), Link{Name: "v0", Type: Veth, Peer: "w1", Up: true}); !errors.Is(err, syscall.EEXIST) {
+		t.Errorf("Diff: %v", err)
+	}
+	if links := nstest.IP(t, "link"); strings.Contains(links, "trial") {
+		t.Errorf("a trial stays: %s", links)
+	}
+	mustUpdate(t, target, row, false)
+}
+
+func TestLinksCanSwapTheirPeers(t *testing.T) {
+	remove(t, "v0")
+	remove(t, "v2")
+	target := newTarget(t, t.TempDir())
+	mustUpdate(t, target, Link{Name: "v0", Type: Veth, Peer: "v1"}, true)
+	mustUpdate(t, target, Link{Name: "v2", Type: Veth, Peer: "v3"}, true)
+	swapped := []Link{{Name: "v0", Type: Veth, Peer: "v3"}, {Name: "v2", Type: Veth, Peer: "v1"}}
+	for i, result := range target.DiffBatch(t.Context(), txn(), swapped) {
+		if result.Err != nil {
+			t.Errorf("Diff of %s: %v", swapped[i].Name, result.Err)
+		}
+	}
+	for i, result := range target.UpdateBatch(t.Context(), txn(), swapped) {
+		if result.Err != nil {
+			t.Errorf("Update of %s: %v", swapped[i].Name, result.Err)
+		}
+		mustUpdate(t, target, swapped[i], false)
+	}
+}
+
 func TestAPeer(t *testing.T) {
 	row := Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}
 	t.Run("with another name is made again", func(t *testing.T) {
@@ -77,7 +128,7 @@ func TestAPeer(t *testing.T) {
 		target := newTarget(t, t.TempDir())
 		mustUpdate(t, target, row, true)
 		nstest.IP(t, "link", "set", "v1", "name", "other")
-		wantDiff(t, target, row, reconciler.Change{Field: "peer", Is: "other", Want: "v1"})
+		wantDiff(t, target, row, reconciler.Change{Field: "recreate", Want: "true"}, reconciler.Change{Field: "peer", Is: "other", Want: "v1"})
 		mustUpdate(t, target, row, true)
 		mustUpdate(t, target, row, false)
 		wantAbsent(t, "other")

@@ -194,6 +194,27 @@ func (l looker) lookFor(row Link) (state, error) {
 	return s, nil
 }
 
+// peerTaken returns an error if a link that is not free has the name of a row's peer.
+func (l looker) peerTaken(row Link, free func(holder Seen) bool) error {
+	if row.Type != Veth {
+		return nil
+	}
+	holder, err := l.byName(row.Peer)
+	if err != nil || holder == nil || free(*holder) {
+		return err
+	}
+	return fmt.Errorf("create %s %s: link %s already exists: %w", row.Type, row.Name, row.Peer, syscall.EEXIST)
+}
+
+// mayBecomeFree reports whether the name of a link may become free when a link that is looked at is recreated: it is that one,
+// or its other end, or another one that we created.
+func (l looker) mayBecomeFree(s state, holder Seen) bool {
+	rec, _ := l.target.records.Get(holder.Name)
+	other, err := l.nameOf(holder.Peer)
+	ofOther, _ := l.target.records.Get(other)
+	return err != nil || holder.Index == s.link.Index || holder.Index == s.link.Peer || rec.Created != nil || ofOther.Created != nil
+}
+
 // refusal returns the error for a link that cannot be created because another link has its
 // name. It returns nil if the row takes over the other link.
 func (t *Target) refusal(s state, row Link) error {

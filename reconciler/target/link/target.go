@@ -112,7 +112,7 @@ func (l looker) diff(row Link) ([]reconciler.Change, error) {
 	case row.Type != "" && !s.created():
 		return adoptionChanges(s, row), nil
 	case row.Type != "" && !s.isLike(row):
-		return recreationChanges(s, row), nil
+		return recreationChanges(s, row), l.peerTaken(row, func(holder Seen) bool { return l.mayBecomeFree(s, holder) })
 	}
 	return asChanges(s.attributes(row)), nil
 }

@@ -89,6 +89,17 @@ func (u *updates) makeTuns(at []int) {
 	}
 }
 
+// rehearseTun sets the error of a row whose tun link cannot be created. The one that it creates, with another name, disappears.
+func (u *updates) rehearseTun(i int, name string) {
+	device, err := createTun(name)
+	if err == nil {
+		err = device.close()
+	}
+	if err != nil {
+		u.results[i].Err = cannotRecreate(u.rows[i], fmt.Errorf("create %s %s: %w", Tun, u.rows[i].Name, err))
+	}
+}
+
 // markTun records the index of a tun link and requests its alias. The index identifies the
 // link as ours while it is down, because the kernel does not announce its alias then.
 func (u *updates) markTun(i int, s state) {
