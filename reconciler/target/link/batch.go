@@ -106,7 +106,8 @@ func (u *updates) create(at []int) {
 			there = append(there, i)
 		}
 	}
-	u.remove(u.rehearse(wrong))
+	wrong = u.rehearse(wrong)
+	u.remove(wrong)
 	made := u.make(append(absent, wrong...))
 	u.lookAgain(there, made)
 	u.change(append(there, made...))
@@ -119,9 +120,16 @@ func (u *updates) rehearse(at []int) (can []int) {
 	for _, i := range at {
 		freed[u.states[i].link.Index], freed[u.states[i].link.Peer] = true, true
 	}
+	peers := map[string]string{} // the links of peers
 	for _, i := range at {
 		row := u.rows[i]
 		err := l.peerTaken(row, func(holder Seen) bool { return freed[holder.Index] })
+		if other := peers[row.Peer]; other != "" && err == nil {
+			err = fmt.Errorf("create %s %s: %s has the same peer, %s", row.Type, row.Name, other, row.Peer)
+		}
+		if row.Peer != "" {
+			peers[row.Peer] = row.Name
+		}
 		trial := trialOf(row)
 		switch {
 		case err != nil:

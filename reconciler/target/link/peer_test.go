@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,6 +100,49 @@ func TestALinkThatCannotBeRecreatedStays(t *testing.T) {
 		t.Errorf("a trial stays: %s", links)
 	}
 	mustUpdate(t, target, row, false)
+}
+
+// Of several rows, those that can be applied are.
+func TestALinkThatCannotBeRecreatedHarmsNoOther(t *testing.T) {
+	nstest.Veth(t, "w0", "w1")
+	for _, name := range []string{"v0", "v2", "v4", "v6"} {
+		remove(t, name)
+	}
+	target := newTarget(t, t.TempDir())
+	rows := []Link{
+		{Name: "v0", Type: Veth, Peer: "v1"},
+		{Name: "v2", Type: Veth, Peer: "v3"},
+		{Name: "v4", Type: Veth, Peer: "v5"},
+		{Name: "v6", Type: Veth, Peer: "v7"},
+	}
+	before := map[string]int{}
+	for _, row := range rows {
+		mustUpdate(t, target, row, true)
+		before[row.Name] = mustLink(t, row.Name).Attrs().Index
+	}
+	rows[1].Peer, rows[2].Peer, rows[3].Peer = "w1", "new", "new"
+	var failed []string
+	for i, result := range target.UpdateBatch(t.Context(), txn(), rows) {
+		if result.Err != nil {
+			failed = append(failed, result.Err.Error())
+		} else {
+			mustUpdate(t, target, rows[i], false)
+		}
+	}
+	want := []string{
+		"link v2 stays as it is, because it cannot be recreated: create veth v2: link w1 already exists: file exists",
+		"link v6 stays as it is, because it cannot be recreated: create veth v6: v4 has the same peer, new",
+	}
+	if !slices.Equal(failed, want) {
+		t.Errorf("errors %q\nwant %q", failed, want)
+	}
+	for _, name := range []string{"v0", "v2", "v6"} {
+		if now := mustLink(t, name).Attrs().Index; now != before[name] {
+			t.Errorf("%s has index %d, want that of before, %d", name, now, before[name])
+		}
+	}
+	mustDelete(t, target, "v0")
+	wantAbsent(t, "v0")
 }
 
 func TestLinksCanSwapTheirPeers(t *testing.T) {
