@@ -128,9 +128,31 @@ func (t *Target) note(s state, row Link) (state, error) {
 	next := borrowed{Index: s.link.Index, Up: s.link.Up}
 	if s.borrowed() {
 		next = *s.rec.Borrowed
+	} else if err := t.follow(s); err != nil {
+		return s, err
 	}
 	next.Before = s.touched(next.Before, row)
 	return t.keep(s, record{Borrowed: &next})
+}
+
+// drop removes the record of a name.
+func (t *Target) drop(s state) error {
+	if err := t.follow(s); err != nil {
+		return err
+	}
+	return t.records.Remove(s.name)
+}
+
+// follow keeps the record of a link of others that has another name now, so that it is restored. Its earlier name is that of
+// another link by now.
+func (t *Target) follow(s state) error {
+	if s.rec.Borrowed == nil || s.renamed == nil {
+		return nil
+	}
+	if _, known := t.records.Get(s.renamed.Name); known {
+		return nil // it has a row of its own
+	}
+	return t.records.Put(s.renamed.Name, record{Borrowed: s.rec.Borrowed})
 }
 
 // forget drops the recorded values of attributes that the row no longer sets. It is called

@@ -283,10 +283,11 @@ func (u *updates) change(at []int) {
 // DeleteBatch implements reconciler.BatchTarget. It deletes links that we created, and
 // restores the attributes of links that existed before.
 func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []error {
-	u := &updates{target: t, ctx: ctx, rows: rows, results: make([]reconciler.BatchResult, len(rows))}
+	u := &updates{target: t, ctx: ctx, rows: rows, states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows))}
 	l := t.looker(ctx)
 	for i, row := range rows {
 		s, err := l.look(row.Name)
+		u.states[i] = s
 		switch {
 		case err != nil:
 			u.results[i].Err = err
@@ -300,9 +301,9 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link
 	}
 	u.execute(func(_ int, err error) error { return unless(err, syscall.ENODEV) })
 	outcomes := make([]error, len(rows))
-	for i, row := range rows {
+	for i := range rows {
 		if outcomes[i] = u.results[i].Err; outcomes[i] == nil {
-			outcomes[i] = t.records.Remove(row.Name)
+			outcomes[i] = t.drop(u.states[i])
 		}
 	}
 	return outcomes

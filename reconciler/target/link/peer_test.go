@@ -260,6 +260,60 @@ func TestAnExistingLinkThatWasMadeAgainIsNotRestored(t *testing.T) {
 	}
 }
 
+// Somebody swaps the names of two links, of which one has a row.
+func TestALinkThatWasRenamedIsRestored(t *testing.T) {
+	swap := func(t *testing.T) {
+		t.Helper()
+		for _, names := range [][2]string{{"v0", "tmp"}, {"w0", "v0"}, {"tmp", "w0"}} {
+			nstest.IP(t, "link", "set", names[0], "down")
+			nstest.IP(t, "link", "set", names[0], "name", names[1])
+		}
+	}
+	for name, then := range map[string]func(t *testing.T, target *Target){
+		"its row is applied": func(t *testing.T, target *Target) {
+			t.Helper()
+			mustUpdate(t, target, Link{Name: "v0", MTU: 1400}, true)
+			wantObserved(t, target, "v0", "w0")
+			mustDelete(t, target, "v0")
+		},
+		"its row is deleted when no link has its name": func(t *testing.T, target *Target) {
+			t.Helper()
+			nstest.IP(t, "link", "set", "v0", "name", "tmp")
+			mustDelete(t, target, "v0")
+			nstest.IP(t, "link", "set", "tmp", "name", "v0")
+		},
+		"its row is deleted": func(t *testing.T, target *Target) {
+			t.Helper()
+			mustDelete(t, target, "v0")
+		},
+		"the agent starts": func(t *testing.T, target *Target) {
+			t.Helper()
+			if err := target.Init(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nstest.Veth(t, "v0", "v1")
+			nstest.Veth(t, "w0", "w1")
+			nstest.IP(t, "link", "set", "v0", "mtu", "1600")
+			nstest.IP(t, "link", "set", "w0", "mtu", "1700")
+			target := newTarget(t, t.TempDir())
+			mustUpdate(t, target, Link{Name: "v0", MTU: 1400}, true)
+			swap(t)
+			then(t, target)
+			wantObserved(t, target, "w0")
+			mustDelete(t, target, "w0")
+			for name, want := range map[string]int{"v0": 1700, "w0": 1600} {
+				if mtu := mustLink(t, name).Attrs().MTU; mtu != want {
+					t.Errorf("%s has MTU %d, want %d", name, mtu, want)
+				}
+			}
+			wantObserved(t, target)
+		})
+	}
+}
+
 func TestALinkOfOursStaysOursWithoutItsType(t *testing.T) {
 	remove(t, "br0")
 	target := newTarget(t, t.TempDir())

@@ -82,6 +82,8 @@ type state struct {
 	master string // the name of its master
 	wanted *Seen  // the master that its row wants; nil if there is none
 	was    *Seen  // its master before we changed it; nil if there is none
+
+	renamed *Seen // the link of others that the record is about, if it has another name now; otherwise nil
 }
 
 // looker looks up links in a mirror's table or in the kernel.
@@ -144,6 +146,9 @@ func (l looker) look(name string) (s state, err error) {
 		// The kernel does not announce the alias of a link that is down.
 		s.link, err = looker{target: l.target, ctx: l.ctx}.byIndex(s.link.Index)
 	}
+	if err == nil && s.rec.Borrowed != nil && !s.borrowed() {
+		s.renamed, err = l.byIndex(s.rec.Borrowed.Index)
+	}
 	if err != nil || s.link == nil {
 		return s, err
 	}
@@ -154,9 +159,11 @@ func (l looker) look(name string) (s state, err error) {
 		return s, err
 	}
 	if index := s.before().Master; index != 0 {
-		s.was, err = l.byIndex(index)
+		if s.was, err = l.byIndex(index); err != nil {
+			return s, err
+		}
 	}
-	return s, err
+	return s, nil
 }
 
 // nameOf returns the name of the link with an index; empty if there is none.

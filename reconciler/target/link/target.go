@@ -63,7 +63,7 @@ func (t *Target) Init(ctx context.Context) error {
 	for name := range t.records.All() {
 		s, err := l.look(name)
 		if err == nil && !s.created() && !s.borrowed() {
-			err = t.records.Remove(name)
+			err = t.drop(s)
 		}
 		if err != nil {
 			return err
