@@ -309,7 +309,7 @@ func TestForgettingSomeDeletesReleasesNoOthers(t *testing.T) {
 	})
 }
 
-func TestAMemoryOfHeldDeletesThatFailsIsLogged(t *testing.T) {
+func TestAMemoryOfHeldDeletesThatFailsIsReported(t *testing.T) {
 	var log bytes.Buffer
 	m := &heldMemory{err: errors.New("disk full")}
 	set := func(w *world) {
@@ -322,8 +322,11 @@ func TestAMemoryOfHeldDeletesThatFailsIsLogged(t *testing.T) {
 		w.delete(idsOf(0, 20)...)
 		w.pass(time.Second)
 		w.wantHeld(idsOf(0, 20)...)
+		const limit = "deletes of more than 10 rows and 30 % of the table within 1m0s: look at the plan and approve it"
+		w.equal("health", "degraded: deletes held: 20, held deletes cannot be stored: "+limit+"; a restart would forget whether deletes are held: disk full", w.health.last())
 		m.fails(nil)
 		w.pass(10 * time.Second)
+		w.equal("health", "degraded: deletes held: 20: "+limit, w.health.last())
 		w.equal("remembered", &reconciler.HeldDeletes{Done: 0, Allowed: 10}, m.held)
 	})
 	if !strings.Contains(log.String(), "cannot remember whether deletes are held") || !strings.Contains(log.String(), "disk full") {

@@ -139,6 +139,9 @@ func (l *loop) report(now time.Time) {
 	l.logFailures(now)
 	l.promoteFailures(now)
 	l.driftHealth()
+	if l.limits.Changed() {
+		l.health.concern("held deletes cannot be stored", l.limits.Unstored())
+	}
 	facts := l.healthFacts(now)
 	// The state of sources is not among the facts.
 	if facts == h.seen && facts.ready && !facts.held {

@@ -81,6 +81,8 @@ type ChangeLimiter struct {
 	plans   plans
 	memory  Memory    // may be nil
 	retryAt time.Time // when to try again to store in memory what could not be stored; zero: all is stored
+	changed bool      // the result of Unstored may have changed
+	failed  error     // why it could not be stored
 	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
 	// known. Which ones is known when orphans have been searched for.
 	recalled bool
@@ -90,8 +92,8 @@ type ChangeLimiter struct {
 type Memory interface {
 	// DeletesHeld returns the value of the last successful call of SetDeletesHeld.
 	DeletesHeld() *HeldDeletes
-	// SetDeletesHeld stores that deletes are held; nil: none are. If it fails, the error is logged and it is called again
-	// later.
+	// SetDeletesHeld stores that deletes are held; nil: none are. If it fails, the error is in the log and in health, and it
+	// is called again later.
 	SetDeletesHeld(held *HeldDeletes) error
 }
 
@@ -256,6 +258,7 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 		return
 	}
 	err := l.memory.SetDeletesHeld(c.held())
+	l.failed, l.changed = err, l.changed || err != nil || l.failed != nil
 	if err == nil {
 		l.retryAt = time.Time{}
 		return
@@ -266,6 +269,20 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 
 // NextTry returns when Expire has something to store, or zero.
 func (l *ChangeLimiter) NextTry() time.Time { return l.retryAt }
+
+// Changed reports whether the result of Unstored may have changed since the last call of Changed.
+func (l *ChangeLimiter) Changed() (changed bool) {
+	changed, l.changed = l.changed, false
+	return changed
+}
+
+// Unstored returns why Memory does not know whether deletes are held, or nil if it does.
+func (l *ChangeLimiter) Unstored() error {
+	if l.failed == nil {
+		return nil
+	}
+	return fmt.Errorf("a restart would forget whether deletes are held: %w", l.failed)
+}
 
 // known reports whether all changes that a counter holds are known.
 func (l *ChangeLimiter) known(c *counter) bool { return c != l.deletes || !l.recalled }

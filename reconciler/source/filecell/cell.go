@@ -3,7 +3,10 @@ package filecell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/statehive/statehive/hive"
@@ -61,7 +64,12 @@ type params struct {
 }
 
 func build(p params) (*file.Source, error) {
-	s, err := file.New(file.Config{DB: p.DB, Dir: p.Config.ConfigDir, AllowWritable: p.Config.AllowWritable, Kinds: p.Kinds, Memory: p.Memory, Logger: p.Logger})
+	config := file.Config{DB: p.DB, Dir: p.Config.ConfigDir, AllowWritable: p.Config.AllowWritable, Kinds: p.Kinds, Logger: p.Logger}
+	m := &memory{Memory: p.Memory, changed: make(chan struct{}, 1)}
+	if p.Memory != nil {
+		config.Memory = m
+	}
+	s, err := file.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +78,7 @@ func build(p params) (*file.Source, error) {
 		h.OK("following " + s.Dir()) // an earlier failure has ended
 		return s.Run(ctx)
 	}
-	report := func(ctx context.Context, h health.Health) error { return reportHealth(ctx, h, p.DB, s.Documents()) }
+	report := func(ctx context.Context, h health.Health) error { return reportHealth(ctx, h, p.DB, s.Documents(), m) }
 	err = p.Jobs.Add(
 		job.OneShot("source", run, job.WithRetries(-1), job.WithBackoff(job.Exponential(time.Second, time.Minute))),
 		job.OneShot("files", report),
@@ -78,21 +86,51 @@ func build(p params) (*file.Source, error) {
 	return s, err
 }
 
+// memory reports to health what the embedded Memory cannot store.
+type memory struct {
+	file.Memory
+	failed  atomic.Pointer[error] // the error of the last call of SetInForce, or nil
+	changed chan struct{}
+}
+
+// SetInForce implements file.Memory.
+func (m *memory) SetInForce(now file.InForce) error {
+	err := m.Memory.SetInForce(now)
+	if m.failed.Store(nil); err != nil {
+		m.failed.Store(&err)
+	}
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// problem returns an error if the last call of SetInForce failed.
+func (m *memory) problem() error {
+	if err := m.failed.Load(); err != nil {
+		return fmt.Errorf("cannot store that documents are in force, so that an empty directory at the next start would be the desired state: %w", *err)
+	}
+	return nil
+}
+
 // reportHealth reports the state of the files to health until ctx is done.
-func reportHealth(ctx context.Context, h health.Health, db *statedb.DB, table *statedb.Table[file.Document]) error {
+func reportHealth(ctx context.Context, h health.Health, db *statedb.DB, table *statedb.Table[file.Document], m *memory) error {
 	for {
 		rows, changed := table.AllWatch(db.ReadTxn())
 		var files []file.Document
 		for d := range rows {
 			files = append(files, d)
 		}
-		if message, err := assess(files); err != nil {
-			h.Degraded(message, err)
+		message, err := assess(files)
+		if err = errors.Join(err, m.problem()); err != nil {
+			h.Degraded(strings.TrimPrefix(message, "OK, "), err)
 		} else {
 			h.OK(message)
 		}
 		select {
 		case <-changed:
+		case <-m.changed:
 		case <-ctx.Done():
 			return nil
 		}

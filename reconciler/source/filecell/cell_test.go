@@ -3,11 +3,13 @@ package filecell_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -227,6 +229,31 @@ func TestAFileThatIsBeingWrittenAtTheStartIsShownAndNoError(t *testing.T) {
 	if out, code := a.status(); code != 0 || out != want {
 		t.Errorf("exit code %d, status is\n%s", code, out)
 	}
+}
+
+// failingMemory is a file.Memory that stores nothing while its error is set.
+type failingMemory struct{ err atomic.Pointer[error] }
+
+func (m *failingMemory) InForce() file.InForce { return file.InForce{} }
+
+func (m *failingMemory) SetInForce(file.InForce) error {
+	if err := m.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func TestHealthIsNotGreenWhileItCannotBeStoredThatDocumentsAreInForce(t *testing.T) {
+	m := &failingMemory{}
+	m.err.Store(new(errors.New("disk full")))
+	a := newApp(t, t.TempDir(), cell.Provide(func() file.Memory { return m }))
+	a.write("a.yaml", "kind: lamp\nname: desk\n")
+	a.start()
+	a.within(health.Degraded, "1 file with 1 row",
+		"cannot store that documents are in force, so that an empty directory at the next start would be the desired state: disk full")
+	m.err.Store(nil)
+	a.write("b.yaml", "kind: lamp\nname: hall\n")
+	a.within(health.OK, "OK, 2 files with 2 rows", "")
 }
 
 func TestAKindWithoutASourceFailsTheStart(t *testing.T) {
