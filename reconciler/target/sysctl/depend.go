@@ -1,12 +1,31 @@
 package sysctl
 
 import (
+	"iter"
+	"slices"
 	"strings"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
+)
+
+// The names that stand for all devices, and for those that will be made, in place of the name of a device.
+const (
+	allDevices    = "all"
+	defaultDevice = "default"
 )
 
 // Device returns the name of the device that a sysctl belongs to, such as
 // eth0 for net.ipv4.conf.eth0.forwarding; empty if it belongs to none.
 func (s Sysctl) Device() string {
+	if scope := s.scope(); scope != allDevices && scope != defaultDevice {
+		return scope
+	}
+	return ""
+}
+
+// scope returns what a name has in the place of a device; empty if it has no such place.
+func (s Sysctl) scope() string {
 	name, err := dotted(s.Name)
 	if err != nil {
 		return ""
@@ -15,8 +34,59 @@ func (s Sysctl) Device() string {
 	if len(parts) < 5 || parts[0] != "net" || parts[2] != "conf" && parts[2] != "neigh" {
 		return ""
 	}
-	if device := parts[3]; device != "all" && device != "default" {
-		return device
+	return parts[3]
+}
+
+// ByDevice finds the sysctls of a device, by its name.
+var ByDevice = statedb.NewMultiIndex("device", func(s Sysctl) iter.Seq[string] {
+	if device := s.Device(); device != "" {
+		return slices.Values([]string{device})
 	}
-	return ""
+	return nil
+})
+
+// Others, for example net.ipv6.conf.all.forwarding, change the sysctls of all devices, or of those for which they were never
+// written. So the sysctls that can change along with others are checked when one of those others was written.
+
+// byInherits finds the sysctls that change along with others.
+var byInherits = statedb.NewMultiIndex("inherits", func(s Sysctl) iter.Seq[bool] {
+	// What the kernel changes along with a sysctl that inherits never changes that sysctl, so this has an end.
+	if s.scope() != "" && !isForwarding(string(s.Key())) {
+		return slices.Values([]bool{true})
+	}
+	return nil
+})
+
+// isForwarding reports whether a sysctl turns on forwarding as a whole.
+func isForwarding(name string) bool {
+	switch name {
+	case "net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding", "net.ipv6.conf.all.forwarding":
+		return true
+	}
+	return false
+}
+
+// changesOthers reports whether others change along with a sysctl.
+func changesOthers(name string) bool {
+	scope := Sysctl{Name: name}.scope()
+	return isForwarding(name) || scope == allDevices || scope == defaultDevice
+}
+
+// Related has sysctls checked after others were written that may have changed them. It is for one reconciler.
+func (t *Target) Related() reconciler.Related[Sysctl] {
+	return reconciler.Events(t.changed, func(statedb.ReadTxn, struct{}) iter.Seq[statedb.Query[Sysctl]] {
+		return slices.Values([]statedb.Query[Sysctl]{byInherits.Query(true)})
+	})
+}
+
+// set writes a parameter.
+func (t *Target) set(name, value string) error {
+	err := t.files.write(name, value)
+	if err == nil && changesOthers(name) {
+		select {
+		case t.changed <- struct{}{}:
+		default: // an event that has not been received yet will do for this change too
+		}
+	}
+	return err
 }

@@ -6,8 +6,13 @@
 // all devices with net.ipv6.conf.all.forwarding. If a row for such a parameter is
 // first applied after that change, the changed value is recorded as the original.
 //
-// The record of a device's parameter is void if the device was recreated under its
-// old name: the parameter is then somebody else's.
+// The record of a device's parameter has the index of the device. It is void if that
+// device is gone, even if there is another one of its name. If the device was renamed,
+// its value is restored under the new name.
+//
+// The kernel sets parameters to their defaults when a device is made anew, and changes
+// some along with those of "all" and "default". It does not tell: a module has to make
+// rows run when links change, see [ByDevice], and with [Target.Related].
 //
 // /proc/sys/net follows the network namespace of the calling thread: the whole
 // process must live in one.

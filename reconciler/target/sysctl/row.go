@@ -26,7 +26,7 @@ var ByKey = statedb.NewIndex("key", Sysctl.Key)
 
 // Schema declares the table "sysctls".
 func Schema() statedb.Schema[Sysctl] {
-	return reconciler.Reconciled(statedb.Schema[Sysctl]{Name: "sysctls", Primary: ByKey})
+	return reconciler.Reconciled(statedb.Schema[Sysctl]{Name: "sysctls", Primary: ByKey, Secondary: []statedb.Indexer[Sysctl]{ByDevice, byInherits}})
 }
 
 // Default returns the defaults of fields that a document leaves out.

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-
-	"golang.org/x/sys/unix"
+	"sync"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/ownership"
@@ -32,53 +31,20 @@ type Target struct {
 
 	files   files
 	allow   func(name string) error
-	records *ownership.Records[record]
-	indexOf func(device string) (int, error) // [indexOf], except in tests
+	records *journal
+	devices devices
+	changed chan struct{} // receives after writes that may change other parameters
+	moving  sync.Mutex    // held while a record is released or renamed because its device was renamed
 }
 
 // record has the value of a parameter before we wrote it.
 type record struct {
 	Original string `json:"original"`
+	// Value is what we wrote last.
+	Value string `json:"value,omitempty"`
 	// Device is the index of the device that the parameter belongs to; 0 if it belongs to
-	// none. If the device was recreated under its old name, the record is void.
+	// none. It tells a device that was renamed from one that has its name now. If it is gone, the record is void.
 	Device int `json:"device,omitempty"`
-}
-
-// claims reports whether a record is about the parameter that now has its name.
-func (t *Target) claims(name string, rec record) (bool, error) {
-	if rec.Device == 0 {
-		return true, nil
-	}
-	index, err := t.indexOf(Sysctl{Name: name}.Device())
-	return err == nil && index == rec.Device, err
-}
-
-// indexOf returns the index of a device, or 0 if the name is empty or there is none
-// of that name.
-func indexOf(device string) (int, error) {
-	if device == "" {
-		return 0, nil
-	}
-	request, err := unix.NewIfreq(device)
-	if err != nil {
-		return 0, nil //nolint:nilerr // no device can have such a name
-	}
-	switch err := fillIndex(request); {
-	case errors.Is(err, unix.ENODEV):
-		return 0, nil
-	case err != nil:
-		return 0, fmt.Errorf("look up device %s: %w", device, err)
-	}
-	return int(request.Uint32()), nil
-}
-
-func fillIndex(request *unix.Ifreq) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }() // nothing was written
-	return unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request)
 }
 
 var (
@@ -95,11 +61,11 @@ func New(cfg Config) (*Target, error) {
 	if cfg.Allow == nil {
 		cfg.Allow = func(string) error { return nil }
 	}
-	records, err := ownership.NewRecords[record](cfg.Owned, "sysctl")
+	records, err := newJournal(cfg.Owned)
 	if err != nil {
 		return nil, err
 	}
-	return &Target{files: files{cfg.Root}, allow: cfg.Allow, records: records, indexOf: indexOf}, nil
+	return &Target{files: files{cfg.Root}, allow: cfg.Allow, records: records, devices: kernelDevices, changed: make(chan struct{}, 1)}, nil
 }
 
 // Init implements reconciler.Target. It drops the records of parameters that are
@@ -123,34 +89,43 @@ func (t *Target) Init(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// lookAt reads the parameter that a record is about. The parameter counts as missing if it is
-// gone, or if its device was recreated.
+// lookAt reads the parameter that a record is about, wherever it is now.
 func (t *Target) lookAt(name string, rec record) (is string, there bool, err error) {
-	is, err = t.files.read(name)
+	now, err := t.nameNow(name, rec)
+	if err != nil || now == "" {
+		return "", false, err
+	}
+	is, err = t.files.read(now)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
-	}
-	claimed, claimErr := t.claims(name, rec)
-	if claimErr != nil || !claimed {
-		return "", false, claimErr
 	}
 	return is, true, err
 }
 
-// Update implements reconciler.Target. Parameters are identified only by name, so the device
-// may be replaced by another one at any moment: then the record is void, and the row has to be
-// tried again.
+// Update implements reconciler.Target. Rows name devices, and another device may get that name
+// at any moment: then the row has to be tried again.
 func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (reconciler.Result, error) {
-	index, err := t.indexOf(row.Device())
+	index, err := t.devices.indexOf(row.Device())
 	if err != nil {
 		return reconciler.Result{}, fmt.Errorf("sysctl %s: %w", row.Name, err)
 	}
-	row, is, err := t.look(ctx, row)
+	if row, err = t.check(ctx, row); err != nil {
+		return reconciler.Result{}, err
+	}
+	if err := t.follow(row.Name, index); err != nil {
+		return reconciler.Result{}, err
+	}
+	is, err := t.files.read(row.Name)
 	if err != nil {
 		return reconciler.Result{}, err
 	}
-	if rec, known := t.records.Get(row.Name); !known || rec.Device != 0 && rec.Device != index {
-		if err := t.records.Put(row.Name, record{Original: is, Device: index}); err != nil {
+	rec, known := t.records.Get(row.Name)
+	if !known || rec.Device != 0 && rec.Device != index {
+		rec = record{Original: is, Device: index}
+	}
+	if rec.Value != row.Value {
+		rec.Value = row.Value
+		if err := t.records.Put(row.Name, rec); err != nil {
 			return reconciler.Result{}, err
 		}
 	}
@@ -163,7 +138,7 @@ func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (rec
 
 // checkDevice returns an error if the index of a row's device has changed.
 func (t *Target) checkDevice(row Sysctl, index int) error {
-	now, err := t.indexOf(row.Device())
+	now, err := t.devices.indexOf(row.Device())
 	switch {
 	case err != nil:
 		return fmt.Errorf("sysctl %s: %w", row.Name, err)
@@ -175,26 +150,27 @@ func (t *Target) checkDevice(row Sysctl, index int) error {
 
 // Diff implements reconciler.Differ.
 func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Sysctl) ([]reconciler.Change, error) {
-	row, is, err := t.look(ctx, row)
+	row, err := t.check(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	is, err := t.files.read(row.Name)
 	if err != nil {
 		return nil, err
 	}
 	return steps.Changes(t.steps(row, is)), nil
 }
 
-// look checks the row and reads the parameter.
-func (t *Target) look(ctx context.Context, row Sysctl) (checked Sysctl, is string, err error) {
-	if row, err = row.Normalized(); err != nil {
-		return row, "", reconciler.Terminal(err)
+// check returns the normalized row.
+func (t *Target) check(ctx context.Context, row Sysctl) (Sysctl, error) {
+	row, err := row.Normalized()
+	if err != nil {
+		return row, reconciler.Terminal(err)
 	}
 	if err := t.allow(row.Name); err != nil {
-		return row, "", reconciler.Terminal(fmt.Errorf("sysctl %s: %w", row.Name, err))
+		return row, reconciler.Terminal(fmt.Errorf("sysctl %s: %w", row.Name, err))
 	}
-	if err := ctx.Err(); err != nil {
-		return row, "", err
-	}
-	is, err = t.files.read(row.Name)
-	return row, is, err
+	return row, ctx.Err()
 }
 
 func (t *Target) steps(row Sysctl, is string) []steps.Step {
@@ -204,7 +180,7 @@ func (t *Target) steps(row Sysctl, is string) []steps.Step {
 // write sets a parameter and checks that the kernel accepted the value unchanged;
 // otherwise every pass would find it out of sync.
 func (t *Target) write(row Sysctl) error {
-	if err := t.files.write(row.Name, row.Value); err != nil {
+	if err := t.set(row.Name, row.Value); err != nil {
 		return err
 	}
 	is, err := t.files.read(row.Name)
@@ -223,18 +199,26 @@ func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Sysctl) erro
 		return err
 	}
 	name := string(row.Key())
-	before, known := t.records.Get(name)
+	rec, known := t.records.Get(name)
 	if !known {
 		return nil
 	}
-	claimed, err := t.claims(name, before)
+	now, err := t.nameNow(name, rec)
 	if err != nil {
 		return fmt.Errorf("sysctl %s: %w", name, err)
 	}
-	if claimed {
-		if err := t.restore(name, before.Original); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if now != name {
+		t.moving.Lock()
+		defer t.moving.Unlock()
+		return t.release(name)
+	}
+	return t.giveUp(name, now, rec)
+}
+
+// giveUp restores the value of a parameter that has a name now, and removes the record that it has under its earlier name.
+func (t *Target) giveUp(name, now string, rec record) error {
+	if err := t.restore(now, rec.Original); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return t.records.Remove(name)
 }
@@ -244,7 +228,7 @@ func (t *Target) restore(name, original string) error {
 	if err != nil || is == original {
 		return err
 	}
-	return t.files.write(name, original)
+	return t.set(name, original)
 }
 
 // Observe implements reconciler.Observer: it yields the parameters that have records and exist.

@@ -271,20 +271,20 @@ func TestAnIndexThatCannotBeFoundOutFailsTheOperation(t *testing.T) {
 	target := newTarget(t, Config{Root: tree(t, map[string]string{name: "1"})})
 	row := Sysctl{Name: name, Value: "2"}
 	failure := syscall.EMFILE
-	index := func(string) (int, error) { return 7, nil }
-	fail := func(string) (int, error) { return 0, failure }
+	found := devices{func(string) (int, error) { return 7, nil }, func(int) (string, error) { return "e0", nil }}
+	fail := devices{func(string) (int, error) { return 0, failure }, func(int) (string, error) { return "", failure }}
 
-	target.indexOf = fail
+	target.devices = fail
 	if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, failure) {
 		t.Errorf("Update: %v", err)
 	}
 	if rec, known := target.records.Get(name); known {
 		t.Errorf("recorded after a failure: %+v", rec)
 	}
-	target.indexOf = index
+	target.devices = found
 	mustUpdate(t, target, row, true)
 
-	target.indexOf = fail
+	target.devices = fail
 	if err := target.Delete(t.Context(), txn(), row); !errors.Is(err, failure) {
 		t.Errorf("Delete: %v", err)
 	}
@@ -299,7 +299,7 @@ func TestAnIndexThatCannotBeFoundOutFailsTheOperation(t *testing.T) {
 	if rec, known := target.records.Get(name); !known || rec.Device != 7 {
 		t.Errorf("the record is %+v, %v", rec, known)
 	}
-	target.indexOf = index
+	target.devices = found
 	mustDelete(t, target, name)
 	wantValue(t, target, name, "1")
 }
@@ -308,7 +308,7 @@ func TestADeviceThatIsMadeAgainWhileItIsSetIsAnError(t *testing.T) {
 	const name = "net.ipv4.conf.e0.a"
 	target := newTarget(t, Config{Root: tree(t, map[string]string{name: "1"})})
 	index := 7
-	target.indexOf = func(string) (int, error) {
+	target.devices.indexOf = func(string) (int, error) {
 		index++
 		return index, nil
 	}
@@ -317,7 +317,7 @@ func TestADeviceThatIsMadeAgainWhileItIsSetIsAnError(t *testing.T) {
 	if fmt.Sprint(err) != want {
 		t.Errorf("error\n%v\nexpected\n%s", err, want)
 	}
-	target.indexOf = func(string) (int, error) { return index, nil }
+	target.devices = kernelDevices
 	mustDelete(t, target, name)
 	wantValue(t, target, name, "2")
 }
@@ -328,5 +328,89 @@ func TestIndexesOfDevices(t *testing.T) {
 		if index, err := indexOf(device); err != nil || (index != 0) != exists {
 			t.Errorf("device %q has index %d, %v", device, index, err)
 		}
+	}
+}
+
+func TestADeviceThatWasRenamedGetsItsValuesBack(t *testing.T) {
+	const before, now = "net.ipv4.neigh.e0.gc_stale_time", "net.ipv4.neigh.f0.gc_stale_time"
+	kernel := files{"/proc/sys"}
+	write := func(t *testing.T, name, value string) {
+		t.Helper()
+		if err := kernel.write(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		then      func(t *testing.T, target *Target, restarted func() *Target) *Target
+		want      string
+		remaining int // records
+	}{
+		"when the row is deleted": {func(t *testing.T, target *Target, _ func() *Target) *Target {
+			mustDelete(t, target, before)
+			return target
+		}, "60", 0},
+		"when the row is deleted, after a restart": {func(t *testing.T, _ *Target, restarted func() *Target) *Target {
+			target := restarted()
+			for row, err := range target.Observe(t.Context()) {
+				if err != nil || row.Name != before || row.Value != "77" {
+					t.Errorf("Observe yields %v, %v", row, err)
+				}
+			}
+			mustDelete(t, target, before)
+			return target
+		}, "60", 0},
+		"when another device has its name": {func(t *testing.T, target *Target, _ func() *Target) *Target {
+			nstest.Veth(t, "e0", "e1")
+			mustUpdate(t, target, Sysctl{Name: before, Value: "77"}, true)
+			return target
+		}, "60", 1},
+		"not if others have changed it": {func(t *testing.T, target *Target, _ func() *Target) *Target {
+			write(t, now, "99")
+			mustDelete(t, target, before)
+			return target
+		}, "99", 0},
+		"not if it is declared under the new name": {func(t *testing.T, target *Target, _ func() *Target) *Target {
+			mustUpdate(t, target, Sysctl{Name: now, Value: "78"}, true)
+			mustDelete(t, target, before)
+			return target
+		}, "78", 1},
+		"when the row of the new name is deleted": {func(t *testing.T, target *Target, restarted func() *Target) *Target {
+			mustUpdate(t, target, Sysctl{Name: now, Value: "77"}, false)
+			target = restarted()
+			mustDelete(t, target, before)
+			mustDelete(t, target, now)
+			return target
+		}, "60", 0},
+		"not if it is gone": {func(t *testing.T, target *Target, _ func() *Target) *Target {
+			nstest.IP(t, "link", "del", "f0")
+			mustDelete(t, target, before)
+			nstest.Veth(t, "f0", "f1")
+			return target
+		}, "60", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			open := func() *Target {
+				target := newTarget(t, Config{Owned: nstest.Store(t, dir)})
+				if err := target.Init(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				return target
+			}
+			nstest.Veth(t, "x1", "e0")
+			target := open()
+			mustUpdate(t, target, Sysctl{Name: before, Value: "76"}, true)
+			mustUpdate(t, target, Sysctl{Name: before, Value: "77"}, true)
+			nstest.IP(t, "link", "set", "e0", "name", "f0")
+			target = c.then(t, target, open)
+			wantValue(t, target, now, c.want)
+			remaining := 0
+			for range target.records.All() {
+				remaining++
+			}
+			if remaining != c.remaining {
+				t.Errorf("%d records remain, want %d", remaining, c.remaining)
+			}
+		})
 	}
 }

@@ -2,6 +2,9 @@
 package sysctlcell
 
 import (
+	"iter"
+	"slices"
+
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
@@ -13,7 +16,7 @@ import (
 )
 
 // Cell returns the module. It needs an *ownership.Store and the module of package
-// linkcell: sysctls of a device wait for its link. allow is sysctl.Config.Allow.
+// linkcell: sysctls of a device wait for its link, and are checked when it changes. allow is sysctl.Config.Allow.
 func Cell(allow func(name string) error) cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[sysctl.Sysctl]{
@@ -21,13 +24,23 @@ func Cell(allow func(name string) error) cell.Cell {
 			Schema: sysctl.Schema(), Default: sysctl.Default, Normalized: sysctl.Sysctl.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(owned *ownership.Store) (reconciler.Target[sysctl.Sysctl], error) {
+			func(owned *ownership.Store) (*sysctl.Target, error) {
 				return sysctl.New(sysctl.Config{Owned: owned, Allow: allow})
 			},
-			func(links *statedb.Table[link.Link], seen reconciler.Observation[link.Link]) reconcilercell.Relations[sysctl.Sysctl] {
+			func(t *sysctl.Target) reconciler.Target[sysctl.Sysctl] { return t },
+			func(
+				t *sysctl.Target, links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
+			) reconcilercell.Relations[sysctl.Sysctl] {
 				return reconcilercell.Relations[sysctl.Sysctl]{
-					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, seen, sysctl.Sysctl.Device)},
+					Related:   []reconciler.Related[sysctl.Sysctl]{t.Related(), reconciler.Watches(seen, ofDevice)},
+					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, observed, sysctl.Sysctl.Device)},
 				}
 			}),
 	)
+}
+
+// ofDevice names the sysctls of an existing link. The kernel sets them to its defaults when a device is made anew, and some of
+// them when it changes in other ways.
+func ofDevice(_ statedb.ReadTxn, seen link.Seen) iter.Seq[statedb.Query[sysctl.Sysctl]] {
+	return slices.Values([]statedb.Query[sysctl.Sysctl]{sysctl.ByDevice.Query(seen.Name)})
 }
