@@ -30,6 +30,7 @@ type related struct {
 	*world
 	children *statedb.RWTable[child]
 	panics   string // the children whose owners cannot be told
+	byTens   bool   // of the number of a child only the tens matter
 }
 
 func byIDs(ids ...string) iter.Seq[statedb.Query[row]] {
@@ -55,6 +56,10 @@ func withChildren(w *world) *related {
 	}
 	w.params = func(p *reconciler.Params[row]) {
 		p.Related = []reconciler.Related[row]{reconciler.Watches(statedb.ReadOnly(r.children), owners)}
+		if r.byTens {
+			tens := func(c child) int { return c.Number / 10 }
+			p.Related[0] = reconciler.WatchesBy(statedb.ReadOnly(r.children), tens, owners)
+		}
 	}
 	return r
 }
@@ -138,6 +143,36 @@ func TestWhenTheMappingOfAChildChangesOldAndNewOwnersRun(t *testing.T) {
 	})
 }
 
+func TestAChangeOfAChildRunsItsOwnersIfItMatters(t *testing.T) {
+	relating(t, func(_ *testing.T, r *related) {
+		r.stop()
+		r.byTens = true
+		r.start()
+		r.target.log()
+		r.child(child{ID: "x", Owners: "a", Number: 1})
+		r.wantLog("update a=1")
+		r.child(child{ID: "x", Owners: "a", Number: 2})
+		r.wantLog()
+		r.child(child{ID: "x", Owners: "a", Number: 13})
+		r.wantLog("update a=1")
+		r.child(child{ID: "x", Owners: "b", Number: 14})
+		r.wantLog("update a=1", "update b=1")
+		r.panics = "x"
+		r.child(child{ID: "x", Owners: "b", Number: 15})
+		r.wantLog("update b=1")
+		r.panics = ""
+		r.child(child{ID: "x", Owners: "b", Number: 16})
+		r.wantLog("update b=1")
+		r.child(child{ID: "x", Owners: "b", Number: 17})
+		r.wantLog()
+		remove(t, r.db, r.children, child{ID: "x"})
+		r.pass(0)
+		r.wantLog("update b=1")
+		r.child(child{ID: "x", Owners: "b", Number: 17})
+		r.wantLog("update b=1")
+	})
+}
+
 func TestAChildRunsPendingDeletesButNoRowsThatAreGone(t *testing.T) {
 	relating(t, func(_ *testing.T, r *related) {
 		r.target.will(failing("a"))
@@ -201,7 +236,17 @@ func TestAPanicOfAMappingIsReportedAndOthersGoOn(t *testing.T) {
 }
 
 func TestOwnersOfChildrenWhoseDeletesWereLostRun(t *testing.T) {
+	for _, byTens := range []bool{false, true} {
+		t.Run(fmt.Sprint("by tens: ", byTens), func(t *testing.T) { testLostDeletes(t, byTens) })
+	}
+}
+
+func testLostDeletes(t *testing.T, byTens bool) {
+	t.Helper()
 	relating(t, func(t *testing.T, r *related) {
+		r.stop()
+		r.byTens = byTens
+		r.start()
 		r.child(child{ID: "x", Owners: "a"}, child{ID: "y", Owners: "b"})
 		r.target.log()
 		insert(t, r.db, r.children, child{ID: "slow"})
@@ -359,6 +404,7 @@ func TestRelationsThatCannotWorkAreRefused(t *testing.T) {
 		"is empty":                   {},
 		"the table is not set":       reconciler.Watches(nil, none),
 		"that names rows is not set": reconciler.Watches[row](statedb.ReadOnly(w.notDone), nil),
+		"names rows is not set":      reconciler.WatchesBy[row, reconciler.NotDone, int](statedb.ReadOnly(w.notDone), nil, func(statedb.ReadTxn, reconciler.NotDone) iter.Seq[statedb.Query[row]] { return nil }),
 		"the channel is nil":         reconciler.Events[row, int](nil, nil),
 		"Params.DB: table children":  reconciler.Watches(statedb.ReadOnly(other), none),
 	} {

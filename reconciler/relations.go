@@ -34,6 +34,20 @@ func Watches[Obj, Child any](
 	return Related[Obj]{watched(table, owners)}
 }
 
+// WatchesBy is [Watches] for other rows of which only a part matters, such as a field that changes less often than the rest:
+// dependent rows run when the part that by returns changes, when the other row is inserted or deleted, or when it names other
+// rows. If the other row is deleted and soon inserted again with the same part, that may go unnoticed.
+func WatchesBy[Obj, Child any, Part comparable](
+	table *statedb.Table[Child], by func(child Child) Part, owners func(txn statedb.ReadTxn, child Child) iter.Seq[statedb.Query[Obj]],
+) Related[Obj] {
+	if by == nil {
+		return Related[Obj]{&engine.Watched{Table: core(table)}} // refused like one without owners
+	}
+	w := watched(table, owners)
+	w.By = func(e *store.Entry) any { return by(rowOf[Child](e)) }
+	return Related[Obj]{w}
+}
+
 // Events runs the rows that are named for each value received from a channel. Values are
 // received while the reconciler runs, until the channel is closed.
 func Events[Obj, Event any](

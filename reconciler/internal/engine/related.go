@@ -256,6 +256,8 @@ type Watched struct {
 	Table *store.Table
 	// Rows yields the rows that a row of Table refers to.
 	Rows func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
+	// By returns what of a row of Table matters, which is comparable. It is nil if all of the row matters.
+	By func(row *store.Entry) any
 }
 
 func (w *Watched) check() error {
@@ -280,7 +282,7 @@ func (w *Watched) begin(y *relay) func(context.Context) {
 
 // feed follows the table from its beginning.
 func (w *Watched) feed(y *relay) *childFeed {
-	return &childFeed{Watched: w, relay: y, cursor: w.Table.Changes(0), last: map[string][]store.Query{}}
+	return &childFeed{Watched: w, relay: y, cursor: w.Table.Changes(0), last: map[string]nomination{}}
 }
 
 // childFeed follows a watched table.
@@ -288,7 +290,13 @@ type childFeed struct {
 	*Watched
 	relay  *relay
 	cursor *store.Cursor
-	last   map[string][]store.Query // the rows that each row last named, by its encoded key
+	last   map[string]nomination // by the encoded key of a row of the table
+}
+
+// nomination is what a row of a watched table named last.
+type nomination struct {
+	rows []store.Query
+	part any // the result of By
 }
 
 func (f *childFeed) follow(ctx context.Context) {
@@ -317,23 +325,34 @@ func (f *childFeed) collect(txn store.ReadTxn) {
 			lost = true
 			continue
 		}
-		f.changed(txn, change)
+		f.changed(txn, change, lost)
 	}
 	if lost {
 		f.forgetGone(txn)
 	}
 }
 
-func (f *childFeed) changed(txn store.ReadTxn, change store.Change) {
+// changed adds the owners of a changed row. If changes were lost, the row may have changed more than it seems.
+func (f *childFeed) changed(txn store.ReadTxn, change store.Change, lost bool) {
 	key := keyOf(change.Entry)
 	text := func() string { return f.Table.KeyText(change.Entry) }
-	owners := f.relay.named(txn, text, func(txn store.ReadTxn, yield func(store.Query) bool) { f.Rows(txn, change.Entry, yield) })
-	if last := f.last[key]; !sameQueries(last, owners) {
-		f.relay.add(txn, last)
-		f.last[key] = owners
+	last, known := f.last[key]
+	var now nomination
+	now.rows = f.relay.named(txn, text, func(txn store.ReadTxn, yield func(store.Query) bool) {
+		if f.By != nil {
+			now.part = f.By(change.Entry)
+		}
+		f.Rows(txn, change.Entry, yield)
+	})
+	same := sameQueries(last.rows, now.rows)
+	if known && same && f.By != nil && now.part == last.part && change.Kind != store.Delete && !lost {
+		return
 	}
-	f.relay.add(txn, owners)
-	if change.Kind == store.Delete {
+	if !same {
+		f.relay.add(txn, last.rows)
+	}
+	f.relay.add(txn, now.rows)
+	if f.last[key] = now; change.Kind == store.Delete {
 		delete(f.last, key)
 	}
 }
@@ -350,9 +369,9 @@ func (f *childFeed) forgetGone(txn store.ReadTxn) {
 	for child := range f.Table.All(txn, nil).Entries() {
 		there[keyOf(child)] = true
 	}
-	for key, owners := range f.last {
+	for key, last := range f.last {
 		if !there[key] {
-			f.relay.add(txn, owners)
+			f.relay.add(txn, last.rows)
 			delete(f.last, key)
 		}
 	}

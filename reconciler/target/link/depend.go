@@ -42,8 +42,8 @@ func DependsOn[Obj any](
 	}, observed)
 }
 
-// minIPv6 is the least MTU with which a link can have IPv6 addresses.
-const minIPv6 = 1280
+// MinIPv6MTU is the least MTU with which a link has IPv6. The kernel removes addresses and settings when it becomes less.
+const MinIPv6MTU = 1280
 
 // Replaces reports whether the update of a link takes the addresses and routes of the device away, given the table of
 // existing links: the link is made anew, or set down, or its MTU becomes too small for IPv6.
@@ -57,7 +57,7 @@ func Replaces(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, row Link) (wa
 		if row.Type != "" && !(state{link: &is, peer: peer.Name}).isLike(row) {
 			return Link{Name: row.Name, Peer: peer.Name}, true
 		}
-		tooSmall := row.MTU != 0 && row.MTU < minIPv6 && is.MTU >= minIPv6
+		tooSmall := row.MTU != 0 && row.MTU < MinIPv6MTU && is.MTU >= MinIPv6MTU
 		return Link{Name: row.Name}, is.Up && !row.Up || tooSmall
 	}
 }

@@ -156,16 +156,17 @@ func (t *Target) nameNow(name string, rec record) (string, error) {
 	return withDevice(name, device), nil
 }
 
-// follow prepares an update of a parameter of the device with an index, if its name was that of another device's parameter, or
+// follow prepares an update of a row whose device has an index, if its name was that of another device's parameter, or
 // if the device had another name: the first gets its value back, and the record of the second gets its new name.
-func (t *Target) follow(name string, index int) error {
+func (t *Target) follow(row Sysctl, index int) error {
+	name := row.Name
 	if index == 0 {
 		return nil
 	}
 	t.moving.Lock()
 	defer t.moving.Unlock()
 	if rec, known := t.records.Get(name); known && rec.Device != 0 && rec.Device != index {
-		if err := t.release(name); err != nil {
+		if err := t.release(name, row.Value); err != nil {
 			return err
 		}
 	}
@@ -181,8 +182,8 @@ func (t *Target) follow(name string, index int) error {
 }
 
 // release ends a record of a device that is gone or was renamed. The value of one that was renamed is restored, unless it has a
-// record under the new name, or others have changed it.
-func (t *Target) release(name string) error {
+// record under the new name, or is not the declared one because others have changed it.
+func (t *Target) release(name, declared string) error {
 	rec, known := t.records.Get(name)
 	if !known {
 		return nil
@@ -191,7 +192,7 @@ func (t *Target) release(name string) error {
 	if err != nil {
 		return fmt.Errorf("sysctl %s: %w", name, err)
 	}
-	ours, err := t.isOurs(name, now, rec)
+	ours, err := t.isOurs(name, now, rec, declared)
 	switch {
 	case err != nil:
 		return err
@@ -201,8 +202,8 @@ func (t *Target) release(name string) error {
 	return t.giveUp(name, now, rec)
 }
 
-// isOurs reports whether the parameter of a record, which has a name now, has no newer record and the value that we wrote last.
-func (t *Target) isOurs(name, now string, rec record) (bool, error) {
+// isOurs reports whether the parameter of a record, which has a name now, has no newer record and the declared value.
+func (t *Target) isOurs(name, now string, rec record, declared string) (bool, error) {
 	if now == name || now == "" {
 		return now != "", nil
 	}
@@ -213,5 +214,5 @@ func (t *Target) isOurs(name, now string, rec record) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return words(is) == rec.Value, err
+	return words(is) == declared, err
 }

@@ -40,8 +40,6 @@ type Target struct {
 // record has the value of a parameter before we wrote it.
 type record struct {
 	Original string `json:"original"`
-	// Value is what we wrote last.
-	Value string `json:"value,omitempty"`
 	// Device is the index of the device that the parameter belongs to; 0 if it belongs to
 	// none. It tells a device that was renamed from one that has its name now. If it is gone, the record is void.
 	Device int `json:"device,omitempty"`
@@ -112,20 +110,15 @@ func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (rec
 	if row, err = t.check(ctx, row); err != nil {
 		return reconciler.Result{}, err
 	}
-	if err := t.follow(row.Name, index); err != nil {
+	if err := t.follow(row, index); err != nil {
 		return reconciler.Result{}, err
 	}
 	is, err := t.files.read(row.Name)
 	if err != nil {
 		return reconciler.Result{}, err
 	}
-	rec, known := t.records.Get(row.Name)
-	if !known || rec.Device != 0 && rec.Device != index {
-		rec = record{Original: is, Device: index}
-	}
-	if rec.Value != row.Value {
-		rec.Value = row.Value
-		if err := t.records.Put(row.Name, rec); err != nil {
+	if rec, known := t.records.Get(row.Name); !known || rec.Device != 0 && rec.Device != index {
+		if err := t.records.Put(row.Name, record{Original: is, Device: index}); err != nil {
 			return reconciler.Result{}, err
 		}
 	}
@@ -210,7 +203,7 @@ func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Sysctl) erro
 	if now != name {
 		t.moving.Lock()
 		defer t.moving.Unlock()
-		return t.release(name)
+		return t.release(name, words(row.Value))
 	}
 	return t.giveUp(name, now, rec)
 }

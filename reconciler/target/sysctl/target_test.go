@@ -43,7 +43,12 @@ func mustUpdate(t *testing.T, target *Target, row Sysctl, changed bool) {
 
 func mustDelete(t *testing.T, target *Target, name string) {
 	t.Helper()
-	if err := target.Delete(t.Context(), txn(), Sysctl{Name: name}); err != nil {
+	deleteRow(t, target, name, "")
+}
+
+func deleteRow(t *testing.T, target *Target, name, value string) {
+	t.Helper()
+	if err := target.Delete(t.Context(), txn(), Sysctl{Name: name, Value: value}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -346,7 +351,7 @@ func TestADeviceThatWasRenamedGetsItsValuesBack(t *testing.T) {
 		remaining int // records
 	}{
 		"when the row is deleted": {func(t *testing.T, target *Target, _ func() *Target) *Target {
-			mustDelete(t, target, before)
+			deleteRow(t, target, before, "77")
 			return target
 		}, "60", 0},
 		"when the row is deleted, after a restart": {func(t *testing.T, _ *Target, restarted func() *Target) *Target {
@@ -356,7 +361,7 @@ func TestADeviceThatWasRenamedGetsItsValuesBack(t *testing.T) {
 					t.Errorf("Observe yields %v, %v", row, err)
 				}
 			}
-			mustDelete(t, target, before)
+			deleteRow(t, target, before, "77")
 			return target
 		}, "60", 0},
 		"when another device has its name": {func(t *testing.T, target *Target, _ func() *Target) *Target {
@@ -366,24 +371,24 @@ func TestADeviceThatWasRenamedGetsItsValuesBack(t *testing.T) {
 		}, "60", 1},
 		"not if others have changed it": {func(t *testing.T, target *Target, _ func() *Target) *Target {
 			write(t, now, "99")
-			mustDelete(t, target, before)
+			deleteRow(t, target, before, "77")
 			return target
 		}, "99", 0},
 		"not if it is declared under the new name": {func(t *testing.T, target *Target, _ func() *Target) *Target {
 			mustUpdate(t, target, Sysctl{Name: now, Value: "78"}, true)
-			mustDelete(t, target, before)
+			deleteRow(t, target, before, "77")
 			return target
 		}, "78", 1},
 		"when the row of the new name is deleted": {func(t *testing.T, target *Target, restarted func() *Target) *Target {
 			mustUpdate(t, target, Sysctl{Name: now, Value: "77"}, false)
 			target = restarted()
-			mustDelete(t, target, before)
-			mustDelete(t, target, now)
+			deleteRow(t, target, before, "77")
+			deleteRow(t, target, now, "77")
 			return target
 		}, "60", 0},
 		"not if it is gone": {func(t *testing.T, target *Target, _ func() *Target) *Target {
 			nstest.IP(t, "link", "del", "f0")
-			mustDelete(t, target, before)
+			deleteRow(t, target, before, "77")
 			nstest.Veth(t, "f0", "f1")
 			return target
 		}, "60", 0},

@@ -61,7 +61,7 @@ func TestOneChangeToEachRowIsOneIncrementalOperationEach(t *testing.T) {
 			test $(cat /proc/sys/net/ipv4/conf/br*/rp_filter | grep -c 2) = %[1]d`, n)).failure()
 	}))
 	// A last change: if anything were done twice, it would be done before.
-	must(t, w.setup(map[string]string{"last.yaml": "kind: sysctl\nname: net.ipv4.ip_forward\nvalue: \"1\"\n"}))
+	must(t, w.setup(map[string]string{"last.yaml": "kind: sysctl\nname: net.ipv4.ip_default_ttl\nvalue: \"65\"\n"}))
 	w.mustBeDone(t, map[string]counts{"addresses": {n + 1, n + 1, 0}, "links": {n + 2, n + 2, 0}, "routes": {n, n, 0}, "sysctls": {n + 1, n + 1, 0}})
 
 	after := w.operations(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // Cell returns the module. It needs an *ownership.Store and the module of package
-// linkcell: sysctls of a device wait for its link, and are checked when it changes. allow is sysctl.Config.Allow.
+// linkcell: sysctls of a device wait for its link, and are checked when it is made anew or renamed. allow is sysctl.Config.Allow.
 func Cell(allow func(name string) error) cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[sysctl.Sysctl]{
@@ -32,15 +32,25 @@ func Cell(allow func(name string) error) cell.Cell {
 				t *sysctl.Target, links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
 			) reconcilercell.Relations[sysctl.Sysctl] {
 				return reconcilercell.Relations[sysctl.Sysctl]{
-					Related:   []reconciler.Related[sysctl.Sysctl]{t.Related(), reconciler.Watches(seen, ofDevice)},
+					Related:   []reconciler.Related[sysctl.Sysctl]{t.Related(), reconciler.WatchesBy(seen, settingsOf, ofDevice)},
 					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, observed, sysctl.Sysctl.Device)},
 				}
 			}),
 	)
 }
 
-// ofDevice names the sysctls of an existing link. The kernel sets them to its defaults when a device is made anew, and some of
-// them when it changes in other ways.
+// settings identifies the settings that the kernel keeps for a device. New ones have its defaults.
+type settings struct {
+	index int
+	name  string
+	ipv6  bool
+}
+
+func settingsOf(seen link.Seen) settings {
+	return settings{seen.Index, seen.Name, seen.MTU >= link.MinIPv6MTU}
+}
+
+// ofDevice names the sysctls of an existing link.
 func ofDevice(_ statedb.ReadTxn, seen link.Seen) iter.Seq[statedb.Query[sysctl.Sysctl]] {
 	return slices.Values([]statedb.Query[sysctl.Sysctl]{sysctl.ByDevice.Query(seen.Name)})
 }
