@@ -78,6 +78,27 @@ func TestAnAdoptedLinkWhoseRowHasNoTypeAnyMoreStays(t *testing.T) {
 	})
 }
 
+func TestAnAdoptedLinkThatIsGivenBackHasItsAttributesAgain(t *testing.T) {
+	eachWay(t, func(t *testing.T, open func(*testing.T, string) *Target) {
+		for name, row := range map[string]Link{"with an MTU": {Name: "x0", Up: true, MTU: 1310}, "without": {Name: "x0", Up: true}} {
+			t.Run(name, func(t *testing.T) {
+				remove(t, "x0")
+				nstest.IP(t, "link", "add", "x0", "mtu", "1400", "address", "02:00:00:00:00:40", "type", "bridge")
+				t.Cleanup(func() { remove(t, "x0") })
+				dir := t.TempDir()
+				target := open(t, dir)
+				mustUpdate(t, target, Link{Name: "x0", Type: Bridge, Up: true, Adopt: true, MTU: 1300, MAC: "02:00:00:00:00:30"}, true)
+				mustUpdate(t, target, row, true)
+				mustDelete(t, open(t, dir), "x0")
+				if is := mustLink(t, "x0").Attrs(); is.MTU != 1400 || is.HardwareAddr.String() != "02:00:00:00:00:40" {
+					t.Errorf("MTU %d, address %v", is.MTU, is.HardwareAddr)
+				}
+				wantNoRecords(t, dir)
+			})
+		}
+	})
+}
+
 func TestALinkThatIsAnotherThanItsRowIsNotAdopted(t *testing.T) {
 	nstest.Veth(t, "v0", "v1")
 	target := newTarget(t, t.TempDir())

@@ -1,8 +1,11 @@
 package link
 
 import (
+	"context"
 	"fmt"
 	"syscall"
+
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
 // before holds the attributes of a link as they were before we changed them.
@@ -88,7 +91,7 @@ func (s state) restoration() []change {
 // touched returns was with the current values of the attributes that a row is about to change
 // added.
 func (s state) touched(was before, row Link) before {
-	if row.MTU != 0 && was.MTU == 0 && !s.created() {
+	if row.MTU != 0 && was.MTU == 0 && !s.isOfOurs() {
 		was.MTU = s.link.MTU
 	}
 	if row.MAC != "" && was.MAC == "" {
@@ -99,6 +102,9 @@ func (s state) touched(was before, row Link) before {
 	}
 	return was
 }
+
+// isOfOurs reports whether the link exists and was made by us, so that it has no earlier MTU.
+func (s state) isOfOurs() bool { return s.created() && !s.rec.Created.Adopted }
 
 // untouched returns b without the attributes that the row does not set.
 func (b before) untouched(row Link) before {
@@ -128,31 +134,63 @@ func (t *Target) note(s state, row Link) (state, error) {
 	next := borrowed{Index: s.link.Index, Up: s.link.Up}
 	if s.borrowed() {
 		next = *s.rec.Borrowed
-	} else if err := t.follow(s); err != nil {
-		return s, err
 	}
 	next.Before = s.touched(next.Before, row)
 	return t.keep(s, record{Borrowed: &next})
 }
 
-// drop removes the record of a name.
-func (t *Target) drop(s state) error {
-	if err := t.follow(s); err != nil {
+// settle ends the records that are about another link than they were because links were renamed: that of a name, whose
+// link has another name now, and that of the link which has the name now. Both links get back what they had before.
+func (t *Target) settle(ctx context.Context, s state) error {
+	t.settling.Lock()
+	defer t.settling.Unlock()
+	l := t.looker(ctx)
+	if err := t.end(l, s.name); err != nil || s.link == nil {
 		return err
 	}
-	return t.records.Remove(s.name)
-}
-
-// follow keeps the record of a link of others that has another name now, so that it is restored. Its earlier name is that of
-// another link by now.
-func (t *Target) follow(s state) error {
-	if s.rec.Borrowed == nil || s.renamed == nil {
+	other, found := t.records.Find(s.link.Index)
+	if !found || other == s.name {
 		return nil
 	}
-	if _, known := t.records.Get(s.renamed.Name); known {
-		return nil // it has a row of its own
+	return t.end(l, other)
+}
+
+// end restores the link that a record of a link of others is about, if it has another name than the record by now, and
+// removes the record.
+func (t *Target) end(l looker, name string) error {
+	rec, _ := t.records.Get(name)
+	if rec.Borrowed == nil {
+		return nil
 	}
-	return t.records.Put(s.renamed.Name, record{Borrowed: s.rec.Borrowed})
+	link, err := l.byIndex(rec.Borrowed.Index)
+	if err != nil || link != nil && link.Name == name {
+		return err
+	}
+	if link != nil {
+		s, err := l.lookAround(state{name: link.Name, link: link, rec: rec})
+		if err != nil {
+			return err
+		}
+		if err := t.restore(l.ctx, s); err != nil {
+			return err
+		}
+	}
+	return t.records.Remove(name)
+}
+
+// restore gives an existing link back its original attributes.
+func (t *Target) restore(ctx context.Context, s state) error {
+	var requests []rtnl.Request
+	due := s.restoration()
+	for _, c := range due {
+		requests = append(requests, c.request)
+	}
+	for n, err := range t.conn.Execute(ctx, requests) {
+		if unlessGone(err) != nil {
+			return fmt.Errorf("%s: %w", due[n].does, err)
+		}
+	}
+	return nil
 }
 
 // forget drops the recorded values of attributes that the row no longer sets. It is called

@@ -56,7 +56,14 @@ func (u *updates) look(which func(Link) bool) (at []int) {
 		if u.results[i].Err != nil || !which(row) {
 			continue
 		}
-		if u.states[i], u.results[i].Err = l.lookFor(row); u.results[i].Err == nil {
+		s, err := l.lookFor(row)
+		if s.renamed != nil || s.strayed {
+			if err = u.target.settle(u.ctx, s); err == nil {
+				l = u.target.looker(u.ctx)
+				s, err = l.lookFor(row)
+			}
+		}
+		if u.states[i], u.results[i].Err = s, err; err == nil {
 			at = append(at, i)
 		}
 	}
@@ -143,7 +150,7 @@ func (u *updates) rehearse(at []int) (can []int) {
 		}
 	}
 	u.execute(func(i int, err error) error {
-		if err = unless(err, syscall.ENODEV); err != nil {
+		if err = unlessGone(err); err != nil {
 			err = cannotRecreate(u.rows[i], err)
 		}
 		return err
@@ -170,12 +177,12 @@ func (u *updates) remove(at []int) {
 	for _, i := range at {
 		u.request(i, u.states[i].deletion(), "delete link "+u.states[i].name)
 	}
-	u.execute(func(_ int, err error) error { return unless(err, syscall.ENODEV) })
+	u.execute(func(_ int, err error) error { return unlessGone(err) })
 }
 
-// unless returns err, or nil if err matches the error number.
-func unless(err error, errno syscall.Errno) error {
-	if errors.Is(err, errno) {
+// unlessGone returns err, or nil if err says that the link does not exist.
+func unlessGone(err error) error {
+	if errors.Is(err, syscall.ENODEV) {
 		return nil
 	}
 	return err
@@ -293,17 +300,19 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link
 			u.results[i].Err = err
 		case s.created():
 			u.request(i, s.deletion(), "delete link "+s.name)
+		case s.renamed != nil:
+			u.results[i].Err = t.settle(ctx, s)
 		case s.borrowed():
 			for _, c := range s.restoration() {
 				u.request(i, c.request, c.does)
 			}
 		}
 	}
-	u.execute(func(_ int, err error) error { return unless(err, syscall.ENODEV) })
+	u.execute(func(_ int, err error) error { return unlessGone(err) })
 	outcomes := make([]error, len(rows))
 	for i := range rows {
 		if outcomes[i] = u.results[i].Err; outcomes[i] == nil {
-			outcomes[i] = t.drop(u.states[i])
+			outcomes[i] = t.records.Remove(rows[i].Name)
 		}
 	}
 	return outcomes

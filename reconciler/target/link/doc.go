@@ -17,7 +17,8 @@
 // A link without a type must exist; until then its row is in error. The previous values of
 // its attributes are recorded, and restored when the row is deleted or no longer sets
 // them; the link is never deleted. If the link is recreated under its old name, the old
-// record is void. If it was renamed and another link has its name, it is restored under its new name.
+// record is void. If it was renamed, it is restored under its new name when another link
+// has its name or the row is deleted.
 //
 // A port is in error while its bridge does not exist. [Needs] makes it wait instead.
 //

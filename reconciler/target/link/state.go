@@ -38,6 +38,13 @@ type borrowed struct {
 	Before before `json:"before,omitzero"`
 }
 
+func borrowedIndex(_ string, rec record) (index int, ok bool) {
+	if rec.Borrowed == nil {
+		return 0, false
+	}
+	return rec.Borrowed.Index, true
+}
+
 func (r record) equal(other record) bool {
 	return same(r.Created, other.Created) && same(r.Borrowed, other.Borrowed)
 }
@@ -84,6 +91,7 @@ type state struct {
 	was    *Seen  // its master before we changed it; nil if there is none
 
 	renamed *Seen // the link of others that the record is about, if it has another name now; otherwise nil
+	strayed bool  // whether the link of others that has the name now has a record of an earlier name
 }
 
 // looker looks up links in a mirror's table or in the kernel.
@@ -152,6 +160,13 @@ func (l looker) look(name string) (s state, err error) {
 	if err != nil || s.link == nil {
 		return s, err
 	}
+	other, found := l.target.records.Find(s.link.Index)
+	s.strayed = found && other != name
+	return l.lookAround(s)
+}
+
+// lookAround adds the links that have to do with an existing link.
+func (l looker) lookAround(s state) (_ state, err error) {
 	if s.peer, err = l.nameOf(s.link.Peer); err != nil {
 		return s, err
 	}
@@ -255,6 +270,9 @@ func (s state) created() bool {
 func (s state) borrowed() bool {
 	return s.link != nil && s.rec.Borrowed != nil && s.rec.Borrowed.Index == s.link.Index
 }
+
+// isRecorded reports whether the record is about an existing link, perhaps with another name.
+func (s state) isRecorded() bool { return s.created() || s.borrowed() || s.renamed != nil }
 
 // before returns the attributes that the link had before we changed them.
 func (s state) before() before {

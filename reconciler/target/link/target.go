@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 	"sync/atomic"
 
 	"github.com/statehive/statehive/reconciler"
@@ -24,7 +25,9 @@ type Target struct {
 	reconciler.NoPrune[Link]
 
 	conn    *rtnl.Conn
-	records *ownership.Records[record]
+	records *ownership.Indexed[record, int] // those of links of others also by the index of the link
+	// settling is held while records of links that were renamed are ended.
+	settling sync.Mutex
 	// mirror has the existing links; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
@@ -45,7 +48,7 @@ func New(cfg Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{conn: conn, records: records}, nil
+	return &Target{conn: conn, records: ownership.IndexBy(records, borrowedIndex)}, nil
 }
 
 // Close releases the target's sockets.
@@ -62,8 +65,8 @@ func (t *Target) Init(ctx context.Context) error {
 	l := t.looker(ctx)
 	for name := range t.records.All() {
 		s, err := l.look(name)
-		if err == nil && !s.created() && !s.borrowed() {
-			err = t.drop(s)
+		if err == nil && !s.isRecorded() {
+			err = t.records.Remove(name)
 		}
 		if err != nil {
 			return err
@@ -152,7 +155,7 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Link, error] {
 		}
 		for name := range t.records.All() {
 			s, err := l.look(name)
-			if err == nil && !s.created() && !s.borrowed() {
+			if err == nil && !s.isRecorded() {
 				continue
 			}
 			if !yield(s.row(), err) || err != nil {

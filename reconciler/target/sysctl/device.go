@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
 // devices looks up network devices.
@@ -76,6 +73,10 @@ func parameterOf(name string, device int) parameter {
 	return parameter{device, withDevice(name, "")}
 }
 
+func recorded(name string, rec record) (parameter, bool) {
+	return parameterOf(name, rec.Device), rec.Device != 0
+}
+
 // withDevice returns the dotted name of the same parameter of another device, or the name itself if it is of none.
 func withDevice(name, device string) string {
 	if (Sysctl{Name: name}).Device() == "" {
@@ -84,64 +85,6 @@ func withDevice(name, device string) string {
 	parts := strings.Split(pathOf(name), "/")
 	parts[3] = device
 	return swapSeparators.Replace(strings.Join(parts, "/"))
-}
-
-// journal is the records. Those of devices' parameters are also found by the device, which may have been renamed.
-type journal struct {
-	*ownership.Records[record]
-
-	mu    sync.Mutex
-	names map[parameter]string // the keys of the records that have a device
-}
-
-func newJournal(owned *ownership.Store) (*journal, error) {
-	records, err := ownership.NewRecords[record](owned, "sysctl")
-	if err != nil {
-		return nil, err
-	}
-	j := &journal{Records: records, names: map[parameter]string{}}
-	for name, rec := range records.All() {
-		j.index(name, rec)
-	}
-	return j, nil
-}
-
-func (j *journal) index(name string, rec record) {
-	if rec.Device != 0 {
-		j.names[parameterOf(name, rec.Device)] = name
-	}
-}
-
-// Put replaces a record.
-func (j *journal) Put(name string, rec record) error {
-	if err := j.Records.Put(name, rec); err != nil {
-		return err
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.index(name, rec)
-	return nil
-}
-
-// Remove removes a record.
-func (j *journal) Remove(name string) error {
-	rec, known := j.Get(name)
-	if err := j.Records.Remove(name); err != nil || !known || rec.Device == 0 {
-		return err
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if p := parameterOf(name, rec.Device); j.names[p] == name {
-		delete(j.names, p)
-	}
-	return nil
-}
-
-// nameOf returns the name under which a parameter has a record, or "".
-func (j *journal) nameOf(p parameter) string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.names[p]
 }
 
 // nameNow returns the name that the parameter of a record has now, or "" if its device is gone.
@@ -170,11 +113,11 @@ func (t *Target) follow(row Sysctl, index int) error {
 			return err
 		}
 	}
-	before := t.records.nameOf(parameterOf(name, index))
-	rec, known := t.records.Get(before)
-	if before == name || !known || rec.Device != index {
+	before, found := t.records.Find(parameterOf(name, index))
+	if !found || before == name {
 		return nil
 	}
+	rec, _ := t.records.Get(before)
 	if err := t.records.Put(name, rec); err != nil {
 		return err
 	}

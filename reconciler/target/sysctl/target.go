@@ -31,7 +31,7 @@ type Target struct {
 
 	files   files
 	allow   func(name string) error
-	records *journal
+	records *ownership.Indexed[record, parameter]
 	devices devices
 	changed chan struct{} // receives after writes that may change other parameters
 	moving  sync.Mutex    // held while a record is released or renamed because its device was renamed
@@ -59,11 +59,11 @@ func New(cfg Config) (*Target, error) {
 	if cfg.Allow == nil {
 		cfg.Allow = func(string) error { return nil }
 	}
-	records, err := newJournal(cfg.Owned)
+	records, err := ownership.NewRecords[record](cfg.Owned, "sysctl")
 	if err != nil {
 		return nil, err
 	}
-	return &Target{files: files{cfg.Root}, allow: cfg.Allow, records: records, devices: kernelDevices, changed: make(chan struct{}, 1)}, nil
+	return &Target{files: files{cfg.Root}, allow: cfg.Allow, records: ownership.IndexBy(records, recorded), devices: kernelDevices, changed: make(chan struct{}, 1)}, nil
 }
 
 // Init implements reconciler.Target. It drops the records of parameters that are
