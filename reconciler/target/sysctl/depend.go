@@ -59,11 +59,7 @@ var byInherits = statedb.NewMultiIndex("inherits", func(s Sysctl) iter.Seq[bool]
 
 // isForwarding reports whether a sysctl turns on forwarding as a whole.
 func isForwarding(name string) bool {
-	switch name {
-	case "net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding", "net.ipv6.conf.all.forwarding":
-		return true
-	}
-	return false
+	return name == forwarding || name == "net.ipv6.conf.all.forwarding"
 }
 
 // changesOthers reports whether others change along with a sysctl.

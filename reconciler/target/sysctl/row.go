@@ -82,6 +82,12 @@ func (k *Key) UnmarshalText(text []byte) error {
 // the path (eth0.100) is a slash in the dotted spelling (eth0/100).
 var swapSeparators = strings.NewReplacer(".", "/", "/", ".")
 
+// The same parameter has two names in the kernel. It is known by the first here, so that documents cannot contradict each other.
+const (
+	forwarding      = "net.ipv4.ip_forward"
+	forwardingOfAll = "net.ipv4.conf.all.forwarding"
+)
+
 // dotted returns the dotted spelling of a name. As with sysctl(8), the separator
 // that comes first tells which spelling it is.
 func dotted(name string) (string, error) {
@@ -98,6 +104,9 @@ func dotted(name string) (string, error) {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, " \t\n\x00") {
 			return "", fmt.Errorf("%q is not the name of a sysctl, it has a part %q: %s", given, part, expected)
 		}
+	}
+	if name == forwardingOfAll {
+		return forwarding, nil
 	}
 	return name, nil
 }

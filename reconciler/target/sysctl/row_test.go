@@ -12,6 +12,8 @@ func TestBothSpellingsOfANameAreOneSysctl(t *testing.T) {
 	for _, c := range []struct{ name, dotted, path string }{
 		{"net.ipv4.ip_forward", "net.ipv4.ip_forward", "net/ipv4/ip_forward"},
 		{"net/ipv4/ip_forward", "net.ipv4.ip_forward", "net/ipv4/ip_forward"},
+		{"net.ipv4.conf.all.forwarding", "net.ipv4.ip_forward", "net/ipv4/ip_forward"}, // the same to the kernel
+		{"net/ipv4/conf/all/forwarding", "net.ipv4.ip_forward", "net/ipv4/ip_forward"},
 		{"net.ipv4.conf.eth0/100.forwarding", "net.ipv4.conf.eth0/100.forwarding", "net/ipv4/conf/eth0.100/forwarding"},
 		{"net/ipv4/conf/eth0.100/forwarding", "net.ipv4.conf.eth0/100.forwarding", "net/ipv4/conf/eth0.100/forwarding"},
 		{"net/ipv4/conf/a..b/forwarding", "net.ipv4.conf.a//b.forwarding", "net/ipv4/conf/a..b/forwarding"},
