@@ -126,7 +126,7 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 // of ours with that key was known.
 func (u *updates) whoHolds(at int, reliable bool) {
 	w := u.wants[at]
-	chosen, ok, _ := u.target.chosen(u.ctx, w)
+	chosen, ok, _ := u.target.chosen(u.ctx, w.row.Key())
 	switch {
 	case ok && chosen.protocol == Protocol && w.matches(chosen.Seen):
 	case ok && chosen.protocol != Protocol && reliable && !w.row.Adopt:
@@ -152,8 +152,8 @@ func (u *updates) lookUp(at int, since time.Time) {
 }
 
 // mayReplace reports whether a row replaces nothing but a route of ours. A row that adopts
-// also replaces routes of others, which are not known yet.
-func (w wanted) mayReplace(is Seen) bool { return is.Kind == "" && !w.row.Adopt }
+// also replaces routes of others, which are not known yet. Neither does one behind a route of others.
+func (w wanted) mayReplace(is Seen) bool { return is.Kind == "" && !is.Behind && !w.row.Adopt }
 
 // replaceOne makes a row replace the only route of ours with its key.
 func (u *updates) replaceOne(at int, is Seen) {

@@ -2,10 +2,12 @@ package route
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
 )
 
 // TestAReplacementBesideOursDoesNotHideIt: the kernel tells that somebody has replaced a
@@ -36,7 +38,11 @@ func TestAReplacementBesideOursDoesNotHideIt(t *testing.T) {
 					nstest.IP(t, append([]string{family, "route"}, strings.Fields(other+" proto static")...)...)
 				}
 				wantObserved(t, target, c.row.Key().String())
-				mustUpdate(t, target, c.row, false)
+				if _, err := target.Update(t.Context(), txn(), c.row); c.row.Destination.prefix.Addr().Is4() && !errors.Is(err, ErrForeign) {
+					t.Errorf("Update with a route of others before ours: %v", err)
+				} else if c.row.Destination.prefix.Addr().Is6() && err != nil {
+					t.Error(err)
+				}
 				mustDelete(t, target, c.row)
 				wantObserved(t, target)
 				if left := show(t, c.row, "static"); len(left) != 1 {
@@ -112,4 +118,69 @@ func TestAnIPv6RouteComesBackBesideNextHopsOfOthers(t *testing.T) {
 			t.Errorf("after it there is\n%s", shown)
 		}
 	})
+}
+
+// TestAChangeStaysBeforeWhatOthersHaveAppended: the kernel uses the first of the routes with one key.
+func TestAChangeStaysBeforeWhatOthersHaveAppended(t *testing.T) {
+	for _, destination := range []string{"10.1.0.0/16", "0.0.0.0/0"} {
+		t.Run(destination, func(t *testing.T) {
+			each(t, func(t *testing.T, target *Target) {
+				row := Route{Destination: to(destination), Gateway: gateway4}
+				mustUpdate(t, target, row, true)
+				nstest.IP(t, "route", "append", destination, "via", "192.0.2.98", "proto", "static")
+				for _, row.Gateway = range []netip.Addr{ip("192.0.2.97"), gateway4, ip("192.0.2.96")} {
+					mustUpdate(t, target, row, true)
+					routes := strings.Split(nstest.IP(t, "route", "show", destination), "\n")
+					if len(routes) != 3 || !strings.Contains(routes[0], row.Gateway.String()) || !strings.Contains(routes[1], "192.0.2.98") {
+						t.Errorf("after the change to %v there is %q", row.Gateway, routes)
+					}
+					mustUpdate(t, target, row, false)
+				}
+			})
+		})
+	}
+}
+
+func TestARouteOfOthersBeforeOursIsNoticed(t *testing.T) {
+	network(t)
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	mustUpdate(t, target, row, true)
+	wantBehind := func(behind bool) {
+		t.Helper()
+		target.mirror.Load().Settled(t.Context())
+		is, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
+		is.Behind = behind
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+		if changes := differences(db.ReadTxn(), statedb.ReadOnly(seen), row); (len(changes) > 0) != behind {
+			t.Errorf("differences are %v", changes)
+		}
+		if _, err := target.Update(t.Context(), txn(), row); errors.Is(err, ErrForeign) != behind {
+			t.Errorf("Update: %v", err)
+		}
+	}
+	wantBehind(false)
+	others := func(verb, gateway string) {
+		t.Helper()
+		nstest.IP(t, "route", verb, "10.1.0.0/16", "via", gateway, "proto", "static")
+	}
+	others("append", "192.0.2.98")
+	wantBehind(false)
+	others("prepend", "192.0.2.97")
+	wantBehind(true)
+	if _, err := target.mirror.Load().Listed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantBehind(true)
+	changed := row
+	changed.Gateway = ip("192.0.2.96")
+	if _, err := target.Update(t.Context(), txn(), changed); !errors.Is(err, ErrForeign) {
+		t.Errorf("Update of a changed row: %v", err)
+	}
+	others("del", "192.0.2.97")
+	wantBehind(false)
+	others("prepend", "192.0.2.97")
+	wantBehind(true)
+	mustDelete(t, target, row)
 }

@@ -50,7 +50,7 @@ func (d comparison) diff(ctx context.Context, row Route) ([]reconciler.Change, e
 	case seen && !w.row.Adopt:
 		return nil, nil
 	}
-	chosen, found, hidden := d.target.chosen(ctx, w)
+	chosen, found, hidden := d.target.chosen(ctx, w.row.Key())
 	switch {
 	case found && chosen.protocol == Protocol && w.matches(chosen.Seen), seen && !found:
 		return nil, nil

@@ -15,6 +15,7 @@ type event struct {
 	route    Seen // without the names of its devices
 	ours     bool
 	replaced bool       // the route replaced another one with its key
+	appended bool       // the route comes after others with its key
 	link     rtnl.Link  // link that changed; only the index is set if it is gone
 	address  netip.Addr // address that is gone
 }
@@ -30,7 +31,7 @@ const (
 )
 
 // decode reads a notification. Routes of others, of which there may be many, only matter if
-// they replace a route, or may be next hops of an IPv6 route of ours.
+// they replace a route, come before one of ours, or may be next hops of an IPv6 route of ours.
 func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	switch m.Header.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
@@ -38,10 +39,11 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 		e.route, e.ours = r.Seen, r.protocol == Protocol
 		// A route with a TOS has replaced one with the same TOS.
 		e.replaced = m.Header.Flags&unix.NLM_F_REPLACE != 0 && r.tos == 0
+		e.appended = m.Header.Flags&unix.NLM_F_APPEND != 0
 		if m.Header.Type == unix.RTM_DELROUTE {
-			e.kind, e.replaced = routeGone, false
+			e.kind, e.replaced, e.appended = routeGone, false, false
 		}
-		return e, ok && (e.ours || e.replaced || isNexthop(r))
+		return e, ok && (e.ours || e.replaced || isNexthop(r) || mayPrecede(r) && !e.appended)
 	case unix.RTM_NEWLINK:
 		e.kind = linkChanged
 		e.link, ok = rtnl.DecodeLink(m)
@@ -64,6 +66,9 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 func isNexthop(r kernelRoute) bool {
 	return r.Key.family() == Inet6 && (r.Gateway.IsValid() || !r.Nexthops.IsZero())
 }
+
+// mayPrecede reports whether a route comes before others with its key if it is not appended.
+func mayPrecede(r kernelRoute) bool { return r.Key.family() == Inet && r.tos == 0 }
 
 // decodeAddress reads the device and the address of a notification.
 func decodeAddress(m syscall.NetlinkMessage) (index int, address netip.Addr, ok bool) {

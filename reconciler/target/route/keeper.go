@@ -28,6 +28,9 @@ type keeper struct {
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
+	// behind has the keys of IPv4 routes of ours that others have put routes before. A listing
+	// has only routes of ours.
+	behind map[Key]struct{}
 }
 
 // decode reads a notification, and counts those of IPv6 routes.
@@ -54,14 +57,24 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 		return nil, err
 	}
 	rows := k.rows(append(routes, routes6...))
-	before := k.shared
-	k.shared = map[Key]struct{}{}
-	for _, s := range rows {
-		if _, shared := before[s.Key]; shared {
+	shared, behind := k.shared, k.behind
+	k.shared, k.behind = map[Key]struct{}{}, map[Key]struct{}{}
+	for i, s := range rows {
+		if _, is := shared[s.Key]; is {
 			k.shared[s.Key] = struct{}{}
+		}
+		if _, was := behind[s.Key]; was && k.target.mayBeBehind(ctx, s.Key) {
+			k.behind[s.Key] = struct{}{}
+			rows[i].Behind = true
 		}
 	}
 	return rows, ctx.Err()
+}
+
+// mayBeBehind reports whether the kernel uses somebody else's route with a key of ours, or does not say which it uses.
+func (t *Target) mayBeBehind(ctx context.Context, key Key) bool {
+	chosen, ok, _ := t.chosen(ctx, key)
+	return !ok || chosen.protocol != Protocol
 }
 
 // list6 lists our IPv6 routes. It repeats the listing until no route changes meanwhile: if one
@@ -117,7 +130,7 @@ func (k *keeper) named(s Seen) Seen {
 // same reports whether two routes are equal, ignoring the names of their devices and whether
 // the devices are up.
 func same(a, b Seen) bool {
-	a.Device, a.OtherNames, a.Dead = b.Device, b.OtherNames, b.Dead
+	a.Device, a.OtherNames, a.Dead, a.Behind = b.Device, b.OtherNames, b.Dead, b.Behind
 	if a.Nexthops != b.Nexthops {
 		a.Nexthops, b.Nexthops = mapHops(a.Nexthops, SeenNexthop.plain), mapHops(b.Nexthops, SeenNexthop.plain)
 	}
@@ -180,6 +193,8 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		return "", nil
 	case e.replaced && found: // or it replaced another route with the key, not known here
 		return "a route with the key of one of ours was replaced", nil
+	case !e.ours && s.Key.family() == Inet:
+		return "", k.setBehind(txn, is, true)
 	case !e.ours && s.Nexthops.IsZero():
 		return "", nil // it coexists with ours
 	case !e.ours:
@@ -198,6 +213,20 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	k.count(s, 1)
 	_, _, err = k.table.Insert(txn, severalOf(is))
 	return "", err
+}
+
+// setBehind records whether others have put a route before one of ours.
+func (k *keeper) setBehind(txn *statedb.WriteTxn, is Seen, behind bool) error {
+	if is.Behind == behind {
+		return nil
+	}
+	if is.Behind = behind; behind {
+		k.behind[is.Key] = struct{}{}
+	} else {
+		delete(k.behind, is.Key)
+	}
+	_, _, err := k.table.Insert(txn, is)
+	return err
 }
 
 func (k *keeper) addedToSeveral(s Seen, all []Seen) {
@@ -225,6 +254,8 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 		return "", nil
 	case !is.Nexthops.IsZero() && s.Nexthops.IsZero() && all == nil && s.Key.family() == Inet6:
 		return k.nexthopGone(txn, is, s, e.ours)
+	case !e.ours && s.Key.family() == Inet:
+		return "", k.setBehind(txn, is, false)
 	case !e.ours:
 		return "", nil
 	case all != nil:
@@ -276,6 +307,9 @@ func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt
 
 func (k *keeper) put(txn *statedb.WriteTxn, s Seen) error {
 	k.count(s, 1)
+	if !s.Behind {
+		delete(k.behind, s.Key)
+	}
 	_, _, err := k.table.Insert(txn, s)
 	return err
 }

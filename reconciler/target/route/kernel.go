@@ -303,16 +303,15 @@ func (t *Target) list(ctx context.Context, family Family, table Table, protocol 
 	return routes, nil
 }
 
-// chosen returns the route that the kernel uses for the destination of a row, if it has the
-// key of the row. In most cases that avoids a listing. hidden reports whether there may be
+// chosen returns the route that the kernel uses for the destination of a key, if it has that
+// key. In most cases that avoids a listing. hidden reports whether there may be
 // another route with the key, which the kernel does not use or does not report.
-func (t *Target) chosen(ctx context.Context, w wanted) (r kernelRoute, ok, hidden bool) {
-	key := w.row.Key()
+func (t *Target) chosen(ctx context.Context, key Key) (r kernelRoute, ok, hidden bool) {
 	if key.Destination.Addr().IsUnspecified() {
 		return r, false, true // the kernel would choose by itself
 	}
-	f := fixed{family: w.row.Family, bits: key.Destination.Addr().BitLen(), flags: unix.RTM_F_FIB_MATCH}
-	if w.row.Family == Inet { // IPv6 names the table anyway
+	f := fixed{family: key.family(), bits: key.Destination.Addr().BitLen(), flags: unix.RTM_F_FIB_MATCH}
+	if key.family() == Inet { // IPv6 names the table anyway
 		f.flags |= unix.RTM_F_LOOKUP_TABLE
 	}
 	request := f.request(unix.RTM_GETROUTE, 0)

@@ -156,11 +156,11 @@ func TestMostRoutesInSyncNeedNoListing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, ok, _ := target.chosen(t.Context(), w); !ok || r.protocol != Protocol || !w.matches(r.Seen) {
+		if r, ok, _ := target.chosen(t.Context(), w.row.Key()); !ok || r.protocol != Protocol || !w.matches(r.Seen) {
 			t.Errorf("route %s is not found to be in sync", describe(row))
 		}
 		w.row.Gateway = netip.MustParseAddr("192.0.2.98")
-		if r, _, _ := target.chosen(t.Context(), w); w.matches(r.Seen) {
+		if r, _, _ := target.chosen(t.Context(), w.row.Key()); w.matches(r.Seen) {
 			t.Errorf("route %s is found to be in sync with another gateway", describe(row))
 		}
 	}

@@ -31,6 +31,8 @@ type Seen struct {
 	// Kind describes a property that rows cannot set, such as "tos 0x10". It is "several"
 	// if more than one route has the key, and empty for a route that a row can describe.
 	Kind string `json:"kind,omitempty"`
+	// Behind means that the kernel uses an IPv4 route of others instead, which they have put before this one.
+	Behind bool `json:"behind,omitempty"`
 }
 
 // SeenByKey is the primary index.

@@ -105,6 +105,11 @@ func TestOthersRoutesAreNotListenedTo(t *testing.T) {
 		data[5] = protocol // the sixth field of struct rtmsg, bytes all of them
 		return message(kind, flags, data...)
 	}
+	route6 := func(kind, flags uint16, protocol byte) syscall.NetlinkMessage {
+		m := route(kind, flags, protocol)
+		m.Data[0] = unix.AF_INET6
+		return m
+	}
 	link := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, 7, 0, 0)
 	link.AddString(unix.IFLA_IFNAME, "e0")
 	link.AddUint32(unix.IFLA_MTU, 1500)
@@ -114,8 +119,10 @@ func TestOthersRoutesAreNotListenedTo(t *testing.T) {
 	}{
 		"ours":                 {route(unix.RTM_NEWROUTE, 0, Protocol), true},
 		"ours that went":       {route(unix.RTM_DELROUTE, 0, Protocol), true},
-		"others'":              {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), false},
-		"others' that went":    {route(unix.RTM_DELROUTE, 0, unix.RTPROT_BGP), false},
+		"others'":              {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.RTPROT_BGP), false},
+		"others' before ours":  {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), true},
+		"others' that went":    {route(unix.RTM_DELROUTE, 0, unix.RTPROT_BGP), true},
+		"others' of IPv6":      {route6(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), false},
 		"others' in place":     {route(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE, unix.RTPROT_STATIC), true},
 		"an address":           {message(unix.RTM_NEWADDR, 0, make([]byte, unix.SizeofIfAddrmsg)...), false},
 		"an address that went": {message(unix.RTM_DELADDR, 0, make([]byte, unix.SizeofIfAddrmsg)...), true},

@@ -36,6 +36,7 @@ func (u *updates) replaceOld() {
 		}
 	}
 	u.appendThenRemove(appended)
+	u.keepFirst(appended)
 	u.changeNexthops(extended)
 	u.takeOver(adopted)
 	u.removeThenAdd(inTurn)
@@ -43,7 +44,8 @@ func (u *updates) replaceOld() {
 
 // appendThenRemove appends IPv4 routes after the old ones and then removes the old ones, so
 // that a route exists all the time. NLM_F_REPLACE is not used because it replaces the first
-// route, no matter who made it, and leaves the others.
+// route, no matter who made it, and leaves the others. Nor is the new route put before the old
+// one: the kernel removes the first route that matches, which may be the new one.
 func (u *updates) appendThenRemove(replacements []replacement) {
 	requests := make([]rtnl.Request, len(replacements))
 	for n, r := range replacements {
@@ -75,14 +77,38 @@ func (u *updates) appendThenRemove(replacements []replacement) {
 	}
 }
 
+// keepFirst puts IPv4 routes that have replaced others before the routes of others that came after
+// those, and now come before the new ones.
+func (u *updates) keepFirst(replaced []replacement) {
+	var at []int
+	var requests []rtnl.Request
+	for _, r := range replaced {
+		if u.results[r.at].Err == nil && u.isBehind(r.at) {
+			route := u.wants[r.at].wantedRoute()
+			at, requests = append(at, r.at, r.at), append(requests, route.deletion(), route.addition(0))
+		}
+	}
+	for n, err := range u.execute(requests) {
+		u.replaced(at[n], err)
+	}
+}
+
+// isBehind reports whether a route of others is known to come before the one of a row, which exists.
+func (u *updates) isBehind(at int) bool {
+	key := u.wants[at].row.Key()
+	if !key.Destination.Addr().IsUnspecified() {
+		chosen, ok, _ := u.target.chosen(u.ctx, key)
+		return ok && chosen.protocol != Protocol
+	}
+	s, err := u.target.lookUp(u.ctx, key, time.Now())
+	return err == nil && s.behind
+}
+
 // behind returns the routes that a row still has to replace if its own route turned out to
 // exist already: the other routes with its key.
 func (u *updates) behind(at int) (replacement, error) {
 	w := u.wants[at]
 	s, err := u.target.look(u.ctx, w, time.Now())
-	if !w.row.Adopt {
-		s.foreign = nil
-	}
 	wanted := func(r kernelRoute) bool { return r.protocol == Protocol && w.matches(r.Seen) }
 	return replacement{at, slices.DeleteFunc(slices.Clone(s.ours), wanted), s.foreign}, err
 }

@@ -61,23 +61,29 @@ func wantedHops(row Route) (hops []wantedHop) {
 type state struct {
 	ours    []kernelRoute
 	foreign []kernelRoute
+	behind  bool // whether a route of others comes before ours, in IPv4
 }
 
-// look looks up the routes with the key of a row, and returns an error if others hold the key.
+// look looks up the routes with the key of a row, and returns an error if others hold the key. The state has routes of
+// others only if the row adopts them.
 func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, error) {
 	s, err := t.lookUp(ctx, w.row.Key(), since)
 	if err != nil {
 		return state{}, err
 	}
-	if len(s.foreign) > 0 && !w.row.Adopt && !w.isMetBy(s) {
+	if w.row.Adopt || len(s.foreign) == 0 {
+		return s, nil
+	}
+	if s.behind || len(s.ours) == 0 || w.row.Family == Inet6 && !w.isMetBy(s) {
 		return state{}, t.foreignError(ctx, w.row, s.foreign[0])
 	}
+	s.foreign = nil
 	return s, nil
 }
 
-// isMetBy reports whether the wanted route exists and no other route remains to be taken over.
+// isMetBy reports whether the wanted route exists, and no other route comes before it or remains to be taken over.
 func (w wanted) isMetBy(s state) bool {
-	return len(s.ours) == 1 && w.matches(s.ours[0].Seen) && (!w.row.Adopt || len(s.foreign) == 0)
+	return len(s.ours) == 1 && w.matches(s.ours[0].Seen) && !s.behind && (!w.row.Adopt || len(s.foreign) == 0)
 }
 
 // isBehind reports whether the route of a row that adopts exists, but the kernel uses
@@ -86,7 +92,7 @@ func (t *Target) isBehind(ctx context.Context, w wanted) bool {
 	if !w.row.Adopt {
 		return false
 	}
-	chosen, ok, _ := t.chosen(ctx, w)
+	chosen, ok, _ := t.chosen(ctx, w.row.Key())
 	return ok && chosen.protocol != Protocol
 }
 
@@ -162,6 +168,7 @@ func (t *Target) listStates(ctx context.Context, which listed) (listing, error) 
 		switch {
 		case r.protocol != Protocol && r.tos == 0: // a route with a TOS coexists with ours
 			s.foreign = append(s.foreign, r)
+			s.behind = s.behind || len(s.ours) == 0 && which.family == Inet
 		case r.protocol == Protocol && !slices.ContainsFunc(s.ours, r.same):
 			s.ours = append(s.ours, r)
 		}
@@ -173,7 +180,7 @@ func (t *Target) listStates(ctx context.Context, which listed) (listing, error) 
 
 // matches reports whether a route of ours is as the row wants it.
 func (w wanted) matches(s Seen) bool {
-	if s.Kind != "" || s.Dead || s.Gateway != w.row.Gateway || s.Source != w.row.Source || s.MTU != w.row.MTU ||
+	if s.Kind != "" || s.Dead || s.Behind || s.Gateway != w.row.Gateway || s.Source != w.row.Source || s.MTU != w.row.MTU ||
 		s.Type != w.row.Type || s.Scope != w.row.scope() || !isDevice(w.row.Device, w.index, s.index, s.Device, s.OtherNames) {
 		return false
 	}
@@ -216,6 +223,9 @@ func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 	add("source", addrText(is.Source), addrText(w.row.Source))
 	add("mtu", mtuText(is.MTU), mtuText(w.row.MTU))
 	add("type", isType, wantType)
+	if is.Behind {
+		add("place", "behind a route of others", "first")
+	}
 	if !w.row.Scope.IsZero() || len(changes) == 0 {
 		add("scope", isScope, w.row.scope().String())
 	}
