@@ -37,6 +37,11 @@ func (s Sysctl) scope() string {
 	return parts[3]
 }
 
+// MTUOf returns the name of the sysctl with the IPv6 MTU of a device.
+func MTUOf(device string) Key {
+	return Key(swapSeparators.Replace("net/ipv6/conf/" + device + "/mtu"))
+}
+
 // ByDevice finds the sysctls of a device, by its name.
 var ByDevice = statedb.NewMultiIndex("device", func(s Sysctl) iter.Seq[string] {
 	if device := s.Device(); device != "" {

@@ -32,7 +32,9 @@ func Cell(allow func(name string) error) cell.Cell {
 				t *sysctl.Target, links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
 			) reconcilercell.Relations[sysctl.Sysctl] {
 				return reconcilercell.Relations[sysctl.Sysctl]{
-					Related:   []reconciler.Related[sysctl.Sysctl]{t.Related(), reconciler.WatchesBy(seen, settingsOf, ofDevice)},
+					Related: []reconciler.Related[sysctl.Sysctl]{
+						t.Related(), reconciler.WatchesBy(seen, settingsOf, ofDevice), reconciler.WatchesBy(seen, mtuOf, ofMTU),
+					},
 					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, observed, sysctl.Sysctl.Device)},
 				}
 			}),
@@ -53,4 +55,11 @@ func settingsOf(seen link.Seen) settings {
 // ofDevice names the sysctls of an existing link.
 func ofDevice(_ statedb.ReadTxn, seen link.Seen) iter.Seq[statedb.Query[sysctl.Sysctl]] {
 	return slices.Values([]statedb.Query[sysctl.Sysctl]{sysctl.ByDevice.Query(seen.Name)})
+}
+
+func mtuOf(seen link.Seen) uint32 { return seen.MTU }
+
+// ofMTU names the sysctl that the kernel sets to the MTU of a link when that changes.
+func ofMTU(_ statedb.ReadTxn, seen link.Seen) iter.Seq[statedb.Query[sysctl.Sysctl]] {
+	return slices.Values([]statedb.Query[sysctl.Sysctl]{sysctl.ByKey.Query(sysctl.MTUOf(seen.Name))})
 }
