@@ -75,19 +75,24 @@ func newVersions() *versions {
 
 type seenVersion struct {
 	version
+	at   time.Time // when it was looked at
 	firm bool
 }
+
+// freshFor is how long a file is not read again if its stamp stays the same. Writes through a mapping of a file do not always
+// change its times.
+const freshFor = time.Minute
 
 // tick is longer than the clock stands still that file systems take their times from:
 // within it a file may change twice and show it once.
 const tick = 50 * time.Millisecond
 
-// get returns what is known of a file that has a stamp.
-func (v *versions) get(key Key, now stamp) (version, bool) {
+// get returns what is known of a file that has a stamp at a time.
+func (v *versions) get(key Key, is stamp, now time.Time) (version, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	known := v.known[key]
-	return known.version, known.firm && known.stamp == now
+	return known.version, known.firm && known.stamp == is && now.Sub(known.at) < freshFor
 }
 
 // last returns what was seen last, and what an operation has made or found to be right.
@@ -108,7 +113,7 @@ func (v *versions) noteMade(key Key, made version) {
 func (v *versions) note(key Key, seen version, at time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.known[key] = seenVersion{seen, at.UnixNano()-seen.Changed > int64(tick)}
+	v.known[key] = seenVersion{seen, at, at.UnixNano()-seen.Changed > int64(tick)}
 }
 
 func (v *versions) forget(key Key) {
@@ -137,7 +142,7 @@ func (t *Target) lookNow(key Key, f *folder) (version, error) {
 	}
 	is := version{stamp: stampOf(&stat)}
 	if is.regular() && is.Size <= MaxSize {
-		if known, ok := t.versions.get(key, is.stamp); ok {
+		if known, ok := t.versions.get(key, is.stamp, time.Now()); ok {
 			return known, nil
 		}
 		_, is, err = read(f, name)
