@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -107,6 +109,26 @@ func TestRefusalOfASecondAgentSaysWhatToDo(t *testing.T) {
 		if got := test.by.refusal().Error(); !strings.Contains(got, test.want) {
 			t.Errorf("got %s\nwithout %s", got, test.want)
 		}
+	}
+}
+
+// A process can have a command line of any length, also one that takes no memory.
+func TestLittleIsReadOfACommandLine(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read line", strings.Repeat("x", 100_000))
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = in.Close(), cmd.Wait() }()
+	line := ""
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(line, "xxx") && time.Now().Before(deadline); runtime.Gosched() {
+		line = commandLine(cmd.Process.Pid) // that of this process until the program runs
+	}
+	if want := "\"sh -c read line " + strings.Repeat("x", maxCommand-len("sh -c read line ")) + "…\""; line != want {
+		t.Errorf("the command line is %s, want %s", line, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -118,14 +119,29 @@ func ownerOf(name string) (uint32, error) {
 	return 0, fmt.Errorf("no socket %s", name)
 }
 
-// commandLine returns the quoted command line of a process, or "" if it cannot be read.
+// maxCommand is how many bytes of a command line are read. A process can say that its command line is longer than all memory.
+const maxCommand = 200
+
+// commandLine returns the beginning of the quoted command line of a process, or "" if it cannot be read.
 func commandLine(pid int) string {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	text = bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '})
-	if err != nil || len(text) == 0 {
+	file, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
 		return ""
 	}
-	return strconv.Quote(string(text))
+	defer func() { _ = file.Close() }() // nothing was written
+	text, err := io.ReadAll(io.LimitReader(file, maxCommand+1))
+	if err != nil {
+		return ""
+	}
+	cut := ""
+	if len(text) > maxCommand {
+		text, cut = text[:maxCommand], "…"
+	}
+	text = bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '})
+	if len(text) == 0 {
+		return ""
+	}
+	return strconv.Quote(string(text) + cut)
 }
 
 // refusal is the error of an agent that may not start because of the holder.
