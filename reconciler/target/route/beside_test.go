@@ -159,6 +159,9 @@ func TestARouteOfOthersBeforeOursIsNoticed(t *testing.T) {
 		if _, err := target.Update(t.Context(), txn(), row); errors.Is(err, ErrForeign) != behind {
 			t.Errorf("Update: %v", err)
 		}
+		if changes, err := target.Diff(t.Context(), txn(), row); errors.Is(err, ErrForeign) != behind || len(changes) > 0 {
+			t.Errorf("Diff: %v, %v", changes, err)
+		}
 	}
 	wantBehind(false)
 	others := func(verb, gateway string) {

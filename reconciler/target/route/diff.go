@@ -45,6 +45,8 @@ func (d comparison) diff(ctx context.Context, row Route) ([]reconciler.Change, e
 	}
 	is, seen := d.known.Get(SeenByKey.Query(w.row.Key()))
 	switch {
+	case seen && is.Behind:
+		return d.listed(ctx, w)
 	case seen && !w.matches(is):
 		return w.differences(is, true), nil
 	case seen && !w.row.Adopt:
