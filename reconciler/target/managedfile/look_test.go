@@ -1,6 +1,10 @@
 package managedfile
 
 import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,5 +20,40 @@ func TestAFileThatLooksTheSameIsReadAgainAfterAWhile(t *testing.T) {
 		if is, ok := v.get("a", seen.stamp, read.Add(after)); ok != known || is != seen {
 			t.Errorf("after %v: %v, %v", after, is, ok)
 		}
+	}
+}
+
+// The owner of a directory could give access to the files in it.
+func TestAFileHasNoAccessControlListOfItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	list := binary.LittleEndian.AppendUint32(nil, 2) // the version
+	for _, entry := range []struct {
+		tag, permissions uint16
+		id               uint32
+	}{{1, 7, 0xffffffff}, {2, 7, uint32(os.Getuid())}, {4, 7, 0xffffffff}, {16, 7, 0xffffffff}, {32, 0, 0xffffffff}} { //nolint:gosec // positive
+		list = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(list, entry.tag), entry.permissions)
+		list = binary.LittleEndian.AppendUint32(list, entry.id)
+	}
+	const defaults, access = "system.posix_acl_default", "system.posix_acl_access"
+	if err := unix.Setxattr(dir, defaults, list, 0); errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skip("the file system has no access control lists")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "other")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Getxattr(name, access, nil); err != nil {
+		t.Fatalf("a file of others has no list: %v", err)
+	}
+	target := openedTarget(t, t.TempDir())
+	for _, content := range []string{"x", "y"} {
+		row := File{Path: filepath.Join(dir, "a"), Content: &content, Mode: 0o660}
+		mustUpdate(t, target, row, true)
+		if _, err := unix.Getxattr(row.Path, access, nil); !errors.Is(err, unix.ENODATA) {
+			t.Errorf("its list: %v", err)
+		}
+		wantFile(t, row.Path, content, 0o660)
 	}
 }

@@ -135,8 +135,12 @@ func (w *writing) create(name string) (fd int, err error) {
 }
 
 // fill sets the attributes before the content is there to be read, and the mode after
-// the owner, with which the kernel takes bits of it away.
+// the owner, with which the kernel takes bits of it away. Nobody has access by an access control
+// list, which the kernel copies from the directory.
 func (w *writing) fill(file *os.File) error {
+	if err := unix.Fremovexattr(int(file.Fd()), "system.posix_acl_access"); err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("remove its access control list: %w", err)
+	}
 	if err := file.Chown(int(w.Owner), int(w.Group)); err != nil {
 		return fmt.Errorf("give it to user %d and group %d: %w", w.Owner, w.Group, cause(err))
 	}

@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -186,4 +187,22 @@ func TestARouteOfOthersBeforeOursIsNoticed(t *testing.T) {
 	others("prepend", "192.0.2.97")
 	wantBehind(true)
 	mustDelete(t, target, row)
+}
+
+// The kernel changes the MTU of IPv6 routes along with that of their link, and tells nobody.
+func TestAnMTUThatFollowedThatOfTheLinkIsNoticed(t *testing.T) {
+	network(t)
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	row := Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6, MTU: 1400}
+	mustUpdate(t, target, row, true)
+	target.mirror.Load().Settled(t.Context())
+	is, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
+	for _, mtu := range []uint32{1300, 1500} {
+		nstest.IP(t, "link", "set", "e0", "mtu", strconv.Itoa(int(mtu)))
+		is.MTU = mtu
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+	}
+	mustUpdate(t, target, row, true)
+	mustHold(t, target, row)
 }

@@ -24,6 +24,7 @@ type keeper struct {
 	links   rtnl.Devices
 	devices map[int]int        // number of next hops by the index of their device; index 0 if it is not known
 	sources map[netip.Addr]int // number of routes by their source
+	limited int                // number of IPv6 routes with an MTU
 	several map[Key][]Seen     // all routes of keys that have more than one
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
@@ -47,7 +48,7 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
 	}
-	k.devices, k.sources, k.several = map[int]int{}, map[netip.Addr]int{}, map[Key][]Seen{}
+	k.devices, k.sources, k.several, k.limited = map[int]int{}, map[netip.Addr]int{}, map[Key][]Seen{}, 0
 	routes, err := k.target.list(ctx, Inet, 0, Protocol)
 	if err != nil {
 		return nil, err
@@ -143,6 +144,9 @@ func (k *keeper) count(s Seen, delta int) {
 	}
 	for _, h := range s.Nexthops.All() {
 		k.devices[h.index] += delta
+	}
+	if s.MTU != 0 && s.Key.family() == Inet6 {
+		k.limited += delta
 	}
 	if s.Source.IsValid() {
 		if k.sources[s.Source] += delta; k.sources[s.Source] == 0 {
@@ -327,7 +331,8 @@ func (k *keeper) remove(txn *statedb.WriteTxn, s Seen) error {
 
 // linkChanged handles a change of a link. When a link goes down, or becomes a port of
 // another, the kernel removes its routes without announcing each. In routes with several
-// next hops it marks the link's next hops as dead until the link is up again.
+// next hops it marks the link's next hops as dead until the link is up again. The MTU of
+// IPv6 routes follows that of their link, unannounced.
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
 	before, renamed := k.links.Change(link)
 	switch {
@@ -335,6 +340,8 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 		doubt = k.doubtOf(link.Index, "the link of some routes went down or became a port")
 	case !before.Up:
 		doubt = k.doubtOf(link.Index, "the link of some routes came up")
+	case before.MTU != link.MTU && k.limited > 0:
+		doubt = k.doubtOf(link.Index, "the MTU of a link changed, and with it perhaps that of IPv6 routes")
 	}
 	if renamed && k.devices[link.Index] > 0 {
 		err = k.rename(txn, link.Index)
