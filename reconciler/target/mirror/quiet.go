@@ -6,7 +6,7 @@ import (
 )
 
 // listTries is the maximum number of listings of ListQuietly.
-const listTries = 5
+const listTries = 20
 
 // ErrChanging is the error of [ListQuietly] when there were changes during each listing.
 var ErrChanging = errors.New("every listing was interrupted by changes")
