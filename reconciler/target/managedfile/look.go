@@ -146,8 +146,11 @@ func (t *Target) lookNow(key Key, f *folder) (version, error) {
 			return known, nil
 		}
 		_, is, err = read(f, name)
-		if errors.Is(err, unix.ENOENT) {
+		switch {
+		case errors.Is(err, unix.ENOENT):
 			is, err = version{}, nil
+		case errors.Is(err, unix.EAGAIN): // somebody has a lease on it, which may last as long as it is renewed
+			return version{stamp: stampOf(&stat)}, nil
 		}
 		if err != nil {
 			return version{}, fmt.Errorf("read file %s: %w", key, err)

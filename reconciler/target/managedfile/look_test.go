@@ -57,3 +57,25 @@ func TestAFileHasNoAccessControlListOfItsDirectory(t *testing.T) {
 		wantFile(t, row.Path, content, 0o660)
 	}
 }
+
+// The owner of a file can have the kernel refuse to open it.
+func TestAFileWithALeaseIsReplaced(t *testing.T) {
+	row := File{Path: filepath.Join(t.TempDir(), "a"), Content: new("x"), Mode: 0o600}
+	target := openedTarget(t, t.TempDir())
+	mustUpdate(t, target, row, true)
+	file, err := os.OpenFile(row.Path, os.O_RDWR, 0)
+	if err == nil {
+		_, err = file.WriteString("y")
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUpdate(t, target, row, true)
+	wantFile(t, row.Path, "x", 0o600)
+	if err := file.Close(); err != nil {
+		t.Error(err)
+	}
+}
