@@ -60,14 +60,17 @@ type Contents struct {
 // Load reads files of documents once. Each path names a file, or a directory, in which it reads
 // the files that a [Source] would read. If a file cannot be read or is being written,
 // File.Unread has the reason. Load returns an error if a path is neither a file nor a
-// directory, or if its files have a total of more than [MaxTotalSize] bytes.
-func Load(paths ...string) ([]File, error) {
+// directory, or if all files have a total of more than [MaxTotalSize] bytes.
+func Load(paths ...string) ([]File, error) { return loadAll(MaxTotalSize, paths) }
+
+func loadAll(maxTotal int64, paths []string) ([]File, error) {
 	var files []File
+	var total int64
 	known := map[string]bool{}
 	for _, path := range paths {
 		below, within, err := filesAt(path)
 		if err == nil {
-			if err = checkTotal(below, MaxFileSize, MaxTotalSize); err != nil {
+			if err = checkTotal(below, MaxFileSize, maxTotal); err != nil {
 				err = fmt.Errorf("%q: %w", path, err)
 			}
 		}
@@ -75,10 +78,15 @@ func Load(paths ...string) ([]File, error) {
 			return nil, err
 		}
 		for _, path := range below {
-			if !known[path] {
-				known[path] = true
-				files = append(files, load(path, within))
+			if known[path] {
+				continue
 			}
+			known[path] = true
+			f := load(path, within)
+			if total += int64(len(f.Data)); total > maxTotal { // files may have grown since
+				return nil, fmt.Errorf("%q: with the files before it, it has a total of %d bytes, expected at most %d", path, total, maxTotal)
+			}
+			files = append(files, f)
 		}
 	}
 	return files, nil

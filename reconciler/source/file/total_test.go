@@ -46,3 +46,21 @@ func TestLoadRefusesTooManyBytes(t *testing.T) {
 		t.Errorf("%d files, error %v\nexpected %s", len(files), err, want)
 	}
 }
+
+// Their sizes are what they were when they were checked: files may grow before they are read.
+func TestLoadCountsWhatItHasRead(t *testing.T) {
+	dirs := []string{t.TempDir(), t.TempDir()}
+	for _, dir := range dirs {
+		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(strings.Repeat("#", 600)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := loadAll(1200, dirs); err != nil || len(files) != 2 {
+		t.Errorf("%d files, error %v", len(files), err)
+	}
+	files, err := loadAll(1199, dirs)
+	want := fmt.Sprintf("%q: with the files before it, it has a total of 1200 bytes, expected at most 1199", filepath.Join(dirs[1], "a.yaml"))
+	if err == nil || err.Error() != want {
+		t.Errorf("%d files, error %v\nexpected %s", len(files), err, want)
+	}
+}
