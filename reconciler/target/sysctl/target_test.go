@@ -419,3 +419,38 @@ func TestADeviceThatWasRenamedGetsItsValuesBack(t *testing.T) {
 		})
 	}
 }
+
+func TestDevicesWithSwappedNamesGetTheirOwnValuesBack(t *testing.T) {
+	const first, second = "net.ipv4.neigh.e0.gc_stale_time", "net.ipv4.neigh.f0.gc_stale_time"
+	for _, order := range [][]Sysctl{
+		{{Name: first, Value: "77"}, {Name: second, Value: "78"}},
+		{{Name: second, Value: "78"}, {Name: first, Value: "77"}},
+	} {
+		nstest.Veth(t, "e1", "e0")
+		nstest.Veth(t, "f1", "f0")
+		target := newTarget(t, Config{})
+		for name, value := range map[string]string{first: "50", second: "51"} {
+			if err := target.files.write(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, row := range order {
+			mustUpdate(t, target, row, true)
+		}
+		for _, names := range [][2]string{{"e0", "x0"}, {"f0", "e0"}, {"x0", "f0"}} {
+			nstest.IP(t, "link", "set", names[0], "down")
+			nstest.IP(t, "link", "set", names[0], "name", names[1])
+		}
+		for _, row := range order {
+			mustUpdate(t, target, row, true)
+		}
+		for _, row := range order {
+			wantValue(t, target, row.Name, row.Value)
+			deleteRow(t, target, row.Name, row.Value)
+		}
+		wantValue(t, target, first, "51")
+		wantValue(t, target, second, "50")
+		nstest.IP(t, "link", "del", "e1")
+		nstest.IP(t, "link", "del", "f1")
+	}
+}
