@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -205,4 +206,23 @@ func TestAnMTUThatFollowedThatOfTheLinkIsNoticed(t *testing.T) {
 	}
 	mustUpdate(t, target, row, true)
 	mustHold(t, target, row)
+}
+
+// With net.ipv6.route.skip_notify_on_dev_down the kernel does not announce the routes that go when IPv6 is disabled on their device.
+func TestRoutesMayGoWithAnyAddressOfTheirDevice(t *testing.T) {
+	k := &keeper{devices: map[int]int{7: 1}}
+	for _, c := range []struct {
+		address string
+		index   int
+		doubt   bool
+	}{
+		{"192.0.2.1", 7, true},
+		{"2001:db8::1", 7, true},
+		{"2001:db8::1", 8, false},
+	} {
+		e := event{kind: addressGone, link: rtnl.Link{Index: c.index}, address: ip(c.address)}
+		if doubt, err := k.apply(nil, e); err != nil || (doubt != "") != c.doubt {
+			t.Errorf("%s on #%d: %q, %v", c.address, c.index, doubt, err)
+		}
+	}
 }

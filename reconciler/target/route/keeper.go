@@ -172,9 +172,8 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		if k.sources[e.address] > 0 {
 			return "the source address of some routes is gone", nil
 		}
-		if e.address.Is4() { // perhaps the last address of its device
-			return k.doubtOf(e.link.Index, "an address on the link of some routes is gone"), nil
-		}
+		// Perhaps it was the last IPv4 address of its device, or IPv6 was disabled there.
+		return k.doubtOf(e.link.Index, "an address on the link of some routes is gone"), nil
 	}
 	return "", nil
 }
