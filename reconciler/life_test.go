@@ -14,7 +14,7 @@ import (
 	"github.com/statehive/statehive/reconciler"
 )
 
-// move is the way of a row from one stage to another.
+// move is a transition of a row from one stage to another.
 type move struct{ from, to string }
 
 // moves are the moves between stages that rows have made, in the form of the diagram.
@@ -32,13 +32,13 @@ func (m *moves) add(from, to string) {
 	m.seen[move{from, to}] = true
 }
 
-// strange returns those that are not in the diagram.
+// strange returns the moves that are not in the diagram.
 func (m *moves) strange(diagram map[move]bool) (strange []move) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for way := range m.seen {
-		if !diagram[way] {
-			strange = append(strange, way)
+	for made := range m.seen {
+		if !diagram[made] {
+			strange = append(strange, made)
 		}
 	}
 	return strange
@@ -83,17 +83,17 @@ func lifeDiagram(page string) map[move]bool {
 		}
 		return []string{name}
 	}
-	ways := map[move]bool{}
+	legal := map[move]bool{}
 	for _, a := range arrows {
 		for _, from := range members(a.from) {
 			for _, to := range members(a.to) {
 				if from != to {
-					ways[move{from, to}] = true
+					legal[move{from, to}] = true
 				}
 			}
 		}
 	}
-	return ways
+	return legal
 }
 
 func mustLifeDiagram(t *testing.T) map[move]bool {
@@ -105,17 +105,17 @@ func mustLifeDiagram(t *testing.T) map[move]bool {
 	return lifeDiagram(page)
 }
 
-// wantKnownMoves checks that rows took the ways of the diagram only.
+// wantKnownMoves checks that rows made only moves of the diagram.
 func (w *world) wantKnownMoves() {
 	w.t.Helper()
 	if strange := w.moves.strange(mustLifeDiagram(w.t)); len(strange) > 0 {
-		w.t.Errorf("rows moved in ways that %s does not have: %v", lifePath, strange)
+		w.t.Errorf("rows made moves that %s does not have: %v", lifePath, strange)
 	}
 }
 
-// TestRowsTakeEveryWayOfTheDiagramAndNoOther lets the simulation find the ways of
-// rows, and takes those by hand that it does not come to.
-func TestRowsTakeEveryWayOfTheDiagramAndNoOther(t *testing.T) {
+// TestRowsTakeEachTransitionOfTheDiagramAndNoOther lets the simulation make moves,
+// and makes those itself that the simulation does not come to.
+func TestRowsTakeEachTransitionOfTheDiagramAndNoOther(t *testing.T) {
 	seen := &moves{}
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,15 +155,15 @@ func TestRowsTakeEveryWayOfTheDiagramAndNoOther(t *testing.T) {
 			})
 		}
 	}
-	takeTheWaysOfRefreshes(t, seen)
+	takeTheTransitionsOfRefreshes(t, seen)
 	if diff := cmp.Diff(mustLifeDiagram(t), seen.seen); diff != "" {
-		t.Errorf("ways of rows (-in %s +taken):\n%s", lifePath, diff)
+		t.Errorf("moves of rows (-in %s +made):\n%s", lifePath, diff)
 	}
 }
 
-// takeTheWaysOfRefreshes has rows be refreshed that were done before, that change, and that
+// takeTheTransitionsOfRefreshes has rows be refreshed that were done before, that change, and that
 // are compared with what is observed of them.
-func takeTheWaysOfRefreshes(t *testing.T, seen *moves) {
+func takeTheTransitionsOfRefreshes(t *testing.T, seen *moves) {
 	t.Helper()
 	at(t, "refresh", false, func(w *world) {
 		w.moves, w.config.Debounce = seen, 10*time.Millisecond
@@ -222,8 +222,8 @@ func TestStagesAreNamedAsTheirPageSays(t *testing.T) {
 		}
 	}
 	inDiagram := map[string]bool{}
-	for way := range lifeDiagram(page) {
-		inDiagram[way.from], inDiagram[way.to] = true, true
+	for m := range lifeDiagram(page) {
+		inDiagram[m.from], inDiagram[m.to] = true, true
 	}
 	if diff := cmp.Diff(inDiagram, described); diff != "" {
 		t.Errorf("stages (-in the diagram +described):\n%s", diff)

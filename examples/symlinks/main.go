@@ -30,7 +30,7 @@ func main() {
 	os.Exit(cli.Main(context.Background(), h, "Keeps the symbolic links that documents declare"))
 }
 
-// cells are the agent: what every agent has, where documents come from, and the kinds.
+// cells are the agent: what every agent has, the source of the documents, and the kinds.
 func cells() []cell.Cell {
 	return []cell.Cell{
 		inspect.Cell(), metrics.Cell("symlinks"), healthcell.Cell(), hivecell.Cell(), dbcell.Cell(),
@@ -42,12 +42,12 @@ func cells() []cell.Cell {
 	}
 }
 
-// stateConfig is where records are kept of what is the agent's own.
+// stateConfig says where the agent records what it has made.
 type stateConfig struct {
 	StateDir string `flag:"state-dir" usage:"directory of records of what the agent has made"`
 }
 
-// stateCell provides the records. plan -f only reads them.
+// stateCell provides the records, which plan -f only reads.
 func stateCell() cell.Cell {
 	return cell.Module("state", "records of what the agent has made",
 		cell.Config(stateConfig{StateDir: "/var/lib/symlinks"}),

@@ -11,7 +11,7 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Symlink is the row: a symbolic link, and where it leads.
+// Symlink is the row: a symbolic link and its target.
 type Symlink struct {
 	Path   string            `yaml:"path" json:"path" schema:"required" doc:"Absolute path of the link."`
 	To     string            `yaml:"to" json:"to" schema:"required" doc:"Where it leads, as given to ln -s."`

@@ -15,13 +15,13 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// target makes symbolic links. Those with a record are its own.
+// target makes symbolic links. The ones with a record are its own.
 type target struct {
 	reconciler.NoPrune[Symlink] // it is an Observer
 	records                     *ownership.Records[record]
 }
 
-// record has nothing to say: that it is there is enough.
+// record is empty: its presence says that the link is the agent's.
 type record struct{}
 
 var (
@@ -30,7 +30,7 @@ var (
 	_ reconciler.Differ[Symlink]   = (*target)(nil)
 )
 
-// newTarget writes nothing: plan -f calls it too.
+// newTarget must not write anything, because plan -f calls it, too.
 func newTarget(owned *ownership.Store) (reconciler.Target[Symlink], error) {
 	records, err := ownership.NewLastingRecords[record](owned, "symlink")
 	return &target{records: records}, err
@@ -48,7 +48,7 @@ func read(path string) (string, error) {
 	return to, err
 }
 
-// steps returns what Update has to do, and Diff to show.
+// steps returns the steps that Update takes and Diff shows.
 func (t *target) steps(ctx context.Context, row Symlink) ([]steps.Step, error) {
 	row, err := row.Normalized()
 	if err != nil {
@@ -67,7 +67,7 @@ func (t *target) steps(ctx context.Context, row Symlink) ([]steps.Step, error) {
 	return steps.Field("to", is, row.To, func() error { return t.set(row, is) }), nil
 }
 
-// set makes a link. The record comes first: after a crash the link must be known to be ours.
+// set makes a link. It stores the record first, so that after a crash the link is known to be ours.
 func (t *target) set(row Symlink, is string) error {
 	if err := t.records.Put(row.Path, record{}); err != nil {
 		return err

@@ -13,19 +13,20 @@ import (
 	"github.com/statehive/statehive/reconciler/target/internal/parallel"
 )
 
-// answers finds out whether file systems answer. Those of a network, or of another process, may not, and whatever uses
-// one then waits until it does. It is safe for concurrent use.
+// answers finds out whether file systems respond. A network file system, or one served by a
+// process, may not respond, and a call that uses it blocks until it does. It is safe for
+// concurrent use.
 type answers struct {
 	patience time.Duration
 
 	mu     sync.Mutex
-	silent map[string]int // calls that were given up and have not returned, by directory
+	silent map[string]int // number of abandoned calls that have not returned, by directory
 }
 
 const (
 	// answerTime is how long a file system may take to answer.
 	answerTime = 2 * time.Second
-	// maxSilent limits the directories that are waited for, each of which holds up a thread.
+	// maxSilent limits the directories with abandoned calls, each of which blocks a thread.
 	maxSilent = 100
 )
 
@@ -34,7 +35,7 @@ var errNoAnswer = errors.New("its file system does not answer: is the server tha
 
 func newAnswers() *answers { return &answers{patience: answerTime, silent: map[string]int{}} }
 
-// open opens a directory, unless it does not answer.
+// open opens a directory, or returns an error if its file system does not respond in time.
 func (a *answers) open(dir string) (*folder, error) {
 	if err := a.check(dir); err != nil {
 		return nil, err
@@ -53,26 +54,26 @@ func (a *answers) check(dir string) error {
 	}
 	_, err := within(a, dir, func() (struct{}, error) {
 		var stat unix.Statfs_t
-		_ = unix.Statfs(dir, &stat) // errors are answers; unlike other calls this one is not answered from a cache
+		_ = unix.Statfs(dir, &stat) // an error is a response, too; statfs is not served from a cache
 		return struct{}{}, nil
 	}, nil)
 	return err
 }
 
-// checkAll checks directories, several at the same time. Those that do not answer are known from then on.
+// checkAll checks directories in parallel. Those that do not respond are remembered.
 func (a *answers) checkAll(dirs iter.Seq[string]) {
 	all := slices.Compact(slices.Sorted(dirs))
 	if len(all) > 1 {
-		parallel.Each(len(all), func(i int) { _ = a.check(all[i]) }) // whoever uses one checks it, too
+		parallel.Each(len(all), func(i int) { _ = a.check(all[i]) }) // the error is returned again when the directory is used
 	}
 }
 
-// ask looks at what is in a directory, with a copy of f. It returns an error if the directory does not answer.
+// ask calls look with a copy of f. It returns an error if the directory does not respond.
 func ask[T any](a *answers, f *folder, look func(f *folder) (T, error)) (answer T, err error) {
 	if err := a.admit(f.path); err != nil {
 		return answer, err
 	}
-	own := *f // f may be closed before the file system answers
+	own := *f // f may be closed before look returns
 	if own.fd, err = unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return answer, fmt.Errorf("directory %s: %w", f.path, err)
 	}
@@ -82,8 +83,9 @@ func ask[T any](a *answers, f *folder, look func(f *folder) (T, error)) (answer 
 	}, nil)
 }
 
-// within calls fn, which uses a directory that was admitted, and returns its results, or an error if it does not return in time.
-// Then late, if it is not nil, gets the result in the end, and the directory is silent until then.
+// within calls fn, which uses an admitted directory, and returns its results, or an error if fn
+// does not return in time. In that case the directory counts as silent until fn returns, and
+// late, if not nil, is called with the result.
 func within[T any](a *answers, dir string, fn func() (T, error), late func(T)) (answer T, err error) {
 	type result struct {
 		answer T
@@ -118,7 +120,7 @@ type call struct {
 	ended, givenUp bool
 }
 
-// ended records that a call has returned, and reports whether it was given up before.
+// ended records that a call has returned, and reports whether it had been abandoned.
 func (a *answers) ended(c *call) (late bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +134,7 @@ func (a *answers) ended(c *call) (late bool) {
 	return true
 }
 
-// giveUp records that nobody waits for a call any more, unless it has returned.
+// giveUp abandons a call, unless it has returned. It reports whether it did.
 func (a *answers) giveUp(c *call) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,7 +146,8 @@ func (a *answers) giveUp(c *call) bool {
 	return true
 }
 
-// admit returns an error if a directory must not be used: it was, and has not answered.
+// admit returns an error if an abandoned call for the directory has not returned yet, or if
+// there are such calls for too many others.
 func (a *answers) admit(dir string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	// checkpoint is a function that is called before each action, and in each round of each loop: there a rendering that takes
-	// too long ends.
+	// checkpoint is a function that is called before each action and in each iteration of a
+	// loop, to stop a rendering that takes too long.
 	checkpoint = "checkpoint"
-	// output is a function that gets what an action prints, before its text is made.
+	// output is a function that gets the value that an action prints, before it is formatted.
 	output = "output"
-	// maxAction is how many bytes an action may have: what it compares costs time.
+	// maxAction limits the size of an action in bytes, because comparing long strings takes
+	// time.
 	maxAction = 16 << 10
 )
 
@@ -23,7 +24,8 @@ var (
 	errTooSlow  = errors.New("it takes too long")
 )
 
-// bound has a template call checkpoint and output. It refuses actions that are too long.
+// bound inserts calls of checkpoint and output into a template. It returns an error for actions
+// that are too long.
 func bound(t *template.Template) error {
 	parsed, err := parse.Parse(checkpoint, "{{"+checkpoint+"}}{{1 | "+output+"}}", "", "", functions(source{}))
 	if err != nil {
@@ -54,7 +56,7 @@ func bound(t *template.Template) error {
 	return err
 }
 
-// pipeOf returns what a node evaluates; nil: nothing.
+// pipeOf returns the pipeline that a node evaluates, or nil.
 func pipeOf(n parse.Node) *parse.PipeNode {
 	switch n := n.(type) {
 	case *parse.ActionNode:
@@ -71,7 +73,8 @@ func pipeOf(n parse.Node) *parse.PipeNode {
 	return nil
 }
 
-// checked returns nodes with a check at the beginning and before each that evaluates something.
+// checked returns nodes with a check at the beginning and before each node that evaluates a
+// pipeline.
 func checked(nodes []parse.Node, check parse.Node) []parse.Node {
 	all := []parse.Node{check}
 	for i, n := range nodes {
@@ -83,7 +86,7 @@ func checked(nodes []parse.Node, check parse.Node) []parse.Node {
 	return all
 }
 
-// output returns what is to be printed, unless it has too much text.
+// output returns the value, or an error if its text would be too long.
 func (s source) output(value any) (any, error) {
 	if textLeft(value, 0, MaxSize) < 0 {
 		return nil, errTooLarge
@@ -91,8 +94,9 @@ func (s source) output(value any) (any, error) {
 	return value, s.goOn()
 }
 
-// bounded returns a function that refuses much text, to make much of it, and to be called when the time is over. A value that
-// has no parts counts width bytes at least.
+// bounded wraps a function so that it returns an error if its arguments, and so its result,
+// would be too long, or if the time is over. A value without parts counts as at least width
+// bytes.
 func (s source) bounded(width int, original func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
 		if err := s.goOn(); err != nil {
@@ -109,8 +113,9 @@ func (s source) bounded(width int, original func(...any) string) func(...any) (s
 	}
 }
 
-// textLeft returns what is left of so many bytes when a value is printed, negative if they do not suffice. It counts no more than
-// that takes at least: a value without parts has width bytes or more.
+// textLeft returns how many of left bytes remain when a value is printed; the result is
+// negative if they do not suffice. It is a lower bound of the text's length: a value without
+// parts has at least width bytes.
 func textLeft(value any, width, left int) int {
 	switch v := value.(type) {
 	case string:
@@ -133,7 +138,7 @@ func textLeft(value any, width, left int) int {
 	return left - max(1, width)
 }
 
-// join joins the texts of the elements of a list.
+// join joins the elements of a list, formatted as text.
 func (s source) join(list []any, separator string) (string, error) {
 	var all limited
 	if err := s.goOn(); err != nil {
@@ -158,7 +163,7 @@ func (s source) join(list []any, separator string) (string, error) {
 	return all.String(), nil
 }
 
-// indent puts spaces before each line that is not empty.
+// indent inserts spaces before each line that is not empty.
 func (s source) indent(spaces int, text string) (string, error) {
 	if err := s.goOn(); err != nil {
 		return "", err
@@ -179,7 +184,7 @@ func (s source) indent(spaces int, text string) (string, error) {
 	return all.String(), nil
 }
 
-// limited collects what a template writes.
+// limited collects the output of a template, up to MaxSize bytes.
 type limited struct{ strings.Builder }
 
 // Write implements io.Writer.

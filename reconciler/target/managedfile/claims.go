@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// claims are the files that rows lead to, without symbolic links: two rows that lead to one file
-// would undo each other's work for ever. The first one has it. It is safe for concurrent use.
+// claims maps the real paths of files to rows, since two rows for one file would undo each
+// other's work for ever. The first row gets the file. It is safe for concurrent use.
 type claims struct {
 	mu     sync.Mutex
 	owners map[string]Key
@@ -18,8 +18,8 @@ func newClaims() *claims { return &claims{owners: map[string]Key{}, places: map[
 // placeOf returns the path of a file in f without symbolic links.
 func (f *folder) placeOf(key Key) string { return path.Join(f.path, baseOf(key)) }
 
-// claim has a place belong to a row, and no other place any more. It returns the row that the
-// place belongs to if that is another one.
+// claim gives a place to a row and releases the row's previous place. If the place belongs to
+// another row, claim returns that row.
 func (c *claims) claim(key Key, place string) (other Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *claims) claim(key Key, place string) (other Key) {
 	return ""
 }
 
-// others returns the row that a place belongs to, if that is another one.
+// others returns the row that a place belongs to, if it is not this one.
 func (c *claims) others(key Key, place string) (other Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

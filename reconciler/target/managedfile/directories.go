@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directory is one that has declared files, and where it is watched.
+// directory is a directory of declared files.
 type directory struct {
-	path  string          // as rows have it
-	files map[string]bool // the names of those that are declared
-	// at is what is watched, without symbolic links: the directory, or the nearest one
-	// above it that exists; empty: nothing.
+	path  string          // as in the rows
+	files map[string]bool // names of the declared files
+	// at is the watched directory without symbolic links: this one, or its nearest existing
+	// ancestor. Empty if none is watched.
 	at   string
-	next string      // what would have to be in at, if that is one above
+	next string      // if at is an ancestor, the missing name in it
 	info os.FileInfo // of at
 	err  error       // why it is not watched
 }
 
-// directories are those of the declared files, and the watches on them. They belong to
-// one goroutine.
+// directories are the directories of the declared files, with their watches. They belong to one
+// goroutine.
 type directories struct {
 	notify  *fsnotify.Watcher
 	answers *answers
 	all     map[string]*directory
-	at      map[string][]*directory // by what is watched
-	unsure  []string                // the paths that are still to be checked in this turn
+	at      map[string][]*directory // by the watched directory
+	unsure  []string                // paths still to be checked in this turn
 }
 
 func newDirectories(notify *fsnotify.Watcher, a *answers) *directories {
@@ -51,7 +51,7 @@ func (d *directories) add(key Key) (fresh *directory) {
 	return fresh
 }
 
-// remove says that a file is not declared any more.
+// remove removes a file that is no longer declared.
 func (d *directories) remove(key Key) {
 	dir, known := d.all[path.Dir(string(key))]
 	if !known {
@@ -64,7 +64,7 @@ func (d *directories) remove(key Key) {
 	}
 }
 
-// release ends the watch of a directory, unless another one needs it.
+// release ends the watch of a directory, unless another directory shares it.
 func (d *directories) release(dir *directory) {
 	rest := slices.DeleteFunc(d.at[dir.at], func(other *directory) bool { return other == dir })
 	if len(rest) > 0 {
@@ -76,9 +76,9 @@ func (d *directories) release(dir *directory) {
 	dir.at, dir.next, dir.info = "", "", nil
 }
 
-// watch watches a directory, or again if it is another one by now. What happens in it
-// after watch returns is noticed, unless dir.err says why not. It returns the directories
-// of which something may have been missed: that one, and those that shared its watch.
+// watch starts or renews the watch of a directory. Changes made after watch returns are
+// noticed, unless dir.err is set. It returns the directories of which changes may have been
+// missed: this one, and those that shared its watch.
 func (d *directories) watch(dir *directory) (missed []*directory) {
 	missed = []*directory{dir}
 	for _, other := range d.at[dir.at] {
@@ -87,7 +87,7 @@ func (d *directories) watch(dir *directory) (missed []*directory) {
 		}
 	}
 	for _, each := range missed {
-		d.release(each) // a watch may be on a directory that has another name by now
+		d.release(each) // the watched directory may have been renamed
 	}
 	for _, each := range missed {
 		d.watchOne(each)
@@ -115,7 +115,7 @@ func (d *directories) watchOne(dir *directory) {
 	d.at[at] = append(d.at[at], dir)
 }
 
-// explain says what can be done when a directory cannot be watched.
+// explain adds advice to the error of a directory that cannot be watched.
 func explain(dir string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
@@ -126,8 +126,8 @@ func explain(dir string, err error) error {
 	return fmt.Errorf("directory %s is not watched: %w", dir, err)
 }
 
-// nearest returns a directory without symbolic links, or the nearest one above it that
-// can be opened, and what would have to be in that.
+// nearest returns the path of a directory without symbolic links; or that of its nearest
+// ancestor that can be opened, and the missing name in it.
 func nearest(dir string) (at, next string) {
 	for dir != "/" {
 		if f, err := openFolder(dir); err == nil {
@@ -139,23 +139,23 @@ func nearest(dir string) (at, next string) {
 	return dir, next
 }
 
-// exists reports whether the directory is there, and not only one above it.
+// exists reports whether the directory itself is watched, and not an ancestor.
 func (dir *directory) exists() bool { return dir.next == "" }
 
-// changed reports whether what is watched for a directory is another one by now, or a
-// nearer one can be. One that does not answer has changed.
+// changed reports whether the watched directory was replaced, or a nearer one exists now. A
+// directory that does not respond has changed.
 func (d *directories) changed(dir *directory) bool {
 	found, err := d.find(dir.path)
 	return err != nil || found.at != dir.at || found.next != dir.next || found.info == nil || !os.SameFile(found.info, dir.info)
 }
 
-// watchPoint is where a directory is to be watched, see nearest.
+// watchPoint is where to watch a directory: see nearest.
 type watchPoint struct {
 	at, next string
 	info     os.FileInfo // of at; nil if it is gone
 }
 
-// find returns where a directory is to be watched, or an error if it does not answer.
+// find returns where to watch a directory, or an error if it does not respond.
 func (d *directories) find(dir string) (watchPoint, error) {
 	if err := d.answers.check(dir); err != nil {
 		return watchPoint{}, err
@@ -169,8 +169,8 @@ func (d *directories) find(dir string) (watchPoint, error) {
 	}, nil)
 }
 
-// concerned returns what an event is about: declared files, and directories that may
-// be others by now.
+// concerned returns the declared files that an event is about, and the directories that may
+// have been replaced.
 func (d *directories) concerned(name string) (files []Key, dirs []*directory) {
 	for _, dir := range d.at[path.Dir(name)] {
 		switch base := path.Base(name); {
@@ -192,7 +192,7 @@ func (dir *directory) keys() []Key {
 	return keys
 }
 
-// turn returns the next directories that are to be checked, of all in turn.
+// turn returns the next n directories to check; all of them get their turn.
 func (d *directories) turn(n int) (dirs []*directory) {
 	if len(d.unsure) == 0 {
 		d.unsure = slices.Collect(maps.Keys(d.all))

@@ -26,8 +26,8 @@ type folder struct {
 type identity struct {
 	Path  string `json:"path"` // without symbolic links
 	Inode uint64 `json:"inode"`
-	// Born is when it was made, in nanoseconds of Unix time: numbers of inodes are used again. Filesystem is the identifier
-	// of the file system, if that does not tell the time.
+	// Born is the time of creation in nanoseconds of Unix time, because inode numbers are
+	// reused. Filesystem is the identifier of the file system if that does not record the time.
 	Born       int64  `json:"born,omitempty"`
 	Filesystem string `json:"filesystem,omitempty"`
 }
@@ -35,7 +35,7 @@ type identity struct {
 // identify returns the identity of a directory with a path.
 func identify(path string, stat *unix.Statx_t, disk *unix.Statfs_t) identity {
 	if int64(disk.Type) == unix.OVERLAYFS_SUPER_MAGIC { //nolint:unconvert // not everywhere is it one
-		return identity{Path: path, Inode: stat.Ino} // the first write to a directory makes it anew, in another layer
+		return identity{Path: path, Inode: stat.Ino} // the first write creates the directory again in the upper layer
 	}
 	id := identity{Path: path, Inode: stat.Ino, Born: stat.Btime.Sec*1e9 + int64(stat.Btime.Nsec)}
 	if id.Born == 0 {
@@ -44,18 +44,18 @@ func identify(path string, stat *unix.Statx_t, disk *unix.Statfs_t) identity {
 	return id
 }
 
-// maxLinks is through how many symbolic links a path may lead, as in the kernel.
+// maxLinks limits the symbolic links in a path, as the kernel does.
 const maxLinks = 40
 
-// openFolder opens the directory that a path leads to, through no symbolic link of
-// another user than root and that of the process: its target is not his to choose.
+// openFolder opens the directory that a path leads to. It follows only symbolic links of root
+// and of the user of the process: others must not choose where files are written.
 func openFolder(name string) (*folder, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	f := &folder{path: name, fd: fd}
 	if err != nil {
-		// There is a link, or the error is to name the directory that is missing.
+		// There is a link; or there is an error, which should name the missing directory.
 		if f, err = walkTo(name); err != nil {
 			return nil, err
 		}
@@ -98,8 +98,8 @@ func walkTo(name string) (f *folder, err error) {
 	return f, nil
 }
 
-// enter makes f the directory of that name in it. If that is a symbolic link, f stays,
-// and enter returns where the link leads to.
+// enter moves f to one of its subdirectories. If part is a symbolic link, f stays where it is,
+// and enter returns the link's target.
 func (f *folder) enter(part string) (target string, err error) {
 	at := path.Join(f.path, part)
 	err = f.move(at, f.fd, part)
@@ -129,7 +129,7 @@ func (f *folder) enter(part string) (target string, err error) {
 	return string(text[:n]), nil
 }
 
-// move makes f the directory name, as seen from another one.
+// move moves f to a directory, whose name is relative to another one.
 func (f *folder) move(to string, from int, name string) error {
 	fd, err := unix.Openat(from, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -140,8 +140,7 @@ func (f *folder) move(to string, from int, name string) error {
 	return err
 }
 
-// kernelDisks are file systems whose files are the kernel's own, whatever they are
-// mounted on.
+// kernelDisks are file systems whose files are the kernel's own, wherever they are mounted.
 var kernelDisks = map[int64]string{
 	unix.PROC_SUPER_MAGIC: "proc", unix.SYSFS_MAGIC: "sysfs", unix.DEVPTS_SUPER_MAGIC: "devpts", unix.CGROUP_SUPER_MAGIC: "cgroup",
 	unix.CGROUP2_SUPER_MAGIC: "cgroup2", unix.DEBUGFS_MAGIC: "debugfs", unix.TRACEFS_MAGIC: "tracefs", unix.SECURITYFS_MAGIC: "securityfs",
@@ -173,11 +172,11 @@ func (f *folder) checkDisk() error {
 	return nil
 }
 
-// isAbsent reports whether a directory could not be opened because there is none.
+// isAbsent reports whether a directory could not be opened because it does not exist.
 func isAbsent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }
 
-// sync makes sure that names which were added and removed are so after a failure of
-// the power. A directory that may not be read cannot be synced.
+// sync makes added and removed names survive a power failure. A directory that may not be read
+// cannot be synced.
 func (f *folder) sync() error {
 	fd, err := unix.Openat(f.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EACCES) {
@@ -207,7 +206,7 @@ func syncAll(dirs []*folder) map[*folder]error {
 	return errs
 }
 
-// ignoringInterrupts repeats what a signal has interrupted.
+// ignoringInterrupts repeats a call that a signal has interrupted.
 func ignoringInterrupts(do func() error) error {
 	for {
 		if err := do(); !errors.Is(err, unix.EINTR) {
@@ -238,7 +237,7 @@ func (all folders) of(file string) (*folder, error) {
 	return f, err
 }
 
-// close closes them all. Nothing was written to what it closes.
+// close closes them all. There is no error to return, because nothing was written to them.
 func (all folders) close() {
 	for _, each := range all.opened {
 		if each.folder != nil {

@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stamp tells one version of a file from another, as far as that can be told without
-// reading it.
+// stamp distinguishes the versions of a file, as far as that is possible without reading it.
 type stamp struct {
 	Device       uint64
 	Inode        uint64
-	Kind         uint32 // S_IFREG and the like; 0: there is nothing
+	Kind         uint32 // S_IFREG and so on; 0 if there is nothing
 	Mode         Mode
 	Owner, Group uint32
 	Size         int64
@@ -36,7 +35,7 @@ func stampOf(stat *unix.Stat_t) stamp {
 func (s stamp) exists() bool  { return s.Kind != 0 }
 func (s stamp) regular() bool { return s.Kind == unix.S_IFREG }
 
-// kind says what there is.
+// kind names the type of what is there.
 func (s stamp) kind() string {
 	switch s.Kind {
 	case 0:
@@ -55,18 +54,18 @@ func (s stamp) kind() string {
 	return "device"
 }
 
-// version is a file at a moment, with a hash of what it held.
+// version is the state of a file at one time, with a hash of its content.
 type version struct {
 	stamp
-	Hash string // empty of what is no file, or larger than MaxSize
+	Hash string // empty if it is not a regular file, or larger than MaxSize
 }
 
-// versions are files as they were seen last, so that what has not changed is not read
+// versions caches the last seen version of each file, so that unchanged files are not read
 // again. It is safe for concurrent use.
 type versions struct {
 	mu    sync.Mutex
 	known map[Key]seenVersion
-	made  map[Key]version // by operations: what the files are to be
+	made  map[Key]version // as written by operations, or found in sync
 }
 
 func newVersions() *versions {
@@ -83,11 +82,11 @@ type seenVersion struct {
 // change its times.
 const freshFor = time.Minute
 
-// tick is longer than the clock stands still that file systems take their times from:
-// within it a file may change twice and show it once.
+// tick is longer than the granularity of the clock that file systems use: two changes within it
+// may leave the same time.
 const tick = 50 * time.Millisecond
 
-// get returns what is known of a file that has a stamp at a time.
+// get returns the cached version of a file if it is valid for a stamp at a time.
 func (v *versions) get(key Key, is stamp, now time.Time) (version, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,21 +94,22 @@ func (v *versions) get(key Key, is stamp, now time.Time) (version, bool) {
 	return known.version, known.firm && known.stamp == is && now.Sub(known.at) < freshFor
 }
 
-// last returns what was seen last, and what an operation has made or found to be right.
+// last returns the version that was seen last, and the one that an operation has written or
+// found in sync.
 func (v *versions) last(key Key) (seen, made version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.known[key].version, v.made[key]
 }
 
-// noteMade remembers what an operation has made.
+// noteMade remembers the version that an operation has written.
 func (v *versions) noteMade(key Key, made version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.made[key] = made
 }
 
-// note remembers a version that was there at a time.
+// note remembers a version that was seen at a time.
 func (v *versions) note(key Key, seen version, at time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -123,8 +123,8 @@ func (v *versions) forget(key Key) {
 	delete(v.made, key)
 }
 
-// look returns what there is under a path. It follows no symbolic link, and reads only
-// what has changed since it was read last.
+// look returns what is at a path. It follows no symbolic link, and reads a file only if it has
+// changed since it was last read.
 func (t *Target) look(key Key, f *folder) (version, error) {
 	return ask(t.answers, f, func(f *folder) (version, error) { return t.lookNow(key, f) })
 }
@@ -160,13 +160,13 @@ func (t *Target) lookNow(key Key, f *folder) (version, error) {
 	return is, nil
 }
 
-// read reads a file of at most MaxSize bytes. Of what is no file, or larger, it returns
-// the stamp alone.
+// read reads a file of at most MaxSize bytes. If it is larger or not a regular file, read
+// returns only the stamp.
 func read(f *folder, name string) ([]byte, version, error) {
 	// O_NONBLOCK, because opening a pipe would wait for its writer.
 	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		err = unix.ENOENT // it is something else by now: the next look tells
+		err = unix.ENOENT // it was replaced: the next look shows by what
 	}
 	if err != nil {
 		return nil, version{}, err
@@ -189,7 +189,7 @@ func read(f *folder, name string) ([]byte, version, error) {
 		if err != nil {
 			return nil, version{}, cause(err)
 		}
-		const enough = 3 // it is written all the time: what was read is as good as anything
+		const enough = 3 // it is being written continuously: this content is as good as any
 		if stampOf(&after) == is.stamp && int64(len(data)) == is.Size || tries == enough {
 			is.Hash = hashOf(data)
 			return data, is, nil
@@ -197,7 +197,7 @@ func read(f *folder, name string) ([]byte, version, error) {
 	}
 }
 
-// cause takes the path out of an error that names it anyway.
+// cause strips the path from an error that will name it anyway.
 func cause(err error) error {
 	var wrapped *os.PathError
 	if errors.As(err, &wrapped) {
@@ -206,7 +206,7 @@ func cause(err error) error {
 	return err
 }
 
-// describe says what there is, for people.
+// describe describes the version for people.
 func (v version) describe() string {
 	text := v.kind() + " of user " + strconv.FormatUint(uint64(v.Owner), 10)
 	if v.regular() {
@@ -215,7 +215,7 @@ func (v version) describe() string {
 	return text
 }
 
-// content tells one content from another, without showing it: it may be a secret.
+// content identifies the content without showing it, because it may be secret.
 func (v version) content() string {
 	if v.Hash == "" {
 		return fmt.Sprintf("%d bytes", v.Size)

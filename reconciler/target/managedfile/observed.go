@@ -9,17 +9,17 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// Seen is what there is under the path of a row, whoever made it.
+// Seen is what is at the path of a row, no matter who made it.
 type Seen struct {
 	Path string `json:"path"`
-	// Type is "file", or what there is in its place, such as "symbolic link".
+	// Type is "file", or what is there instead, such as "symbolic link".
 	Type  string `json:"type"`
 	Mode  Mode   `json:"mode"`
 	Owner uint32 `json:"owner"`
 	Group uint32 `json:"group"`
 	Size  int64  `json:"size"`
-	// Hash is the SHA-256 of the content in hexadecimal digits; empty of what is no file,
-	// or larger than MaxSize.
+	// Hash is the SHA-256 of the content in hexadecimal digits. It is empty if this is not a
+	// regular file, or larger than MaxSize.
 	Hash string `json:"hash,omitempty"`
 
 	version version
@@ -37,7 +37,7 @@ func seenOf(key Key, is version) Seen {
 	return Seen{string(key), is.kind(), is.Mode, is.Owner, is.Group, is.Size, is.Hash, is}
 }
 
-// Observed compares files with what a watcher has seen.
+// Observed compares rows with what a watcher has seen.
 func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[File] {
 	return reconciler.Observes(seen,
 		func(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[File]] {
@@ -46,8 +46,8 @@ func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[File
 		func(txn statedb.ReadTxn, want File) []reconciler.Change { return t.driftOf(txn, seen, want) })
 }
 
-// driftOf returns how a file differs from what it was made. What was seen before the
-// last look of an operation is old news.
+// driftOf returns how a file differs from what the last operation wrote. Anything seen before
+// the operation's last look is ignored.
 func (t *Target) driftOf(txn statedb.ReadTxn, seen *statedb.Table[Seen], want File) []reconciler.Change {
 	is, _, found := seen.Get(txn, SeenByKey.Query(want.Key()))
 	last, made := t.versions.last(want.Key())

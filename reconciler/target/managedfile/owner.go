@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// keepID is the number that chown(2) takes for "leave it": no user has it.
+// keepID is the ID that chown(2) takes as "do not change"; no user has it.
 const keepID = 1<<32 - 1
 
 func checkOwner(name string) error {
@@ -22,8 +22,7 @@ func checkOwner(name string) error {
 	return nil
 }
 
-// owners finds the numbers of users and groups, each once. It belongs to one
-// operation.
+// owners looks up the IDs of users and groups, each once. It belongs to one operation.
 type owners struct{ users, groups map[string]lookup }
 
 type lookup struct {
@@ -33,7 +32,7 @@ type lookup struct {
 
 func newOwners() *owners { return &owners{map[string]lookup{}, map[string]lookup{}} }
 
-// user returns the number of a user; without a name, of that of the process.
+// user returns the ID of a user; without a name, that of the process.
 func (o *owners) user(name string) (uint32, error) {
 	if name == "" {
 		return uint32(os.Geteuid()), nil
@@ -49,7 +48,7 @@ func (o *owners) user(name string) (uint32, error) {
 	})
 }
 
-// group returns the number of a group; without a name, of that of the process.
+// group returns the ID of a group; without a name, that of the process.
 func (o *owners) group(name string) (uint32, error) {
 	if name == "" {
 		return uint32(os.Getegid()), nil

@@ -14,7 +14,7 @@ const (
 	// maxName its NAME_MAX.
 	maxPath = 4095
 	maxName = 255
-	// temporaryPrefix is what the names of files begin with that are being written.
+	// temporaryPrefix begins the names of files that are being written.
 	temporaryPrefix = ".statehive-tmp-"
 )
 
@@ -44,7 +44,7 @@ func checkPath(name string) error {
 	return checkTree(name)
 }
 
-// checkTree refuses trees that hold no files but what the kernel shows as such.
+// checkTree refuses directory trees that belong to the kernel.
 func checkTree(name string) error {
 	for _, tree := range []string{"/proc", "/sys", "/dev"} {
 		if name == tree || strings.HasPrefix(name, tree+"/") {

@@ -13,10 +13,10 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// renderings are the templates of rows as they were rendered last.
+// renderings holds the last rendering of each row's template.
 type renderings struct {
 	mu      sync.Mutex
-	byKey   map[Key]*rendering // they do not change
+	byKey   map[Key]*rendering // renderings are immutable
 	changed chan struct{}      // closed and replaced when an operation has changed byKey
 }
 
@@ -24,7 +24,7 @@ func newRenderings() *renderings {
 	return &renderings{byKey: map[Key]*rendering{}, changed: make(chan struct{})}
 }
 
-// note is for operations: last is what one has rendered, nil if the row has no template.
+// note stores the rendering of an operation; nil if the row has no template.
 func (r *renderings) note(key Key, last *rendering) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *renderings) note(key Key, last *rendering) {
 	r.changed = make(chan struct{})
 }
 
-// replace puts a rendering into the place of an older one, unless an operation was quicker.
+// replace replaces an older rendering, unless an operation was quicker.
 func (r *renderings) replace(key Key, last, next *rendering) (replaced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,22 +51,22 @@ func (r *renderings) replace(key Key, last, next *rendering) (replaced bool) {
 	return true
 }
 
-// all returns a copy, and what is closed when operations have rendered more.
+// all returns a copy, and a channel that is closed at the next change by an operation.
 func (r *renderings) all() (map[Key]*rendering, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.byKey), r.changed
 }
 
-// quiet is how long the tables that templates read have to stay as they are, though
-// not for longer than ten times that.
+// quiet is how long the tables that templates read have to be unchanged before rendering; the
+// wait is limited to ten times that.
 const quiet = 100 * time.Millisecond
 
-// longestPause is how long templates are not rendered again at most: ten times as long
-// as it took for all that had to be the last time.
+// longestPause limits the pause between renderings, which is ten times as long as the last
+// round took.
 const longestPause = 10 * time.Second
 
-// pause waits, and reports whether ctx has not ended meanwhile.
+// pause waits, and reports whether ctx has not ended in the meantime.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -76,16 +76,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Related has rows updated whose template comes to something else, because a table has
-// changed that it reads, and rows whose directory was made. It takes effect while
-// [Target.FollowTables] and the [Watcher] run.
+// Related triggers updates of rows whose template has a new result because a table has changed,
+// and of rows whose directory was created. It takes effect while [Target.FollowTables] and the
+// [Watcher] run.
 func (t *Target) Related() reconciler.Related[File] {
 	return reconciler.Events(t.due, func(_ statedb.ReadTxn, key Key) iter.Seq[statedb.Query[File]] {
 		return slices.Values([]statedb.Query[File]{ByKey.Query(key)})
 	})
 }
 
-// announce has a row updated.
+// announce triggers an update of a row.
 func (t *Target) announce(ctx context.Context, key Key) {
 	select {
 	case t.due <- key:
@@ -93,8 +93,8 @@ func (t *Target) announce(ctx context.Context, key Key) {
 	}
 }
 
-// FollowTables renders templates again when a table changes that they have read, until
-// ctx ends, and has those rows updated whose content is another one then.
+// FollowTables renders templates again when a table that they have read changes, and triggers
+// updates of the rows whose content is different then. It returns when ctx ends.
 func (t *Target) FollowTables(ctx context.Context, health reconciler.Health) error {
 	health.OK("templates are up to date")
 	for ctx.Err() == nil {
@@ -106,11 +106,11 @@ func (t *Target) FollowTables(ctx context.Context, health reconciler.Health) err
 			break
 		}
 	}
-	return nil //nolint:nilerr // that ctx ends is no error
+	return nil //nolint:nilerr // the end of ctx is not an error
 }
 
-// renderOld renders what may come to something else by now, and returns what to wait for
-// until that is so again.
+// renderOld renders the templates whose tables have changed, and returns what to watch for the
+// next change.
 func (t *Target) renderOld(ctx context.Context) *statedb.WatchSet {
 	last, changed := t.renderings.all()
 	txn := t.db.ReadTxn()
@@ -133,7 +133,7 @@ func (t *Target) renderOld(ctx context.Context) *statedb.WatchSet {
 	return watches
 }
 
-// isOld reports whether a template may come to something else in a snapshot.
+// isOld reports whether a template may have another result in a snapshot.
 func (r *rendering) isOld(db *statedb.DB, txn statedb.ReadTxn) bool {
 	if r.err != nil || r.lacks != nil {
 		return true
@@ -147,8 +147,8 @@ func (r *rendering) isOld(db *statedb.DB, txn statedb.ReadTxn) bool {
 	return false
 }
 
-// renderAgain renders a template in a newer snapshot. That a table is incomplete for the
-// moment changes nothing.
+// renderAgain renders a template in a newer snapshot. If a table is incomplete, the last
+// rendering stays.
 func (t *Target) renderAgain(ctx context.Context, txn statedb.ReadTxn, key Key, last *rendering) *rendering {
 	next, _ := t.render(ctx, txn, last.text)
 	if next.lacks != nil {
@@ -160,7 +160,7 @@ func (t *Target) renderAgain(ctx context.Context, txn statedb.ReadTxn, key Key, 
 	return next
 }
 
-// isLike reports whether two renderings have come to the same.
+// isLike reports whether two renderings have the same result.
 func (r *rendering) isLike(other *rendering) bool {
 	if r.err != nil || other.err != nil {
 		return fmt.Sprint(r.err) == fmt.Sprint(other.err)

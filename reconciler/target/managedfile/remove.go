@@ -19,16 +19,16 @@ func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row File) erro
 	return t.DeleteBatch(ctx, txn, []File{row})[0]
 }
 
-// release is a file that is given up: removed, restored, or left as it is.
+// release is the end of managing a file: it is removed, restored, or left as it is.
 type release struct {
 	key     Key
-	folder  *folder  // of what is removed; nil: nothing is
-	writing *writing // nil: nothing is restored
+	folder  *folder  // of the file to remove; nil if none is removed
+	writing *writing // nil if nothing is restored
 	err     error
 }
 
-// DeleteBatch implements reconciler.BatchTarget. The newest row says what becomes of the
-// file, or the record if the row does not.
+// DeleteBatch implements reconciler.BatchTarget. The newest row decides what becomes of the
+// file, or else the record.
 func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []error {
 	o := t.beginFiles(txn, rows)
 	defer o.close()
@@ -58,7 +58,7 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 	return t.forget(releases)
 }
 
-// release finds out what is to be done with a file.
+// release decides what is to be done with a file.
 func (o *operation) release(r *release, onDelete string, rec record) error {
 	if onDelete == Keep || onDelete == Remove && !rec.removable() {
 		return nil
@@ -80,7 +80,7 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 	}
 	is, err := o.target.look(r.key, f)
 	if err != nil || !is.regular() {
-		return err // what is no file was put there by others
+		return err // others have put something there that is not a regular file
 	}
 	if !rec.leaves(f.identity, is) {
 		o.target.log.Warn("A file that is no longer declared is left as it is: its content is not what was written last", "file", string(r.key))
@@ -101,8 +101,8 @@ func (r *release) remove(ctx context.Context) error {
 	return nil
 }
 
-// restore returns what it takes to make a file what it was before; nil if it is so, or
-// if others have put something into its place that is no file.
+// restore returns the writing that restores a file to its previous state; nil if it is in that
+// state, or if others have replaced it by something that is not a regular file.
 func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 	is, err := o.target.look(key, f)
 	was := rec.Original
@@ -127,7 +127,7 @@ func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 	}, nil
 }
 
-// syncReleased waits until files that were removed are so on the disk.
+// syncReleased waits until removals have reached the disk.
 func (t *Target) syncReleased(releases []*release) {
 	var changed []*folder
 	for _, r := range releases {
@@ -146,12 +146,12 @@ func (t *Target) syncReleased(releases []*release) {
 	}
 }
 
-// forget drops the records of files that are given up.
+// forget removes the records of released files.
 func (t *Target) forget(releases []*release) []error {
 	outcomes := make([]error, len(releases))
 	var done []string
 	for _, r := range releases {
-		t.claims.release(r.key) // whatever is left of it, no row declares it
+		t.claims.release(r.key) // no row declares it, even if the file could not be removed
 		if r.err == nil {
 			done = append(done, string(r.key))
 			t.renderings.note(r.key, nil)

@@ -14,10 +14,11 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// maxRendering is how long it may take to make the content of a file.
+// maxRendering limits the time for rendering a template.
 const maxRendering = 2 * time.Second
 
-// contentOf returns what a file shall hold, and what was rendered for that, if anything.
+// contentOf returns the desired content of a file, and the rendering it comes from if the row
+// has a template.
 func (t *Target) contentOf(ctx context.Context, txn statedb.ReadTxn, row File) (content string, r *rendering, err error) {
 	if row.Template == nil {
 		return *row.Content, nil, nil
@@ -26,17 +27,17 @@ func (t *Target) contentOf(ctx context.Context, txn statedb.ReadTxn, row File) (
 	return content, r, r.err
 }
 
-// rendering is a template and what came of it.
+// rendering is a template with its result.
 type rendering struct {
 	text string
-	used map[string]statedb.Revision // of the tables that were read
+	used map[string]statedb.Revision // by table that was read
 	hash string                      // of the content
 	err  error
-	// lacks is the reason why a table has not all its rows; nil: each has.
+	// lacks says which table is incomplete and why; nil if all are complete.
 	lacks error
 }
 
-// render makes the content of a template.
+// render renders a template.
 func (t *Target) render(ctx context.Context, txn statedb.ReadTxn, text string) (r *rendering, content string) {
 	r = &rendering{text: text, used: map[string]statedb.Revision{}}
 	content, err := t.execute(ctx, txn, r)
@@ -74,7 +75,7 @@ func (t *Target) execute(ctx context.Context, txn statedb.ReadTxn, r *rendering)
 	var content limited
 	if err := parsed.Execute(&content, nil); err != nil {
 		if r.lacks != nil {
-			return "", r.lacks // that may be why
+			return "", r.lacks // the missing rows may be the cause
 		}
 		return "", withLine(err)
 	}
@@ -86,8 +87,8 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// tables reads tables by name. It keeps what it has read last of each: many templates
-// read the same.
+// tables reads tables by name. It caches the rows of each, because many templates read the same
+// table.
 type tables struct {
 	mu   sync.Mutex
 	read map[string]readTable
@@ -106,7 +107,7 @@ func (*tables) open(db *statedb.DB, txn statedb.ReadTxn, name string, r *renderi
 	if name == Schema().Name || name == SeenSchema().Name {
 		return nil, fmt.Errorf("table %q cannot be read: it changes with what is made of it", name)
 	}
-	r.used[name] = 0 // it may come to be
+	r.used[name] = 0 // the table may be registered later
 	table, err := db.Table(txn, name)
 	if err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (t *tables) row(db *statedb.DB, txn statedb.ReadTxn, name, key string, r *r
 	return fieldsOf(row)
 }
 
-// fieldsOf returns a row as its JSON has it.
+// fieldsOf returns the fields of a row's JSON.
 func fieldsOf(r statedb.AnyRow) (fields map[string]any, err error) {
 	text, err := json.Marshal(r.Object)
 	if err == nil {
@@ -181,8 +182,8 @@ func fieldsOf(r statedb.AnyRow) (fields map[string]any, err error) {
 	return fields, nil
 }
 
-// withNumbers returns a value of JSON with numbers that can be compared and print as
-// people write them.
+// withNumbers converts the numbers in a JSON value to types that templates can compare and that
+// print as people write them.
 func withNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:

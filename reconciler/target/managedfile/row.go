@@ -20,25 +20,25 @@ const (
 	Keep = "keep"
 )
 
-// MaxSize is how many bytes a file can have, as it is declared or as it is kept in
-// order to be restored.
+// MaxSize is the maximal size in bytes of a declared file, and of one that is kept in order to
+// be restored.
 const MaxSize = 1 << 20
 
-// File is the row: a regular file with all that it holds.
+// File is the row: a regular file with its content.
 type File struct {
 	// Path is absolute and clean.
 	Path string `yaml:"path" json:"path" schema:"required" doc:"Absolute path of the file."`
-	// Content is what the file holds, byte by byte. Either it or Template is set.
+	// Content is the content of the file, byte for byte. Either it or Template is set.
 	Content *string `yaml:"content" json:"content,omitempty" doc:"What is in the file; give this or template."`
-	// Template is what makes the content: see the package comment.
+	// Template is the template of the content: see the package comment.
 	Template *string `yaml:"template" json:"template,omitempty" doc:"Text of a Go template whose output is the content."`
 	Mode     Mode    `yaml:"mode" json:"mode" doc:"Permission bits in octal, as 0644, which is the default."`
-	// Owner and Group are names or numbers; without, those of the process.
+	// Owner and Group are names or IDs; if empty, those of the process.
 	Owner string `yaml:"owner" json:"owner,omitempty" doc:"Name or number of the owner; without it the user of the agent."`
 	Group string `yaml:"group" json:"group,omitempty" doc:"Name or number of the group; without it that of the agent."`
 	// OnDelete is Remove, Restore or Keep.
 	OnDelete string `yaml:"onDelete" json:"onDelete" schema:"enum=remove restore keep" doc:"What becomes of the file when its document goes: remove, restore or keep; remove is the default."`
-	// Adopt takes over a file that others have made, whatever it holds.
+	// Adopt takes over a file that others have made, whatever its content.
 	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Whether a file that others made is taken over."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 }
@@ -54,13 +54,13 @@ func Schema() statedb.Schema[File] {
 	return reconciler.Reconciled(statedb.Schema[File]{Name: "files", Primary: ByKey})
 }
 
-// Default returns what the missing fields of a document mean.
+// Default returns the values of fields that are missing in a document.
 func Default() File { return File{Mode: 0o644, OnDelete: Remove} }
 
 // Key returns the path.
 func (f File) Key() Key { return Key(f.Path) }
 
-// Equal reports whether two rows say the same.
+// Equal reports whether two rows declare the same file.
 func (f File) Equal(other File) bool {
 	sameText := func(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 	if !sameText(f.Content, other.Content) || !sameText(f.Template, other.Template) {
@@ -79,8 +79,8 @@ func (f File) WithStatus(status reconciler.Status) File {
 	return f
 }
 
-// Normalized checks the row and returns it with the defaults of what is empty, but
-// for the mode. Errors are of type *reconciler.FieldError.
+// Normalized checks the row and returns it with defaults for empty fields, except the mode.
+// Errors are of type *reconciler.FieldError.
 func (f File) Normalized() (File, error) {
 	f.OnDelete = cmp.Or(f.OnDelete, Remove)
 	for _, check := range []struct {
@@ -144,11 +144,11 @@ func (k *Key) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mode is who may read, write and execute a file. Its text is that of chmod(1), with
-// four octal digits.
+// Mode holds the permission bits of a file. Its text form is that of chmod(1), with four octal
+// digits.
 type Mode uint32
 
-// maxMode has all bits set that chmod(1) knows.
+// maxMode has all bits that chmod(1) knows.
 const maxMode Mode = 0o7777
 
 func (m Mode) check() error {

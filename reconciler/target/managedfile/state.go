@@ -13,34 +13,35 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// record is what is known of a file that is ours. It is written before the file is
+// record says what the agent knows about a file of its own. It is stored before the file is
 // touched.
 type record struct {
-	// Existed: there was a file before us.
+	// Existed is whether there was a file before.
 	Existed bool `json:"existed,omitempty"`
-	// Adopted: a document said that it is to be ours all the same.
+	// Adopted is whether a document said to take it over.
 	Adopted  bool   `json:"adopted,omitempty"`
 	OnDelete string `json:"onDelete"`
-	// Directory is the one that the file is in.
+	// Directory is the directory of the file.
 	Directory identity  `json:"directory"`
 	Original  *original `json:"original,omitempty"` // of a file that existed
-	// Written are the hashes of the content that was written last, or found to be as declared, and of the one before
-	// it, which is still there if the process is killed. Files with other content are not removed or restored.
+	// Written has the hashes of the content that was last written or found in sync, and of the
+	// one before it, which is still there if the process was killed. Files with other content
+	// are neither removed nor restored.
 	Written []string `json:"written"`
 }
 
 // wrote reports whether the content of a file is the agent's.
 func (r record) wrote(is version) bool { return is.Hash != "" && slices.Contains(r.Written, is.Hash) }
 
-// isOf reports whether the record is that of a file in a directory. It is not if a symbolic link leads elsewhere now. If
-// another directory has the same path, because it was replaced or something is mounted there, only a file in it that has
-// the agent's content is the one of the record.
+// isOf reports whether the record belongs to a file in a directory. It does not if a symbolic
+// link leads elsewhere now. If another directory has the same path, because it was replaced or
+// something was mounted there, it belongs only to a file with the agent's content.
 func (r record) isOf(in identity, is version) bool {
 	return r.Directory == in || r.Directory.Path == in.Path && r.wrote(is)
 }
 
-// leaves reports whether a file is as the agent has left it, or gone. Others may have written it since, or the record
-// may be from an old backup.
+// leaves reports whether a file is as the agent left it, or gone. Otherwise somebody has
+// changed it, or the record is from an old backup.
 func (r record) leaves(in identity, is version) bool {
 	return r.isOf(in, is) && (!is.exists() || r.wrote(is))
 }
@@ -48,7 +49,7 @@ func (r record) leaves(in identity, is version) bool {
 // place returns the path at which the file was written, without symbolic links.
 func (r record) place(key string) string { return path.Join(r.Directory.Path, path.Base(key)) }
 
-// original is what a file was before us.
+// original is the state of a file before the agent touched it.
 type original struct {
 	Inode uint64 `json:"inode"`
 	Size  int64  `json:"size"`
@@ -56,18 +57,18 @@ type original struct {
 	Owner uint32 `json:"owner"`
 	Group uint32 `json:"group"`
 	Hash  string `json:"hash,omitempty"`
-	// Kept: what it held is attached to the record.
+	// Kept is whether its content is attached to the record.
 	Kept bool `json:"kept,omitempty"`
 }
 
-// removable reports whether the file may be removed with its document.
+// removable reports whether the file may be removed together with its document.
 func (r record) removable() bool { return !r.Existed || r.Adopted }
 
-// ErrForeign matches the errors of rows whose file is somebody else's.
+// ErrForeign matches the errors of rows whose file was made by somebody else.
 var ErrForeign = errors.New("it was not made by this agent")
 
-// ForeignError is the error of a row whose path leads to what others have made. It
-// matches [ErrForeign].
+// ForeignError is the error of a row whose file was made by somebody else. It matches
+// [ErrForeign].
 type ForeignError struct {
 	Path string
 	// What describes what is there.
@@ -84,7 +85,7 @@ func (e *ForeignError) Error() string {
 // Is reports whether target is [ErrForeign].
 func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 
-// operation is what rows have in common that are worked on in one go.
+// operation holds what the rows of one batch share.
 type operation struct {
 	target  *Target
 	txn     statedb.ReadTxn
@@ -99,7 +100,8 @@ func (t *Target) begin(txn statedb.ReadTxn) *operation {
 
 func (o *operation) close() { o.folders.close() }
 
-// beginFiles begins an operation on files. Their directories are asked at the same time whether they answer.
+// beginFiles begins an operation on files. It checks in parallel whether their directories
+// respond.
 func (t *Target) beginFiles(txn statedb.ReadTxn, files []File) *operation {
 	t.answers.checkAll(func(yield func(string) bool) {
 		for _, f := range files {
@@ -111,20 +113,20 @@ func (t *Target) beginFiles(txn statedb.ReadTxn, files []File) *operation {
 	return t.begin(txn)
 }
 
-// state is how it stands with the file of a row.
+// state compares the file of a row with what is desired.
 type state struct {
 	row       File
 	folder    *folder
 	content   string
 	rendering *rendering
-	want      version // without what only a file that exists has
+	want      version // without what only an existing file has
 	is        version
 	rec       record
-	recorded  bool // rec is of this file
+	recorded  bool // rec belongs to this file
 	known     bool // there is a record, which may be of a file in another directory
 }
 
-// look finds out how it stands with the file of a row.
+// look finds out the state of a row's file.
 func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	if row, err = row.Normalized(); err != nil {
 		return nil, reconciler.Terminal(err)
@@ -164,7 +166,7 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	return s, s.foreign()
 }
 
-// open opens the directory of a file that may be written.
+// open opens the directory of a file, after checks that it may be written.
 func (o *operation) open(file string) (*folder, error) {
 	if err := o.target.answers.admit(path.Dir(file)); err != nil {
 		return nil, fmt.Errorf("file %s: %w", file, err)
@@ -191,7 +193,7 @@ func (o *operation) open(file string) (*folder, error) {
 	return f, err
 }
 
-// wanted returns the version that a row stands for.
+// wanted returns the desired version of a row's file.
 func (o *operation) wanted(row File, content string) (v version, err error) {
 	v.Mode, v.Size, v.Hash = row.Mode, int64(len(content)), hashOf([]byte(content))
 	if v.Owner, err = o.owners.user(row.Owner); err != nil {
@@ -201,8 +203,8 @@ func (o *operation) wanted(row File, content string) (v version, err error) {
 	return v, err
 }
 
-// foreign returns an error if the file is somebody else's. One that is as declared is
-// taken for ours: see the package comment.
+// foreign returns an error if the file was made by somebody else. A file that is as declared is
+// accepted: see the package comment.
 func (s *state) foreign() error {
 	switch {
 	case !s.is.exists():
@@ -218,7 +220,7 @@ func (s *state) foreign() error {
 // inSync reports whether the file is as declared.
 func (s *state) inSync() bool { return s.is.exists() && len(differences(s.is, s.want)) == 0 }
 
-// differences compares a file that exists with the version that it shall be.
+// differences compares an existing file with its desired version.
 func differences(is, want version) []steps.Step {
 	var due []steps.Step
 	if is.Hash != want.Hash {
@@ -231,7 +233,7 @@ func differences(is, want version) []steps.Step {
 
 func id(number uint32) string { return strconv.FormatUint(uint64(number), 10) }
 
-// steps returns what is due.
+// steps returns the steps that are due.
 func (s *state) steps() []steps.Step {
 	if !s.is.exists() {
 		due := steps.Field("path", "", s.row.Path, nil)

@@ -23,13 +23,13 @@ import (
 type Config struct {
 	// Owned is the state directory. Required.
 	Owned *ownership.Store
-	// DB is where templates read tables; nil: those that do fail.
+	// DB has the tables that templates read. If it is nil, such templates fail.
 	DB *statedb.DB
-	// Allow, if not nil, returns an error for files that must not be written. It gets
-	// the path of a row, and that to which it leads if symbolic links are in it. Such
-	// rows fail for good.
+	// Allow, if not nil, returns an error for files that must not be written. It is called with
+	// the path of a row, and with the path without symbolic links if that differs. Rows with
+	// such paths fail terminally.
 	Allow func(path string) error
-	// Logger gets what cannot be told by an error of a row; nil logs nothing.
+	// Logger gets what is not an error of a row. If it is nil, nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -42,14 +42,14 @@ type Target struct {
 	log        *slog.Logger
 	records    *ownership.Records[record]
 	pending    *ownership.Records[[]pending]
-	writings   atomic.Uint64 // that have been announced
+	writings   atomic.Uint64 // number of announced writings
 	versions   *versions
 	claims     *claims
 	answers    *answers
 	tables     tables
 	renderings *renderings
-	due        chan Key // of rows to be updated
-	// In tests these two are others.
+	due        chan Key // rows to update
+	// Tests replace these two.
 	reached func(step string)
 	now     func() time.Time
 }
@@ -83,8 +83,8 @@ func New(cfg Config) (*Target, error) {
 	return t, nil
 }
 
-// Init implements reconciler.Target. It removes temporary files that a process has left
-// which was killed, and drops the records of files that we made and others removed.
+// Init implements reconciler.Target. It removes temporary files that a killed process has left,
+// and the records of files that the agent made and others have removed.
 func (t *Target) Init(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (t *Target) Init(ctx context.Context) error {
 			return err
 		}
 		if rec.Original != nil {
-			continue // there is something to give back
+			continue // there is something to restore
 		}
 		f, err := o.folders.of(rec.place(name))
 		if err != nil || f.identity != rec.Directory {
@@ -118,7 +118,7 @@ func (t *Target) Init(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// recordedDirectories yields the directories of the files that are recorded.
+// recordedDirectories yields the directories of the recorded files.
 func (t *Target) recordedDirectories() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, rec := range t.records.All() {
@@ -129,7 +129,7 @@ func (t *Target) recordedDirectories() iter.Seq[string] {
 	}
 }
 
-// lookAtName returns what there is under the name of a file, without reading it.
+// lookAtName returns the stamp of what is at a name, without reading it.
 func (t *Target) lookAtName(f *folder, name string) (is stamp, err error) {
 	return ask(t.answers, f, func(f *folder) (stamp, error) {
 		var stat unix.Stat_t
@@ -202,7 +202,7 @@ func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 	return results
 }
 
-// endedResults fails what has not failed yet.
+// endedResults sets an error for all that have none yet.
 func endedResults(results []reconciler.BatchResult, err error) []reconciler.BatchResult {
 	for i := range results {
 		if results[i].Err == nil {
@@ -212,8 +212,8 @@ func endedResults(results []reconciler.BatchResult, err error) []reconciler.Batc
 	return results
 }
 
-// recordFor returns the record that is to be put before the file is touched; nil if the
-// one that there is says enough. What the file is before us is kept, if need be.
+// recordFor returns the record to store before the file is touched, or nil if the present one
+// is sufficient. It keeps the original content if needed.
 func (t *Target) recordFor(s *state) (*record, error) {
 	rec := s.newRecord()
 	kept, err := t.keepOriginal(s, rec)
@@ -231,8 +231,8 @@ func (t *Target) recordFor(s *state) (*record, error) {
 	return &rec, nil
 }
 
-// keepOriginal keeps what a file holds that was there before us: when it is to be
-// restored, or is about to be lost.
+// keepOriginal keeps the content of a file that existed before, if it is to be restored or is
+// about to be lost.
 func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
 	if rec.Original == nil || rec.Original.Kept {
 		return false, nil
@@ -258,7 +258,7 @@ func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
 		s.row.Path, rec.Original.Size, MaxSize, Remove, Keep))
 }
 
-// writing returns what it takes to make the file as declared.
+// writing returns the writing that brings the file into the desired state.
 func (s *state) writing(rec *record) *writing {
 	return &writing{
 		key: s.row.Key(), folder: s.folder, content: s.content, attributes: s.want.attributes(),
@@ -276,7 +276,7 @@ func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row File) ([]rec
 func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.DiffResult {
 	o := t.beginFiles(txn, rows)
 	defer o.close()
-	o.claims = newClaims() // rows of a plan are not in force
+	o.claims = newClaims() // the rows of a plan claim nothing
 	results := make([]reconciler.DiffResult, len(rows))
 	for i, row := range rows {
 		s, err := o.look(ctx, row)
@@ -287,8 +287,8 @@ func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File
 	return results
 }
 
-// Observe implements reconciler.Observer: it yields what is recorded and there, and what
-// is still to be given back.
+// Observe implements reconciler.Observer: it yields the recorded files that exist, and those
+// that have still to be restored.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		t.answers.checkAll(t.recordedDirectories())
@@ -307,8 +307,8 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[File, error] {
 	}
 }
 
-// isOurs reports whether there is anything to be done about a recorded file when nobody
-// declares it any more. Where nobody can look there may be.
+// isOurs reports whether there is anything to do for a recorded file that is no longer
+// declared. If that cannot be found out, it reports true.
 func (o *operation) isOurs(name string, rec record) bool {
 	if rec.Original != nil {
 		return true

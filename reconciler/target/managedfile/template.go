@@ -13,12 +13,13 @@ import (
 
 const (
 	templateName = "template"
-	// maxFormat and maxWidth bound what printf can make of little.
+	// maxFormat and maxWidth limit how much longer than its arguments the output of printf can
+	// be.
 	maxFormat = 4096
 	maxWidth  = 999
 )
 
-// templateError is an error of parsing or executing, with the line.
+// templateError is an error of parsing or executing a template, with its line.
 type templateError struct {
 	text string
 	err  error
@@ -27,10 +28,10 @@ type templateError struct {
 func (e *templateError) Error() string { return e.text }
 func (e *templateError) Unwrap() error { return e.err }
 
-// place is how text/template begins its errors.
+// place matches the beginning of an error of text/template.
 var place = regexp.MustCompile(`(?s)^template: [^:]*:(\d+)(?::\d+)?: (?:executing "[^"]*" )?(.*)$`)
 
-// withLine returns an error of text/template as one of a field.
+// withLine converts an error of text/template to one with a line.
 func withLine(err error) error {
 	if err == nil {
 		return nil
@@ -42,7 +43,8 @@ func withLine(err error) error {
 	return &templateError{text, err}
 }
 
-// parseTemplate parses a template, whose functions are still to be set: see functions.
+// parseTemplate parses a template. Its functions have to be set before it is executed: see
+// functions.
 func parseTemplate(text string) (*template.Template, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("it has %d bytes, expected at most %d", len(text), MaxSize)
@@ -57,7 +59,7 @@ func parseTemplate(text string) (*template.Template, error) {
 	return t, withLine(bound(t))
 }
 
-// walk calls visit with all nodes that can have others in them.
+// walk calls visit for all nodes that can contain others.
 func walk(node parse.Node, visit func(parse.Node)) {
 	visit(node)
 	branch := func(b parse.BranchNode) {
@@ -80,7 +82,7 @@ func walk(node parse.Node, visit func(parse.Node)) {
 	}
 }
 
-// checkCalls refuses templates that call what is not defined, or themselves.
+// checkCalls refuses templates that call undefined templates, or themselves.
 func checkCalls(t *template.Template) error {
 	calls := map[string][]*parse.TemplateNode{}
 	for _, each := range t.Templates() {
@@ -121,7 +123,7 @@ func checkCalls(t *template.Template) error {
 	return nil
 }
 
-// source is what a template reads.
+// source is where a template reads from.
 type source struct {
 	hostname func() (string, error)
 	rows     func(table string) ([]any, error)
@@ -129,7 +131,8 @@ type source struct {
 	goOn     func() error // an error ends the rendering
 }
 
-// functions are those of a template, beside those of text/template that make no text.
+// functions returns the functions of a template, in addition to those of text/template that do
+// not produce text.
 func functions(s source) template.FuncMap {
 	f := template.FuncMap{
 		checkpoint: func() (string, error) { return "", s.goOn() },
@@ -150,7 +153,7 @@ func functions(s source) template.FuncMap {
 			return s.bounded(width, func(args ...any) string { return fmt.Sprintf(format, args...) })(args...)
 		},
 	}
-	if s.hostname == nil { // for parsing: the types count
+	if s.hostname == nil { // parsing needs only the types
 		f["hostname"] = func() (string, error) { return "", nil }
 	}
 	for name, original := range map[string]func(...any) string{
@@ -162,12 +165,13 @@ func functions(s source) template.FuncMap {
 	return f
 }
 
-// verb is what printf takes from a percent sign up to the letter.
+// verb matches a verb of printf, from the percent sign up to the letter.
 var verb = regexp.MustCompile(`%[^a-zA-Z%]*`)
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// widest returns how wide a format makes an argument at least. Formats that print an argument twice, or make it very wide, are refused.
+// widest returns the largest width that a format gives to an argument. It returns an error for
+// formats that print an argument twice or make it very wide.
 func widest(format string) (width int, err error) {
 	if len(format) > maxFormat {
 		return 0, fmt.Errorf("the format has %d bytes, expected at most %d", len(format), maxFormat)

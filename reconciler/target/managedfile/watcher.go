@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	// settle is for how long events are collected: most changes are several.
+	// settle is how long events are collected, because most changes cause several.
 	settle = 20 * time.Millisecond
-	// checkInterval is how often to look for what the kernel does not notify of: that a
-	// directory is another one, because one above it was renamed, or something was
-	// mounted or unmounted.
+	// checkInterval is how often to look for changes that the kernel does not report: a
+	// directory was replaced because one above it was renamed, or something was mounted or
+	// unmounted.
 	checkInterval = time.Second
-	// checkedDirectories and lookedFiles are how many are looked at in one go, so that
-	// events do not pile up meanwhile.
+	// checkedDirectories and lookedFiles limit how many are looked at before events are handled
+	// again.
 	checkedDirectories = 256
 	lookedFiles        = 512
 	// retryDelay is how long a watcher waits after a fault.
 	retryDelay = time.Second
 )
 
-// Watcher keeps a table of [Seen] of what is under the paths of the declared files. It
-// watches their directories while it runs, and no others but those above directories
-// that do not exist.
+// Watcher maintains a table of [Seen]: what is at the paths of the declared files. While it
+// runs it watches their directories; of a missing directory it watches the nearest one above.
 type Watcher struct {
 	target *Target
 	db     *statedb.DB
@@ -40,8 +39,7 @@ type Watcher struct {
 	source *statedb.Source
 }
 
-// NewWatcher returns a watcher, to be run once. Nobody else writes the table of what is
-// seen.
+// NewWatcher returns a watcher, to be run once. Nobody else may write to seen.
 func (t *Target) NewWatcher(db *statedb.DB, files *statedb.Table[File], seen *statedb.RWTable[Seen]) (*Watcher, error) {
 	w := &Watcher{target: t, db: db, files: files, seen: seen}
 	err := db.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
@@ -51,8 +49,8 @@ func (t *Target) NewWatcher(db *statedb.DB, files *statedb.Table[File], seen *st
 	return w, err
 }
 
-// Run keeps the table until ctx ends. It does not give up: faults are reported to
-// health. What cannot be watched is looked at again and again.
+// Run maintains the table until ctx ends. It does not give up: faults are reported to health,
+// and directories that cannot be watched are polled.
 func (w *Watcher) Run(ctx context.Context, health reconciler.Health) error {
 	for fault := w.follow(ctx, health); ctx.Err() == nil; fault = w.follow(ctx, health) {
 		health.Degraded("changes of files by others are not noticed at once", fault)
@@ -72,19 +70,18 @@ func (w *Watcher) incomplete(ctx context.Context, reason string) error {
 	}, w.seen)
 }
 
-// watching is one run of a watcher, from when it begins to be notified until it cannot
-// be any more.
+// watching is one run of a watcher, which ends when no events can be received any more.
 type watching struct {
 	*Watcher
 	notify   *fsnotify.Watcher
 	dirs     *directories
 	dirty    map[Key]bool // to be looked at
 	cursor   *statedb.Cursor[File]
-	complete bool   // the table was told to be
-	told     string // about directories that are not watched
+	complete bool   // the table was marked as complete
+	told     string // the last report about directories that are not watched
 }
 
-// follow keeps the table until ctx ends or nothing can be received.
+// follow maintains the table until ctx ends or events cannot be received.
 func (w *Watcher) follow(ctx context.Context, health reconciler.Health) error {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -112,7 +109,7 @@ func (w *Watcher) follow(ctx context.Context, health reconciler.Health) error {
 	return nil
 }
 
-// forgetUndeclared removes rows of files that nobody declares: an earlier run left them.
+// forgetUndeclared removes rows of files that are not declared, which an earlier run has left.
 func (r *watching) forgetUndeclared(ctx context.Context) error {
 	txn := r.db.ReadTxn()
 	var gone []Seen
@@ -124,7 +121,7 @@ func (r *watching) forgetUndeclared(ctx context.Context) error {
 	return r.write(ctx, nil, gone)
 }
 
-// declared takes in which files are declared.
+// declared reads which files are declared.
 func (r *watching) declared(ctx context.Context) error {
 	var gone []Seen
 	for change := range r.cursor.Next(r.db.ReadTxn()) {
@@ -135,7 +132,7 @@ func (r *watching) declared(ctx context.Context) error {
 			delete(r.dirty, key)
 			gone = append(gone, Seen{Path: string(key)})
 		case statedb.Reset:
-			return errors.New("the table of files has changed too much at once") // it is read anew
+			return errors.New("the table of files has changed too much at once") // it is read again from the start
 		default:
 			if dir, known := r.dirs.all[dirOf(key)]; known && dir.files[baseOf(key)] {
 				continue
@@ -152,7 +149,7 @@ func (r *watching) declared(ctx context.Context) error {
 	return r.write(ctx, nil, gone)
 }
 
-// write puts rows into the table and removes others.
+// write writes rows to the table and removes others.
 func (r *watching) write(ctx context.Context, put, gone []Seen) error {
 	if len(put)+len(gone) == 0 {
 		return nil
@@ -172,8 +169,8 @@ func (r *watching) write(ctx context.Context, put, gone []Seen) error {
 	}, r.seen)
 }
 
-// lookAtDirty looks at some of the files that may have changed, and tells when it has
-// looked at all.
+// lookAtDirty looks at some of the files that may have changed, and calls tell when there are
+// none left.
 func (r *watching) lookAtDirty(ctx context.Context, health reconciler.Health) error {
 	r.target.answers.checkAll(func(yield func(string) bool) {
 		n := 0
@@ -194,7 +191,7 @@ func (r *watching) lookAtDirty(ctx context.Context, health reconciler.Health) er
 		delete(r.dirty, key)
 		is, err := r.lookAt(o, key)
 		if err != nil {
-			is = version{} // its own operations tell what is wrong
+			is = version{} // the row's operations report the error
 		}
 		if is.exists() {
 			put = append(put, seenOf(key, is))
@@ -212,7 +209,7 @@ func (r *watching) lookAtDirty(ctx context.Context, health reconciler.Health) er
 	return r.tell(ctx, health)
 }
 
-// lookAt returns what there is. A file that the target may not write is not looked at.
+// lookAt returns what is there. A file that the target may not write is not looked at.
 func (r *watching) lookAt(o *operation, key Key) (version, error) {
 	f, err := o.open(string(key))
 	if err != nil {
@@ -222,8 +219,8 @@ func (r *watching) lookAt(o *operation, key Key) (version, error) {
 	return r.target.look(key, f)
 }
 
-// retry has a row updated that is in error, if there is something else by now: what was
-// in its way may be gone.
+// retry triggers an update of a row that is in error if its file has changed, since what was in
+// the way may be gone.
 func (r *watching) retry(ctx context.Context, key Key, is version) {
 	txn := r.db.ReadTxn()
 	before, _, _ := r.seen.Get(txn, SeenByKey.Query(key))
@@ -233,8 +230,8 @@ func (r *watching) retry(ctx context.Context, key Key, is version) {
 	}
 }
 
-// tell says that what the table lacks is not there, once all was looked at, and reports
-// directories that are not watched. These are looked at again and again.
+// tell marks the table as complete once all files were looked at, and reports directories that
+// are not watched, which are polled.
 func (r *watching) tell(ctx context.Context, health reconciler.Health) error {
 	if fault := r.dirs.fault(); fmt.Sprint(fault) != r.told {
 		r.told = fmt.Sprint(fault)
@@ -291,7 +288,7 @@ func (r *watching) wait(ctx context.Context, check <-chan time.Time) error {
 	}
 }
 
-// happened notes what is to be looked at because of an event.
+// happened notes what to look at after an event.
 func (r *watching) happened(event fsnotify.Event) {
 	if strings.HasPrefix(baseOf(Key(event.Name)), temporaryPrefix) {
 		return
@@ -300,8 +297,8 @@ func (r *watching) happened(event fsnotify.Event) {
 	for _, key := range files {
 		r.dirty[key] = true
 	}
-	// The watch of a directory ends with it. One that was made since may have its inode
-	// number, and cannot be told from it.
+	// The watch of a directory ends with it. A directory made since then may have the same
+	// inode number.
 	if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
 		if ended := r.dirs.at[event.Name]; len(ended) > 0 {
 			r.watch(ended[0])
@@ -314,8 +311,7 @@ func (r *watching) happened(event fsnotify.Event) {
 	}
 }
 
-// watch watches a directory, and has all files looked at of which something may have been
-// missed by that.
+// watch watches a directory, and marks all files of which changes may have been missed.
 func (r *watching) watch(dir *directory) {
 	for _, missed := range r.dirs.watch(dir) {
 		for _, key := range missed.keys() {
@@ -324,7 +320,7 @@ func (r *watching) watch(dir *directory) {
 	}
 }
 
-// failed deals with an error of receiving events.
+// failed handles an error of receiving events.
 func (r *watching) failed(ctx context.Context, err error) error {
 	if !errors.Is(err, fsnotify.ErrEventOverflow) {
 		return fmt.Errorf("receive notifications: %w", err)
@@ -338,8 +334,8 @@ func (r *watching) failed(ctx context.Context, err error) error {
 	return r.incomplete(ctx, "notifications of the kernel were lost, and everything is about to be looked at again")
 }
 
-// check looks at some directories, whether they are still the same. Files in those that
-// are not watched are looked at.
+// check looks whether some of the directories are still the same, and marks files of those that
+// are not watched.
 func (r *watching) check() {
 	dirs := r.dirs.turn(checkedDirectories)
 	r.target.answers.checkAll(func(yield func(string) bool) {

@@ -16,7 +16,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/internal/parallel"
 )
 
-// attributes are what a file has besides its content.
+// attributes are the properties of a file besides its content.
 type attributes struct {
 	Mode         Mode
 	Owner, Group uint32
@@ -24,14 +24,14 @@ type attributes struct {
 
 func (s stamp) attributes() attributes { return attributes{s.Mode, s.Owner, s.Group} }
 
-// writing is a file that is to be written, and how far that has come.
+// writing is a file to be written, and its progress.
 type writing struct {
 	key     Key
 	folder  *folder
 	content string
 	attributes
-	absent bool // nothing is there, and nothing may be replaced
-	// record is put before the file is touched; nil: the one that there is says enough.
+	absent bool // there is no file, and none may be replaced
+	// record is stored before the file is touched; nil if the present one is sufficient.
 	record *record
 	fresh  bool // there is no record yet
 
@@ -42,23 +42,23 @@ type writing struct {
 	err       error
 }
 
-// pending are written down before temporary files are made, so that the next process
-// finds them if this one is killed.
+// pending is stored before a temporary file is made, so that the next process finds it if this
+// one is killed.
 type pending struct {
 	Key       Key    `json:"key"`
 	Directory string `json:"directory"` // without symbolic links
 	Temporary string `json:"temporary"` // the name of the temporary file in it
-	// Fresh: there was no record of the file before it was written for the first time.
+	// Fresh is whether there was no record of the file before.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
-// temporaryName returns a name for the file in which a file is written, beside it. Others who can create files there do not
-// know it beforehand.
+// temporaryName returns a name for a temporary file. It is random, so that others who can
+// create files in the directory cannot predict it.
 func temporaryName() string { return temporaryPrefix + rand.Text() }
 
-// writeAll replaces files, each atomically, and waits until they are on the disk. The
-// outcome of each is in err. What is done to many is done to all of them before the next
-// thing is: file systems make such waits one.
+// writeAll replaces files, each atomically, and waits until they are on the disk. The outcome
+// of each is in its err. Each step is done for all files before the next one, because file
+// systems combine the waits.
 func (t *Target) writeAll(ctx context.Context, all []*writing) {
 	if len(all) == 0 {
 		return
@@ -100,7 +100,7 @@ func failAll(all []*writing, err error) {
 	}
 }
 
-// announceWriting writes down what temporary files there are going to be.
+// announceWriting stores the names of the temporary files that will be made.
 func (t *Target) announceWriting(all []*writing) (id string, err error) {
 	list := make([]pending, len(all))
 	for i, w := range all {
@@ -111,7 +111,7 @@ func (t *Target) announceWriting(all []*writing) (id string, err error) {
 	return id, t.pending.Put(id, list)
 }
 
-// prepare makes the temporary file, with all that the file is to have.
+// prepare makes the temporary file, with content and attributes.
 func (w *writing) prepare() error {
 	fd, err := w.create(w.temporary)
 	if err != nil {
@@ -134,9 +134,9 @@ func (w *writing) create(name string) (fd int, err error) {
 	return fd, err
 }
 
-// fill sets the attributes before the content is there to be read, and the mode after
-// the owner, with which the kernel takes bits of it away. Nobody has access by an access control
-// list, which the kernel copies from the directory.
+// fill sets the attributes before it writes the content, so that nobody can read it too early,
+// and the mode after the owner, because a change of owner clears mode bits. It removes the
+// access control list that the kernel copies from the directory.
 func (w *writing) fill(file *os.File) error {
 	if err := unix.Fremovexattr(int(file.Fd()), "system.posix_acl_access"); err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("remove its access control list: %w", err)
@@ -161,7 +161,7 @@ func (w *writing) fill(file *os.File) error {
 	return cause(file.Sync())
 }
 
-// record puts the records that are due. From then on files may be touched.
+// record stores the records. After that the files may be touched.
 func (t *Target) record(ctx context.Context, all []*writing) {
 	records := map[string]record{}
 	for _, w := range all {
@@ -181,7 +181,7 @@ func (t *Target) record(ctx context.Context, all []*writing) {
 	}
 }
 
-// rename puts the temporary file into its place.
+// rename renames the temporary file to its final name.
 func (w *writing) rename() error {
 	from, to := w.temporary, path.Base(string(w.key))
 	rename := func() error { return unix.Renameat(w.folder.fd, from, w.folder.fd, to) }
@@ -203,12 +203,12 @@ func (w *writing) rename() error {
 func renameNew(fd int, from, to string) error {
 	err := unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		return linkNew(fd, from, to) // the file system cannot
+		return linkNew(fd, from, to) // not supported by the file system
 	}
 	return err
 }
 
-// linkNew does the same on file systems where a rename always replaces.
+// linkNew does the same on file systems that do not support RENAME_NOREPLACE.
 func linkNew(fd int, from, to string) error {
 	if err := unix.Linkat(fd, from, fd, to, 0); err != nil {
 		return err
@@ -216,8 +216,8 @@ func linkNew(fd int, from, to string) error {
 	return unix.Unlinkat(fd, from, 0)
 }
 
-// finish waits until the names are on the disk, each directory once, and notes what is
-// there now.
+// finish waits until the names are on the disk, once for each directory, and notes the new
+// versions.
 func (t *Target) finish(all []*writing) {
 	var changed []*folder
 	for _, w := range all {
@@ -233,7 +233,7 @@ func (t *Target) finish(all []*writing) {
 		w.err = errors.Join(w.err, unsynced[w.folder])
 		var stat unix.Stat_t
 		if err := unix.Fstatat(w.folder.fd, path.Base(string(w.key)), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			continue // it was removed meanwhile: the next look tells
+			continue // it was removed in the meantime: the next look shows that
 		}
 		if is := stampOf(&stat); is.Inode == w.is.Inode && is.Device == w.is.Device && is.Size == w.is.Size && is.Modified == w.is.Modified {
 			t.versions.note(w.key, version{is, hashOf([]byte(w.content))}, time.Now())
@@ -241,7 +241,7 @@ func (t *Target) finish(all []*writing) {
 	}
 }
 
-// tidyUp removes what is left of files that could not be written.
+// tidyUp removes the temporary files of writings that failed.
 func (t *Target) tidyUp(all []*writing) {
 	var untouched []string
 	for _, w := range all {
@@ -273,9 +273,8 @@ func (w *writing) removeTemporary() error {
 	return nil
 }
 
-// recover removes what a process has left that was killed while it wrote files. What
-// was not put in place was not touched: if there was no record of it before, there is
-// none.
+// recover removes the temporary files of a process that was killed while it wrote. A file that
+// had not been renamed yet was not touched: if it had no record before, its record is removed.
 func (t *Target) recover(ctx context.Context) error {
 	for id, list := range t.pending.All() {
 		ok := true
