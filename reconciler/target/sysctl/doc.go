@@ -10,9 +10,11 @@
 // device is gone, even if there is another one of its name. If the device was renamed,
 // its value is restored under the new name.
 //
-// The kernel sets parameters to their defaults when a device is made anew, and changes
-// some along with those of "all" and "default". It does not tell: a module has to make
-// rows run when links change, see [ByDevice], and with [Target.Related].
+// The kernel does not announce changes of parameters. A [Watcher] reads them every ten seconds
+// and maintains a table of their values: see [Target.Observed]. The kernel sets parameters to
+// their defaults when a device is made again, and changes some along with those of "all" and
+// "default". To have these set at once, a module makes their rows run when links change, see
+// [ByDevice], and with [Target.Related].
 //
 // /proc/sys/net follows the network namespace of the calling thread: the whole
 // process must live in one.

@@ -28,16 +28,21 @@ func Cell(allow func(name string) error) cell.Cell {
 				return sysctl.New(sysctl.Config{Owned: owned, Allow: allow})
 			},
 			func(t *sysctl.Target) reconciler.Target[sysctl.Sysctl] { return t },
+			(*sysctl.Target).NewWatcher,
+			(*sysctl.Target).Observed,
 			func(
-				t *sysctl.Target, links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
+				t *sysctl.Target, observed reconciler.Observation[sysctl.Sysctl],
+				links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observedLinks reconciler.Observation[link.Link],
 			) reconcilercell.Relations[sysctl.Sysctl] {
 				return reconcilercell.Relations[sysctl.Sysctl]{
 					Related: []reconciler.Related[sysctl.Sysctl]{
 						t.Related(), reconciler.WatchesBy(seen, settingsOf, ofDevice), reconciler.WatchesBy(seen, mtuOf, ofMTU),
 					},
-					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, observed, sysctl.Sysctl.Device)},
+					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, observedLinks, sysctl.Sysctl.Device)},
+					Observed:  observed,
 				}
 			}),
+		kindcell.Observed[*sysctl.Watcher](sysctl.SeenSchema()),
 	)
 }
 

@@ -1,0 +1,119 @@
+package sysctl
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
+)
+
+// watched is a running watcher of parameters in a directory.
+type watched struct {
+	t       *testing.T
+	root    string
+	db      *statedb.DB
+	sysctls *statedb.RWTable[Sysctl]
+	seen    *statedb.RWTable[Seen]
+}
+
+func (w *watched) check(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *watched) update(fn func(txn *statedb.WriteTxn) error) {
+	w.t.Helper()
+	w.check(w.db.Update(w.t.Context(), fn, w.sysctls))
+	synctest.Wait()
+}
+
+func (w *watched) declare(rows ...Sysctl) {
+	w.t.Helper()
+	w.update(func(txn *statedb.WriteTxn) (err error) {
+		for _, row := range rows {
+			_, _, insertErr := w.sysctls.Insert(txn, row)
+			err = errors.Join(err, insertErr)
+		}
+		return err
+	})
+}
+
+func (w *watched) set(name, value string) {
+	w.t.Helper()
+	w.check(os.WriteFile(filepath.Join(w.root, pathOf(name)), []byte(value+"\n"), 0o600))
+}
+
+func (w *watched) want(values map[string]string) {
+	w.t.Helper()
+	is := map[string]string{}
+	for s := range w.seen.All(w.db.ReadTxn()) {
+		is[s.Name] = s.Value
+	}
+	if diff := cmp.Diff(values, is); diff != "" {
+		w.t.Errorf("observed sysctls (-want +is):\n%s", diff)
+	}
+}
+
+// watch runs test in virtual time with a watcher of parameters that have these values.
+func watch(t *testing.T, values map[string]string, test func(t *testing.T, w *watched)) {
+	t.Helper()
+	root := tree(t, values)
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{t: t, root: root}
+		target := newTarget(t, Config{Root: root, Allow: func(name string) error {
+			if name == "kernel.secret" {
+				return errors.New("not this one")
+			}
+			return nil
+		}})
+		w.db, w.seen = nstest.Mirror(t, SeenSchema(), func(db *statedb.DB, seen *statedb.RWTable[Seen]) (*Watcher, error) {
+			var err error
+			w.sysctls, err = statedb.NewTable(db, Schema())
+			w.check(err)
+			watcher, err := target.NewWatcher(db, statedb.ReadOnly(w.sysctls), seen)
+			if initialized, _ := seen.Initialized(db.ReadTxn()); initialized {
+				t.Error("the table is complete before anything was read")
+			}
+			return watcher, err
+		})
+		synctest.Wait()
+		if initialized, _ := w.seen.Initialized(w.db.ReadTxn()); !initialized {
+			t.Error("the table is not complete")
+		}
+		test(t, w)
+	})
+}
+
+func TestSysctlsAreReadWhenTheirRowsChangeAndAfterAWhile(t *testing.T) {
+	watch(t, map[string]string{"kernel.a": "1", "kernel.b": "1\t2", "kernel.c": "3", "kernel.secret": "4"}, func(_ *testing.T, w *watched) {
+		w.want(map[string]string{})
+		w.declare(Sysctl{Name: "kernel.a", Value: "1"}, Sysctl{Name: "kernel/b", Value: "1 2"}, Sysctl{Name: "kernel.secret", Value: "4"}, Sysctl{Name: "kernel.none", Value: "4"})
+		w.want(map[string]string{"kernel.a": "1", "kernel.b": "1 2"})
+		w.set("kernel.a", "")
+		w.set("kernel.b", "5")
+		w.declare(Sysctl{Name: "kernel.b", Value: "6"})
+		w.want(map[string]string{"kernel.a": "1", "kernel.b": "5"})
+		time.Sleep(readInterval)
+		synctest.Wait()
+		w.want(map[string]string{"kernel.a": "", "kernel.b": "5"})
+		w.check(os.Remove(filepath.Join(w.root, pathOf("kernel.b"))))
+		w.set("kernel.none", "7")
+		time.Sleep(readInterval)
+		synctest.Wait()
+		w.want(map[string]string{"kernel.a": "", "kernel.none": "7"})
+		w.update(func(txn *statedb.WriteTxn) error {
+			_, _, err := w.sysctls.Delete(txn, Sysctl{Name: "kernel.a"})
+			return err
+		})
+		w.want(map[string]string{"kernel.none": "7"})
+	})
+}
