@@ -11,6 +11,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -154,19 +155,7 @@ func (r *watching) write(ctx context.Context, put, gone []Seen) error {
 	if len(put)+len(gone) == 0 {
 		return nil
 	}
-	return r.db.Update(ctx, func(txn *statedb.WriteTxn) error {
-		for _, s := range gone {
-			if _, _, err := r.seen.Delete(txn, s); err != nil {
-				return err
-			}
-		}
-		for _, s := range put {
-			if _, _, err := r.seen.Insert(txn, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, r.seen)
+	return r.db.Update(ctx, func(txn *statedb.WriteTxn) error { return mirror.Write(txn, r.seen, put, gone) }, r.seen)
 }
 
 // lookAtDirty looks at some of the files that may have changed, and calls tell when there are

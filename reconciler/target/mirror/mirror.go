@@ -215,21 +215,23 @@ func (m *Mirror[Row, Event]) replace(ctx context.Context, rows []Row) error {
 		return nil
 	}
 	return m.config.DB.Update(ctx, func(txn *statedb.WriteTxn) error {
-		if err := m.write(txn, put, gone); err != nil {
+		if err := Write(txn, table, put, gone); err != nil {
 			return err
 		}
 		return errors.Join(m.source.Initialized(txn), m.source.Complete(txn))
 	}, table)
 }
 
-func (m *Mirror[Row, Event]) write(txn *statedb.WriteTxn, put, gone []Row) error {
+// Write deletes the rows gone from a table, and inserts the rows put. If it returns an error, the
+// transaction is to be abandoned.
+func Write[Row any](txn *statedb.WriteTxn, table *statedb.RWTable[Row], put, gone []Row) error {
 	for _, row := range gone {
-		if _, _, err := m.config.Table.Delete(txn, row); err != nil {
+		if _, _, err := table.Delete(txn, row); err != nil {
 			return err
 		}
 	}
 	for _, row := range put {
-		if _, _, err := m.config.Table.Insert(txn, row); err != nil {
+		if _, _, err := table.Insert(txn, row); err != nil {
 			return err
 		}
 	}

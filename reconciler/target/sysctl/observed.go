@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/steps"
 	"github.com/statehive/statehive/statedb"
 )
@@ -146,19 +147,7 @@ func (w *Watcher) read(ctx context.Context, txn statedb.ReadTxn, keys map[Key]bo
 	if len(put)+len(gone) == 0 {
 		return nil
 	}
-	return w.db.Update(ctx, func(txn *statedb.WriteTxn) error {
-		for _, s := range put {
-			if _, _, err := w.seen.Insert(txn, s); err != nil {
-				return err
-			}
-		}
-		for _, s := range gone {
-			if _, _, err := w.seen.Delete(txn, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, w.seen)
+	return w.db.Update(ctx, func(txn *statedb.WriteTxn) error { return mirror.Write(txn, w.seen, put, gone) }, w.seen)
 }
 
 // look reads a parameter if it is declared and may be read.
