@@ -24,9 +24,11 @@ type Seen struct {
 	Index      int    `json:"index"`
 	Type       string `json:"type"`
 	Up         bool   `json:"up"`
-	MTU        uint32 `json:"mtu"`
-	MAC        string `json:"mac,omitempty"`
-	Alias      string `json:"alias,omitempty"`
+	// Running is whether the link is operational: up, and with a carrier.
+	Running bool   `json:"running"`
+	MTU     uint32 `json:"mtu"`
+	MAC     string `json:"mac,omitempty"`
+	Alias   string `json:"alias,omitempty"`
 	// Master is the index of the link that this one is a port of; 0 if it is not a port.
 	Master int `json:"master,omitempty"`
 	// Peer is the index of the other end of a veth; 0 if the other end is in another
@@ -50,7 +52,7 @@ func SeenSchema() statedb.Schema[Seen] {
 }
 
 func seenOf(l rtnl.Link) Seen {
-	return Seen{l.Name, l.Others, l.Index, l.Type, l.Up, l.MTU, l.MAC, l.Alias, l.Master, l.Peer}
+	return Seen{l.Name, l.Others, l.Index, l.Type, l.Up, l.Running, l.MTU, l.MAC, l.Alias, l.Master, l.Peer}
 }
 
 // Mirror keeps a table of [Seen] in step with the kernel. Its target looks up existing links

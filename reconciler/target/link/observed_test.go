@@ -33,7 +33,10 @@ func TestTheMirrorShowsAllLinks(t *testing.T) {
 	is := Seen{Name: "br7", Index: 700, Type: Bridge, MTU: 1400, MAC: br7.HardwareAddr.String()}
 	want(is)
 	nstest.IP(t, "link", "set", "br7", "up")
-	is.Up = true
+	if br7, err = net.InterfaceByName("br7"); err != nil {
+		t.Fatal(err)
+	}
+	is.Up, is.Running = true, br7.Flags&net.FlagRunning != 0
 	want(is)
 	nstest.IP(t, "link", "set", "br7", "mtu", "1300")
 	is.MTU = 1300

@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -206,6 +207,26 @@ func TestAnMTUThatFollowedThatOfTheLinkIsNoticed(t *testing.T) {
 	}
 	mustUpdate(t, target, row, true)
 	mustHold(t, target, row)
+}
+
+func TestAnMTUThatTheKernelSetWhenTheLinkStartedRunningIsNoticed(t *testing.T) {
+	network(t)
+	nstest.IP(t, "link", "set", "e1", "down")
+	nstest.IP(t, "link", "set", "e0", "down")
+	nstest.IP(t, "link", "set", "e0", "up")
+	nstest.IP(t, "address", "replace", "2001:db8::1/64", "dev", "e0", "nodad")
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/e0/mtu", []byte("1400"), 0); err != nil {
+		t.Fatal(err)
+	}
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	row := Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6, MTU: 1400}
+	mustUpdate(t, target, row, true)
+	target.mirror.Load().Settled(t.Context())
+	is, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
+	nstest.IP(t, "link", "set", "e1", "up")
+	is.MTU = 1500
+	nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
 }
 
 // With net.ipv6.route.skip_notify_on_dev_down the kernel does not announce the routes that go when IPv6 is disabled on their device.

@@ -331,7 +331,7 @@ func (k *keeper) remove(txn *statedb.WriteTxn, s Seen) error {
 // linkChanged handles a change of a link. When a link goes down, or becomes a port of
 // another, the kernel removes its routes without announcing each. In routes with several
 // next hops it marks the link's next hops as dead until the link is up again. The MTU of
-// IPv6 routes follows that of their link, unannounced.
+// IPv6 routes follows that of their link, unannounced, also when the link starts running.
 func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
 	before, renamed := k.links.Change(link)
 	switch {
@@ -339,7 +339,7 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 		doubt = k.doubtOf(link.Index, "the link of some routes went down or became a port")
 	case !before.Up:
 		doubt = k.doubtOf(link.Index, "the link of some routes came up")
-	case before.MTU != link.MTU && k.limited > 0:
+	case k.limited > 0 && (before.MTU != link.MTU || !before.Running && link.Running):
 		doubt = k.doubtOf(link.Index, "the MTU of a link changed, and with it perhaps that of IPv6 routes")
 	}
 	if renamed && k.devices[link.Index] > 0 {

@@ -19,11 +19,13 @@ type Link struct {
 	Others string // its alternative names, separated by spaces
 	Type   string // such as "bridge"; "tap" is distinguished from "tun"; "device" if the kernel gives none
 	Up     bool
-	Flags  uint32 // all of them, as unix.IFF_LOOPBACK
-	MTU    uint32
-	MAC    string
-	Alias  string
-	Master int // the index of the link that this one is a port of; 0 if it is not a port
+	// Running is whether the link is operational: up, and with a carrier.
+	Running bool
+	Flags   uint32 // all of them, as unix.IFF_LOOPBACK
+	MTU     uint32
+	MAC     string
+	Alias   string
+	Master  int // the index of the link that this one is a port of; 0 if it is not a port
 	// Peer is the index of the other end of a veth; 0 if there is none, or if it is
 	// in another network namespace.
 	Peer int
@@ -36,7 +38,7 @@ func DecodeLink(m syscall.NetlinkMessage) (Link, bool) {
 		return Link{}, false
 	}
 	l := Link{Index: int(int32(Uint32(m.Data[4:]))), Type: "device", Flags: Uint32(m.Data[8:])}
-	l.Up = l.Flags&unix.IFF_UP != 0
+	l.Up, l.Running = l.Flags&unix.IFF_UP != 0, l.Flags&unix.IFF_RUNNING != 0
 	whole, elsewhere := false, false
 	for kind, value := range Attributes(m.Data[unix.SizeofIfInfomsg:]) {
 		switch kind {

@@ -62,9 +62,16 @@ func ofDevice(_ statedb.ReadTxn, seen link.Seen) iter.Seq[statedb.Query[sysctl.S
 	return slices.Values([]statedb.Query[sysctl.Sysctl]{sysctl.ByDevice.Query(seen.Name)})
 }
 
-func mtuOf(seen link.Seen) uint32 { return seen.MTU }
+// mtu is what the kernel sets the sysctl with the IPv6 MTU of a link to. It does so when the MTU of
+// the link changes, and when the link starts running.
+type mtu struct {
+	of      uint32
+	running bool
+}
 
-// ofMTU names the sysctl that the kernel sets to the MTU of a link when that changes.
+func mtuOf(seen link.Seen) mtu { return mtu{seen.MTU, seen.Running} }
+
+// ofMTU names the sysctl with the IPv6 MTU of a link.
 func ofMTU(_ statedb.ReadTxn, seen link.Seen) iter.Seq[statedb.Query[sysctl.Sysctl]] {
 	return slices.Values([]statedb.Query[sysctl.Sysctl]{sysctl.ByKey.Query(sysctl.MTUOf(seen.Name))})
 }
