@@ -186,6 +186,17 @@ func TestLifetimesAreBegunAgainBeforeTheyEnd(t *testing.T) {
 
 // TestALifetimeThatHasEndedIsSeen: nobody has begun it again. What is left of lifetimes
 // that go on changes nothing in the table.
+// Some kernels give the route of the network a time of expiry in the past then.
+func TestTheNetworkOfAnAddressThatGetsALifetimeStaysReachable(t *testing.T) {
+	each(t, func(t *testing.T, _ string, target *Target) {
+		mustUpdate(t, target, with("e0", "2001:db8::1/64", rtnl.Scope{}, "", ""), true)
+		mustUpdate(t, target, with("e0", "2001:db8::1/64", rtnl.Scope{}, "2h", "1h"), true)
+		if route := nstest.IP(t, "-6", "route", "show", "2001:db8::/64", "dev", "e0"); !strings.Contains(route, "expires 7") {
+			t.Errorf("there is %q, expected a route that expires in two hours", route)
+		}
+	})
+}
+
 func TestALifetimeThatHasEndedIsSeen(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")
 	target := newTarget(t, t.TempDir())

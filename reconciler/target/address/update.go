@@ -267,13 +267,19 @@ func (u *updates) add() {
 	})
 }
 
-// renew gives existing addresses their lifetimes.
+// renew gives existing addresses their lifetimes. When an IPv6 address had none, some kernels give the
+// route of its network an expiry in the past (6.18 does); the same request once more corrects that.
 func (u *updates) renew() {
 	differs := func(s state) bool { return s.present && len(s.changes) > 0 }
-	u.requests(differs, unix.NLM_F_REPLACE, func(at int, err error) {
-		s := u.states[at]
-		u.results[at].Err = fmt.Errorf("change the lifetimes of address %s on %s: %w", s.key.Address, s.key.Device, err)
-	})
+	begins := func(s state) bool {
+		return differs(s) && s.key.Address.Addr().Is6() && s.is.ValidLifetime == Forever && s.row.lifetimes().valid != Forever
+	}
+	for _, chosen := range []func(state) bool{differs, begins} {
+		u.requests(chosen, unix.NLM_F_REPLACE, func(at int, err error) {
+			s := u.states[at]
+			u.results[at].Err = fmt.Errorf("change the lifetimes of address %s on %s: %w", s.key.Address, s.key.Device, err)
+		})
+	}
 }
 
 // shortestAgain is the shortest time until lifetimes are renewed.
