@@ -27,6 +27,7 @@ const (
 	routeGone
 	linkChanged
 	linkGone
+	addressAdded
 	addressGone
 )
 
@@ -52,8 +53,10 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 		e.kind = linkGone
 		e.link, ok = rtnl.DecodeLink(m)
 		return e, ok
-	case unix.RTM_DELADDR:
-		e.kind = addressGone
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		if e.kind = addressAdded; m.Header.Type == unix.RTM_DELADDR {
+			e.kind = addressGone
+		}
 		e.link.Index, e.address, ok = decodeAddress(m)
 		return e, ok
 	}

@@ -25,6 +25,7 @@ type keeper struct {
 	devices map[int]int        // number of next hops by the index of their device; index 0 if it is not known
 	sources map[netip.Addr]int // number of routes by their source
 	limited int                // number of IPv6 routes with an MTU
+	dead    int                // number of next hops that are not in use
 	several map[Key][]Seen     // all routes of keys that have more than one
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
@@ -48,7 +49,7 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
 	}
-	k.devices, k.sources, k.several, k.limited = map[int]int{}, map[netip.Addr]int{}, map[Key][]Seen{}, 0
+	k.devices, k.sources, k.several, k.limited, k.dead = map[int]int{}, map[netip.Addr]int{}, map[Key][]Seen{}, 0, 0
 	routes, err := k.target.list(ctx, Inet, 0, Protocol)
 	if err != nil {
 		return nil, err
@@ -144,6 +145,9 @@ func (k *keeper) count(s Seen, delta int) {
 	}
 	for _, h := range s.Nexthops.All() {
 		k.devices[h.index] += delta
+		if h.Dead {
+			k.dead += delta
+		}
 	}
 	if s.MTU != 0 && s.Key.family() == Inet6 {
 		k.limited += delta
@@ -168,6 +172,10 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case linkGone:
 		k.links.Remove(e.link.Index)
 		return k.doubtOf(e.link.Index, "the link of some routes is gone"), nil
+	case addressAdded:
+		if k.dead > 0 { // the kernel uses next hops again when their link gets its first IPv4 address
+			return k.doubtOf(e.link.Index, "an address was added to the link of some routes"), nil
+		}
 	case addressGone:
 		if k.sources[e.address] > 0 {
 			return "the source address of some routes is gone", nil

@@ -159,6 +159,27 @@ func TestADeadNexthopIsADifference(t *testing.T) {
 	}
 }
 
+// The kernel does not announce that next hops are used again.
+func TestNextHopsComeBackWithTheAddressesOfTheirLink(t *testing.T) {
+	twoNetworks(t)
+	row := overBoth()["IPv4"]
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	mustUpdate(t, target, row, true)
+	target.mirror.Load().Settled(t.Context())
+	alive, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
+	dead, hops := alive, alive.Nexthops.Slice()
+	hops[0].Dead = true
+	dead.Nexthops = immutable.ListOf(hops...)
+	all := func(Seen) bool { return true }
+	for range 2 {
+		nstest.IP(t, "-4", "address", "flush", "dev", "e0")
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), all, dead)
+		nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "e0")
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), all, alive)
+	}
+}
+
 // wantRevived waits until the kernel uses the next hops of a row again.
 func wantRevived(t *testing.T, target *Target, row Route) {
 	t.Helper()
