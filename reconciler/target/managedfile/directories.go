@@ -32,6 +32,7 @@ type directories struct {
 	all     map[string]*directory
 	at      map[string][]*directory // by the watched directory
 	unsure  []string                // paths still to be checked in this turn
+	files   []Key                   // files still to be checked in this turn
 }
 
 func newDirectories(notify *fsnotify.Watcher, a *answers) *directories {
@@ -49,6 +50,12 @@ func (d *directories) add(key Key) (fresh *directory) {
 	}
 	dir.files[path.Base(string(key))] = true
 	return fresh
+}
+
+// has reports whether a file is declared.
+func (d *directories) has(key Key) bool {
+	dir, known := d.all[dirOf(key)]
+	return known && dir.files[baseOf(key)]
 }
 
 // remove removes a file that is no longer declared.
@@ -205,6 +212,19 @@ func (d *directories) turn(n int) (dirs []*directory) {
 	}
 	d.unsure = d.unsure[n:]
 	return dirs
+}
+
+// turnOfFiles returns the next n files to check; all of them get their turn.
+func (d *directories) turnOfFiles(n int) []Key {
+	if len(d.files) == 0 {
+		for _, dir := range d.all {
+			d.files = append(d.files, dir.keys()...)
+		}
+	}
+	n = min(n, len(d.files))
+	next := d.files[:n]
+	d.files = d.files[n:]
+	return next
 }
 
 // fault returns an error if a directory is not watched.

@@ -54,17 +54,18 @@
 // They can also use and, or, not, len, index, slice, eq, printf and the other functions of
 // text/template. It is an error to use a field that a row does not have; test for an optional
 // field with {{with index . "mtu"}}. A template is rendered again when a table that it has read
-// changes ([Target.FollowTables]). While the table is incomplete the file is left as it is, and
-// the row is in error if the result differs from it. A rendering is limited to two seconds and
-// [MaxSize] bytes. Templates that call themselves are refused, and the tables "files" and
-// "observed-files" cannot be read.
+// changes, or the host name does ([Target.FollowTables]). While the table is incomplete the
+// file is left as it is, and the row is in error if the result differs from it. A rendering is
+// limited to two seconds and [MaxSize] bytes. Templates that call themselves are refused, and
+// the tables "files" and "observed-files" cannot be read.
 //
 // # Drift
 //
 // A [Watcher] watches the directories of the declared files and keeps a table of their present
-// state, so that changes by others are repaired at once: see [Target.Observed]. While the
-// times, inode and size of a file are unchanged, it is read again only by full passes, and at
-// most once a minute.
+// state, so that changes by others are repaired at once: see [Target.Observed]. The kernel does
+// not notify of changes through other hard links or by other machines, so the watcher also
+// looks at 256 files each second. While the times, inode and size of a file are unchanged, it
+// is read again only by full passes, and at most once a minute.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the file and
 // match the kernel's error numbers; those about files of others match [ErrForeign].

@@ -93,30 +93,37 @@ func (t *Target) announce(ctx context.Context, key Key) {
 	}
 }
 
-// FollowTables renders templates again when a table that they have read changes, and triggers
-// updates of the rows whose content is different then. It returns when ctx ends.
+// hostnameInterval is how often to look whether the host name has changed.
+const hostnameInterval = 10 * time.Second
+
+// FollowTables renders templates again when a table that they have read or the host name
+// changes, and triggers updates of the rows whose content is different then. It returns when ctx
+// ends.
 func (t *Target) FollowTables(ctx context.Context, health reconciler.Health) error {
 	health.OK("templates are up to date")
 	for ctx.Err() == nil {
 		began := time.Now()
 		watches := t.renderOld(ctx)
 		took := time.Since(began)
-		_, ended := watches.Wait(ctx, quiet)
-		if ended != nil || !pause(ctx, min(10*took, longestPause)) {
+		wait, stop := context.WithTimeout(ctx, hostnameInterval)
+		_, _ = watches.Wait(wait, quiet) // whichever comes first
+		stop()
+		if !pause(ctx, min(10*took, longestPause)) {
 			break
 		}
 	}
-	return nil //nolint:nilerr // the end of ctx is not an error
+	return nil
 }
 
-// renderOld renders the templates whose tables have changed, and returns what to watch for the
-// next change.
+// renderOld renders the templates for which a table or the host name has changed, and returns
+// what to watch for the next change of a table.
 func (t *Target) renderOld(ctx context.Context) *statedb.WatchSet {
 	last, changed := t.renderings.all()
 	txn := t.db.ReadTxn()
 	names := map[string]bool{}
+	host, _ := t.hostname() // the error is that of the rendering
 	for key, r := range last {
-		if r.isOld(t.db, txn) {
+		if r.isOld(t.db, txn) || r.host != "" && r.host != host {
 			r = t.renderAgain(ctx, txn, key, r)
 		}
 		for name := range r.used {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -31,6 +30,7 @@ func (t *Target) contentOf(ctx context.Context, txn statedb.ReadTxn, row File) (
 type rendering struct {
 	text string
 	used map[string]statedb.Revision // by table that was read
+	host string                      // the host name, if it was read
 	hash string                      // of the content
 	err  error
 	// lacks says which table is incomplete and why; nil if all are complete.
@@ -62,8 +62,12 @@ func (t *Target) execute(ctx context.Context, txn statedb.ReadTxn, r *rendering)
 		return ctx.Err()
 	}
 	parsed.Funcs(functions(source{
-		hostname: os.Hostname,
-		rows:     func(table string) ([]any, error) { return t.tables.rows(t.db, txn, table, r, goOn) },
+		hostname: func() (string, error) {
+			name, err := t.hostname()
+			r.host = name
+			return name, err
+		},
+		rows: func(table string) ([]any, error) { return t.tables.rows(t.db, txn, table, r, goOn) },
 		row: func(table, key string) (map[string]any, error) {
 			if err := goOn(); err != nil {
 				return nil, err

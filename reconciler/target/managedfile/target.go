@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
 	"path"
 	"slices"
 	"sync/atomic"
@@ -49,9 +50,10 @@ type Target struct {
 	tables     tables
 	renderings *renderings
 	due        chan Key // rows to update
-	// Tests replace these two.
-	reached func(step string)
-	now     func() time.Time
+	// Tests replace these.
+	reached  func(step string)
+	now      func() time.Time
+	hostname func() (string, error)
 }
 
 var (
@@ -72,7 +74,7 @@ func New(cfg Config) (*Target, error) {
 	}
 	t := &Target{
 		db: cfg.DB, allow: cfg.Allow, log: cfg.Logger, records: records, pending: writing,
-		versions: newVersions(), claims: newClaims(), answers: newAnswers(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now,
+		versions: newVersions(), claims: newClaims(), answers: newAnswers(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now, hostname: os.Hostname,
 	}
 	if t.allow == nil {
 		t.allow = func(string) error { return nil }

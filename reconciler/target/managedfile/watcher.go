@@ -22,9 +22,9 @@ const (
 	// directory was replaced because one above it was renamed, or something was mounted or
 	// unmounted.
 	checkInterval = time.Second
-	// checkedDirectories and lookedFiles limit how many are looked at before events are handled
-	// again.
+	// These limit how many are checked or looked at before events are handled again.
 	checkedDirectories = 256
+	checkedFiles       = 256
 	lookedFiles        = 512
 	// retryDelay is how long a watcher waits after a fault.
 	retryDelay = time.Second
@@ -135,7 +135,7 @@ func (r *watching) declared(ctx context.Context) error {
 		case statedb.Reset:
 			return errors.New("the table of files has changed too much at once") // it is read again from the start
 		default:
-			if dir, known := r.dirs.all[dirOf(key)]; known && dir.files[baseOf(key)] {
+			if r.dirs.has(key) {
 				continue
 			}
 			if fresh := r.dirs.add(key); fresh != nil {
@@ -324,12 +324,18 @@ func (r *watching) failed(ctx context.Context, err error) error {
 }
 
 // check looks whether some of the directories are still the same, and marks files of those that
-// are not watched.
+// are not watched. It also marks files that have changed without a notification, such as through
+// another hard link.
 func (r *watching) check() {
-	dirs := r.dirs.turn(checkedDirectories)
+	dirs, files := r.dirs.turn(checkedDirectories), r.dirs.turnOfFiles(checkedFiles)
 	r.target.answers.checkAll(func(yield func(string) bool) {
 		for _, dir := range dirs {
 			if !yield(dir.path) {
+				return
+			}
+		}
+		for _, key := range files {
+			if !yield(path.Dir(string(key))) {
 				return
 			}
 		}
@@ -339,5 +345,17 @@ func (r *watching) check() {
 			continue
 		}
 		r.watch(dir)
+	}
+	o, txn := r.target.begin(nil), r.db.ReadTxn()
+	defer o.close()
+	for _, key := range files {
+		f, err := o.open(string(key))
+		if err != nil {
+			continue // what becomes of a directory is noticed above
+		}
+		is, err := r.target.lookAtName(f, string(key))
+		if seen, _, _ := r.seen.Get(txn, SeenByKey.Query(key)); err == nil && seen.version.stamp != is && r.dirs.has(key) {
+			r.dirty[key] = true
+		}
 	}
 }

@@ -1,12 +1,15 @@
 package managedfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -148,6 +151,34 @@ func TestTemplatesFollowTheirTables(t *testing.T) {
 	eventually(t, "the row fails", func() error { return wantStatus(l, strict, `line 1: at <.tags>: map has no entry for key "tags"`) })
 	l.put(host{Name: "a", Tags: []string{"1"}}, host{Name: "b", Tags: []string{"2"}}, host{Name: "c", Tags: []string{"3"}})
 	l.becomes(strict.Path, "[1][2][3]")
+}
+
+func TestTemplatesFollowTheHostName(t *testing.T) {
+	row := Default()
+	row.Path, row.Template = filepath.Join(t.TempDir(), "motd"), text("{{hostname}}")
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		var name atomic.Value
+		name.Store("old")
+		b.target.hostname = func() (string, error) { return name.Load().(string), nil }
+		_, err := b.target.Update(t.Context(), b.db.ReadTxn(), row)
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- b.target.FollowTables(ctx, &lastHealth{}) }()
+		time.Sleep(time.Minute)
+		name.Store("new")
+		select {
+		case key := <-b.target.due:
+			if key != row.Key() {
+				t.Errorf("%s is due, expected %s", key, row.Key())
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("nothing is due")
+		}
+		cancel()
+		must(t, <-ended)
+	})
 }
 
 // A table that is incomplete for a moment fails no row that is done.

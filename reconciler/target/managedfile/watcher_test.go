@@ -187,6 +187,17 @@ func TestDriftIsNoticedAndRepairedAtOnce(t *testing.T) {
 	}
 }
 
+// The kernel notifies of a change through a hard link in the directory of that link only.
+func TestAChangeThroughAnotherHardLinkIsRepaired(t *testing.T) {
+	row, other := file(filepath.Join(t.TempDir(), "a"), "ours"), filepath.Join(t.TempDir(), "b")
+	l := newLive(t, row)
+	l.settled()
+	must(t, os.Link(row.Path, other))
+	l.settled()
+	must(t, os.WriteFile(other, []byte("drift"), 0o644))
+	l.becomes(row.Path, "ours")
+}
+
 // settledFor returns an error while a file is too young for drift of it to count.
 func settledFor(path string) error {
 	info, err := os.Stat(path)
