@@ -7,6 +7,8 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // keepID is the ID that chown(2) takes as "do not change"; no user has it.
@@ -20,6 +22,19 @@ func checkOwner(name string) error {
 		return fmt.Errorf("%s is out of range, expected at most %d", name, keepID-1)
 	}
 	return nil
+}
+
+// accounts identifies a version of the files in which users and groups are looked up.
+type accounts [2]stamp
+
+func accountsIn(files [2]string) (a accounts) {
+	for i, name := range files {
+		var stat unix.Stat_t
+		if unix.Stat(name, &stat) == nil {
+			a[i] = stampOf(&stat)
+		}
+	}
+	return a
 }
 
 // owners looks up the IDs of users and groups, each once. It belongs to one operation.

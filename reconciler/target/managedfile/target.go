@@ -54,6 +54,7 @@ type Target struct {
 	reached  func(step string)
 	now      func() time.Time
 	hostname func() (string, error)
+	accounts [2]string // the files of users and groups
 }
 
 var (
@@ -74,7 +75,7 @@ func New(cfg Config) (*Target, error) {
 	}
 	t := &Target{
 		db: cfg.DB, allow: cfg.Allow, log: cfg.Logger, records: records, pending: writing,
-		versions: newVersions(), claims: newClaims(), answers: newAnswers(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now, hostname: os.Hostname,
+		versions: newVersions(), claims: newClaims(), answers: newAnswers(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now, hostname: os.Hostname, accounts: [2]string{"/etc/passwd", "/etc/group"},
 	}
 	if t.allow == nil {
 		t.allow = func(string) error { return nil }

@@ -78,6 +78,7 @@ type watching struct {
 	dirs     *directories
 	dirty    map[Key]bool // to be looked at
 	cursor   *statedb.Cursor[File]
+	accounts accounts
 	complete bool   // the table was marked as complete
 	told     string // the last report about directories that are not watched
 }
@@ -88,7 +89,7 @@ func (w *Watcher) follow(ctx context.Context, health reconciler.Health) error {
 	if err != nil {
 		return explain("", err)
 	}
-	r := &watching{Watcher: w, notify: notify, dirs: newDirectories(notify, w.target.answers), dirty: map[Key]bool{}, cursor: w.files.Changes(0)}
+	r := &watching{Watcher: w, notify: notify, dirs: newDirectories(notify, w.target.answers), dirty: map[Key]bool{}, cursor: w.files.Changes(0), accounts: accountsIn(w.target.accounts)}
 	defer r.cursor.Close()
 	defer func() { _ = notify.Close() }() // it is only read
 	if err := r.forgetUndeclared(ctx); err != nil {
@@ -259,6 +260,7 @@ func (r *watching) wait(ctx context.Context, check <-chan time.Time) error {
 			return nil
 		case <-check:
 			r.check()
+			r.checkAccounts(ctx)
 			return nil
 		case event, open := <-r.notify.Events:
 			if !open {
@@ -356,6 +358,21 @@ func (r *watching) check() {
 		is, err := r.target.lookAtName(f, string(key))
 		if seen, _, _ := r.seen.Get(txn, SeenByKey.Query(key)); err == nil && seen.version.stamp != is && r.dirs.has(key) {
 			r.dirty[key] = true
+		}
+	}
+}
+
+// checkAccounts triggers updates of the files that have an owner or a group after users or groups
+// have changed: a name may stand for another ID now.
+func (r *watching) checkAccounts(ctx context.Context) {
+	now := accountsIn(r.target.accounts)
+	if now == r.accounts {
+		return
+	}
+	r.accounts = now
+	for row := range r.files.All(r.db.ReadTxn()) {
+		if row.Owner != "" || row.Group != "" {
+			r.target.announce(ctx, row.Key())
 		}
 	}
 }

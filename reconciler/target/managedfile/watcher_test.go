@@ -187,6 +187,52 @@ func TestDriftIsNoticedAndRepairedAtOnce(t *testing.T) {
 	}
 }
 
+func TestFilesAreLookedAtAgainAfterUsersOrGroupsHaveChanged(t *testing.T) {
+	for at, name := range []string{"passwd", "group"} {
+		t.Run(name, func(t *testing.T) {
+			b, accounts := newBed(t), filepath.Join(t.TempDir(), name)
+			b.target.accounts[at] = accounts
+			owned, plain := file(filepath.Join(t.TempDir(), "a"), ""), file(filepath.Join(t.TempDir(), "b"), "")
+			if owned.Owner = "root"; name == "group" {
+				owned.Owner, owned.Group = "", "root"
+			}
+			files, err := statedb.NewTable(b.db, Schema())
+			must(t, err)
+			seen, err := statedb.NewTable(b.db, SeenSchema())
+			must(t, err)
+			w, err := b.target.NewWatcher(b.db, statedb.ReadOnly(files), seen)
+			must(t, err)
+			must(t, b.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+				_, _, err := files.Insert(txn, owned)
+				_, _, err2 := files.Insert(txn, plain)
+				return errors.Join(err, err2)
+			}, files))
+			r := &watching{Watcher: w, accounts: accountsIn(b.target.accounts)}
+			for i, changed := range []bool{false, true, false, true} {
+				if changed {
+					must(t, os.WriteFile(accounts, make([]byte, i), 0o600))
+				}
+				checked := make(chan struct{})
+				go func() { r.checkAccounts(t.Context()); close(checked) }()
+				for due := 0; ; due++ {
+					select {
+					case key := <-b.target.due:
+						if key != owned.Key() {
+							t.Errorf("%s is due", key)
+						}
+						continue
+					case <-checked:
+					}
+					if changed != (due == 1) {
+						t.Errorf("check %d: %d files are due", i, due)
+					}
+					break
+				}
+			}
+		})
+	}
+}
+
 // The kernel notifies of a change through a hard link in the directory of that link only.
 func TestAChangeThroughAnotherHardLinkIsRepaired(t *testing.T) {
 	row, other := file(filepath.Join(t.TempDir(), "a"), "ours"), filepath.Join(t.TempDir(), "b")
