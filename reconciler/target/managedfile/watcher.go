@@ -362,16 +362,20 @@ func (r *watching) check() {
 	}
 }
 
-// checkAccounts triggers updates of the files that have an owner or a group after users or groups
-// have changed: a name may stand for another ID now.
+// checkAccounts triggers updates of the files whose owner or group has another ID after users or
+// groups have changed.
 func (r *watching) checkAccounts(ctx context.Context) {
 	now := accountsIn(r.target.accounts)
 	if now == r.accounts {
 		return
 	}
 	r.accounts = now
+	o := newOwners()
 	for row := range r.files.All(r.db.ReadTxn()) {
-		if row.Owner != "" || row.Group != "" {
+		owner, err := o.user(row.Owner)
+		group, err2 := o.group(row.Group)
+		_, made := r.target.versions.last(row.Key())
+		if made.exists() && (err != nil || err2 != nil || made.Owner != owner || made.Group != group) {
 			r.target.announce(ctx, row.Key())
 		}
 	}

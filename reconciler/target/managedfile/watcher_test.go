@@ -193,8 +193,14 @@ func TestFilesAreLookedAtAgainAfterUsersOrGroupsHaveChanged(t *testing.T) {
 			b, accounts := newBed(t), filepath.Join(t.TempDir(), name)
 			b.target.accounts[at] = accounts
 			owned, plain := file(filepath.Join(t.TempDir(), "a"), ""), file(filepath.Join(t.TempDir(), "b"), "")
-			if owned.Owner = "root"; name == "group" {
-				owned.Owner, owned.Group = "", "root"
+			for _, row := range []File{owned, plain} {
+				made := version{stamp: stamp{Kind: unix.S_IFREG}}
+				if row == owned && name == "passwd" {
+					made.Owner = 7 // as if its name had stood for 7
+				} else if row == owned {
+					made.Group = 7
+				}
+				b.target.versions.noteMade(row.Key(), made)
 			}
 			files, err := statedb.NewTable(b.db, Schema())
 			must(t, err)
