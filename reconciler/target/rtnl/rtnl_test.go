@@ -157,7 +157,7 @@ func TestLinks(t *testing.T) {
 	}
 	e0, e1, br0 := find("e0"), find("e1"), find("br0")
 	want := Link{
-		Index: e0.Index, Name: "e0", Others: "uplink a-name-that-is-longer-than-others", Type: "veth", Up: true, Flags: e0.Flags, MTU: 1400,
+		Index: e0.Index, Name: "e0", Others: "uplink a-name-that-is-longer-than-others", Type: "veth", Up: true, Running: e0.Flags&unix.IFF_RUNNING != 0, Flags: e0.Flags, MTU: 1400,
 		MAC: e0.MAC, Alias: "some words", Peer: e1.Index,
 	}
 	if e0 != want || len(e0.MAC) != 17 {
