@@ -50,6 +50,9 @@ func TestStuckUpdateIsReportedWithItsStackAndItsWorkerReplaced(t *testing.T) {
 		w.pass(3 * time.Second)
 		w.wantStatus("b", "done")
 		w.wantStuck(w.status("a").Err())
+		if ago := time.Since(w.status("a").Since()); ago < 0 || ago > 3*time.Second {
+			w.t.Errorf("it is in error for %v", ago)
+		}
 		w.put(row{ID: "c", Want: 1})
 		w.wantStatus("c", "done")
 		w.put(row{ID: "a", Want: 2}) // in hand still

@@ -254,3 +254,28 @@ func TestNewsAfterAScanFindDrift(t *testing.T) {
 		s.wantDrift(1)
 	})
 }
+
+// An operation counts as ended when its status is written, which may be after a listing that
+// began after its end.
+func TestAListingBetweenAnOperationAndItsStatusFindsDrift(t *testing.T) {
+	scanning(t, func(_ *testing.T, s *scan) {
+		s.target.will(lasting(20 * time.Millisecond))
+		s.put(row{ID: "a", Want: 2})
+		s.pass(10 * time.Millisecond)
+		lock, err := s.db.WriteTxn(s.t.Context(), s.rows())
+		s.check(err)
+		s.pass(20 * time.Millisecond)
+		s.target.corrupt("a", 7)
+		s.begin()
+		s.pass(20 * time.Millisecond)
+		s.end()
+		s.pass(time.Millisecond)
+		lock.Abort()
+		s.target.log()
+		s.pass(5 * time.Second)
+		s.wantLog("update a=2")
+		s.wantConverged()
+		s.pass(time.Hour)
+		s.wantLog()
+	})
+}

@@ -186,11 +186,11 @@ func (l *loop) setStatuses(txn *store.WriteTxn, outcomes []*pool.Task, withNotDo
 				"key", l.r.p.Table.KeyText(m.entry), "error", err)
 		}
 	}
-	var failure error
-	after := func(s Status) Status { return s.After(failure, now) }
+	var ended *pool.Task
+	after := func(s Status) Status { return s.After(ended.Err, ended.Ended) }
 	for _, out := range outcomes {
 		if isUpdate(out) {
-			failure = out.Err
+			ended = out
 			l.writeStatus(out, set, after)
 		}
 	}
@@ -255,7 +255,7 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 		if out.Kind == pool.Update {
 			l.agrees(it)
 		}
-		it.Applied = now
+		it.Applied = out.Ended
 		it.Attempts, it.Tries = 0, nil
 		if out.Kind != pool.Delete || !again {
 			it.Unblock()

@@ -221,7 +221,7 @@ func (l *loop) reportStuck(out *pool.Task, stuck *StuckError, now time.Time) {
 	l.waiters.pendingNow(it)
 	l.notifyWaiters(it)
 	reported := out.Renewed()
-	reported.Err, reported.Stuck = err, true
+	reported.Err, reported.Stuck, reported.Ended = err, true, now
 	l.commit.add(&reported, now)
 }
 

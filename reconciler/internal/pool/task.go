@@ -43,6 +43,7 @@ type Outcome struct {
 	Newer    *Newer // the row that was used, if newer than Entry
 	Result   Result
 	Err      error
+	Ended    time.Time // when the operation ended
 	Took     time.Duration
 	Delay    time.Duration // the backoff, once it is known
 	Skipped  bool          // it did not run, because Entry was no longer the newest row

@@ -102,7 +102,7 @@ func (w *Worker) carryOut(b *Batch) {
 		w.carryTasks(b, tasks, began)
 		now = time.Now()
 		for i := range tasks {
-			tasks[i].Took = now.Sub(began)
+			tasks[i].Ended, tasks[i].Took = now, now.Sub(began)
 		}
 		b.done.Store(int32(last))
 		// Claim before signaling, so that simulations are reproducible.
@@ -165,8 +165,9 @@ func (w *Worker) do(b *Batch, tasks []Task, began time.Time, op func()) {
 			Fail(tasks, &PanicError{Value: v, Stack: debug.Stack()})
 		case !returned:
 			Fail(tasks, ErrGoexit)
+			now := time.Now()
 			for i := range tasks {
-				tasks[i].Took = time.Since(began)
+				tasks[i].Ended, tasks[i].Took = now, now.Sub(began)
 			}
 			defer b.done.Add(int32(len(tasks)))
 		}
