@@ -105,14 +105,36 @@ func (t *Target) FollowTables(ctx context.Context, health reconciler.Health) err
 		began := time.Now()
 		watches := t.renderOld(ctx)
 		took := time.Since(began)
-		wait, stop := context.WithTimeout(ctx, hostnameInterval)
-		_, _ = watches.Wait(wait, quiet) // whichever comes first
-		stop()
+		t.waitForChange(ctx, watches)
 		if !pause(ctx, min(10*took, longestPause)) {
 			break
 		}
 	}
 	return nil
+}
+
+// waitForChange waits until a table or a host name that was read changes.
+func (t *Target) waitForChange(ctx context.Context, watches *statedb.WatchSet) {
+	for ctx.Err() == nil {
+		wait, stop := context.WithTimeout(ctx, hostnameInterval)
+		closed, _ := watches.Wait(wait, quiet)
+		stop()
+		if len(closed) > 0 || t.isRenamed() {
+			return
+		}
+	}
+}
+
+// isRenamed reports whether a template was rendered with another host name.
+func (t *Target) isRenamed() bool {
+	host, _ := t.hostname() // the error is that of the rendering
+	all, _ := t.renderings.all()
+	for _, r := range all {
+		if r.host != "" && r.host != host {
+			return true
+		}
+	}
+	return false
 }
 
 // renderOld renders the templates for which a table or the host name has changed, and returns
