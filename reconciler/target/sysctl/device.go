@@ -50,6 +50,22 @@ func nameOf(index int) (string, error) {
 	return request.Name(), nil
 }
 
+// mtuOf returns the MTU of a device, or 0 if there is none of that name.
+func mtuOf(name string) (uint32, error) {
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0, nil //nolint:nilerr // no device can have such a name
+	}
+	there, err := ask(unix.SIOCGIFMTU, request)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("look up the MTU of device %s: %w", name, err)
+	case !there:
+		return 0, nil
+	}
+	return request.Uint32(), nil
+}
+
 // ask fills in a request, and reports whether its device exists.
 func ask(about uint, request *unix.Ifreq) (there bool, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/ownership"
@@ -221,7 +223,20 @@ func (t *Target) restore(name, original string) error {
 	if err != nil || is == original {
 		return err
 	}
-	return t.set(name, original)
+	err = t.set(name, original)
+	if device := (Sysctl{Name: name}).Device(); errors.Is(err, syscall.EINVAL) && name == string(MTUOf(device)) {
+		return t.setToLink(name, device) // it may not be greater than that of the link, which is smaller now
+	}
+	return err
+}
+
+// setToLink sets the IPv6 MTU of a device to the MTU of its link, as the kernel does with new devices.
+func (t *Target) setToLink(name, device string) error {
+	mtu, err := mtuOf(device)
+	if err != nil || mtu == 0 {
+		return err
+	}
+	return t.set(name, strconv.FormatUint(uint64(mtu), 10))
 }
 
 // Observe implements reconciler.Observer: it yields the parameters that have records and exist.

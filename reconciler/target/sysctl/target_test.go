@@ -454,3 +454,14 @@ func TestDevicesWithSwappedNamesGetTheirOwnValuesBack(t *testing.T) {
 		nstest.IP(t, "link", "del", "f1")
 	}
 }
+
+func TestAnMTUThatTheLinkNoLongerAllowsIsRestoredToThatOfTheLink(t *testing.T) {
+	const name = "net.ipv6.conf.e0.mtu"
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, Config{})
+	mustUpdate(t, target, Sysctl{Name: name, Value: "1300"}, true)
+	nstest.IP(t, "link", "set", "e0", "mtu", "1400")
+	mustUpdate(t, target, Sysctl{Name: name, Value: "1300"}, true)
+	mustDelete(t, target, name)
+	wantValue(t, target, name, "1400")
+}
