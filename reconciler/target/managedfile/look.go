@@ -57,7 +57,9 @@ func (s stamp) kind() string {
 // version is the state of a file at one time, with a hash of its content.
 type version struct {
 	stamp
-	Hash string // empty if it is not a regular file, or larger than MaxSize
+	// These are empty if it is not a regular file, or larger than MaxSize.
+	Hash string
+	ACL  string // as the kernel encodes it; empty if there is none
 }
 
 // versions caches the last seen version of each file, so that unchanged files are not read
@@ -184,6 +186,9 @@ func read(f *folder, name string) ([]byte, version, error) {
 		}
 		data, err := io.ReadAll(io.NewSectionReader(file, 0, MaxSize+1))
 		if err == nil {
+			is.ACL, err = readACL(file)
+		}
+		if err == nil {
 			err = unix.Fstat(fd, &after)
 		}
 		if err != nil {
@@ -211,6 +216,9 @@ func (v version) describe() string {
 	text := v.kind() + " of user " + strconv.FormatUint(uint64(v.Owner), 10)
 	if v.regular() {
 		text += ", mode " + v.Mode.String() + ", " + v.content()
+		if v.ACL != "" {
+			text += ", with an access control list"
+		}
 	}
 	return text
 }

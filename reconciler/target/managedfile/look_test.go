@@ -1,6 +1,7 @@
 package managedfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -24,18 +25,10 @@ func TestAFileThatLooksTheSameIsReadAgainAfterAWhile(t *testing.T) {
 }
 
 // The owner of a directory could give access to the files in it.
-func TestAFileHasNoAccessControlListOfItsDirectory(t *testing.T) {
+func TestAFileHasNoACLOfItsDirectory(t *testing.T) {
 	dir := t.TempDir()
-	list := binary.LittleEndian.AppendUint32(nil, 2) // the version
-	for _, entry := range []struct {
-		tag, permissions uint16
-		id               uint32
-	}{{1, 7, 0xffffffff}, {2, 7, uint32(os.Getuid())}, {4, 7, 0xffffffff}, {16, 7, 0xffffffff}, {32, 0, 0xffffffff}} { //nolint:gosec // positive
-		list = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(list, entry.tag), entry.permissions)
-		list = binary.LittleEndian.AppendUint32(list, entry.id)
-	}
-	const defaults, access = "system.posix_acl_default", "system.posix_acl_access"
-	if err := unix.Setxattr(dir, defaults, list, 0); errors.Is(err, unix.EOPNOTSUPP) {
+	list := aclOf(7)
+	if err := unix.Setxattr(dir, "system.posix_acl_default", list, 0); errors.Is(err, unix.EOPNOTSUPP) {
 		t.Skip("the file system has no access control lists")
 	} else if err != nil {
 		t.Fatal(err)
@@ -44,17 +37,90 @@ func TestAFileHasNoAccessControlListOfItsDirectory(t *testing.T) {
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.Getxattr(name, access, nil); err != nil {
+	if _, err := unix.Getxattr(name, aclAttribute, nil); err != nil {
 		t.Fatalf("a file of others has no list: %v", err)
 	}
 	target := openedTarget(t, t.TempDir())
 	for _, content := range []string{"x", "y"} {
 		row := File{Path: filepath.Join(dir, "a"), Content: &content, Mode: 0o660}
 		mustUpdate(t, target, row, true)
-		if _, err := unix.Getxattr(row.Path, access, nil); !errors.Is(err, unix.ENODATA) {
+		if _, err := unix.Getxattr(row.Path, aclAttribute, nil); !errors.Is(err, unix.ENODATA) {
 			t.Errorf("its list: %v", err)
 		}
 		wantFile(t, row.Path, content, 0o660)
+	}
+}
+
+// aclOf returns a list, as the kernel encodes it, that gives the tests' user permissions.
+func aclOf(permissions uint16) []byte {
+	list := binary.LittleEndian.AppendUint32(nil, 2) // the version
+	for _, entry := range []struct {
+		tag, permissions uint16
+		id               uint32
+	}{{1, 6, 0xffffffff}, {2, permissions, uint32(os.Getuid())}, {4, 6, 0xffffffff}, {16, 6, 0xffffffff}, {32, 0, 0xffffffff}} { //nolint:gosec // positive
+		list = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(list, entry.tag), entry.permissions)
+		list = binary.LittleEndian.AppendUint32(list, entry.id)
+	}
+	return list
+}
+
+// giveACL gives a file an access control list.
+func giveACL(t *testing.T, name string, list []byte) {
+	t.Helper()
+	if err := unix.Setxattr(name, aclAttribute, list, 0); errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skip("the file system has no access control lists")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func aclAt(t *testing.T, name string) []byte {
+	t.Helper()
+	list := make([]byte, 1024)
+	n, err := unix.Getxattr(name, aclAttribute, list)
+	if err != nil && !errors.Is(err, unix.ENODATA) {
+		t.Fatal(err)
+	}
+	return list[:max(n, 0)]
+}
+
+// Others can give a file an access control list that leaves its mode as it is.
+func TestAnACLIsDrift(t *testing.T) {
+	row := File{Path: filepath.Join(t.TempDir(), "a"), Content: new("x"), Mode: 0o660}
+	target := openedTarget(t, t.TempDir())
+	mustUpdate(t, target, row, true)
+	giveACL(t, row.Path, aclOf(6))
+	wantFile(t, row.Path, "x", 0o660)
+	changes, err := target.Diff(t.Context(), nil, row)
+	if err != nil || len(changes) != 1 || changes[0].Field != "acl" {
+		t.Errorf("the plan: %v, %v", changes, err)
+	}
+	mustUpdate(t, target, row, true)
+	wantFile(t, row.Path, "x", 0o660)
+	if list := aclAt(t, row.Path); len(list) > 0 {
+		t.Errorf("it still has the list %x", list)
+	}
+	mustUpdate(t, target, row, false)
+}
+
+func TestTheACLOfARestoredFileIsBack(t *testing.T) {
+	row := File{Path: filepath.Join(t.TempDir(), "a"), Content: new("x"), Mode: 0o600, Adopt: true, OnDelete: Restore}
+	if err := os.WriteFile(row.Path, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list := aclOf(4)
+	giveACL(t, row.Path, list)
+	target := openedTarget(t, t.TempDir())
+	mustUpdate(t, target, row, true)
+	if list := aclAt(t, row.Path); len(list) > 0 {
+		t.Errorf("it still has the list %x", list)
+	}
+	if err := target.Delete(t.Context(), nil, row); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, row.Path, "before", 0o660)
+	if is := aclAt(t, row.Path); !bytes.Equal(is, list) {
+		t.Errorf("its list is %x, want %x", is, list)
 	}
 }
 

@@ -21,6 +21,8 @@ type Seen struct {
 	// Hash is the SHA-256 of the content in hexadecimal digits. It is empty if this is not a
 	// regular file, or larger than MaxSize.
 	Hash string `json:"hash,omitempty"`
+	// ACL is whether the file has one.
+	ACL bool `json:"acl,omitempty"`
 
 	version version
 }
@@ -34,7 +36,7 @@ func SeenSchema() statedb.Schema[Seen] {
 }
 
 func seenOf(key Key, is version) Seen {
-	return Seen{string(key), is.kind(), is.Mode, is.Owner, is.Group, is.Size, is.Hash, is}
+	return Seen{string(key), is.kind(), is.Mode, is.Owner, is.Group, is.Size, is.Hash, is.ACL != "", is}
 }
 
 // Observed compares rows with what a watcher has seen.

@@ -111,7 +111,7 @@ func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 		return nil, err
 	case is.exists() && !is.regular():
 		return nil, nil
-	case is.regular() && is.Hash != "" && is.Hash == was.Hash && is.attributes() == (attributes{was.Mode, was.Owner, was.Group}):
+	case is.regular() && is.Hash != "" && is.Hash == was.Hash && is.attributes() == was.attributes():
 		return nil, nil
 	case !rec.leaves(f.identity, is):
 		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: it or its directory is not the one that was written last; it stays as it is: give the delete up, or declare it with onDelete %s or %s",
@@ -123,7 +123,7 @@ func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 			key, Remove, Keep))
 	}
 	return &writing{
-		key: key, folder: f, content: string(data), attributes: attributes{was.Mode, was.Owner, was.Group}, absent: !is.exists(),
+		key: key, folder: f, content: string(data), attributes: was.attributes(), absent: !is.exists(),
 	}, nil
 }
 

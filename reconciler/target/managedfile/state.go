@@ -57,8 +57,14 @@ type original struct {
 	Owner uint32 `json:"owner"`
 	Group uint32 `json:"group"`
 	Hash  string `json:"hash,omitempty"`
+	// ACL is its access control list, as the kernel encodes it.
+	ACL []byte `json:"acl,omitempty"`
 	// Kept is whether its content is attached to the record.
 	Kept bool `json:"kept,omitempty"`
+}
+
+func (o *original) attributes() attributes {
+	return attributes{o.Mode, o.Owner, o.Group, string(o.ACL)}
 }
 
 // removable reports whether the file may be removed together with its document.
@@ -228,7 +234,8 @@ func differences(is, want version) []steps.Step {
 	}
 	due = append(due, steps.Field("mode", is.Mode, want.Mode, nil)...)
 	due = append(due, steps.Field("owner", id(is.Owner), id(want.Owner), nil)...)
-	return append(due, steps.Field("group", id(is.Group), id(want.Group), nil)...)
+	due = append(due, steps.Field("group", id(is.Group), id(want.Group), nil)...)
+	return append(due, steps.Field("acl", aclText(is.ACL), aclText(want.ACL), nil)...)
 }
 
 func id(number uint32) string { return strconv.FormatUint(uint64(number), 10) }
@@ -263,7 +270,7 @@ func (s *state) newRecord() record {
 	r.OnDelete = s.row.OnDelete
 	if !s.recorded && r.Existed {
 		r.Original = &original{
-			Inode: s.is.Inode, Size: s.is.Size, Mode: s.is.Mode, Owner: s.is.Owner, Group: s.is.Group, Hash: s.is.Hash,
+			Inode: s.is.Inode, Size: s.is.Size, Mode: s.is.Mode, Owner: s.is.Owner, Group: s.is.Group, Hash: s.is.Hash, ACL: []byte(s.is.ACL),
 		}
 	}
 	if !r.wrote(s.want) {

@@ -20,9 +20,12 @@ import (
 type attributes struct {
 	Mode         Mode
 	Owner, Group uint32
+	ACL          string
 }
 
-func (s stamp) attributes() attributes { return attributes{s.Mode, s.Owner, s.Group} }
+func (v version) attributes() attributes {
+	return attributes{v.Mode, v.Owner, v.Group, v.ACL}
+}
 
 // writing is a file to be written, and its progress.
 type writing struct {
@@ -135,11 +138,11 @@ func (w *writing) create(name string) (fd int, err error) {
 }
 
 // fill sets the attributes before it writes the content, so that nobody can read it too early,
-// and the mode after the owner, because a change of owner clears mode bits. It removes the
-// access control list that the kernel copies from the directory.
+// and the mode after the owner, because a change of owner clears mode bits. The access control
+// list replaces one that the kernel copies from the directory.
 func (w *writing) fill(file *os.File) error {
-	if err := unix.Fremovexattr(int(file.Fd()), "system.posix_acl_access"); err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("remove its access control list: %w", err)
+	if err := setACL(file, w.ACL); err != nil {
+		return err
 	}
 	if err := file.Chown(int(w.Owner), int(w.Group)); err != nil {
 		return fmt.Errorf("give it to user %d and group %d: %w", w.Owner, w.Group, cause(err))
@@ -154,7 +157,7 @@ func (w *writing) fill(file *os.File) error {
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
 		return err
 	}
-	if w.is = stampOf(&stat); w.is.attributes() != w.attributes {
+	if w.is = stampOf(&stat); w.is.Mode != w.Mode || w.is.Owner != w.Owner || w.is.Group != w.Group {
 		return fmt.Errorf("the file system made mode %v, user %d and group %d of mode %v, user %d and group %d",
 			w.is.Mode, w.is.Owner, w.is.Group, w.Mode, w.Owner, w.Group)
 	}
@@ -236,7 +239,7 @@ func (t *Target) finish(all []*writing) {
 			continue // it was removed in the meantime: the next look shows that
 		}
 		if is := stampOf(&stat); is.Inode == w.is.Inode && is.Device == w.is.Device && is.Size == w.is.Size && is.Modified == w.is.Modified {
-			t.versions.note(w.key, version{is, hashOf([]byte(w.content))}, time.Now())
+			t.versions.note(w.key, version{is, hashOf([]byte(w.content)), w.ACL}, time.Now())
 		}
 	}
 }
