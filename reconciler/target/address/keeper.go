@@ -86,7 +86,7 @@ func (k *keeper) seen(a kernelAddress) Seen {
 func (a kernelAddress) seen() Seen {
 	return Seen{
 		Index: a.Index, Address: a.Address, Duplicate: a.isDuplicate(), Scope: a.scope,
-		ValidLifetime: a.left.valid, PreferredLifetime: a.left.preferred, set: a.left.set, Ours: a.ours,
+		ValidLifetime: a.left.valid, PreferredLifetime: a.left.preferred, set: a.left.set, Ours: a.ours, connects: a.connects(),
 		Tentative: a.flags&unix.IFA_F_TENTATIVE != 0, Optimistic: a.flags&unix.IFA_F_OPTIMISTIC != 0,
 	}
 }

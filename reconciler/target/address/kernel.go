@@ -67,6 +67,16 @@ type kernelAddress struct {
 
 func (a kernelAddress) isDuplicate() bool { return a.flags&unix.IFA_F_DADFAILED != 0 }
 
+// connects reports whether the kernel adds a route to the network of an address along with it, or would do so if it
+// were asked to change an IPv6 address that others have told it not to.
+func (a kernelAddress) connects() bool {
+	without := uint32(unix.IFA_F_SECONDARY | unix.IFA_F_DADFAILED)
+	if a.Address.Addr().Is4() {
+		without |= unix.IFA_F_NOPREFIXROUTE // it cannot be changed
+	}
+	return a.flags&without == 0 && !a.hasPeer && !a.Address.IsSingleIP()
+}
+
 // decodeAddress reads a notification or an answer about an address. If the address has a peer,
 // which rows cannot have, the host's own address is used.
 func decodeAddress(m syscall.NetlinkMessage) (a kernelAddress, ok bool) {
@@ -131,6 +141,9 @@ func (s state) making(flags uint16) rtnl.Request {
 	}
 	if info := s.row.lifetimes().cacheInfo(); info != nil {
 		r.Add(unix.IFA_CACHEINFO, info)
+	}
+	if s.metric > 0 {
+		r.AddUint32(attributeMetric, s.metric)
 	}
 	r.Add(attributeProtocol, []byte{Protocol})
 	return r

@@ -40,6 +40,8 @@ type Seen struct {
 	Optimistic bool `json:"optimistic,omitempty"`
 	// Ours means that the address has our mark.
 	Ours bool `json:"ours,omitempty"`
+	// connects means that the kernel adds a route to its network along with it.
+	connects bool
 }
 
 func (s Seen) lifetimes() lifetimes { return lifetimes{s.ValidLifetime, s.PreferredLifetime, s.set} }

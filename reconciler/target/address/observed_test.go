@@ -29,7 +29,7 @@ func TestTheMirrorShowsAllAddresses(t *testing.T) {
 		}, want...)
 	}
 	forever := func(s Seen) Seen {
-		s.Scope, s.ValidLifetime, s.PreferredLifetime = rtnl.GlobalScope, Forever, Forever
+		s.Scope, s.ValidLifetime, s.PreferredLifetime, s.connects = rtnl.GlobalScope, Forever, Forever, true
 		return s
 	}
 	e0, err := net.InterfaceByName("e0")

@@ -33,6 +33,7 @@ type Target struct {
 	records    *ownership.Records[record]
 	promotions *ownership.Records[promotion]
 	recorded   recorded
+	unrouted   unrouted
 	allowed    func(ctx context.Context, device string, index int) error
 	// mirror has the existing addresses; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]

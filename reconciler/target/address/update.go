@@ -23,6 +23,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Addr
 	u.claim()
 	u.clear()
 	u.add()
+	u.reroute()
 	u.renew()
 	u.again()
 	return u.results
@@ -72,6 +73,9 @@ type state struct {
 	is      Seen
 	present bool
 	changes []reconciler.Change // to make to an address that is present
+	// unrouted is whether the route to the network of an address that is present is lost.
+	unrouted bool
+	metric   uint32 // of that route, to be requested; 0 is the default
 }
 
 func (s state) seenKey() SeenKey { return SeenKey{s.index, s.key.Address} }
@@ -133,6 +137,9 @@ func (u *updates) lookCloser(s *state) (err error) {
 func (t *Target) compare(s *state) error {
 	if s.isOurs(t.records.Get(s.key.String())) {
 		s.changes = s.row.differences(s.is)
+		if s.unrouted = t.unrouted.has(s.seenKey()); s.unrouted {
+			s.changes = append(s.changes, steps.Changes(steps.Field(networkRoute, "", s.key.Address.Masked().String(), nil))...)
+		}
 		if after, ends := s.given().due(); ends && after == 0 && len(s.changes) == 0 {
 			s.changes = s.renewal()
 		}
@@ -267,6 +274,19 @@ func (u *updates) add() {
 	})
 }
 
+// reroute gives the lost routes of IPv4 networks another metric, because the kernel adds them again
+// only when their metric changes. renew sets it back, and also suffices for IPv6.
+func (u *updates) reroute() {
+	lost := func(s state) bool { return s.present && s.unrouted && s.key.Address.Addr().Is4() }
+	for i := range u.states {
+		u.states[i].metric = 1
+	}
+	u.requests(lost, unix.NLM_F_REPLACE, u.notRenewed)
+	for i := range u.states {
+		u.states[i].metric = 0
+	}
+}
+
 // renew gives existing addresses their lifetimes. When an IPv6 address had none, some kernels give the
 // route of its network an expiry in the past (6.18 does); the same request once more corrects that.
 func (u *updates) renew() {
@@ -275,11 +295,19 @@ func (u *updates) renew() {
 		return differs(s) && s.key.Address.Addr().Is6() && s.is.ValidLifetime == Forever && s.row.lifetimes().valid != Forever
 	}
 	for _, chosen := range []func(state) bool{differs, begins} {
-		u.requests(chosen, unix.NLM_F_REPLACE, func(at int, err error) {
-			s := u.states[at]
-			u.results[at].Err = fmt.Errorf("change the lifetimes of address %s on %s: %w", s.key.Address, s.key.Device, err)
-		})
+		u.requests(chosen, unix.NLM_F_REPLACE, u.notRenewed)
 	}
+	for i, s := range u.states {
+		if s.unrouted && u.results[i].Err == nil {
+			u.target.unrouted.forget(s.seenKey())
+		}
+	}
+}
+
+// notRenewed handles an existing address that could not be changed.
+func (u *updates) notRenewed(at int, err error) {
+	s := u.states[at]
+	u.results[at].Err = fmt.Errorf("change %s of address %s on %s: %w", s.changes[0].Field, s.key.Address, s.key.Device, err)
 }
 
 // shortestAgain is the shortest time until lifetimes are renewed.

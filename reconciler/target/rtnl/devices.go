@@ -34,10 +34,16 @@ func (d *Devices) Change(link Link) (before Link, renamed bool) {
 // Remove forgets a link that is gone.
 func (d *Devices) Remove(index int) { delete(d.links, index) }
 
+// Of returns the link with an index.
+func (d *Devices) Of(index int) (link Link, known bool) {
+	link, known = d.links[index]
+	return link, known
+}
+
 // Names returns the name of a link and its alternative names, separated by spaces. The name
 // of an unknown link is its index, as "#7".
 func (d *Devices) Names(index int) (name, others string) {
-	link, known := d.links[index]
+	link, known := d.Of(index)
 	if !known {
 		return fmt.Sprintf("#%d", index), ""
 	}

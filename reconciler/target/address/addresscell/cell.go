@@ -2,7 +2,11 @@
 package addresscell
 
 import (
+	"context"
+
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/target/address"
@@ -28,12 +32,14 @@ func Cell() cell.Cell {
 			},
 			func(t *address.Target) reconciler.Target[address.Address] { return t },
 			(*address.Target).NewMirror,
+			(*address.Target).NewRouteWatcher,
 			(*address.Target).Unrecorded,
 			func(
 				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
-				addresses *statedb.Table[address.Address], seen reconciler.Observation[address.Address],
+				addresses *statedb.Table[address.Address], seen reconciler.Observation[address.Address], routes *address.RouteWatcher,
 			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
+					Related: []reconciler.Related[address.Address]{routes.Related()},
 					DependsOn: []reconciler.Dependency[address.Address]{
 						link.DependsOn(links, seenLinks, func(a address.Address) string { return a.Device }),
 					},
@@ -44,5 +50,8 @@ func Cell() cell.Cell {
 		cell.Provide((*address.Target).Observed),
 		kindcell.Observed[address.Mirror](address.SeenSchema()),
 		kindcell.Unrecorded[address.Seen](),
+		cell.Invoke(func(w *address.RouteWatcher, jobs job.Group) error {
+			return jobs.Add(job.OneShot("network-routes", func(ctx context.Context, health health.Health) error { return w.Run(ctx, health) }))
+		}),
 	)
 }

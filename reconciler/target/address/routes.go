@@ -1,0 +1,220 @@
+package address
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/statedb"
+)
+
+// The routes are looked at every routesInterval, or less often if that would take more than one
+// part in routesShare of the time.
+const (
+	routesInterval = 10 * time.Second
+	routesShare    = 20
+)
+
+// attributeMetric is the kernel's IFA_RT_PRIORITY.
+const attributeMetric = 9
+
+// networkRoute is the field of a change that adds the route of an address's network again.
+const networkRoute = "networkRoute"
+
+// RouteWatcher notices when an address has lost the route to its network. The kernel adds that route
+// together with the address, and not again if somebody removes it, for example with
+// "ip route flush".
+type RouteWatcher struct {
+	target *Target
+	db     *statedb.DB
+	seen   *statedb.Table[Seen]
+	log    *slog.Logger
+	due    chan Key // rows to update
+}
+
+// NewRouteWatcher returns a watcher for the addresses that a mirror has seen.
+func (t *Target) NewRouteWatcher(db *statedb.DB, seen *statedb.Table[Seen], log *slog.Logger) *RouteWatcher {
+	return &RouteWatcher{t, db, seen, log, make(chan Key)}
+}
+
+// Related triggers updates of the rows whose addresses have lost the route. It takes effect
+// while Run runs.
+func (w *RouteWatcher) Related() reconciler.Related[Address] {
+	return reconciler.Events(w.due, func(_ statedb.ReadTxn, key Key) iter.Seq[statedb.Query[Address]] {
+		return slices.Values([]statedb.Query[Address]{ByKey.Query(key)})
+	})
+}
+
+// Run looks for such addresses every ten seconds until ctx ends.
+func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		began := time.Now()
+		lost, err := w.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			health.Degraded("addresses that lose the route to their network are not noticed", err)
+		default:
+			health.OK("up to date")
+		}
+		timer.Reset(max(routesInterval, routesShare*time.Since(began)))
+		for _, s := range lost {
+			w.log.Warn("The route to the network of an address is gone, and will be added again", "address", s.Address, "device", s.Device)
+			for _, key := range s.keys() {
+				select {
+				case w.due <- key:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}
+}
+
+// look finds the addresses of ours that have lost the route to their network.
+func (w *RouteWatcher) look(ctx context.Context) (lost []Seen, err error) {
+	var all []Seen
+	for s := range w.seen.All(w.db.ReadTxn()) {
+		if s.connects && w.target.owns(s) {
+			all = append(all, s)
+		}
+	}
+	if len(all) > 0 {
+		lost, err = w.target.withoutRoute(ctx, all)
+	}
+	w.target.unrouted.set(lost)
+	return lost, err
+}
+
+// owns reports whether there is a record of an address of ours under one of the names of its device.
+func (t *Target) owns(s Seen) bool {
+	return slices.ContainsFunc(s.keys(), func(key Key) bool {
+		rec, known := t.records.Get(key.String())
+		return known && rec.Index == s.Index && !rec.Existed
+	})
+}
+
+// connected is a network on the device with an index.
+type connected struct {
+	index  int
+	prefix netip.Prefix
+}
+
+func (s Seen) connected() connected { return connected{s.Index, s.Address.Masked()} }
+
+// withoutRoute returns those of some addresses whose network has no route through their device. It may be a route that
+// others have put in place of the kernel's.
+func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
+	routed, err := t.networks(ctx, unix.RTPROT_KERNEL, rtnl.Link{})
+	if err != nil {
+		return nil, err
+	}
+	lost := slices.DeleteFunc(all, func(s Seen) bool { return routed[s.connected()] })
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	var links rtnl.Devices
+	if err := links.List(ctx, t.conn); err != nil {
+		return nil, err
+	}
+	others := map[int]map[connected]bool{} // by the index of the device
+	return slices.DeleteFunc(lost, func(s Seen) bool {
+		link, known := links.Of(s.Index)
+		if !known || !link.Running || link.Flags&unix.IFF_LOOPBACK != 0 {
+			return true // it has the route when it runs
+		}
+		if others[s.Index] == nil && err == nil {
+			others[s.Index], err = t.networks(ctx, unix.RTPROT_UNSPEC, link)
+		}
+		return others[s.Index][s.connected()]
+	}), err
+}
+
+// networks lists the networks to which routes of a protocol lead, or, if link is not the zero value, all routes through link
+// in the main table; those of a port may be in the table of its VRF.
+func (t *Target) networks(ctx context.Context, protocol byte, link rtnl.Link) (map[connected]bool, error) {
+	all := map[connected]bool{}
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		r := rtnl.Request{Type: unix.RTM_GETROUTE, Data: make([]byte, unix.SizeofRtMsg)}
+		r.Data[0], r.Data[5], r.Data[7] = family, protocol, unix.RTN_UNICAST
+		if link.Index > 0 {
+			r.AddUint32(unix.RTA_OIF, uint32(link.Index))
+		}
+		if link.Index > 0 && link.Master == 0 {
+			r.AddUint32(unix.RTA_TABLE, unix.RT_TABLE_MAIN)
+		}
+		found, err := rtnl.Dump(ctx, t.conn, r, decodeNetwork)
+		if err != nil && !errors.Is(err, syscall.ENOENT) {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, n := range found {
+			all[n] = true
+		}
+	}
+	return all, nil
+}
+
+// decodeNetwork reads which network on which device a route leads to without a gateway.
+func decodeNetwork(m syscall.NetlinkMessage) (n connected, ok bool) {
+	if len(m.Data) < unix.SizeofRtMsg {
+		return n, false
+	}
+	var addr netip.Addr
+	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofRtMsg:]) {
+		switch kind {
+		case unix.RTA_DST:
+			addr, _ = netip.AddrFromSlice(value)
+		case unix.RTA_OIF:
+			n.index = int(rtnl.Uint32(value))
+		case unix.RTA_GATEWAY, unix.RTA_VIA:
+			return n, false
+		}
+	}
+	n.prefix = netip.PrefixFrom(addr, int(m.Data[1]))
+	return n, n.prefix.IsValid()
+}
+
+// unrouted is the set of addresses that have lost the route to their network.
+type unrouted struct {
+	mu        sync.Mutex
+	addresses map[SeenKey]bool
+}
+
+func (u *unrouted) set(lost []Seen) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.addresses = map[SeenKey]bool{}
+	for _, s := range lost {
+		u.addresses[SeenKey{s.Index, s.Address}] = true
+	}
+}
+
+func (u *unrouted) has(key SeenKey) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.addresses[key]
+}
+
+func (u *unrouted) forget(key SeenKey) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.addresses, key)
+}

@@ -1,0 +1,120 @@
+package address
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
+)
+
+// lostRoutes returns the addresses that a watcher finds to have lost the route to their network.
+func lostRoutes(t *testing.T, w *RouteWatcher) []string {
+	t.Helper()
+	w.target.mirror.Load().Settled(t.Context())
+	lost, err := w.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addresses []string
+	for _, s := range lost {
+		addresses = append(addresses, s.Address.String())
+	}
+	slices.Sort(addresses)
+	return addresses
+}
+
+func routesOf(t *testing.T, family string) string {
+	t.Helper()
+	return strings.Join(strings.Fields(nstest.IP(t, family, "route", "show", "dev", "e0", "proto", "kernel")), " ")
+}
+
+func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
+	const want4, want6 = "192.0.2.0/24 scope link src 192.0.2.1", "2001:db8::/64 metric 256 pref medium"
+	for _, c := range []struct {
+		family string
+		row    Address
+		remove string
+		want   string
+	}{
+		{"-4", row("e0", "192.0.2.1/24"), "route flush 192.0.2.0/24", want4},
+		{"-6", row("e0", "2001:db8::1/64"), "-6 route flush 2001:db8::/64", want6},
+		{"-6", row("e0", "2001:db8::1/64"), "address change 2001:db8::1/64 dev e0 noprefixroute", want6},
+	} {
+		t.Run(c.remove, func(t *testing.T) {
+			nstest.Veth(t, "e0", "e1")
+			target := newTarget(t, t.TempDir())
+			db, seen := runMirror(t, target)
+			watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+			mustUpdate(t, target, c.row, true)
+			if lost := lostRoutes(t, watcher); len(lost) > 0 {
+				t.Errorf("with its route: %v", lost)
+			}
+			network := c.row.Address.Masked().String()
+			nstest.IP(t, strings.Fields(c.remove)...)
+			if is := routesOf(t, c.family); strings.Contains(is, network) {
+				t.Fatalf("the routes %q", is)
+			}
+			if lost := lostRoutes(t, watcher); !slices.Equal(lost, []string{c.row.Address.String()}) {
+				t.Errorf("without its route: %v", lost)
+			}
+			changes, err := target.Diff(t.Context(), txn(), c.row)
+			if err != nil || len(changes) != 1 || changes[0].Field != networkRoute || changes[0].Want != network {
+				t.Errorf("the plan: %v, %v", changes, err)
+			}
+			mustUpdate(t, target, c.row, true)
+			if is := routesOf(t, c.family); !strings.Contains(is, c.want) || strings.Count(is, network) != 1 {
+				t.Errorf("the routes %q, want %q", is, c.want)
+			}
+			mustUpdate(t, target, c.row, false)
+			if lost := lostRoutes(t, watcher); len(lost) > 0 {
+				t.Errorf("with its new route: %v", lost)
+			}
+		})
+	}
+}
+
+func TestAddressesThatNeedNoRouteHaveLostNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		address string
+		do      []string // by others, after the address was added
+	}{
+		"a host":             {"192.0.2.1/32", nil},
+		"a host of IPv6":     {"2001:db8::1/128", []string{"-6 route del 2001:db8::1/128 dev e0"}},
+		"another route":      {"192.0.2.1/24", []string{"route replace 192.0.2.0/24 dev e0 proto static"}},
+		"another metric":     {"192.0.2.1/24", []string{"route add 192.0.2.0/24 dev e0 metric 5", "route del 192.0.2.0/24 dev e0 proto kernel"}},
+		"another IPv6 route": {"2001:db8::1/64", []string{"-6 route add 2001:db8::/64 dev e0 metric 5", "-6 route del 2001:db8::/64 dev e0 proto kernel"}},
+		"the link is down":   {"192.0.2.1/24", []string{"link set e0 down"}},
+		"no carrier":         {"192.0.2.1/24", []string{"link set e1 down", "route flush dev e0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nstest.Veth(t, "e0", "e1")
+			target := newTarget(t, t.TempDir())
+			db, seen := runMirror(t, target)
+			mustUpdate(t, target, row("e0", c.address), true)
+			for _, arguments := range c.do {
+				nstest.IP(t, strings.Fields(arguments)...)
+			}
+			if lost := lostRoutes(t, target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))); len(lost) > 0 {
+				t.Errorf("lost: %v", lost)
+			}
+		})
+	}
+}
+
+func TestOnlyRoutesInTheTableOfTheKernelCount(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	db, seen := runMirror(t, target)
+	mustUpdate(t, target, row("e0", "192.0.2.1/24"), true)
+	nstest.IP(t, "address", "add", "198.51.100.1/24", "dev", "e0") // of others
+	nstest.IP(t, "route", "add", "192.0.2.0/24", "dev", "e0", "table", "100")
+	nstest.IP(t, "route", "flush", "table", "main")
+	mustUpdate(t, target, row("lo", "203.0.113.1/24"), true) // the kernel adds a local route
+	if lost := lostRoutes(t, target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))); !slices.Equal(lost, []string{"192.0.2.1/24"}) {
+		t.Errorf("lost: %v", lost)
+	}
+	mustDelete(t, target, row("lo", "203.0.113.1/24"))
+}
