@@ -136,16 +136,18 @@ func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
 		return nil, err
 	}
 	others := map[int]map[connected]bool{} // by the index of the device
-	return slices.DeleteFunc(lost, func(s Seen) bool {
+	for _, s := range lost {
 		link, known := links.Of(s.Index)
 		if !known || !link.Running || link.Flags&unix.IFF_LOOPBACK != 0 {
-			return true // it has the route when it runs
+			continue // it has the route when it runs
 		}
-		if others[s.Index] == nil && err == nil {
-			others[s.Index], err = t.networks(ctx, unix.RTPROT_UNSPEC, link)
+		if others[s.Index] == nil {
+			if others[s.Index], err = t.networks(ctx, unix.RTPROT_UNSPEC, link); err != nil {
+				return nil, err
+			}
 		}
-		return others[s.Index][s.connected()]
-	}), err
+	}
+	return slices.DeleteFunc(lost, func(s Seen) bool { return others[s.Index] == nil || others[s.Index][s.connected()] }), nil
 }
 
 // networks lists the networks to which routes of a protocol lead, or, if link is not the zero value, all routes through link
