@@ -29,6 +29,7 @@ import (
 	"github.com/statehive/statehive/hive/internal/lifecycle"
 	"github.com/statehive/statehive/hive/internal/settings"
 	"github.com/statehive/statehive/internal/loglimit"
+	"github.com/statehive/statehive/internal/stderrlog"
 )
 
 var (
@@ -47,7 +48,8 @@ type Options struct {
 	// EnvPrefix is the prefix of environment variables: with "STATEHIVE", --config-dir is STATEHIVE_CONFIG_DIR. The default is
 	// the name in upper case, with '_' for '-'.
 	EnvPrefix string
-	// Logger is the parent of the modules' loggers. The default writes text to standard error. Of records at level Warn and above
+	// Logger is the parent of the modules' loggers. The default writes text to standard error, and does not wait for more than a
+	// second when nobody reads that: beyond 256 KiB, records are lost. Of records at level Warn and above
 	// with the same message, module and job, the first 50 per minute are logged, and then the number of those suppressed.
 	Logger *slog.Logger
 	// LookupEnv reads an environment variable. The default is os.LookupEnv.
@@ -67,7 +69,7 @@ func (o Options) withDefaults() Options {
 		o.EnvPrefix = strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		o.Logger = stderrlog.New(os.Stderr)
 	}
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv

@@ -45,10 +45,10 @@ func layers() []layer {
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
 		{packages: "hive/inspect/...", imports: []string{"hive/...", "internal/loglimit", "internal/trusted"}},
 		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},
-		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/loglimit", "internal/trusted", "internal/yamlsize"}},
+		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/loglimit", "internal/stderrlog", "internal/trusted", "internal/yamlsize"}},
 
 		// Programs may use everything, and nobody may use programs.
-		{packages: "cmd/...", imports: []string{"cmd/...", "statedb/...", "reconciler/...", "hive/...", "internal/trusted"}},
+		{packages: "cmd/...", imports: []string{"cmd/...", "statedb/...", "reconciler/...", "hive/...", "internal/stderrlog", "internal/trusted"}},
 		{packages: "examples/...", imports: []string{"examples/...", "statedb/...", "reconciler/...", "hive/..."}},
 		{packages: "benchmarks/...", imports: []string{"benchmarks/...", "statedb/...", "reconciler/...", "hive/..."}},
 		{packages: "internal/...", imports: []string{"internal/..."}},

@@ -15,6 +15,7 @@ import (
 	"github.com/statehive/statehive/hive"
 	"github.com/statehive/statehive/hive/cli"
 	"github.com/statehive/statehive/hive/inspect"
+	"github.com/statehive/statehive/internal/stderrlog"
 )
 
 const name = "statehive"
@@ -22,7 +23,7 @@ const name = "statehive"
 // Main runs the command line of the process and returns its exit code.
 func Main(ctx context.Context) int {
 	cli.TakeHangup(os.Args[1:])
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	logger := stderrlog.New(os.Stderr)
 	root, err := newRoot(logger, os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
