@@ -69,13 +69,18 @@ func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, 
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.members = slices.DeleteFunc(g.members, func(other *Member) bool { return other.left && other.table == table })
+	g.members = slices.DeleteFunc(g.members, func(other *Member) bool { return other.left && isAgain(other.table, table) })
 	g.members = append(g.members, m)
 	if path := g.pathLocked(table, table, nil); path != nil {
 		g.members = g.members[:len(g.members)-1]
 		return nil, fmt.Errorf("%w: %s", ErrCycle, strings.Join(append([]string{table.Name()}, path...), " -> "))
 	}
 	return m, nil
+}
+
+// isAgain reports whether table is before, or what was made in its place after before was dropped.
+func isAgain(before, table *store.Table) bool {
+	return before.DB() == table.DB() && before.Name() == table.Name()
 }
 
 // pathLocked returns the names of the tables on a path of dependencies, or nil if there is none.

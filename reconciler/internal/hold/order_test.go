@@ -8,6 +8,7 @@ import (
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
+	"github.com/statehive/statehive/statedb"
 )
 
 func TestCycleOfDependenciesIsRefused(t *testing.T) {
@@ -117,6 +118,40 @@ func TestTheDeleteOfAnOrphanWaitsUntilOthersHaveLookedForTheirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes", b.now.Add(MaxOrderDelay)})
+}
+
+// A reconciler stopped with held deletes, and its table was dropped and made again.
+func TestDeletesThatAreHeldEndWithTheirTable(t *testing.T) {
+	b := newBed(t, "links", "routes")
+	b.put("links", row{ID: "x"})
+	b.put("routes", row{ID: "r", Of: "x"})
+	g := new(Group)
+	links, err := Join(g, b.tables["links"].Untyped(), nil, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := []Dependency{b.onOf("links")}
+	routes, err := Join(g, b.tables["routes"].Untyped(), on, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil)
+	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
+	ofRoutes.Note(r.Item)
+	ofRoutes.NoteGate(r, Reason{Stage: workqueue.Paused})
+	routes.SetSearched()
+	routes.Leave()
+	if err := b.db.Drop(t.Context(), b.tables["routes"]); err != nil {
+		t.Fatal(err)
+	}
+	b.want(order, x, Reason{workqueue.Order, "the delete of routes r", b.now.Add(MaxOrderDelay)})
+	b.add(statedb.Schema[row]{Name: "routes", Primary: byID})
+	again, err := Join(g, b.tables["routes"].Untyped(), on, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.SetSearched()
+	b.want(order, x, Reason{})
 }
 
 // Deletes of routes are held, and which ones is not known at the moment.
