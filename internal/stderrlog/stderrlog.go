@@ -34,7 +34,7 @@ type writer struct {
 	waiting *batch
 	lost    int  // number of records that did not fit into waiting
 	writing bool // a goroutine is
-	stuck   bool // it has taken too long
+	stuck   bool // it has taken too long, and has not written everything since then
 }
 
 // batch is a number of records that are written together.
@@ -101,8 +101,8 @@ func (w *writer) writeAll() {
 func (w *writer) next() (b *batch, lost int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stuck = false; len(w.waiting.text) == 0 {
-		w.writing = false
+	if len(w.waiting.text) == 0 {
+		w.writing, w.stuck = false, false
 		return nil, 0, false
 	}
 	b, lost = w.waiting, w.lost

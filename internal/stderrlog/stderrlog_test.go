@@ -100,6 +100,38 @@ func TestAReaderThatIsSlowForAMomentGetsEverything(t *testing.T) {
 	})
 }
 
+// A serial line is such a reader.
+func TestARecordWaitsForASlowReaderOnlyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reader{reads: make(chan struct{})}
+		log := New(r)
+		reading := make(chan struct{})
+		go func() {
+			for {
+				time.Sleep(2 * patience)
+				select {
+				case r.reads <- struct{}{}:
+				case <-reading:
+					return
+				}
+			}
+		}()
+		began := time.Now()
+		for range 10 {
+			log.Info("x")
+			time.Sleep(patience / 2)
+		}
+		if took := time.Since(began); took != 6*patience {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(time.Minute)
+		if lines := r.lines(); len(lines) != 10 {
+			t.Errorf("%q", lines)
+		}
+		close(reading)
+	})
+}
+
 type broken struct{ error }
 
 func (b broken) Write([]byte) (int, error) { return 0, b.error }
