@@ -40,7 +40,7 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	it, of := op.Item, l.r.p.Observed
 	settled := l.repairs.SettledAt(op, now)
 	changes, err := of.Differs(txn, op.Entry)
-	certainty := l.repairs.Certainty(op, txn)
+	certainty := l.repairs.Certainty(op, txn, now)
 	switch {
 	case certainty == hold.Unknown:
 		if it.Differs {
@@ -68,7 +68,7 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 // been observed yet, it returns when to compare the row again.
 func (l *loop) compareHeld(op *pool.Task, txn store.ReadTxn, now time.Time) (again time.Time) {
 	of := l.r.p.Observed
-	if of == nil || op.Kind != pool.Update || op.Was != Done || l.repairs.Certainty(op, txn) != hold.Certain {
+	if of == nil || op.Kind != pool.Update || op.Was != Done || l.repairs.Certainty(op, txn, now) != hold.Certain {
 		return time.Time{}
 	}
 	changes, err := of.Differs(txn, op.Entry)
@@ -288,7 +288,7 @@ func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
 	if status.Kind() != Done && !known {
 		return // the row will be compared once it is done
 	}
-	if f.r.listings.About(keyOf(e), status.Since()) == hold.Unknown {
+	if f.r.listings.About(keyOf(e), status.Since(), time.Now()) == hold.Unknown {
 		return
 	}
 	changes, err := f.Differs(txn, e)

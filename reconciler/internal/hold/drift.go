@@ -116,11 +116,11 @@ func (r *Repairs) IsRepair(t *pool.Task) bool {
 
 // Certainty returns how far the observed table can be relied on for the row of an operation: it
 // is Unknown while the table is not reliable.
-func (r *Repairs) Certainty(t *pool.Task, txn store.ReadTxn) Certainty {
+func (r *Repairs) Certainty(t *pool.Task, txn store.ReadTxn, now time.Time) Certainty {
 	if !r.p.Observed.Reliable(txn) {
 		return Unknown
 	}
-	about := r.p.Listings.About(t.Item.Key, r.lastApplied(t))
+	about := r.p.Listings.About(t.Item.Key, r.lastApplied(t), now)
 	if about == Uncertain && (t.Item.Differs || r.p.Drift.Policy == DriftReport) {
 		return Certain // the drift is already known, or no update may be run to make sure
 	}
@@ -139,8 +139,8 @@ func (r *Repairs) lastApplied(t *pool.Task) time.Time {
 // SettledAt returns when the observed table must show the effect of the last update of a row.
 func (r *Repairs) SettledAt(t *pool.Task, now time.Time) time.Time {
 	last := r.lastApplied(t)
-	if last.After(now) { // the clock was set back
-		last = now
+	if last.After(now) { // the clock was set back, and nothing would settle before it is that late again
+		return now
 	}
 	return last.Add(r.p.Drift.Settle)
 }
@@ -151,7 +151,7 @@ func (r *Repairs) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (why Rea
 		return Reason{}, false
 	}
 	switch {
-	case r.Certainty(t, txn) == Unknown:
+	case r.Certainty(t, txn, now) == Unknown:
 		why = Reason{Text: "table " + r.p.Observed.Table.Name() + ", which is incomplete"}
 	case r.p.Drift.Policy == DriftReport:
 		why = r.report(t, txn)

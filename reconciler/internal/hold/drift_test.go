@@ -133,5 +133,18 @@ func TestRowSettlesAfterItsLastUpdate(t *testing.T) {
 	repair.Item.Applied = time.Unix(600, 0)
 	settled(time.Unix(660, 0))
 	repair.Item.Applied = b.now.Add(time.Hour) // the clock was set back
-	settled(b.now.Add(time.Minute))
+	settled(b.now)
+}
+
+func TestARowFromBeforeTheClockWasSetBackIsOlderThanAListing(t *testing.T) {
+	b, r, repair, _, _ := drifting(t, Drift{})
+	repair.Item.Applied = b.now.Add(time.Hour)
+	r.p.Listings.Ended(b.now.Add(-2*time.Second), b.now.Add(-time.Second))
+	if got := r.Certainty(repair, b.db.ReadTxn(), b.now); got != Certain {
+		t.Errorf("certainty %d, want %d", got, Certain)
+	}
+	if got := r.Certainty(repair, b.db.ReadTxn(), b.now.Add(time.Hour)); got != Unknown {
+		t.Errorf("certainty %d of a row applied after the listing, want %d", got, Unknown)
+	}
+	b.want(r, repair, Reason{})
 }

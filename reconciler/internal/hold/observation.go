@@ -135,12 +135,13 @@ const (
 	Unknown                    // it is older
 )
 
-// About returns the certainty for a row whose last operation ended at applied.
-func (s *Listings) About(key string, applied time.Time) Certainty {
+// About returns the certainty for a row whose last operation ended at applied. If that is later
+// than now, the clock has been set back since then.
+func (s *Listings) About(key string, applied, now time.Time) Certainty {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.began.IsZero() || !applied.After(s.began) || s.news[key]:
+	case s.began.IsZero() || !applied.After(s.began) || applied.After(now) || s.news[key]:
 		return Certain
 	case !applied.Before(s.ended):
 		return Unknown

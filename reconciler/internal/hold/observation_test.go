@@ -18,7 +18,7 @@ func TestListingSaysNothingOfRowsThatWereAppliedSinceItBegan(t *testing.T) {
 	began, ended := time.Unix(100, 0), time.Unix(110, 0)
 	want := func(when, key string, applied time.Time, want Certainty) {
 		t.Helper()
-		if got := s.About(key, applied); got != want {
+		if got := s.About(key, applied, time.Unix(200, 0)); got != want {
 			t.Errorf("%s: certainty %d of %s applied at %v, want %d", when, got, key, applied, want)
 		}
 	}
@@ -29,6 +29,7 @@ func TestListingSaysNothingOfRowsThatWereAppliedSinceItBegan(t *testing.T) {
 	want("applied while it lasted", "a", began.Add(1), Uncertain)
 	want("applied at its end", "a", ended, Unknown)
 	want("applied after it", "a", ended.Add(1), Unknown)
+	want("applied before the clock was set back", "a", time.Unix(201, 0), Certain)
 	s.Observed("a")
 	want("observed since", "a", ended.Add(1), Certain)
 	want("not observed since", "b", ended.Add(1), Unknown)
