@@ -290,10 +290,7 @@ func (t *Target) list(ctx context.Context, family Family, table Table, protocol 
 	if table != 0 {
 		request.AddUint32(unix.RTA_TABLE, uint32(table))
 	}
-	routes, err := rtnl.Dump(ctx, t.conn, request, func(m syscall.NetlinkMessage) (kernelRoute, bool) {
-		r, ok := decodeRoute(m)
-		return r, ok && m.Header.Type == unix.RTM_NEWROUTE
-	})
+	routes, err := rtnl.Dump(ctx, t.conn, request, family.decode)
 	if errors.Is(err, syscall.ENOENT) {
 		return nil, nil // the kernel makes a table with its first route
 	}
@@ -301,6 +298,13 @@ func (t *Target) list(ctx context.Context, family Family, table Table, protocol 
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
 	return routes, nil
+}
+
+// decode reads a route of a listing of a family. A kernel that was started without IPv6 lists the routes of all other families
+// when it is asked for those of IPv6.
+func (f Family) decode(m syscall.NetlinkMessage) (kernelRoute, bool) {
+	r, ok := decodeRoute(m)
+	return r, ok && m.Header.Type == unix.RTM_NEWROUTE && r.Key.family() == f
 }
 
 // chosen returns the route that the kernel uses for the destination of a key, if it has that

@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -227,4 +229,23 @@ func TestOneFieldIsChangedInPlace(t *testing.T) {
 		wantDiff(t, target, row)
 	}
 	wantObserved(t, target, "10.1.0.0/16", "2001:db8:1::/48")
+}
+
+// The kernel was started with ipv6.disable=1.
+func TestAKernelWithoutIPv6HasEachRouteOnce(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t)
+	mustUpdate(t, target, Route{Destination: to("198.51.100.0/24"), Device: "e0"}, true)
+	request := fixed{family: Inet6, protocol: Protocol}.request(unix.RTM_GETROUTE, 0)
+	request.Data[0] = unix.AF_DECnet // no kernel with network namespaces of late has it
+	all, err := rtnl.Dump(t.Context(), target.conn, request, decodeRoute)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("the kernel lists %d routes of a family that it does not have, %v, expected those of all others", len(all), err)
+	}
+	if routes, err := rtnl.Dump(t.Context(), target.conn, request, Inet6.decode); err != nil || len(routes) > 0 {
+		t.Errorf("the routes of IPv6 are %v, %v", routes, err)
+	}
+	if routes, err := target.list(t.Context(), Inet, 0, Protocol); err != nil || len(routes) != 1 {
+		t.Errorf("the routes of IPv4 are %v, %v", routes, err)
+	}
 }
