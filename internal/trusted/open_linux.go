@@ -22,7 +22,7 @@ func Open(path string, p Policy) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{policy: p, own: owners()}
+	w := &walk{policy: p, own: Owners()}
 	defer w.close()
 	if err := w.to(abs); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func OpenIn(dir, name string, flags int) (*os.File, error) {
 		err = ErrSpecial
 	}
 	if err == nil {
-		err = judge(path, modeOf(stat.Mode), stat.Uid, owners(), false)
+		err = judge(path, modeOf(stat.Mode), stat.Uid, Owners(), false)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -71,7 +71,7 @@ func MkdirAll(path string, p Policy) error {
 	if err != nil {
 		return err
 	}
-	w := &walk{policy: p, own: owners(), create: true}
+	w := &walk{policy: p, own: Owners(), create: true}
 	defer w.close()
 	if err := w.to(abs); err != nil {
 		return err
@@ -82,8 +82,8 @@ func MkdirAll(path string, p Policy) error {
 	return nil
 }
 
-// owners returns which users are trusted.
-func owners() func(uint32) bool {
+// Owners returns a function that reports whether a user is trusted: root and the user of this process.
+func Owners() func(uint32) bool {
 	self := uint32(os.Geteuid()) //nolint:gosec // never negative on Linux
 	users, err := os.ReadFile("/proc/self/uid_map")
 	unmapped := err == nil && !maps(string(users), overflowUID)

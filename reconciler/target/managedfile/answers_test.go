@@ -3,6 +3,7 @@ package managedfile
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,4 +180,48 @@ func TestLinksOfOthersAreNotFollowedByTheWatcher(t *testing.T) {
 	if at, next := nearest(filepath.Join(link, "below", "it")); at != above || next != "conf" {
 		t.Errorf("below it: %s, %q", at, next)
 	}
+}
+
+// Another user cannot make links and directories of root's, but can rename those in a directory
+// of the user's own.
+func TestWhatOthersCanRenameIsNotFollowed(t *testing.T) {
+	if !othersExist() {
+		return // root has no other user here whose directories there could be
+	}
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"roots", "theirs/roots", "theirs/own", "shared/roots", "sticky"} {
+		must(t, os.MkdirAll(at(name), 0o755))
+	}
+	must(t, os.Symlink("../roots", at("shared/www")))
+	must(t, os.Symlink("../roots", at("sticky/www")))
+	must(t, os.Symlink(at("roots"), at("theirs/www")))
+	must(t, os.Symlink(at("roots"), at("theirs/own/www")))
+	must(t, os.Symlink(at("roots"), at("shared/roots/www")))
+	must(t, os.Chown(at("theirs"), 65533, 65533))
+	must(t, os.Chown(at("theirs/own"), 65533, 65533))
+	must(t, os.Chmod(at("shared"), 0o775))
+	must(t, os.Chmod(at("sticky"), 0o777|os.ModeSticky))
+	target := openedTarget(t, t.TempDir())
+	replaced := " is a symbolic link that others can replace"
+	for name, why := range map[string]string{
+		"theirs/www": replaced, "theirs/own/www": replaced, "shared/www": replaced, "shared/roots/www": replaced,
+		"theirs/roots": " belongs to user 0, but " + at("theirs") + " to user 65533, who could put another one there",
+	} {
+		err := updateError(t, target, file(at(name+"/a"), "x\n"))
+		want := at(name) + why
+		if !strings.Contains(err.Error(), want) || !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("error %v, expected %s", err, want)
+		}
+		if above, next := nearest(at(name)); above != filepath.Dir(at(name)) || next != filepath.Base(name) {
+			t.Errorf("watched: %s, %q", above, next)
+		}
+	}
+	for _, name := range []string{"roots/a", "theirs/roots/a"} {
+		wantAbsent(t, at(name))
+	}
+	mustUpdate(t, target, file(at("theirs/own/a"), "x\n"), true)
+	mustUpdate(t, target, file(at("shared/roots/a"), "x\n"), true)
+	mustUpdate(t, target, file(at("sticky/www/a"), "x\n"), true)
+	wantFile(t, at("roots/a"), "x\n", 0o644)
 }

@@ -10,7 +10,8 @@
 // content. Init removes temporary files that a killed process has left.
 //
 // Directories are not created. The path itself must not be a symbolic link. Symbolic links to
-// directories in the path are followed if root or the user of the process owns them. Nothing is
+// directories in the path are followed if root or the user of the process owns them and others
+// cannot rename them. A directory inside one of another user must be that user's. Nothing is
 // written below /proc, /sys and /dev, nor where such file systems are mounted elsewhere.
 //
 // Rows whose paths lead to the same file would undo each other's work: the first one gets the

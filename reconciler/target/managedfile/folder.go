@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/internal/trusted"
 	"github.com/statehive/statehive/reconciler/target/internal/parallel"
 )
 
@@ -47,18 +47,13 @@ func identify(path string, stat *unix.Statx_t, disk *unix.Statfs_t) identity {
 // maxLinks limits the symbolic links in a path, as the kernel does.
 const maxLinks = 40
 
-// openFolder opens the directory that a path leads to. It follows only symbolic links of root
-// and of the user of the process: others must not choose where files are written.
+// openFolder opens the directory that a path leads to. Others must not choose where files are
+// written: symbolic links are followed only if root or the user of the process has made them and
+// nobody else can rename them, and a directory in one of another user must be that user's.
 func openFolder(name string) (*folder, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
-	f := &folder{path: name, fd: fd}
+	f, err := walkTo(name)
 	if err != nil {
-		// There is a link; or there is an error, which should name the missing directory.
-		if f, err = walkTo(name); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	if err := f.checkDisk(); err != nil {
 		return nil, errors.Join(err, f.close())
@@ -68,10 +63,18 @@ func openFolder(name string) (*folder, error) {
 
 func (f *folder) close() error { return unix.Close(f.fd) }
 
+// pathWalk follows a path from directory to directory.
+type pathWalk struct {
+	*folder
+	trusts    func(uid uint32) bool
+	owner     uint32 // of the directory
+	exchanges bool   // others can rename the directory or what is in it
+}
+
 // walkTo opens one directory after the other.
-func walkTo(name string) (f *folder, err error) {
-	f = &folder{path: "/"}
-	if f.fd, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+func walkTo(name string) (_ *folder, err error) {
+	w := &pathWalk{folder: &folder{path: "/", fd: -1}, trusts: trusted.Owners()}
+	if err := w.move("/", unix.AT_FDCWD, "/"); err != nil {
 		return nil, fmt.Errorf("open directory /: %w", err)
 	}
 	pending := strings.Split(name, "/")
@@ -81,29 +84,32 @@ func walkTo(name string) (f *folder, err error) {
 		if part == "" || part == "." {
 			continue
 		}
-		target, err := f.enter(part)
+		target, err := w.enter(part)
 		if err == nil && target != "" {
 			if links++; links > maxLinks {
 				err = fmt.Errorf("directory %s: %w", name, unix.ELOOP)
 			}
 			pending = append(strings.Split(target, "/"), pending...)
 			if err == nil && path.IsAbs(target) {
-				err = f.move("/", unix.AT_FDCWD, "/")
+				err = w.move("/", unix.AT_FDCWD, "/")
 			}
 		}
 		if err != nil {
-			return nil, errors.Join(err, f.close())
+			return nil, errors.Join(err, w.close())
 		}
 	}
-	return f, nil
+	return w.folder, nil
 }
 
-// enter moves f to one of its subdirectories. If part is a symbolic link, f stays where it is,
-// and enter returns the link's target.
-func (f *folder) enter(part string) (target string, err error) {
-	at := path.Join(f.path, part)
-	err = f.move(at, f.fd, part)
+// enter moves to a subdirectory. If part is a symbolic link, it stays where it is, and returns the
+// link's target.
+func (w *pathWalk) enter(part string) (target string, err error) {
+	above, owner := w.path, w.owner
+	at := path.Join(above, part)
+	err = w.move(at, w.fd, part)
 	switch {
+	case err == nil && !w.trusts(owner) && w.owner != owner:
+		return "", fmt.Errorf("directory %s belongs to user %d, but %s to user %d, who could put another one there: expected both to be that user's: %w", at, w.owner, above, owner, fs.ErrPermission)
 	case err == nil:
 		return "", nil
 	case errors.Is(err, unix.ENOENT):
@@ -112,31 +118,42 @@ func (f *folder) enter(part string) (target string, err error) {
 		return "", fmt.Errorf("open directory %s: %w", at, err)
 	}
 	var stat unix.Stat_t
-	if statErr := unix.Fstatat(f.fd, part, &stat, unix.AT_SYMLINK_NOFOLLOW); statErr != nil {
+	if statErr := unix.Fstatat(w.fd, part, &stat, unix.AT_SYMLINK_NOFOLLOW); statErr != nil {
 		return "", fmt.Errorf("look at %s: %w", at, statErr)
 	}
 	switch {
 	case stat.Mode&unix.S_IFMT != unix.S_IFLNK:
 		return "", fmt.Errorf("%s is not a directory: %w", at, unix.ENOTDIR)
-	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+	case !w.trusts(stat.Uid):
 		return "", fmt.Errorf("%s is a symbolic link of user %d, who could lead it anywhere: expected one of root or a directory: %w", at, stat.Uid, fs.ErrPermission)
+	case w.exchanges:
+		return "", fmt.Errorf("%s is a symbolic link that others can replace, because they can write to a directory above it: expected a directory: %w", at, fs.ErrPermission)
 	}
 	text := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(f.fd, part, text)
+	n, err := unix.Readlinkat(w.fd, part, text)
 	if err != nil {
 		return "", fmt.Errorf("read symbolic link %s: %w", at, err)
 	}
 	return string(text[:n]), nil
 }
 
-// move moves f to a directory, whose name is relative to another one.
-func (f *folder) move(to string, from int, name string) error {
+// move moves to a directory, whose name is relative to another one.
+func (w *pathWalk) move(to string, from int, name string) error {
 	fd, err := unix.Openat(from, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	err = f.close() // of a descriptor that nothing was written to
-	f.fd, f.path = fd, to
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return errors.Join(err, unix.Close(fd))
+	}
+	if w.fd >= 0 {
+		err = w.close() // of a descriptor that nothing was written to
+	}
+	w.fd, w.path, w.owner = fd, to, stat.Uid
+	if !w.trusts(stat.Uid) || stat.Mode&0o022 != 0 && stat.Mode&unix.S_ISVTX == 0 {
+		w.exchanges = true
+	}
 	return err
 }
 
