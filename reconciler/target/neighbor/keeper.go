@@ -55,6 +55,7 @@ type keeper struct {
 
 // list returns all entries that somebody has made.
 func (k *keeper) list(ctx context.Context) ([]Seen, error) {
+	before := k.links
 	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
 	}
@@ -64,13 +65,27 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	}
 	rows := make([]Seen, 0, len(entries))
 	known := make(map[SeenKey]bool, len(entries))
+	renamed := false
 	for _, s := range entries { // the kernel lists entries twice if they change meanwhile
 		if !known[s.key()] {
 			known[s.key()] = true
-			rows = append(rows, k.named(s))
+			s = k.named(s)
+			rows = append(rows, s)
+			link, old := before.Of(s.Index)
+			renamed = renamed || s.isOurs() && old && (link.Name != s.Device || link.Others != s.OtherNames)
 		}
 	}
+	if renamed {
+		k.renamed()
+	}
 	return rows, ctx.Err()
+}
+
+// renamed reports that a device with entries of ours has other names.
+func (k *keeper) renamed() {
+	if k.target.config.Renamed != nil {
+		k.target.config.Renamed()
+	}
 }
 
 // named returns an entry with the names of its device.
@@ -91,10 +106,15 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		if _, renamed := k.links.Change(e.link); !renamed {
 			return "", nil
 		}
+		ours := false
 		for s := range k.onDevice(txn, e.link.Index) {
 			if _, _, err := k.table.Insert(txn, k.named(s)); err != nil {
 				return "", err
 			}
+			ours = ours || s.isOurs()
+		}
+		if ours {
+			k.renamed()
 		}
 	case linkGone:
 		k.links.Remove(e.link.Index)

@@ -91,6 +91,49 @@ func TestTheKernelTellsOfEachEntryThatGoes(t *testing.T) {
 	want(0)
 }
 
+// Renames are noticed by their notifications, and by a listing if those were lost.
+func TestTheMirrorTellsOfRenamedDevicesOfOurEntries(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	renamed := make(chan bool, 10)
+	target, err := New(Config{Renamed: func() { renamed <- true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { target.Close() })
+	db, seen := runMirror(t, target)
+	lost := &keeper{target: target}
+	rename := func(name string, options ...string) (told int) {
+		t.Helper()
+		if _, err := lost.list(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		nstest.IP(t, append([]string{"link"}, options...)...)
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(s Seen) bool { return s.Device+s.OtherNames != name })
+		if _, err := lost.list(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for ; len(renamed) > 0; told++ {
+			<-renamed
+		}
+		return told
+	}
+	nstest.IP(t, "neigh", "add", "192.0.2.6", "lladdr", mac5, "dev", "e0", "protocol", "static")
+	if n := rename("e2", "set", "e0", "name", "e2"); n != 0 {
+		t.Errorf("told %d times of the device of others' entries", n)
+	}
+	mustUpdate(t, target, row("e2", "192.0.2.5", mac5), true)
+	if n := rename("e3", "set", "e2", "name", "e3"); n != 2 {
+		t.Errorf("told %d times of another name", n)
+	}
+	if n := rename("e3lan", "property", "add", "dev", "e3", "altname", "lan"); n != 2 {
+		t.Errorf("told %d times of an alternative name", n)
+	}
+	if n := rename("e3lan", "set", "e3", "alias", "x"); n != 0 {
+		t.Errorf("told %d times when no name had changed", n)
+	}
+	nstest.IP(t, "link", "set", "e3", "name", "e0")
+}
+
 // TestTheMirrorSeesThatAnEntryWasTakenOver is about what the kernel does not tell by itself.
 func TestTheMirrorSeesThatAnEntryWasTakenOver(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")

@@ -18,6 +18,9 @@ type Config struct {
 	// Allowed, if not nil, returns an error for a device that must not be given
 	// neighbors, by name and index: see link.Target.Vouches.
 	Allowed func(ctx context.Context, device string, index int) error
+	// Renamed, if not nil, is called by a mirror after the names of a device with our entries
+	// have changed. By its new names they may belong to no row; then a full pass removes them.
+	Renamed func()
 }
 
 // Target adds permanent neighbors to devices of the network namespace that it was created in.

@@ -2,7 +2,12 @@
 package neighborcell
 
 import (
+	"context"
+	"time"
+
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/target/kindcell"
@@ -20,8 +25,9 @@ func Cell() cell.Cell {
 			Schema: neighbor.Schema(), Default: neighbor.Default, Normalized: neighbor.Neighbor.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(check linkcell.Check, l cell.Lifecycle) (*neighbor.Target, error) {
-				t, err := neighbor.New(neighbor.Config{Allowed: check})
+			job.NewTrigger,
+			func(check linkcell.Check, renamed *job.Trigger, l cell.Lifecycle) (*neighbor.Target, error) {
+				t, err := neighbor.New(neighbor.Config{Allowed: check, Renamed: renamed.Trigger})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *neighbor.Target) reconciler.Target[neighbor.Neighbor] { return t },
@@ -37,5 +43,11 @@ func Cell() cell.Cell {
 				}
 			}),
 		kindcell.Observed[neighbor.Mirror](neighbor.SeenSchema()),
+		cell.Invoke(func(renamed *job.Trigger, r *reconciler.Reconciler[neighbor.Neighbor], jobs job.Group) error {
+			return jobs.Add(job.Timer("renames", func(context.Context, health.Health) error {
+				r.FullPass()
+				return nil
+			}, 0, job.WithTrigger(renamed), job.WithDebounce(time.Second)))
+		}),
 	)
 }
