@@ -92,6 +92,42 @@ func TestEachFieldIsAppliedAndRepaired(t *testing.T) {
 				Want: "via 2001:db8::99 weight 256, via 2001:db8::97 dev e0",
 			}},
 		},
+		"locked mtu": {
+			Route{Destination: four, Gateway: gateway4},
+			Route{Destination: four, Gateway: gateway4, MTU: 1400},
+			"10.1.0.0/16 via 192.0.2.99 mtu lock 1400",
+			[]reconciler.Change{{Field: "type", Is: "with metrics other than the MTU", Want: "unicast"}},
+		},
+		"a metric of TCP": {
+			Route{Destination: six, Gateway: gateway6, MTU: 1400},
+			Route{Destination: six, Gateway: gateway6},
+			"2001:db8:1::/48 via 2001:db8::99 initcwnd 1",
+			[]reconciler.Change{{Field: "type", Is: "with metrics other than the MTU", Want: "unicast"}},
+		},
+		"encapsulation": {
+			Route{Destination: four, Gateway: gateway4, MTU: 1400},
+			Route{Destination: four, Gateway: gateway4},
+			"10.1.0.0/16 encap ip id 7 dst 192.0.2.7 via 192.0.2.99",
+			[]reconciler.Change{{Field: "type", Is: "encapsulated", Want: "unicast"}},
+		},
+		"encapsulation of a next hop": {
+			Route{Destination: six, Nexthops: hops("2001:db8::97", "2001:db8::98")},
+			Route{Destination: six, Nexthops: hops("2001:db8::98", "2001:db8::99")},
+			"2001:db8:1::/48 nexthop via 2001:db8::98 dev e0 nexthop encap ip6 id 7 dst 2001:db8::7 via 2001:db8::99 dev e0",
+			[]reconciler.Change{{Field: "type", Is: "encapsulated", Want: "unicast"}},
+		},
+		"lifetime": {
+			Route{Destination: six, Gateway: gateway6, MTU: 1400},
+			Route{Destination: six, Gateway: gateway6},
+			"2001:db8:1::/48 via 2001:db8::99 expires 1000",
+			[]reconciler.Change{{Field: "type", Is: "with a lifetime", Want: "unicast"}},
+		},
+		"preference": {
+			Route{Destination: six, Gateway: gateway6, MTU: 1400},
+			Route{Destination: six, Gateway: gateway6},
+			"2001:db8:1::/48 via 2001:db8::99 pref low",
+			[]reconciler.Change{{Field: "type", Is: "with a preference", Want: "unicast"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, target *Target) {

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -48,7 +49,7 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 		everything = netip.IPv6Unspecified()
 	}
 	r.Key.Destination = netip.PrefixFrom(everything, bits)
-	via := netip.Addr{}
+	var more unsettable
 	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofRtMsg:]) {
 		switch kind {
 		case unix.RTA_DST:
@@ -64,13 +65,19 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 		case unix.RTA_OIF:
 			r.index = int(rtnl.Uint32(value))
 		case unix.RTA_METRICS:
-			r.MTU = mtuIn(value)
+			r.MTU, more.metrics = metricsIn(value)
 		case attributeNexthopID:
 			r.nexthopID = rtnl.Uint32(value)
 		case unix.RTA_MULTIPATH:
-			r.Nexthops, via = decodeNexthops(value, family == unix.AF_INET6)
+			r.Nexthops = more.decodeNexthops(value, family == unix.AF_INET6)
 		case unix.RTA_VIA:
-			via = viaOf(value)
+			more.via = viaOf(value)
+		case unix.RTA_ENCAP_TYPE:
+			more.encapsulated = true
+		case unix.RTA_PREF:
+			more.preference = !bytes.Equal(value, []byte{0})
+		case unix.RTA_CACHEINFO:
+			more.lifetime = rtnl.Uint32(value[min(8, len(value)):]) != 0 // rta_expires
 		}
 	}
 	if r.Nexthops.IsZero() {
@@ -78,25 +85,35 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 	} else {
 		r.Gateway, r.index = netip.Addr{}, 0
 	}
-	r.setKind(sourceBits, via)
+	more.sources = sourceBits != 0
+	r.setKind(more)
 	return r, true
 }
 
-func mtuIn(metrics []byte) uint32 {
+// unsettable is what rows cannot set.
+type unsettable struct {
+	via                                                  netip.Addr // a gateway of the other family, if there is one
+	sources, encapsulated, metrics, lifetime, preference bool
+}
+
+// metricsIn returns the MTU, and whether there are other metrics. One of them is whether the MTU is locked.
+func metricsIn(metrics []byte) (mtu uint32, others bool) {
 	for kind, value := range rtnl.Attributes(metrics) {
 		if kind == unix.RTAX_MTU {
-			return rtnl.Uint32(value)
+			mtu = rtnl.Uint32(value)
+		} else {
+			others = true
 		}
 	}
-	return 0
+	return mtu, others
 }
 
 // viaOf reads a gateway of the other family.
 func viaOf(value []byte) netip.Addr { return addrOf(value[min(2, len(value)):]) } // after its family
 
 // decodeNexthops reads the next hops of a route. IPv6 next hops, whose order varies, are
-// sorted. via is a gateway of the other family, if a next hop has one.
-func decodeNexthops(b []byte, sorted bool) (list immutable.List[SeenNexthop], via netip.Addr) {
+// sorted.
+func (more *unsettable) decodeNexthops(b []byte, sorted bool) immutable.List[SeenNexthop] {
 	var hops []SeenNexthop
 	for len(b) >= unix.SizeofRtNexthop {
 		size := int(binary.NativeEndian.Uint16(b))
@@ -109,7 +126,9 @@ func decodeNexthops(b []byte, sorted bool) (list immutable.List[SeenNexthop], vi
 			case unix.RTA_GATEWAY:
 				h.Gateway = addrOf(value)
 			case unix.RTA_VIA:
-				via = viaOf(value)
+				more.via = viaOf(value)
+			case unix.RTA_ENCAP_TYPE:
+				more.encapsulated = true
 			}
 		}
 		hops = append(hops, h)
@@ -120,11 +139,11 @@ func decodeNexthops(b []byte, sorted bool) (list immutable.List[SeenNexthop], vi
 			return cmp.Or(a.Gateway.Compare(b.Gateway), cmp.Compare(a.index, b.index))
 		})
 	}
-	return immutable.ListOf(hops...), via
+	return immutable.ListOf(hops...)
 }
 
 // setKind sets the type, and the kind if the route has properties that rows cannot set.
-func (r *kernelRoute) setKind(sourceBits byte, via netip.Addr) {
+func (r *kernelRoute) setKind(more unsettable) {
 	known := false
 	r.Type, known = types[r.kind]
 	switch {
@@ -134,10 +153,18 @@ func (r *kernelRoute) setKind(sourceBits byte, via netip.Addr) {
 		r.Kind = fmt.Sprintf("tos %#02x", r.tos)
 	case r.nexthopID != 0:
 		r.Kind = fmt.Sprintf("by the next hop object %d", r.nexthopID)
-	case via.IsValid():
-		r.Kind = "via " + via.String() // of the other family
-	case sourceBits != 0:
+	case more.via.IsValid():
+		r.Kind = "via " + more.via.String()
+	case more.sources:
 		r.Kind = "for some sources"
+	case more.encapsulated:
+		r.Kind = "encapsulated"
+	case more.metrics:
+		r.Kind = "with metrics other than the MTU"
+	case more.lifetime:
+		r.Kind = "with a lifetime"
+	case more.preference:
+		r.Kind = "with a preference"
 	}
 }
 
