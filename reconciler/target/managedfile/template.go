@@ -17,6 +17,8 @@ const (
 	// be.
 	maxFormat = 4096
 	maxWidth  = 999
+	// maxActions limits the memory that a template takes: nested ones take hundreds of times their text.
+	maxActions = 10_000
 )
 
 // templateError is an error of parsing or executing a template, with its line.
@@ -48,6 +50,9 @@ func withLine(err error) error {
 func parseTemplate(text string) (*template.Template, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("it has %d bytes, expected at most %d", len(text), MaxSize)
+	}
+	if n := strings.Count(text, "{{"); n > maxActions {
+		return nil, fmt.Errorf("it has %d actions, expected at most %d", n, maxActions)
 	}
 	t, err := template.New(templateName).Option("missingkey=error").Funcs(functions(source{})).Parse(text)
 	if err == nil {

@@ -111,3 +111,15 @@ func TestALongActionIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Nested actions take hundreds of times their text.
+func TestATemplateHasALimitedNumberOfActions(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("{{if 1}}", n) + strings.Repeat("{{end}}", n) }
+	if _, err := parseTemplate(nested(maxActions / 2)); err != nil {
+		t.Errorf("error %v", err)
+	}
+	_, err := parseTemplate(nested(maxActions))
+	if err == nil || err.Error() != "it has 20000 actions, expected at most 10000" {
+		t.Errorf("error %v", err)
+	}
+}
