@@ -57,8 +57,8 @@
 // field with {{with index . "mtu"}}. A template is rendered again when a table that it has read
 // changes, or the host name does ([Target.FollowTables]). While the table is incomplete the
 // file is left as it is, and the row is in error if the result differs from it. A rendering is
-// limited to two seconds and [MaxSize] bytes, and a template to 10,000 actions. Templates that call themselves are refused, and
-// the tables "files" and "observed-files" cannot be read.
+// limited to two seconds and [MaxSize] bytes, and a template to 10,000 actions. Templates that
+// call themselves are refused, and the tables "files" and "observed-files" cannot be read.
 //
 // # Drift
 //
