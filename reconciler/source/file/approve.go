@@ -127,7 +127,7 @@ func (e *applyError) Unwrap() error { return e.err }
 // approveNow approves the directory as it is.
 func (s *Source) approveNow(ctx context.Context, follower follower, l *listing) (Approved, error) {
 	before := s.published
-	s.list(l, follower)
+	s.list(ctx, l, follower)
 	switch {
 	case l.err != nil && !absent(l.err):
 		return Approved{}, fmt.Errorf("the directory %s cannot be approved while it cannot be listed: %w", s.config.Dir, withoutPath(l.err))

@@ -21,7 +21,7 @@ func (s *Source) Run(ctx context.Context) error {
 	limit := loglimit.New(s.config.Logger.Handler(), loglimit.Options{})
 	defer limit.Close()
 	s.log = slog.New(limit)
-	w := &watcher{wake: s.approvals.wake}
+	w := &watcher{wake: s.approvals.wake, directory: s.directory}
 	defer func() { _ = w.close() }() // nothing was written
 	s.approvals.open()
 	defer s.approvals.close()
@@ -72,7 +72,7 @@ type listing struct {
 // the next scan at the latest.
 func (s *Source) reload(ctx context.Context, follower follower) (time.Duration, error) {
 	var l listing
-	s.list(&l, follower)
+	s.list(ctx, &l, follower)
 	err := s.process(ctx, &l)
 	return l.again, err
 }
@@ -135,8 +135,13 @@ func (unwatched) written() map[string]bool      { return nil }
 
 // list reads the directory. Watches are in place before it reads anything that
 // counts, so that no later change is missed.
-func (s *Source) list(l *listing, follower follower) {
+func (s *Source) list(ctx context.Context, l *listing, follower follower) {
+	responds := s.directory.responds(ctx, func() {})
 	l.found, l.busy, l.at, l.again = map[string]*content{}, map[string]bool{}, time.Now(), s.config.Rescan
+	if !responds {
+		l.err, l.again = errSilent, impaired
+		return
+	}
 	s.parser.filters = s.filters.current()
 	written := follower.written()
 	unsure := !s.published.initialized

@@ -123,6 +123,8 @@ type Source struct {
 	deviceOf func(os.FileInfo) uint64
 	writing  func(*os.File) bool // reports whether somebody has the file open for writing
 
+	directory *responder // belongs to the goroutine of Run
+
 	progress
 }
 
@@ -162,7 +164,7 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("directory of documents %q cannot be read: %w", c.Dir, withoutPath(err))
 	}
 	c.Dir = dir
-	s := &Source{config: c, progress: progress{log: c.Logger, files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: list, deviceOf: deviceOf, writing: openForWriting}
+	s := &Source{config: c, progress: progress{log: c.Logger, files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: list, deviceOf: deviceOf, writing: openForWriting, directory: newResponder(dir)}
 	if c.Memory != nil {
 		s.recalled = c.Memory.InForce()
 		s.remembered = s.recalled

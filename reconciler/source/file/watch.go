@@ -63,11 +63,12 @@ func (in interest) concerns(path string) bool {
 
 // watcher is notified of changes to the entries of interest. It belongs to one goroutine.
 type watcher struct {
-	in      interest
-	watched map[string]os.FileInfo
-	notify  *fsnotify.Watcher // nil if the kernel could not provide one
-	wake    <-chan struct{}   // ends a wait immediately
-	writes  map[string]bool   // paths of files whose writing was reported
+	in        interest
+	watched   map[string]os.FileInfo
+	notify    *fsnotify.Watcher // nil if the kernel could not provide one
+	wake      <-chan struct{}   // ends a wait immediately
+	directory *responder        // the directory of documents
+	writes    map[string]bool   // paths of files whose writing was reported
 }
 
 // written returns the paths of files for which writes were reported since the last call.
@@ -131,7 +132,7 @@ func (w *watcher) wait(ctx context.Context, quiet, limit time.Duration) {
 	defer mounts.Stop()
 	for what := ticked; what != happened; {
 		what = w.next(ctx, latest.C, mounts.C)
-		if what == ended || what == ticked && w.replaced() {
+		if what == ended || what == ticked && w.replaced(ctx) {
 			return
 		}
 	}
@@ -147,14 +148,17 @@ func (w *watcher) wait(ctx context.Context, quiet, limit time.Duration) {
 // directory was replaced by a mount or an unmount.
 const mountCheck = time.Second
 
-// replaced reports whether a watched directory has been replaced by another one.
-func (w *watcher) replaced() bool {
-	for dir, before := range w.watched {
-		if now, err := os.Stat(dir); err != nil || !os.SameFile(before, now) {
-			return true
+// replaced reports whether a watched directory has been replaced by another one, or does not
+// respond.
+func (w *watcher) replaced(ctx context.Context) bool {
+	watched, replaced := w.watched, false
+	responds := w.directory.responds(ctx, func() {
+		for dir, before := range watched {
+			now, err := os.Stat(dir)
+			replaced = replaced || err != nil || !os.SameFile(before, now)
 		}
-	}
-	return false
+	})
+	return !responds || replaced
 }
 
 // news is the reason why a wait for the next event ended.

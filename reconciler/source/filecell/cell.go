@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/statehive/statehive/hive"
@@ -89,27 +89,49 @@ func build(p params) (*file.Source, error) {
 // memory reports to health what the embedded Memory cannot store.
 type memory struct {
 	file.Memory
-	failed  atomic.Pointer[error] // the error of the last call of SetInForce, or nil
 	changed chan struct{}
+
+	mu     sync.Mutex
+	calls  int   // of SetInForce that have ended
+	failed error // why the last of them failed or, after a while, that it does not return
 }
+
+// patience is how long a call of SetInForce may take before health says so.
+const patience = 10 * time.Second
 
 // SetInForce implements file.Memory.
 func (m *memory) SetInForce(now file.InForce) error {
+	m.mu.Lock()
+	call := m.calls
+	m.mu.Unlock()
+	late := time.AfterFunc(patience, func() { m.end(call, call, errSilent) })
+	defer late.Stop()
 	err := m.Memory.SetInForce(now)
-	if m.failed.Store(nil); err != nil {
-		m.failed.Store(&err)
+	m.end(call, call+1, err)
+	return err
+}
+
+var errSilent = errors.New("the file system does not answer; new versions of documents are not in force before it does")
+
+// end sets the outcome of a call, unless the call has ended.
+func (m *memory) end(call, calls int, err error) {
+	m.mu.Lock()
+	if m.calls == call {
+		m.calls, m.failed = calls, err
 	}
+	m.mu.Unlock()
 	select {
 	case m.changed <- struct{}{}:
 	default:
 	}
-	return err
 }
 
 // problem returns an error if the last call of SetInForce failed.
 func (m *memory) problem() error {
-	if err := m.failed.Load(); err != nil {
-		return fmt.Errorf("cannot store that documents are in force, so that an empty directory at the next start would be the desired state: %w", *err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failed != nil {
+		return fmt.Errorf("cannot store that documents are in force, so that an empty directory at the next start would be the desired state: %w", m.failed)
 	}
 	return nil
 }
