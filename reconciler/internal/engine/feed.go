@@ -40,6 +40,7 @@ func (l *loop) pull(now time.Time) {
 	}
 	if taken < size {
 		l.r.member.SetRead(l.r.p.Table.Revision(txn))
+		l.limits.CountRows(txn, now)
 	}
 	l.limits.LookAhead(txn, taken >= size)
 	l.round.ready()

@@ -302,7 +302,7 @@ func (l *loop) compareSlice(now time.Time) {
 	if len(l.full.observed) == 0 {
 		l.full.phase = fullDeletes
 		l.removeOrphans(now)
-		l.limits.Searched()
+		l.limits.Searched(now)
 		l.r.member.SetSearched()
 	}
 }

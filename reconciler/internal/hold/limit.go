@@ -18,7 +18,8 @@ import (
 // alone releases nothing.
 type ChangeLimit struct {
 	// The limit is exceeded if both Rows and Percent are exceeded. Percent is relative to the
-	// rows in the table, including those to be deleted. The defaults are 10 and 30.
+	// rows in the table, including those to be deleted, but not those added within the window,
+	// unless there were only Rows before. The defaults are 10 and 30.
 	Rows    int
 	Percent float64
 	// Window is how long a change counts. All rows still to be changed, and the rows changed
@@ -86,6 +87,8 @@ type ChangeLimiter struct {
 	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
 	// known. Which ones is known when orphans have been searched for.
 	recalled bool
+	created  int  // rows that an update has created or changed, before orphans were searched for
+	searched bool // orphans have been searched for
 }
 
 // Memory remembers across restarts that deletes are held. Its methods are called from one goroutine.
@@ -204,6 +207,9 @@ func (l *ChangeLimiter) claimOf(key string) (by *counter, c *claim) {
 
 // Succeeded records that an operation has changed a row.
 func (l *ChangeLimiter) Succeeded(t *pool.Task, now time.Time) {
+	if !l.searched && t.Kind == pool.Update && t.Was == status.Pending && t.Result.Changed {
+		l.created++
+	}
 	it := t.Item
 	if it == nil { // part of a round, so updates are not limited
 		return
@@ -296,9 +302,34 @@ func (l *ChangeLimiter) Postponed() (held bool) {
 	return l.recalled
 }
 
+// CountRows counts the rows of txn, all of whose changes were taken from the feed.
+func (l *ChangeLimiter) CountRows(txn store.ReadTxn, now time.Time) {
+	rows := l.owner.Table.Len(txn)
+	l.each(func(c *counter) { c.before.add(c.all(rows), now) })
+}
+
+// countFound counts the orphans and the rows that existed when the reconciler started: those that are done, and that it has not
+// created.
+func (l *ChangeLimiter) countFound(now time.Time) {
+	l.searched = true
+	if l.deletes == nil {
+		return
+	}
+	found := -l.created
+	for row := range l.owner.Table.All(l.owner.DB.ReadTxn(), nil).Entries() {
+		if l.status(row).Kind() == status.Done {
+			found++
+		}
+	}
+	l.deletes.before.add(l.deletes.all(max(0, found)), now)
+}
+
 // Searched records that all orphans are known. Those that were held in the previous run, or when they were last known, still are.
 // It stores so once more, because the record of the previous run may have been damaged.
-func (l *ChangeLimiter) Searched() {
+func (l *ChangeLimiter) Searched(now time.Time) {
+	if !l.searched {
+		l.countFound(now)
+	}
 	if !l.recalled {
 		return
 	}
@@ -307,7 +338,7 @@ func (l *ChangeLimiter) Searched() {
 		l.release(l.deletes)
 		return
 	}
-	l.remember(l.deletes, time.Now())
+	l.remember(l.deletes, now)
 	l.owner.Logger.Warn("deletes that were held before are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
 }
 

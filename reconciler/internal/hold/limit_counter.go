@@ -17,6 +17,7 @@ type counter struct {
 	rows      map[string]counted  // changed within the window, or to be changed
 	ahead     map[string]struct{} // rows to be changed whose change is still in the feed
 	past      []change            // the changes within the window, in order of time
+	before    lowest              // how many rows there were
 	undecided int                 // items that are neither admitted nor approved
 	holding   bool                // undecided items are held
 	since     time.Time           // when holding became true
@@ -60,7 +61,7 @@ func newCounter(limit ChangeLimit, kind pool.Kind) *counter {
 	}
 	return &counter{
 		limit: limit, kind: kind, text: fmt.Sprintf("until its %v is approved: %v", kind, limit),
-		claims: map[string]*claim{}, rows: map[string]counted{}, ahead: map[string]struct{}{},
+		claims: map[string]*claim{}, rows: map[string]counted{}, ahead: map[string]struct{}{}, before: lowest{window: limit.Window},
 	}
 }
 
@@ -77,9 +78,24 @@ func (c *counter) exceeded(rows int) bool {
 
 // allowedOf returns how many rows may be changed, given the number of rows in the table.
 func (c *counter) allowedOf(rows int) int {
-	if c.kind == pool.Delete {
-		rows += c.len() // the deleted rows were in the table
+	rows = c.all(rows)
+	before := c.before.of(rows)
+	if part := c.part(before); part < before {
+		return part
 	}
+	return c.part(rows) // even if all of the rows that were there before are changed
+}
+
+// all returns how many rows there are, those that were deleted within the window included, given the number of rows in the table.
+func (c *counter) all(rows int) int {
+	if c.kind == pool.Delete {
+		rows += c.len()
+	}
+	return rows
+}
+
+// part returns how many of so many rows may be changed.
+func (c *counter) part(rows int) int {
 	return max(c.limit.Rows, int(c.limit.Percent*float64(rows)/100))
 }
 
@@ -166,6 +182,7 @@ func (c *counter) succeeded(key string, now time.Time) {
 
 // expire forgets changes older than the window, unless items are held.
 func (c *counter) expire(now time.Time) {
+	c.before.expire(now)
 	if c.holding {
 		return
 	}

@@ -132,7 +132,7 @@ func TestDeletesThatWereHeldBeforeTheStartAreHeldUntilAllOrphansAreKnown(t *test
 		t.Error("relieved before the orphans are known")
 	}
 	orphan := b.gone(l, "2")[0]
-	l.Searched()
+	l.Searched(b.now)
 	b.want(l, orphan, heldBy(pool.Delete))
 	if m.held == nil {
 		t.Error("not remembered any more")
@@ -144,7 +144,7 @@ func TestDeletesThatWereHeldBeforeTheStartAreHeldUntilAllOrphansAreKnown(t *test
 
 	m.held = &HeldDeletes{Done: 2, Allowed: 2}
 	l = NewChangeLimiter(b.owner("rows"), limit, limit, m, statusOf, b.now)
-	if l.Searched(); m.held != nil {
+	if l.Searched(b.now); m.held != nil {
 		t.Error("remembered although there are no orphans")
 	}
 }
