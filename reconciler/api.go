@@ -22,7 +22,8 @@ type (
 	// in the desired state does not reach the whole target before anyone notices. Changes that
 	// exceed it are held and shown by [Reconciler.Plan], until they are approved with
 	// [Reconciler.Approve], or until so many are withdrawn that the rest is within the limit.
-	// Time alone releases nothing.
+	// Time alone releases nothing. A limit of deletes also holds those after which too many rows
+	// of other tables of the [Group] would lack a row that they depend on.
 	ChangeLimit = hold.ChangeLimit
 
 	// Memory remembers across restarts that deletes are held ([Params].Memory): if any were,

@@ -58,7 +58,7 @@ func (l *loop) newPolicies(now time.Time) policies {
 		repairs: l.newRepairs(),
 		depends: r.depends.NewChecker(),
 		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore(), r.p.DeletedAfter, r.p.Replaces),
-		limits:  hold.NewChangeLimiter(owner, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Memory, r.p.Target.Status, now),
+		limits:  hold.NewChangeLimiter(owner, r.member, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Memory, r.p.Target.Status, now),
 		rate:    hold.NewRate(func() *rate.Limiter { return r.limits.Load().Limiter }),
 	}
 	p.list = []hold.Policy{r.pauses, p.repairs, p.depends, p.order, p.limits}
@@ -303,7 +303,7 @@ func (l *loop) show() (plan Plan, held []planned) {
 	plan.Rows = l.r.p.Table.Len(l.r.p.DB.ReadTxn()) + plan.Deletes
 	for _, h := range l.limits.Held() {
 		plan.Since = earliest(plan.Since, h.Since)
-		plan.Limits = append(plan.Limits, h.Kind.String()+": "+h.Limit.String())
+		plan.Limits = append(plan.Limits, h.Kind.String()+": "+h.Limit)
 	}
 	return plan, held
 }

@@ -231,7 +231,7 @@ func (l *loop) problems(facts healthFacts) (t problems) {
 	}
 	for _, held := range l.limits.Held() {
 		if held.Items > 0 {
-			t.add(fmt.Sprintf("%vs held: %d", held.Kind, held.Items), fmt.Errorf("%vs of %v: %w", held.Kind, held.Limit, errUnapproved))
+			t.add(fmt.Sprintf("%vs held: %d", held.Kind, held.Items), fmt.Errorf("%s: %w", held.Why, errUnapproved))
 		}
 	}
 	if facts.orphans {

@@ -153,7 +153,7 @@ func (l *loop) decide(now time.Time) {
 			l.pull(now)
 		}
 		l.askForOrphans(now)
-		if l.limits.Relieve() {
+		if l.limits.Relieve(now) {
 			l.release(workqueue.Limit, now)
 		}
 		moved = l.dispatch(now)

@@ -6,7 +6,7 @@
 //   - drift.go: the row has drifted, and its repair must wait.
 //   - dependency.go: a row that it depends on is not done.
 //   - order.go: a row that depends on it is not deleted yet.
-//   - limit.go: too many rows would be changed at once.
+//   - limit.go: too many rows would be changed at once, or would lack rows that they depend on.
 //
 // Two more files are not policies, because they do not hold single rows: rate.go holds all
 // operations, and backoff.go decides when a failed operation is retried.

@@ -35,7 +35,8 @@ type Group struct {
 type Member struct {
 	group   *Group
 	table   *store.Table
-	depends []*store.Table
+	on      []Dependency
+	depends []*store.Table // of on
 	wake    func()
 
 	// Guarded by group.mu.
@@ -56,7 +57,7 @@ type Member struct {
 // its own if its table depends on itself. Join returns [ErrCycle] if the dependencies form a
 // cycle. Wake is called when held deletes may be able to run; it must not block.
 func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, error) {
-	m := &Member{group: g, table: table, wake: wake, deletes: newDeleteSet(table), parked: map[string]bool{}}
+	m := &Member{group: g, table: table, on: on, wake: wake, deletes: newDeleteSet(table), parked: map[string]bool{}}
 	for _, d := range on {
 		m.depends = append(m.depends, d.Table)
 	}

@@ -16,6 +16,9 @@ import (
 // it are held and shown by [Reconciler.Plan], until they are approved with
 // [Reconciler.Approve], or until so many are withdrawn that the rest is within the limit. Time
 // alone releases nothing.
+//
+// A limit of deletes also holds deletes after which more rows of another table of the [Group] than
+// Rows and Percent of them would lack a row that they depend on.
 type ChangeLimit struct {
 	// The limit is exceeded if both Rows and Percent are exceeded. Percent is relative to the
 	// rows in the table, including those to be deleted, but not those added within the window,
@@ -50,6 +53,9 @@ func (c ChangeLimit) Check(field string) error {
 	return nil
 }
 
+// of returns how many of so many rows may be changed.
+func (c ChangeLimit) of(rows int) int { return max(c.Rows, int(c.Percent*float64(rows)/100)) }
+
 // String describes what exceeds the limit.
 func (c ChangeLimit) String() string {
 	return fmt.Sprintf("more than %d rows and %v %% of the table within %v", c.Rows, c.Percent, c.Window)
@@ -72,6 +78,7 @@ func setDefault[T comparable](field *T, value T) {
 // so that a large number of changes is held before the first of them runs.
 type ChangeLimiter struct {
 	owner            Owner
+	dependents       dependentsCheck
 	status           func(row *store.Entry) status.Status
 	deletes, updates *counter // nil if there is no limit
 	// applied has the keys of the rows applied since the start, if updates are limited.
@@ -114,12 +121,13 @@ type plans struct {
 	shown   uint64 // the last plan that was shown and not yet approved, or 0
 }
 
-// NewChangeLimiter returns a policy with a limit of deletes and a limit of updates. Either may be off. Memory may be nil.
+// NewChangeLimiter returns a policy with a limit of deletes, which also applies to the rows that they would strand in other tables
+// of the group of member, and a limit of updates. Either may be off. Member and memory may be nil.
 func NewChangeLimiter(
-	owner Owner, deletes, updates ChangeLimit, memory Memory, statusOf func(row *store.Entry) status.Status, now time.Time,
+	owner Owner, member *Member, deletes, updates ChangeLimit, memory Memory, statusOf func(row *store.Entry) status.Status, now time.Time,
 ) *ChangeLimiter {
 	l := &ChangeLimiter{
-		owner: owner, status: statusOf, deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
+		owner: owner, dependents: dependentsCheck{member: member}, status: statusOf, deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
 		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory,
 	}
 	if l.deletes != nil && memory != nil {
@@ -173,7 +181,8 @@ func (l *ChangeLimiter) count(it *workqueue.Item, by *counter) {
 	if l.plans.current == l.plans.shown {
 		l.plans.current++
 	}
-	by.claim(it.Key, l.plans.current)
+	by.claim(it, l.plans.current)
+	l.dependents.stale = true
 }
 
 // Discount removes an item whose row is no longer to be changed.
@@ -181,6 +190,7 @@ func (l *ChangeLimiter) Discount(it *workqueue.Item) {
 	if by, c := l.claimOf(it.Key); c != nil {
 		l.fewer = l.fewer || c.state != approved
 		by.giveUp(it.Key)
+		l.dependents.stale = true
 	}
 }
 
@@ -237,16 +247,23 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 		return Reason{}, false
 	}
 	if !by.holding {
-		if !by.exceeded(l.owner.Table.Len(txn)) {
+		rows := l.owner.Table.Len(txn)
+		exceeded := by.exceeded(rows)
+		if !exceeded && by == l.deletes {
+			if wait := l.dependents.check(by, txn, now); !wait.IsZero() {
+				return Reason{workqueue.Order, "a check of the rows that depend on it", wait}, true
+			}
+		}
+		if !exceeded && by.strands == "" {
 			by.admit(c)
 			return Reason{}, false
 		}
-		by.hold(l.owner.Table.Len(txn), now)
+		by.hold(rows, now)
 		l.remember(by, now)
 		l.owner.Logger.Warn("too many changes are held until they are approved", "reconciler", l.owner.Name,
-			"operation", by.kind.String(), "rows", by.len(), "limit", by.limit.String())
+			"operation", by.kind.String(), "rows", by.len(), "limit", by.why())
 	}
-	return Reason{Stage: workqueue.Limit, Text: by.text}, true
+	return Reason{Stage: workqueue.Limit, Text: by.text()}, true
 }
 
 // release stops holding the changes of a counter.
@@ -273,8 +290,14 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 	l.owner.Logger.Warn("cannot remember whether deletes are held: a restart would count anew", "reconciler", l.owner.Name, "held", c.holding, "error", err)
 }
 
-// NextTry returns when Expire has something to store, or zero.
-func (l *ChangeLimiter) NextTry() time.Time { return l.retryAt }
+// NextTry returns when Expire has something to store, or dependents to check, or zero.
+func (l *ChangeLimiter) NextTry() time.Time {
+	next := l.retryAt
+	if l.deletes != nil && l.deletes.strands != "" && (next.IsZero() || l.dependents.next.Before(next)) {
+		next = l.dependents.next
+	}
+	return next
+}
 
 // Changed reports whether the result of Unstored may have changed since the last call of Changed.
 func (l *ChangeLimiter) Changed() (changed bool) {
@@ -338,6 +361,7 @@ func (l *ChangeLimiter) Searched(now time.Time) {
 		l.release(l.deletes)
 		return
 	}
+	l.dependents.check(l.deletes, l.owner.DB.ReadTxn(), now)
 	l.remember(l.deletes, now)
 	l.owner.Logger.Warn("deletes that were held before are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
 }
@@ -347,19 +371,29 @@ func (l *ChangeLimiter) Expire(now time.Time) {
 	if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
 		l.remember(l.deletes, now)
 	}
-	l.each(func(c *counter) { c.expire(now) })
+	l.each(func(c *counter) {
+		c.expire(now)
+		l.fewer = l.fewer || c.strands != "" && !now.Before(l.dependents.next)
+	})
 }
 
 // Relieve stops holding changes that are within their limit again, and reports whether there
 // were any.
-func (l *ChangeLimiter) Relieve() (relieved bool) {
+func (l *ChangeLimiter) Relieve(now time.Time) (relieved bool) {
 	if !l.fewer {
 		return false
 	}
 	l.fewer = false
-	rows := l.owner.Table.Len(l.owner.DB.ReadTxn())
+	txn := l.owner.DB.ReadTxn()
+	rows := l.owner.Table.Len(txn)
 	l.each(func(c *counter) {
-		if c.holding && l.known(c) && (c.undecided == 0 || !c.exceeded(rows)) {
+		if !c.holding || !l.known(c) {
+			return
+		}
+		if c == l.deletes {
+			l.dependents.check(c, txn, now)
+		}
+		if c.undecided == 0 || !c.exceeded(rows) && c.strands == "" {
 			l.release(c)
 			relieved = true
 		}
@@ -380,14 +414,15 @@ type Held struct {
 	Kind  pool.Kind
 	Items int
 	Since time.Time
-	Limit ChangeLimit
+	Limit string // that is exceeded
+	Why   string // they are held
 }
 
 // Held returns the held changes of each limit that is exceeded.
 func (l *ChangeLimiter) Held() (held []Held) {
 	l.each(func(c *counter) {
 		if c.holding && c.undecided > 0 {
-			held = append(held, Held{c.kind, c.undecided, c.since, c.limit})
+			held = append(held, Held{c.kind, c.undecided, c.since, c.limit.String(), c.why()})
 		}
 	})
 	return held

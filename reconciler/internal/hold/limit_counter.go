@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // counter counts the changes of one kind for a [ChangeLimiter]: each row once, by encoded key.
 type counter struct {
 	limit  ChangeLimit
 	kind   pool.Kind
-	text   string            // what held items wait for
 	claims map[string]*claim // the claims of the items that it counts
 
 	rows      map[string]counted  // changed within the window, or to be changed
@@ -20,6 +21,7 @@ type counter struct {
 	before    lowest              // how many rows there were
 	undecided int                 // items that are neither admitted nor approved
 	holding   bool                // undecided items are held
+	strands   string              // the rows that they would strand, if these are too many: see Member.strands
 	since     time.Time           // when holding became true
 	// While items are held, the changes within the window before that count on, and only so many rows may be changed as when
 	// holding began: neither time nor other rows release anything.
@@ -29,6 +31,7 @@ type counter struct {
 
 // claim is the claim of an item that is going to change its row.
 type claim struct {
+	item  *workqueue.Item
 	state claimState
 	plan  uint64 // the first plan that shows it
 }
@@ -60,7 +63,7 @@ func newCounter(limit ChangeLimit, kind pool.Kind) *counter {
 		return nil
 	}
 	return &counter{
-		limit: limit, kind: kind, text: fmt.Sprintf("until its %v is approved: %v", kind, limit),
+		limit: limit, kind: kind,
 		claims: map[string]*claim{}, rows: map[string]counted{}, ahead: map[string]struct{}{}, before: lowest{window: limit.Window},
 	}
 }
@@ -80,10 +83,10 @@ func (c *counter) exceeded(rows int) bool {
 func (c *counter) allowedOf(rows int) int {
 	rows = c.all(rows)
 	before := c.before.of(rows)
-	if part := c.part(before); part < before {
+	if part := c.limit.of(before); part < before {
 		return part
 	}
-	return c.part(rows) // even if all of the rows that were there before are changed
+	return c.limit.of(rows) // even if all of the rows that were there before are changed
 }
 
 // all returns how many rows there are, those that were deleted within the window included, given the number of rows in the table.
@@ -94,11 +97,6 @@ func (c *counter) all(rows int) int {
 	return rows
 }
 
-// part returns how many of so many rows may be changed.
-func (c *counter) part(rows int) int {
-	return max(c.limit.Rows, int(c.limit.Percent*float64(rows)/100))
-}
-
 // hold begins to hold undecided items.
 func (c *counter) hold(rows int, now time.Time) {
 	c.allowed = c.allowedOf(rows) // while holding is false
@@ -106,7 +104,34 @@ func (c *counter) hold(rows int, now time.Time) {
 }
 
 // release ends what hold began.
-func (c *counter) release() { c.holding, c.allowed, c.earlier = false, 0, 0 }
+func (c *counter) release() { c.holding, c.strands, c.allowed, c.earlier = false, "", 0, 0 }
+
+// why returns why items are held.
+func (c *counter) why() string {
+	if c.strands != "" {
+		return c.strands
+	}
+	return fmt.Sprintf("%vs of %v", c.kind, c.limit)
+}
+
+// text returns what held items wait for.
+func (c *counter) text() string {
+	why := c.strands
+	if why == "" {
+		why = c.limit.String()
+	}
+	return fmt.Sprintf("until its %v is approved: %s", c.kind, why)
+}
+
+// rowsToChange returns the rows of all items that were not approved.
+func (c *counter) rowsToChange() (rows []*store.Entry) {
+	for _, item := range c.claims {
+		if item.state != approved {
+			rows = append(rows, item.item.Entry)
+		}
+	}
+	return rows
+}
 
 // held returns what a [Memory] has to store.
 func (c *counter) held() *HeldDeletes {
@@ -117,8 +142,9 @@ func (c *counter) held() *HeldDeletes {
 }
 
 // claim adds an item that is going to change its row.
-func (c *counter) claim(key string, plan uint64) {
-	c.claims[key] = &claim{undecided, plan}
+func (c *counter) claim(it *workqueue.Item, plan uint64) {
+	key := it.Key
+	c.claims[key] = &claim{it, undecided, plan}
 	c.undecided++
 	delete(c.ahead, key)
 	row := c.rows[key]

@@ -20,7 +20,7 @@ func limited(t *testing.T, rows int) (*bed, *ChangeLimiter) {
 		b.put("rows", row{ID: fmt.Sprint(i)})
 	}
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	return b, NewChangeLimiter(b.owner("rows"), limit, limit, nil, statusOf, b.now)
+	return b, NewChangeLimiter(b.owner("rows"), nil, limit, limit, nil, statusOf, b.now)
 }
 
 // gone deletes rows, and returns the operations on them, which are counted.
@@ -85,12 +85,12 @@ func TestDeletesWithinTheLimitRunAndCountForTheWindow(t *testing.T) {
 	b.want(l, b.gone(l, "4", "5")[0], heldBy(pool.Delete))
 	b.now = b.now.Add(1)
 	l.Expire(b.now)
-	if l.Relieve() {
+	if l.Relieve(b.now) {
 		t.Error("time alone released what was held")
 	}
 	b.want(l, b.gone(l, "6")[0], heldBy(pool.Delete))
 	l.Discount(b.queue.Items[b.queueKey("6")])
-	if l.Relieve() {
+	if l.Relieve(b.now) {
 		t.Error("what came later and was withdrawn released what was held")
 	}
 	for i := range 20 { // other rows do not matter either
@@ -98,11 +98,11 @@ func TestDeletesWithinTheLimitRunAndCountForTheWindow(t *testing.T) {
 	}
 	b.want(l, b.gone(l, "7")[0], heldBy(pool.Delete))
 	l.Discount(b.queue.Items[b.queueKey("7")])
-	if l.Relieve() {
+	if l.Relieve(b.now) {
 		t.Error("other rows released what was held")
 	}
 	l.Discount(b.queue.Items[b.queueKey("5")])
-	if !l.Relieve() {
+	if !l.Relieve(b.now) {
 		t.Error("what is left is within the limit, together with what was done before")
 	}
 	b.want(l, b.gone(l, "8")[0], Reason{}) // and time counts again
@@ -122,13 +122,13 @@ func TestDeletesThatWereHeldBeforeTheStartAreHeldUntilAllOrphansAreKnown(t *test
 	b, _ := limited(t, 20)
 	m := &memory{held: &HeldDeletes{Done: 2, Allowed: 2}}
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	l := NewChangeLimiter(b.owner("rows"), limit, limit, m, statusOf, b.now)
+	l := NewChangeLimiter(b.owner("rows"), nil, limit, limit, m, statusOf, b.now)
 	if len(l.Held()) > 0 {
 		t.Error("something is held before anything is known")
 	}
 	b.want(l, b.gone(l, "1")[0], heldBy(pool.Delete))
 	l.Discount(b.queue.Items[b.queueKey("1")])
-	if l.Relieve() {
+	if l.Relieve(b.now) {
 		t.Error("relieved before the orphans are known")
 	}
 	orphan := b.gone(l, "2")[0]
@@ -143,7 +143,7 @@ func TestDeletesThatWereHeldBeforeTheStartAreHeldUntilAllOrphansAreKnown(t *test
 	b.want(l, b.gone(l, "3")[0], Reason{})
 
 	m.held = &HeldDeletes{Done: 2, Allowed: 2}
-	l = NewChangeLimiter(b.owner("rows"), limit, limit, m, statusOf, b.now)
+	l = NewChangeLimiter(b.owner("rows"), nil, limit, limit, m, statusOf, b.now)
 	if l.Searched(b.now); m.held != nil {
 		t.Error("remembered although there are no orphans")
 	}
@@ -189,7 +189,7 @@ func TestLimitLooksAheadInTheFeed(t *testing.T) {
 	l.LookAhead(b.db.ReadTxn(), true)
 	b.want(l, first, heldBy(pool.Delete))
 	l.LookAhead(b.db.ReadTxn(), false) // the rest was taken, and came to nothing
-	if l.LooksAhead() || !l.Relieve() {
+	if l.LooksAhead() || !l.Relieve(b.now) {
 		t.Error("one delete is within the limit")
 	}
 	b.want(l, first, Reason{})
@@ -208,7 +208,7 @@ func TestNoMoreChangesAreLetThroughThanTheLimit(t *testing.T) {
 			task := b.gone(l, id)[0]
 			if rapid.Bool().Draw(rt, "back") {
 				l.Discount(task.Item)
-				l.Relieve()
+				l.Relieve(b.now)
 				b.put("rows", row{ID: id})
 				continue
 			}

@@ -24,14 +24,14 @@ var byID = statedb.NewIndex("id", func(r row) string { return r.ID })
 
 // bed is some tables and the queue of a reconciler of one of them.
 type bed struct {
-	t      *testing.T
+	t      testing.TB
 	db     *statedb.DB
 	tables map[string]*statedb.RWTable[row]
 	queue  *workqueue.Queue
 	now    time.Time
 }
 
-func newBed(t *testing.T, tables ...string) *bed {
+func newBed(t testing.TB, tables ...string) *bed {
 	t.Helper()
 	b := &bed{t: t, db: statedb.New(), tables: map[string]*statedb.RWTable[row]{}, queue: workqueue.New(), now: time.Unix(1000, 0)}
 	for _, name := range tables {

@@ -1,0 +1,133 @@
+package hold
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+)
+
+// group joins tables, each of which depends on the one before it.
+func (b *bed) group(t *testing.T, tables ...string) map[string]*Member {
+	t.Helper()
+	g, members := &Group{}, map[string]*Member{}
+	for i, name := range tables {
+		var on []Dependency
+		if i > 0 {
+			on = append(on, b.onOf(tables[i-1]))
+		}
+		m, err := Join(g, b.tables[name].Untyped(), on, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[name] = m
+	}
+	return members
+}
+
+func TestDeletesThatWouldStrandManyRowsAreHeld(t *testing.T) {
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	for name, test := range map[string]struct {
+		addresses, routes int // that depend on the link, and on the first address
+		others            int // that do not
+		want              string
+	}{
+		"few":               {addresses: 2, routes: 2},
+		"a small part":      {addresses: 4, routes: 0, others: 16},
+		"many":              {addresses: 3, want: "3 of 3 rows of addresses"},
+		"by way of another": {addresses: 1, routes: 3, want: "3 of 3 rows of routes"},
+		"both":              {addresses: 3, routes: 3, want: "3 of 3 rows of addresses and 3 of 3 rows of routes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "links", "addresses", "routes")
+			members := b.group(t, "links", "addresses", "routes")
+			b.put("links", row{ID: "a"}, row{ID: "b"})
+			for i := range test.addresses {
+				b.put("addresses", row{ID: fmt.Sprint("a", i), Of: "a"})
+			}
+			for i := range test.others {
+				b.put("addresses", row{ID: fmt.Sprint("b", i), Of: "b"})
+			}
+			for i := range test.routes {
+				b.put("routes", row{ID: fmt.Sprint(i), Of: "a0"})
+			}
+			l := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+			task := b.task(pool.Delete, "links", "a")
+			b.delete("links", "a")
+			l.CountDelete(task.Item)
+			want := Reason{}
+			if test.want != "" {
+				want = heldBy(pool.Delete)
+				want.Text = "until its delete is approved: " + test.want + " would lack what they depend on"
+			}
+			b.want(l, task, want)
+		})
+	}
+}
+
+// What is held is released when the rows that would be stranded go, too, or can do without.
+func TestDeletesThatStrandNothingAnyMoreAreReleased(t *testing.T) {
+	for name, mend := range map[string]func(b *bed, l *ChangeLimiter, task *pool.Task){
+		"the dependents are deleted": func(b *bed, _ *ChangeLimiter, _ *pool.Task) { b.delete("routes", "0", "1", "2") },
+		"they depend on another":     func(b *bed, _ *ChangeLimiter, _ *pool.Task) { b.put("routes", row{ID: "0", Of: "b"}) },
+		"the row is back": func(b *bed, l *ChangeLimiter, task *pool.Task) {
+			b.put("links", row{ID: "a"})
+			l.Discount(task.Item)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "links", "routes")
+			members := b.group(t, "links", "routes")
+			b.put("links", row{ID: "a"}, row{ID: "b"})
+			b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
+			limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+			m := &memory{}
+			l := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, m, statusOf, b.now)
+			task := b.task(pool.Delete, "links", "a")
+			b.delete("links", "a")
+			l.CountDelete(task.Item)
+			if _, held := l.Holds(task, b.db.ReadTxn(), b.now); !held || m.held == nil {
+				t.Errorf("held: %t, remembered: %v", held, m.held)
+			}
+			b.now = l.NextTry().Add(1)
+			if l.Expire(b.now); l.Relieve(b.now) {
+				t.Error("released while nothing had changed")
+			}
+			mend(b, l, task)
+			b.now = l.NextTry().Add(1)
+			if l.Expire(b.now); !l.Relieve(b.now) || m.held != nil || !l.NextTry().IsZero() {
+				t.Errorf("not released; remembered: %v", m.held)
+			}
+		})
+	}
+}
+
+// BenchmarkStrands is the check of a delete that 100,000 rows of another table may depend on.
+func BenchmarkStrands(b *testing.B) {
+	bed := newBed(b, "links", "routes")
+	g := &Group{}
+	on := bed.onOf("links")
+	links, err := Join(g, bed.tables["links"].Untyped(), nil, func() {})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := Join(g, bed.tables["routes"].Untyped(), []Dependency{on}, func() {}); err != nil {
+		b.Fatal(err)
+	}
+	rows := make([]row, 100_000)
+	for i := range rows {
+		rows[i] = row{ID: fmt.Sprint(i), Of: fmt.Sprint("link", i%1000)}
+	}
+	bed.put("routes", rows...)
+	bed.put("links", row{ID: "link7"})
+	gone := []*store.Entry{bed.entry("links", "link7")}
+	bed.delete("links", "link7")
+	limit := ChangeLimit{}.WithDefaults()
+	for b.Loop() {
+		if text := links.strands(bed.db.ReadTxn(), gone, limit); text != "" {
+			b.Fatal(text)
+		}
+	}
+}
