@@ -2,10 +2,10 @@ package metrics
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,8 +16,8 @@ import (
 )
 
 // scrapes answers one request at a time, so that many clients cannot keep all processors busy. All that wait for the same format get
-// the same answer, so that none of them waits for long. An answer is complete before it is sent: a client that does not read it
-// delays nobody.
+// the same answer, so that none of them waits for long. It is all metrics: a parameter name[] is ignored, since one client must not
+// select what others get. An answer is complete before it is sent: a client that does not read it delays nobody.
 type scrapes struct {
 	next   http.Handler
 	logger *slog.Logger
@@ -31,6 +31,18 @@ type scrapes struct {
 type format struct {
 	text expfmt.Format
 	gzip bool
+}
+
+// request asks for metrics in the format.
+func (f format) request() *http.Request {
+	r := &http.Request{
+		Method: http.MethodGet, URL: &url.URL{Path: "/metrics"}, Body: http.NoBody,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Accept": {string(f.text)}},
+	}
+	if f.gzip {
+		r.Header.Set("Accept-Encoding", "gzip")
+	}
+	return r
 }
 
 // scrape is an answer for all that waited for it when its turn came.
@@ -47,7 +59,7 @@ func newScrapes(next http.Handler, logger *slog.Logger) *scrapes {
 
 // ServeHTTP implements http.Handler.
 func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	one := s.join(format{expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...), acceptsGzip(r.Header)}, r)
+	one := s.join(format{expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...), acceptsGzip(r.Header)})
 	select {
 	case <-one.done:
 	case <-r.Context().Done():
@@ -59,32 +71,27 @@ func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // join returns the scrape of a format that has not had its turn yet.
-func (s *scrapes) join(f format, r *http.Request) *scrape {
+func (s *scrapes) join(f format) *scrape {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.waiting[f]
 	if one == nil {
 		one = &scrape{done: make(chan struct{}), header: http.Header{}, status: http.StatusOK}
 		s.waiting[f] = one
-		go s.run(one, f, r.Clone(context.WithoutCancel(r.Context()))) // the client may go while others wait
+		go s.run(one, f)
 	}
 	return one
 }
 
-func (s *scrapes) run(one *scrape, f format, r *http.Request) {
+func (s *scrapes) run(one *scrape, f format) {
 	defer close(one.done)
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	s.mu.Lock()
 	delete(s.waiting, f) // who comes from now on gets values of from now on
 	s.mu.Unlock()
-	r.Body = http.NoBody
-	r.Header.Del("Accept-Encoding")
-	if f.gzip {
-		r.Header.Set("Accept-Encoding", "gzip")
-	}
 	err := <-guard.Go(func() error {
-		s.next.ServeHTTP(one, r)
+		s.next.ServeHTTP(one, f.request())
 		return nil
 	})
 	if err != nil {

@@ -12,25 +12,24 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
 )
 
-// numbered answers each request with its number, after a second. "panic" panics.
+// numbered answers each request with its number, after a second.
 func numbered() (http.Handler, *atomic.Int32) {
 	var n atomic.Int32
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mine := n.Add(1)
 		<-time.After(time.Second)
-		if r.URL.Path == "/panic" {
-			panic("no metrics")
-		}
 		w.Header().Set("Content-Type", "text/numbers")
 		_, _ = fmt.Fprintf(w, "%d %s", mine, r.Header.Get("Accept-Encoding"))
 	}), &n
 }
 
 // ask sends a request, and returns where its answer will be.
-func ask(s http.Handler, path, encoding string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+func ask(s http.Handler, encoding string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
 	r.Header.Set("Accept-Encoding", encoding)
 	w := httptest.NewRecorder()
 	go s.ServeHTTP(w, r)
@@ -41,15 +40,15 @@ func TestScrapesThatWaitShareOneAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next, n := numbered()
 		s := newScrapes(next, slog.New(slog.DiscardHandler))
-		first := ask(s, "/metrics", "identity")
+		first := ask(s, "identity")
 		time.Sleep(time.Second / 2) // the first has its turn: its values may be older than the next request
 		var same, compressed []*httptest.ResponseRecorder
 		for range 300 {
-			same = append(same, ask(s, "/metrics", "gzip;q=0, br"))
+			same = append(same, ask(s, "gzip;q=0, br"))
 			synctest.Wait()
 		}
 		for range 300 {
-			compressed = append(compressed, ask(s, "/metrics", "br, gzip"))
+			compressed = append(compressed, ask(s, "br, gzip"))
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
@@ -75,7 +74,7 @@ func TestAScrapeWhoseClientHasGoneIsForTheOthers(t *testing.T) {
 		ended := make(chan bool)
 		go func() { s.ServeHTTP(httptest.NewRecorder(), r); close(ended) }()
 		synctest.Wait()
-		other := ask(s, "/metrics", "")
+		other := ask(s, "")
 		cancel()
 		<-ended
 		time.Sleep(3 * time.Second)
@@ -86,12 +85,41 @@ func TestAScrapeWhoseClientHasGoneIsForTheOthers(t *testing.T) {
 	})
 }
 
+// Otherwise anybody could select the metrics that others get.
+func TestAnAnswerDependsOnTheFormatAloneAndNotOnOneClient(t *testing.T) {
+	for _, accept := range []string{
+		"", "text/plain;version=0.0.4", "text/plain;escaping=dots", "application/openmetrics-text;escaping=allow-utf-8;q=0.9,*/*;q=0.1",
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;escaping=values",
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=compact-text",
+	} {
+		var got *http.Request
+		s := newScrapes(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }), slog.New(slog.DiscardHandler))
+		r := httptest.NewRequest(http.MethodHead, "/metrics?name[]=x", strings.NewReader("body"))
+		r.Header = http.Header{"Accept": {accept}, "Accept-Encoding": {"br, gzip"}, "X-Other": {"y"}}
+		s.ServeHTTP(httptest.NewRecorder(), r)
+		if got.Method != http.MethodGet || got.URL.String() != "/metrics" || got.Body != http.NoBody || got.Header.Get("X-Other") != "" {
+			t.Errorf("accept %q: %s %s with %v", accept, got.Method, got.URL, got.Header)
+		}
+		want := expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...)
+		if is := expfmt.NegotiateAccept(got.Header, expfmt.DefaultAcceptedFormats()...); is != want || !acceptsGzip(got.Header) {
+			t.Errorf("accept %q: format %s with %v, want %s by gzip", accept, is, got.Header, want)
+		}
+	}
+}
+
 func TestScrapeThatPanicsIsAnErrorForAllAndNoneAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		next, _ := numbered()
-		s := newScrapes(next, slog.New(slog.NewTextHandler(&log, nil)))
-		first, second := ask(s, "/panic", ""), ask(s, "/panic", "")
+		numbers, _ := numbered()
+		var broken atomic.Bool
+		broken.Store(true)
+		s := newScrapes(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if broken.Load() {
+				panic("no metrics")
+			}
+			numbers.ServeHTTP(w, r)
+		}), slog.New(slog.NewTextHandler(&log, nil)))
+		first, second := ask(s, ""), ask(s, "")
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		for _, w := range []*httptest.ResponseRecorder{first, second} {
@@ -102,7 +130,8 @@ func TestScrapeThatPanicsIsAnErrorForAllAndNoneAfterIt(t *testing.T) {
 		if !strings.Contains(log.String(), "no metrics") {
 			t.Errorf("log: %s", &log)
 		}
-		after := ask(s, "/metrics", "")
+		broken.Store(false)
+		after := ask(s, "")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if after.Code != http.StatusOK {
