@@ -6,10 +6,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
 )
 
 // Writes through a mapping of a file do not always change its times.
@@ -21,6 +24,10 @@ func TestAFileThatLooksTheSameIsReadAgainAfterAWhile(t *testing.T) {
 		if is, ok := v.get("a", seen.stamp, read.Add(after)); ok != known || is != seen {
 			t.Errorf("after %v: %v, %v", after, is, ok)
 		}
+	}
+	v.note("a", version{stamp: seen.stamp}, read)
+	if is, ok := v.get("a", seen.stamp, read); ok {
+		t.Errorf("a file that could not be read is known: %v", is)
 	}
 }
 
@@ -124,24 +131,52 @@ func TestTheACLOfARestoredFileIsBack(t *testing.T) {
 	}
 }
 
+// leased opens a file with a lease, so that nobody else can open it, and overwrites its beginning.
+func leased(t *testing.T, name, content string) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err == nil {
+		_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	}
+	if err == nil {
+		_, err = file.WriteString(content)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() }) // it may have been closed
+	return file
+}
+
 // The owner of a file can have the kernel refuse to open it.
 func TestAFileWithALeaseIsReplaced(t *testing.T) {
 	row := File{Path: filepath.Join(t.TempDir(), "a"), Content: new("x"), Mode: 0o600}
 	target := openedTarget(t, t.TempDir())
 	mustUpdate(t, target, row, true)
-	file, err := os.OpenFile(row.Path, os.O_RDWR, 0)
-	if err == nil {
-		_, err = file.WriteString("y")
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	leased(t, row.Path, "y")
 	mustUpdate(t, target, row, true)
 	wantFile(t, row.Path, "x", 0o600)
-	if err := file.Close(); err != nil {
-		t.Error(err)
+}
+
+func TestADeletedFileWithALeaseIsReleasedOnceItCanBeRead(t *testing.T) {
+	for _, onDelete := range []string{Remove, Restore} {
+		row := file(filepath.Join(t.TempDir(), "a"), "ours", adopted, func(f *File) { f.OnDelete = onDelete })
+		mustWrite(t, row.Path, "before")
+		target := openedTarget(t, t.TempDir())
+		mustUpdate(t, target, row, true)
+		lease := leased(t, row.Path, "")
+		err := target.Delete(t.Context(), nil, row)
+		if err == nil || reconciler.IsTerminal(err) || !strings.Contains(err.Error(), "lease") {
+			t.Errorf("onDelete %s: %v", onDelete, err)
+		}
+		wantRecords(t, target, 1)
+		must(t, lease.Close())
+		wantFile(t, row.Path, "ours", 0)
+		mustDelete(t, target, row)
+		if onDelete == Restore {
+			wantFile(t, row.Path, "before", 0)
+		} else {
+			wantAbsent(t, row.Path)
+		}
 	}
 }

@@ -78,7 +78,7 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 		r.writing, err = o.restore(r.key, f, rec)
 		return err
 	}
-	is, err := o.target.look(r.key, f)
+	is, err := o.lookToRelease(r.key, f)
 	if err != nil || !is.regular() {
 		return err // others have put something there that is not a regular file
 	}
@@ -88,6 +88,15 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 	}
 	r.folder = f
 	return nil
+}
+
+// lookToRelease returns what is at a path. It is an error if that cannot be read, since only the agent's own content may be removed.
+func (o *operation) lookToRelease(key Key, f *folder) (version, error) {
+	is, err := o.target.look(key, f)
+	if err == nil && is.leased() {
+		err = fmt.Errorf("file %s cannot be read to see whether it is the agent's, because another process has a lease on it: it stays until the lease ends", key)
+	}
+	return is, err
 }
 
 // remove removes a file.
@@ -104,7 +113,7 @@ func (r *release) remove(ctx context.Context) error {
 // restore returns the writing that restores a file to its previous state; nil if it is in that
 // state, or if others have replaced it by something that is not a regular file.
 func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
-	is, err := o.target.look(key, f)
+	is, err := o.lookToRelease(key, f)
 	was := rec.Original
 	switch {
 	case err != nil:

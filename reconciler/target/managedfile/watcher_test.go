@@ -187,6 +187,20 @@ func TestDriftIsNoticedAndRepairedAtOnce(t *testing.T) {
 	}
 }
 
+func TestALeaseDoesNotHideDrift(t *testing.T) {
+	row := file(filepath.Join(t.TempDir(), "a"), "ours\n")
+	l := newLive(t, row)
+	l.settled()
+	leased(t, row.Path, "drift\n")
+	eventually(t, "repair", func() error { // the file cannot be opened before
+		if info, err := os.Stat(row.Path); err != nil || info.Size() != int64(len(*row.Content)) {
+			return fmt.Errorf("%v, %w", info, err)
+		}
+		return nil
+	})
+	wantFile(t, row.Path, "ours\n", 0o644)
+}
+
 func TestFilesAreLookedAtAgainAfterUsersOrGroupsHaveChanged(t *testing.T) {
 	for at, name := range []string{"passwd", "group"} {
 		t.Run(name, func(t *testing.T) {
