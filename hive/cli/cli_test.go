@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -274,6 +275,23 @@ y                       -      a b�
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestJSONCannotDisturbATerminal(t *testing.T) {
+	text := "\x1b[2J \x7f \u009b31m \u202e \U000e0001 <ü> \U0001F41D \n"
+	var out bytes.Buffer
+	f := cli.FormatJSON
+	if err := f.Print(&out, map[string]string{text: text}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	escaped := `"\u001b[2J \u007f \u009b31m \u202e \udb40\udc01 <ü> ` + "\U0001F41D" + ` \n"`
+	if want := "{\n  " + escaped + ": " + escaped + "\n}\n"; out.String() != want {
+		t.Errorf("got %q, want %q", &out, want)
+	}
+	var back map[string]string
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back[text] != text {
+		t.Errorf("it is read as %q, %v", back, err)
 	}
 }
 

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
@@ -50,10 +52,39 @@ func (f *Format) Print(w io.Writer, v any, header []string, rows [][]string) err
 	if *f != FormatJSON {
 		return WriteTable(w, header, rows)
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
+	return WriteJSON(w, v, "  ")
+}
+
+// WriteJSON writes v as JSON and a line break; with an indent, each field is a line of its own. What could disturb a terminal
+// is escaped, so that its value stays the same.
+func WriteJSON(w io.Writer, v any, indent string) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", indent)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(escapedJSON(text.Bytes()))
+	return err
+}
+
+// escapedJSON escapes what is not printable. JSON has that in strings only.
+func escapedJSON(text []byte) []byte {
+	if bytes.IndexFunc(text, disturbs) < 0 {
+		return text
+	}
+	escaped := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if !disturbs(r) {
+			escaped = utf8.AppendRune(escaped, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+		}
+	}
+	return escaped
 }
 
 // WriteTable writes the rows below the header in aligned columns. Of a cell of several lines the first is written; what
@@ -110,12 +141,14 @@ func oneLine(cell string) string {
 // writing. Line breaks stay.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
-			return r
+		if disturbs(r) {
+			return ' '
 		}
-		return ' '
+		return r
 	}, text)
 }
+
+func disturbs(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
 // Age is a duration for people, in two units at most, such as "3m12s" or "2d4h".
 func Age(d time.Duration) string {

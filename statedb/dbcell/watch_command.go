@@ -55,13 +55,11 @@ func follow(ctx context.Context, client *inspect.Client, path string, q url.Valu
 // printer returns a function that prints lines.
 func printer(out io.Writer, format cli.Format) func(receivedLine) error {
 	if format == cli.FormatJSON {
-		lines := json.NewEncoder(out)
-		lines.SetEscapeHTML(false)
 		return func(line receivedLine) error {
 			if line.Kind == watchHead {
 				return nil
 			}
-			return lines.Encode(printedLine{Kind: line.Kind, Key: line.Key, Revision: line.Revision, Object: line.Object, Error: line.Error})
+			return cli.WriteJSON(out, printedLine{Kind: line.Kind, Key: line.Key, Revision: line.Revision, Object: line.Object, Error: line.Error}, "")
 		}
 	}
 	p := &tablePrinter{out: &cli.TableWriter{Out: out}, cells: map[string][]string{}}

@@ -208,10 +208,10 @@ func TestGetCommandFollowsATable(t *testing.T) {
 
 func TestGetCommandFollowsATableAsJSON(t *testing.T) {
 	a := startAgent(t)
-	a.insert(note{Name: "a", Text: "<b>"})
+	a.insert(note{Name: "a", Text: "<b>\u202e"})
 	out := a.follow("get", "notes", "--watch", "-o", "json")
 	out.want(
-		`{"kind":"upsert","key":"a","revision":1,"object":{"name":"a","text":"<b>"}}`,
+		`{"kind":"upsert","key":"a","revision":1,"object":{"name":"a","text":"<b>\u202e"}}`,
 		`{"kind":"current","revision":1}`,
 	)
 }

@@ -1,7 +1,6 @@
 package filecell
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -120,10 +119,7 @@ fields, and which fields are required. Editors with a YAML language server use i
 				if kinds, err = only(kinds, args); err != nil {
 					return err
 				}
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				e.SetEscapeHTML(false)
-				return e.Encode(file.Schema(kinds))
+				return cli.WriteJSON(cmd.OutOrStdout(), file.Schema(kinds), "  ")
 			},
 		}
 	})
