@@ -26,12 +26,14 @@ type answers struct {
 const (
 	// answerTime is how long a file system may take to answer.
 	answerTime = 2 * time.Second
+	// changeShare is how many times as long a change may take, which may wait for those of others.
+	changeShare = 5
 	// maxSilent limits the directories with abandoned calls, each of which blocks a thread.
 	maxSilent = 100
 )
 
 // errNoAnswer matches the error for a directory whose file system does not answer.
-var errNoAnswer = errors.New("its file system does not answer: is the server that it is mounted from away?")
+var errNoAnswer = errors.New("its file system does not answer: is the server that it is mounted from away, or is it frozen?")
 
 func newAnswers() *answers { return &answers{patience: answerTime, silent: map[string]int{}} }
 
@@ -40,8 +42,8 @@ func (a *answers) open(dir string) (*folder, error) {
 	if err := a.check(dir); err != nil {
 		return nil, err
 	}
-	return within(a, dir, func() (*folder, error) { return openFolder(dir) }, func(f *folder) {
-		if f != nil {
+	return within(a, a.patience, dir, func() (*folder, error) { return openFolder(dir) }, func(f *folder, late bool) {
+		if late && f != nil {
 			_ = f.close() // nothing was written to it
 		}
 	})
@@ -52,7 +54,7 @@ func (a *answers) check(dir string) error {
 	if err := a.admit(dir); err != nil {
 		return err
 	}
-	_, err := within(a, dir, func() (struct{}, error) {
+	_, err := within(a, a.patience, dir, func() (struct{}, error) {
 		var stat unix.Statfs_t
 		_ = unix.Statfs(dir, &stat) // an error is a response, too; statfs is not served from a cache
 		return struct{}{}, nil
@@ -69,7 +71,21 @@ func (a *answers) checkAll(dirs iter.Seq[string]) {
 }
 
 // ask calls look with a copy of f. It returns an error if the directory does not respond.
-func ask[T any](a *answers, f *folder, look func(f *folder) (T, error)) (answer T, err error) {
+func ask[T any](a *answers, f *folder, look func(f *folder) (T, error)) (T, error) {
+	return askFor(a, a.patience, f, look, nil)
+}
+
+// change calls do with a copy of f, to change something in the directory. A file system that is
+// frozen responds, but not to that. If do returns too late, undo, if not nil, is called with its
+// result.
+func change[T any](t *Target, f *folder, do func(f *folder) (T, error), undo func(f *folder, done T)) (T, error) {
+	return askFor(t.answers, changeShare*t.answers.patience, f, func(f *folder) (T, error) {
+		t.reached("change in " + f.path)
+		return do(f)
+	}, undo)
+}
+
+func askFor[T any](a *answers, patience time.Duration, f *folder, look func(f *folder) (T, error), undo func(f *folder, done T)) (answer T, err error) {
 	if err := a.admit(f.path); err != nil {
 		return answer, err
 	}
@@ -77,16 +93,18 @@ func ask[T any](a *answers, f *folder, look func(f *folder) (T, error)) (answer 
 	if own.fd, err = unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return answer, fmt.Errorf("directory %s: %w", f.path, err)
 	}
-	return within(a, f.path, func() (T, error) {
-		defer func() { _ = own.close() }() // nothing was written to it
-		return look(&own)
-	}, nil)
+	return within(a, patience, f.path, func() (T, error) { return look(&own) }, func(answer T, late bool) {
+		if late && undo != nil {
+			undo(&own, answer)
+		}
+		_ = own.close() // nothing was written to it
+	})
 }
 
 // within calls fn, which uses an admitted directory, and returns its results, or an error if fn
-// does not return in time. In that case the directory counts as silent until fn returns, and
-// late, if not nil, is called with the result.
-func within[T any](a *answers, dir string, fn func() (T, error), late func(T)) (answer T, err error) {
+// does not return in time. In that case the directory counts as silent until fn returns. After,
+// if not nil, is called with the result, and whether it came too late.
+func within[T any](a *answers, patience time.Duration, dir string, fn func() (T, error), after func(answer T, late bool)) (answer T, err error) {
 	type result struct {
 		answer T
 		err    error
@@ -95,12 +113,12 @@ func within[T any](a *answers, dir string, fn func() (T, error), late func(T)) (
 	call := &call{dir: dir}
 	go func() {
 		answer, err := fn()
-		results <- result{answer, err}
-		if a.ended(call) && late != nil {
-			late(answer)
+		if late := a.ended(call); after != nil {
+			after(answer, late)
 		}
+		results <- result{answer, err}
 	}()
-	timer := time.NewTimer(a.patience)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case r := <-results:

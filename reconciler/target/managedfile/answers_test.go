@@ -90,6 +90,60 @@ func TestADiskThatDoesNotAnswerStopsItsOwnFilesOnly(t *testing.T) {
 	answered(t, target)
 }
 
+// A file system that is frozen, as for a snapshot, can be read. Who writes waits.
+func TestADiskThatIsFrozenStopsItsOwnFilesOnly(t *testing.T) {
+	dir, frozen, state := t.TempDir(), t.TempDir(), t.TempDir()
+	target := openedTarget(t, state)
+	target.answers.patience = 400 * time.Millisecond
+	rows := []File{
+		file(filepath.Join(frozen, "a"), "one\n"), file(filepath.Join(dir, "b"), "one\n"), file(filepath.Join(frozen, "c"), "one\n"),
+	}
+	thaw := make(chan bool)
+	target.reached = func(step string) {
+		if step == "change in "+frozen {
+			<-thaw
+		}
+	}
+	wantOthers := func(errs ...error) {
+		t.Helper()
+		if !errors.Is(errs[0], errNoAnswer) || errs[1] != nil || !errors.Is(errs[2], errNoAnswer) || !strings.Contains(errs[0].Error(), frozen) {
+			t.Errorf("errors %q", errs)
+		}
+	}
+	update := func() (errs []error) {
+		for _, result := range target.UpdateBatch(t.Context(), statedb.New().ReadTxn(), rows) {
+			errs = append(errs, result.Err)
+		}
+		return errs
+	}
+	wantOthers(update()...)
+	wantFile(t, rows[1].Path, "one\n", 0)
+	close(thaw)
+	answered(t, target)
+	if errs := update(); errors.Join(errs...) != nil {
+		t.Errorf("afterwards: %v", errs)
+	}
+	eventually(t, "what was made late is removed", func() error {
+		left, err := filepath.Glob(filepath.Join(frozen, temporaryPrefix+"*"))
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left: %q", left)
+		}
+		return err
+	})
+
+	thaw = make(chan bool)
+	wantOthers(target.DeleteBatch(t.Context(), statedb.New().ReadTxn(), rows)...)
+	wantAbsent(t, rows[1].Path)
+	close(thaw)
+	answered(t, target)
+	for _, row := range rows {
+		mustDelete(t, target, row)
+		wantAbsent(t, row.Path)
+	}
+	openedTarget(t, state)
+	wantTidy(t, frozen, state)
+}
+
 // The directory answers, and a file in it does not.
 func TestWhoeverDoesNotAnswerKeepsItsOwnCopyOfTheDirectory(t *testing.T) {
 	dir := t.TempDir()

@@ -167,7 +167,7 @@ func (d *directories) find(dir string) (watchPoint, error) {
 	if err := d.answers.check(dir); err != nil {
 		return watchPoint{}, err
 	}
-	return within(d.answers, dir, func() (p watchPoint, err error) {
+	return within(d.answers, d.answers.patience, dir, func() (p watchPoint, err error) {
 		p.at, p.next = nearest(dir)
 		if info, err := os.Stat(p.at); err == nil {
 			p.info = info

@@ -48,7 +48,7 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 	}
 	parallel.Each(len(releases), func(i int) {
 		if r := releases[i]; r.folder != nil {
-			r.err = r.remove(ctx)
+			r.err = r.remove(ctx, t)
 		}
 	})
 	t.reached("removed")
@@ -100,11 +100,14 @@ func (o *operation) lookToRelease(key Key, f *folder) (version, error) {
 }
 
 // remove removes a file.
-func (r *release) remove(ctx context.Context) error {
+func (r *release) remove(ctx context.Context, t *Target) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := unix.Unlinkat(r.folder.fd, path.Base(string(r.key)), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	_, err := change(t, r.folder, func(in *folder) (struct{}, error) {
+		return struct{}{}, unix.Unlinkat(in.fd, path.Base(string(r.key)), 0)
+	}, nil)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove file %s: %w", r.key, err)
 	}
 	return nil
@@ -140,7 +143,7 @@ func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 func (t *Target) syncReleased(releases []*release) {
 	var changed []*folder
 	for _, r := range releases {
-		if r.folder != nil {
+		if r.folder != nil && r.err == nil {
 			changed = append(changed, r.folder)
 		}
 	}

@@ -177,7 +177,7 @@ func (o *operation) open(file string) (*folder, error) {
 	if err := o.target.answers.admit(path.Dir(file)); err != nil {
 		return nil, fmt.Errorf("file %s: %w", file, err)
 	}
-	refused, err := within(o.target.answers, path.Dir(file), func() (error, error) { return o.target.allow(file), nil }, nil)
+	refused, err := within(o.target.answers, o.target.answers.patience, path.Dir(file), func() (error, error) { return o.target.allow(file), nil }, nil)
 	if err != nil {
 		return nil, fmt.Errorf("file %s: %w", file, err)
 	}

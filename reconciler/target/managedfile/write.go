@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
@@ -75,7 +76,7 @@ func (t *Target) writeAll(ctx context.Context, all []*writing) {
 	parallel.Each(len(all), func(i int) {
 		w := all[i]
 		if w.err = ctx.Err(); w.err == nil {
-			w.err = w.prepare()
+			w.err = w.prepare(t)
 		}
 	})
 	t.reached("temporary")
@@ -90,6 +91,9 @@ func (t *Target) writeAll(ctx context.Context, all []*writing) {
 	t.finish(all)
 	t.reached("synced")
 	t.tidyUp(all)
+	if slices.ContainsFunc(all, func(w *writing) bool { return errors.Is(w.err, errNoAnswer) }) {
+		return // the file may be made when this process has ended: the next one removes it
+	}
 	if err := t.pending.Remove(id); err != nil {
 		t.log.Warn("A list of temporary files is left over until the next start", "error", err)
 	}
@@ -115,13 +119,12 @@ func (t *Target) announceWriting(all []*writing) (id string, err error) {
 }
 
 // prepare makes the temporary file, with content and attributes.
-func (w *writing) prepare() error {
-	fd, err := w.create(w.temporary)
+func (w *writing) prepare(t *Target) error {
+	file, err := change(t, w.folder, w.create, w.discard)
 	if err != nil {
 		return fmt.Errorf("write file %s: make a temporary file in %s: %w", w.key, w.folder.path, err)
 	}
 	w.made = true
-	file := os.NewFile(uintptr(fd), w.temporary)
 	err = w.fill(file)
 	if err := errors.Join(err, cause(file.Close())); err != nil {
 		return fmt.Errorf("write file %s: %w", w.key, err)
@@ -129,12 +132,25 @@ func (w *writing) prepare() error {
 	return nil
 }
 
-func (w *writing) create(name string) (fd int, err error) {
-	err = ignoringInterrupts(func() (err error) {
-		fd, err = unix.Openat(w.folder.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+func (w *writing) create(in *folder) (*os.File, error) {
+	fd := -1
+	err := ignoringInterrupts(func() (err error) {
+		fd, err = unix.Openat(in.fd, w.temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		return err
 	})
-	return fd, err
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), w.temporary), nil
+}
+
+// discard removes a temporary file that was made too late.
+func (w *writing) discard(in *folder, file *os.File) {
+	if file == nil {
+		return
+	}
+	_ = file.Close()                         // nothing was written to it
+	_ = unix.Unlinkat(in.fd, file.Name(), 0) // or else the next process removes it
 }
 
 // fill sets the attributes before it writes the content, so that nobody can read it too early,
