@@ -15,7 +15,7 @@ type event struct {
 	route    Seen // without the names of its devices
 	ours     bool
 	replaced bool       // the route replaced another one with its key
-	appended bool       // the route comes after others with its key
+	precedes bool       // the route comes before others with its key
 	link     rtnl.Link  // link that changed; only the index is set if it is gone
 	address  netip.Addr // address that is gone
 }
@@ -40,11 +40,11 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 		e.route, e.ours = r.Seen, r.protocol == Protocol
 		// A route with a TOS has replaced one with the same TOS.
 		e.replaced = m.Header.Flags&unix.NLM_F_REPLACE != 0 && r.tos == 0
-		e.appended = m.Header.Flags&unix.NLM_F_APPEND != 0
+		e.precedes = precedes(r, m.Header.Flags)
 		if m.Header.Type == unix.RTM_DELROUTE {
-			e.kind, e.replaced, e.appended = routeGone, false, false
+			e.kind, e.replaced = routeGone, false
 		}
-		return e, ok && (e.ours || e.replaced || isNexthop(r) || mayPrecede(r) && !e.appended)
+		return e, ok && (e.ours || e.replaced || isNexthop(r) || e.precedes)
 	case unix.RTM_NEWLINK:
 		e.kind = linkChanged
 		e.link, ok = rtnl.DecodeLink(m)
@@ -70,8 +70,10 @@ func isNexthop(r kernelRoute) bool {
 	return r.Key.family() == Inet6 && (r.Gateway.IsValid() || !r.Nexthops.IsZero())
 }
 
-// mayPrecede reports whether a route comes before others with its key if it is not appended.
-func mayPrecede(r kernelRoute) bool { return r.Key.family() == Inet && r.tos == 0 }
+// precedes reports whether the kernel uses an announced route rather than others with its key.
+func precedes(r kernelRoute, flags uint16) bool {
+	return r.Key.family() == Inet && r.tos == 0 && flags&unix.NLM_F_APPEND == 0
+}
 
 // decodeAddress reads the device and the address of a notification.
 func decodeAddress(m syscall.NetlinkMessage) (index int, address netip.Addr, ok bool) {

@@ -30,9 +30,9 @@ type keeper struct {
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
-	// behind has the keys of IPv4 routes of ours that others have put routes before. A listing
-	// has only routes of ours.
-	behind map[Key]struct{}
+	// beside has the keys of routes of ours that others have routes with, too. Only the first
+	// listing looks for them among all routes, of which there may be many; nil before it.
+	beside map[Key]struct{}
 }
 
 // decode reads a notification, and counts those of IPv6 routes.
@@ -59,24 +59,43 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 		return nil, err
 	}
 	rows := k.rows(append(routes, routes6...))
-	shared, behind := k.shared, k.behind
-	k.shared, k.behind = map[Key]struct{}{}, map[Key]struct{}{}
-	for i, s := range rows {
+	shared := k.shared
+	k.shared = map[Key]struct{}{}
+	for _, s := range rows {
 		if _, is := shared[s.Key]; is {
 			k.shared[s.Key] = struct{}{}
 		}
-		if _, was := behind[s.Key]; was && k.target.mayBeBehind(ctx, s.Key) {
-			k.behind[s.Key] = struct{}{}
-			rows[i].Behind = true
-		}
+	}
+	if err := k.markBehind(ctx, rows); err != nil {
+		return nil, err
 	}
 	return rows, ctx.Err()
 }
 
-// mayBeBehind reports whether the kernel uses somebody else's route with a key of ours, or does not say which it uses.
-func (t *Target) mayBeBehind(ctx context.Context, key Key) bool {
-	chosen, ok, _ := t.chosen(ctx, key)
-	return !ok || chosen.protocol != Protocol
+// markBehind marks the rows of routes that the kernel does not use because of those of others.
+func (k *keeper) markBehind(ctx context.Context, rows []Seen) error {
+	at, tables := map[Key]int{}, map[listed]struct{}{}
+	for i, s := range rows {
+		if _, is := k.beside[s.Key]; is || k.beside == nil {
+			at[s.Key] = i
+			tables[listed{s.Key.family(), s.Key.Table}] = struct{}{}
+		}
+	}
+	beside := map[Key]struct{}{}
+	for which := range tables {
+		states, err := k.target.listStates(ctx, which, func(key Key) bool { _, is := at[key]; return is })
+		if err != nil {
+			return err
+		}
+		for key, s := range states {
+			if len(s.foreign) > 0 {
+				beside[key] = struct{}{}
+				rows[at[key]].Behind = s.behind
+			}
+		}
+	}
+	k.beside = beside
+	return nil
 }
 
 // list6 lists our IPv6 routes. It repeats the listing until no route changes meanwhile: if one
@@ -187,9 +206,9 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 }
 
 // doubtOf returns why if there are routes through the device with an index or routes
-// whose device is not known, and otherwise an empty string.
+// whose device is not known, such as those of others, and otherwise an empty string.
 func (k *keeper) doubtOf(index int, why string) string {
-	if k.devices[index] > 0 || k.devices[0] > 0 {
+	if k.devices[index] > 0 || k.devices[0] > 0 || len(k.beside) > 0 {
 		return why
 	}
 	return ""
@@ -204,21 +223,16 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		return "", nil
 	case e.replaced && found: // or it replaced another route with the key, not known here
 		return "a route with the key of one of ours was replaced", nil
-	case !e.ours && s.Key.family() == Inet:
-		return "", k.setBehind(txn, is, true)
-	case !e.ours && s.Nexthops.IsZero():
-		return "", nil // it coexists with ours
 	case !e.ours:
-		k.shared[s.Key] = struct{}{}
-		return "others have added a next hop", nil
+		return k.addedBeside(txn, is, e)
 	case !found:
-		return "", k.put(txn, s)
+		return k.doubtBeside(s.Key), k.put(txn, s)
 	case all != nil:
 		k.addedToSeveral(s, all)
 		return "", nil
 	case same(is, s), s.extends(is):
 		k.count(is, -1)
-		return "", k.put(txn, s)
+		return k.doubtBeside(s.Key), k.put(txn, s)
 	}
 	k.several[s.Key] = []Seen{is, s}
 	k.count(s, 1)
@@ -226,18 +240,27 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	return "", err
 }
 
-// setBehind records whether others have put a route before one of ours.
-func (k *keeper) setBehind(txn *statedb.WriteTxn, is Seen, behind bool) error {
-	if is.Behind == behind {
-		return nil
+// addedBeside handles a new route of others with the key of one of ours.
+func (k *keeper) addedBeside(txn *statedb.WriteTxn, is Seen, e event) (doubt string, err error) {
+	k.beside[is.Key] = struct{}{}
+	switch {
+	case is.Key.family() == Inet6 && !e.route.Nexthops.IsZero():
+		k.shared[is.Key] = struct{}{}
+		return "others have added a next hop", nil
+	case is.Behind, !e.precedes: // it coexists with ours
+		return "", nil
 	}
-	if is.Behind = behind; behind {
-		k.behind[is.Key] = struct{}{}
-	} else {
-		delete(k.behind, is.Key)
+	is.Behind = true
+	_, _, err = k.table.Insert(txn, is)
+	return "", err
+}
+
+// doubtBeside returns a doubt if others have routes with a key of ours, one of which has changed.
+func (k *keeper) doubtBeside(key Key) string {
+	if _, is := k.beside[key]; is {
+		return "a route of ours has changed, and those of others may come before it"
 	}
-	_, _, err := k.table.Insert(txn, is)
-	return err
+	return ""
 }
 
 func (k *keeper) addedToSeveral(s Seen, all []Seen) {
@@ -265,10 +288,8 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 		return "", nil
 	case !is.Nexthops.IsZero() && s.Nexthops.IsZero() && all == nil && s.Key.family() == Inet6:
 		return k.nexthopGone(txn, is, s, e.ours)
-	case !e.ours && s.Key.family() == Inet:
-		return "", k.setBehind(txn, is, false)
 	case !e.ours:
-		return "", nil
+		return is.doubtBehind(), nil
 	case all != nil:
 		return k.goneOfSeveral(txn, s, all)
 	case same(is, s):
@@ -277,13 +298,21 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 	return "an unknown route was removed", nil
 }
 
+// doubtBehind returns a doubt if ours is behind routes of others, one of which is gone.
+func (s Seen) doubtBehind() string {
+	if s.Behind {
+		return "a route of others is gone, perhaps the only one before ours"
+	}
+	return ""
+}
+
 // nexthopGone removes a next hop from a route with several.
 func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (doubt string, err error) {
 	hops := is.Nexthops.Slice()
 	i := slices.IndexFunc(hops, func(h SeenNexthop) bool { return h.Gateway == gone.Gateway && h.index == gone.index })
 	switch {
 	case i < 0 && !ours: // it coexisted with ours
-		return "", nil
+		return is.doubtBehind(), nil
 	case i < 0:
 		return "an unknown next hop was removed", nil
 	case ours && k.isShared(is.Key):
@@ -313,14 +342,11 @@ func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt
 		delete(k.several, s.Key)
 	}
 	_, _, err = k.table.Insert(txn, row)
-	return "", err
+	return k.doubtBeside(s.Key), err
 }
 
 func (k *keeper) put(txn *statedb.WriteTxn, s Seen) error {
 	k.count(s, 1)
-	if !s.Behind {
-		delete(k.behind, s.Key)
-	}
 	_, _, err := k.table.Insert(txn, s)
 	return err
 }

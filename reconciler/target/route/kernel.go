@@ -313,11 +313,19 @@ func (r kernelRoute) deletion() rtnl.Request {
 
 // list returns the routes of a family with a table and a protocol; 0 means all.
 func (t *Target) list(ctx context.Context, family Family, table Table, protocol byte) ([]kernelRoute, error) {
-	request := fixed{family: family, protocol: protocol}.request(unix.RTM_GETROUTE, 0)
-	if table != 0 {
-		request.AddUint32(unix.RTA_TABLE, uint32(table))
+	return t.listSome(ctx, listed{family, table}, protocol, func(Key) bool { return true })
+}
+
+// listSome is list for the routes whose keys some accepts.
+func (t *Target) listSome(ctx context.Context, which listed, protocol byte, some func(Key) bool) ([]kernelRoute, error) {
+	request := fixed{family: which.family, protocol: protocol}.request(unix.RTM_GETROUTE, 0)
+	if which.table != 0 {
+		request.AddUint32(unix.RTA_TABLE, uint32(which.table))
 	}
-	routes, err := rtnl.Dump(ctx, t.conn, request, family.decode)
+	routes, err := rtnl.Dump(ctx, t.conn, request, func(m syscall.NetlinkMessage) (kernelRoute, bool) {
+		r, ok := which.family.decode(m)
+		return r, ok && some(r.Key)
+	})
 	if errors.Is(err, syscall.ENOENT) {
 		return nil, nil // the kernel makes a table with its first route
 	}

@@ -31,7 +31,7 @@ type Seen struct {
 	// Kind describes a property that rows cannot set, such as "tos 0x10". It is "several"
 	// if more than one route has the key, and empty for a route that a row can describe.
 	Kind string `json:"kind,omitempty"`
-	// Behind means that the kernel uses an IPv4 route of others instead, which they have put before this one.
+	// Behind means that the kernel uses a route of others instead, which comes before this one.
 	Behind bool `json:"behind,omitempty"`
 }
 
@@ -55,6 +55,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply,
 		// Routes vanish with links and addresses, and the kernel does not announce each.
 		Subscribe: func() (mirror.Subscription, error) {
+			k.beside = nil // what others did meanwhile was not announced
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 				unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 		},

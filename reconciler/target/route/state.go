@@ -127,9 +127,11 @@ func (t *Target) lookUp(ctx context.Context, key Key, since time.Time) (state, e
 	l, known := t.lists.byTable[which]
 	if !known || l.at.Before(since) {
 		var err error
-		if l, err = t.listStates(ctx, which); err != nil {
+		l = listing{at: time.Now()}
+		if l.states, err = t.listStates(ctx, which, func(Key) bool { return true }); err != nil {
 			return state{}, err
 		}
+		l.took = time.Since(l.at)
 		if t.lists.byTable == nil {
 			t.lists.byTable = map[listed]listing{}
 		}
@@ -159,12 +161,12 @@ func (l *listings) forget(which listed, at time.Time) {
 	}
 }
 
-// listStates lists a routing table, grouped by keys.
-func (t *Target) listStates(ctx context.Context, which listed) (listing, error) {
-	l := listing{at: time.Now(), states: map[Key]state{}}
-	routes, err := t.list(ctx, which.family, which.table, 0)
+// listStates lists the routes of a routing table whose keys some accepts, grouped by keys.
+func (t *Target) listStates(ctx context.Context, which listed, some func(Key) bool) (map[Key]state, error) {
+	states := map[Key]state{}
+	routes, err := t.listSome(ctx, which, 0, some)
 	for _, r := range routes {
-		s := l.states[r.Key]
+		s := states[r.Key]
 		switch {
 		case r.protocol != Protocol && r.tos == 0: // a route with a TOS coexists with ours
 			s.foreign = append(s.foreign, r)
@@ -172,10 +174,9 @@ func (t *Target) listStates(ctx context.Context, which listed) (listing, error) 
 		case r.protocol == Protocol && !slices.ContainsFunc(s.ours, r.same):
 			s.ours = append(s.ours, r)
 		}
-		l.states[r.Key] = s
+		states[r.Key] = s
 	}
-	l.took = time.Since(l.at)
-	return l, err
+	return states, err
 }
 
 // matches reports whether a route of ours is as the row wants it.

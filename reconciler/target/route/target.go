@@ -93,7 +93,7 @@ func (t *Target) all(ctx context.Context) (iter.Seq2[Seen, statedb.Revision], er
 		}
 		return view.Table.All(view.Txn), nil
 	}
-	k := &keeper{target: t}
+	k := &keeper{target: t, beside: map[Key]struct{}{}} // Behind is in no row
 	rows, err := k.list(ctx, func() error { return nil })
 	return func(yield func(Seen, statedb.Revision) bool) {
 		for _, row := range rows {

@@ -1,0 +1,100 @@
+package route
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
+)
+
+// wantBehind waits until the mirror of a target shows whether the route of a row is behind one of others, and checks
+// that Update and Diff agree. If it is, they name the other one by its words.
+func wantBehind(t *testing.T, target *Target, db *statedb.DB, seen *statedb.RWTable[Seen], row Route, words string) {
+	t.Helper()
+	ofRow := func(s Seen) bool { return s.Key == row.Key() }
+	target.mirror.Load().Settled(t.Context())
+	is, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
+	is.Behind = words != ""
+	nstest.WaitForRows(t, db, statedb.ReadOnly(seen), ofRow, is)
+	if changes := differences(db.ReadTxn(), statedb.ReadOnly(seen), row); (len(changes) > 0) != is.Behind {
+		t.Errorf("differences are %v", changes)
+	}
+	_, err := target.Update(t.Context(), txn(), row)
+	changes, diffErr := target.Diff(t.Context(), txn(), row)
+	for _, err := range []error{err, diffErr} {
+		if errors.Is(err, ErrForeign) != is.Behind || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("error %v, expected one with %q", err, words)
+		}
+	}
+	if len(changes) > 0 {
+		t.Errorf("Diff: %v", changes)
+	}
+}
+
+func TestARouteStaysBehindUntilAllOfOthersBeforeItAreGone(t *testing.T) {
+	for _, destination := range []string{"10.1.0.0/16", "0.0.0.0/0"} {
+		t.Run(destination, func(t *testing.T) {
+			network(t)
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			row := Route{Destination: to(destination), Gateway: gateway4}
+			mustUpdate(t, target, row, true)
+			want := func(words string) {
+				t.Helper()
+				wantBehind(t, target, db, seen, row, words)
+			}
+			others := func(verb, gateway string) {
+				t.Helper()
+				nstest.IP(t, "route", verb, destination, "via", gateway, "proto", "static")
+			}
+			others("append", "192.0.2.95")
+			others("prepend", "192.0.2.96")
+			others("prepend", "192.0.2.97")
+			want("via 192.0.2.97")
+			others("del", "192.0.2.97")
+			want("via 192.0.2.96")
+			others("del", "192.0.2.95")
+			want("via 192.0.2.96")
+			others("del", "192.0.2.96")
+			want("")
+			mustHold(t, target, row)
+		})
+	}
+}
+
+// The kernel does not announce the IPv4 routes that go with a link.
+func TestARouteOfOthersBeforeOursGoesWithItsLink(t *testing.T) {
+	network(t)
+	nstest.Veth(t, "e2", "e3")
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	mustUpdate(t, target, row, true)
+	nstest.IP(t, "route", "prepend", "10.1.0.0/16", "dev", "e2")
+	wantBehind(t, target, db, seen, row, "dev e2")
+	nstest.IP(t, "link", "set", "e2", "down")
+	wantBehind(t, target, db, seen, row, "")
+}
+
+func TestARouteOfOthersBeforeOursIsFoundAtTheStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		row   Route
+		other string // arguments of ip route
+		words string
+	}{
+		"IPv4": {Route{Destination: to("0.0.0.0/0"), Gateway: gateway4}, "prepend default via 192.0.2.97", "via 192.0.2.97"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			mustUpdate(t, newTarget(t), c.row, true)
+			family, _ := selector(c.row)
+			nstest.IP(t, append([]string{family, "route"}, strings.Fields(c.other)...)...)
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			wantBehind(t, target, db, seen, c.row, c.words)
+			mustDelete(t, target, c.row)
+		})
+	}
+}
