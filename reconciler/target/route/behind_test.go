@@ -64,6 +64,49 @@ func TestARouteStaysBehindUntilAllOfOthersBeforeItAreGone(t *testing.T) {
 	}
 }
 
+func TestAnIPv6RouteIsBehindThoseOfOthersWithAHigherPreference(t *testing.T) {
+	for name, row := range map[string]Route{
+		"by a gateway":  {Destination: to("::/0"), Gateway: gateway6},
+		"by a device":   {Destination: to("::/0"), Device: "e0"},
+		"by nexthops":   {Destination: to("::/0"), Nexthops: hops("2001:db8::98", "2001:db8::99")},
+		"not a default": {Destination: to("2001:db8:1::/48"), Gateway: gateway6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			nstest.Veth(t, "e2", "e3")
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			mustUpdate(t, target, row, true)
+			want := func(words string) {
+				t.Helper()
+				wantBehind(t, target, db, seen, row, words)
+			}
+			others := func(verb, words string) {
+				t.Helper()
+				nstest.IP(t, append([]string{"-6", "route", verb, row.Destination.String()}, strings.Fields(words)...)...)
+			}
+			others("append", "dev e2 pref low")
+			others("append", "dev e1 pref medium")
+			want("")
+			others("append", "dev e3 pref high")
+			want("dev e3")
+			others("del", "dev e1")
+			want("dev e3")
+			others("append", "dev e1 pref high")
+			others("del", "dev e3")
+			want("dev e1")
+			others("del", "dev e1")
+			want("")
+			others("append", "dev e3 pref high")
+			want("dev e3")
+			row.Adopt = true
+			mustUpdate(t, target, row, true)
+			want("")
+			mustHold(t, target, row)
+		})
+	}
+}
+
 // The kernel does not announce the IPv4 routes that go with a link.
 func TestARouteOfOthersBeforeOursGoesWithItsLink(t *testing.T) {
 	network(t)
@@ -85,6 +128,7 @@ func TestARouteOfOthersBeforeOursIsFoundAtTheStart(t *testing.T) {
 		words string
 	}{
 		"IPv4": {Route{Destination: to("0.0.0.0/0"), Gateway: gateway4}, "prepend default via 192.0.2.97", "via 192.0.2.97"},
+		"IPv6": {Route{Destination: to("::/0"), Gateway: gateway6}, "append default dev e1 pref high", "dev e1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			network(t)

@@ -72,7 +72,10 @@ func isNexthop(r kernelRoute) bool {
 
 // precedes reports whether the kernel uses an announced route rather than others with its key.
 func precedes(r kernelRoute, flags uint16) bool {
-	return r.Key.family() == Inet && r.tos == 0 && flags&unix.NLM_F_APPEND == 0
+	if r.Key.family() == Inet6 {
+		return r.preference > 0
+	}
+	return r.tos == 0 && flags&unix.NLM_F_APPEND == 0
 }
 
 // decodeAddress reads the device and the address of a notification.

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -26,6 +25,7 @@ type kernelRoute struct {
 	Seen
 	protocol, tos, kind byte
 	nexthopID           uint32 // ID of the kernel's next hop object; 0 for none
+	preference          int8   // of routers, RFC 4191: -1 is low, 0 medium, 1 high
 }
 
 // same reports whether two listed routes are the same route.
@@ -75,7 +75,7 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 		case unix.RTA_ENCAP_TYPE:
 			more.encapsulated = true
 		case unix.RTA_PREF:
-			more.preference = !bytes.Equal(value, []byte{0})
+			r.preference = preferenceOf(value)
 		case unix.RTA_CACHEINFO:
 			more.lifetime = rtnl.Uint32(value[min(8, len(value)):]) != 0 // rta_expires
 		}
@@ -92,8 +92,8 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 
 // unsettable is what rows cannot set.
 type unsettable struct {
-	via                                                  netip.Addr // a gateway of the other family, if there is one
-	sources, encapsulated, metrics, lifetime, preference bool
+	via                                      netip.Addr // a gateway of the other family, if there is one
+	sources, encapsulated, metrics, lifetime bool
 }
 
 // metricsIn returns the MTU, and whether there are other metrics. One of them is whether the MTU is locked.
@@ -106,6 +106,14 @@ func metricsIn(metrics []byte) (mtu uint32, others bool) {
 		}
 	}
 	return mtu, others
+}
+
+// preferenceOf reads the preference of an IPv6 route, a signed number of two bits.
+func preferenceOf(value []byte) int8 {
+	if len(value) != 1 {
+		return 0
+	}
+	return int8(value[0]<<6) >> 6
 }
 
 // viaOf reads a gateway of the other family.
@@ -163,7 +171,7 @@ func (r *kernelRoute) setKind(more unsettable) {
 		r.Kind = "with metrics other than the MTU"
 	case more.lifetime:
 		r.Kind = "with a lifetime"
-	case more.preference:
+	case r.preference != 0:
 		r.Kind = "with a preference"
 	}
 }

@@ -110,6 +110,8 @@ func TestOthersRoutesAreNotListenedTo(t *testing.T) {
 		m.Data[0] = unix.AF_INET6
 		return m
 	}
+	preferred := route6(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.RTPROT_BOOT)
+	preferred.Data = append(preferred.Data, 5, 0, unix.RTA_PREF, 0, 1, 0, 0, 0) // high
 	link := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, 7, 0, 0)
 	link.AddString(unix.IFLA_IFNAME, "e0")
 	link.AddUint32(unix.IFLA_MTU, 1500)
@@ -123,6 +125,7 @@ func TestOthersRoutesAreNotListenedTo(t *testing.T) {
 		"others' before ours":  {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), true},
 		"others' that went":    {route(unix.RTM_DELROUTE, 0, unix.RTPROT_BGP), true},
 		"others' of IPv6":      {route6(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), false},
+		"preferred to ours":    {preferred, true},
 		"others' in place":     {route(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE, unix.RTPROT_STATIC), true},
 		"an address":           {message(unix.RTM_NEWADDR, 0, make([]byte, unix.SizeofIfAddrmsg)...), true},
 		"an address that went": {message(unix.RTM_DELADDR, 0, make([]byte, unix.SizeofIfAddrmsg)...), true},

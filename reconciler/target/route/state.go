@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func wantedHops(row Route) (hops []wantedHop) {
 type state struct {
 	ours    []kernelRoute
 	foreign []kernelRoute
-	behind  bool // whether a route of others comes before ours, in IPv4
+	behind  bool // whether a route of others comes before ours
 }
 
 // look looks up the routes with the key of a row, and returns an error if others hold the key. The state has routes of
@@ -75,7 +76,8 @@ func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, er
 		return s, nil
 	}
 	if s.behind || len(s.ours) == 0 || w.row.Family == Inet6 && !w.isMetBy(s) {
-		return state{}, t.foreignError(ctx, w.row, s.foreign[0])
+		first := slices.MaxFunc(s.foreign, func(a, b kernelRoute) int { return cmp.Compare(a.preference, b.preference) })
+		return state{}, t.foreignError(ctx, w.row, first)
 	}
 	s.foreign = nil
 	return s, nil
@@ -170,7 +172,7 @@ func (t *Target) listStates(ctx context.Context, which listed, some func(Key) bo
 		switch {
 		case r.protocol != Protocol && r.tos == 0: // a route with a TOS coexists with ours
 			s.foreign = append(s.foreign, r)
-			s.behind = s.behind || len(s.ours) == 0 && which.family == Inet
+			s.behind = s.behind || r.preference > 0 || len(s.ours) == 0 && which.family == Inet
 		case r.protocol == Protocol && !slices.ContainsFunc(s.ours, r.same):
 			s.ours = append(s.ours, r)
 		}
