@@ -116,6 +116,18 @@ func TestEachFieldIsAppliedAndRepaired(t *testing.T) {
 			"2001:db8:1::/48 nexthop via 2001:db8::98 dev e0 nexthop encap ip6 id 7 dst 2001:db8::7 via 2001:db8::99 dev e0",
 			[]reconciler.Change{{Field: "type", Is: "encapsulated", Want: "unicast"}},
 		},
+		"realm": {
+			Route{Destination: four, Gateway: gateway4, MTU: 1400},
+			Route{Destination: four, Gateway: gateway4},
+			"10.1.0.0/16 via 192.0.2.99 realm 5",
+			[]reconciler.Change{{Field: "type", Is: "with a realm", Want: "unicast"}},
+		},
+		"realm of a next hop": {
+			Route{Destination: four, Nexthops: hops("192.0.2.97", "192.0.2.98")},
+			Route{Destination: four, Nexthops: hops("192.0.2.98", "192.0.2.99")},
+			"10.1.0.0/16 nexthop via 192.0.2.98 dev e0 nexthop via 192.0.2.99 dev e0 realm 5",
+			[]reconciler.Change{{Field: "type", Is: "with a realm", Want: "unicast"}},
+		},
 		"lifetime": {
 			Route{Destination: six, Gateway: gateway6, MTU: 1400},
 			Route{Destination: six, Gateway: gateway6},

@@ -74,6 +74,8 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 			more.via = viaOf(value)
 		case unix.RTA_ENCAP_TYPE:
 			more.encapsulated = true
+		case unix.RTA_FLOW:
+			more.realm = true
 		case unix.RTA_PREF:
 			r.preference = preferenceOf(value)
 		case unix.RTA_CACHEINFO:
@@ -92,8 +94,8 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 
 // unsettable is what rows cannot set.
 type unsettable struct {
-	via                                      netip.Addr // a gateway of the other family, if there is one
-	sources, encapsulated, metrics, lifetime bool
+	via                                             netip.Addr // a gateway of the other family, if there is one
+	sources, encapsulated, metrics, lifetime, realm bool
 }
 
 // metricsIn returns the MTU, and whether there are other metrics. One of them is whether the MTU is locked.
@@ -137,6 +139,8 @@ func (more *unsettable) decodeNexthops(b []byte, sorted bool) immutable.List[See
 				more.via = viaOf(value)
 			case unix.RTA_ENCAP_TYPE:
 				more.encapsulated = true
+			case unix.RTA_FLOW:
+				more.realm = true
 			}
 		}
 		hops = append(hops, h)
@@ -169,6 +173,8 @@ func (r *kernelRoute) setKind(more unsettable) {
 		r.Kind = "encapsulated"
 	case more.metrics:
 		r.Kind = "with metrics other than the MTU"
+	case more.realm:
+		r.Kind = "with a realm"
 	case more.lifetime:
 		r.Kind = "with a lifetime"
 	case r.preference != 0:
