@@ -107,6 +107,17 @@ func TestAnIPv6RouteIsBehindThoseOfOthersWithAHigherPreference(t *testing.T) {
 	}
 }
 
+// With another router advertisement the kernel changes the preference of the same route, and announces it like a new one.
+func TestAPreferenceThatIsNoLongerHighIsADoubt(t *testing.T) {
+	k := &keeper{beside: map[Key]struct{}{}}
+	for _, behind := range []bool{false, true} {
+		is := Seen{Key: Route{Destination: to("::/0")}.Key(), Behind: behind}
+		if doubt, err := k.addedBeside(nil, is, event{route: Seen{Key: is.Key}}); err != nil || (doubt != "") != behind {
+			t.Errorf("behind %v: %q, %v", behind, doubt, err)
+		}
+	}
+}
+
 // The kernel does not announce the IPv4 routes that go with a link.
 func TestARouteOfOthersBeforeOursGoesWithItsLink(t *testing.T) {
 	network(t)

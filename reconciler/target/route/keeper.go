@@ -247,7 +247,9 @@ func (k *keeper) addedBeside(txn *statedb.WriteTxn, is Seen, e event) (doubt str
 	case is.Key.family() == Inet6 && !e.route.Nexthops.IsZero():
 		k.shared[is.Key] = struct{}{}
 		return "others have added a next hop", nil
-	case is.Behind, !e.precedes: // it coexists with ours
+	case !e.precedes: // it coexists with ours, perhaps because its preference is no longer high
+		return is.doubtBehind(), nil
+	case is.Behind:
 		return "", nil
 	}
 	is.Behind = true
@@ -298,10 +300,10 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 	return "an unknown route was removed", nil
 }
 
-// doubtBehind returns a doubt if ours is behind routes of others, one of which is gone.
+// doubtBehind returns a doubt if ours is behind routes of others, one of which has changed or is gone.
 func (s Seen) doubtBehind() string {
 	if s.Behind {
-		return "a route of others is gone, perhaps the only one before ours"
+		return "a route of others has changed or is gone, perhaps the only one before ours"
 	}
 	return ""
 }
