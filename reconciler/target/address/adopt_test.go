@@ -23,6 +23,7 @@ func TestAnAddressThatWasThereBeforeIsAdopted(t *testing.T) {
 				left, adopted := row("e0", address), row("e0", address)
 				adopted.Adopt = true
 				mustUpdate(t, target, left, false)
+				mustUpdate(t, target, adopted, target.marks) // it gets our mark
 				mustUpdate(t, target, adopted, false)
 				mustUpdate(t, target, left, false) // from then on it is ours
 				second := newTarget(t, dir)

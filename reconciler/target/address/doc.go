@@ -6,7 +6,9 @@
 // on. If a device is recreated under its old name, its old records are void.
 //
 // Where the kernel supports it (since Linux 5.18), addresses also carry protocol 79
-// ([Protocol]). An address with this mark but without a record, for example after the loss of
+// ([Protocol]). An address with a record but without this mark is not ours any more: others
+// have added it in place of ours. If they have only changed it, which also removes the mark, a target with
+// a mirror notices, and restores it. An address with this mark but without a record, for example after the loss of
 // the state directory, becomes ours again when there is a row for it. Without a row it
 // stays, and [Target.Unrecorded] reports it.
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // TestLifetimesThatOthersGiveAnAddressOfOursAreADifference: with them it loses our mark,
-// but not its record, and it would go by itself.
+// and it would go by itself.
 func TestLifetimesThatOthersGiveAnAddressOfOursAreADifference(t *testing.T) {
 	for _, c := range []Address{
 		row("e0", "192.0.2.1/24"), row("e0", "2001:db8::1/64"), with("e0", "192.0.2.1/24", rtnl.LinkScope, "", ""),

@@ -32,6 +32,7 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 // keeper keeps the table of a mirror. It belongs to one goroutine.
 type keeper struct {
 	target *Target
+	db     *statedb.DB
 	table  *statedb.RWTable[Seen]
 	links  rtnl.Devices
 	// limited are the addresses whose lifetimes expire.
@@ -50,12 +51,12 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	if k.limited == nil {
 		k.limited = map[SeenKey]lifetimes{}
 	}
-	all := make([]Seen, 0, len(addresses))
+	all, txn := make([]Seen, 0, len(addresses)), k.db.ReadTxn()
 	known := make(map[SeenKey]bool, len(addresses))
 	for _, a := range addresses {
 		if !known[a.SeenKey] {
 			known[a.SeenKey] = true
-			all = append(all, k.seen(a))
+			all = append(all, k.seen(txn, a))
 		}
 	}
 	return all, ctx.Err()
@@ -63,8 +64,9 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 
 // seen returns the row of an address. Its lifetimes are the values at the time when they were
 // set, or else when the address was first seen, because the time left is not exact.
-func (k *keeper) seen(a kernelAddress) Seen {
-	s := k.named(a.seen())
+func (k *keeper) seen(txn statedb.ReadTxn, a kernelAddress) Seen {
+	was, _, _ := statedb.ReadOnly(k.table).Get(txn, SeenByKey.Query(a.SeenKey))
+	s := k.named(a.seen()).since(was)
 	if _, ends := s.lifetimes().shortest(); !ends {
 		delete(k.limited, a.SeenKey)
 		return s
@@ -88,6 +90,7 @@ func (a kernelAddress) seen() Seen {
 		Index: a.Index, Address: a.Address, Duplicate: a.isDuplicate(), Scope: a.scope,
 		ValidLifetime: a.left.valid, PreferredLifetime: a.left.preferred, set: a.left.set, Ours: a.ours, connects: a.connects(),
 		Tentative: a.flags&unix.IFA_F_TENTATIVE != 0, Optimistic: a.flags&unix.IFA_F_OPTIMISTIC != 0,
+		created: a.created,
 	}
 }
 
@@ -102,7 +105,7 @@ func (k *keeper) named(s Seen) Seen {
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	switch e.kind {
 	case unix.RTM_NEWADDR:
-		_, _, err = k.table.Insert(txn, k.seen(e.address))
+		_, _, err = k.table.Insert(txn, k.seen(txn, e.address))
 	case unix.RTM_DELADDR:
 		delete(k.limited, e.address.SeenKey)
 		_, _, err = k.table.Delete(txn, e.address.seen())

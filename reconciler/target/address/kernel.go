@@ -54,6 +54,17 @@ const Protocol = 79
 // attributeProtocol is the kernel's IFA_PROTO.
 const attributeProtocol = 11
 
+// keepsProtocol reports whether the kernel keeps the protocol of an address.
+func keepsProtocol() bool {
+	var name unix.Utsname
+	var major, minor int
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
+	return n == 2 && (major > 5 || major == 5 && minor >= 18)
+}
+
 // kernelAddress is an address as the kernel describes it.
 type kernelAddress struct {
 	SeenKey
@@ -62,6 +73,7 @@ type kernelAddress struct {
 	scope   rtnl.Scope
 	left    lifetimes
 	ours    bool   // whether it has our mark
+	created uint32 // when it was added, in hundredths of a second since the boot
 	data    []byte // the message; set only if the address was listed in order to add it again
 }
 
@@ -103,6 +115,7 @@ func decodeAddress(m syscall.NetlinkMessage) (a kernelAddress, ok bool) {
 	}
 	if len(cacheInfo) >= unix.SizeofIfaCacheinfo {
 		a.left = decodeLifetimes(cacheInfo, a.flags)
+		a.created = rtnl.Uint32(cacheInfo[8:])
 	}
 	if !local.IsValid() {
 		local = address

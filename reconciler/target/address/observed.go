@@ -38,10 +38,21 @@ type Seen struct {
 	Tentative bool `json:"tentative,omitempty"`
 	// Optimistic means that the address may be used although it is tentative.
 	Optimistic bool `json:"optimistic,omitempty"`
-	// Ours means that the address has our mark.
-	Ours bool `json:"ours,omitempty"`
+	// Ours means that the address has our mark, or had it until others changed the address.
+	Ours     bool   `json:"ours,omitempty"`
+	unmarked bool   // others have removed our mark
+	created  uint32 // when the address was added, in hundredths of a second since the boot
 	// connects means that the kernel adds a route to its network along with it.
 	connects bool
+}
+
+// since returns an address of which was is known from before. If it was ours, and others have changed it without our mark,
+// but not added it anew, it is still ours.
+func (s Seen) since(was Seen) Seen {
+	if was.Ours && !s.Ours && was.created == s.created {
+		s.Ours, s.unmarked = true, true
+	}
+	return s
 }
 
 func (s Seen) lifetimes() lifetimes { return lifetimes{s.ValidLifetime, s.PreferredLifetime, s.set} }
@@ -101,7 +112,7 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 // NewMirror returns a mirror. It must run before the target is used and until t is
 // closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
-	k := &keeper{target: t, table: seen}
+	k := &keeper{target: t, db: db, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode, Apply: k.apply,
 		List: func(ctx context.Context, _ func() error) ([]Seen, error) { return k.list(ctx) },
@@ -236,13 +247,19 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 			continue
 		}
 		compared := want
-		if of := (state{row: want, index: s.Index, is: s}); !of.isOurs(t.records.Get(want.Key().String())) {
+		rec, known := t.records.Get(want.Key().String())
+		ours := want.Adopt || t.isOurs(s, rec, known)
+		if !ours {
 			compared = want.leaving(s)
 		}
 		if s.Tentative {
 			compared.ValidLifetime, compared.PreferredLifetime = s.ValidLifetime, s.PreferredLifetime
 		}
-		if different = compared.differences(s); len(different) == 0 {
+		different = compared.differences(s)
+		if ours && !s.Tentative {
+			different = append(different, t.marking(s)...)
+		}
+		if len(different) == 0 {
 			return nil
 		}
 	}

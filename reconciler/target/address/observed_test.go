@@ -21,7 +21,8 @@ func runMirror(t *testing.T, target *Target) (*statedb.DB, *statedb.RWTable[Seen
 func TestTheMirrorShowsAllAddresses(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")
 	nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "e0")
-	db, seen := runMirror(t, newTarget(t, t.TempDir()))
+	target := newTarget(t, t.TempDir())
+	db, seen := runMirror(t, target)
 	want := func(want ...Seen) {
 		t.Helper()
 		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(s Seen) bool {
@@ -29,6 +30,12 @@ func TestTheMirrorShowsAllAddresses(t *testing.T) {
 		}, want...)
 	}
 	forever := func(s Seen) Seen {
+		present, err := target.presentNow(t.Context(), unix.AF_UNSPEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, _ := present(SeenKey{s.Index, s.Address})
+		s.created = is.created
 		s.Scope, s.ValidLifetime, s.PreferredLifetime, s.connects = rtnl.GlobalScope, Forever, Forever, true
 		return s
 	}
@@ -69,7 +76,7 @@ func TestIPv6AddressesOfALinkThatGoesDownAreInDoubt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := &keeper{target: target, table: table}
+		k := &keeper{target: target, db: db, table: table}
 		all, err := k.list(t.Context())
 		if err != nil {
 			t.Fatal(err)

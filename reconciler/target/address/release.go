@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -13,14 +14,54 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// release removes the addresses of records that are ours. Devices are
+// release removes the addresses of records that are ours, and still are what we added.
+func (t *Target) release(ctx context.Context, recs []record) []error {
+	if t.marks && len(recs) > 0 {
+		var err error
+		if recs, err = t.sparing(ctx, recs); err != nil {
+			return slices.Repeat([]error{err}, len(recs))
+		}
+	}
+	return t.remove(ctx, recs)
+}
+
+// sparing returns records according to which an address that others have added in place of ours existed before us.
+func (t *Target) sparing(ctx context.Context, recs []record) ([]record, error) {
+	present, err := t.present(ctx)
+	replaced := func(rec record) bool {
+		s, found := present(rec.seenKey())
+		return found && !rec.Existed && !t.isOurs(s, rec, true)
+	}
+	if err == nil && slices.ContainsFunc(recs, replaced) {
+		present, err = t.presentNow(ctx, unix.AF_UNSPEC) // the mirror may not know of the mark of a tentative address
+	}
+	if err != nil {
+		return recs, err
+	}
+	recs = slices.Clone(recs)
+	for i, rec := range recs {
+		if replaced(rec) {
+			recs[i].Existed = true
+			t.tellReplaced(rec.Key)
+		}
+	}
+	return recs, nil
+}
+
+// tellReplaced logs that others have added an address in place of ours.
+func (t *Target) tellReplaced(key Key) {
+	t.log.Warn("An address of the agent was replaced by somebody else, or lost its protocol, and is left as it is",
+		"address", key.Address, "device", key.Device)
+}
+
+// remove removes the addresses of records that are ours. Devices are
 // found by their indexes, because they may have been renamed.
 //
 // When the first IPv4 address of a network is removed, the kernel removes all other addresses of
 // that network, and with the last address of a device all its routes, unless it is told to
-// promote another address. release sets that while addresses are removed; where that is not
+// promote another address. remove sets that while addresses are removed; where that is not
 // possible, the other addresses are added again.
-func (t *Target) release(ctx context.Context, recs []record) []error {
+func (t *Target) remove(ctx context.Context, recs []record) []error {
 	outcomes := make([]error, len(recs))
 	var at []int
 	var requests []rtnl.Request

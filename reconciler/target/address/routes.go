@@ -108,7 +108,7 @@ func (w *RouteWatcher) look(ctx context.Context) (lost []Seen, err error) {
 func (t *Target) owns(s Seen) bool {
 	return slices.ContainsFunc(s.keys(), func(key Key) bool {
 		rec, known := t.records.Get(key.String())
-		return known && rec.Index == s.Index && !rec.Existed
+		return known && rec.Index == s.Index && !rec.Existed && t.isOurs(s, rec, known)
 	})
 }
 

@@ -1,10 +1,12 @@
 package address
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +25,8 @@ type Config struct {
 	// addresses. It is called with the index that was just found for a row's device, because
 	// names move from one device to another.
 	Allowed func(ctx context.Context, device string, index int) error
+	// Logger gets what is not an error of a row. If it is nil, nothing is logged.
+	Logger *slog.Logger
 }
 
 // Target adds addresses to devices of the network namespace that it was created in.
@@ -35,6 +39,8 @@ type Target struct {
 	recorded   recorded
 	unrouted   unrouted
 	allowed    func(ctx context.Context, device string, index int) error
+	log        *slog.Logger
+	marks      bool // whether the kernel keeps our mark
 	// mirror has the existing addresses; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 
@@ -73,7 +79,10 @@ func New(cfg Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{conn: conn, records: records, promotions: promotions, allowed: cfg.Allowed}, nil
+	return &Target{
+		conn: conn, records: records, promotions: promotions, allowed: cfg.Allowed,
+		log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), marks: keepsProtocol(),
+	}, nil
 }
 
 // Close releases the target's sockets.
@@ -83,7 +92,7 @@ func (t *Target) Close() error {
 }
 
 // Init implements reconciler.Target. It drops the records of addresses that are gone, because
-// addresses that others add later would be taken for ours. It also restores settings that a
+// addresses that others add later would be taken for ours where the kernel does not keep our mark. It also restores settings that a
 // killed process left changed.
 func (t *Target) Init(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -116,7 +125,7 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Address) (
 	return result.Result, result.Err
 }
 
-// Delete implements reconciler.Target. An address that existed before us stays.
+// Delete implements reconciler.Target. An address that existed before us, or that others have added in place of ours, stays.
 func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Address) error {
 	return t.DeleteBatch(ctx, txn, []Address{row})[0]
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -118,9 +119,10 @@ func (u *updates) lookAt(row Address, present presence) (s state, err error) {
 	return s, err
 }
 
-// lookCloser asks the kernel for the lifetimes of an address that the mirror may not know.
+// lookCloser asks the kernel for the lifetimes and the mark of an address that the mirror may not know.
 func (u *updates) lookCloser(s *state) (err error) {
-	if !s.is.Tentative || s.row.lifetimes().endless() && s.is.lifetimes().endless() {
+	marked := s.is.Ours || !s.row.Adopt
+	if !s.is.Tentative || marked && s.row.lifetimes().endless() && s.is.lifetimes().endless() {
 		return nil
 	}
 	if u.exactly == nil {
@@ -128,15 +130,17 @@ func (u *updates) lookCloser(s *state) (err error) {
 			return err
 		}
 	}
-	s.is, s.present = u.exactly(s.seenKey())
+	is, present := u.exactly(s.seenKey())
+	s.is, s.present = is.since(s.is), present
 	return nil
 }
 
 // compare determines the changes to an existing address. An address that existed before us
 // is not changed: a row that differs from it and does not adopt it is in error.
 func (t *Target) compare(s *state) error {
-	if s.isOurs(t.records.Get(s.key.String())) {
-		s.changes = s.row.differences(s.is)
+	rec, known := t.records.Get(s.key.String())
+	if s.row.Adopt || t.isOurs(s.is, rec, known) {
+		s.changes = append(s.row.differences(s.is), t.marking(s.is)...)
 		if s.unrouted = t.unrouted.has(s.seenKey()); s.unrouted {
 			s.changes = append(s.changes, steps.Changes(steps.Field(networkRoute, "", s.key.Address.Masked().String(), nil))...)
 		}
@@ -151,13 +155,21 @@ func (t *Target) compare(s *state) error {
 	return nil
 }
 
-// isOurs reports whether an existing address is ours, by its record or by our mark, or
-// becomes ours because the row adopts it.
-func (s state) isOurs(rec record, known bool) bool {
-	if s.row.Adopt || !known || rec.Index != s.index {
-		return s.row.Adopt || s.is.Ours
+// isOurs reports whether an existing address is ours: by our mark, because others may have added it in place of the one
+// that was recorded, or by its record where the kernel does not keep the mark.
+func (t *Target) isOurs(s Seen, rec record, known bool) bool {
+	if t.marks || !known || rec.Index != s.Index {
+		return s.Ours
 	}
 	return !rec.Existed
+}
+
+// marking returns the change that gives an address our mark, if it lacks it.
+func (t *Target) marking(is Seen) []reconciler.Change {
+	if !t.marks || is.Ours && !is.unmarked {
+		return nil
+	}
+	return steps.Changes(steps.Field("protocol", "", strconv.Itoa(Protocol), nil))
 }
 
 // given returns the row's lifetimes as they were given to an address, and when they were set.
@@ -211,7 +223,7 @@ func (u *updates) claim() {
 // address does not apply to the address that is added now.
 func (t *Target) claim(ctx context.Context, s state) error {
 	old, known := t.records.Get(s.key.String())
-	next := record{Key: s.key, Index: s.index, Existed: s.present && !s.isOurs(old, known)}
+	next := record{Key: s.key, Index: s.index, Existed: s.present && !s.row.Adopt && !t.isOurs(s.is, old, known)}
 	switch {
 	case known && old == next:
 		return nil
@@ -219,6 +231,8 @@ func (t *Target) claim(ctx context.Context, s state) error {
 		if err := t.release(ctx, []record{old})[0]; err != nil {
 			return err
 		}
+	case known && next.Existed && !old.Existed:
+		t.tellReplaced(s.key)
 	}
 	return t.records.Put(s.key.String(), next)
 }
@@ -232,7 +246,7 @@ func (u *updates) clear() {
 			at, recs = append(at, i), append(recs, record{Key: s.key, Index: s.index})
 		}
 	}
-	for n, err := range u.target.release(u.ctx, recs) {
+	for n, err := range u.target.remove(u.ctx, recs) {
 		u.results[at[n]].Err = err
 		u.states[at[n]].present = false
 	}

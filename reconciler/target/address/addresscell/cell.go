@@ -3,6 +3,7 @@ package addresscell
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
@@ -26,8 +27,8 @@ func Cell() cell.Cell {
 			Schema: address.Schema(), Default: address.Default, Normalized: address.Address.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(owned *ownership.Store, check linkcell.Check, l cell.Lifecycle) (*address.Target, error) {
-				t, err := address.New(address.Config{Owned: owned, Allowed: check})
+			func(owned *ownership.Store, check linkcell.Check, l cell.Lifecycle, logger *slog.Logger) (*address.Target, error) {
+				t, err := address.New(address.Config{Owned: owned, Allowed: check, Logger: logger})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *address.Target) reconciler.Target[address.Address] { return t },
