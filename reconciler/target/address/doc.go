@@ -32,7 +32,7 @@
 // that table; without one it asks the kernel each time.
 //
 // The kernel adds a route to the network of an address along with the address. If others remove
-// it, a [RouteWatcher] notices within ten seconds, and Update has the kernel add it again. A route
+// it while the link is up, a [RouteWatcher] notices within ten seconds, and Update has the kernel add it again. A route
 // to the same network and through the same device that others have put in its place is left alone.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the

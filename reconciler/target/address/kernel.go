@@ -84,9 +84,12 @@ func (a kernelAddress) isDuplicate() bool { return a.flags&unix.IFA_F_DADFAILED 
 func (a kernelAddress) connects() bool {
 	without := uint32(unix.IFA_F_SECONDARY | unix.IFA_F_DADFAILED)
 	if a.Address.Addr().Is4() {
+		if a.Address.IsSingleIP() {
+			return false
+		}
 		without |= unix.IFA_F_NOPREFIXROUTE // it cannot be changed
 	}
-	return a.flags&without == 0 && !a.hasPeer && !a.Address.IsSingleIP()
+	return a.flags&without == 0 && !a.hasPeer
 }
 
 // decodeAddress reads a notification or an answer about an address. If the address has a peer,

@@ -138,8 +138,8 @@ func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
 	others := map[int]map[connected]bool{} // by the index of the device
 	for _, s := range lost {
 		link, known := links.Of(s.Index)
-		if !known || !link.Running || link.Flags&unix.IFF_LOOPBACK != 0 {
-			continue // it has the route when it runs
+		if !known || !link.Up || s.Address.Addr().Is4() && link.Flags&unix.IFF_LOOPBACK != 0 {
+			continue // it has the route when it is up, with or without a carrier
 		}
 		if others[s.Index] == nil {
 			if others[s.Index], err = t.networks(ctx, unix.RTPROT_UNSPEC, link); err != nil {

@@ -26,9 +26,9 @@ func lostRoutes(t *testing.T, w *RouteWatcher) []string {
 	return addresses
 }
 
-func routesOf(t *testing.T, family string) string {
+func routesOf(t *testing.T, family, device string) string {
 	t.Helper()
-	return strings.Join(strings.Fields(nstest.IP(t, family, "route", "show", "dev", "e0", "proto", "kernel")), " ")
+	return strings.Join(strings.Fields(nstest.IP(t, family, "route", "show", "dev", device, "proto", "kernel")), " ")
 }
 
 func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
@@ -42,9 +42,17 @@ func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
 		{"-4", row("e0", "192.0.2.1/24"), "route flush 192.0.2.0/24", want4},
 		{"-6", row("e0", "2001:db8::1/64"), "-6 route flush 2001:db8::/64", want6},
 		{"-6", row("e0", "2001:db8::1/64"), "address change 2001:db8::1/64 dev e0 noprefixroute", want6},
+		{"-6", row("e0", "2001:db8::1/128"), "-6 route flush 2001:db8::1/128", "2001:db8::1 metric 256 pref medium"},
+		{"-6", row("lo", "2001:db8::1/128"), "-6 route flush 2001:db8::1/128 table main", "2001:db8::1 metric 256 pref medium"},
+		{"-4", row("e0", "192.0.2.1/24"), "-4 route flush table main", want4 + " linkdown"},
+		{"-6", row("e0", "2001:db8::1/64"), "-6 route flush table main", "2001:db8::/64 metric 256 linkdown pref medium"},
 	} {
 		t.Run(c.remove, func(t *testing.T) {
 			nstest.Veth(t, "e0", "e1")
+			if strings.Contains(c.want, "linkdown") {
+				nstest.IP(t, "link", "set", "e1", "down")
+			}
+			nstest.IP(t, "link", "set", "lo", "up")
 			target := newTarget(t, t.TempDir())
 			db, seen := runMirror(t, target)
 			watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
@@ -53,8 +61,9 @@ func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
 				t.Errorf("with its route: %v", lost)
 			}
 			network := c.row.Address.Masked().String()
+			shown, _, _ := strings.Cut(c.want, " ")
 			nstest.IP(t, strings.Fields(c.remove)...)
-			if is := routesOf(t, c.family); strings.Contains(is, network) {
+			if is := routesOf(t, c.family, c.row.Device); strings.Contains(is, shown) {
 				t.Fatalf("the routes %q", is)
 			}
 			if lost := lostRoutes(t, watcher); !slices.Equal(lost, []string{c.row.Address.String()}) {
@@ -65,13 +74,14 @@ func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
 				t.Errorf("the plan: %v, %v", changes, err)
 			}
 			mustUpdate(t, target, c.row, true)
-			if is := routesOf(t, c.family); !strings.Contains(is, c.want) || strings.Count(is, network) != 1 {
+			if is := routesOf(t, c.family, c.row.Device); !strings.Contains(is, c.want) || strings.Count(is, shown) != 1 {
 				t.Errorf("the routes %q, want %q", is, c.want)
 			}
 			mustUpdate(t, target, c.row, false)
 			if lost := lostRoutes(t, watcher); len(lost) > 0 {
 				t.Errorf("with its new route: %v", lost)
 			}
+			mustDelete(t, target, c.row)
 		})
 	}
 }
@@ -82,12 +92,12 @@ func TestAddressesThatNeedNoRouteHaveLostNone(t *testing.T) {
 		do      []string // by others, after the address was added
 	}{
 		"a host":             {"192.0.2.1/32", nil},
-		"a host of IPv6":     {"2001:db8::1/128", []string{"-6 route del 2001:db8::1/128 dev e0"}},
 		"another route":      {"192.0.2.1/24", []string{"route replace 192.0.2.0/24 dev e0 proto static"}},
 		"another metric":     {"192.0.2.1/24", []string{"route add 192.0.2.0/24 dev e0 metric 5", "route del 192.0.2.0/24 dev e0 proto kernel"}},
 		"another IPv6 route": {"2001:db8::1/64", []string{"-6 route add 2001:db8::/64 dev e0 metric 5", "-6 route del 2001:db8::/64 dev e0 proto kernel"}},
 		"the link is down":   {"192.0.2.1/24", []string{"link set e0 down"}},
-		"no carrier":         {"192.0.2.1/24", []string{"link set e1 down", "route flush dev e0"}},
+		"no carrier":         {"192.0.2.1/24", []string{"link set e1 down"}},
+		"no carrier, IPv6":   {"2001:db8::1/64", []string{"link set e1 down"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nstest.Veth(t, "e0", "e1")
