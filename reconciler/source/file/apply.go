@@ -69,6 +69,10 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 	next := state{held: r.wanted, shown: map[string]shown{}, initialized: true}
 	var missing []problem
 	for _, f := range s.present() {
+		if f.lost && f.moved {
+			next.shown[f.path] = s.published.shown[f.path].unlessSame(r.showMoved(f, s.elsewhere), l.at)
+			continue
+		}
 		if f.gone {
 			if before, ok := s.published.shown[f.path]; ok {
 				next.shown[f.path] = before
@@ -94,12 +98,15 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 func (s *Source) resolve(l *listing) resolution {
 	if l.approved {
 		s.approveLoss(l)
+	} else {
+		s.keepMoved(l)
 	}
 	files, r := s.present(), s.last
 	if !r.stands(files) {
 		r = resolve(files, s.published.held)
 	}
-	if len(r.wanted) == 0 && r.count().files == 0 && len(s.published.held) > 0 && !l.approved {
+	n := r.count()
+	if (len(r.wanted) == 0 || n.moved > 0) && n.files == 0 && len(s.published.held) > 0 && !l.approved {
 		s.lose()
 		r = resolve(s.present(), s.published.held)
 	}

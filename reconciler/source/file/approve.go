@@ -24,7 +24,8 @@ type Approved struct {
 }
 
 // Approve accepts the directory as the desired state, exactly as it is now, although it is
-// gone, on another device or without documents. Rows that no document declares are deleted
+// gone, on another device or without documents, or although files are gone while others that may declare
+// the same are invalid or being written. Rows that no document declares are deleted
 // from their tables; the limits of reconcilers on deletes still apply. Approve passes the
 // request to Run and waits for the result.
 func (s *Source) Approve(ctx context.Context) (Approved, error) {

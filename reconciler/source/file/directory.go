@@ -24,6 +24,14 @@ func documentFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name))
 }
 
+// temporaryFile reports whether a file with this name is what rsync writes before it renames it to a file of documents:
+// a dot, the name, a dot and six characters.
+func temporaryFile(name string) bool {
+	hidden, is := strings.CutPrefix(name, ".")
+	end := filepath.Ext(name)
+	return is && len(end) == len(".123456") && documentFile(strings.TrimSuffix(hidden, end))
+}
+
 // readDir returns the entries and the information of a directory.
 func readDir(dir string, p trusted.Policy) ([]os.DirEntry, os.FileInfo, error) {
 	d, err := trusted.Open(dir, p)
@@ -63,6 +71,12 @@ func (s *Source) listDir(l *listing) ([]string, error) {
 		return nil, err
 	}
 	l.device = s.deviceOf(info)
+	l.copies = nil
+	for _, e := range entries {
+		if temporaryFile(e.Name()) {
+			l.copies = append(l.copies, filepath.Join(s.config.Dir, e.Name()))
+		}
+	}
 	paths := documentFiles(s.config.Dir, entries)
 	if err := checkTotal(paths, s.config.MaxFileSize, s.config.MaxTotalSize); err != nil {
 		return nil, err
@@ -134,6 +148,16 @@ func (s *Source) read(path string, f *fileState, c circumstances) ([]byte, error
 		return nil, &busyError{fileQuiet}
 	}
 	return data, err
+}
+
+// isWritten reports whether somebody has a file open for writing.
+func (s *Source) isWritten(path string) bool {
+	file, _, err := open(path, trusted.Policy{AllowWritable: s.config.AllowWritable, Within: s.config.Dir})
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	return s.writing(file)
 }
 
 // readAll reads a file of about the given size. A file larger than limit is an error.

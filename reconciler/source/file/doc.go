@@ -24,6 +24,9 @@
 // rows stay in force and the source is incomplete until there are documents again or
 // [Source.Approve] is called. With a [Memory] this also applies across restarts.
 //
+// While a file is invalid or being written, in a version that is newer than the first scan, the documents of a file that has become
+// absent or empty may be there. The rows of that stay in force until no such file is left or [Source.Approve] is called.
+//
 // A file that is absent, empty or invalid counts as such after [Config].Settle. Until then, new versions of other files wait, too,
 // for at most ten times as long: what was done after a file was removed is not in force before its removal is.
 //

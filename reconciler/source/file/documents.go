@@ -17,7 +17,8 @@ type State string
 const (
 	// OK: the newest version of the file is in force.
 	OK State = "ok"
-	// Error: the newest version is invalid; the last valid one, if any, is in force.
+	// Error: the newest version is invalid, or absent or empty while its documents may be in another file that is
+	// invalid or being written; the last valid one, if any, is in force.
 	Error State = "error"
 	// Duplicate: another file has a document with the same key; the last version
 	// without duplicates, if any, is in force.
@@ -58,6 +59,14 @@ func (before shown) unlessSame(next shown, now time.Time) shown {
 	}
 	next.row.Since = now.UTC().Round(0)
 	return next
+}
+
+// showMoved returns the state to publish of a file whose documents may be elsewhere.
+func (r resolution) showMoved(f *fileState, elsewhere string) shown {
+	rows := len(r.kept[f].docs)
+	message := "is absent or empty, while " + elsewhere + ", and may declare the same; " + staysInForce(rows) +
+		" until it does not or this is approved (approve documents)"
+	return shown{row: Document{File: f.path, State: Error, Rows: rows}, problems: []problem{{at: place{file: f.path}, message: message}}}
 }
 
 // show returns the state to publish of a file, which has been read or is shown as being written.

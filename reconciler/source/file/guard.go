@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
+
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // A directory that is empty or gone has more often been lost than emptied on purpose.
@@ -53,7 +57,7 @@ func (s *Source) lose() {
 		if f.kept == nil {
 			continue
 		}
-		f.lost = len(f.kept.docs) > 0
+		f.lost, f.moved = len(f.kept.docs) > 0, false
 		for _, d := range f.kept.docs {
 			kept[d] = true
 		}
@@ -77,7 +81,47 @@ func (s *Source) loseRow(d *document) {
 		version.docs = slices.Clone(f.kept.docs)
 	}
 	version.docs = append(version.docs, d)
-	f.kept, f.lost = version, true
+	f.kept, f.lost, f.moved = version, true, false
+}
+
+// keepMoved keeps the rows of files that have become absent or empty as long as their documents may be in another file,
+// which is refused or being written: such a file may declare anything.
+func (s *Source) keepMoved(l *listing) {
+	why := s.mayDeclareMore(l)
+	if why != "" {
+		s.elsewhere, s.unread = why, l.at
+	}
+	left := time.Duration(0)
+	if !s.unread.IsZero() {
+		left = s.lossDelay() - l.at.Sub(s.unread) // it may be about to be replaced
+	}
+	for _, f := range s.files {
+		switch {
+		case why != "" && f.goes():
+			f.lost, f.moved = true, true
+		case left <= 0 && f.moved:
+			f.lost, f.moved = false, false
+		}
+		if f.moved && why == "" {
+			l.again = min(l.again, left)
+		}
+	}
+}
+
+// mayDeclareMore returns the first file that may declare what other files have declared, and why; "" if there is none.
+func (s *Source) mayDeclareMore(l *listing) string {
+	for _, f := range s.sorted() {
+		switch {
+		case l.busy[f.path]:
+			return trusted.Name(filepath.Base(f.path)) + " is being written"
+		case f.refused():
+			return trusted.Name(filepath.Base(f.path)) + " is refused"
+		}
+	}
+	for _, path := range l.copies {
+		return trusted.Name(filepath.Base(path)) + " is being written"
+	}
+	return ""
 }
 
 // approveLoss accepts that files were lost.
@@ -96,7 +140,8 @@ func (s *Source) explainLoss(next *state, l *listing, r resolution) {
 	if n.lostFiles == 0 {
 		n.lostFiles = s.missing(n.files, *next)
 	}
-	if next.unconfirmed = n.lostFiles > 0; !next.unconfirmed {
+	next.unconfirmed = n.lostFiles > 0 || n.moved > 0
+	if n.lostFiles == 0 {
 		return
 	}
 	what := "the directory no longer has any documents; "

@@ -58,6 +58,7 @@ func (s *Source) turn(ctx context.Context, follower follower) (time.Duration, er
 type listing struct {
 	found  map[string]*content // by path
 	busy   map[string]bool     // paths of files that are being written
+	copies []string            // paths of temporary files that are being written, see temporaryFile
 	device uint64              // that the directory is on
 	err    error               // why the directory was not read
 	at     time.Time
@@ -159,6 +160,10 @@ func (s *Source) list(ctx context.Context, l *listing, follower follower) {
 	for _, path := range paths {
 		s.examine(l, path, circumstances{at: l.at, written: wasWritten(written, path), unsure: unsure})
 	}
+	l.copies = slices.DeleteFunc(l.copies, func(path string) bool { return !s.isWritten(path) })
+	if len(l.copies) > 0 {
+		l.again = min(l.again, copyCheck)
+	}
 	if l.err == nil {
 		l.err = s.checkDevice(l)
 	}
@@ -255,7 +260,7 @@ func (s *Source) take(l *listing) {
 		if left > 0 {
 			l.again = min(l.again, left)
 		} else {
-			f.believe(found)
+			f.believe(found, !s.published.initialized)
 		}
 	}
 }

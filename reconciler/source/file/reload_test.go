@@ -141,18 +141,18 @@ func TestOneOfTenBreaksAfterStart(t *testing.T) {
 
 		// The others go on.
 		h.write("f4.yaml", routeTo("10.4.0.0/16", "eth1"))
-		h.remove("f9.yaml")
+		h.write("f9.yaml", routeTo("10.90.0.0/16", "eth0"))
 		h.settle()
-		want[4] = "10.4.0.0/16 eth1"
-		h.wantRoutes(want[:9]...)
+		want[4], want[9] = "10.4.0.0/16 eth1", "10.90.0.0/16 eth0"
+		h.wantRoutes(want...)
 		h.wantState(true, "")
-		h.wantLog(`level=INFO msg="Documents applied" files=9 rows=9`)
+		h.wantLog(`level=INFO msg="Documents applied" files=10 rows=10`)
 
 		h.write("f3.yaml", routeTo("10.3.0.0/16", "eth7"))
 		h.settle()
 		want[3] = "10.3.0.0/16 eth7"
-		h.wantRoutes(want[:9]...)
-		h.wantLog(`level=INFO msg="Documents are valid again" file=f3.yaml`, `level=INFO msg="Documents applied" files=9 rows=9`)
+		h.wantRoutes(want...)
+		h.wantLog(`level=INFO msg="Documents are valid again" file=f3.yaml`, `level=INFO msg="Documents applied" files=10 rows=10`)
 	})
 }
 
@@ -173,6 +173,7 @@ func TestOneOfTenIsBrokenAtStart(t *testing.T) {
 		// Updates and deletes go on, and it stays incomplete.
 		h.write("f1.yaml", routeTo("10.1.0.0/16", "eth1"))
 		h.remove("f2.yaml")
+		h.settle()
 		h.write("f8.yaml", "kind: nothing\n") // was good once
 		h.settle()
 		h.wantState(true, "f3.yaml:"+badFieldE)

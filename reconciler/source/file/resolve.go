@@ -26,6 +26,26 @@ type fileState struct {
 	// lost reports whether the file went together with all others. Its rows stay in force until
 	// it is back, until other files declare them, or until the loss is approved.
 	lost bool
+	// moved reports whether the file is lost only because its documents may be in another one, which is refused or
+	// being written: until that has ended.
+	moved bool
+	// early reports whether now is what the first listing found.
+	early bool
+}
+
+// refused reports whether the file is invalid, or seems to be, and may declare what other files declared before. A version that was
+// invalid already at the start does not count.
+func (f *fileState) refused() bool {
+	if !f.doubt.IsZero() && !f.leaving {
+		return true
+	}
+	return !f.gone && f.now != nil && !f.now.good() && !f.early
+}
+
+// goes reports whether the version in force is about to end because the file is absent or empty.
+func (f *fileState) goes() bool {
+	ended := f.gone || f.now != nil && f.now.good() && f.now.total == 0
+	return ended && !f.keepsRows() && f.kept != nil && len(f.kept.docs) > 0
 }
 
 // keepsRows reports whether the rows of the version in force stay although the file is absent or empty.
@@ -65,23 +85,24 @@ func (f *fileState) suspect(found *content, now time.Time) {
 // postpone leaves a file that is being written as it was.
 func (f *fileState) postpone() { f.doubt, f.leaving, f.gone = time.Time{}, false, false }
 
-// believe makes the content that was found the current one.
-func (f *fileState) believe(found *content) {
+// believe makes the content that was found the current one. Early reports whether that is in the first listing.
+func (f *fileState) believe(found *content, early bool) {
 	f.doubt, f.postponed, f.leaving, f.gone = time.Time{}, time.Time{}, false, found == nil
 	if found != nil {
+		f.early = early || f.early && f.now.sum == found.sum
 		f.now = found
 		f.lost = f.lost && found.good() && found.total == 0
 	}
 }
 
 // newestLoss returns when the last of the files that are absent or empty was first found so. It
-// returns the time of the listing if a file that is being written has become shorter.
+// returns the time of the listing if a file is being written: it may become shorter, or declare what the others did.
 func newestLoss(files []*fileState, l *listing) (newest time.Time) {
+	if len(l.busy)+len(l.copies) > 0 {
+		return l.at
+	}
 	for _, f := range files {
-		switch {
-		case l.busy[f.path] && f.stamp.size < f.sizeInForce():
-			return l.at
-		case f.leaving && f.doubt.After(newest):
+		if f.leaving && f.doubt.After(newest) {
 			newest = f.doubt
 		}
 	}
@@ -173,11 +194,14 @@ func (r resolution) stands(files []*fileState) bool {
 type count struct {
 	files               int // that have documents, even if filters drop them, and were not lost
 	lostFiles, lostRows int
+	moved               int // files whose documents may have moved
 }
 
 func (r resolution) count() (n count) {
 	for f, version := range r.kept {
 		switch {
+		case f.lost && f.moved:
+			n.moved++
 		case f.lost:
 			n.lostFiles++
 			n.lostRows += len(version.docs)

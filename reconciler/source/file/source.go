@@ -140,6 +140,8 @@ type progress struct {
 	memoryError string                // why Memory could not store it
 	goneIsFine  bool                  // the absence of the directory was approved
 	watchError  string                // why changes may go unnoticed
+	elsewhere   string                // the last file that may declare what others declared before, and why
+	unread      time.Time             // when it was found
 	published   state
 	last        resolution // the resolution that published is based on, unless it was not applied
 }

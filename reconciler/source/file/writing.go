@@ -18,6 +18,8 @@ const (
 	shrunkQuiet = time.Second
 	// startGrace is how long the first listing waits for files that are being written.
 	startGrace = time.Second
+	// copyCheck is the interval of checks whether a temporary file is still being written.
+	copyCheck = 250 * time.Millisecond
 	// longWriting is how long a file must have been in writing to be shown as being written.
 	longWriting = 10 * time.Second
 )

@@ -51,8 +51,8 @@ func approveCommand() cli.CommandOut {
 			Use:   "documents",
 			Short: "Accept the directory of documents as the desired state, although it is gone, replaced or without documents",
 			Long: `Accept the directory of documents as the desired state, exactly as it is now. This is needed when the directory no longer
-exists, is on another device than before, or no longer has any documents while rows of its documents are in force, as
-'status' and 'get documents' show. Until then nothing is removed. After the approval, the rows that no document declares
+exists, is on another device than before, or no longer has any documents while rows of its documents are in force, and when
+a file is gone whose documents may be in another one that is refused or being written, as 'status' and 'get documents' show. Until then nothing is removed. After the approval, the rows that no document declares
 are removed from their tables and deleted within the limits for all deletes.`,
 			Example: "  approve documents",
 			Args:    cobra.NoArgs,
