@@ -26,8 +26,11 @@ var ErrCycle = errors.New("tables depend on each other in a cycle")
 //
 // The zero value is an empty group. It is safe for concurrent use.
 type Group struct {
-	mu      sync.Mutex
-	members []*Member
+	checking sync.Mutex // held while a member checks which rows its deletes strand
+
+	mu       sync.Mutex
+	members  []*Member
+	stranded keysOfTables // rows that deletes have stranded, with the time of that
 }
 
 // Member is a reconciler in a [Group]. A nil Member is in no group. It is safe for concurrent

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -51,13 +52,11 @@ type strandings struct {
 	order []*store.Table
 }
 
-// strands describes the tables of the group of which deleting rows of m would strand more rows than a limit allows, or returns
-// "". What was not applied yet counts, too: whether it was is not known at the start.
-func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, limit ChangeLimit) string {
-	if m == nil || len(deleted) == 0 {
-		return ""
-	}
-	s := strandings{txn: txn, lost: map[*store.Table]*stranded{}}
+// strands describes the tables of the group of which deleting rows of m would strand more rows than a limit allows, together with
+// earlier ones, or returns "". What was not applied yet counts, too: whether it was is not known at the start. It also returns
+// what would be stranded.
+func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, limit ChangeLimit, earlier keysOfTables) (string, *strandings) {
+	s := &strandings{txn: txn, lost: map[*store.Table]*stranded{}}
 	for _, row := range deleted {
 		if m.table.FindKey(txn, row.Key()) == nil { // otherwise it is back
 			s.in(m.table).add(row)
@@ -71,14 +70,58 @@ func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, limit Change
 		if table == m.table {
 			n -= gone
 		}
+		if n == 0 {
+			continue
+		}
+		for key := range earlier[table] {
+			if s.lost[table].rows[key] == nil && table.FindKey(txn, []byte(key)) != nil {
+				n++
+			}
+		}
 		if n > limit.of(all) {
 			texts = append(texts, fmt.Sprintf("%d of %d rows of %s", n, all, table.Name()))
 		}
 	}
 	if len(texts) == 0 {
-		return ""
+		return "", s
 	}
-	return strings.Join(texts, " and ") + " would lack what they depend on"
+	return strings.Join(texts, " and ") + " would lack what they depend on", s
+}
+
+// keysOfTables are encoded keys of rows, with a time.
+type keysOfTables map[*store.Table]map[string]time.Time
+
+// strandedSince returns the rows that deletes have stranded since a time, and forgets those before.
+func (g *Group) strandedSince(since time.Time) keysOfTables {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	recent := keysOfTables{}
+	for table, keys := range g.stranded {
+		maps.DeleteFunc(keys, func(_ string, at time.Time) bool { return at.Before(since) })
+		if len(keys) > 0 {
+			recent[table] = maps.Clone(keys)
+		}
+	}
+	return recent
+}
+
+// note records rows that deletes strand, which are let through.
+func (g *Group) note(s *strandings, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stranded == nil {
+		g.stranded = keysOfTables{}
+	}
+	for _, table := range s.order {
+		if g.stranded[table] == nil {
+			g.stranded[table] = map[string]time.Time{}
+		}
+		for key, row := range s.lost[table].rows {
+			if table.FindKey(s.txn, row.Key()) != nil {
+				g.stranded[table][key] = now
+			}
+		}
+	}
 }
 
 // remaining returns the members that have not stopped.
@@ -191,6 +234,8 @@ type dependentsCheck struct {
 	member *Member
 	stale  bool      // rows to be deleted were added or withdrawn since the last check
 	next   time.Time // when another check may be made
+	// earlier are the rows that others had stranded within the window before deletes were held. They count while these are.
+	earlier keysOfTables
 }
 
 // checkInterval is how often deletes that would strand rows are checked again, because those may have been deleted themselves.
@@ -206,8 +251,17 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 	case now.Before(d.next):
 		return d.next
 	}
+	d.member.group.checking.Lock() // what one check lets through, the next one counts
+	defer d.member.group.checking.Unlock()
 	began := time.Now()
-	c.strands = d.member.strands(txn, c.rowsToChange(), c.limit)
+	if c.strands == "" {
+		d.earlier = d.member.group.strandedSince(now.Add(-c.limit.Window))
+	}
+	text, s := d.member.strands(txn, c.rowsToChange(), c.limit, d.earlier)
+	if text == "" {
+		d.member.group.note(s, now)
+	}
+	c.strands = text
 	d.stale, d.next = false, now.Add(10*time.Since(began))
 	if c.strands != "" {
 		d.next = d.next.Add(checkInterval)
