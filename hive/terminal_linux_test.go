@@ -75,6 +75,10 @@ func terminal(t *testing.T) (master, slave *os.File) {
 // What is run from a terminal ends with it, as any program does; what was started by nohup, or without a terminal, does not, and
 // reloads if it is sent a SIGHUP.
 func TestAHangupOfTheTerminalStopsTheHive(t *testing.T) {
+	// A child would inherit that this process ignores the signal, as one started by nohup does.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	for how, stops := range map[string]bool{"foreground": true, "nohup": false, "daemon": false} {
 		t.Run(how, func(t *testing.T) {
 			master, slave := terminal(t)

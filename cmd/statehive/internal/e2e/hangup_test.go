@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,6 +17,10 @@ import (
 
 // A process that waits until somebody reads its error messages has not come to running the agent, but is past its beginning.
 func TestSIGHUPBeforeTheStartEndsCommandsButNotTheAgent(t *testing.T) {
+	// A child would inherit that this process ignores the signal, as one started by nohup does.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	for command, survives := range map[string]bool{"agent": true, "pid": false} {
 		t.Run(command, func(t *testing.T) {
 			r, w, err := os.Pipe()
