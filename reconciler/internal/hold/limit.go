@@ -17,8 +17,9 @@ import (
 // [Reconciler.Approve], or until so many are withdrawn that the rest is within the limit. Time
 // alone releases nothing.
 //
-// A limit of deletes also holds deletes after which more rows of another table of the [Group] than
-// Rows and Percent of them would lack a row that they depend on.
+// A limit of deletes also holds deletes after which rows of another table of the [Group] would lack
+// a row that they depend on, if these and the ones of that table that are deleted are more than
+// Rows and Percent of them. Rows that have lost what they depend on count as deleted.
 type ChangeLimit struct {
 	// The limit is exceeded if both Rows and Percent are exceeded. Percent is relative to the
 	// rows in the table, including those to be deleted, but not those added within the window,
@@ -127,14 +128,15 @@ func NewChangeLimiter(
 	owner Owner, member *Member, deletes, updates ChangeLimit, memory Memory, statusOf func(row *store.Entry) status.Status, now time.Time,
 ) *ChangeLimiter {
 	l := &ChangeLimiter{
-		owner: owner, dependents: dependentsCheck{member: member}, status: statusOf, deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
+		owner: owner, dependents: dependentsCheck{member: member}, status: statusOf,
+		deletes: newCounter(deletes, pool.Delete, member.tally()), updates: newCounter(updates, pool.Update, newTally()),
 		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory,
 	}
 	if l.deletes != nil && memory != nil {
 		if was := memory.DeletesHeld(); was != nil {
 			l.recalled = true
-			l.deletes.holding, l.deletes.since = true, now
-			l.deletes.earlier, l.deletes.allowed = was.Done, was.Allowed
+			l.deletes.holdAt(was.Allowed, now)
+			l.deletes.earlier = was.Done
 		}
 	}
 	if l.updates != nil {
@@ -328,7 +330,7 @@ func (l *ChangeLimiter) Postponed() (held bool) {
 // CountRows counts the rows of txn, all of whose changes were taken from the feed.
 func (l *ChangeLimiter) CountRows(txn store.ReadTxn, now time.Time) {
 	rows := l.owner.Table.Len(txn)
-	l.each(func(c *counter) { c.before.add(c.all(rows), now) })
+	l.each(func(c *counter) { c.tally.found(c.all(rows), now) })
 }
 
 // countFound counts the orphans and the rows that existed when the reconciler started: those that are done, and that it has not
@@ -344,7 +346,7 @@ func (l *ChangeLimiter) countFound(now time.Time) {
 			found++
 		}
 	}
-	l.deletes.before.add(l.deletes.all(max(0, found)), now)
+	l.deletes.tally.found(l.deletes.all(max(0, found)), now)
 }
 
 // Searched records that all orphans are known. Those that were held in the previous run, or when they were last known, still are.
@@ -372,7 +374,7 @@ func (l *ChangeLimiter) Expire(now time.Time) {
 		l.remember(l.deletes, now)
 	}
 	l.each(func(c *counter) {
-		c.expire(now)
+		c.tally.expire(now)
 		l.fewer = l.fewer || c.strands != "" && !now.Before(l.dependents.next)
 	})
 }

@@ -41,10 +41,10 @@ func (l *ChangeLimiter) LookAhead(txn store.ReadTxn, more bool) {
 func (l *ChangeLimiter) expect(change store.Change) {
 	switch {
 	case change.Kind == store.Delete && l.deletes != nil:
-		l.deletes.expect(string(change.Entry.Key()))
+		l.deletes.tally.expect(string(change.Entry.Key()))
 	case change.Kind == store.Upsert && l.updates != nil && l.status(change.Entry).Kind() == status.Pending:
 		if key := string(change.Entry.Key()); l.changes(key) {
-			l.updates.expect(key)
+			l.updates.tally.expect(key)
 		}
 	}
 }
@@ -60,8 +60,5 @@ func (l *ChangeLimiter) StopLookingAhead() {
 	}
 	l.ahead.cursor.Close()
 	l.ahead.cursor = nil
-	l.each(func(c *counter) {
-		l.fewer = l.fewer || len(c.ahead) > 0
-		clear(c.ahead)
-	})
+	l.each(func(c *counter) { l.fewer = c.tally.forgetAhead() || l.fewer })
 }

@@ -9,20 +9,17 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// counter counts the changes of one kind for a [ChangeLimiter]: each row once, by encoded key.
+// counter counts the changes of one kind for a [ChangeLimiter]. It belongs to one goroutine, but others may use its tally.
 type counter struct {
 	limit  ChangeLimit
 	kind   pool.Kind
-	claims map[string]*claim // the claims of the items that it counts
+	claims map[string]*claim // the claims of the items that it counts, by encoded key
+	tally  *tally
 
-	rows      map[string]counted  // changed within the window, or to be changed
-	ahead     map[string]struct{} // rows to be changed whose change is still in the feed
-	past      []change            // the changes within the window, in order of time
-	before    lowest              // how many rows there were
-	undecided int                 // items that are neither admitted nor approved
-	holding   bool                // undecided items are held
-	strands   string              // the rows that they would strand, if these are too many: see Member.strands
-	since     time.Time           // when holding became true
+	undecided int       // items that are neither admitted nor approved
+	holding   bool      // undecided items are held
+	strands   string    // the rows that they would strand, if these are too many: see Member.strands
+	since     time.Time // when holding became true
 	// While items are held, the changes within the window before that count on, and only so many rows may be changed as when
 	// holding began: neither time nor other rows release anything.
 	allowed int
@@ -45,31 +42,17 @@ const (
 	approved             // it may change the row because the change was approved, and is not counted
 )
 
-// counted is a row that counts as changed.
-type counted struct {
-	at     time.Time // when it was last changed; zero: it was not
-	wanted bool      // an item is going to change it
-}
-
-// change is a row that was changed.
-type change struct {
-	key string
-	at  time.Time
-}
-
 // newCounter returns a counter, or nil if the limit is off.
-func newCounter(limit ChangeLimit, kind pool.Kind) *counter {
+func newCounter(limit ChangeLimit, kind pool.Kind, t *tally) *counter {
 	if limit.Off {
 		return nil
 	}
-	return &counter{
-		limit: limit, kind: kind,
-		claims: map[string]*claim{}, rows: map[string]counted{}, ahead: map[string]struct{}{}, before: lowest{window: limit.Window},
-	}
+	t.setWindow(limit.Window)
+	return &counter{limit: limit, kind: kind, claims: map[string]*claim{}, tally: t}
 }
 
 // len returns the number of rows that count.
-func (c *counter) len() int { return len(c.rows) + len(c.ahead) + c.earlier }
+func (c *counter) len() int { return c.tally.len() + c.earlier }
 
 // exceeded reports whether too many rows count, given the number of rows in the table.
 func (c *counter) exceeded(rows int) bool {
@@ -81,46 +64,57 @@ func (c *counter) exceeded(rows int) bool {
 
 // allowedOf returns how many rows may be changed, given the number of rows in the table.
 func (c *counter) allowedOf(rows int) int {
-	rows = c.all(rows)
-	before := c.before.of(rows)
-	if part := c.limit.of(before); part < before {
-		return part
-	}
-	return c.limit.of(rows) // even if all of the rows that were there before are changed
+	return c.tally.allowed(c.limit, c.all(rows))
 }
 
 // all returns how many rows there are, those that were deleted within the window included, given the number of rows in the table.
 func (c *counter) all(rows int) int {
 	if c.kind == pool.Delete {
-		rows += c.len()
+		rows += c.len() - c.tally.strandedRows()
 	}
 	return rows
 }
 
 // hold begins to hold undecided items.
 func (c *counter) hold(rows int, now time.Time) {
-	c.allowed = c.allowedOf(rows) // while holding is false
-	c.holding, c.since = true, now
+	c.holdAt(c.allowedOf(rows), now)
+}
+
+// holdAt begins to hold undecided items, of which so many are allowed.
+func (c *counter) holdAt(allowed int, now time.Time) {
+	c.allowed, c.holding, c.since = allowed, true, now
+	c.tally.keep(true)
 }
 
 // release ends what hold began.
-func (c *counter) release() { c.holding, c.strands, c.allowed, c.earlier = false, "", 0, 0 }
+func (c *counter) release() {
+	c.holding, c.strands, c.allowed, c.earlier = false, "", 0, 0
+	c.tally.keep(false)
+}
 
 // why returns why items are held.
 func (c *counter) why() string {
 	if c.strands != "" {
 		return c.strands
 	}
-	return fmt.Sprintf("%vs of %v", c.kind, c.limit)
+	return fmt.Sprintf("%vs of %v", c.kind, c.excess())
 }
 
 // text returns what held items wait for.
 func (c *counter) text() string {
 	why := c.strands
 	if why == "" {
-		why = c.limit.String()
+		why = c.excess()
 	}
 	return fmt.Sprintf("until its %v is approved: %s", c.kind, why)
+}
+
+// excess describes what exceeds the limit.
+func (c *counter) excess() string {
+	if stranded := c.tally.strandedRows(); stranded > 0 {
+		return fmt.Sprintf("%v, with the %d that have lost what they depend on", c.limit, stranded)
+	}
+	return c.limit.String()
 }
 
 // rowsToChange returns the rows of all items that were not approved.
@@ -143,13 +137,9 @@ func (c *counter) held() *HeldDeletes {
 
 // claim adds an item that is going to change its row.
 func (c *counter) claim(it *workqueue.Item, plan uint64) {
-	key := it.Key
-	c.claims[key] = &claim{it, undecided, plan}
+	c.claims[it.Key] = &claim{it, undecided, plan}
 	c.undecided++
-	delete(c.ahead, key)
-	row := c.rows[key]
-	row.wanted = true
-	c.rows[key] = row
+	c.tally.want(it.Key)
 }
 
 // giveUp removes an item. An earlier change of its row still counts.
@@ -157,22 +147,12 @@ func (c *counter) giveUp(key string) {
 	switch c.claims[key].state {
 	case undecided:
 		c.undecided--
-		c.unwant(key)
+		c.tally.unwant(key)
 	case admitted:
-		c.unwant(key)
+		c.tally.unwant(key)
 	case approved:
 	}
 	delete(c.claims, key)
-}
-
-// unwant records that a row is no longer going to be changed.
-func (c *counter) unwant(key string) {
-	row := c.rows[key]
-	if row.wanted = false; row.at.IsZero() {
-		delete(c.rows, key)
-	} else {
-		c.rows[key] = row
-	}
 }
 
 func (c *counter) admit(item *claim) {
@@ -186,7 +166,7 @@ func (c *counter) approve(plan uint64) (n int) {
 		if item.state == undecided && item.plan <= plan {
 			item.state = approved
 			c.undecided--
-			c.unwant(key)
+			c.tally.unwant(key)
 			n++
 		}
 	}
@@ -199,40 +179,10 @@ func (c *counter) succeeded(key string, now time.Time) {
 	case undecided:
 		return
 	case admitted:
-		c.rows[key] = counted{at: now}
-		c.past = append(c.past, change{key, now})
+		c.tally.change(key, now)
 	case approved:
 	}
 	delete(c.claims, key)
-}
-
-// expire forgets changes older than the window, unless items are held.
-func (c *counter) expire(now time.Time) {
-	c.before.expire(now)
-	if c.holding {
-		return
-	}
-	n := 0
-	for ; n < len(c.past) && now.Sub(c.past[n].at) > c.limit.Window; n++ {
-		old := c.past[n]
-		if row := c.rows[old.key]; row.at.Equal(old.at) {
-			row.at = time.Time{}
-			c.rows[old.key] = row
-			if !row.wanted {
-				delete(c.rows, old.key)
-			}
-		}
-	}
-	if c.past = c.past[n:]; len(c.past) == 0 {
-		c.past = nil
-	}
-}
-
-// expect counts a change that is still in the feed.
-func (c *counter) expect(key string) {
-	if _, known := c.rows[key]; !known {
-		c.ahead[key] = struct{}{}
-	}
 }
 
 // deciding reports whether the next undecided item may be admitted.

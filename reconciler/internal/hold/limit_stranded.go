@@ -2,7 +2,6 @@ package hold
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,38 +48,42 @@ func (s *stranded) has(q store.Query) bool {
 type strandings struct {
 	txn   store.ReadTxn
 	lost  map[*store.Table]*stranded // the rows to be deleted, and the stranded ones
-	order []*store.Table
+	order []*Member                  // whose tables have such rows
 }
 
-// strands describes the tables of the group of which deleting rows of m would strand more rows than a limit allows, together with
-// earlier ones, or returns "". What was not applied yet counts, too: whether it was is not known at the start. It also returns
-// what would be stranded.
-func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, limit ChangeLimit, earlier keysOfTables) (string, *strandings) {
+// strands describes the tables of the group of which deleting rows of m would strand rows, if a limit does not allow to lose
+// these and the ones that count already, or returns "". Earlier ones count, too. What was not applied yet can be stranded: whether
+// it was is not known at the start. It also returns what would be stranded.
+func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, limit ChangeLimit, earlier keysOfMembers, now time.Time) (string, *strandings) {
 	s := &strandings{txn: txn, lost: map[*store.Table]*stranded{}}
 	for _, row := range deleted {
 		if m.table.FindKey(txn, row.Key()) == nil { // otherwise it is back
-			s.in(m.table).add(row)
+			s.in(m).add(row)
 		}
 	}
-	gone := len(s.in(m.table).rows)
-	s.follow(m.table, m.group.remaining())
+	gone := len(s.in(m).rows)
+	s.follow(m, m.group.remaining())
 	var texts []string
-	for _, table := range s.order {
-		n, all := len(s.lost[table].rows), table.Len(txn)
-		if table == m.table {
+	for _, of := range s.order {
+		lost := s.lost[of.table].rows
+		n := len(lost)
+		if of == m {
 			n -= gone
 		}
 		if n == 0 {
 			continue
 		}
-		for key := range earlier[table] {
-			if s.lost[table].rows[key] == nil && table.FindKey(txn, []byte(key)) != nil {
-				n++
-			}
+		of.losses.expire(now)
+		sum := of.losses.with(lost, earlier[of])
+		all := of.table.Len(txn) + of.losses.len() - of.losses.strandedRows()
+		if sum <= of.losses.allowed(limit, all) {
+			continue
 		}
-		if n > limit.of(all) {
-			texts = append(texts, fmt.Sprintf("%d of %d rows of %s", n, all, table.Name()))
+		text := fmt.Sprintf("%d of %d rows of %s", n, all, of.table.Name())
+		if sum > n {
+			text += fmt.Sprintf(" (%d with those lost within %v)", sum, limit.Window)
 		}
+		texts = append(texts, text)
 	}
 	if len(texts) == 0 {
 		return "", s
@@ -88,37 +91,24 @@ func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, limit Change
 	return strings.Join(texts, " and ") + " would lack what they depend on", s
 }
 
-// keysOfTables are encoded keys of rows, with a time.
-type keysOfTables map[*store.Table]map[string]time.Time
+// keysOfMembers are encoded keys of rows of the tables of members.
+type keysOfMembers map[*Member]map[string]bool
 
-// strandedSince returns the rows that deletes have stranded since a time, and forgets those before.
-func (g *Group) strandedSince(since time.Time) keysOfTables {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	recent := keysOfTables{}
-	for table, keys := range g.stranded {
-		maps.DeleteFunc(keys, func(_ string, at time.Time) bool { return at.Before(since) })
-		if len(keys) > 0 {
-			recent[table] = maps.Clone(keys)
-		}
+// done returns the rows that were deleted or stranded before of the tables of which rows would be stranded.
+func (s *strandings) done() keysOfMembers {
+	done := keysOfMembers{}
+	for _, m := range s.order {
+		done[m] = m.losses.done()
 	}
-	return recent
+	return done
 }
 
-// note records rows that deletes strand, which are let through.
-func (g *Group) note(s *strandings, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.stranded == nil {
-		g.stranded = keysOfTables{}
-	}
-	for _, table := range s.order {
-		if g.stranded[table] == nil {
-			g.stranded[table] = map[string]time.Time{}
-		}
-		for key, row := range s.lost[table].rows {
-			if table.FindKey(s.txn, row.Key()) != nil {
-				g.stranded[table][key] = now
+// note records that the rows are stranded, because the deletes are let through.
+func (s *strandings) note(now time.Time) {
+	for _, m := range s.order {
+		for key, row := range s.lost[m.table].rows {
+			if m.table.FindKey(s.txn, row.Key()) != nil {
+				m.losses.strand(key, now)
 			}
 		}
 	}
@@ -131,17 +121,17 @@ func (g *Group) remaining() []*Member {
 	return slices.DeleteFunc(slices.Clone(g.members), func(m *Member) bool { return m.left })
 }
 
-func (s *strandings) in(table *store.Table) *stranded {
-	if s.lost[table] == nil {
-		s.lost[table] = newStranded(table)
-		s.order = append(s.order, table)
+func (s *strandings) in(m *Member) *stranded {
+	if s.lost[m.table] == nil {
+		s.lost[m.table] = newStranded(m.table)
+		s.order = append(s.order, m)
 	}
-	return s.lost[table]
+	return s.lost[m.table]
 }
 
-// follow finds the rows that depend on the lost ones of a table, then those that depend on these, and so on.
-func (s *strandings) follow(table *store.Table, members []*Member) {
-	for pending := []*store.Table{table}; len(pending) > 0; pending = pending[1:] {
+// follow finds the rows that depend on the lost ones of a member, then those that depend on these, and so on.
+func (s *strandings) follow(from *Member, members []*Member) {
+	for pending := []*store.Table{from.table}; len(pending) > 0; pending = pending[1:] {
 		for _, m := range members {
 			more := false
 			for i := range m.on {
@@ -178,7 +168,7 @@ func (s *strandings) dependents(m *Member, d *Dependency) (more bool) {
 			byText[string(text)] = answer
 		}
 		if answer.strands(row) && !s.knows(m.table, row) {
-			s.in(m.table).add(row)
+			s.in(m).add(row)
 			more = true
 		}
 	}
@@ -234,8 +224,8 @@ type dependentsCheck struct {
 	member *Member
 	stale  bool      // rows to be deleted were added or withdrawn since the last check
 	next   time.Time // when another check may be made
-	// earlier are the rows that others had stranded within the window before deletes were held. They count while these are.
-	earlier keysOfTables
+	// earlier are the rows that had been lost within the window when deletes were held. They count while these are.
+	earlier keysOfMembers
 }
 
 // checkInterval is how often deletes that would strand rows are checked again, because those may have been deleted themselves.
@@ -255,11 +245,14 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 	defer d.member.group.checking.Unlock()
 	began := time.Now()
 	if c.strands == "" {
-		d.earlier = d.member.group.strandedSince(now.Add(-c.limit.Window))
+		d.earlier = nil
 	}
-	text, s := d.member.strands(txn, c.rowsToChange(), c.limit, d.earlier)
-	if text == "" {
-		d.member.group.note(s, now)
+	text, s := d.member.strands(txn, c.rowsToChange(), c.limit, d.earlier, now)
+	switch {
+	case text == "":
+		s.note(now)
+	case c.strands == "":
+		d.earlier = s.done()
 	}
 	c.strands = text
 	d.stale, d.next = false, now.Add(10*time.Since(began))

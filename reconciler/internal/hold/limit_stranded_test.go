@@ -7,6 +7,7 @@ import (
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // group joins tables, each of which depends on the one before it.
@@ -140,6 +141,100 @@ func TestStrandedRowsAddUpWithinTheWindow(t *testing.T) {
 	}
 }
 
+// Rows of a table that are deleted, and those that deletes of another table strand, add up, in any order.
+func TestDeletedAndStrandedRowsAddUp(t *testing.T) {
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	strandedText := "until its delete is approved: 2 of 4 rows of routes (4 with those lost within 1m0s) would lack what they depend on"
+	for name, test := range map[string]struct {
+		first, then string        // what is deleted, link or routes
+		fails       bool          // the first deletes have not succeeded yet
+		after       time.Duration // what is then deleted
+		want        string
+	}{
+		"deleted, then stranded": {first: "routes", then: "link", want: strandedText},
+		"at the same time":       {first: "routes", then: "link", fails: true, want: strandedText},
+		"long after":             {first: "routes", then: "link", after: time.Minute + 1},
+		"stranded, then deleted": {
+			first: "link", then: "routes",
+			want: "until its delete is approved: more than 2 rows and 20 % of the table within 1m0s, with the 2 that have lost what they depend on",
+		},
+		"deleted long after": {first: "link", then: "routes", after: time.Minute + 1},
+		"the same rows":      {first: "link", then: "stranded routes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "links", "routes")
+			members := b.group(t, "links", "routes")
+			b.put("links", row{ID: "a"}, row{ID: "b"})
+			b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "b"}, row{ID: "3", Of: "b"})
+			limiters := map[string]*ChangeLimiter{}
+			for table, m := range members {
+				limiters[table] = NewChangeLimiter(b.owner(table), m, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+			}
+			remove := func(what string) (l *ChangeLimiter, tasks []*pool.Task) {
+				table, ids := "routes", []string{"2", "3"}
+				switch what {
+				case "link":
+					table, ids = "links", []string{"a"}
+				case "stranded routes":
+					ids = []string{"0", "1"}
+				}
+				for _, id := range ids {
+					tasks = append(tasks, b.task(pool.Delete, table, id))
+				}
+				b.delete(table, ids...)
+				for _, task := range tasks {
+					limiters[table].CountDelete(task.Item)
+				}
+				return limiters[table], tasks
+			}
+			l, tasks := remove(test.first)
+			for _, task := range tasks {
+				if b.want(l, task, Reason{}); !test.fails {
+					l.Succeeded(task, b.now)
+				}
+			}
+			b.now = b.now.Add(test.after)
+			for _, l := range limiters {
+				l.Expire(b.now)
+			}
+			want := Reason{}
+			if test.want != "" {
+				want = Reason{Stage: workqueue.Limit, Text: test.want}
+			}
+			l, tasks = remove(test.then)
+			for _, task := range tasks {
+				b.want(l, task, want)
+			}
+			b.now = b.now.Add(time.Hour)
+			for _, l := range limiters {
+				if l.Expire(b.now); l.Relieve(b.now) {
+					t.Error("time alone has released something")
+				}
+			}
+		})
+	}
+}
+
+// The documents of another, larger machine do not strand all rows of this one.
+func TestRowsThatWereJustAddedDoNotLetMoreBeStranded(t *testing.T) {
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	b := newBed(t, "links", "routes")
+	members := b.group(t, "links", "routes")
+	b.put("links", row{ID: "a"})
+	b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
+	links := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+	routes := NewChangeLimiter(b.owner("routes"), members["routes"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+	routes.CountRows(b.db.ReadTxn(), b.now)
+	for i := range 20 {
+		b.put("routes", row{ID: fmt.Sprint("new", i), Of: "b"})
+	}
+	routes.CountRows(b.db.ReadTxn(), b.now)
+	task := b.task(pool.Delete, "links", "a")
+	b.delete("links", "a")
+	links.CountDelete(task.Item)
+	b.want(links, task, Reason{workqueue.Limit, "until its delete is approved: 3 of 23 rows of routes would lack what they depend on", time.Time{}})
+}
+
 // BenchmarkStrands is the check of a delete that 100,000 rows of another table may depend on.
 func BenchmarkStrands(b *testing.B) {
 	bed := newBed(b, "links", "routes")
@@ -162,7 +257,7 @@ func BenchmarkStrands(b *testing.B) {
 	bed.delete("links", "link7")
 	limit := ChangeLimit{}.WithDefaults()
 	for b.Loop() {
-		if text, _ := links.strands(bed.db.ReadTxn(), gone, limit, nil); text != "" {
+		if text, _ := links.strands(bed.db.ReadTxn(), gone, limit, nil, bed.now); text != "" {
 			b.Fatal(text)
 		}
 	}
