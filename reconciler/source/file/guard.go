@@ -88,12 +88,14 @@ func (s *Source) loseRow(d *document) {
 // which is refused or being written: such a file may declare anything.
 func (s *Source) keepMoved(l *listing) {
 	why := s.mayDeclareMore(l)
-	if why != "" {
-		s.elsewhere, s.unread = why, l.at
-	}
-	left := time.Duration(0)
-	if !s.unread.IsZero() {
-		left = s.lossDelay() - l.at.Sub(s.unread) // it may be about to be replaced
+	left := s.lossDelay() // after the end of that, because the file may be about to be replaced
+	switch {
+	case why != "":
+		s.elsewhere, s.readAll = why, time.Time{}
+	case s.readAll.IsZero():
+		s.readAll = l.at
+	default:
+		left -= l.at.Sub(s.readAll)
 	}
 	for _, f := range s.files {
 		switch {

@@ -153,6 +153,38 @@ func TestRowsOfAFileStayWhileTheOtherIsReplaced(t *testing.T) {
 	})
 }
 
+// However long ago the directory was read, the other file has as much time.
+func TestRowsOfAFileStayWhileTheOtherIsReplacedLongAfter(t *testing.T) {
+	eachMove(t, func(_ *testing.T, h *harness, _ string) {
+		<-time.After(time.Hour)
+		_ = os.Remove(h.path("b.yaml"))
+		_ = os.Remove(h.path(".b.yaml.x4Gh7K"))
+		h.during(h.source.config.Settle * 2 / 3)
+		h.movedTo(documents(routeTo(netA, "eth0"), routeTo(netC, "eth1")))
+		h.wantRoutes(netA+" eth0", netC+" eth1")
+		h.wantChanges("+" + netC)
+	})
+}
+
+// A file that was just made is empty for a moment, also if its writer opens it again.
+func TestRowsOfAFileStayWhileANewFileIsEmpty(t *testing.T) {
+	bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0"), "z.yaml": routeTo(netC, "eth0")}, func(_ *testing.T, h *harness) {
+		h.settle()
+		h.remove("a.yaml")
+		h.write("b.yaml", "")
+		for range h.cursor.Next(h.db.ReadTxn()) {
+		}
+		h.during(900 * time.Millisecond)
+		h.write("b.yaml", routeTo(netA, "eth0"))
+		h.settle()
+		h.wantChanges()
+		h.wantRoutes(netA+" eth0", netC+" eth0")
+		h.write("b.yaml", "")
+		h.during(3 * time.Second)
+		h.wantRoutes(netC + " eth0")
+	})
+}
+
 func TestRowsOfAFileThatMayHaveMovedGoWhenThatIsApproved(t *testing.T) {
 	eachMove(t, func(t *testing.T, h *harness, _ string) {
 		approved, err := h.approve()

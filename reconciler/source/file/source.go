@@ -141,7 +141,7 @@ type progress struct {
 	goneIsFine  bool                  // the absence of the directory was approved
 	watchError  string                // why changes may go unnoticed
 	elsewhere   string                // the last file that may declare what others declared before, and why
-	unread      time.Time             // when it was found
+	readAll     time.Time             // since when no file may; zero if one may
 	published   state
 	last        resolution // the resolution that published is based on, unless it was not applied
 }

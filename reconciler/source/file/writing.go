@@ -8,13 +8,13 @@ import (
 
 // Times after which a file is considered complete. A file is not read while somebody has it
 // open for writing, as far as a lease can tell. A file that was changed in place must have
-// been unchanged for a while, and for longer if it has become shorter. A file that replaces
-// another one is read immediately.
+// been unchanged for a while, and for longer if it has become shorter. So must an empty one,
+// which may just have been made. Another file that replaces one is read immediately.
 const (
 	// fileQuiet is how long a file that was changed in place must stay unchanged.
 	fileQuiet = 100 * time.Millisecond
-	// shrunkQuiet is how long a file that is shorter than its version in force must stay
-	// unchanged.
+	// shrunkQuiet is how long a file that is empty, or shorter than its version in force, must
+	// stay unchanged.
 	shrunkQuiet = time.Second
 	// startGrace is how long the first listing waits for files that are being written.
 	startGrace = time.Second
@@ -75,11 +75,13 @@ func (a *activity) note(s stamp, c circumstances) {
 // unquiet returns how much longer a file must stay unchanged before it is read, given the
 // size of its version in force.
 func (a *activity) unquiet(at time.Time, sizeInForce int64) time.Duration {
-	if !a.inPlace {
-		return 0
-	}
 	quiet := fileQuiet
-	if a.stamp.size < sizeInForce {
+	switch {
+	case a.stamp.size == 0:
+		quiet = shrunkQuiet
+	case !a.inPlace:
+		return 0
+	case a.stamp.size < sizeInForce:
 		quiet = shrunkQuiet
 	}
 	return quiet - at.Sub(a.since)
