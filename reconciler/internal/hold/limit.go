@@ -271,6 +271,7 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 // release stops holding the changes of a counter.
 func (l *ChangeLimiter) release(c *counter) {
 	c.release()
+	l.dependents.stale = true // the rows that the released deletes strand do not count yet
 	l.remember(c, time.Now())
 }
 

@@ -249,9 +249,9 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 	}
 	text, s := d.member.strands(txn, c.rowsToChange(), c.limit, d.earlier, now)
 	switch {
-	case text == "":
+	case text == "" && !c.holding:
 		s.note(now)
-	case c.strands == "":
+	case text != "" && c.strands == "":
 		d.earlier = s.done()
 	}
 	c.strands = text

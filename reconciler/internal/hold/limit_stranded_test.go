@@ -215,6 +215,53 @@ func TestDeletedAndStrandedRowsAddUp(t *testing.T) {
 	}
 }
 
+// Rows that depend on rows whose deletes are held have lost nothing.
+func TestDeletesThatStayHeldStrandNothing(t *testing.T) {
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	b := newBed(t, "links", "routes")
+	members := b.group(t, "links", "routes")
+	links := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+	routes := NewChangeLimiter(b.owner("routes"), members["routes"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+	b.put("routes", row{ID: "0", Of: "l0"}, row{ID: "1", Of: "l1"}, row{ID: "2"})
+	var tasks []*pool.Task
+	for i := range 5 {
+		id := fmt.Sprint("l", i)
+		b.put("links", row{ID: id})
+		tasks = append(tasks, b.task(pool.Delete, "links", id))
+		b.delete("links", id)
+	}
+	for _, task := range tasks {
+		links.CountDelete(task.Item)
+	}
+	back := func(i int) (relieved bool) { // one of them is declared again
+		links.Discount(tasks[i].Item)
+		b.now = b.now.Add(time.Second)
+		links.Expire(b.now)
+		return links.Relieve(b.now)
+	}
+	remove := func() (held bool) { // a route, which is then declared again
+		task := b.task(pool.Delete, "routes", "2")
+		b.delete("routes", "2")
+		routes.CountDelete(task.Item)
+		_, held = b.holds(routes, task)
+		b.put("routes", row{ID: "2"})
+		routes.Discount(task.Item)
+		return held
+	}
+	b.want(links, tasks[0], heldBy(pool.Delete))
+	if back(4) || remove() {
+		t.Error("4 of 5 deletes were released, or the delete of a route is held")
+	}
+	if back(3); !back(2) {
+		t.Error("2 of 5 deletes are held")
+	}
+	b.now = b.now.Add(time.Second)
+	b.want(links, tasks[0], Reason{})
+	if !remove() {
+		t.Error("what the released deletes have stranded does not count")
+	}
+}
+
 // The documents of another, larger machine do not strand all rows of this one.
 func TestRowsThatWereJustAddedDoNotLetMoreBeStranded(t *testing.T) {
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
