@@ -49,6 +49,8 @@ type strandings struct {
 	txn   store.ReadTxn
 	lost  map[*store.Table]*stranded // the rows to be deleted, and the stranded ones
 	order []*Member                  // whose tables have such rows
+
+	undecided bool // some of the stranded rows depend on rows that are pending: if these become done, they suffice
 }
 
 // strands describes the tables of the group of which deleting rows of m would strand rows, if a limit does not allow to lose
@@ -169,7 +171,7 @@ func (s *strandings) dependents(m *Member, d *Dependency) (more bool) {
 		}
 		if answer.strands(row) && !s.knows(m.table, row) {
 			s.in(m).add(row)
-			more = true
+			more, s.undecided = true, s.undecided || answer.pending
 		}
 	}
 	return more
@@ -183,9 +185,10 @@ func (s *strandings) knows(table *store.Table, row *store.Entry) bool {
 
 // needed is what a row depends on.
 type needed struct {
-	lost bool         // it names lost rows
-	left *store.Entry // one that is not lost, or nil
-	more bool         // and there are others
+	lost    bool         // it names lost rows
+	left    *store.Entry // one that is done and not lost, or nil
+	more    bool         // and there are others
+	pending bool         // one that is not lost is pending
 }
 
 // strands reports whether row, which may be in the table that it depends on, has nothing left.
@@ -207,6 +210,8 @@ func (s *strandings) ask(d *Dependency, row *store.Entry) (n needed) {
 		for e := range d.Table.List(s.txn, q, nil).Entries() {
 			switch {
 			case lost.rows[string(e.Key())] != nil:
+			case d.notDone(e) != "": // the target may never have it
+				n.pending = n.pending || d.notDone(e) == pendingState
 			case n.left == nil:
 				n.left = e
 			case n.left != e:
@@ -224,6 +229,7 @@ type dependentsCheck struct {
 	member *Member
 	stale  bool      // rows to be deleted were added or withdrawn since the last check
 	next   time.Time // when another check may be made
+	asked  time.Time // when the first of the checks was made that pending rows have left undecided; zero: the last one was not
 	// earlier are the rows that had been lost within the window when deletes were held. They count while these are.
 	earlier keysOfMembers
 }
@@ -248,6 +254,16 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 		d.earlier = nil
 	}
 	text, s := d.member.strands(txn, c.rowsToChange(), c.limit, d.earlier, now)
+	if text != "" && s.undecided && !c.holding {
+		if d.asked.IsZero() {
+			d.asked = now
+		}
+		if now.Sub(d.asked) < checkInterval {
+			d.next = now.Add(max(pendingRetry, 10*time.Since(began)))
+			return d.next
+		}
+	}
+	d.asked = time.Time{}
 	switch {
 	case text == "" && !c.holding:
 		s.note(now)

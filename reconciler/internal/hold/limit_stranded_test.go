@@ -81,7 +81,7 @@ func TestDeletesThatStrandNothingAnyMoreAreReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, "links", "routes")
 			members := b.group(t, "links", "routes")
-			b.put("links", row{ID: "a"}, row{ID: "b"})
+			b.put("links", row{ID: "a"}, row{ID: "b", State: "done"})
 			b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
 			limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
 			m := &memory{}
@@ -211,6 +211,53 @@ func TestDeletedAndStrandedRowsAddUp(t *testing.T) {
 					t.Error("time alone has released something")
 				}
 			}
+		})
+	}
+}
+
+// What rows depend on instead must be done: a slip in the device of an address leaves one that the target will never have.
+func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	held := Reason{workqueue.Limit, "until its delete is approved: 3 of 3 rows of routes would lack what they depend on", time.Time{}}
+	for name, test := range map[string]struct {
+		state, later string // of what is left
+		want         Reason // later
+	}{
+		"done":          {"done", "done", Reason{}},
+		"in error":      {"error", "error", held},
+		"pending":       {"", "", held},
+		"soon done":     {"", "done", Reason{}},
+		"soon in error": {"", "error", held},
+		"done at first": {"done", "error", Reason{}}, // what was let through remains so
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "addresses", "routes")
+			on := b.onOf("addresses")
+			on.On = func(_ *store.Entry, yield func(store.Query) bool) {
+				_ = yield(byID.Query("a").Untyped()) && yield(byID.Query("b").Untyped())
+			}
+			g := &Group{}
+			m, err := Join(g, b.tables["addresses"].Untyped(), nil, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Join(g, b.tables["routes"].Untyped(), []Dependency{on}, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			b.put("addresses", row{ID: "a", State: "done"}, row{ID: "b", State: test.state})
+			b.put("routes", row{ID: "0"}, row{ID: "1"}, row{ID: "2"})
+			l := NewChangeLimiter(b.owner("addresses"), m, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+			task := b.task(pool.Delete, "addresses", "a")
+			b.delete("addresses", "a")
+			l.CountDelete(task.Item)
+			for why, waits := b.holds(l, task); waits && why.Stage == workqueue.Order; why, waits = b.holds(l, task) {
+				if b.now = why.Until; b.now.After(time.Unix(1000, 0).Add(2 * checkInterval)) {
+					t.Fatal("it waits too long")
+				}
+				b.put("addresses", row{ID: "b", State: test.later})
+			}
+			b.put("addresses", row{ID: "b", State: test.later})
+			b.want(l, task, test.want)
 		})
 	}
 }
