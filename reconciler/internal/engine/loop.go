@@ -134,6 +134,7 @@ func (l *loop) checkSources(now time.Time) {
 	l.ready, l.held, l.recheckAt = all.ready(), len(all.incomplete) > 0, until
 	l.dropped = all.dropped
 	l.health.sources = all
+	l.r.member.SetIncomplete(l.held)
 	l.r.member.SetActive(l.ready)
 }
 

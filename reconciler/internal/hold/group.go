@@ -23,6 +23,8 @@ var ErrCycle = errors.New("tables depend on each other in a cycle")
 // longer than five minutes. The delete of an orphan also waits until the other reconcilers have
 // searched for theirs. The limit does not apply while the other reconciler has deletes that are paused
 // or need an approval, even after it has stopped: deleting what those rows depend on would delete them, too.
+// Nor does it apply, to any delete, while a source of the other reconciler is incomplete and it has not searched for
+// orphans yet: rows that the source has not delivered may depend on what is deleted.
 //
 // The zero value is an empty group. It is safe for concurrent use.
 type Group struct {
@@ -43,14 +45,15 @@ type Member struct {
 	losses  *tally // the rows of table that are deleted or stranded
 
 	// Guarded by group.mu.
-	active   bool           // it is running, and its sources are initialized
-	left     bool           // it has stopped for good
-	searched bool           // it knows its orphans
-	recalled bool           // it does not, and some of their deletes are held
-	blocked  bool           // some of its deletes wait for deletes of other members, or for its own
-	unread   bool           // some of its deletes wait for changes to be read
-	read     store.Revision // it has read its table's changes up to here
-	deletes  deleteSet      // the rows that it has to delete
+	active     bool           // it is running, and its sources are initialized
+	left       bool           // it has stopped for good
+	searched   bool           // it knows its orphans
+	recalled   bool           // it does not, and some of their deletes are held
+	incomplete bool           // rows may be missing in its table
+	blocked    bool           // some of its deletes wait for deletes of other members, or for its own
+	unread     bool           // some of its deletes wait for changes to be read
+	read       store.Revision // it has read its table's changes up to here
+	deletes    deleteSet      // the rows that it has to delete
 	// parked are the rows that it must not delete until they are resumed or approved, and those whose
 	// deletes wait for such rows, by encoded key.
 	parked map[string]bool
@@ -211,11 +214,28 @@ func (m *Member) SetUnsearched(held bool) {
 	m.searched, m.recalled = false, held
 }
 
+// SetIncomplete sets whether rows may be missing in the table of m. While they are, and its orphans are not known, what seems to be
+// orphaned may still be declared, so nothing that it may depend on is deleted.
+func (m *Member) SetIncomplete(incomplete bool) {
+	if m == nil {
+		return
+	}
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	if m.incomplete != incomplete {
+		m.incomplete = incomplete
+		m.wakeLocked(func(other *Member) bool { return other.unread })
+	}
+}
+
+// keepsLocked reports whether nothing that rows of m may depend on may be deleted until its orphans are known.
+func (m *Member) keepsLocked() bool { return m.recalled || m.incomplete && !m.left }
+
 // notSearchedLocked returns a member that depends on m and whose orphans, which are not known, have to be deleted before a row
 // of m, which may be an orphan itself, or nil.
 func (m *Member) notSearchedLocked(orphan bool) *Member {
 	for _, other := range m.group.members {
-		waits := orphan && !other.left || other.recalled
+		waits := orphan && !other.left || other.keepsLocked()
 		if other != m && !other.searched && waits && slices.Contains(other.depends, m.table) {
 			return other
 		}
@@ -249,7 +269,11 @@ func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Memb
 	defer m.group.mu.Unlock()
 	if other := m.notSearchedLocked(orphan); other != nil {
 		m.unread = true
-		return obstacle{text: "a search for orphans of " + other.table.Name(), parked: other.recalled}, true
+		text := "a search for orphans of " + other.table.Name()
+		if other.incomplete {
+			text += ", a source of which is incomplete"
+		}
+		return obstacle{text: text, parked: other.keepsLocked()}, true
 	}
 	for _, other := range m.group.dependentsLocked(m) {
 		if rev, known := revisions[other]; known && other.read < rev {

@@ -188,6 +188,42 @@ func TestAnyDeleteWaitsWhileItIsNotKnownWhatIsHeld(t *testing.T) {
 	b.want(order, x, Reason{})
 }
 
+// A document of routes is refused since the start, so its rows, which depend on the link, are not known.
+func TestAnyDeleteWaitsWhileRowsThatMayDependOnItAreMissing(t *testing.T) {
+	b := newBed(t, "links", "routes")
+	b.put("links", row{ID: "x"})
+	g, woken := new(Group), 0
+	links, err := Join(g, b.tables["links"].Untyped(), nil, func() { woken++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes, err := Join(g, b.tables["routes"].Untyped(), []Dependency{b.onOf("links")}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaces := func(_ store.ReadTxn, row *store.Entry) *store.Entry { return row }
+	order := NewOrder(b.owner("links"), links, nil, nil, replaces)
+	routes.SetIncomplete(true)
+	for _, kind := range []pool.Kind{pool.Delete, pool.Update} {
+		x := b.task(kind, "links", "x")
+		for range 2 { // waiting does not count
+			b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes, a source of which is incomplete", b.now.Add(MaxOrderDelay)})
+			b.now = b.now.Add(time.Hour)
+		}
+	}
+	routes.SetSearched()
+	x := b.task(pool.Delete, "links", "x")
+	if b.want(order, x, Reason{}); woken != 1 { // what was found missing later stays in force
+		t.Errorf("woken %d times, want once", woken)
+	}
+	routes.SetUnsearched(false)
+	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes, a source of which is incomplete", b.now.Add(MaxOrderDelay)})
+	if routes.SetIncomplete(false); woken != 2 {
+		t.Errorf("woken %d times, want twice", woken)
+	}
+	b.want(order, x, Reason{})
+}
+
 func TestOrderHoldsNothingWithoutAGroup(t *testing.T) {
 	b := newBed(t, "links")
 	b.put("links", row{ID: "x"})
