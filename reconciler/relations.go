@@ -122,6 +122,13 @@ type Dependency[Obj any] struct {
 	names func(obj Obj, yield func(store.Query) bool)
 }
 
+// Kept returns a copy of d for rows that the target keeps when it loses what they depend on. What they depend on can be deleted
+// while it is not known which of them exist.
+func (d Dependency[Obj]) Kept() Dependency[Obj] {
+	d.of.Kept = true
+	return d
+}
+
 // Table returns the name of the table whose rows are waited for, or "" for the zero value.
 func (d Dependency[Obj]) Table() string {
 	if d.of.Table == nil {

@@ -21,6 +21,8 @@ type Dependency struct {
 	// it is nil, the queries that On yields are used instead.
 	By       func(row *store.Entry) any
 	Observed []*Observation // of the rows of Table
+	// Kept reports whether the target keeps the rows when it loses what they depend on.
+	Kept bool
 }
 
 // Check returns an error if the dependency is not declared properly.

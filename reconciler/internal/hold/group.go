@@ -228,14 +228,17 @@ func (m *Member) SetIncomplete(incomplete bool) {
 	}
 }
 
-// keepsLocked reports whether nothing that rows of m may depend on may be deleted until its orphans are known.
-func (m *Member) keepsLocked() bool { return m.recalled || m.incomplete && !m.left }
+// keepsLocked reports whether nothing may be deleted from a table that rows of m may depend on until its orphans are known.
+func (m *Member) keepsLocked(table *store.Table) bool {
+	return m.recalled || m.incomplete && !m.left &&
+		slices.ContainsFunc(m.on, func(d Dependency) bool { return d.Table == table && !d.Kept })
+}
 
 // notSearchedLocked returns a member that depends on m and whose orphans, which are not known, have to be deleted before a row
 // of m, which may be an orphan itself, or nil.
 func (m *Member) notSearchedLocked(orphan bool) *Member {
 	for _, other := range m.group.members {
-		waits := orphan && !other.left || other.keepsLocked()
+		waits := orphan && !other.left || other.keepsLocked(m.table)
 		if other != m && !other.searched && waits && slices.Contains(other.depends, m.table) {
 			return other
 		}
@@ -273,7 +276,7 @@ func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Memb
 		if other.incomplete {
 			text += ", a source of which is incomplete"
 		}
-		return obstacle{text: text, parked: other.keepsLocked()}, true
+		return obstacle{text: text, parked: other.keepsLocked(m.table)}, true
 	}
 	for _, other := range m.group.dependentsLocked(m) {
 		if rev, known := revisions[other]; known && other.read < rev {

@@ -218,6 +218,9 @@ func TestAnyDeleteWaitsWhileRowsThatMayDependOnItAreMissing(t *testing.T) {
 	}
 	routes.SetUnsearched(false)
 	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes, a source of which is incomplete", b.now.Add(MaxOrderDelay)})
+	routes.on[0].Kept = true
+	b.want(order, x, Reason{})
+	routes.on[0].Kept = false
 	if routes.SetIncomplete(false); woken != 2 {
 		t.Errorf("woken %d times, want twice", woken)
 	}

@@ -16,9 +16,9 @@ import (
 // in the table main, where the kernel always looks.
 //
 // Deletes happen in the reverse order: a route waits until the rules with its table are
-// deleted.
+// deleted. The kernel keeps rules whose tables are empty.
 func DependsOn(routes *statedb.Table[route.Route]) reconciler.Dependency[Rule] {
-	return reconciler.DependsOn(routes, tried, needed)
+	return reconciler.DependsOn(routes, tried, needed).Kept()
 }
 
 // needed yields queries for the untried routes that a rule waits for, which are found quickly,
