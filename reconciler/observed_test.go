@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
 )
@@ -139,6 +141,50 @@ func TestRepairOfDriftSaysWhyItRuns(t *testing.T) {
 		o.see(sighting{"a", 1})
 		o.pass(time.Minute)
 		o.wantStatus("a", "done")
+	})
+}
+
+func TestDriftThatTheRateLimitDelaysIsReported(t *testing.T) {
+	watching(t, nil, func(t *testing.T, o *watchful) {
+		if err := o.r.SetLimits(reconciler.Limits{Limiter: rate.NewLimiter(rate.Every(time.Minute), 1)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			o.breaks(id, 7)
+		}
+		o.wantLog("update a=1")
+		o.see(sighting{"a", 1})
+		for _, id := range []string{"b", "c"} {
+			o.wantStatus(id, "pending")
+		}
+		const delayed = "degraded: repairs are delayed: rows that differ from the observed state wait for the rate limit"
+		o.equal("health", delayed, o.health.last())
+		o.equal("waits for", "rate", o.explain("c").WaitsFor[0].Cause)
+
+		o.breaks("c", 1) // someone else repairs it
+		o.pass(time.Second)
+		o.wantStatus("c", "done")
+		o.equal("health", delayed, o.health.last())
+		o.pass(time.Minute)
+		o.wantLog("update b=1")
+		o.see(sighting{"b", 1})
+		o.pass(time.Second)
+		o.wantConverged()
+		o.equal("health", "ok: reconciled", o.health.last())
+		o.wantDrift(2)
+
+		// A row that has just been applied is given the time to be observed.
+		o.pass(time.Hour)
+		o.breaks("a", 7)
+		o.wantLog("update a=1")
+		o.pass(time.Second / 2)
+		o.see(sighting{"a", 7})
+		o.wantStatus("a", "done")
+		o.pass(time.Second)
+		o.wantStatus("a", "pending")
+		o.equal("health", delayed, o.health.last())
+		o.pass(time.Minute)
+		o.wantLog("update a=1")
 	})
 }
 

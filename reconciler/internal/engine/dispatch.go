@@ -18,9 +18,14 @@ const (
 // dispatch hands ready operations to idle workers. It reports whether it dropped any item,
 // which may let a full pass move on.
 func (l *loop) dispatch(now time.Time) (dropped bool) {
-	if l.rate.Holds(now) {
-		return false
+	if !l.rate.Holds(now) {
+		dropped = l.handOut(now)
 	}
+	return l.compareDelayed(now) || dropped
+}
+
+// handOut gives ready operations to idle workers.
+func (l *loop) handOut(now time.Time) (dropped bool) {
 	if l.rate.Reset(); l.exclusive {
 		return false
 	}
@@ -84,6 +89,9 @@ func (l *loop) fill(b *pool.Batch, n int, now time.Time) (dropped bool) {
 			dropped = true
 		case l.rate.Take(1, now) == 0:
 			l.queue.PutBack(it, b.Class)
+			if it.Differs {
+				l.repairDelayed(true)
+			}
 			return dropped
 		default:
 			it.Ran, it.Reasons = it.Reasons, 0

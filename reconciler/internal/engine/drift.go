@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -86,6 +87,50 @@ func (l *loop) compareHeld(op *pool.Task, txn store.ReadTxn, now time.Time) (aga
 		l.differs(op, changes)
 	}
 	return time.Time{}
+}
+
+// compareDelayed compares the rows that may have drifted and that the rate limit delays, since a row
+// that has drifted is not done. It reports whether it dropped any item.
+func (l *loop) compareDelayed(now time.Time) (dropped bool) {
+	if !l.rate.Holds(now) {
+		if l.queue.In(workqueue.Queued) == 0 {
+			l.repairDelayed(false)
+		}
+		return false
+	}
+	txn := l.r.p.DB.ReadTxn()
+	for _, it := range l.queue.Suspects() {
+		class := it.Class()
+		l.queue.Take(it)
+		op, needed := l.operationFor(it, txn)
+		if needed && l.compared(&op, txn, now) {
+			dropped = true
+			continue
+		}
+		l.compareHeld(&op, txn, now)
+		l.queue.Requeue(it, class)
+		if it.Differs {
+			l.repairDelayed(true)
+		}
+	}
+	if l.r.drifted.len() == 0 {
+		l.repairDelayed(false)
+	}
+	return dropped
+}
+
+// errDelayed is the error for repairs that the rate limit delays.
+var errDelayed = errors.New("rows that differ from the observed state wait for the rate limit")
+
+// repairDelayed reports to health whether the rate limit delays repairs.
+func (l *loop) repairDelayed(delayed bool) {
+	const about = "repairs are delayed"
+	switch _, known := l.health.concerns[about]; {
+	case delayed && !known:
+		l.health.concern(about, errDelayed)
+	case !delayed:
+		l.health.concern(about, nil)
+	}
 }
 
 // mustSettle reports whether to compare a row again once the effect of its update can be

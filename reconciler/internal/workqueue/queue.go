@@ -2,6 +2,8 @@ package workqueue
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/statehive/statehive/internal/duetime"
@@ -15,16 +17,17 @@ type Queue struct {
 	// OnMove is called when a row changes its stage. It may be nil.
 	OnMove func(from, to string)
 
-	ready  [Classes]fifo
-	credit [Classes]int
-	timed  duetime.Heap[*Item]
-	counts [Stages]int
+	ready    [Classes]fifo
+	suspects map[string]*Item // ready items that may have drifted, and have not been compared yet
+	credit   [Classes]int
+	timed    duetime.Heap[*Item]
+	counts   [Stages]int
 }
 
 // New returns an empty queue.
 func New() *Queue {
 	return &Queue{
-		Items: map[string]*Item{}, credit: weights,
+		Items: map[string]*Item{}, suspects: map[string]*Item{}, credit: weights,
 		timed: duetime.New(func(it *Item) time.Time { return it.due }, func(it *Item) *int { return &it.heapAt }),
 	}
 }
@@ -64,6 +67,22 @@ func (q *Queue) Enqueue(it *Item, class Class, why Reason, now time.Time) {
 		it.class = class
 		q.ready[class].push(it)
 	}
+	if why&Drifted != 0 && it.stage == Queued {
+		q.suspects[it.Key] = it
+	}
+}
+
+// Suspects returns the ready items that were enqueued because they may have drifted, since the last
+// call.
+func (q *Queue) Suspects() (suspects []*Item) {
+	if len(q.suspects) == 0 {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(q.suspects)) {
+		suspects = append(suspects, q.suspects[key])
+	}
+	clear(q.suspects)
+	return suspects
 }
 
 // Requeue makes an item ready that is not ready, even if it has just come back from a worker.
@@ -169,9 +188,15 @@ func (q *Queue) Refund(c Class, n int) { q.credit[c] = min(weights[c], q.credit[
 func (q *Queue) Pop(from Class) *Item {
 	it := q.ready[from].head
 	if it != nil {
-		q.ready[from].remove(it)
+		q.Take(it)
 	}
 	return it
+}
+
+// Take removes a ready item, as Pop does.
+func (q *Queue) Take(it *Item) {
+	q.ready[it.class].remove(it)
+	delete(q.suspects, it.Key)
 }
 
 // Wake makes the items ready that are due at now.
