@@ -131,10 +131,11 @@ func TestADeadNexthopIsADifference(t *testing.T) {
 			for _, mirrored := range []bool{false, true} {
 				twoNetworks(t)
 				target := newTarget(t)
+				mustUpdate(t, target, row, true)
 				if mirrored {
 					runMirror(t, target)
+					target.mirror.Load().Settled(t.Context())
 				}
-				mustUpdate(t, target, row, true)
 				nstest.IP(t, "link", "set", "e0", "down")
 				changes, err := target.Diff(t.Context(), txn(), row)
 				if err != nil || len(changes) != 1 || changes[0].Field != "nexthops" || !strings.Contains(changes[0].Is, "dev e0 dead") {

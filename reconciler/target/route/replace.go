@@ -151,7 +151,8 @@ type change struct {
 }
 
 // changeOf returns the changes to make. A next hop with a new weight can only be added after
-// the one with the old weight was removed.
+// the one with the old weight was removed, and so can one that the kernel does not use. The
+// latter is removed only if the kernel does not refuse it: it says then that it exists.
 func (u *updates) changeOf(r replacement) change {
 	w, old := u.wants[r.at], r.old[0]
 	missing, surplus := pair(w.nexthops(), old.seenNexthops())
@@ -162,12 +163,13 @@ func (u *updates) changeOf(r replacement) change {
 	for _, h := range missing {
 		one := w.wantedRoute()
 		one.Nexthops = hopsOf([]wantedHop{h})
-		weightAlone := slices.ContainsFunc(surplus, func(s SeenNexthop) bool {
+		same := slices.IndexFunc(surplus, func(s SeenNexthop) bool {
 			return s.Gateway == h.Gateway && isDevice(h.Device, h.index, s.index, s.Device, s.OtherNames)
 		})
-		if weightAlone {
+		if same >= 0 {
 			c.after = append(c.after, one)
-		} else {
+		}
+		if same < 0 || surplus[same].Dead {
 			c.first = append(c.first, one)
 		}
 	}
