@@ -206,6 +206,28 @@ func DependsOnBy[Obj, Dep any, Key comparable](
 		func(e *store.Entry) any { return by(rowOf[Obj](e)) }, observed)
 }
 
+// OneOf returns a copy of d for rows that need only one of the rows that they name, when some of those are deleted: the
+// others are alternatives. Otherwise a row needs all of them. If parts is not nil, it yields rows each of which has a part of the
+// needs of a row, and of each part one is needed.
+func (d Dependency[Obj]) OneOf(parts func(Obj) iter.Seq[Obj]) Dependency[Obj] {
+	if d.names == nil {
+		return d
+	}
+	d.of.OneOf = func(e *store.Entry, yield func(engine.Queries) bool) {
+		obj := rowOf[Obj](e)
+		if parts == nil {
+			yield(func(yield func(store.Query) bool) { d.names(obj, yield) })
+			return
+		}
+		for part := range parts(obj) {
+			if !yield(func(yield func(store.Query) bool) { d.names(part, yield) }) {
+				return
+			}
+		}
+	}
+	return d
+}
+
 func dependsOn[Obj, Dep any](
 	table *statedb.Table[Dep], status func(Dep) Status, names func(Obj, func(store.Query) bool), by func(*store.Entry) any,
 	observed []Observation[Dep],

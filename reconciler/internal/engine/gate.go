@@ -29,6 +29,8 @@ type (
 	HeldDeletes = hold.HeldDeletes
 	// Dependency makes rows wait for rows of another table.
 	Dependency = hold.Dependency
+	// Queries yields queries.
+	Queries = hold.Queries
 	// Replaces returns the row that an update would first remove from the target, or nil.
 	Replaces = hold.Replaces
 	// Group connects the reconcilers of a process.

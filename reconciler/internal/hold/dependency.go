@@ -10,6 +10,9 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/status"
 )
 
+// Queries yields queries.
+type Queries func(yield func(store.Query) bool)
+
 // Dependency makes rows wait for rows of another table, or of their own: see DependsOn in package
 // reconciler.
 type Dependency struct {
@@ -21,6 +24,9 @@ type Dependency struct {
 	// it is nil, the queries that On yields are used instead.
 	By       func(row *store.Entry) any
 	Observed []*Observation // of the rows of Table
+	// OneOf yields sets of the queries of On: a row needs only one of the rows that each set names. If it is nil, a
+	// row needs all rows that On names.
+	OneOf func(row *store.Entry, yield func(Queries) bool)
 	// Kept reports whether the target keeps the rows when it loses what they depend on.
 	Kept bool
 }

@@ -50,6 +50,7 @@ type Member struct {
 	searched   bool           // it knows its orphans
 	recalled   bool           // it does not, and some of their deletes are held
 	incomplete bool           // rows may be missing in its table
+	missed     bool           // that was so since it last knew its orphans
 	blocked    bool           // some of its deletes wait for deletes of other members, or for its own
 	unread     bool           // some of its deletes wait for changes to be read
 	read       store.Revision // it has read its table's changes up to here
@@ -198,7 +199,7 @@ func (m *Member) SetSearched() {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if !m.searched {
-		m.searched, m.recalled = true, false
+		m.searched, m.recalled, m.missed = true, false, m.incomplete
 		m.wakeLocked(func(other *Member) bool { return other.unread })
 	}
 }
@@ -214,8 +215,8 @@ func (m *Member) SetUnsearched(held bool) {
 	m.searched, m.recalled = false, held
 }
 
-// SetIncomplete sets whether rows may be missing in the table of m. While they are, and its orphans are not known, what seems to be
-// orphaned may still be declared, so nothing that it may depend on is deleted.
+// SetIncomplete sets whether rows may be missing in the table of m. If they were, what seems to be orphaned may still be declared, so
+// nothing that it may depend on is deleted until its orphans are known.
 func (m *Member) SetIncomplete(incomplete bool) {
 	if m == nil {
 		return
@@ -223,14 +224,14 @@ func (m *Member) SetIncomplete(incomplete bool) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if m.incomplete != incomplete {
-		m.incomplete = incomplete
+		m.incomplete, m.missed = incomplete, m.missed || incomplete
 		m.wakeLocked(func(other *Member) bool { return other.unread })
 	}
 }
 
 // keepsLocked reports whether nothing may be deleted from a table that rows of m may depend on until its orphans are known.
 func (m *Member) keepsLocked(table *store.Table) bool {
-	return m.recalled || m.incomplete && !m.left &&
+	return m.recalled || m.missed && !m.left &&
 		slices.ContainsFunc(m.on, func(d Dependency) bool { return d.Table == table && !d.Kept })
 }
 

@@ -2,25 +2,44 @@ package hold
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
 // stranded are the rows of a table that lack a row that they depend on, or would lack it after some deletes.
 type stranded struct {
 	table *store.Table
 	rows  map[string]*store.Entry // by encoded key
-	keys  map[string]map[string]bool
+	keys  map[string]keySet       // by the name of an index; those that were asked for
+}
+
+// keySet are the keys of rows in an index.
+type keySet struct {
+	of   *store.Index
+	keys map[string]bool
+}
+
+func (s keySet) add(table *store.Table, row *store.Entry) {
+	for key := range table.KeysOf(s.of, row.Row()) {
+		s.keys[string(key)] = true
+	}
 }
 
 func newStranded(table *store.Table) *stranded {
-	return &stranded{table: table, rows: map[string]*store.Entry{}}
+	return &stranded{table: table, rows: map[string]*store.Entry{}, keys: map[string]keySet{}}
 }
 
-func (s *stranded) add(row *store.Entry) { s.rows[string(row.Key())], s.keys = row, nil }
+func (s *stranded) add(row *store.Entry) {
+	s.rows[string(row.Key())] = row
+	for _, set := range s.keys {
+		set.add(s.table, row)
+	}
+}
 
 // has reports whether a query names one of the rows.
 func (s *stranded) has(q store.Query) bool {
@@ -28,20 +47,15 @@ func (s *stranded) has(q store.Query) bool {
 	if name == s.table.Primary().NameOrNone() {
 		return s.rows[string(q.Key)] != nil
 	}
-	keys := s.keys[name]
-	if keys == nil {
-		keys = map[string]bool{}
+	set, known := s.keys[name]
+	if !known {
+		set = keySet{q.Index, map[string]bool{}}
 		for _, row := range s.rows {
-			for key := range s.table.KeysOf(q.Index, row.Row()) {
-				keys[string(key)] = true
-			}
+			set.add(s.table, row)
 		}
-		if s.keys == nil {
-			s.keys = map[string]map[string]bool{}
-		}
-		s.keys[name] = keys
+		s.keys[name] = set
 	}
-	return keys[string(q.Key)]
+	return set.keys[string(q.Key)]
 }
 
 // strandings finds the rows that some deletes would strand.
@@ -183,44 +197,67 @@ func (s *strandings) knows(table *store.Table, row *store.Entry) bool {
 	return lost != nil && lost.rows[string(row.Key())] != nil
 }
 
-// needed is what a row depends on.
+// needed is what is lost of what a row needs.
 type needed struct {
-	lost    bool         // it names lost rows
-	left    *store.Entry // one that is done and not lost, or nil
-	more    bool         // and there are others
-	pending bool         // one that is not lost is pending
+	lost    bool           // nothing is left of something
+	pending bool           // all of that may be left: it has a row that is pending
+	only    []*store.Entry // the rows that alone are left of something
 }
 
 // strands reports whether row, which may be in the table that it depends on, has nothing left.
-func (n needed) strands(row *store.Entry) bool {
-	return n.lost && (n.left == nil || n.left == row && !n.more)
-}
+func (n needed) strands(row *store.Entry) bool { return n.lost || slices.Contains(n.only, row) }
 
 func (s *strandings) ask(d *Dependency, row *store.Entry) (n needed) {
-	queries, _ := d.appendQueries(nil, row)
-	queries = slices.DeleteFunc(queries, func(q store.Query) bool {
-		_, err := d.Table.LenOf(s.txn, q.Index.NameOrNone())
-		return err != nil // reported for the row itself
-	})
 	lost := s.lost[d.Table]
-	if n.lost = slices.ContainsFunc(queries, lost.has); !n.lost {
+	if d.OneOf == nil {
+		queries, _ := d.appendQueries(nil, row)
+		n.lost = slices.ContainsFunc(s.answered(d, queries), lost.has)
 		return n
 	}
+	n.pending = true
+	_ = pool.Guard(func() { // reported for the row itself
+		d.OneOf(row, func(queries Queries) bool {
+			s.askFor(d, slices.Collect(iter.Seq[store.Query](queries)), &n)
+			return true
+		})
+	})
+	return n
+}
+
+// answered returns those of some queries that the table can answer. The others are reported for the row itself.
+func (s *strandings) answered(d *Dependency, queries []store.Query) []store.Query {
+	return slices.DeleteFunc(queries, func(q store.Query) bool {
+		_, err := d.Table.LenOf(s.txn, q.Index.NameOrNone())
+		return err != nil
+	})
+}
+
+// askFor adds to n what is lost of the rows that some queries name and of which one is needed.
+func (s *strandings) askFor(d *Dependency, queries []store.Query, n *needed) {
+	lost := s.lost[d.Table]
+	if queries = s.answered(d, queries); !slices.ContainsFunc(queries, lost.has) {
+		return
+	}
+	var only *store.Entry
+	pending := false
 	for _, q := range queries {
 		for e := range d.Table.List(s.txn, q, nil).Entries() {
 			switch {
 			case lost.rows[string(e.Key())] != nil:
 			case d.notDone(e) != "": // the target may never have it
-				n.pending = n.pending || d.notDone(e) == pendingState
-			case n.left == nil:
-				n.left = e
-			case n.left != e:
-				n.more = true
-				return n
+				pending = pending || d.notDone(e) == pendingState
+			case only == nil:
+				only = e
+			case only != e:
+				return
 			}
 		}
 	}
-	return n
+	if only != nil {
+		n.only = append(n.only, only)
+		return
+	}
+	n.lost, n.pending = true, n.pending && pending
 }
 
 // dependentsCheck finds out whether deletes would strand too many rows. It reads all rows that may depend on them, so it does so

@@ -236,6 +236,9 @@ func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
 			on.On = func(_ *store.Entry, yield func(store.Query) bool) {
 				_ = yield(byID.Query("a").Untyped()) && yield(byID.Query("b").Untyped())
 			}
+			on.OneOf = func(row *store.Entry, yield func(Queries) bool) {
+				yield(func(yield func(store.Query) bool) { on.On(row, yield) })
+			}
 			g := &Group{}
 			m, err := Join(g, b.tables["addresses"].Untyped(), nil, func() {})
 			if err != nil {
@@ -258,6 +261,66 @@ func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
 			}
 			b.put("addresses", row{ID: "b", State: test.later})
 			b.want(l, task, test.want)
+		})
+	}
+}
+
+// What rows need is each of the rows that they name or, if those are alternatives, one of each set.
+func TestRowsAreStrandedIfTheyLoseSomethingThatTheyNeed(t *testing.T) {
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	named := func(ids ...string) Queries {
+		return func(yield func(store.Query) bool) {
+			for _, id := range ids {
+				if !yield(byID.Query(id).Untyped()) {
+					return
+				}
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		sets [][]string // nil: all are needed
+		held bool
+	}{
+		"all":                         {nil, true},
+		"one":                         {[][]string{{"a", "b", "c"}}, false},
+		"one of two sets":             {[][]string{{"a", "b"}, {"c"}}, false},
+		"one of two sets, and a":      {[][]string{{"b", "c"}, {"a"}}, true},
+		"one that does not exist":     {[][]string{{"a", "d"}, {"b"}}, true},
+		"one, and nothing is lost":    {[][]string{{"b"}, {"c"}}, false},
+		"one of two sets that have a": {[][]string{{"a", "b"}, {"a", "c"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "links", "routes")
+			on := b.onOf("links")
+			on.On = func(_ *store.Entry, yield func(store.Query) bool) { named("a", "b", "c", "d")(yield) }
+			if test.sets != nil {
+				on.OneOf = func(_ *store.Entry, yield func(Queries) bool) {
+					for _, set := range test.sets {
+						if !yield(named(set...)) {
+							return
+						}
+					}
+				}
+			}
+			g := &Group{}
+			m, err := Join(g, b.tables["links"].Untyped(), nil, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Join(g, b.tables["routes"].Untyped(), []Dependency{on}, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			b.put("links", row{ID: "a", State: "done"}, row{ID: "b", State: "done"}, row{ID: "c", State: "done"})
+			b.put("routes", row{ID: "0"}, row{ID: "1"}, row{ID: "2"})
+			l := NewChangeLimiter(b.owner("links"), m, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+			task := b.task(pool.Delete, "links", "a")
+			b.delete("links", "a")
+			l.CountDelete(task.Item)
+			want := Reason{}
+			if test.held {
+				want = Reason{workqueue.Limit, "until its delete is approved: 3 of 3 rows of routes would lack what they depend on", time.Time{}}
+			}
+			b.want(l, task, want)
 		})
 	}
 }
@@ -327,6 +390,38 @@ func TestRowsThatWereJustAddedDoNotLetMoreBeStranded(t *testing.T) {
 	b.delete("links", "a")
 	links.CountDelete(task.Item)
 	b.want(links, task, Reason{workqueue.Limit, "until its delete is approved: 3 of 23 rows of routes would lack what they depend on", time.Time{}})
+}
+
+// BenchmarkStrandsEach is the check of many deletes, each of which strands a row of its own, and with it another one.
+func BenchmarkStrandsEach(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			bed := newBed(b, "links", "routes")
+			g := &Group{}
+			links, err := Join(g, bed.tables["links"].Untyped(), nil, func() {})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := Join(g, bed.tables["routes"].Untyped(), []Dependency{bed.onOf("links"), bed.onOf("routes")}, func() {}); err != nil {
+				b.Fatal(err)
+			}
+			var deleted []*store.Entry
+			rows := make([]row, 0, 2*n)
+			for i := range n {
+				bed.put("links", row{ID: fmt.Sprint("link", i)})
+				deleted = append(deleted, bed.entry("links", fmt.Sprint("link", i)))
+				bed.delete("links", fmt.Sprint("link", i))
+				rows = append(rows, row{ID: fmt.Sprint(i), Of: fmt.Sprint("link", i)}, row{ID: fmt.Sprint(i, "next"), Of: fmt.Sprint(i)})
+			}
+			bed.put("routes", rows...)
+			for b.Loop() {
+				if text, _ := links.strands(bed.db.ReadTxn(), deleted, ChangeLimit{}.WithDefaults(), nil, bed.now); text == "" {
+					b.Fatal("nothing is stranded")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/row")
+		})
+	}
 }
 
 // BenchmarkStrands is the check of a delete that 100,000 rows of another table may depend on.

@@ -224,6 +224,13 @@ func TestAnyDeleteWaitsWhileRowsThatMayDependOnItAreMissing(t *testing.T) {
 	if routes.SetIncomplete(false); woken != 2 {
 		t.Errorf("woken %d times, want twice", woken)
 	}
+	for range 2 {
+		b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes", b.now.Add(MaxOrderDelay)})
+		b.now = b.now.Add(time.Hour)
+	}
+	routes.SetSearched()
+	b.want(order, x, Reason{})
+	routes.SetUnsearched(false) // nothing was missing since
 	b.want(order, x, Reason{})
 }
 

@@ -75,9 +75,9 @@ type Dependencies struct {
 func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
 		reconciler.DependsOn(d.Links, link.Link.GetStatus, devices, d.SeenLinks),
-		reconciler.DependsOnBy(d.Addresses, address.Address.GetStatus, Route.needs, needs.addresses, d.SeenAddresses),
-		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, d.SeenSources),
-		reconciler.DependsOnBy(d.Routes, Route.GetStatus, Route.needs, needs.routes, d.SeenRoutes),
+		reconciler.DependsOnBy(d.Addresses, address.Address.GetStatus, Route.needs, needs.addresses, d.SeenAddresses).OneOf(Route.hops),
+		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, d.SeenSources).OneOf(nil),
+		reconciler.DependsOnBy(d.Routes, Route.GetStatus, Route.needs, needs.routes, d.SeenRoutes).OneOf(Route.hops),
 	}
 }
 
@@ -136,6 +136,19 @@ func (r Route) needs() needs {
 		r.Table = MainTable
 	}
 	return needs{r.Table, r.Gateway, r.Device, r.Nexthops}
+}
+
+// hops yields a row for each next hop.
+func (r Route) hops() iter.Seq[Route] {
+	return func(yield func(Route) bool) {
+		for way := range r.ways() {
+			one := r
+			one.Gateway, one.Device, one.Nexthops = way.Gateway, way.Device, immutable.List[Nexthop]{}
+			if !yield(one) {
+				return
+			}
+		}
+	}
 }
 
 // gateways yields the next hops that have a gateway.

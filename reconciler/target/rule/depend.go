@@ -18,7 +18,7 @@ import (
 // Deletes happen in the reverse order: a route waits until the rules with its table are
 // deleted. The kernel keeps rules whose tables are empty.
 func DependsOn(routes *statedb.Table[route.Route]) reconciler.Dependency[Rule] {
-	return reconciler.DependsOn(routes, tried, needed).Kept()
+	return reconciler.DependsOn(routes, tried, needed).OneOf(nil).Kept()
 }
 
 // needed yields queries for the untried routes that a rule waits for, which are found quickly,
