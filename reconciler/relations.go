@@ -7,6 +7,7 @@ import (
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/engine"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -155,6 +156,18 @@ func (d Dependency[Obj]) Rows(txn statedb.ReadTxn, table statedb.TableMeta, obj 
 			return more
 		})
 	}
+}
+
+// Key returns a text that is equal only for objects for which [Dependency.Rows] yields the same rows.
+func (d Dependency[Obj]) Key(obj Obj) string {
+	var key []byte
+	if d.names != nil {
+		d.names(obj, func(q store.Query) bool {
+			key = hold.AppendQuery(key, q)
+			return true
+		})
+	}
+	return string(key)
 }
 
 // DependsOn delays the update of a row until all rows that it depends on are done. They are the

@@ -169,7 +169,7 @@ func (d *Dependency) key(row *store.Entry, text []byte) (by any, queries []byte,
 	text = text[:0]
 	err = pool.Guard(func() {
 		d.On(row, func(q store.Query) bool {
-			text = appendQuery(text, q)
+			text = AppendQuery(text, q)
 			return true
 		})
 	})
@@ -185,7 +185,8 @@ func equalsItself(v any) (equal bool) {
 
 func same(a, b any) bool { return a == b }
 
-func appendQuery(to []byte, q store.Query) []byte {
+// AppendQuery appends a text that is equal only for equal queries of a table.
+func AppendQuery(to []byte, q store.Query) []byte {
 	return appendText(appendText(to, q.Index.NameOrNone()), q.Key)
 }
 

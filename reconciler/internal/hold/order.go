@@ -161,7 +161,7 @@ func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) (text string) {
 	}
 	var key []byte
 	for _, q := range queries {
-		key = appendQuery(key, q)
+		key = AppendQuery(key, q)
 	}
 	if rev := d.Table.Revision(txn); d.answers == nil || rev != d.revision {
 		d.revision, d.answers = rev, map[string]string{}

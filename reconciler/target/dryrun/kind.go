@@ -21,7 +21,7 @@ type Kind interface {
 	needs() []string // tables that its rows depend on
 	compare(ctx context.Context, p Params, rows []Row) (comparison, error)
 	copy(ctx context.Context, into *copied) error
-	needed(s *step, in map[string]*copied) []*step
+	needed(s *step, in map[string]*copied) []*group
 }
 
 // Config configures a kind. Name, Schema, Table and Target are required.
@@ -198,9 +198,10 @@ func (k *kind[Obj]) askAgent(ctx context.Context, p Params, s *step) {
 
 // copied is a table with the rows of a kind that need an operation.
 type copied struct {
-	steps map[string]*step // by key as text
-	table statedb.TableMeta
-	txn   statedb.ReadTxn
+	steps  map[string]*step // by key as text
+	groups map[groupID]*group
+	table  statedb.TableMeta
+	txn    statedb.ReadTxn
 }
 
 func (k *kind[Obj]) copy(ctx context.Context, into *copied) error {
@@ -221,17 +222,25 @@ func (k *kind[Obj]) copy(ctx context.Context, into *copied) error {
 	return err
 }
 
-func (k *kind[Obj]) needed(s *step, in map[string]*copied) (needs []*step) {
-	for _, d := range k.config.DependsOn {
+func (k *kind[Obj]) needed(s *step, in map[string]*copied) (needs []*group) {
+	row := s.row.(Obj) //nolint:forcetypeassert // steps of a kind have its rows
+	for i, d := range k.config.DependsOn {
 		other := in[d.Table()]
 		if other == nil {
 			continue // there is nothing to do
 		}
 		panicked := guard(func() {
-			for key := range d.Rows(other.txn, other.table, s.row.(Obj)) { //nolint:forcetypeassert // steps of a kind have its rows
-				if needed := other.steps[key]; needed != nil && needed != s {
-					needs = append(needs, needed)
+			id := groupID{k.config.Name, i, d.Key(row)}
+			if other.groups[id] == nil {
+				g := new(group)
+				for key := range d.Rows(other.txn, other.table, row) {
+					g.add(other.steps[key])
 				}
+				g.unique()
+				other.groups[id] = g
+			}
+			if g := other.groups[id]; len(g.steps) > 0 {
+				needs = append(needs, g)
 			}
 		})
 		if panicked != nil {

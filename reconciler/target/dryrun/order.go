@@ -56,8 +56,8 @@ type step struct {
 	op       Operation
 	row      any
 	of       Kind
-	terminal bool    // its error is not caused by a missing object
-	needs    []*step // on other rows, before this one
+	terminal bool     // its error is not caused by a missing object
+	needs    []*group // on other rows, before this one
 	settled  bool
 	open     bool   // whether the steps that it needs are being settled
 	cycle    string // of rows that wait for each other, if it is part of one
@@ -120,7 +120,7 @@ func relate(ctx context.Context, rows []*step) error {
 
 // copyOf makes a table of those of the rows that are of a kind.
 func copyOf(ctx context.Context, k Kind, rows []*step) (*copied, error) {
-	c := &copied{steps: map[string]*step{}}
+	c := &copied{steps: map[string]*step{}, groups: map[groupID]*group{}}
 	for _, s := range rows {
 		if s.of == k {
 			c.steps[s.op.Key] = s
@@ -162,11 +162,26 @@ func (o *order) settle(s *step) {
 	}
 	s.settled, s.open = true, true
 	o.path = append(o.path, s)
-	for _, needed := range s.needs {
-		o.settle(needed)
+	for _, g := range s.needs {
+		o.settleGroup(g, s)
 	}
 	o.path, s.open = o.path[:len(o.path)-1], false
 	o.settled = append(o.settled, s)
+}
+
+// settleGroup settles the steps of a group that a step needs.
+func (o *order) settleGroup(g *group, of *step) {
+	if g.settled {
+		return
+	}
+	open := false
+	for _, needed := range g.steps {
+		if needed != of {
+			o.settle(needed)
+		}
+		open = open || needed.open
+	}
+	g.settled = !open // else a cycle may still be found
 }
 
 // firstKindLastKey returns the deletes in the order of kinds, and from the last key to the
@@ -208,26 +223,20 @@ func noteCycle(rows []*step) {
 // A row that cannot be compared because those rows have yet to create something is created
 // after them. A row that needs a failing row fails, too.
 func (s *step) decide() {
-	made, inVain := false, []string(nil)
-	for _, needed := range s.needs {
-		s.op.After = append(s.op.After, needed.title())
-		made = made || needed.op.Action == Create || needed.op.Action == Change
-		if needed.op.Action == Fail {
-			inVain = append(inVain, needed.title())
-		}
+	made, after, inVain := false, names{of: s}, names{of: s}
+	for _, g := range s.needs {
+		sum := g.summary()
+		made = made || sum.made
+		after.add(sum.all)
+		inVain.add(sum.inVain)
 	}
-	s.op.After, inVain = sorted(s.op.After), sorted(inVain)
+	s.op.After = after.list()
 	switch failed := s.op.Action == Fail; {
 	case s.cycle != "" && !s.terminal:
 		s.op.Action, s.op.Error = Fail, s.cycle
-	case len(inVain) > 0 && (!failed || made && !s.terminal):
-		s.op.Action, s.op.Error = Fail, "waits for "+strings.Join(inVain, ", ")+", which would be in error"
+	case inVain.n > 0 && (!failed || made && !s.terminal):
+		s.op.Action, s.op.Error = Fail, "waits for "+strings.Join(inVain.list(), ", ")+", which would be in error"
 	case failed && made && !s.terminal:
 		s.op.Action, s.op.Error = Create, ""
 	}
-}
-
-func sorted(texts []string) []string {
-	slices.Sort(texts)
-	return slices.Compact(texts)
 }

@@ -29,7 +29,7 @@ type Operation struct {
 	// created after another one, because they are not known yet.
 	Changes []reconciler.Change `json:"changes,omitempty"`
 	// After names the rows that this one waits for and that need an operation first, as in
-	// "link wan0".
+	// "link wan0". After the first ten it says how many there are in addition, as in "5 more".
 	After  []string `json:"after,omitempty"`
 	Error  string   `json:"error,omitempty"`  // error of the action Fail
 	Origin string   `json:"origin,omitempty"` // where the row is declared: "file:line:column"

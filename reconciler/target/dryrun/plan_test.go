@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// thing is a row of any of the kinds. On names a thing of another kind that it is on.
+// thing is a row of any of the kinds. On names a thing of another kind that it is on, or "all of" those with a value.
 type thing struct {
 	Name, Value, On string
 	Status          reconciler.Status
@@ -31,9 +31,11 @@ func (x thing) WithStatus(status reconciler.Status) thing { x.Status = status; r
 
 var byName = statedb.NewIndex("name", func(x thing) string { return x.Name })
 
+var byValue = statedb.NewIndex("value", func(x thing) string { return x.Value })
+
 // world is a target that must not be told to change anything.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	ours    map[string]string
 	others  map[string]string
 	on      map[string]string // what ours are on
@@ -114,19 +116,19 @@ func (b *batching) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []th
 
 // fixture has kinds whose rows are on rows of the kind before.
 type fixture struct {
-	t     *testing.T
+	t     testing.TB
 	db    *statedb.DB
 	kinds []dryrun.Kind
 	table map[string]*statedb.RWTable[thing]
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t testing.TB) *fixture {
 	return &fixture{t: t, db: statedb.New(), table: map[string]*statedb.RWTable[thing]{}}
 }
 
 func (f *fixture) kind(name string, target reconciler.Target[thing], on string) {
 	f.t.Helper()
-	schema := reconciler.Reconciled(statedb.Schema[thing]{Name: name + "s", Primary: byName})
+	schema := reconciler.Reconciled(statedb.Schema[thing]{Name: name + "s", Primary: byName, Secondary: []statedb.Indexer[thing]{byValue}})
 	table, err := statedb.NewTable(f.db, schema)
 	if err != nil {
 		f.t.Fatal(err)
@@ -135,6 +137,9 @@ func (f *fixture) kind(name string, target reconciler.Target[thing], on string) 
 	c := dryrun.Config[thing]{Name: name, Schema: schema, Table: statedb.ReadOnly(table), Target: target}
 	if on != "" {
 		c.DependsOn = []reconciler.Dependency[thing]{reconciler.DependsOn(statedb.ReadOnly(f.table[on]), thing.GetStatus, func(x thing) iter.Seq[statedb.Query[thing]] {
+			if value, all := strings.CutPrefix(x.On, "all of "); all {
+				return slices.Values([]statedb.Query[thing]{byValue.Query(value)})
+			}
 			return slices.Values([]statedb.Query[thing]{byName.Query(x.On)})
 		})}
 	}
