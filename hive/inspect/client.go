@@ -19,6 +19,9 @@ import (
 // clientTimeout bounds a request, but for those whose answer goes on and on.
 const clientTimeout = 30 * time.Second
 
+// maxErrorBody bounds what is read of an error.
+const maxErrorBody = 1 << 20
+
 // APIError is an error that the server answered with.
 type APIError struct {
 	Status  int    // of HTTP
@@ -191,7 +194,7 @@ func badAnswer(path string, err error) error {
 
 func apiError(resp *http.Response) error {
 	var body errorBody
-	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || body.Error == "" {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxErrorBody)).Decode(&body); err != nil || body.Error == "" {
 		body.Error = "the agent answered " + resp.Status
 	}
 	return &APIError{Status: resp.StatusCode, Message: body.Error}

@@ -80,14 +80,22 @@ func (t *Target) Related() reconciler.Related[Sysctl] {
 	})
 }
 
-// set writes a parameter.
+// set writes a parameter. What it already was has changed no others: the kernel may write a value in its own way, and that row
+// is never right.
 func (t *Target) set(name, value string) error {
-	err := t.files.write(name, value)
-	if err == nil && changesOthers(name) {
-		select {
-		case t.changed <- struct{}{}:
-		default: // an event that has not been received yet will do for this change too
-		}
+	if !changesOthers(name) {
+		return t.files.write(name, value)
 	}
-	return err
+	was, unread := t.files.read(name)
+	if err := t.files.write(name, value); err != nil {
+		return err
+	}
+	if is, err := t.files.read(name); err == nil && unread == nil && is == was {
+		return nil
+	}
+	select {
+	case t.changed <- struct{}{}:
+	default: // an event that has not been received yet will do for this change too
+	}
+	return nil
 }

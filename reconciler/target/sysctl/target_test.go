@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/statedb"
@@ -163,6 +164,39 @@ func TestRecordsOfDevicesThatAreGoneAreDropped(t *testing.T) {
 	}
 	if _, known := target.records.Get(name); known {
 		t.Error("the record is still there after Init")
+	}
+}
+
+// A row that is never right must not have itself checked again and again.
+func TestASysctlOfAllDevicesIsAnnouncedWhenItChanges(t *testing.T) {
+	nstest.Veth(t, "s0", "s1")
+	target := newTarget(t, Config{})
+	announced := func() bool {
+		select {
+		case <-target.changed:
+			return true
+		default:
+			return false
+		}
+	}
+	if err := target.set("net.ipv4.conf.all.rp_filter", "0"); err != nil {
+		t.Fatal(err)
+	}
+	announced()
+	for _, device := range []string{"all", "default"} {
+		row := Sysctl{Name: "net.ipv4.conf." + device + ".rp_filter", Value: "0x2"}
+		for i, want := range []bool{true, false, false} {
+			if _, err := target.Update(t.Context(), nil, row); !reconciler.IsTerminal(err) {
+				t.Errorf("Update %d of %s = %v", i, row.Name, err)
+			}
+			if got := announced(); got != want {
+				t.Errorf("update %d of %s is announced: %v", i, row.Name, got)
+			}
+		}
+		row.Value = "1"
+		if _, err := target.Update(t.Context(), nil, row); err != nil || !announced() {
+			t.Errorf("Update of %s = %v, or it is not announced", row.Name, err)
+		}
 	}
 }
 
