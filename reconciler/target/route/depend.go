@@ -84,7 +84,7 @@ func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 // DeletedBefore makes addresses stay until the IPv4 routes of their devices are deleted: with the last IPv4 address of a device
 // the kernel removes all of its IPv4 routes.
 func DeletedBefore(d Dependencies) []reconciler.Dependency[Route] {
-	return []reconciler.Dependency[Route]{reconciler.DependsOn(d.Addresses, address.Address.GetStatus, deviceAddresses)}
+	return []reconciler.Dependency[Route]{reconciler.DependsOn(d.Addresses, address.Address.GetStatus, deviceAddresses).OneOf(Route.hops)}
 }
 
 // deviceAddresses yields queries for the addresses of the devices of an IPv4 route.
