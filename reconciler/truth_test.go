@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
@@ -276,6 +277,7 @@ func TestRepairsOfManyRowsAtOnceAreHeldByTheLimitOfUpdates(t *testing.T) {
 			t.Error("health is green, although rows are known to differ")
 		}
 		o.check(o.r.Approve(t.Context(), o.plan().ID))
+		synctest.Wait() // what is seen to agree needs no repair
 		o.see(sighting{"a", 1}, sighting{"b", 1}, sighting{"c", 1})
 		o.pass(time.Minute)
 		o.wantConverged()
