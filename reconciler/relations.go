@@ -219,9 +219,10 @@ func DependsOnBy[Obj, Dep any, Key comparable](
 		func(e *store.Entry) any { return by(rowOf[Obj](e)) }, observed)
 }
 
-// OneOf returns a copy of d for rows that need only one of the rows that they name, when some of those are deleted: the
-// others are alternatives. Otherwise a row needs all of them. If parts is not nil, it yields rows each of which has a part of the
-// needs of a row, and of each part one is needed.
+// OneOf returns a copy of d for rows that need only one of the rows that they name: the others are alternatives. Without it they
+// need all of them. It matters when named rows are deleted, because the delete is held if too many rows would lack what they
+// need. If parts is not nil, it splits a row into parts, such as the next hops of a route, each of which needs one of the rows
+// that it names.
 func (d Dependency[Obj]) OneOf(parts func(Obj) iter.Seq[Obj]) Dependency[Obj] {
 	if d.names == nil {
 		return d

@@ -99,7 +99,7 @@ func (l *loop) compareDelayed(now time.Time) (dropped bool) {
 		return false
 	}
 	txn := l.r.p.DB.ReadTxn()
-	for _, it := range l.queue.Suspects() {
+	for _, it := range l.queue.TakeSuspects() {
 		class := it.Class()
 		l.queue.Take(it)
 		op, needed := l.operationFor(it, txn)

@@ -185,7 +185,7 @@ func (s *strandings) dependents(m *Member, d *Dependency) (more bool) {
 		}
 		if answer.strands(row) && !s.knows(m.table, row) {
 			s.in(m).add(row)
-			more, s.undecided = true, s.undecided || answer.pending
+			more, s.undecided = true, s.undecided || answer.lost && answer.pending
 		}
 	}
 	return more
@@ -199,9 +199,9 @@ func (s *strandings) knows(table *store.Table, row *store.Entry) bool {
 
 // needed is what is lost of what a row needs.
 type needed struct {
-	lost    bool           // nothing is left of something
-	pending bool           // all of that may be left: it has a row that is pending
-	only    []*store.Entry // the rows that alone are left of something
+	lost    bool           // for one of the row's needs, no row is left that is done
+	pending bool           // but for each such need a row is left that is pending
+	only    []*store.Entry // rows each of which is the last one left for a need
 }
 
 // strands reports whether row, which may be in the table that it depends on, has nothing left.

@@ -239,14 +239,7 @@ func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
 			on.OneOf = func(row *store.Entry, yield func(Queries) bool) {
 				yield(func(yield func(store.Query) bool) { on.On(row, yield) })
 			}
-			g := &Group{}
-			m, err := Join(g, b.tables["addresses"].Untyped(), nil, func() {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Join(g, b.tables["routes"].Untyped(), []Dependency{on}, func() {}); err != nil {
-				t.Fatal(err)
-			}
+			m := b.needed(t, "addresses", "routes", on)
 			b.put("addresses", row{ID: "a", State: "done"}, row{ID: "b", State: test.state})
 			b.put("routes", row{ID: "0"}, row{ID: "1"}, row{ID: "2"})
 			l := NewChangeLimiter(b.owner("addresses"), m, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
@@ -263,6 +256,20 @@ func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
 			b.want(l, task, test.want)
 		})
 	}
+}
+
+// needed makes the rows of a table depend on those of another one, and returns the member of the latter.
+func (b *bed) needed(t testing.TB, table, dependent string, on ...Dependency) *Member {
+	t.Helper()
+	g := &Group{}
+	m, err := Join(g, b.tables[table].Untyped(), nil, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Join(g, b.tables[dependent].Untyped(), on, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // What rows need is each of the rows that they name or, if those are alternatives, one of each set.
@@ -302,14 +309,7 @@ func TestRowsAreStrandedIfTheyLoseSomethingThatTheyNeed(t *testing.T) {
 					}
 				}
 			}
-			g := &Group{}
-			m, err := Join(g, b.tables["links"].Untyped(), nil, func() {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Join(g, b.tables["routes"].Untyped(), []Dependency{on}, func() {}); err != nil {
-				t.Fatal(err)
-			}
+			m := b.needed(t, "links", "routes", on)
 			b.put("links", row{ID: "a", State: "done"}, row{ID: "b", State: "done"}, row{ID: "c", State: "done"})
 			b.put("routes", row{ID: "0"}, row{ID: "1"}, row{ID: "2"})
 			l := NewChangeLimiter(b.owner("links"), m, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
@@ -397,14 +397,7 @@ func BenchmarkStrandsEach(b *testing.B) {
 	for _, n := range []int{1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			bed := newBed(b, "links", "routes")
-			g := &Group{}
-			links, err := Join(g, bed.tables["links"].Untyped(), nil, func() {})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := Join(g, bed.tables["routes"].Untyped(), []Dependency{bed.onOf("links"), bed.onOf("routes")}, func() {}); err != nil {
-				b.Fatal(err)
-			}
+			links := bed.needed(b, "links", "routes", bed.onOf("links"), bed.onOf("routes"))
 			var deleted []*store.Entry
 			rows := make([]row, 0, 2*n)
 			for i := range n {
@@ -427,15 +420,7 @@ func BenchmarkStrandsEach(b *testing.B) {
 // BenchmarkStrands is the check of a delete that 100,000 rows of another table may depend on.
 func BenchmarkStrands(b *testing.B) {
 	bed := newBed(b, "links", "routes")
-	g := &Group{}
-	on := bed.onOf("links")
-	links, err := Join(g, bed.tables["links"].Untyped(), nil, func() {})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := Join(g, bed.tables["routes"].Untyped(), []Dependency{on}, func() {}); err != nil {
-		b.Fatal(err)
-	}
+	links := bed.needed(b, "links", "routes", bed.onOf("links"))
 	rows := make([]row, 100_000)
 	for i := range rows {
 		rows[i] = row{ID: fmt.Sprint(i), Of: fmt.Sprint("link", i%1000)}

@@ -72,9 +72,9 @@ func (q *Queue) Enqueue(it *Item, class Class, why Reason, now time.Time) {
 	}
 }
 
-// Suspects returns the ready items that were enqueued because they may have drifted, since the last
-// call.
-func (q *Queue) Suspects() (suspects []*Item) {
+// TakeSuspects returns the ready items that were enqueued since the last call because they may have
+// drifted.
+func (q *Queue) TakeSuspects() (suspects []*Item) {
 	if len(q.suspects) == 0 {
 		return nil
 	}

@@ -14,7 +14,7 @@ type groupID struct {
 	key        string // see reconciler.Dependency.Key
 }
 
-// group is steps that other steps need. Many steps may need the same ones, such as rules the routes of a table.
+// group is a set of steps that other steps need. Many steps may need the same ones: all rules of a table need its routes.
 type group struct {
 	steps   []*step // each once
 	settled bool    // all of them are in the order, and none is on its path
@@ -23,25 +23,18 @@ type group struct {
 
 // groupSummary is what the actions of a group mean for the steps that need it.
 type groupSummary struct {
-	made        bool // some of the rows are yet to be created or changed
-	all, inVain []*step
-}
-
-// add adds a step, which may be nil.
-func (g *group) add(s *step) {
-	if s != nil {
-		g.steps = append(g.steps, s)
-	}
+	made   bool    // some of the rows are yet to be created or changed
+	failed []*step // the others wait for them in vain
 }
 
 func byTitle(a, b *step) int {
 	return cmp.Or(strings.Compare(a.op.Kind, b.op.Kind), strings.Compare(a.op.Key, b.op.Key))
 }
 
-// unique sorts the steps by title, and removes repeated ones.
-func (g *group) unique() {
-	slices.SortFunc(g.steps, byTitle)
-	g.steps = slices.Compact(g.steps)
+// newGroup returns a group of steps, some of which may be repeated.
+func newGroup(steps []*step) *group {
+	slices.SortFunc(steps, byTitle)
+	return &group{steps: slices.Compact(steps)}
 }
 
 // summary returns the summary, which is kept if the actions of all the steps are known for good: not if some are in a cycle.
@@ -49,12 +42,12 @@ func (g *group) summary() groupSummary {
 	if g.sum != nil {
 		return *g.sum
 	}
-	sum, cyclic := groupSummary{all: g.steps}, false
+	sum, cyclic := groupSummary{}, false
 	for _, s := range g.steps {
 		cyclic = cyclic || s.cycle != ""
 		sum.made = sum.made || s.op.Action == Create || s.op.Action == Change
 		if s.op.Action == Fail {
-			sum.inVain = append(sum.inVain, s)
+			sum.failed = append(sum.failed, s)
 		}
 	}
 	if g.settled && !cyclic {
@@ -63,14 +56,14 @@ func (g *group) summary() groupSummary {
 	return sum
 }
 
-// maxNames is how many rows an operation names at most of those that it waits for.
+// maxNames is the most rows that an operation names of those that it waits for.
 const maxNames = 10
 
 // names are the titles of steps that a step needs, apart from the step itself.
 type names struct {
 	of     *step
 	titles []string // the first of each group
-	n      int      // how many the groups have
+	n      int      // the number of steps in the groups
 }
 
 // add adds the steps of a group, which are ordered by their titles.

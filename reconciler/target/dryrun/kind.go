@@ -232,12 +232,13 @@ func (k *kind[Obj]) needed(s *step, in map[string]*copied) (needs []*group) {
 		panicked := guard(func() {
 			id := groupID{k.config.Name, i, d.Key(row)}
 			if other.groups[id] == nil {
-				g := new(group)
+				var steps []*step
 				for key := range d.Rows(other.txn, other.table, row) {
-					g.add(other.steps[key])
+					if needed := other.steps[key]; needed != nil {
+						steps = append(steps, needed)
+					}
 				}
-				g.unique()
-				other.groups[id] = g
+				other.groups[id] = newGroup(steps)
 			}
 			if g := other.groups[id]; len(g.steps) > 0 {
 				needs = append(needs, g)

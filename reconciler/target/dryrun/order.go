@@ -227,8 +227,8 @@ func (s *step) decide() {
 	for _, g := range s.needs {
 		sum := g.summary()
 		made = made || sum.made
-		after.add(sum.all)
-		inVain.add(sum.inVain)
+		after.add(g.steps)
+		inVain.add(sum.failed)
 	}
 	s.op.After = after.list()
 	switch failed := s.op.Action == Fail; {

@@ -29,7 +29,7 @@ type Operation struct {
 	// created after another one, because they are not known yet.
 	Changes []reconciler.Change `json:"changes,omitempty"`
 	// After names the rows that this one waits for and that need an operation first, as in
-	// "link wan0". After the first ten it says how many there are in addition, as in "5 more".
+	// "link wan0". It names ten at most; a last element such as "5 more" counts the others.
 	After  []string `json:"after,omitempty"`
 	Error  string   `json:"error,omitempty"`  // error of the action Fail
 	Origin string   `json:"origin,omitempty"` // where the row is declared: "file:line:column"

@@ -151,8 +151,8 @@ type change struct {
 }
 
 // changeOf returns the changes to make. A next hop with a new weight can only be added after
-// the one with the old weight was removed, and so can one that the kernel does not use. The
-// latter is removed only if the kernel does not refuse it: it says then that it exists.
+// the one with the old weight was removed. The same holds for a dead next hop, but adding it is
+// tried first: it is removed only if the kernel answers that it exists, not if it refuses it.
 func (u *updates) changeOf(r replacement) change {
 	w, old := u.wants[r.at], r.old[0]
 	missing, surplus := pair(w.nexthops(), old.seenNexthops())

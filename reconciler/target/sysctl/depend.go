@@ -80,8 +80,8 @@ func (t *Target) Related() reconciler.Related[Sysctl] {
 	})
 }
 
-// set writes a parameter. What it already was has changed no others: the kernel may write a value in its own way, and that row
-// is never right.
+// set writes a parameter, and has others checked if its value has changed. It may stay the same, because the kernel normalizes
+// what is written: then the row is in error, and an event would only have it tried again at once.
 func (t *Target) set(name, value string) error {
 	if !changesOthers(name) {
 		return t.files.write(name, value)
