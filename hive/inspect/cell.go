@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -74,7 +75,7 @@ func (s *server) open(context.Context) error {
 	if l == nil {
 		own, err := listen(s.socket())
 		if err != nil {
-			return err
+			return fmt.Errorf("%w; --socket names another place", err)
 		}
 		s.own = &renewed{current: own}
 		l = s.own

@@ -175,7 +175,7 @@ func openListeners(ctx context.Context, socket, address string) (map[string]net.
 	listeners := map[string]net.Listener{}
 	api, err := inspect.Listen(socket)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; --socket names another place", err)
 	}
 	listeners[apiListener] = api
 	if address == "" {
