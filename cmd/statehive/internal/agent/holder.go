@@ -62,25 +62,57 @@ func (h holder) powerless() bool {
 	if uid, err := effectiveUser(h.pid); err != nil || uid != h.uid {
 		return true
 	}
+	if !hasTheMarksOfAnAgent(h.pid) {
+		return true
+	}
 	// Its capabilities may be those of a user namespace that it has created.
 	its, err := os.ReadFile("/proc/" + strconv.Itoa(h.pid) + "/uid_map")
 	own, ownErr := os.ReadFile("/proc/self/uid_map")
 	return err == nil && ownErr == nil && !bytes.Equal(its, own)
 }
 
+// hasTheMarksOfAnAgent reports whether a capable process may be an agent. Anybody may run programs that have capabilities by
+// their files, such as ping, and let them inherit a socket. An agent has its capabilities from whoever started it until it confines
+// itself, which sets no_new_privs; with that, no file gives capabilities. Or it is an agent because it runs the same program as this
+// process.
+func hasTheMarksOfAnAgent(pid int) bool {
+	if confined, err := statusField(pid, "NoNewPrivs"); err != nil || confined == "1" {
+		return true
+	}
+	if given, err := inheritsNetwork(pid); err != nil || given {
+		return true
+	}
+	its, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/exe")
+	own, ownErr := os.Stat("/proc/self/exe")
+	return err == nil && ownErr == nil && os.SameFile(its, own)
+}
+
 // effectiveUser returns the effective user ID of a process.
 func effectiveUser(pid int) (uint32, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	users, err := statusField(pid, "Uid")
 	if err != nil {
 		return 0, err
 	}
+	fields := strings.Fields(users)
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("process %d has no effective user", pid)
+	}
+	uid, err := strconv.ParseUint(fields[1], 10, 32)
+	return uint32(uid), err
+}
+
+// statusField returns what /proc/PID/status says of a process.
+func statusField(pid int, name string) (string, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "Uid:" {
-			uid, err := strconv.ParseUint(fields[2], 10, 32)
-			return uint32(uid), err
+		if field, value, ok := strings.Cut(line, ":"); ok && field == name {
+			return strings.TrimSpace(value), nil
 		}
 	}
-	return 0, fmt.Errorf("process %d has no user", pid)
+	return "", fmt.Errorf("the kernel says no %s of process %d", name, pid)
 }
 
 // ownerOf returns the user who created the socket of that name, listening or not. It needs Linux 5.3.

@@ -39,10 +39,21 @@ func warnIfPowerless(logger *slog.Logger) {
 
 // mayChangeNetwork reports whether a process (0 for this one) has CAP_NET_ADMIN in its user namespace.
 func mayChangeNetwork(pid int) (bool, error) {
+	sets, err := capabilities(pid)
+	return sets.Effective&(1<<unix.CAP_NET_ADMIN) != 0, err
+}
+
+// inheritsNetwork reports whether a process has CAP_NET_ADMIN also for the programs that it runs, as it is if who started it gave it
+// that capability, and is not if the file of its program did.
+func inheritsNetwork(pid int) (bool, error) {
+	sets, err := capabilities(pid)
+	return sets.Inheritable&(1<<unix.CAP_NET_ADMIN) != 0, err
+}
+
+// capabilities returns the first 32 capabilities of a process.
+func capabilities(pid int) (unix.CapUserData, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3, Pid: int32(pid)} //nolint:gosec // process IDs fit
 	var sets [2]unix.CapUserData                                                            // the version has two words
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		return false, err
-	}
-	return sets[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0, nil
+	err := unix.Capget(&header, &sets[0])
+	return sets[0], err
 }

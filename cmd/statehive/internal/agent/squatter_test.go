@@ -3,7 +3,9 @@ package agent
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +20,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/cmd/statehive/internal/confine"
 )
 
 // squatterVariable tells the test binary to hold a lock, and how: '0' listens, '1' listens in a user namespace of its own,
 // 'b' is bound and does not listen, 'f' has a full queue, 'd' has ended, and another process has its socket ('e' is what
-// ends), 's' runs su meanwhile, and 'r' takes and frees it all the time.
+// ends), 's' runs su meanwhile, 'c' confines itself as agents do, and 'r' takes and frees it all the time.
 const squatterVariable = "STATEHIVE_TEST_SQUATTER"
 
 // Another user who has the name of the lock does not keep the agent from starting, not even as root of
@@ -36,10 +40,13 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 		t.Skip("only root can become another user")
 	}
 	const other = 65533
+	copied, netAdmin := publicCopy(t), []uintptr{unix.CAP_NET_ADMIN}
 	for name, c := range map[string]struct {
 		uid     uint32
 		nested  string
-		ambient []uintptr
+		ambient []uintptr // given by who starts it
+		setcap  bool      // given by its file
+		program string    // empty for this one
 		refused bool
 	}{
 		"an ordinary user":                       {uid: other, nested: "0"},
@@ -48,13 +55,21 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 		"an ordinary user with a full queue":     {uid: other, nested: "f"},
 		"an ordinary user whose process ended":   {uid: other, nested: "d"},
 		"an ordinary user who runs su":           {uid: other, nested: "s"},
+		"an ordinary user's capable program":     {uid: other, nested: "0", setcap: true, program: copied},
+		"a user of this program by its file":     {uid: other, nested: "0", setcap: true, refused: true},
+		"a user of another agent":                {uid: other, nested: "0", ambient: netAdmin, program: copied, refused: true},
+		"a user of another agent, confined":      {uid: other, nested: "c", ambient: netAdmin, program: copied, refused: true},
 		"root, who does not listen":              {uid: 0, nested: "b", refused: true},
-		"a user who may change the network":      {uid: other, nested: "0", ambient: []uintptr{12}, refused: true},
+		"a user who may change the network":      {uid: other, nested: "0", ambient: netAdmin, refused: true},
 		"root":                                   {uid: 0, nested: "0", refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := fmt.Sprintf("@statehive-test-%d-%s", os.Getpid(), name)
-			command := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestAnotherUserCannotTakeTheNamespaceLock$")
+			program := cmp.Or(c.program, "/proc/self/exe")
+			if c.setcap {
+				giveNetAdmin(t, program)
+			}
+			command := exec.CommandContext(t.Context(), program, "-test.run=^TestAnotherUserCannotTakeTheNamespaceLock$")
 			command.Env = append(os.Environ(), squatterVariable+"="+c.nested+lock)
 			command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: c.uid, Gid: c.uid}, AmbientCaps: c.ambient}
 			release := holding(t, command)
@@ -101,6 +116,39 @@ func TestAnotherUserCannotFlickerWithTheNamespaceLock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// publicCopy returns a copy of this program that everybody may run.
+func publicCopy(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "public") // unlike with t.TempDir, others can be let in
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := dir + "/program"
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, content, 0o700), os.Chmod(path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// giveNetAdmin lets a file give CAP_NET_ADMIN to whoever executes it, until the end of the test.
+func giveNetAdmin(t *testing.T, path string) {
+	t.Helper()
+	const attribute = "security.capability"
+	var value []byte // struct vfs_cap_data of linux/capability.h: revision 2, effective
+	for _, word := range []uint32{0x02000001, 1 << unix.CAP_NET_ADMIN, 0, 0, 0} {
+		value = binary.LittleEndian.AppendUint32(value, word)
+	}
+	if err := unix.Setxattr(path, attribute, value, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Removexattr(path, attribute) })
 }
 
 // waitForUser waits until a process is of another user.
@@ -187,6 +235,11 @@ func squat(t *testing.T, held string) {
 	listener, err := net.Listen("unix", held[1:])
 	if err != nil {
 		t.Fatal(err)
+	}
+	if held[0] == 'c' {
+		if err := confine.Process(confine.Machine()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
