@@ -65,11 +65,12 @@ func (l *loop) compared(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 }
 
 // compareHeld compares the row of a held operation with the observed table, whatever the operation
-// is for, since a row that has drifted is not done. If the effect of the last update may not have
-// been observed yet, it returns when to compare the row again.
+// is for, since a row that has drifted is not done. Nor is one that differs in a listing that may be
+// older than its last update: only another update could tell. If the effect of the last update may
+// not have been observed yet, it returns when to compare the row again.
 func (l *loop) compareHeld(op *pool.Task, txn store.ReadTxn, now time.Time) (again time.Time) {
 	of := l.r.p.Observed
-	if of == nil || op.Kind != pool.Update || op.Was != Done || l.repairs.Certainty(op, txn, now) != hold.Certain {
+	if of == nil || op.Kind != pool.Update || op.Was != Done || l.repairs.Certainty(op, txn, now) == hold.Unknown {
 		return time.Time{}
 	}
 	changes, err := of.Differs(txn, op.Entry)
