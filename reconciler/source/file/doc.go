@@ -27,7 +27,7 @@
 // While a file is invalid or being written, in a version that is newer than the first scan, the documents of a file that has become
 // absent or empty may be there. The rows of that stay in force until no such file is left or [Source.Approve] is called.
 //
-// A file that is absent, empty or invalid counts as such after [Config].Settle. Until then, new versions of other files wait, too,
+// A file that is absent, empty or invalid counts as such after [Config].Settle, also if it was invalid before. Until then, new versions of other files wait, too,
 // for at most ten times as long: what was done after a file was removed is not in force before its removal is.
 //
 // A kind may have a filter and a transformation ([KindConfig]). A document is decoded and

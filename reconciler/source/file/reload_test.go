@@ -190,6 +190,32 @@ func TestOneOfTenIsBrokenAtStart(t *testing.T) {
 	})
 }
 
+// A file that was broken at the start is replaced, as editors do it. Between its two versions the source does not become complete,
+// or its rows would be deleted as orphans.
+func TestABrokenFileThatIsReplacedLeavesTheSourceIncompleteUntilThen(t *testing.T) {
+	for how, begin := range map[string]func(h *harness){
+		"removed":   func(h *harness) { h.remove("a.yaml") },
+		"truncated": func(h *harness) { h.write("a.yaml", "") },
+	} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, map[string]string{"a.yaml": badField, "b.yaml": routeTo("10.1.0.0/16", "eth0")}, func(_ *testing.T, h *harness) {
+				h.settle()
+				begin(h)
+				h.look()
+				h.wantState(true, "a.yaml:"+badFieldE)
+				h.write("a.yaml", routeTo("10.2.0.0/16", "eth0"))
+				h.settle()
+				h.wantState(true, "")
+				h.wantRoutes("10.1.0.0/16 eth0", "10.2.0.0/16 eth0")
+				begin(h)
+				h.settle()
+				h.wantState(true, "")
+				h.wantRoutes("10.1.0.0/16 eth0")
+			})
+		})
+	}
+}
+
 func TestABrokenFileThatIsDeletedMakesTheSourceComplete(t *testing.T) {
 	bubble(t, map[string]string{"a.yaml": badField, "b.yaml": "- x\n"}, func(t *testing.T, h *harness) {
 		h.settle()

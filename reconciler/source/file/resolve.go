@@ -138,12 +138,12 @@ func (f *fileState) follows(found *content, at time.Time, doubt, delay time.Dura
 func (f *fileState) worse(found *content) bool {
 	switch {
 	case found == nil:
-		return (f.kept != nil || f.now != nil && f.now.good()) && !f.gone
+		return (f.kept != nil || f.now != nil) && !f.gone
 	case !found.good():
 		return f.now == nil || f.now.good()
 	default:
-		emptyAlready := f.now != nil && f.now.good() && f.now.total == 0
-		return found.total == 0 && f.kept != nil && f.kept.total > 0 && !emptyAlready
+		wasRefused, emptyAlready := f.now != nil && !f.now.good(), f.now != nil && f.now.good() && f.now.total == 0
+		return found.total == 0 && (wasRefused || f.kept != nil && f.kept.total > 0) && !emptyAlready
 	}
 }
 
