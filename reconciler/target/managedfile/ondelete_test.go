@@ -279,6 +279,41 @@ func TestAFileOnADiskThatIsMountedThereIsNotThatOfTheRecord(t *testing.T) {
 	wantFile(t, path, "theirs\n", 0)
 }
 
+// While a disk is away, the agent makes the file in the directory below it. That does not make it the agent's on the disk.
+func TestAFileThatWasThereBeforeStaysThoughItsDiskIsAwayForAWhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		change []func(*File)
+		after  string
+	}{
+		"as declared": {nil, "ours\n"},
+		"taken over":  {[]func(*File){adopted}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk, aside, state := t.TempDir(), t.TempDir(), t.TempDir()
+			must(t, unix.Mount("none", aside, "tmpfs", 0, ""))
+			t.Cleanup(func() { must(t, unix.Unmount(aside, 0)) })
+			mount := func() { must(t, unix.Mount(aside, disk, "", unix.MS_BIND, "")) }
+			unmount := func() { must(t, unix.Unmount(disk, 0)) }
+			path := filepath.Join(disk, "a")
+			mount()
+			mustWrite(t, path, "ours\n")
+			target, row := openedTarget(t, state), file(path, "ours\n", c.change...)
+			mustUpdate(t, target, row, false)
+			unmount()
+			mustUpdate(t, target, row, true)
+			mount()
+			defer unmount()
+			mustUpdate(t, target, row, false)
+			mustDelete(t, openedTarget(t, state), row)
+			if c.after == "" {
+				wantAbsent(t, path)
+			} else {
+				wantFile(t, path, c.after, 0)
+			}
+		})
+	}
+}
+
 // The owner of the directory above puts another one into its place, which may be root's.
 func TestNothingIsRestoredIntoAnotherDirectory(t *testing.T) {
 	for name, between := range map[string]func(target *Target, row File){

@@ -168,6 +168,9 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	case s.known && rec.Original != nil && row.OnDelete == Restore:
 		return s, fmt.Errorf("file %s: the path leads to another directory than before, and what was there before is still to be given back as %s: have it lead there again, or delete the document first",
 			row.Path, rec.place(row.Path))
+	case s.known && rec.Directory.Path == s.folder.identity.Path && !s.is.exists():
+		// The directory was made again, or its disk is away. If that comes back, it is still known whose the file was.
+		s.rec, s.recorded = rec, true
 	}
 	return s, s.foreign()
 }
