@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
 )
@@ -32,7 +34,7 @@ type File struct {
 	Content *string `yaml:"content" json:"content,omitempty" doc:"What is in the file; give this or template."`
 	// Template is the template of the content: see the package comment.
 	Template *string `yaml:"template" json:"template,omitempty" doc:"Text of a Go template whose output is the content."`
-	Mode     Mode    `yaml:"mode" json:"mode" doc:"Permission bits in octal, as 0644, which is the default."`
+	Mode     Mode    `yaml:"mode" json:"mode" doc:"Permission bits in octal, as 0644, which is the default. With the set-group-ID bit the owner has to be root."`
 	// Owner and Group are names or IDs; if empty, those of the process.
 	Owner string `yaml:"owner" json:"owner,omitempty" doc:"Name or number of the owner; without it the user of the agent."`
 	Group string `yaml:"group" json:"group,omitempty" doc:"Name or number of the group; without it that of the agent."`
@@ -90,7 +92,7 @@ func (f File) Normalized() (File, error) {
 		{"path", checkPath(f.Path)},
 		{"content", f.checkContent()},
 		{"template", f.checkTemplate()},
-		{"mode", f.Mode.check()},
+		{"mode", f.checkMode()},
 		{"owner", checkOwner(f.Owner)},
 		{"group", checkOwner(f.Group)},
 		{"onDelete", checkOnDelete(f.OnDelete)},
@@ -151,9 +153,13 @@ type Mode uint32
 // maxMode has all bits that chmod(1) knows.
 const maxMode Mode = 0o7777
 
-func (m Mode) check() error {
-	if m > maxMode {
-		return fmt.Errorf("%#o is out of range, expected at most %v", uint32(m), maxMode)
+func (f File) checkMode() error {
+	switch {
+	case f.Mode > maxMode:
+		return fmt.Errorf("%#o is out of range, expected at most %v", uint32(f.Mode), maxMode)
+	// The owner of a file can change it through a mapping, which leaves the bit, and act as a group that is not the owner's.
+	case f.Mode&unix.S_ISGID != 0 && f.Owner != "" && f.Owner != "root" && f.Owner != "0":
+		return fmt.Errorf("%v has the set-group-ID bit, and the owner is %s: expected root, since any other owner could change what runs with the rights of the group", f.Mode, f.Owner)
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		{row(func(f *File) { f.Content, f.Template = nil, text("{{") }), "template", "line 1: unclosed action"},
 		{row(withMode(0o10000)), "mode", "010000 is out of range, expected at most 7777"},
 		{row(func(f *File) { f.Owner = "a b" }), "owner", `"a b" is neither a name nor a number`},
+		{row(func(f *File) { f.Mode, f.Owner = 0o2555, "games" }), "mode", "2555 has the set-group-ID bit, and the owner is games: expected root"},
 		{row(func(f *File) { f.Owner = "4294967295" }), "owner", "4294967295 is out of range, expected at most 4294967294"},
 		{row(func(f *File) { f.Group = "99999999999" }), "group", "out of range"},
 		{row(func(f *File) { f.Group = "a:b" }), "group", "neither a name nor a number"},
