@@ -13,13 +13,16 @@ import (
 
 // Attributes that package unix lacks.
 const (
-	tableHandle   = 4 // NFTA_TABLE_HANDLE
-	tableUserData = 6 // NFTA_TABLE_USERDATA
-	chainFlags    = 10
-	chainUserData = 12
-	keyEnd        = 10 // NFTA_SET_ELEM_KEY_END
-	dropPacket    = 0  // NF_DROP
-	acceptPacket  = 1  // NF_ACCEPT
+	tableHandle        = 4 // NFTA_TABLE_HANDLE
+	tableUserData      = 6 // NFTA_TABLE_USERDATA
+	chainFlags         = 10
+	chainUserData      = 12
+	setExpression      = 17 // NFTA_SET_EXPR
+	setExpressions     = 18 // NFTA_SET_EXPRESSIONS
+	keyEnd             = 10 // NFTA_SET_ELEM_KEY_END
+	elementExpressions = 11 // NFTA_SET_ELEM_EXPRESSIONS
+	dropPacket         = 0  // NF_DROP
+	acceptPacket       = 1  // NF_ACCEPT
 )
 
 // tableComment is the type that nft(8) gives a table's comment in its user data.

@@ -35,7 +35,7 @@ type chainContent struct {
 
 type setContent struct {
 	keyType, keyLen, flags uint32
-	rest                   string   // attributes of maps, timeouts and the like
+	rest                   string   // attributes of maps, timeouts, limits and the like
 	elements               []string // sorted before they are compared
 }
 
@@ -153,8 +153,11 @@ func (c *content) addSet(attributes []byte) {
 			is.keyType = bigUint32(value)
 		case unix.NFTA_SET_KEY_LEN:
 			is.keyLen = bigUint32(value)
-		case unix.NFTA_SET_DATA_TYPE, unix.NFTA_SET_DATA_LEN, unix.NFTA_SET_TIMEOUT, unix.NFTA_SET_OBJ_TYPE:
-			is.rest += fmt.Sprintf("%d %x ", kind, value)
+		case unix.NFTA_SET_DATA_TYPE, unix.NFTA_SET_DATA_LEN, unix.NFTA_SET_TIMEOUT, unix.NFTA_SET_OBJ_TYPE,
+			unix.NFTA_SET_DESC, setExpression, setExpressions:
+			if len(value) > 0 { // the description of a set without a maximal size
+				is.rest += fmt.Sprintf("%d %x ", kind, value)
+			}
 		}
 	}
 	is.elements = c.set(name).elements
@@ -188,7 +191,8 @@ func elementText(element []byte) string {
 			}
 		case unix.NFTA_SET_ELEM_FLAGS:
 			flags = bigUint32(value)
-		case unix.NFTA_SET_ELEM_DATA, unix.NFTA_SET_ELEM_TIMEOUT, unix.NFTA_SET_ELEM_OBJREF, keyEnd:
+		case unix.NFTA_SET_ELEM_DATA, unix.NFTA_SET_ELEM_TIMEOUT, unix.NFTA_SET_ELEM_OBJREF, keyEnd,
+			unix.NFTA_SET_ELEM_EXPR, elementExpressions:
 			rest = append(append(rest, byte(kind)), value...)
 		}
 	}

@@ -104,6 +104,37 @@ func (w world) must(err error) {
 	}
 }
 
+func (w world) transact(requests ...rtnl.Request) {
+	w.Helper()
+	conn, err := rtnl.DialNetfilter()
+	w.must(err)
+	defer conn.Close()
+	w.must(conn.Transact(w.Context(), requests))
+}
+
+// replace makes the table of guarded again, as a saved ruleset does that somebody has edited: with a change to its first set.
+func (w world) replace(change func(set *rtnl.Request)) {
+	w.Helper()
+	is, found := read(w.T, w.key)
+	requests, err := guarded().digested().creation()
+	w.must(err)
+	if !found || requests[1].Type&0xff != unix.NFT_MSG_NEWSET {
+		w.Fatalf("table %v, the first request for its content has the type %d", is, requests[1].Type)
+	}
+	change(&requests[1])
+	w.transact(append([]rtnl.Request{is.deletion()}, requests...)...)
+}
+
+// limitOncePerDay adds the attributes of an expression.
+func limitOncePerDay(r *rtnl.Request) {
+	r.AddString(unix.NFTA_EXPR_NAME, "limit")
+	r.Nest(unix.NFTA_EXPR_DATA, func() {
+		r.Add(unix.NFTA_LIMIT_RATE, binary.BigEndian.AppendUint64(nil, 1))
+		r.Add(unix.NFTA_LIMIT_UNIT, binary.BigEndian.AppendUint64(nil, 24*60*60))
+		addNumber(r, unix.NFTA_LIMIT_BURST, 1)
+	})
+}
+
 func verdict(kind expr.VerdictKind) []expr.Any { return []expr.Any{&expr.Verdict{Kind: kind}} }
 
 func key4(last byte) []byte { return []byte{192, 0, 2, last} }
@@ -169,11 +200,34 @@ func disturbances() map[string]struct {
 			r.AddString(unix.NFTA_TABLE_NAME, w.key.Name)
 			const dormant = 1
 			r.Add(unix.NFTA_TABLE_FLAGS, binary.BigEndian.AppendUint32(nil, dormant))
-			conn, err := rtnl.DialNetfilter()
-			w.must(err)
-			defer conn.Close()
-			w.must(conn.Transact(w.Context(), []rtnl.Request{r}))
+			w.transact(r)
 		}, "flags"},
+		"elements of a set match at times": {func(w world) {
+			w.replace(func(r *rtnl.Request) {
+				r.Nest(setExpression, func() { limitOncePerDay(r) })
+			})
+		}, "sets[hosts]"},
+		"an element matches at times": {func(w world) {
+			w.must(w.SetDeleteElements(w.set("hosts"), []nftables.SetElement{{Key: key4(1)}}))
+			flush(w.T, w.Conn)
+			w.transact(func() (r rtnl.Request) {
+				r = guarded().request(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+				r.AddString(unix.NFTA_SET_ELEM_LIST_TABLE, w.key.Name)
+				r.AddString(unix.NFTA_SET_ELEM_LIST_SET, "hosts")
+				r.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+					r.Nest(unix.NFTA_LIST_ELEM, func() {
+						r.Nest(unix.NFTA_SET_ELEM_KEY, func() { r.Add(unix.NFTA_DATA_VALUE, key4(1)) })
+						r.Nest(unix.NFTA_SET_ELEM_EXPR, func() { limitOncePerDay(&r) })
+					})
+				})
+				return r
+			}())
+		}, "sets[hosts].elements"},
+		"a set can hold fewer elements": {func(w world) {
+			w.replace(func(r *rtnl.Request) {
+				r.Nest(unix.NFTA_SET_DESC, func() { addNumber(r, unix.NFTA_SET_DESC_SIZE, 2) })
+			})
+		}, "sets[hosts]"},
 		"the table is removed":      {func(w world) { w.DelTable(w.table()) }, "name"},
 		"all tables are removed":    {func(w world) { w.FlushRuleset() }, "name"},
 		"all its rules are flushed": {func(w world) { w.FlushTable(w.table()) }, "chains[input].rules[0]"},
