@@ -24,6 +24,9 @@ const (
 	maxStreams = 16
 	// maxLarge is how many requests of a user may have bodies larger than usual: they are in memory.
 	maxLarge = 2
+	// youth is how long a connection of a network may be silent before it has to give way. The request of a prompt client arrives a
+	// moment after its connection, which would be the only silent one in a flood of requests.
+	youth = 20 * time.Millisecond
 	// maxLooks is how many connections are asked for what the server has not come to read, for one more.
 	maxLooks = 8
 	// maxWait is how long a new connection of a network may wait for one of the others to end, while all are being answered. No
@@ -67,15 +70,16 @@ type client struct {
 	known   bool // whose it is
 	root    bool
 	network bool      // anyone may be at the other end
+	came    time.Time // when the connection was accepted
 	since   time.Time // when the request in hand was handed to the handler; zero: there is none
 	limits  Limits    // of that request
 
 	receiving atomic.Bool  // the request is not complete
-	sending   atomic.Int32 // the client has to read before the handler can go on
+	sending   atomic.Int64 // since when, in Unix nanoseconds, an answer is being sent; 0: none is
 }
 
 func newClient(conn net.Conn) *client {
-	c := &client{Conn: conn}
+	c := &client{Conn: conn, came: time.Now()}
 	var peer Peer
 	if peer, c.known = conn.(Peer); c.known {
 		c.uid = peer.UID()
@@ -85,15 +89,24 @@ func newClient(conn net.Conn) *client {
 	return c
 }
 
-// Write notes that it waits for the client.
+// Write notes since when it waits for the client.
 func (c *client) Write(b []byte) (int, error) {
-	c.sending.Add(1)
-	defer c.sending.Add(-1)
+	c.sending.Store(time.Now().UnixNano())
+	defer c.sending.Store(0)
 	return c.Conn.Write(b)
+}
+
+// unreceived reports whether the client has to read before the handler can go on.
+func (c *client) unreceived() bool {
+	since := c.sending.Load()
+	return since != 0 && (!c.network || time.Now().UnixNano()-since > int64(youth))
 }
 
 // silent reports whether the client has not sent a complete request.
 func (c *client) silent() bool { return c.since.IsZero() || c.receiving.Load() }
+
+// young reports whether the client has to have the time to send its request.
+func (c *client) young() bool { return c.network && time.Since(c.came) < youth }
 
 // unread reports whether the kernel holds something that the client has sent: that the server has not come to read it yet is
 // not the client's fault.
@@ -184,23 +197,23 @@ func (c *conns) crowded(one *client) bool {
 }
 
 // victim returns the connection that has to go when one more comes: the oldest of those that
-// have not sent a complete request, or else do not read their answer, or else whose request was not read yet; or, for root, the oldest of other users; or the oldest of the
+// have not sent a complete request for some time, or else do not read their answer, or else whose request was not read yet; or, for root, the oldest of other users; or the oldest of the
 // network or, for root, of root whose request takes long; or the new one itself. Others do not take the place of root.
 func (c *conns) victim(next *client) *client {
 	looks := 0 // at what the kernel holds, which takes time
 	for _, may := range []func(*client) bool{
 		func(one *client) bool {
-			if !one.silent() || looks == maxLooks || one.root && !next.root {
+			if !one.silent() || looks == maxLooks || one.root && !next.root || one.young() {
 				return false
 			}
 			looks++
 			return !one.unread()
 		},
-		func(one *client) bool { return one.sending.Load() > 0 && (next.root || !one.root) },
-		func(one *client) bool { return one.since.IsZero() && (next.root || !one.root) },
+		func(one *client) bool { return one.unreceived() && (next.root || !one.root) },
+		func(one *client) bool { return one.since.IsZero() && (next.root || !one.root) && !one.young() },
 		func(one *client) bool { return next.root && !one.root },
 		func(one *client) bool {
-			return (one.network || next.root) && !one.limits.Stream && time.Since(one.since) > slowAnswer
+			return (one.network || next.root) && !one.since.IsZero() && !one.limits.Stream && time.Since(one.since) > slowAnswer
 		},
 	} {
 		for _, one := range c.open {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"time"
 )
@@ -132,6 +133,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.fail(rec, http.StatusInternalServerError, errFailed)
 	}()
 	g.next.ServeHTTP(rec, r)
+	// A client that has sent many requests at once does not keep others from being accepted and answered.
+	runtime.Gosched()
 }
 
 // body notes when a request is complete.
