@@ -27,6 +27,8 @@
 // While a file is invalid or being written, in a version that is newer than the first scan, the documents of a file that has become
 // absent or empty may be there. The rows of that stay in force until no such file is left or [Source.Approve] is called.
 //
+// A file with nothing in it, not even a comment, is invalid: it may be a failed write. Empty means a file without documents here.
+//
 // A file that is absent, empty or invalid counts as such after [Config].Settle, also if it was invalid before. Until then, new versions of other files wait, too,
 // for at most ten times as long: what was done after a file was removed is not in force before its removal is.
 //

@@ -48,6 +48,9 @@ func newHarnessOf(t *testing.T, f fixture, files map[string]string) *harness {
 	return h
 }
 
+// emptyE is the error of a file without anything in it.
+const emptyE = "is empty, which may be a failed write: expected documents, or a comment that there are none; or remove the file"
+
 func (h *harness) path(name string) string { return filepath.Join(h.dir, name) }
 
 func (h *harness) write(name, data string) {

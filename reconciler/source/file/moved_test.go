@@ -181,6 +181,10 @@ func TestRowsOfAFileStayWhileANewFileIsEmpty(t *testing.T) {
 		h.wantRoutes(netA+" eth0", netC+" eth0")
 		h.write("b.yaml", "")
 		h.during(3 * time.Second)
+		h.wantRoutes(netA+" eth0", netC+" eth0")
+		h.wantDocuments("b.yaml error 0/1: b.yaml: "+emptyE, "z.yaml ok 1/1")
+		h.write("b.yaml", "# none\n")
+		h.during(3 * time.Second)
 		h.wantRoutes(netC + " eth0")
 	})
 }

@@ -80,6 +80,10 @@ func (p *parser) parse(file string, data []byte) *content {
 		c.report(bad)
 		return c
 	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		c.report(problem{at: place{file: file}, message: "is empty, which may be a failed write: expected documents, or a comment that there are none; or remove the file"})
+		return c
+	}
 	parts, bad := runs(file, data)
 	if bad != nil {
 		c.report(*bad)

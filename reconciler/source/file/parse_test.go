@@ -20,7 +20,8 @@ func TestParseMessages(t *testing.T) {
 		input string
 		want  []string
 	}{
-		{"empty file", "", nil},
+		{"empty file", "", []string{"f.yaml: " + emptyE}},
+		{"white space", " \n\n", []string{"f.yaml: " + emptyE}},
 		{"comments only", "# nothing\n# here\n", nil},
 		{"null documents", "---\n---\n~\n---\nnull\n", nil},
 		{"byte order mark and CRLF", "\ufeffkind: route\r\ndestination: 10.0.0.0/8\r\n---\r\nkind: route\r\ndestination: 11.0.0.0/8\r\n", nil},

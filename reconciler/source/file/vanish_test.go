@@ -57,7 +57,7 @@ var vanish = map[string]func(h *harness, names map[string]string){
 	"removed or empty": func(h *harness, names map[string]string) {
 		for name := range names {
 			if name == "f0000.yaml" {
-				h.write(name, "")
+				h.write(name, "---\n")
 			} else {
 				h.remove(name)
 			}
@@ -288,7 +288,7 @@ func TestOneOfSeveralFilesMayGo(t *testing.T) {
 	bubble(t, files, func(t *testing.T, h *harness) {
 		h.settle()
 		h.remove("f0000.yaml")
-		h.write("f0001.yaml", "")
+		h.write("f0001.yaml", "# none\n")
 		h.settle()
 		h.wantRoutes(want[2])
 		h.wantState(true, "")

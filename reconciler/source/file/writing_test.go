@@ -273,9 +273,9 @@ func TestAFileThatStaysOpenForWritingIsShown(t *testing.T) {
 		h.must(f.Close())
 		h.must(g.Close())
 		h.during(3 * time.Second)
-		h.wantDocuments("a.yaml ok 0/0", "b.yaml ok 1/1", "c.yaml ok 0/0")
-		h.wantRoutes(netB + " eth0")
-		h.wantState(true, "")
+		h.wantDocuments("a.yaml error 0/1: a.yaml: "+emptyE, "b.yaml ok 1/1", "c.yaml error 0/0: c.yaml: "+emptyE)
+		h.wantRoutes(netA+" eth0", netB+" eth0")
+		h.wantState(true, "c.yaml: "+emptyE)
 	})
 }
 
