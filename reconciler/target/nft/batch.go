@@ -68,11 +68,17 @@ func (l *looker) replacement(row Table) ([]rtnl.Request, error) {
 	return requests, err
 }
 
-// removal returns the request that removes a table of ours, or none if the table does not exist.
+// removal returns the request that removes a table of ours, or none if the table does not exist or is
+// an orphan that others have changed.
 func (l *looker) removal(row Table) ([]rtnl.Request, error) {
 	is, found, err := l.look(row.Key())
 	if err != nil || !found || !is.ours() {
 		return nil, err
+	}
+	if row.observed && is.Content != is.Mark {
+		l.log.Warn("A table that is not declared is left as it is, although it has the agent's mark: its content is not what was written last. If nobody needs it, remove it with nft delete table",
+			"table", is.Key.String())
+		return nil, nil
 	}
 	return []rtnl.Request{is.deletion()}, nil
 }
@@ -109,7 +115,7 @@ func (t *Target) perform(
 			}
 			done(tasks[n].at, err == nil, err)
 		}
-		l = &looker{reader: reader{conn: t.conn, ctx: ctx}}
+		l = &looker{log: t.log, reader: reader{conn: t.conn, ctx: ctx}}
 	}
 }
 

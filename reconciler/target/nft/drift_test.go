@@ -1,7 +1,9 @@
 package nft
 
 import (
+	"bytes"
 	"encoding/binary"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -317,4 +319,50 @@ func TestWhatIsNoDrift(t *testing.T) {
 	if w.conn.Asked() == asked {
 		t.Error("a change of our table was not looked at")
 	}
+}
+
+// A saved ruleset has the mark, also after it was edited and loaded when its row had gone.
+func TestAnOrphanThatOthersHaveEditedIsLeft(t *testing.T) {
+	clean(t)
+	row := guarded()
+	for name, target := range map[string]*Target{"with a mirror": withMirror(t).Target, "without": newTarget(t)} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			target.log = slog.New(slog.NewTextHandler(&log, nil))
+			for edited := range 2 {
+				mustUpdate(t, target, row, true)
+				if edited == 1 {
+					world{t, tables(t), row.Key()}.replace(func(set *rtnl.Request) {
+						set.Nest(setExpression, func() { limitOncePerDay(set) })
+					})
+				}
+				mustDelete(t, target, onlyOrphan(t, target))
+				if _, found := read(t, row.Key()); found != (edited == 1) || log.Len() > 0 != found {
+					t.Errorf("%d edited: found %t, log %q", edited, found, &log)
+				}
+			}
+			mustUpdate(t, target, row, true) // a row of its key replaces it, and takes it away
+			mustDelete(t, target, row)
+			if _, found := read(t, row.Key()); found {
+				t.Error("it is not removed with its row")
+			}
+		})
+	}
+}
+
+// onlyOrphan returns what Observe yields.
+func onlyOrphan(t *testing.T, target *Target) (orphan Table) {
+	t.Helper()
+	n := 0
+	for row, err := range target.Observe(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		orphan = row
+		n++
+	}
+	if n != 1 {
+		t.Fatalf("Observe yields %d rows", n)
+	}
+	return orphan
 }

@@ -20,7 +20,7 @@ func txn() statedb.ReadTxn { return statedb.New().ReadTxn() }
 
 func newTarget(t testing.TB) *Target {
 	t.Helper()
-	target, err := New()
+	target, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

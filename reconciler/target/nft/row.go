@@ -19,7 +19,8 @@ type Table struct {
 	Adopt  bool              `yaml:"adopt" json:"adopt,omitempty" doc:"Replace a table of others that has the same family and name."`
 	Status reconciler.Status `yaml:"-" json:"status"`
 
-	digest string // of the content; a row outside a table may have none
+	digest   string // of the content; a row outside a table may have none
+	observed bool   // the row only identifies an existing table: it is from Observe
 }
 
 // Set is a named set of addresses or ports.

@@ -1,10 +1,12 @@
 package nft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/statehive/statehive/reconciler"
@@ -18,6 +20,7 @@ type Target struct {
 	reconciler.NoInit // there is nothing to prepare
 	reconciler.NoPrune[Table]
 
+	log  *slog.Logger
 	conn *rtnl.Conn
 	port uint32 // netlink port that identifies notifications of our own changes
 	// mirror has the existing tables; if it is nil, the kernel is asked each time.
@@ -30,8 +33,14 @@ var (
 	_ reconciler.Differ[Table]      = (*Target)(nil)
 )
 
+// Config configures a target.
+type Config struct {
+	// Logger gets what is not an error of a row. If it is nil, nothing is logged.
+	Logger *slog.Logger
+}
+
 // New returns a target. Close it after use.
-func New() (*Target, error) {
+func New(cfg Config) (*Target, error) {
 	conn, err := rtnl.DialNetfilter()
 	if err != nil {
 		return nil, err
@@ -41,7 +50,7 @@ func New() (*Target, error) {
 		conn.Close()
 		return nil, fmt.Errorf("identify a netlink socket: %w", err)
 	}
-	return &Target{conn: conn, port: port}, nil
+	return &Target{log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), conn: conn, port: port}, nil
 }
 
 // Close releases the target's sockets.
@@ -66,13 +75,14 @@ func (e *ForeignError) Unwrap() error { return ErrForeign }
 
 // looker looks up tables in a mirror's table or in the kernel.
 type looker struct {
+	log  *slog.Logger
 	view mirror.View[Seen]
 	reader
 }
 
 // looker returns a looker that sees everything that the kernel did before the call.
 func (t *Target) looker(ctx context.Context) *looker {
-	return &looker{t.mirror.Load().View(ctx), reader{conn: t.conn, ctx: ctx}}
+	return &looker{t.log, t.mirror.Load().View(ctx), reader{conn: t.conn, ctx: ctx}}
 }
 
 func (l *looker) look(key Key) (s Seen, found bool, err error) {
@@ -110,7 +120,9 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row Table) (re
 }
 
 // Delete implements reconciler.Target. It removes the table that has the key of the row
-// if it is ours.
+// if it is ours. If the row is from Observe, it leaves a table with another content than its mark
+// says, and logs that: a mark is saved and restored with its table, so somebody may have loaded an
+// edited copy as his own.
 func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Table) error {
 	return t.DeleteBatch(ctx, txn, []Table{row})[0]
 }
@@ -146,7 +158,7 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Table, error] {
 			return
 		}
 		for s := range seen {
-			if s.ours() && !yield(Table{Name: s.Key.Name, Family: s.Key.Family}, nil) {
+			if s.ours() && !yield(Table{Name: s.Key.Name, Family: s.Key.Family, observed: true}, nil) {
 				return
 			}
 		}

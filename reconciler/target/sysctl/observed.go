@@ -2,6 +2,8 @@ package sysctl
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"iter"
 	"slices"
 	"time"
@@ -23,6 +25,8 @@ const (
 type Seen struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
+	// Missing reports that the kernel does not have the parameter, for instance because its device is gone.
+	Missing bool `json:"missing,omitempty"`
 }
 
 // SeenByKey is the primary index.
@@ -41,8 +45,11 @@ func (*Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Sysctl
 		},
 		func(txn statedb.ReadTxn, row Sysctl) []reconciler.Change {
 			is, _, found := seen.Get(txn, SeenByKey.Query(row.Key()))
-			if !found { // not read yet, or its device is gone
+			switch {
+			case !found: // not read yet
 				return nil
+			case is.Missing:
+				return steps.Changes(steps.Field("name", "", row.Name, nil))
 			}
 			return steps.Changes(steps.Field("value", is.Value, words(row.Value), nil))
 		})
@@ -156,5 +163,8 @@ func (w *Watcher) look(txn statedb.ReadTxn, key Key) (is Seen, exists bool) {
 		return Seen{}, false
 	}
 	value, err := w.target.files.read(string(key))
-	return Seen{string(key), words(value)}, err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return Seen{Name: string(key), Missing: true}, true
+	}
+	return Seen{Name: string(key), Value: words(value)}, err == nil
 }

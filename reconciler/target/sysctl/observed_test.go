@@ -56,7 +56,9 @@ func (w *watched) want(values map[string]string) {
 	w.t.Helper()
 	is := map[string]string{}
 	for s := range w.seen.All(w.db.ReadTxn()) {
-		is[s.Name] = s.Value
+		if is[s.Name] = s.Value; s.Missing {
+			is[s.Name] = "missing"
+		}
 	}
 	if diff := cmp.Diff(values, is); diff != "" {
 		w.t.Errorf("observed sysctls (-want +is):\n%s", diff)
@@ -97,23 +99,23 @@ func TestSysctlsAreReadWhenTheirRowsChangeAndAfterAWhile(t *testing.T) {
 	watch(t, map[string]string{"kernel.a": "1", "kernel.b": "1\t2", "kernel.c": "3", "kernel.secret": "4"}, func(_ *testing.T, w *watched) {
 		w.want(map[string]string{})
 		w.declare(Sysctl{Name: "kernel.a", Value: "1"}, Sysctl{Name: "kernel/b", Value: "1 2"}, Sysctl{Name: "kernel.secret", Value: "4"}, Sysctl{Name: "kernel.none", Value: "4"})
-		w.want(map[string]string{"kernel.a": "1", "kernel.b": "1 2"})
+		w.want(map[string]string{"kernel.a": "1", "kernel.b": "1 2", "kernel.none": "missing"})
 		w.set("kernel.a", "")
 		w.set("kernel.b", "5")
 		w.declare(Sysctl{Name: "kernel.b", Value: "6"})
-		w.want(map[string]string{"kernel.a": "1", "kernel.b": "5"})
+		w.want(map[string]string{"kernel.a": "1", "kernel.b": "5", "kernel.none": "missing"})
 		time.Sleep(readInterval)
 		synctest.Wait()
-		w.want(map[string]string{"kernel.a": "", "kernel.b": "5"})
+		w.want(map[string]string{"kernel.a": "", "kernel.b": "5", "kernel.none": "missing"})
 		w.check(os.Remove(filepath.Join(w.root, pathOf("kernel.b"))))
 		w.set("kernel.none", "7")
 		time.Sleep(readInterval)
 		synctest.Wait()
-		w.want(map[string]string{"kernel.a": "", "kernel.none": "7"})
+		w.want(map[string]string{"kernel.a": "", "kernel.b": "missing", "kernel.none": "7"})
 		w.update(func(txn *statedb.WriteTxn) error {
 			_, _, err := w.sysctls.Delete(txn, Sysctl{Name: "kernel.a"})
 			return err
 		})
-		w.want(map[string]string{"kernel.none": "7"})
+		w.want(map[string]string{"kernel.b": "missing", "kernel.none": "7"})
 	})
 }

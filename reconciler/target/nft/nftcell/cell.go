@@ -2,6 +2,8 @@
 package nftcell
 
 import (
+	"log/slog"
+
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
@@ -17,8 +19,8 @@ func Cell() cell.Cell {
 			Schema: nft.Schema(), Default: nft.Default, Normalized: nft.Table.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(l cell.Lifecycle) (*nft.Target, error) {
-				t, err := nft.New()
+			func(l cell.Lifecycle, logger *slog.Logger) (*nft.Target, error) {
+				t, err := nft.New(nft.Config{Logger: logger})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *nft.Target) reconciler.Target[nft.Table] { return t },
