@@ -187,3 +187,25 @@ func TestCallsWithAnEndedContextDoNothing(t *testing.T) {
 		w.wantLog("update a=1") // it is not paused
 	})
 }
+
+// Whoever is told that nothing was done must not see it done later.
+func TestACallThatIsGivenUpIsNotMadeLater(t *testing.T) {
+	running(t, func(t *testing.T, w *world) {
+		slow := make(chan struct{})
+		w.pause(reconciler.Selector[row]{Match: func(row) bool {
+			<-slow // which keeps the reconciler from going on
+			return false
+		}}, time.Time{})
+		w.target.log()
+		w.put(row{ID: "a", Want: 1})
+		w.pass(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := w.r.Pause(ctx, keys("a"), time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("paused: %v: nothing kept the reconciler from it", err)
+		}
+		close(slow)
+		w.pass(time.Second)
+		w.wantLog("update a=1")
+	})
+}

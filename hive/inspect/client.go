@@ -35,6 +35,8 @@ type UnreachableError struct {
 	Socket string
 	Hint   string // what to do
 	Err    error
+	// Changing reports that the request was to change something. If nobody answered, it may still do so.
+	Changing bool
 }
 
 func (e *UnreachableError) Error() string {
@@ -60,11 +62,18 @@ func (e *UnreachableError) reason() string {
 	case errors.Is(e.Err, fs.ErrPermission):
 		return onlyOwner
 	case errors.As(e.Err, &timeout) && timeout.Timeout():
-		return "it does not answer"
+		return "it does not answer" + e.later()
 	case dialed:
-		return "it closed the connection: it is ending or too busy, or it refuses you: " + onlyOwner
+		return "it closed the connection: it is ending or too busy, or it refuses you: " + onlyOwner + e.later()
 	}
 	return op.Err.Error()
+}
+
+func (e *UnreachableError) later() string {
+	if e.Changing {
+		return ", and may still do what it was asked"
+	}
+	return ""
 }
 
 const onlyOwner = "only root and the user that the agent runs as may ask it"
@@ -123,7 +132,7 @@ func (c *Client) Send(ctx context.Context, method, path string, query url.Values
 		defer func() { _ = resp.Body.Close() }() // it has been read
 		err = json.NewDecoder(resp.Body).Decode(into)
 	}
-	return c.failure(ctx, path, err)
+	return c.failure(ctx, method, path, err)
 }
 
 // Follow reads path, whose answer is JSON values, one after another for as long as there is something to tell. The end of the
@@ -132,7 +141,7 @@ func (c *Client) Follow(ctx context.Context, path string, query url.Values) iter
 	return func(yield func(json.RawMessage, error) bool) {
 		resp, err := c.do(ctx, http.MethodGet, path, query, nil)
 		if err != nil {
-			yield(nil, c.failure(ctx, path, err))
+			yield(nil, c.failure(ctx, http.MethodGet, path, err))
 			return
 		}
 		defer func() { _ = resp.Body.Close() }() // it has been read
@@ -142,7 +151,7 @@ func (c *Client) Follow(ctx context.Context, path string, query url.Values) iter
 			case errors.Is(err, io.EOF):
 				return
 			case err != nil:
-				yield(nil, c.failure(ctx, path, err))
+				yield(nil, c.failure(ctx, http.MethodGet, path, err))
 				return
 			case !yield(value, nil):
 				return
@@ -170,7 +179,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 // failure returns the error as Get documents it.
-func (c *Client) failure(ctx context.Context, path string, err error) error {
+func (c *Client) failure(ctx context.Context, method, path string, err error) error {
 	var refused *APIError
 	var request *url.Error
 	switch {
@@ -179,7 +188,7 @@ func (c *Client) failure(ctx context.Context, path string, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &request):
-		return &UnreachableError{Socket: c.socket, Hint: c.hint, Err: request.Err}
+		return &UnreachableError{Socket: c.socket, Hint: c.hint, Err: request.Err, Changing: method != http.MethodGet}
 	}
 	return badAnswer(path, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/statehive/statehive/reconciler/internal/pool"
@@ -59,14 +60,21 @@ func (b *inbox) trigger(keys []string, class workqueue.Class, why workqueue.Reas
 	return nil
 }
 
-// call runs fn in the loop and waits for it. If ctx ends first, fn may still be running, and the
-// caller must not touch what fn uses.
+// call runs fn in the loop and waits for it. If ctx ends before fn has begun, fn is not run: who was
+// told that something was not done must not see it done later.
 func (r *Engine) call(ctx context.Context, fn func(*loop)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	var decided atomic.Bool // whether fn is run
 	done := make(chan struct{})
-	if err := r.inbox.post(func(l *loop) { fn(l); close(done) }); err != nil {
+	err := r.inbox.post(func(l *loop) {
+		if ctx.Err() == nil && decided.CompareAndSwap(false, true) {
+			fn(l)
+			close(done)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	select {
@@ -75,7 +83,15 @@ func (r *Engine) call(ctx context.Context, fn func(*loop)) error {
 	case <-r.ended:
 		return ErrNotRunning
 	case <-ctx.Done():
+	}
+	if decided.CompareAndSwap(false, true) {
 		return ctx.Err()
+	}
+	select {
+	case <-done:
+		return nil
+	case <-r.ended:
+		return ErrNotRunning
 	}
 }
 
