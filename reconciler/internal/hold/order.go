@@ -49,8 +49,12 @@ type orderedItem struct {
 	on        obstacle
 }
 
-// pendingRetry is how long a delete that waits for a pending row is held before it looks again.
-const pendingRetry = 100 * time.Millisecond
+// A delete that waits for a pending row looks again after a tenth of the time that it has waited, within these limits: there may be
+// many of them.
+const (
+	pendingRetry    = 100 * time.Millisecond
+	maxPendingRetry = 5 * time.Second
+)
 
 // NewOrder returns the policy for a member of a group, which may be nil: then no deletes of dependents are waited for.
 func NewOrder(owner Owner, member *Member, on, after []Dependency, replaces Replaces) *Order {
@@ -78,7 +82,7 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	}
 	if text := o.pending(t.Entry, txn); text != "" && now.Sub(wait.since) < MaxOrderDelay {
 		o.waiting[it.Key] = wait
-		return Reason{workqueue.Order, text, now.Add(pendingRetry)}, true
+		return Reason{workqueue.Order, text, now.Add(min(max(pendingRetry, now.Sub(wait.since)/10), maxPendingRetry))}, true
 	}
 	if o.member == nil {
 		return Reason{}, false

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 
@@ -40,4 +41,49 @@ func tried(r route.Route) reconciler.Status {
 		return r.Status.After(nil, r.Status.Since())
 	}
 	return r.Status
+}
+
+// Waiting is the key of [ByPending].
+type Waiting struct {
+	Family route.Family
+	// Packets describes which packets a rule is for; empty for any.
+	Packets string
+}
+
+// ByPending finds the rows that are pending, by their family, and by the packets that they are for as well.
+var ByPending = statedb.NewMultiIndex("pending", func(r Rule) iter.Seq[Waiting] {
+	if r.Status.Kind() != reconciler.Pending {
+		return nil
+	}
+	r = r.completed()
+	return slices.Values([]Waiting{{Family: r.Family}, {r.Family, r.packets()}})
+})
+
+// packets describes which packets a rule is for.
+func (r Rule) packets() string {
+	return fmt.Sprintf("from %v to %v mark %v in %q out %q", r.From, r.To, r.Mark, r.In, r.Out)
+}
+
+// DeletedAfter makes rules stay until others for the same packets are applied, such as the same rule with another priority.
+func DeletedAfter(rules *statedb.Table[Rule]) []reconciler.Dependency[Rule] {
+	return []reconciler.Dependency[Rule]{reconciler.DependsOn(rules, Rule.GetStatus, func(r Rule) iter.Seq[statedb.Query[Rule]] {
+		r = r.completed()
+		return slices.Values([]statedb.Query[Rule]{ByPending.Query(Waiting{r.Family, r.packets()})})
+	})}
+}
+
+// RoutesDeletedAfter makes routes stay until the pending rules of their family are applied, which may lead to the table of the routes
+// until then. Routes of the table main do not wait: the kernel looks there without a rule that has a row.
+func RoutesDeletedAfter(rules *statedb.Table[Rule]) []reconciler.Dependency[route.Route] {
+	return []reconciler.Dependency[route.Route]{reconciler.DependsOn(rules, Rule.GetStatus, func(r route.Route) iter.Seq[statedb.Query[Rule]] {
+		key := r.Key()
+		if key.Table == route.MainTable {
+			return nil
+		}
+		family := route.Inet
+		if key.Destination.Addr().Is6() {
+			family = route.Inet6
+		}
+		return slices.Values([]statedb.Query[Rule]{ByPending.Query(Waiting{Family: family})})
+	})}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/link/linkcell"
 	"github.com/statehive/statehive/reconciler/target/route"
+	"github.com/statehive/statehive/reconciler/target/rule"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -28,6 +29,7 @@ func Cell() cell.Cell {
 			func(t *route.Target) reconciler.Target[route.Route] { return t },
 			(*route.Target).NewMirror,
 			func(
+				rules optionalRules,
 				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
 				addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
 				kernelAddresses *statedb.Table[address.Seen],
@@ -39,9 +41,23 @@ func Cell() cell.Cell {
 					Routes: routes, SeenRoutes: route.Observed(seen),
 				}
 				return reconcilercell.Relations[route.Route]{
-					DependsOn: route.DependsOn(d), DeletedBefore: route.DeletedBefore(d), Observed: d.SeenRoutes,
+					DependsOn: route.DependsOn(d), DeletedBefore: route.DeletedBefore(d), DeletedAfter: rules.deletedAfter(), Observed: d.SeenRoutes,
 				}
 			}),
 		kindcell.Observed[route.Mirror](route.SeenSchema()),
 	)
+}
+
+// optionalRules is the table of rules, if there is one.
+type optionalRules struct {
+	cell.In
+
+	Table *statedb.Table[rule.Rule] `optional:"true"`
+}
+
+func (r optionalRules) deletedAfter() []reconciler.Dependency[route.Route] {
+	if r.Table == nil {
+		return nil
+	}
+	return rule.RoutesDeletedAfter(r.Table)
 }

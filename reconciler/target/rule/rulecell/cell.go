@@ -25,10 +25,13 @@ func Cell() cell.Cell {
 			},
 			func(t *rule.Target) reconciler.Target[rule.Rule] { return t },
 			(*rule.Target).NewMirror,
-			func(routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen]) reconcilercell.Relations[rule.Rule] {
+			func(
+				rules *statedb.Table[rule.Rule], routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen],
+			) reconcilercell.Relations[rule.Rule] {
 				return reconcilercell.Relations[rule.Rule]{
-					DependsOn: []reconciler.Dependency[rule.Rule]{rule.DependsOn(routes)},
-					Observed:  rule.Observed(seen),
+					DependsOn:    []reconciler.Dependency[rule.Rule]{rule.DependsOn(routes)},
+					DeletedAfter: rule.DeletedAfter(rules),
+					Observed:     rule.Observed(seen),
 				}
 			}),
 		kindcell.Observed[rule.Mirror](rule.SeenSchema()),
