@@ -40,8 +40,8 @@ type Params[Obj any] struct {
 	// updates do not wait for them: deleting them would remove what this table has in the target.
 	DeletedBefore []Dependency[Obj]
 	// DeletedAfter name rows that are to be applied before a row is deleted, such as those that
-	// replace it: the delete waits while any of them is pending, but not for longer than five
-	// minutes.
+	// replace it: the delete waits while any of them is pending, however long, but not for one
+	// that is in error.
 	DeletedAfter []Dependency[Obj]
 	// Replaces, if set, reports whether the update of a row would first remove what the row has in the target, as when
 	// an object has to be made anew, and returns that row as it was. Like its delete, the update waits for the deletes

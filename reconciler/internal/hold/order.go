@@ -80,7 +80,7 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 			wait.revisions = o.member.revisions(txn)
 		}
 	}
-	if text := o.pending(t.Entry, txn); text != "" && now.Sub(wait.since) < MaxOrderDelay {
+	if text := o.pending(t.Entry, txn); text != "" {
 		o.waiting[it.Key] = wait
 		return Reason{workqueue.Order, text, now.Add(min(max(pendingRetry, now.Sub(wait.since)/10), maxPendingRetry))}, true
 	}
