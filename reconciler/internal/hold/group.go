@@ -48,6 +48,7 @@ type Member struct {
 	active     bool           // it is running, and its sources are initialized
 	left       bool           // it has stopped for good
 	searched   bool           // it knows its orphans
+	knew       bool           // it has known its orphans since it joined
 	recalled   bool           // it does not, and some of their deletes are held
 	incomplete bool           // rows may be missing in its table
 	missed     bool           // that was so since it last knew its orphans
@@ -199,7 +200,7 @@ func (m *Member) SetSearched() {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	if !m.searched {
-		m.searched, m.recalled, m.missed = true, false, m.incomplete
+		m.searched, m.knew, m.recalled, m.missed = true, true, false, m.incomplete
 		m.wakeLocked(func(other *Member) bool { return other.unread })
 	}
 }
@@ -236,10 +237,10 @@ func (m *Member) keepsLocked(table *store.Table) bool {
 }
 
 // notSearchedLocked returns a member that depends on m and whose orphans, which are not known, have to be deleted before a row
-// of m, which may be an orphan itself, or nil.
+// of m, which may be an orphan itself, or nil. Just after a start, any delete waits: the orphans may be too many to be deleted.
 func (m *Member) notSearchedLocked(orphan bool) *Member {
 	for _, other := range m.group.members {
-		waits := orphan && !other.left || other.keepsLocked(m.table)
+		waits := (orphan || other.active && !other.knew) && !other.left || other.keepsLocked(m.table)
 		if other != m && !other.searched && waits && slices.Contains(other.depends, m.table) {
 			return other
 		}

@@ -296,7 +296,7 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 // NextTry returns when Expire has something to store, or dependents to check, or zero.
 func (l *ChangeLimiter) NextTry() time.Time {
 	next := l.retryAt
-	if l.deletes != nil && l.deletes.strands != "" && (next.IsZero() || l.dependents.next.Before(next)) {
+	if l.deletes != nil && l.deletes.strands != "" && l.known(l.deletes) && (next.IsZero() || l.dependents.next.Before(next)) {
 		next = l.dependents.next
 	}
 	return next
@@ -365,6 +365,7 @@ func (l *ChangeLimiter) Searched(now time.Time) {
 		return
 	}
 	l.dependents.check(l.deletes, l.owner.DB.ReadTxn(), now)
+	l.fewer = true // what they were held for may have ended
 	l.remember(l.deletes, now)
 	l.owner.Logger.Warn("deletes that were held before are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
 }

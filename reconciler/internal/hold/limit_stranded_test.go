@@ -105,6 +105,41 @@ func TestDeletesThatStrandNothingAnyMoreAreReleased(t *testing.T) {
 	}
 }
 
+// While orphans are not known, what is held is not checked. When they are, it is released if nothing is stranded any more.
+func TestHeldDeletesAreCheckedWhenOrphansAreKnown(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		b := newBed(t, "links", "routes")
+		members := b.group(t, "links", "routes")
+		b.put("links", row{ID: "a"}, row{ID: "b", State: "done"})
+		b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
+		limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+		m := &memory{}
+		begin := func() *ChangeLimiter {
+			return NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, m, statusOf, b.now)
+		}
+		l, task := begin(), b.task(pool.Delete, "links", "a")
+		b.delete("links", "a")
+		l.CountDelete(task.Item)
+		if _, held := l.Holds(task, b.db.ReadTxn(), b.now); !held {
+			t.Error("not held")
+		}
+		if restart {
+			l = begin()
+			l.CountDelete(task.Item)
+		}
+		l.Postponed()
+		b.now = b.now.Add(time.Minute)
+		if l.Expire(b.now); !l.NextTry().IsZero() || l.Relieve(b.now) {
+			t.Errorf("restart %t: relieved, or to be checked at %v, at %v", restart, l.NextTry(), b.now)
+		}
+		b.put("routes", row{ID: "0", Of: "b"}, row{ID: "1", Of: "b"})
+		l.Searched(b.now)
+		if !l.Relieve(b.now) || m.held != nil {
+			t.Errorf("restart %t: not released; remembered %v", restart, m.held)
+		}
+	}
+}
+
 // Slips in several documents, or in tables of several kinds, add up.
 func TestStrandedRowsAddUpWithinTheWindow(t *testing.T) {
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}

@@ -58,6 +58,12 @@ func TestDeleteWaitsForThoseOfRowsThatDependOnItsRow(t *testing.T) {
 	b.want(order, b.task(pool.Update, "links", "x"), Reason{})
 	x.Item.Deleting = true
 	until := b.now.Add(MaxOrderDelay)
+	b.want(order, x, Reason{workqueue.Order, "a search for orphans of routes", until}) // too many of them would be held
+	if routes.SetSearched(); woken != 1 {
+		t.Errorf("woken %d times, want once", woken)
+	}
+	woken = 0
+	routes.SetUnsearched(false) // for a moment
 	b.want(order, x, Reason{workqueue.Order, "changes of routes that have not been read yet", until})
 	ofRoutes.Note(r.Item)
 	routes.SetRead(routes.revision(b.db.ReadTxn()))
