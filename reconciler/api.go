@@ -165,6 +165,8 @@ const StatusIndexName = "status"
 var (
 	// ErrStarted is returned by the second call of Run.
 	ErrStarted = engine.ErrStarted
+	// ErrAllPaused is returned by [Reconciler.Resume] if rows are named while all are paused.
+	ErrAllPaused = engine.ErrAllPaused
 	// ErrNotRunning is returned by methods that need a running reconciler if it has not
 	// started (Run was not called, or still waits for sources or for the target), or has
 	// stopped.

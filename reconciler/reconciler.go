@@ -165,7 +165,8 @@ func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until 
 // Resume ends pauses: all of them with the zero Selector; with Keys, the pauses of these keys,
 // even if they were paused together with others; and with Match, the pauses by Match of
 // present and future rows that match. A row stays paused if another pause still covers it: of
-// all rows, by Match when resumed by key, or by key when resumed by Match.
+// all rows, by Match when resumed by key, or by key when resumed by Match. Resume returns
+// [ErrAllPaused] if which has Keys and all rows are paused.
 func (r *Reconciler[Obj]) Resume(ctx context.Context, which Selector[Obj]) error {
 	return r.engine.Resume(ctx, which.untyped())
 }

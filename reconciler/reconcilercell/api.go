@@ -91,7 +91,7 @@ func httpStatus(err error) int {
 	switch {
 	case errors.As(err, &name), errors.Is(err, statedb.ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, reconciler.ErrNotRunning), errors.As(err, &approval):
+	case errors.Is(err, reconciler.ErrNotRunning), errors.Is(err, reconciler.ErrAllPaused), errors.As(err, &approval):
 		return http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable

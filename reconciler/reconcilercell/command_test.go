@@ -147,6 +147,7 @@ func TestPauseHoldsRowsUntilTheyAreResumed(t *testing.T) {
 	r.insert(t, "b")
 	r.eventually(t, "explain things b", "waits for:    paused: until it is resumed\n")
 	r.eventually(t, "explain things a", "paused: its next change waits until it is resumed\n")
+	r.fails(t, "resume things b", "all rows are paused, and stay so until all are resumed")
 	r.says(t, "resume things --all", "things: resumed\n")
 	r.eventually(t, "explain things b", "nothing: it is done")
 	r.says(t, "pause things b --for 1h", "things: 1 row paused until ")

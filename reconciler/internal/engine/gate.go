@@ -153,11 +153,20 @@ func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) err
 // and future rows that match. A row stays paused if another pause still covers it: of all rows,
 // by Match when resumed by key, or by key when resumed by Match.
 func (r *Engine) Resume(ctx context.Context, which Selector) error {
-	return r.call(ctx, func(l *loop) {
+	covered := false
+	err := r.call(ctx, func(l *loop) {
 		r.pauses.End(which)
+		covered = len(which.Keys) > 0 && r.pauses.All()
 		l.release(workqueue.Paused, time.Now())
 	})
+	if err == nil && covered {
+		return ErrAllPaused
+	}
+	return err
 }
+
+// ErrAllPaused is the error of resuming some keys while all rows are paused.
+var ErrAllPaused = errors.New("all rows are paused, and stay so until all are resumed")
 
 // Trigger applies the selected rows now, whatever their status, and retries failed deletes without
 // waiting for their backoff. It returns the number of rows found. Rows that are already queued

@@ -54,6 +54,11 @@ func (p *Pauses) set(pauses []pause) { p.list.Store(&pauses) }
 // Any reports whether there are pauses.
 func (p *Pauses) Any() bool { return len(p.get()) > 0 }
 
+// All reports whether all rows are paused.
+func (p *Pauses) All() bool {
+	return slices.ContainsFunc(p.get(), func(each pause) bool { return each.rows.all() })
+}
+
 // Begin pauses rows until a time, or until [Pauses.End] if it is zero.
 func (p *Pauses) Begin(rows Selector, until time.Time) {
 	p.set(append(slices.Clip(p.get()), pause{rows, until}))

@@ -393,6 +393,41 @@ func TestACopiedDirectoryKeepsItsRecord(t *testing.T) {
 	wantFile(t, path, "before\n", 0)
 }
 
+// A state directory of another machine, or an old one, has records of files that somebody else has made since, with the same content.
+func TestOrphansAreRemovedFromTheirOwnDirectoryOnly(t *testing.T) {
+	for name, change := range map[string]func(*File){"remove": func(*File) {}, "restore": restored} {
+		for _, copied := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, copied %t", name, copied), func(t *testing.T) {
+				dir, state := filepath.Join(t.TempDir(), "dir"), t.TempDir()
+				must(t, os.Mkdir(dir, 0o755))
+				path := filepath.Join(dir, "a")
+				mustWrite(t, path, "before\n")
+				mustUpdate(t, openedTarget(t, state), file(path, "same\n", adopted, change), true)
+				if copied {
+					must(t, os.Rename(dir, dir+".other"))
+					must(t, os.CopyFS(dir, os.DirFS(dir+".other")))
+				}
+				target := openedTarget(t, state)
+				for row, err := range target.Observe(t.Context()) {
+					must(t, err)
+					err := target.Delete(t.Context(), nil, row)
+					if refused := copied && name == "restore"; (err != nil) != refused {
+						t.Errorf("delete: %v", err)
+					}
+				}
+				switch {
+				case copied:
+					wantFile(t, path, "same\n", 0)
+				case name == "restore":
+					wantFile(t, path, "before\n", 0)
+				default:
+					wantAbsent(t, path)
+				}
+			})
+		}
+	}
+}
+
 func TestErrorsOfUpdate(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -22,6 +22,7 @@ func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row File) erro
 // release is the end of managing a file: it is removed, restored, or left as it is.
 type release struct {
 	key     Key
+	orphan  bool     // its row is from Observe: when it was declared, if it was on this machine, is not known
 	folder  *folder  // of the file to remove; nil if none is removed
 	writing *writing // nil if nothing is restored
 	err     error
@@ -35,7 +36,7 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 	var writes []*writing
 	releases := make([]*release, len(rows))
 	for i, row := range rows {
-		r := &release{key: row.Key(), err: ctx.Err()}
+		r := &release{key: row.Key(), orphan: row.Content == nil && row.Template == nil, err: ctx.Err()}
 		releases[i] = r
 		rec, known := t.records.Get(row.Path)
 		if r.err != nil || !known {
@@ -75,16 +76,22 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 	case o.claims.others(r.key, f.placeOf(r.key)) != "":
 		return nil // another row leads there, too
 	case restore:
-		r.writing, err = o.restore(r.key, f, rec)
+		r.writing, err = o.restore(r, f, rec)
 		return err
 	}
 	is, err := o.lookToRelease(r.key, f)
 	if err != nil || !is.regular() {
 		return err // others have put something there that is not a regular file
 	}
-	if !rec.leaves(f.identity, is) {
+	switch {
+	case !rec.leaves(f.identity, is):
 		o.target.log.Warn("A file that is no longer declared is left as it is: its content is not what was written last", "file", string(r.key))
 		return nil
+	case r.orphan && rec.Directory != f.identity:
+		o.target.log.Warn("A file that is not declared is left as it is: its directory is not the one that it was written to", "file", string(r.key))
+		return nil
+	case r.orphan:
+		o.target.log.Info("A file that is not declared any more is removed, as its record says", "file", string(r.key))
 	}
 	r.folder = f
 	return nil
@@ -115,7 +122,8 @@ func (r *release) remove(ctx context.Context, t *Target) error {
 
 // restore returns the writing that restores a file to its previous state; nil if it is in that
 // state, or if others have replaced it by something that is not a regular file.
-func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
+func (o *operation) restore(r *release, f *folder, rec record) (*writing, error) {
+	key := r.key
 	is, err := o.lookToRelease(key, f)
 	was := rec.Original
 	switch {
@@ -125,7 +133,7 @@ func (o *operation) restore(key Key, f *folder, rec record) (*writing, error) {
 		return nil, nil
 	case is.regular() && is.Hash != "" && is.Hash == was.Hash && is.attributes() == was.attributes():
 		return nil, nil
-	case !rec.leaves(f.identity, is):
+	case !rec.leaves(f.identity, is), r.orphan && rec.Directory != f.identity:
 		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: it or its directory is not the one that was written last; it stays as it is: give the delete up, or declare it with onDelete %s or %s",
 			key, Remove, Keep))
 	}
