@@ -130,7 +130,7 @@ func (a *actor) meddle() {
 	random := a.random("meddler")
 	for range random.IntN(12) {
 		take(some(random, 500*time.Millisecond))
-		if err := a.meddleOnce(random, a.now()); err != nil && !errors.Is(err, reconciler.ErrNotRunning) {
+		if err := a.meddleOnce(random, a.now()); err != nil && !errors.Is(err, reconciler.ErrNotRunning) && !errors.Is(err, reconciler.ErrAllPaused) {
 			a.t.Error(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package reconciler_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,7 +59,7 @@ func TestSummaryDoesNotCountARowAsDriftedThatIsGone(t *testing.T) {
 }
 
 func TestSummaryCountsRowsThatAPauseHolds(t *testing.T) {
-	running(t, func(_ *testing.T, w *world) {
+	running(t, func(t *testing.T, w *world) {
 		w.put(row{ID: "a", Want: 1}, row{ID: "b", Want: 1}, row{ID: "c", Want: 1})
 		w.pause(reconciler.Selector[row]{}, time.Time{})
 		w.equal("paused without anything to do", 0, w.summary().Paused)
@@ -70,7 +71,10 @@ func TestSummaryCountsRowsThatAPauseHolds(t *testing.T) {
 		w.equal("done", 1, s.Done)
 		w.equal("pending", 2, s.Pending)
 		w.equal("deleting", 1, s.Deleting)
-		w.resume(keys("d")) // which is in a pause of all
+		if err := w.r.Resume(t.Context(), keys("d")); !errors.Is(err, reconciler.ErrAllPaused) {
+			t.Errorf("one row of a pause of all is resumed: %v", err)
+		}
+		synctest.Wait()
 		w.equal("paused still", 3, w.summary().Paused)
 		w.resume(reconciler.Selector[row]{})
 		synctest.Wait()

@@ -42,6 +42,7 @@ func (i instance) blocking(txn statedb.ReadTxn, tries int) (rows []string) {
 		if len(rows) == maxBlocking {
 			return append(rows, i.Name()+": more rows")
 		}
+		state, _, _ = strings.Cut(state, ": ") // errors are only for those who may ask the API
 		rows = append(rows, fmt.Sprintf("%s: row %s: %s", i.Name(), key, state))
 	}
 	return rows

@@ -245,7 +245,7 @@ type deleteSet struct {
 	table   *store.Table           // of the rows
 	rows    map[string]*namingRows // by encoded key
 	byID    map[any]*namingRows
-	byName  map[indexKey][]*namingRows
+	byName  map[indexKey]*namingSets
 	indexes []namedRows // the indexes of the keys of byName; their key is empty
 }
 
@@ -258,7 +258,7 @@ type namingRows struct {
 }
 
 func newDeleteSet(table *store.Table) deleteSet {
-	return deleteSet{table: table, rows: map[string]*namingRows{}, byID: map[any]*namingRows{}, byName: map[indexKey][]*namingRows{}}
+	return deleteSet{table: table, rows: map[string]*namingRows{}, byID: map[any]*namingRows{}, byName: map[indexKey]*namingSets{}}
 }
 
 // first returns the row that has been in the set for the longest time, ignoring the row with the key
@@ -275,13 +275,39 @@ func (s *namingRows) first(but string) *store.Entry {
 	return nil
 }
 
-func firstOf(sets []*namingRows, but string) *store.Entry {
-	for _, set := range sets {
+// namingSets are groups that name the same row, oldest first. Groups without rows stay in it until they are half of it, since there
+// may be many groups that name one row, such as all routes that need any address of a wide network.
+type namingSets struct {
+	sets  []*namingRows
+	empty int // of sets
+}
+
+// first is like that of namingRows.
+func (n *namingSets) first(but string) *store.Entry {
+	if n == nil {
+		return nil
+	}
+	for len(n.sets) > 0 && len(n.sets[0].rows) == 0 {
+		n.sets, n.empty = n.sets[1:], n.empty-1
+	}
+	for _, set := range n.sets {
+		if len(set.rows) == 0 {
+			continue
+		}
 		if e := set.first(but); e != nil {
 			return e
 		}
 	}
 	return nil
+}
+
+// emptied notes that one of the groups has no rows any more, and reports whether that goes for all.
+func (n *namingSets) emptied() (all bool) {
+	if n.empty++; n.empty > len(n.sets)/2 {
+		n.sets = slices.DeleteFunc(n.sets, func(set *namingRows) bool { return len(set.rows) == 0 })
+		n.empty = 0
+	}
+	return len(n.sets) == 0
 }
 
 // naming returns a row of the set that names the given row, or nil. The result is the same as long
@@ -291,7 +317,7 @@ func (d *deleteSet) naming(row *store.Entry, primary indexKey) *store.Entry {
 	if d.table == primary.table {
 		but = primary.key
 	}
-	if e := firstOf(d.byName[primary], but); e != nil {
+	if e := d.byName[primary].first(but); e != nil {
 		return e
 	}
 	for _, in := range d.indexes {
@@ -300,7 +326,7 @@ func (d *deleteSet) naming(row *store.Entry, primary indexKey) *store.Entry {
 		}
 		for key := range in.table.KeysOf(in.of, row.Row()) {
 			in.key = string(key)
-			if e := firstOf(d.byName[in.indexKey], but); e != nil {
+			if e := d.byName[in.indexKey].first(but); e != nil {
 				return e
 			}
 		}
@@ -322,7 +348,10 @@ func (d *deleteSet) set(row deletedRow) (renamed bool) {
 		set = &namingRows{id: row.id, named: row.named(), rows: map[string]*store.Entry{}}
 		d.byID[set.id] = set
 		for _, named := range set.named {
-			d.byName[named.indexKey] = append(d.byName[named.indexKey], set)
+			if d.byName[named.indexKey] == nil {
+				d.byName[named.indexKey] = &namingSets{}
+			}
+			d.byName[named.indexKey].sets = append(d.byName[named.indexKey].sets, set)
 			d.use(named)
 		}
 	}
@@ -351,8 +380,7 @@ func (d *deleteSet) remove(key string) (named bool, others int) {
 	}
 	delete(d.byID, set.id)
 	for _, row := range set.named {
-		others := slices.DeleteFunc(d.byName[row.indexKey], func(other *namingRows) bool { return other == set })
-		if d.byName[row.indexKey] = others; len(others) == 0 {
+		if d.byName[row.indexKey].emptied() {
 			delete(d.byName, row.indexKey)
 		}
 	}

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -251,3 +252,28 @@ func TestOrderHoldsNothingWithoutAGroup(t *testing.T) {
 
 // revision is how far m has to read to know a snapshot.
 func (m *Member) revision(txn store.ReadTxn) store.Revision { return m.table.Revision(txn) }
+
+// Many rows to be deleted name the same row, and each others as well, such as routes that need an address of a wide network.
+func BenchmarkDeletesThatNameTheSame(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			bed := newBed(b, "links", "routes")
+			links := bed.tables["links"].Untyped()
+			name := func(id string) namedRows {
+				q := byID.Query(id).Untyped()
+				return namedRows{indexKey{links, q.Index.NameOrNone(), string(q.Key)}, q.Index}
+			}
+			for b.Loop() {
+				set := newDeleteSet(bed.tables["routes"].Untyped())
+				for i := range n {
+					key := strconv.Itoa(i)
+					set.set(deletedRow{key, key, func() []namedRows { return []namedRows{name("wide"), name(key)} }, nil})
+				}
+				for i := range n {
+					set.remove(strconv.Itoa(i * 7919 % n))
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/row")
+		})
+	}
+}

@@ -119,7 +119,7 @@ func TestReadinessNamesTheFileThatIsAwaited(t *testing.T) {
 	a.refuses(31)
 	ready, waits := readiness.Ready()
 	text := strings.Join(waits, "\n")
-	if ready || len(waits) != 11 || !strings.Contains(text, "documents: ") || !strings.Contains(text, "bad.yaml:2:1: field") {
+	if ready || len(waits) != 11 || !strings.Contains(text, "documents: ") || !strings.Contains(text, "bad.yaml:2:1: is refused\n") || strings.Contains(text, "colour") { //nolint:misspell // on purpose
 		t.Errorf("ready: %t, waits for %q", ready, text)
 	}
 	for i := range 30 {

@@ -2,6 +2,7 @@ package filecell
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/statehive/statehive/hive"
@@ -31,11 +32,18 @@ func readyCondition(db *statedb.DB, table *statedb.Table[file.Document]) hive.Co
 	})
 }
 
-// awaited returns a file's name and the first of its problems.
+// position is the beginning of a problem in a document. What follows may quote the document.
+var position = regexp.MustCompile(`^.*?:\d+:\d+: `)
+
+// awaited returns a file's name and the first of its problems, or only its place: anybody who can connect to the address of
+// metrics sees what readiness waits for.
 func awaited(d file.Document) string {
 	if d.State == file.Writing {
 		return fmt.Sprintf("%s: is being written, and has not been read yet", trusted.Name(d.File))
 	}
 	first, _, _ := strings.Cut(d.Error, "\n")
+	if place := position.FindString(first); place != "" {
+		return place + "is refused"
+	}
 	return first
 }

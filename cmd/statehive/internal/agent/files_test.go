@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/statehive/statehive/cmd/statehive/internal/sandbox"
+	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/inspect"
 )
 
 func TestDocumentsCannotWriteWhatTheAgentReads(t *testing.T) {
@@ -78,6 +80,21 @@ func TestDocumentsCannotMakeWhatTheAgentReads(t *testing.T) {
 	} {
 		if err := around.allowFile(filepath.Join(dir, path)); (err == nil) != allowed {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// A file in the place of the socket's lock would keep the agent from starting again.
+func TestDocumentsCannotWriteTheSocketOrItsLock(t *testing.T) {
+	for _, socket := range []string{"", filepath.Join(t.TempDir(), "api.sock")} {
+		s := &surroundings{own: ownPaths([]cell.Setting{{Name: "socket", Value: socket}})}
+		if socket == "" {
+			socket = inspect.DefaultSocket(name)
+		}
+		for path, refused := range map[string]bool{socket: true, socket + ".lock": true, socket + ".other": false} {
+			if err := s.allowFile(path); (err != nil) != refused {
+				t.Errorf("%s: %v", path, err)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -111,6 +112,9 @@ func ownPaths(all []cell.Setting) (own []ownPath) {
 				dir, _ = defaultStateDir() // without one the agent does not start
 			}
 			own = append(own, ownPath{"in the state directory", dir})
+		case "socket":
+			socket := cmp.Or(s.Value, inspect.DefaultSocket(name))
+			own = append(own, ownPath{"the socket of the API", socket}, ownPath{"the lock of its socket", socket + ".lock"})
 		}
 	}
 	return own
