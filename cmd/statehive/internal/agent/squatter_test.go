@@ -125,7 +125,7 @@ func publicCopy(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "public") // unlike with t.TempDir, others can be let in
+	dir, err := os.MkdirTemp("", "public") //nolint:usetesting // others can be let into this one
 	if err != nil {
 		t.Fatal(err)
 	}
