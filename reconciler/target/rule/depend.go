@@ -43,47 +43,42 @@ func tried(r route.Route) reconciler.Status {
 	return r.Status
 }
 
-// Waiting is the key of [ByPending].
-type Waiting struct {
+// Packets are the packets that a rule is for.
+type Packets struct {
 	Family route.Family
-	// Packets describes which packets a rule is for; empty for any.
-	Packets string
+	// Selected describes how they are selected.
+	Selected string
 }
 
-// ByPending finds the rows that are pending, by their family, and by the packets that they are for as well.
-var ByPending = statedb.NewMultiIndex("pending", func(r Rule) iter.Seq[Waiting] {
-	if r.Status.Kind() != reconciler.Pending {
-		return nil
-	}
-	r = r.completed()
-	return slices.Values([]Waiting{{Family: r.Family}, {r.Family, r.packets()}})
-})
+// ByPackets finds rows by the packets that they are for.
+var ByPackets = statedb.NewIndex("packets", Rule.packets)
 
-// packets describes which packets a rule is for.
-func (r Rule) packets() string {
-	return fmt.Sprintf("from %v to %v mark %v in %q out %q", r.From, r.To, r.Mark, r.In, r.Out)
+func (r Rule) packets() Packets {
+	r = r.completed()
+	return Packets{r.Family, fmt.Sprintf("from %v to %v mark %v in %q out %q", r.From, r.To, r.Mark, r.In, r.Out)}
 }
 
 // DeletedAfter makes rules stay until others for the same packets are applied, such as the same rule with another priority.
 func DeletedAfter(rules *statedb.Table[Rule]) []reconciler.Dependency[Rule] {
 	return []reconciler.Dependency[Rule]{reconciler.DependsOn(rules, Rule.GetStatus, func(r Rule) iter.Seq[statedb.Query[Rule]] {
-		r = r.completed()
-		return slices.Values([]statedb.Query[Rule]{ByPending.Query(Waiting{r.Family, r.packets()})})
+		return slices.Values([]statedb.Query[Rule]{ByPackets.Query(r.packets())})
 	})}
 }
 
-// RoutesDeletedAfter makes routes stay until the pending rules of their family are applied, which may lead to the table of the routes
-// until then. Routes of the table main do not wait: the kernel looks there without a rule that has a row.
-func RoutesDeletedAfter(rules *statedb.Table[Rule]) []reconciler.Dependency[route.Route] {
+// RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending: it is to lead
+// elsewhere, and cannot yet. Routes of the table main do not wait: the kernel always looks there.
+func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[route.Route] {
 	return []reconciler.Dependency[route.Route]{reconciler.DependsOn(rules, Rule.GetStatus, func(r route.Route) iter.Seq[statedb.Query[Rule]] {
 		key := r.Key()
-		if key.Table == route.MainTable {
-			return nil
+		return func(yield func(statedb.Query[Rule]) bool) {
+			if key.Table == route.MainTable {
+				return
+			}
+			for s := range seen.List(db.ReadTxn(), SeenByTable.Query(key.Table)) {
+				if (s.Key.Family == route.Inet6) == key.Destination.Addr().Is6() && !yield(ByKey.Query(s.Key)) {
+					return
+				}
+			}
 		}
-		family := route.Inet
-		if key.Destination.Addr().Is6() {
-			family = route.Inet6
-		}
-		return slices.Values([]statedb.Query[Rule]{ByPending.Query(Waiting{Family: family})})
 	})}
 }

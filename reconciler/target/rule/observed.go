@@ -50,9 +50,12 @@ var SeenByKey = statedb.NewIndex("key", func(s Seen) SeenKey { return SeenKey{s.
 // SeenByRule finds all rules with the key of a row, in their order.
 var SeenByRule = statedb.NewMultiIndex("rule", func(s Seen) iter.Seq[Key] { return slices.Values([]Key{s.Key}) })
 
+// SeenByTable finds the rules that lead to a table.
+var SeenByTable = statedb.NewIndex("table", func(s Seen) route.Table { return s.Table })
+
 // SeenSchema declares the table "observed-rules".
 func SeenSchema() statedb.Schema[Seen] {
-	return statedb.Schema[Seen]{Name: "observed-rules", Primary: SeenByKey, Secondary: []statedb.Indexer[Seen]{SeenByRule}}
+	return statedb.Schema[Seen]{Name: "observed-rules", Primary: SeenByKey, Secondary: []statedb.Indexer[Seen]{SeenByRule, SeenByTable}}
 }
 
 // String returns the text form.

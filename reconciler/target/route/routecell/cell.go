@@ -48,16 +48,18 @@ func Cell() cell.Cell {
 	)
 }
 
-// optionalRules is the table of rules, if there is one.
+// optionalRules are the tables of rules, if there are any.
 type optionalRules struct {
 	cell.In
 
+	DB    *statedb.DB
 	Table *statedb.Table[rule.Rule] `optional:"true"`
+	Seen  *statedb.Table[rule.Seen] `optional:"true"`
 }
 
 func (r optionalRules) deletedAfter() []reconciler.Dependency[route.Route] {
-	if r.Table == nil {
+	if r.Table == nil || r.Seen == nil {
 		return nil
 	}
-	return rule.RoutesDeletedAfter(r.Table)
+	return rule.RoutesDeletedAfter(r.DB, r.Table, r.Seen)
 }
