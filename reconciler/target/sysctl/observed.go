@@ -137,7 +137,7 @@ func (w *Watcher) readAll(ctx context.Context) error {
 	return w.db.Update(ctx, func(txn *statedb.WriteTxn) error { return w.source.Initialized(txn) }, w.seen)
 }
 
-// read reads parameters and updates the table. One that cannot be read is not in it: the operations
+// read reads parameters and updates the table. One that exists and cannot be read is not in it: the operations
 // of its row report the error.
 func (w *Watcher) read(ctx context.Context, txn statedb.ReadTxn, keys map[Key]bool) error {
 	var put, gone []Seen
