@@ -232,15 +232,20 @@ func (m *Member) SetIncomplete(incomplete bool) {
 
 // keepsLocked reports whether nothing may be deleted from a table that rows of m may depend on until its orphans are known.
 func (m *Member) keepsLocked(table *store.Table) bool {
-	return m.recalled || m.missed && !m.left &&
-		slices.ContainsFunc(m.on, func(d Dependency) bool { return d.Table == table && !d.Kept })
+	return m.recalled || m.missed && !m.left && m.loses(table)
+}
+
+// loses reports whether the target loses rows of m with those of a table that they depend on.
+func (m *Member) loses(table *store.Table) bool {
+	return slices.ContainsFunc(m.on, func(d Dependency) bool { return d.Table == table && !d.Kept })
 }
 
 // notSearchedLocked returns a member that depends on m and whose orphans, which are not known, have to be deleted before a row
 // of m, which may be an orphan itself, or nil. Just after a start, any delete waits: the orphans may be too many to be deleted.
 func (m *Member) notSearchedLocked(orphan bool) *Member {
 	for _, other := range m.group.members {
-		waits := (orphan || other.active && !other.knew) && !other.left || other.keepsLocked(m.table)
+		first := other.active && !other.knew && other.loses(m.table)
+		waits := (orphan || first) && !other.left || other.keepsLocked(m.table)
 		if other != m && !other.searched && waits && slices.Contains(other.depends, m.table) {
 			return other
 		}

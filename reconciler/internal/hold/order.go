@@ -345,7 +345,7 @@ func (d *deleteSet) set(row deletedRow) (renamed bool) {
 	}
 	set := d.byID[row.id]
 	if set == nil {
-		set = &namingRows{id: row.id, named: row.named(), rows: map[string]*store.Entry{}}
+		set = &namingRows{id: row.id, named: distinct(row.named()), rows: map[string]*store.Entry{}}
 		d.byID[set.id] = set
 		for _, named := range set.named {
 			if d.byName[named.indexKey] == nil {
@@ -358,6 +358,16 @@ func (d *deleteSet) set(row deletedRow) (renamed bool) {
 	d.rows[row.key], set.rows[row.key] = set, row.entry
 	set.order = append(set.order, row.key)
 	return renamed
+}
+
+// distinct returns rows without those that are named again.
+func distinct(rows []namedRows) []namedRows {
+	known := make(map[indexKey]bool, len(rows))
+	return slices.DeleteFunc(rows, func(row namedRows) bool {
+		again := known[row.indexKey]
+		known[row.indexKey] = true
+		return again
+	})
 }
 
 // use records the index that rows are named with.

@@ -2,6 +2,9 @@ package hold
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -252,6 +255,56 @@ func TestOrderHoldsNothingWithoutAGroup(t *testing.T) {
 
 // revision is how far m has to read to know a snapshot.
 func (m *Member) revision(txn store.ReadTxn) store.Revision { return m.table.Revision(txn) }
+
+// Rows to be deleted come and go, and may name a row twice. The oldest that names a row is found.
+func TestDeleteSetFindsTheOldestThatNamesARow(t *testing.T) {
+	b := newBed(t, "links", "routes")
+	for i := range 30 {
+		b.put("routes", row{ID: strconv.Itoa(i)})
+	}
+	links, routes := b.tables["links"].Untyped(), b.tables["routes"].Untyped()
+	name := func(id string) (named namedRows, primary indexKey) {
+		q := byID.Query(id).Untyped()
+		primary = indexKey{links, q.Index.NameOrNone(), string(q.Key)}
+		return namedRows{primary, q.Index}, primary
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	set, order := newDeleteSet(routes), map[string][]string{} // by the name of a link, oldest first
+	names := map[string][]string{}
+	drop := func(key string) {
+		for _, link := range names[key] {
+			order[link] = slices.DeleteFunc(order[link], func(other string) bool { return other == key })
+		}
+		delete(names, key)
+	}
+	for range 20_000 {
+		key := strconv.Itoa(random.IntN(30))
+		if set.remove(key); random.IntN(2) == 0 {
+			drop(key)
+		} else {
+			drop(key)
+			var named []namedRows
+			for range random.IntN(4) {
+				link := strconv.Itoa(random.IntN(4))
+				of, _ := name(link)
+				named = append(named, of)
+				if !slices.Contains(names[key], link) {
+					names[key] = append(names[key], link)
+					order[link] = append(order[link], key)
+				}
+			}
+			entry := b.task(pool.Delete, "routes", key).Entry
+			set.set(deletedRow{key, fmt.Sprint(key, names[key]), func() []namedRows { return slices.Clone(named) }, entry})
+		}
+		for link, keys := range order {
+			_, primary := name(link)
+			got := set.byName[primary].first("")
+			if (got == nil) != (len(keys) == 0) || got != nil && routes.KeyText(got) != keys[0] {
+				t.Fatalf("link %s: %v, want one of %v", link, got, keys)
+			}
+		}
+	}
+}
 
 // Many rows to be deleted name the same row, and each others as well, such as routes that need an address of a wide network.
 func BenchmarkDeletesThatNameTheSame(b *testing.B) {

@@ -30,7 +30,7 @@ var directives = strings.Fields(`
 	ProtectSystem ReadWritePaths ReadOnlyPaths ProtectHome PrivateTmp PrivateMounts ProtectControlGroups ProtectKernelModules
 	ProtectKernelLogs ProtectProc ProtectClock PrivateDevices BindPaths DevicePolicy DeviceAllow NoExecPaths ExecPaths RemoveIPC
 	KeyringMode RestrictAddressFamilies IPAddressDeny IPAddressAllow SystemCallArchitectures SystemCallFilter
-	SystemCallErrorNumber RestrictNamespaces RestrictRealtime LockPersonality MemoryDenyWriteExecute`)
+	Environment SystemCallErrorNumber RestrictNamespaces RestrictRealtime LockPersonality MemoryDenyWriteExecute`)
 
 // unitSettings returns what a unit sets, by section and directive.
 func unitSettings(t *testing.T, path string) map[string][]string {
