@@ -51,6 +51,12 @@ func TestParseMessages(t *testing.T) {
 			`f.yaml:4:5: field "up": found 7, expected true or false`,
 			`f.yaml:5:9: field "device": found a list, expected text`,
 		}},
+		{"text for true or false", "kind: route\ndestination: 10.0.0.0/8\nup: \"yes\"\n", []string{
+			`f.yaml:3:5: field "up": found "yes", expected true or false`,
+		}},
+		{"another word for true", "kind: route\ndestination: 10.0.0.0/8\nup: on\n", []string{
+			`f.yaml:3:5: field "up": found "on", expected true or false`,
+		}},
 		{"number out of range", "kind: route\ndestination: 10.0.0.0/8\nmetric: -1\ntable: 128\n", []string{
 			`f.yaml:3:9: field "metric": found -1, expected a whole number from 0 to 4294967295`,
 			`f.yaml:4:8: field "table": found 128, expected a whole number from -128 to 127`,

@@ -23,6 +23,10 @@ func (d *decoder) plain(n *yaml.Node, out reflect.Value, path string) {
 	if simple(n, out) {
 		return
 	}
+	if out.Kind() == reflect.Bool && n.ShortTag() != "!!bool" { // the yaml package would also accept yes, on, "no"
+		d.wrongType(n, out, path)
+		return
+	}
 	if err := n.Load(out.Addr().Interface(), loaderLimits); err == nil {
 		return
 	} else if out.Kind() == reflect.Interface {
