@@ -69,7 +69,17 @@ func TestADeleteWaitsForRowsThatReplaceItsOwn(t *testing.T) {
 			c.t.Error(err)
 		}
 		c.commit("-addresses eth0/4", "addresses eth0/5")
+		written := func() statedb.Revision {
+			of := reconciler.NotDoneKey{Reconciler: "addresses", Key: "eth0/4"}
+			_, revision, _ := c.notDone.Get(c.db.ReadTxn(), reconciler.NotDoneByKey.Query(of))
+			return revision
+		}
+		c.pass(time.Minute)
+		before := written()
 		c.pass(time.Hour)
+		if before == 0 || written() != before {
+			c.t.Error("a delete that waits is written to the not-done table again and again")
+		}
 		if !c.there("addresses eth0/4") {
 			c.t.Error("the old one does not wait for one that is paused")
 		}

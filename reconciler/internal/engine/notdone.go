@@ -101,6 +101,9 @@ func (w *notDoneWriter) row(it *workqueue.Item) NotDone {
 	case stage.Waiting():
 		row.WaitsFor = waitOf(it).Text
 	}
+	if it.Stage() == workqueue.Order {
+		row.NextDue = time.Time{} // it is not tried then, but looks again for what it waits for
+	}
 	return row
 }
 
