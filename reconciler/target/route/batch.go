@@ -130,7 +130,7 @@ func (u *updates) whoHolds(at int, reliable bool) {
 	switch {
 	case ok && chosen.protocol == Protocol && w.matches(chosen.Seen):
 	case ok && chosen.protocol != Protocol && reliable && !w.row.Adopt:
-		u.results[at].Err = u.target.foreignError(u.ctx, w.row, chosen)
+		u.results[at].Err = errors.Join(u.target.foreignError(u.ctx, w.row, chosen), u.removeHidden(at, chosen))
 	case reliable:
 		u.lookUp(at, u.target.lately(w.row.Key()))
 	default:
@@ -143,12 +143,36 @@ func (u *updates) lookUp(at int, since time.Time) {
 	w := u.wants[at]
 	s, err := u.target.look(u.ctx, w, since)
 	switch {
+	case errors.Is(err, ErrForeign):
+		all, _ := u.target.lookUp(u.ctx, w.row.Key(), since) // as look has just found it
+		u.results[at].Err = errors.Join(err, u.removeHidden(at, all.foreign...))
 	case err != nil:
 		u.results[at].Err = err
 	case w.isMetBy(s):
 	default:
 		u.replace = append(u.replace, replacement{at, s.ours, s.foreign})
 	}
+}
+
+// removeHidden removes next hops of ours that a row no longer has from IPv6 routes of others: see hiddenDeletions.
+func (u *updates) removeHidden(at int, holders ...kernelRoute) error {
+	var requests []rtnl.Request
+	for _, r := range holders {
+		if r.Key.family() != Inet6 || r.Nexthops.IsZero() {
+			continue
+		}
+		_, surplus := pair(u.wants[at].nexthops(), r.seenNexthops())
+		r.protocol = Protocol
+		for _, h := range surplus {
+			requests = append(requests, r.by(h).deletion())
+		}
+	}
+	for _, err := range u.execute(requests) {
+		if err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("remove a next hop of ours that the row no longer has: %w", err)
+		}
+	}
+	return nil
 }
 
 // mayReplace reports whether a row replaces nothing but a route of ours. A row that adopts

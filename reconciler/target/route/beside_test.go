@@ -95,9 +95,11 @@ func TestOurNextHopBehindThoseOfOthersIsRemoved(t *testing.T) {
 		row := Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}
 		mustUpdate(t, target, row, true)
 		nstest.IP(t, "-6", "route", "append", "2001:db8:1::/48", "via", "2001:db8::98", "proto", "static")
-		row.Gateway = ip("2001:db8::97")
-		if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, ErrForeign) {
-			t.Errorf("Update = %v", err)
+		for _, gateway := range []string{"2001:db8::97", "2001:db8::96"} {
+			row.Gateway = ip(gateway)
+			if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, ErrForeign) {
+				t.Errorf("Update = %v", err)
+			}
 		}
 		mustDelete(t, target, row)
 		left := show(t, row, "static")
