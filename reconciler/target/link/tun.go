@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,9 @@ const tunDevice = "/dev/net/tun"
 // tun is a newly created tun link. It disappears when it is closed, unless keep was called.
 type tun struct{ fd int }
 
-// createTun creates a tun link. The error matches syscall.EBUSY or syscall.EINVAL if a link
-// of that name exists.
+// createTun creates a tun link, which belongs to the user of this process: one without an owner is open to
+// all users who can open the device, and that is usually everybody. The error matches syscall.EBUSY or
+// syscall.EINVAL if a link of that name exists.
 func createTun(name string) (*tun, error) {
 	request, err := unix.NewIfreq(name)
 	if err != nil {
@@ -33,7 +35,11 @@ func createTun(name string) (*tun, error) {
 		return nil, fmt.Errorf("open %s: %w", tunDevice, err)
 	}
 	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+	err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	if err == nil {
+		err = unix.IoctlSetInt(fd, unix.TUNSETOWNER, os.Geteuid())
+	}
+	if err != nil {
 		return nil, errors.Join(&rtnl.Error{Errno: errnoOf(err)}, unix.Close(fd))
 	}
 	return &tun{fd}, nil

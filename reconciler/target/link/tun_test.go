@@ -3,8 +3,11 @@ package link
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
@@ -69,6 +72,43 @@ func TestATunOfAProcessThatDiesBeforeItHasTheAliasIsGone(t *testing.T) {
 		t.Error(err)
 	}
 	wantAbsent(t, "t0")
+}
+
+// attachAs attaches to a tun link as another user, in a thread that ends with that.
+func attachAs(t *testing.T, user uintptr, name string) error {
+	t.Helper()
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+	fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC, 0) // as everybody may where udev has made the device
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, user, user, user); errno != 0 {
+			result <- errno
+			return
+		}
+		result <- unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}()
+	return <-result
+}
+
+func TestOtherUsersCannotAttachToATun(t *testing.T) {
+	remove(t, "t0")
+	target := newTarget(t, t.TempDir())
+	mustUpdate(t, target, Link{Name: "t0", Type: Tun, Up: true}, true)
+	if err := attachAs(t, 65534, "t0"); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("another user attaches: %v", err)
+	}
+	if err := attachAs(t, 0, "t0"); err != nil {
+		t.Errorf("root attaches: %v", err)
+	}
 }
 
 func TestATakenNameOfATunIsNamed(t *testing.T) {
