@@ -113,6 +113,8 @@ type HeldDeletes struct {
 	// Done is how many other rows had been deleted within the window, Allowed how many may be without an approval.
 	Done    int `json:"done"`
 	Allowed int `json:"allowed"`
+	// Stranding means that they are within the limit, and only held for the rows that they would strand.
+	Stranding bool `json:"stranding,omitempty"`
 }
 
 // plans numbers the plans, so that only changes that were shown can be approved.
@@ -136,7 +138,7 @@ func NewChangeLimiter(
 		if was := memory.DeletesHeld(); was != nil {
 			l.recalled = true
 			l.deletes.holdAt(was.Allowed, now)
-			l.deletes.earlier = was.Done
+			l.deletes.earlier, l.deletes.limited = was.Done, !was.Stranding
 		}
 	}
 	if l.updates != nil {
@@ -261,9 +263,13 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 			return Reason{}, false
 		}
 		by.hold(rows, now)
+		by.limited = exceeded
 		l.remember(by, now)
 		l.owner.Logger.Warn("too many changes are held until they are approved", "reconciler", l.owner.Name,
 			"operation", by.kind.String(), "rows", by.len(), "limit", by.why())
+	} else if !by.limited && by.exceeded(0) {
+		by.limited = true
+		l.remember(by, now)
 	}
 	return Reason{Stage: workqueue.Limit, Text: by.text()}, true
 }
@@ -365,7 +371,7 @@ func (l *ChangeLimiter) Searched(now time.Time) {
 		return
 	}
 	l.dependents.check(l.deletes, l.owner.DB.ReadTxn(), now)
-	l.fewer = true // what they were held for may have ended
+	l.fewer = l.fewer || !l.deletes.limited // what they would have stranded may be gone
 	l.remember(l.deletes, now)
 	l.owner.Logger.Warn("deletes that were held before are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)
 }

@@ -18,6 +18,7 @@ type counter struct {
 
 	undecided int       // items that are neither admitted nor approved
 	holding   bool      // undecided items are held
+	limited   bool      // while they are held, more than are allowed have been
 	strands   string    // the rows that they would strand, if these are too many: see Member.strands
 	since     time.Time // when holding became true
 	// While items are held, the changes within the window before that count on, and only so many rows may be changed as when
@@ -88,7 +89,7 @@ func (c *counter) holdAt(allowed int, now time.Time) {
 
 // release ends what hold began.
 func (c *counter) release() {
-	c.holding, c.strands, c.allowed, c.earlier = false, "", 0, 0
+	c.holding, c.limited, c.strands, c.allowed, c.earlier = false, false, "", 0, 0
 	c.tally.keep(false)
 }
 
@@ -132,7 +133,7 @@ func (c *counter) held() *HeldDeletes {
 	if !c.holding {
 		return nil
 	}
-	return &HeldDeletes{Done: c.len() - c.undecided, Allowed: c.allowed}
+	return &HeldDeletes{Done: c.len() - c.undecided, Allowed: c.allowed, Stranding: !c.limited}
 }
 
 // claim adds an item that is going to change its row.

@@ -149,6 +149,21 @@ func TestDeletesThatWereHeldBeforeTheStartAreHeldUntilAllOrphansAreKnown(t *test
 	}
 }
 
+// Others have removed some of what was held, so the rest would be within the limit.
+func TestARestartDoesNotReleaseTheRestOfWhatWasHeld(t *testing.T) {
+	b, _ := limited(t, 20)
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	for held, released := range map[HeldDeletes]bool{{Allowed: 4}: false, {Allowed: 4, Stranding: true}: true} {
+		m := &memory{held: &held}
+		l := NewChangeLimiter(b.owner("rows"), nil, limit, limit, m, statusOf, b.now)
+		l.CountDelete(b.task(pool.Delete, "rows", "1").Item)
+		l.Searched(b.now)
+		if l.Relieve(b.now) != released || (m.held == nil) != released {
+			t.Errorf("%+v: remembered %v, expected released: %t", held, m.held, released)
+		}
+	}
+}
+
 // queueKey is the encoded key of a row.
 func (b *bed) queueKey(id string) string { return string(byID.Query(id).Untyped().Key) }
 
