@@ -68,7 +68,7 @@ func TestADeleteWaitsForRowsThatReplaceItsOwn(t *testing.T) {
 		if err := c.rs["addresses"].Pause(c.t.Context(), reconciler.Selector[row]{Keys: []string{"eth0/5"}}, time.Time{}); err != nil {
 			c.t.Error(err)
 		}
-		c.commit("-addresses eth0/4", "addresses eth0/5")
+		c.commit("-addresses eth0/4", "-links eth0", "addresses eth0/5")
 		written := func() statedb.Revision {
 			of := reconciler.NotDoneKey{Reconciler: "addresses", Key: "eth0/4"}
 			_, revision, _ := c.notDone.Get(c.db.ReadTxn(), reconciler.NotDoneByKey.Query(of))
@@ -83,12 +83,15 @@ func TestADeleteWaitsForRowsThatReplaceItsOwn(t *testing.T) {
 		if !c.there("addresses eth0/4") {
 			c.t.Error("the old one does not wait for one that is paused")
 		}
+		if !c.there("links eth0") {
+			c.t.Error("the link does not wait for the address that does")
+		}
 		if err := c.rs["addresses"].Resume(c.t.Context(), reconciler.Selector[row]{}); err != nil {
 			c.t.Error(err)
 		}
 		c.pass(time.Minute)
-		if c.there("addresses eth0/4") {
-			c.t.Error("the old one stays for ever")
+		if c.there("addresses eth0/4") || c.there("links eth0") {
+			c.t.Error("the old ones stay for ever")
 		}
 	})
 }

@@ -59,13 +59,15 @@ type Member struct {
 	// parked are the rows that it must not delete until they are resumed or approved, and those whose
 	// deletes wait for such rows, by encoded key.
 	parked map[string]bool
+	// awaiting are the rows whose deletes wait for a pending row, or for such deletes, by encoded key.
+	awaiting map[string]bool
 }
 
 // Join adds a reconciler to a group. If g is nil, the reconciler is in no group, or in a group of
 // its own if its table depends on itself. Join returns [ErrCycle] if the dependencies form a
 // cycle. Wake is called when held deletes may be able to run; it must not block.
 func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, error) {
-	m := &Member{group: g, table: table, on: on, wake: wake, losses: newTally(), deletes: newDeleteSet(table), parked: map[string]bool{}}
+	m := &Member{group: g, table: table, on: on, wake: wake, losses: newTally(), deletes: newDeleteSet(table), parked: map[string]bool{}, awaiting: map[string]bool{}}
 	m.losses.setWindow(ChangeLimit{}.WithDefaults().Window) // unless there is a limit
 	for _, d := range on {
 		m.depends = append(m.depends, d.Table)
@@ -270,6 +272,7 @@ type obstacle struct {
 	text   string
 	delete bool // it is the delete of another row
 	parked bool // the wait is unlimited, because deletes of the other member are parked
+	awaits bool // deletes of the other member wait for a pending row
 }
 
 // blocker returns what has to happen before a row of m may be deleted, if anything. When that may
@@ -292,21 +295,26 @@ func (m *Member) blocker(row *store.Entry, primary indexKey, revisions map[*Memb
 			on.text, on.delete, m.blocked = fmt.Sprintf("the delete of %s %s", other.table.Name(), other.table.KeyText(naming)), true, true
 		}
 		if on.text != "" {
-			on.parked = len(other.parked) > 0
+			on.parked, on.awaits = len(other.parked) > 0, len(other.awaiting) > 0
 			return on, true
 		}
 	}
 	return obstacle{}, false
 }
 
-// setParked records whether a row that has to be deleted is parked.
-func (m *Member) setParked(key string, parked bool) {
+// setParked records whether a row that has to be deleted is parked, and whether its delete waits for a pending row.
+func (m *Member) setParked(key string, parked, awaits bool) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
-	if parked {
-		m.parked[key] = true
+	set(m.parked, key, parked)
+	set(m.awaiting, key, awaits)
+}
+
+func set(keys map[string]bool, key string, is bool) {
+	if is {
+		keys[key] = true
 	} else {
-		delete(m.parked, key)
+		delete(keys, key)
 	}
 }
 
@@ -342,6 +350,7 @@ func (m *Member) removeDelete(key string) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	delete(m.parked, key)
+	delete(m.awaiting, key)
 	if named, others := m.deletes.remove(key); named && (matters(others) || slices.Contains(m.depends, m.table)) {
 		m.deletesChangedLocked()
 	}

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -16,6 +17,8 @@ const (
 	// maxReplaceDelay is the same for an update that replaces what a row has in the target, once those deletes are known: one of
 	// them may wait for a row that waits for the update.
 	maxReplaceDelay = 5 * time.Second
+	// forever is no limit.
+	forever = math.MaxInt64 * time.Nanosecond
 )
 
 // Replaces returns the row that an update would first remove from the target, or nil if it would not remove one.
@@ -35,11 +38,11 @@ type Order struct {
 }
 
 // awaited are rows that have to be there before others are deleted. Many of those name the same rows, so the answer for
-// them is kept until the table changes.
+// them is kept until a table changes.
 type awaited struct {
 	Dependency
-	revision store.Revision    // of the answers
-	answers  map[string]string // by the text of the queries
+	versions, spare []tableVersion    // of the answers
+	answers         map[string]string // by the text of the queries
 }
 
 // orderedItem is a delete, or an update that replaces a row, that waits for the deletes of dependents.
@@ -81,13 +84,19 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 		}
 	}
 	if text := o.pending(t.Entry, txn); text != "" {
+		wait.on = obstacle{text: text, awaits: true}
 		o.waiting[it.Key] = wait
 		return Reason{workqueue.Order, text, now.Add(min(max(pendingRetry, now.Sub(wait.since)/10), maxPendingRetry))}, true
 	}
 	if o.member == nil {
 		return Reason{}, false
 	}
-	return o.waits(it.Key, wait, t.Entry, it.Orphan, now, func(obstacle) time.Duration { return MaxOrderDelay })
+	return o.waits(it.Key, wait, t.Entry, it.Orphan, now, func(on obstacle) time.Duration {
+		if on.awaits { // the other row is still there because it is needed, and so are those that it needs
+			return forever
+		}
+		return MaxOrderDelay
+	})
 }
 
 // holdsUpdate holds an update that replaces a row. What may have been deleted while the reconciler did not run is not known
@@ -167,8 +176,10 @@ func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) (text string) {
 	for _, q := range queries {
 		key = AppendQuery(key, q)
 	}
-	if rev := d.Table.Revision(txn); d.answers == nil || rev != d.revision {
-		d.revision, d.answers = rev, map[string]string{}
+	before := d.versions
+	d.versions = d.appendObserved(append(d.spare[:0], tableVersion{d.Table.Revision(txn), true}), txn)
+	if d.spare = before; !slices.Equal(before, d.versions) {
+		d.answers = map[string]string{}
 	}
 	text, known := d.answers[string(key)]
 	if !known {
@@ -181,7 +192,7 @@ func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) (text string) {
 func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) string {
 	for _, q := range queries {
 		for e := range d.Table.List(txn, q, nil).Entries() {
-			if d.notDone(e) == pendingState {
+			if d.notDone(e) == pendingState && !d.exists(txn, e) {
 				return "the update of " + d.Table.Name() + " " + d.Table.KeyText(e)
 			}
 		}
@@ -189,15 +200,28 @@ func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) string 
 	return ""
 }
 
-// NoteGate updates the group's record of whether the delete of an item is parked, after the gate has
+// exists reports whether a row that is pending, as all are after a start, is known to be there already.
+func (d *awaited) exists(txn store.ReadTxn, row *store.Entry) bool {
+	for _, o := range d.Observed {
+		if !o.Reliable(txn) {
+			return false
+		}
+	}
+	return len(d.Observed) > 0 && d.difference(txn, row) == ""
+}
+
+// NoteGate updates the group's record of whether the delete of an item is parked or awaits a pending row, after the gate has
 // held it for a reason, or has let it through, which is the zero reason.
 func (o *Order) NoteGate(t *pool.Task, why Reason) {
 	if o.member == nil || t.Kind != pool.Delete {
 		return
 	}
 	key := t.Item.Key
-	parked := why.Stage == workqueue.Paused || why.Stage == workqueue.Limit || why.Stage == workqueue.Order && o.waiting[key].on.parked
-	o.member.setParked(key, parked)
+	var on obstacle
+	if why.Stage == workqueue.Order {
+		on = o.waiting[key].on
+	}
+	o.member.setParked(key, on.parked || why.Stage == workqueue.Paused || why.Stage == workqueue.Limit, on.awaits)
 }
 
 // Note updates the group's record of whether the row of an item has to be deleted.

@@ -29,14 +29,14 @@ var ByDevice = statedb.NewIndex("device", func(a Address) Device { return Device
 
 // DeletedAfter makes IPv4 addresses stay until others of their devices are added: with the last IPv4 address of a device the kernel
 // removes all of its IPv4 routes, no matter who made them.
-func DeletedAfter(addresses *statedb.Table[Address]) []reconciler.Dependency[Address] {
+func DeletedAfter(addresses *statedb.Table[Address], observed reconciler.Observation[Address]) []reconciler.Dependency[Address] {
 	return []reconciler.Dependency[Address]{
 		reconciler.DependsOn(addresses, Address.GetStatus, func(a Address) iter.Seq[statedb.Query[Address]] {
 			if a.Address.Addr().Is6() {
 				return nil
 			}
 			return slices.Values([]statedb.Query[Address]{ByDevice.Query(Device{Name: a.Device})})
-		}),
+		}, observed),
 	}
 }
 

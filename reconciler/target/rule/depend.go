@@ -43,10 +43,10 @@ func tried(r route.Route) reconciler.Status {
 	return r.Status
 }
 
-// Packets are the packets that a rule is for.
+// Packets are the packets that a rule is for, with what it does with them.
 type Packets struct {
 	Family route.Family
-	// Selected describes how they are selected.
+	// Selected describes the action and how the packets are selected.
 	Selected string
 }
 
@@ -55,18 +55,19 @@ var ByPackets = statedb.NewIndex("packets", Rule.packets)
 
 func (r Rule) packets() Packets {
 	r = r.completed()
-	return Packets{r.Family, fmt.Sprintf("from %v to %v mark %v in %q out %q", r.From, r.To, r.Mark, r.In, r.Out)}
+	return Packets{r.Family, fmt.Sprintf("%s from %v to %v mark %v in %q out %q", r.Action, r.From, r.To, r.Mark, r.In, r.Out)}
 }
 
-// DeletedAfter makes rules stay until others for the same packets are applied, such as the same rule with another priority.
-func DeletedAfter(rules *statedb.Table[Rule]) []reconciler.Dependency[Rule] {
+// DeletedAfter makes rules stay until others with the same action for the same packets are applied, such as the same rule with
+// another priority. It does not matter whether they lead to the same table.
+func DeletedAfter(rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[Rule] {
 	return []reconciler.Dependency[Rule]{reconciler.DependsOn(rules, Rule.GetStatus, func(r Rule) iter.Seq[statedb.Query[Rule]] {
 		return slices.Values([]statedb.Query[Rule]{ByPackets.Query(r.packets())})
-	})}
+	}, Observed(seen))}
 }
 
 // RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending: it is to lead
-// elsewhere, and cannot yet. Routes of the table main do not wait: the kernel always looks there.
+// elsewhere, and cannot yet. A rule that is as declared, though its row is pending, as after a start, stays as it is. Routes of the table main do not wait: the kernel always looks there.
 func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[route.Route] {
 	return []reconciler.Dependency[route.Route]{reconciler.DependsOn(rules, Rule.GetStatus, func(r route.Route) iter.Seq[statedb.Query[Rule]] {
 		key := r.Key()
@@ -80,5 +81,5 @@ func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *stated
 				}
 			}
 		}
-	})}
+	}, Observed(seen))}
 }

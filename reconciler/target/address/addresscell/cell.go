@@ -44,7 +44,7 @@ func Cell() cell.Cell {
 					DependsOn: []reconciler.Dependency[address.Address]{
 						link.DependsOn(links, seenLinks, func(a address.Address) string { return a.Device }),
 					},
-					DeletedAfter: address.DeletedAfter(addresses),
+					DeletedAfter: address.DeletedAfter(addresses, seen),
 					Observed:     seen,
 				}
 			}),

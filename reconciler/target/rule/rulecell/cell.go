@@ -30,7 +30,7 @@ func Cell() cell.Cell {
 			) reconcilercell.Relations[rule.Rule] {
 				return reconcilercell.Relations[rule.Rule]{
 					DependsOn:    []reconciler.Dependency[rule.Rule]{rule.DependsOn(routes)},
-					DeletedAfter: rule.DeletedAfter(rules),
+					DeletedAfter: rule.DeletedAfter(rules, seen),
 					Observed:     rule.Observed(seen),
 				}
 			}),
