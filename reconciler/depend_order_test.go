@@ -341,7 +341,8 @@ func TestADeleteThatHasWaitedRunsAtOnceWhenTheOtherOneSucceeds(t *testing.T) {
 	})
 }
 
-func TestADeleteDoesNotWaitForAReconcilerThatHasEnded(t *testing.T) {
+// A reconciler that ends is often the first of all of them in a process that stops.
+func TestADeleteWaitsForAReconcilerThatHasEndedForFiveMinutes(t *testing.T) {
 	chained(t, func(_ *testing.T, c *chain) {
 		c.commit("links eth0", "addresses eth0/1")
 		c.pass(0)
@@ -350,9 +351,16 @@ func TestADeleteDoesNotWaitForAReconcilerThatHasEnded(t *testing.T) {
 		c.pass(time.Second)
 		c.excuse()
 		c.stop("addresses")
+		c.pass(4 * time.Minute)
+		if !c.there("links eth0") {
+			t.Error("the delete of the link takes the end of a reconciler for that of its rows")
+		}
+		c.pass(time.Minute)
+		c.commit("links eth1", "addresses eth1/1")
+		c.commit("-links eth1", "-addresses eth1/1")
 		c.pass(0)
-		if c.there("links eth0") {
-			t.Error("the delete of the link waits for a reconciler that has ended")
+		if c.there("links eth0") || c.there("links eth1") {
+			t.Error("the delete of a link waits for a reconciler that has ended long ago")
 		}
 		c.excuse()
 	})

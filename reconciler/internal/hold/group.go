@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/statehive/statehive/internal/store"
 )
@@ -18,9 +19,10 @@ var ErrCycle = errors.New("tables depend on each other in a cycle")
 // dependencies, and makes sure that dependents are deleted first: the Delete of a row waits
 // while a reconciler of the group that depends on the row's table ([DependsOn]) still has to
 // delete a row that names it, even if both were removed in the same commit. It does not wait
-// for reconcilers that are not running or that are waiting for their sources, nor for rows of
-// its own table that wait for it in turn, and never for
-// longer than five minutes. The delete of an orphan also waits until the other reconcilers have
+// for reconcilers that have not started, that are waiting for their sources, or that stopped more than
+// five minutes ago, nor for rows of its own table that wait for it in turn, and never for
+// longer than five minutes. (When a process stops, its reconcilers do so one after the other, and none must
+// take that for the leave to delete what others still need.) The delete of an orphan also waits until the other reconcilers have
 // searched for theirs. The limit does not apply while the other reconciler has deletes that are paused
 // or need an approval, even after it has stopped: deleting what those rows depend on would delete them, too.
 // Nor does it apply, to any delete, while a source of the other reconciler is incomplete and it has not searched for
@@ -46,7 +48,7 @@ type Member struct {
 
 	// Guarded by group.mu.
 	active     bool           // it is running, and its sources are initialized
-	left       bool           // it has stopped for good
+	left       time.Time      // when it stopped for good; zero: it has not
 	searched   bool           // it knows its orphans
 	knew       bool           // it has known its orphans since it joined
 	recalled   bool           // it does not, and some of their deletes are held
@@ -81,7 +83,9 @@ func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, 
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.members = slices.DeleteFunc(g.members, func(other *Member) bool { return other.left && isAgain(other.table, table) })
+	g.members = slices.DeleteFunc(g.members, func(other *Member) bool {
+		return !other.left.IsZero() && (isAgain(other.table, table) || other.isGoneLocked() && len(other.parked) == 0 && !other.recalled)
+	})
 	g.members = append(g.members, m)
 	if path := g.pathLocked(table, table, nil); path != nil {
 		g.members = g.members[:len(g.members)-1]
@@ -111,7 +115,7 @@ func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string 
 	}
 	seen = append(seen, from)
 	for _, m := range g.members {
-		if m.table != from {
+		if m.table != from || !m.left.IsZero() {
 			continue
 		}
 		for _, next := range m.depends {
@@ -132,26 +136,28 @@ func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string 
 // dependentsLocked returns the members that depend on m and are active, or have parked deletes.
 func (g *Group) dependentsLocked(m *Member) (dependents []*Member) {
 	for _, other := range g.members {
-		if (other.active || len(other.parked) > 0) && slices.Contains(other.depends, m.table) {
+		if (other.active && !other.isGoneLocked() || len(other.parked) > 0) && slices.Contains(other.depends, m.table) {
 			dependents = append(dependents, other)
 		}
 	}
 	return dependents
 }
 
-// Leave removes m from its group, unless it has parked deletes, known or not: they stay until another reconciler of
-// the table joins.
+// Leave ends the membership of m. Others wait for its deletes for a while, and as long as another reconciler of the table does not
+// join for those that are parked, known or not.
 func (m *Member) Leave() {
 	if m == nil {
 		return
 	}
-	m.SetActive(false)
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
-	if m.left = true; len(m.parked) == 0 && !m.recalled {
-		m.group.members = slices.DeleteFunc(m.group.members, func(other *Member) bool { return other == m })
+	if m.left.IsZero() {
+		m.left = time.Now()
 	}
 }
+
+// isGoneLocked reports whether m stopped so long ago that the process is not about to stop.
+func (m *Member) isGoneLocked() bool { return !m.left.IsZero() && time.Since(m.left) >= MaxOrderDelay }
 
 // SetRead records that m has read the changes of its table up to a revision.
 func (m *Member) SetRead(rev store.Revision) {
@@ -234,7 +240,7 @@ func (m *Member) SetIncomplete(incomplete bool) {
 
 // keepsLocked reports whether nothing may be deleted from a table that rows of m may depend on until its orphans are known.
 func (m *Member) keepsLocked(table *store.Table) bool {
-	return m.recalled || m.missed && !m.left && m.loses(table)
+	return m.recalled || m.missed && !m.isGoneLocked() && m.loses(table)
 }
 
 // loses reports whether the target loses rows of m with those of a table that they depend on.
@@ -247,7 +253,7 @@ func (m *Member) loses(table *store.Table) bool {
 func (m *Member) notSearchedLocked(orphan bool) *Member {
 	for _, other := range m.group.members {
 		first := other.active && !other.knew && other.loses(m.table)
-		waits := (orphan || first) && !other.left || other.keepsLocked(m.table)
+		waits := (orphan || first) && !other.isGoneLocked() || other.keepsLocked(m.table)
 		if other != m && !other.searched && waits && slices.Contains(other.depends, m.table) {
 			return other
 		}

@@ -130,11 +130,11 @@ func (s *strandings) note(now time.Time) {
 	}
 }
 
-// remaining returns the members that have not stopped.
+// remaining returns the members that have not stopped, or only lately.
 func (g *Group) remaining() []*Member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(g.members), func(m *Member) bool { return m.left })
+	return slices.DeleteFunc(slices.Clone(g.members), func(m *Member) bool { return m.isGoneLocked() })
 }
 
 func (s *strandings) in(m *Member) *stranded {
