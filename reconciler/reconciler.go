@@ -41,8 +41,8 @@ type Params[Obj any] struct {
 	DeletedBefore []Dependency[Obj]
 	// DeletedAfter name rows that are to be applied before a row is deleted, such as those that
 	// replace it: the delete waits while any of them is pending, however long, and so do the deletes
-	// of rows that the row depends on. It does not wait for a row that is in error, nor for one that
-	// agrees with the observed state, as after a start.
+	// of rows that the row depends on. It does not wait for a row that is in error, unless it is
+	// [Dependency.OrFailed], nor for one that agrees with the observed state, as after a start.
 	DeletedAfter []Dependency[Obj]
 	// Replaces, if set, reports whether the update of a row would first remove what the row has in the target, as when
 	// an object has to be made anew, and returns that row as it was. Like its delete, the update waits for the deletes

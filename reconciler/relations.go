@@ -130,6 +130,12 @@ func (d Dependency[Obj]) Kept() Dependency[Obj] {
 	return d
 }
 
+// OrFailed returns a copy of d, for DeletedAfter, that also makes deletes wait for rows that are in error.
+func (d Dependency[Obj]) OrFailed() Dependency[Obj] {
+	d.of.OrFailed = true
+	return d
+}
+
 // Table returns the name of the table whose rows are waited for, or "" for the zero value.
 func (d Dependency[Obj]) Table() string {
 	if d.of.Table == nil {

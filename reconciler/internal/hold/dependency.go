@@ -29,6 +29,8 @@ type Dependency struct {
 	OneOf func(row *store.Entry, yield func(Queries) bool)
 	// Kept reports whether the target keeps the rows when it loses what they depend on.
 	Kept bool
+	// OrFailed reports whether deletes that wait for pending rows also wait for those that are in error.
+	OrFailed bool
 }
 
 // Check returns an error if the dependency is not declared properly.

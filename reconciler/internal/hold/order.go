@@ -192,9 +192,15 @@ func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) (text string) {
 func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) string {
 	for _, q := range queries {
 		for e := range d.Table.List(txn, q, nil).Entries() {
-			if d.notDone(e) == pendingState && !d.exists(txn, e) {
-				return "the update of " + d.Table.Name() + " " + d.Table.KeyText(e)
+			state := d.notDone(e)
+			if state == "" || state != pendingState && !d.OrFailed || d.exists(txn, e) {
+				continue
 			}
+			text := "the update of " + d.Table.Name() + " " + d.Table.KeyText(e)
+			if state != pendingState {
+				text += ", which " + state
+			}
+			return text
 		}
 	}
 	return ""

@@ -59,15 +59,15 @@ func (r Rule) packets() Packets {
 }
 
 // DeletedAfter makes rules stay until others with the same action for the same packets are applied, such as the same rule with
-// another priority. It does not matter whether they lead to the same table.
+// another priority. It does not matter whether they lead to the same table, nor whether they are pending or in error.
 func DeletedAfter(rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[Rule] {
 	return []reconciler.Dependency[Rule]{reconciler.DependsOn(rules, Rule.GetStatus, func(r Rule) iter.Seq[statedb.Query[Rule]] {
 		return slices.Values([]statedb.Query[Rule]{ByPackets.Query(r.packets())})
-	}, Observed(seen))}
+	}, Observed(seen)).OrFailed()}
 }
 
-// RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending: it is to lead
-// elsewhere, and cannot yet. A rule that is as declared, though its row is pending, as after a start, stays as it is. Routes of the table main do not wait: the kernel always looks there.
+// RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending or in error: it
+// is to lead elsewhere, and cannot yet. A rule that is as declared, though its row is pending, as after a start, stays as it is. Routes of the table main do not wait: the kernel always looks there.
 func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[route.Route] {
 	return []reconciler.Dependency[route.Route]{reconciler.DependsOn(rules, Rule.GetStatus, func(r route.Route) iter.Seq[statedb.Query[Rule]] {
 		key := r.Key()
@@ -81,5 +81,5 @@ func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *stated
 				}
 			}
 		}
-	}, Observed(seen))}
+	}, Observed(seen)).OrFailed()}
 }
