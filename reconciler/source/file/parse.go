@@ -80,10 +80,6 @@ func (p *parser) parse(file string, data []byte) *content {
 		c.report(bad)
 		return c
 	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		c.report(problem{at: place{file: file}, message: "is empty, which may be a failed write: expected documents, or a comment that there are none; or remove the file"})
-		return c
-	}
 	parts, bad := runs(file, data)
 	if bad != nil {
 		c.report(*bad)
@@ -98,6 +94,10 @@ func (p *parser) parse(file string, data []byte) *content {
 			parsed = cost
 		}
 		p.run(c, file, r)
+	}
+	if c.total == 0 && !bytes.ContainsRune(data, '#') { // as the shell leaves it for a generator that fails, or as yq for one that finds nothing
+		c.report(problem{at: place{file: file}, message: "is empty, which may be a failed write: expected documents, or a comment that there are none; or remove the file"})
+		return c
 	}
 	c.refuseTwins()
 	if c.more > 0 {

@@ -22,8 +22,11 @@ func TestParseMessages(t *testing.T) {
 	}{
 		{"empty file", "", []string{"f.yaml: " + emptyE}},
 		{"white space", " \n\n", []string{"f.yaml: " + emptyE}},
+		{"what a generator writes that finds nothing", "null\n", []string{"f.yaml: " + emptyE}},
+		{"the end of a document", "---\n...\n", []string{"f.yaml: " + emptyE}},
+		{"byte order mark", "\ufeff", []string{"f.yaml: " + emptyE}},
 		{"comments only", "# nothing\n# here\n", nil},
-		{"null documents", "---\n---\n~\n---\nnull\n", nil},
+		{"null documents", "---\n---\n~\n---\nnull # there are none\n", nil},
 		{"byte order mark and CRLF", "\ufeffkind: route\r\ndestination: 10.0.0.0/8\r\n---\r\nkind: route\r\ndestination: 11.0.0.0/8\r\n", nil},
 		{
 			"unknown field with a near one", "kind: route\ndestination: 10.0.0.0/8\ngatway: 192.0.2.1\n",

@@ -57,7 +57,7 @@ var vanish = map[string]func(h *harness, names map[string]string){
 	"removed or empty": func(h *harness, names map[string]string) {
 		for name := range names {
 			if name == "f0000.yaml" {
-				h.write(name, "---\n")
+				h.write(name, "# none\n")
 			} else {
 				h.remove(name)
 			}
