@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -110,6 +111,14 @@ func TestALinkThatIsAnotherThanItsRowIsNotAdopted(t *testing.T) {
 			t.Errorf("Update: %v, expected %s", err, want)
 		}
 	}
+	t.Run("nor is a veth whose other end cannot be seen", func(t *testing.T) {
+		nstest.Veth(t, "c0", "c1")
+		nstest.IP(t, "link", "set", "c1", "netns", strconv.Itoa(otherNamespace(t)))
+		_, err := target.Update(t.Context(), txn(), Link{Name: "c0", Type: Veth, Peer: "c1", Adopt: true})
+		if !errors.Is(err, ErrForeign) || !strings.HasSuffix(err.Error(), "its other end is in another network namespace") {
+			t.Errorf("Update: %v", err)
+		}
+	})
 	t.Run("nor is the other end of one of ours", func(t *testing.T) {
 		remove(t, "w0")
 		mustUpdate(t, target, Link{Name: "w0", Type: Veth, Peer: "w1"}, true)

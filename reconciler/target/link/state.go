@@ -247,6 +247,8 @@ func (t *Target) refusal(s state, row Link) error {
 	switch {
 	case !row.Adopt:
 		return foreign
+	case s.link.Type == Veth && row.Type == Veth && s.peer == "":
+		foreign.Unfit = "its other end is in another network namespace"
 	case s.isLike(row):
 		return nil
 	case s.link.Type != row.Type:
