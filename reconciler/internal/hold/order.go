@@ -189,21 +189,25 @@ func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) (text string) {
 	return text
 }
 
-func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) string {
+func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (text string) {
 	for _, q := range queries {
 		for e := range d.Table.List(txn, q, nil).Entries() {
 			state := d.notDone(e)
-			if state == "" || state != pendingState && !d.OrFailed || d.exists(txn, e) {
+			switch {
+			case (state == "" || d.exists(txn, e)) && d.OneOf != nil:
+				return "" // one is enough
+			case state == "", state != pendingState && !d.OrFailed, text != "", d.exists(txn, e):
 				continue
 			}
-			text := "the update of " + d.Table.Name() + " " + d.Table.KeyText(e)
-			if state != pendingState {
+			if text = "the update of " + d.Table.Name() + " " + d.Table.KeyText(e); state != pendingState {
 				text += ", which " + state
 			}
-			return text
+			if d.OneOf == nil {
+				return text
+			}
 		}
 	}
-	return ""
+	return text
 }
 
 // exists reports whether a row that is pending, as all are after a start, is known to be there already.

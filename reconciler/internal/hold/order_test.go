@@ -330,3 +330,43 @@ func BenchmarkDeletesThatNameTheSame(b *testing.B) {
 		})
 	}
 }
+
+func TestADeleteWaitsForWhatIsToBeThereBefore(t *testing.T) {
+	b := newBed(t, "rows")
+	b.put("rows", row{ID: "gone", Of: "x"}, row{ID: "p"}, row{ID: "e", State: "error"}, row{ID: "d", State: "done"})
+	named := func(ids ...string) Dependency {
+		d := b.onOf("rows")
+		d.On = func(_ *store.Entry, yield func(store.Query) bool) {
+			for _, id := range ids {
+				if !yield(byID.Query(id).Untyped()) {
+					return
+				}
+			}
+		}
+		return d
+	}
+	either := func(*store.Entry, func(Queries) bool) {}
+	for name, c := range map[string]struct {
+		ids      []string
+		oneOf    bool
+		orFailed bool
+		want     string
+	}{
+		"a pending row":                     {[]string{"d", "p"}, false, false, "the update of rows p"},
+		"a pending row, of which one needs": {[]string{"e", "p"}, true, false, "the update of rows p"},
+		"one that is done is enough":        {[]string{"p", "d"}, true, false, ""},
+		"one that failed":                   {[]string{"e", "d"}, false, false, ""},
+		"or one that failed":                {[]string{"e", "d"}, false, true, "the update of rows e, which is in error: unexpected EOF"},
+	} {
+		d := named(c.ids...)
+		if d.OrFailed = c.orFailed; c.oneOf {
+			d.OneOf = either
+		}
+		order, want := NewOrder(b.owner("rows"), nil, nil, []Dependency{d}, nil), Reason{}
+		if c.want != "" {
+			want = Reason{workqueue.Order, c.want, b.now.Add(pendingRetry)}
+		}
+		t.Log(name)
+		b.want(order, b.task(pool.Delete, "rows", "gone"), want)
+	}
+}

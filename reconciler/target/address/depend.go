@@ -27,16 +27,20 @@ type Device struct {
 // ByDevice finds rows by their device and family.
 var ByDevice = statedb.NewIndex("device", func(a Address) Device { return Device{a.Device, a.Address.Addr().Is6()} })
 
-// DeletedAfter makes IPv4 addresses stay until others of their devices are added: with the last IPv4 address of a device the kernel
-// removes all of its IPv4 routes, no matter who made them.
+// DeletedAfter makes IPv4 addresses stay until others are added, if those of their device, or of their network, are all pending: with
+// the last IPv4 address of a device the kernel removes all of its IPv4 routes, no matter who made them.
 func DeletedAfter(addresses *statedb.Table[Address], observed reconciler.Observation[Address]) []reconciler.Dependency[Address] {
-	return []reconciler.Dependency[Address]{
-		reconciler.DependsOn(addresses, Address.GetStatus, func(a Address) iter.Seq[statedb.Query[Address]] {
+	others := func(named func(Address) statedb.Query[Address]) reconciler.Dependency[Address] {
+		return reconciler.DependsOn(addresses, Address.GetStatus, func(a Address) iter.Seq[statedb.Query[Address]] {
 			if a.Address.Addr().Is6() {
 				return nil
 			}
-			return slices.Values([]statedb.Query[Address]{ByDevice.Query(Device{Name: a.Device})})
-		}, observed),
+			return slices.Values([]statedb.Query[Address]{named(a)})
+		}, observed).OneOf(nil)
+	}
+	return []reconciler.Dependency[Address]{
+		others(func(a Address) statedb.Query[Address] { return ByDevice.Query(Device{Name: a.Device}) }),
+		others(func(a Address) statedb.Query[Address] { return ByNetwork.Query(Network{a.Device, a.Address.Masked()}) }),
 	}
 }
 

@@ -88,7 +88,7 @@ func TestAnAddressThatCameBetweenLookAndRequestStays(t *testing.T) {
 		row := row("e0", address)
 		u := target.newUpdates(t.Context(), []Address{row})
 		u.look([]Address{row})
-		u.claim()
+		u.claim(txn())
 		nstest.IP(t, "address", "add", address, "dev", "e0")
 		u.add()
 		if err := u.results[0].Err; err != nil {
@@ -186,7 +186,7 @@ func TestACrashBetweenRecordAndAddress(t *testing.T) {
 		target := newTarget(t, dir)
 		u := target.newUpdates(t.Context(), []Address{row})
 		u.look([]Address{row})
-		if u.claim(); u.results[0].Err != nil {
+		if u.claim(txn()); u.results[0].Err != nil {
 			t.Fatal(u.results[0].Err)
 		}
 	}

@@ -79,7 +79,7 @@ func TestAnAddressForWhichThereWasNoTimeIsNotClaimed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	u := target.newUpdates(ctx, []Address{row})
 	u.look([]Address{row})
-	u.claim()
+	u.claim(txn())
 	cancel()
 	u.add()
 	if !errors.Is(u.results[0].Err, context.Canceled) {

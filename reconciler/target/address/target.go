@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/mirror"
@@ -25,6 +26,9 @@ type Config struct {
 	// addresses. It is called with the index that was just found for a row's device, because
 	// names move from one device to another.
 	Allowed func(ctx context.Context, device string, index int) error
+	// Rows, if not nil, is the table of the rows. The address of a row that is deleted stays if another row declares it, under another
+	// name of its device, such as an alternative name or the new name of a device that was renamed.
+	Rows *statedb.Table[Address]
 	// Logger gets what is not an error of a row. If it is nil, nothing is logged.
 	Logger *slog.Logger
 }
@@ -39,6 +43,7 @@ type Target struct {
 	recorded   recorded
 	unrouted   unrouted
 	allowed    func(ctx context.Context, device string, index int) error
+	rows       *statedb.Table[Address] // may be nil
 	log        *slog.Logger
 	marks      bool // whether the kernel keeps our mark
 	// mirror has the existing addresses; if it is nil, the kernel is asked each time.
@@ -80,7 +85,7 @@ func New(cfg Config) (*Target, error) {
 		return nil, err
 	}
 	return &Target{
-		conn: conn, records: records, promotions: promotions, allowed: cfg.Allowed,
+		conn: conn, records: records, promotions: promotions, allowed: cfg.Allowed, rows: cfg.Rows,
 		log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), marks: keepsProtocol(),
 	}, nil
 }
@@ -131,15 +136,26 @@ func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Address) e
 }
 
 // DeleteBatch implements reconciler.BatchTarget.
-func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Address) []error {
+func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Address) []error {
 	outcomes := make([]error, len(rows))
+	indexes := &rtnl.Indexes{Conn: t.conn}
 	var at []int
 	var recs []record
 	for i, row := range rows {
 		if outcomes[i] = ctx.Err(); outcomes[i] != nil {
 			continue
 		}
-		if rec, known := t.records.Get(row.Key().String()); known {
+		rec, known := t.records.Get(row.Key().String())
+		if !known {
+			continue
+		}
+		kept, err := t.passOn(ctx, txn, indexes, rec)
+		switch {
+		case err != nil:
+			outcomes[i] = err
+		case kept:
+			outcomes[i] = t.records.Remove(row.Key().String())
+		default:
 			at, recs = append(at, i), append(recs, rec)
 		}
 	}
@@ -150,6 +166,30 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Addr
 		outcomes[at[n]] = err
 	}
 	return outcomes
+}
+
+// passOn gives the record of an address to another row that declares the address, if there is one.
+func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, indexes *rtnl.Indexes, rec record) (passed bool, err error) {
+	if t.rows == nil {
+		return false, nil
+	}
+	for row := range t.rows.List(txn, ByHost.Query(rec.Key.Address.Addr())) {
+		key := row.Key()
+		if key == rec.Key || key.Address != rec.Key.Address {
+			continue
+		}
+		index, err := indexes.Of(ctx, key.Device)
+		switch {
+		case errors.Is(err, syscall.ENODEV):
+			continue
+		case err != nil:
+			return false, err
+		case index == rec.Index:
+			rec.Key = key
+			return true, t.records.Put(key.String(), rec)
+		}
+	}
+	return false, nil
 }
 
 // Observe implements reconciler.Observer: it yields the recorded addresses that exist

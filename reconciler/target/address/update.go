@@ -18,10 +18,10 @@ import (
 )
 
 // UpdateBatch implements reconciler.BatchTarget.
-func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Address) []reconciler.BatchResult {
+func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Address) []reconciler.BatchResult {
 	u := t.newUpdates(ctx, rows)
 	u.look(rows)
-	u.claim()
+	u.claim(txn)
 	u.clear()
 	u.add()
 	u.reroute()
@@ -210,10 +210,10 @@ func (u *updates) indexOf(device string) (int, error) {
 }
 
 // claim records addresses before anything is done with them.
-func (u *updates) claim() {
+func (u *updates) claim(txn statedb.ReadTxn) {
 	for i, s := range u.states {
 		if u.results[i].Err == nil {
-			u.results[i].Err = u.target.claim(u.ctx, s)
+			u.results[i].Err = u.target.claim(u.ctx, txn, &u.indexes, s)
 		}
 	}
 }
@@ -221,14 +221,18 @@ func (u *updates) claim() {
 // claim records an address. If an existing record is about another device, which had the name
 // before, the address on that device is released first. The existing record of an absent
 // address does not apply to the address that is added now.
-func (t *Target) claim(ctx context.Context, s state) error {
+func (t *Target) claim(ctx context.Context, txn statedb.ReadTxn, indexes *rtnl.Indexes, s state) error {
 	old, known := t.records.Get(s.key.String())
 	next := record{Key: s.key, Index: s.index, Existed: s.present && !s.row.Adopt && !t.isOurs(s.is, old, known)}
 	switch {
 	case known && old == next:
 		return nil
 	case known && old.Index != s.index:
-		if err := t.release(ctx, []record{old})[0]; err != nil {
+		passed, err := t.passOn(ctx, txn, indexes, old)
+		if err == nil && !passed {
+			err = t.release(ctx, []record{old})[0]
+		}
+		if err != nil {
 			return err
 		}
 	case known && next.Existed && !old.Existed:

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/statedb"
 )
 
 // before holds the attributes of a link as they were before we changed them.
@@ -139,9 +140,10 @@ func (t *Target) note(s state, row Link) (state, error) {
 	return t.keep(s, record{Borrowed: &next})
 }
 
-// settle ends the records that are about another link than they were because links were renamed: that of a name, whose
-// link has another name now, and that of the link which has the name now. Both links get back what they had before.
-func (t *Target) settle(ctx context.Context, s state) error {
+// settle sets the records right that are about another link than they were because links were renamed. The record of a name whose
+// link has another name now ends, and that link gets back what it had before. If the link that has the name now has a record of
+// another name, that is also the record of this name.
+func (t *Target) settle(ctx context.Context, txn statedb.ReadTxn, s state) error {
 	t.settling.Lock()
 	defer t.settling.Unlock()
 	l := t.looker(ctx)
@@ -152,7 +154,47 @@ func (t *Target) settle(ctx context.Context, s state) error {
 	if !found || other == s.name {
 		return nil
 	}
-	return t.end(l, other)
+	if _, has := t.records.Get(s.name); has {
+		return t.end(l, other)
+	}
+	rec, _ := t.records.Get(other)
+	if err := t.records.Put(s.name, rec); err != nil || t.isDeclared(txn, other) {
+		return err
+	}
+	return t.records.Remove(other)
+}
+
+// isDeclared reports whether a row has a name.
+func (t *Target) isDeclared(txn statedb.ReadTxn, name string) bool {
+	if t.rows == nil {
+		return false
+	}
+	_, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
+	return found
+}
+
+// passOn gives the record of a link of others to another row without a type that is for the link, under another of its names, if there
+// is one.
+func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (passed bool, err error) {
+	if t.rows == nil {
+		return false, nil
+	}
+	link, err := t.conn.LinkByIndex(ctx, s.rec.Borrowed.Index)
+	if err != nil {
+		return false, unlessGone(err)
+	}
+	for _, name := range seenOf(link).names() {
+		row, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
+		if name == s.name || !found || row.Type != "" {
+			continue
+		}
+		rec, has := t.records.Get(name)
+		if has && (rec.Borrowed == nil || rec.Borrowed.Index == link.Index) {
+			return rec.Borrowed != nil, nil
+		}
+		return true, t.records.Put(name, s.rec)
+	}
+	return false, nil
 }
 
 // end restores the link that a record of a link of others is about, if it has another name than the record by now, and

@@ -19,6 +19,7 @@ import (
 type updates struct {
 	target  *Target
 	ctx     context.Context //nolint:containedctx // of one call of UpdateBatch
+	txn     statedb.ReadTxn
 	rows    []Link
 	states  []state
 	results []reconciler.BatchResult
@@ -32,9 +33,9 @@ type updates struct {
 
 // UpdateBatch implements reconciler.BatchTarget. It creates links first, because the
 // other ends of new veth pairs may be rows of the same batch.
-func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []reconciler.BatchResult {
+func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Link) []reconciler.BatchResult {
 	u := &updates{
-		target: t, ctx: ctx, rows: make([]Link, len(rows)),
+		target: t, ctx: ctx, txn: txn, rows: make([]Link, len(rows)),
 		states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows)),
 	}
 	for i, row := range rows {
@@ -58,7 +59,7 @@ func (u *updates) look(which func(Link) bool) (at []int) {
 		}
 		s, err := l.lookFor(row)
 		if s.renamed != nil || s.strayed {
-			if err = u.target.settle(u.ctx, s); err == nil {
+			if err = u.target.settle(u.ctx, u.txn, s); err == nil {
 				l = u.target.looker(u.ctx)
 				s, err = l.lookFor(row)
 			}
@@ -289,19 +290,24 @@ func (u *updates) change(at []int) {
 
 // DeleteBatch implements reconciler.BatchTarget. It deletes links that we created, and
 // restores the attributes of links that existed before.
-func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []error {
+func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Link) []error {
 	u := &updates{target: t, ctx: ctx, rows: rows, states: make([]state, len(rows)), results: make([]reconciler.BatchResult, len(rows))}
 	l := t.looker(ctx)
 	for i, row := range rows {
 		s, err := l.look(row.Name)
 		u.states[i] = s
+		passed := false
+		if err == nil && (s.renamed != nil || s.borrowed()) {
+			passed, err = t.passOn(ctx, txn, s)
+		}
 		switch {
 		case err != nil:
 			u.results[i].Err = err
+		case passed:
 		case s.created():
 			u.request(i, s.deletion(), "delete link "+s.name)
 		case s.renamed != nil:
-			u.results[i].Err = t.settle(ctx, s)
+			u.results[i].Err = t.settle(ctx, txn, s)
 		case s.borrowed():
 			for _, c := range s.restoration() {
 				u.request(i, c.request, c.does)

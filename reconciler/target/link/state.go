@@ -91,7 +91,7 @@ type state struct {
 	was    *Seen  // its master before we changed it; nil if there is none
 
 	renamed *Seen // the link of others that the record is about, if it has another name now; otherwise nil
-	strayed bool  // whether the link of others that has the name now has a record of an earlier name
+	strayed bool  // whether the link of others that has the name has a record of another name only
 }
 
 // looker looks up links in a mirror's table or in the kernel.
@@ -161,7 +161,7 @@ func (l looker) look(name string) (s state, err error) {
 		return s, err
 	}
 	other, found := l.target.records.Find(s.link.Index)
-	s.strayed = found && other != name
+	s.strayed = found && other != name && !s.borrowed()
 	return l.lookAround(s)
 }
 

@@ -18,6 +18,9 @@ import (
 type Config struct {
 	// Owned is the state directory. Required.
 	Owned *ownership.Store
+	// Rows, if not nil, is the table of the rows. A link of others whose row is deleted keeps its attributes if another row is for
+	// it, under another name, such as an alternative name or the new name of a link that was renamed.
+	Rows *statedb.Table[Link]
 }
 
 // Target creates and changes links in the network namespace that it was created in.
@@ -25,6 +28,7 @@ type Target struct {
 	reconciler.NoPrune[Link]
 
 	conn    *rtnl.Conn
+	rows    *statedb.Table[Link]            // may be nil
 	records *ownership.Indexed[record, int] // those of links of others also by the index of the link
 	// settling is held while records of links that were renamed are ended.
 	settling sync.Mutex
@@ -48,7 +52,7 @@ func New(cfg Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{conn: conn, records: ownership.IndexBy(records, borrowedIndex)}, nil
+	return &Target{conn: conn, rows: cfg.Rows, records: ownership.IndexBy(records, borrowedIndex)}, nil
 }
 
 // Close releases the target's sockets.

@@ -27,8 +27,10 @@ func Cell() cell.Cell {
 			Schema: address.Schema(), Default: address.Default, Normalized: address.Address.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(owned *ownership.Store, check linkcell.Check, l cell.Lifecycle, logger *slog.Logger) (*address.Target, error) {
-				t, err := address.New(address.Config{Owned: owned, Allowed: check, Logger: logger})
+			func(
+				owned *ownership.Store, check linkcell.Check, rows *statedb.Table[address.Address], l cell.Lifecycle, logger *slog.Logger,
+			) (*address.Target, error) {
+				t, err := address.New(address.Config{Owned: owned, Allowed: check, Rows: rows, Logger: logger})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *address.Target) reconciler.Target[address.Address] { return t },

@@ -26,8 +26,8 @@ func Cell() cell.Cell {
 			Schema: link.Schema(), Default: link.Default, Normalized: link.Link.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(owned *ownership.Store, l cell.Lifecycle) (*link.Target, error) {
-				t, err := link.New(link.Config{Owned: owned})
+			func(owned *ownership.Store, rows *statedb.Table[link.Link], l cell.Lifecycle) (*link.Target, error) {
+				t, err := link.New(link.Config{Owned: owned, Rows: rows})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *link.Target) reconciler.Target[link.Link] { return t },
