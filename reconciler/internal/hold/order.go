@@ -41,8 +41,9 @@ type Order struct {
 // them is kept until a table changes.
 type awaited struct {
 	Dependency
-	versions, spare []tableVersion    // of the answers
-	answers         map[string]string // by the text of the queries
+	versions, spare []tableVersion // of the answers
+	answers         map[any]string // by the key of the row: see Dependency.key
+	text            []byte         // reused buffer
 }
 
 // orderedItem is a delete, or an update that replaces a row, that waits for the deletes of dependents.
@@ -167,24 +168,28 @@ func (o *Order) pending(row *store.Entry, txn store.ReadTxn) string {
 	return ""
 }
 
-func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) (text string) {
-	queries, err := d.appendQueries(nil, row)
-	if err != nil {
+func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) string {
+	var err error
+	var key any
+	if key, d.text, err = d.key(row, d.text); err != nil {
 		return ""
 	}
-	var key []byte
-	for _, q := range queries {
-		key = AppendQuery(key, q)
+	if key == nil {
+		key = string(d.text)
 	}
 	before := d.versions
 	d.versions = d.appendObserved(append(d.spare[:0], tableVersion{d.Table.Revision(txn), true}), txn)
 	if d.spare = before; !slices.Equal(before, d.versions) {
-		d.answers = map[string]string{}
+		d.answers = map[any]string{}
 	}
-	text, known := d.answers[string(key)]
+	text, known := d.answers[key]
 	if !known {
+		queries, err := d.appendQueries(nil, row)
+		if err != nil {
+			return ""
+		}
 		text = d.firstPending(queries, txn)
-		d.answers[string(key)] = text
+		d.answers[key] = text
 	}
 	return text
 }

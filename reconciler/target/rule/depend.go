@@ -69,14 +69,21 @@ func DeletedAfter(rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []recon
 // RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending or in error: it
 // is to lead elsewhere, and cannot yet. A rule that is as declared, though its row is pending, as after a start, stays as it is. Routes of the table main do not wait: the kernel always looks there.
 func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[route.Route] {
-	return []reconciler.Dependency[route.Route]{reconciler.DependsOn(rules, Rule.GetStatus, func(r route.Route) iter.Seq[statedb.Query[Rule]] {
+	type table struct {
+		number route.Table
+		ipv6   bool
+	}
+	of := func(r route.Route) table {
 		key := r.Key()
+		return table{key.Table, key.Destination.Addr().Is6()}
+	}
+	return []reconciler.Dependency[route.Route]{reconciler.DependsOnBy(rules, Rule.GetStatus, of, func(t table) iter.Seq[statedb.Query[Rule]] {
 		return func(yield func(statedb.Query[Rule]) bool) {
-			if key.Table == route.MainTable {
+			if t.number == route.MainTable {
 				return
 			}
-			for s := range seen.List(db.ReadTxn(), SeenByTable.Query(key.Table)) {
-				if (s.Key.Family == route.Inet6) == key.Destination.Addr().Is6() && !yield(ByKey.Query(s.Key)) {
+			for s := range seen.List(db.ReadTxn(), SeenByTable.Query(t.number)) {
+				if (s.Key.Family == route.Inet6) == t.ipv6 && !yield(ByKey.Query(s.Key)) {
 					return
 				}
 			}
