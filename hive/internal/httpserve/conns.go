@@ -169,7 +169,7 @@ func (c *conns) add(next *client) {
 		}
 		select {
 		case <-c.freed:
-		case <-time.After(left):
+		case <-time.After(min(left, youth)): // one that was young may be silent still
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package httpserve
 
 import (
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -44,4 +46,21 @@ func TestAPromptClientDoesNotGiveWay(t *testing.T) {
 			t.Errorf("a client that %s goes: %t", name, got == c.one)
 		}
 	}
+}
+
+// As many as there may be have just come, and none of them says anything.
+func TestAConnectionDoesNotWaitLongForYoungOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent, other := net.Pipe()
+		defer func() { _ = other.Close() }()
+		young := &client{Conn: silent, network: true, came: time.Now()}
+		c, next := &conns{max: 1, open: []*client{young}, freed: make(chan struct{}, 1)}, &client{network: true, came: time.Now()}
+		began := time.Now()
+		if c.add(next); len(c.open) != 1 || c.open[0] != next {
+			t.Error("it was not accepted")
+		}
+		if waited := time.Since(began); waited > youth {
+			t.Errorf("it has waited for %v", waited)
+		}
+	})
 }

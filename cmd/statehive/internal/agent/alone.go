@@ -27,9 +27,9 @@ type namespaceLock struct {
 	ended    chan struct{} // closed when the lock has stopped accepting connections
 }
 
-// answerPause is the pause after accepting a connection has failed, for instance for
-// lack of file descriptors.
-const answerPause = 100 * time.Millisecond
+// answerPause is the pause after accepting a connection, since everybody can connect, or after failing to,
+// for instance for lack of file descriptors.
+const answerPause = 20 * time.Millisecond
 
 // lockNamespace takes the lock of that name. If another agent has it, the error names its
 // process. If a process has it that cannot be an agent of this namespace, the lock is nil:
@@ -88,7 +88,6 @@ func (l *namespaceLock) answer(ctx context.Context) {
 		}
 		if err == nil {
 			_ = conn.Close() // nothing was exchanged
-			continue
 		}
 		select {
 		case <-ctx.Done():
