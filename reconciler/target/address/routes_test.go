@@ -45,6 +45,7 @@ func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
 		{"-6", row("e0", "2001:db8::1/128"), "-6 route flush 2001:db8::1/128", "2001:db8::1 metric 256 pref medium"},
 		{"-6", row("lo", "2001:db8::1/128"), "-6 route flush 2001:db8::1/128 table main", "2001:db8::1 metric 256 pref medium"},
 		{"-4", row("e0", "192.0.2.1/24"), "-4 route flush table main", want4 + " linkdown"},
+		{"-4", row("e0", "192.0.2.1/24"), "-4 route flush table all", want4},
 		{"-6", row("e0", "2001:db8::1/64"), "-6 route flush table main", "2001:db8::/64 metric 256 linkdown pref medium"},
 	} {
 		t.Run(c.remove, func(t *testing.T) {

@@ -293,9 +293,25 @@ func (u *updates) add() {
 }
 
 // reroute gives the lost routes of IPv4 networks another metric, because the kernel adds them again
-// only when their metric changes. renew sets it back, and also suffices for IPv6.
+// only when their metric changes. renew sets it back, and also suffices for IPv6. The kernel does so only for a
+// local address, so the route in the table local that makes it one, and that may be lost as well, comes first.
 func (u *updates) reroute() {
 	lost := func(s state) bool { return s.present && s.unrouted && s.key.Address.Addr().Is4() }
+	var requests []rtnl.Request
+	var at []int
+	for i, s := range u.states {
+		if u.results[i].Err == nil && lost(s) {
+			requests, at = append(requests, s.localRoute()), append(at, i)
+		}
+	}
+	if len(requests) > 0 {
+		for n, err := range u.target.conn.Execute(u.ctx, requests) {
+			if err != nil && !errors.Is(err, syscall.EEXIST) {
+				s := u.states[at[n]]
+				u.results[at[n]].Err = fmt.Errorf("add the local route of address %s on %s: %w", s.key.Address, s.key.Device, err)
+			}
+		}
+	}
 	for i := range u.states {
 		u.states[i].metric = 1
 	}
@@ -303,6 +319,18 @@ func (u *updates) reroute() {
 	for i := range u.states {
 		u.states[i].metric = 0
 	}
+}
+
+// localRoute returns the request that adds the route of an IPv4 address in the table local, as the kernel does.
+func (s state) localRoute() rtnl.Request {
+	r := rtnl.Request{Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Data: make([]byte, unix.SizeofRtMsg)}
+	host := s.key.Address.Addr()
+	r.Data[0], r.Data[1], r.Data[4] = unix.AF_INET, byte(host.BitLen()), unix.RT_TABLE_LOCAL
+	r.Data[5], r.Data[6], r.Data[7] = unix.RTPROT_KERNEL, unix.RT_SCOPE_HOST, unix.RTN_LOCAL
+	r.Add(unix.RTA_DST, host.AsSlice())
+	r.Add(unix.RTA_PREFSRC, host.AsSlice())
+	r.AddUint32(unix.RTA_OIF, uint32(s.index)) //nolint:gosec // never negative
+	return r
 }
 
 // renew gives existing addresses their lifetimes. When an IPv6 address had none, some kernels give the
