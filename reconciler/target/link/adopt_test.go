@@ -180,3 +180,30 @@ func TestALinkOfALostStateDirectoryIsLeftAloneUnlessItIsAdopted(t *testing.T) {
 	mustDelete(t, target, "br0")
 	wantAbsent(t, "br0")
 }
+
+// The name of a link of others is given to another one, whose own row is still there.
+func TestTheDeleteOfARenamedLinkLeavesTheRecordOfTheOneWithItsName(t *testing.T) {
+	for _, name := range []string{"x0", "e0", "e1"} {
+		remove(t, name)
+	}
+	nstest.IP(t, "link", "add", "e0", "type", "bridge")
+	nstest.IP(t, "link", "add", "e1", "type", "bridge")
+	dir := t.TempDir()
+	target := newTarget(t, dir)
+	mustUpdate(t, target, Link{Name: "e0", MTU: 1300}, true)
+	mustUpdate(t, target, Link{Name: "e1", MTU: 1310}, true)
+	nstest.IP(t, "link", "set", "e0", "name", "x0")
+	nstest.IP(t, "link", "set", "e1", "name", "e0")
+	mustDelete(t, target, "e0")
+	if is := mustLink(t, "x0").Attrs().MTU; is != 1500 {
+		t.Errorf("the MTU of the renamed link is %d", is)
+	}
+	if is := mustLink(t, "e0").Attrs().MTU; is != 1310 {
+		t.Errorf("the MTU of the other link is %d", is)
+	}
+	mustDelete(t, target, "e1")
+	if is := mustLink(t, "e0").Attrs().MTU; is != 1500 {
+		t.Errorf("at the end the MTU of the other link is %d", is)
+	}
+	wantNoRecords(t, dir)
+}

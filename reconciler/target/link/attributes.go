@@ -188,13 +188,19 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (pass
 		if name == s.name || !found || row.Type != "" {
 			continue
 		}
-		rec, has := t.records.Get(name)
-		if has && (rec.Borrowed == nil || rec.Borrowed.Index == link.Index) {
-			return rec.Borrowed != nil, nil
+		if rec, has := t.records.Get(name); has {
+			return rec.Borrowed != nil && rec.Borrowed.Index == link.Index, nil
 		}
 		return true, t.records.Put(name, s.rec)
 	}
 	return false, nil
+}
+
+// endRenamed ends the record of a name whose link has another name now, and gives that link back what it had before.
+func (t *Target) endRenamed(ctx context.Context, name string) error {
+	t.settling.Lock()
+	defer t.settling.Unlock()
+	return t.end(t.looker(ctx), name)
 }
 
 // end restores the link that a record of a link of others is about, if it has another name than the record by now, and

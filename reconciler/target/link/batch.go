@@ -307,7 +307,7 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Li
 		case s.created():
 			u.request(i, s.deletion(), "delete link "+s.name)
 		case s.renamed != nil:
-			u.results[i].Err = t.settle(ctx, txn, s)
+			u.results[i].Err = t.endRenamed(ctx, s.name)
 		case s.borrowed():
 			for _, c := range s.restoration() {
 				u.request(i, c.request, c.does)

@@ -74,7 +74,7 @@ func TestATunOfAProcessThatDiesBeforeItHasTheAliasIsGone(t *testing.T) {
 	wantAbsent(t, "t0")
 }
 
-// attachAs attaches to a tun link as another user, in a thread that ends with that.
+// attachAs attaches to a tun link as another user, in a thread of its own.
 func attachAs(t *testing.T, user uintptr, name string) error {
 	t.Helper()
 	request, err := unix.NewIfreq(name)
