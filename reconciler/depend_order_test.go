@@ -366,6 +366,33 @@ func TestADeleteWaitsForAReconcilerThatHasEndedForFiveMinutes(t *testing.T) {
 	})
 }
 
+// Its delete would have waited for a row that is paused, for ever.
+func TestADeleteDoesNotWaitForEverForAReconcilerThatHasEnded(t *testing.T) {
+	chained(t, func(_ *testing.T, c *chain) {
+		c.stop("addresses")
+		c.replaced = true
+		c.start("addresses")
+		c.commit("links eth0", "addresses eth0/1")
+		c.pass(time.Second)
+		if err := c.rs["addresses"].Pause(c.t.Context(), reconciler.Selector[row]{Keys: []string{"eth0/2"}}, time.Time{}); err != nil {
+			c.t.Error(err)
+		}
+		c.commit("-links eth0", "-addresses eth0/1", "addresses eth0/2")
+		c.pass(time.Hour)
+		c.excuse()
+		c.stop("addresses")
+		c.pass(4 * time.Minute)
+		if !c.there("links eth0") {
+			c.t.Error("the delete of the link takes the end of a reconciler for that of its rows")
+		}
+		c.pass(6 * time.Minute)
+		if c.there("links eth0") {
+			c.t.Error("the delete of the link waits for ever")
+		}
+		c.excuse()
+	})
+}
+
 func TestRowsWaitForATableThatIsNotInitialized(t *testing.T) {
 	chained(t, func(_ *testing.T, c *chain) {
 		var source *statedb.Source

@@ -21,9 +21,9 @@ var ErrCycle = errors.New("tables depend on each other in a cycle")
 // delete a row that names it, even if both were removed in the same commit. It does not wait
 // for reconcilers that have not started, that are waiting for their sources, or that stopped more than
 // five minutes ago, nor for rows of its own table that wait for it in turn, and never for
-// longer than five minutes. (When a process stops, its reconcilers do so one after the other, and none must
-// take that for the leave to delete what others still need.) The delete of an orphan also waits until the other reconcilers have
-// searched for theirs. The limit does not apply while the other reconciler has deletes that are paused
+// longer than five minutes. (The reconcilers of a process stop one after the other: the last ones must not
+// delete what the rows of the first still need.) The delete of an orphan also waits until the other reconcilers
+// have searched for theirs. The limit does not apply while the other reconciler has deletes that are paused
 // or need an approval, even after it has stopped: deleting what those rows depend on would delete them, too.
 // Nor does it apply, to any delete, while a source of the other reconciler is incomplete and it has not searched for
 // orphans yet: rows that the source has not delivered may depend on what is deleted.
@@ -69,7 +69,10 @@ type Member struct {
 // its own if its table depends on itself. Join returns [ErrCycle] if the dependencies form a
 // cycle. Wake is called when held deletes may be able to run; it must not block.
 func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, error) {
-	m := &Member{group: g, table: table, on: on, wake: wake, losses: newTally(), deletes: newDeleteSet(table), parked: map[string]bool{}, awaiting: map[string]bool{}}
+	m := &Member{
+		group: g, table: table, on: on, wake: wake, losses: newTally(),
+		deletes: newDeleteSet(table), parked: map[string]bool{}, awaiting: map[string]bool{},
+	}
 	m.losses.setWindow(ChangeLimit{}.WithDefaults().Window) // unless there is a limit
 	for _, d := range on {
 		m.depends = append(m.depends, d.Table)
@@ -133,7 +136,7 @@ func (g *Group) pathLocked(from, to *store.Table, seen []*store.Table) []string 
 	return nil
 }
 
-// dependentsLocked returns the members that depend on m and are active, or have parked deletes.
+// dependentsLocked returns the members that depend on m and are active, were so until lately, or have parked deletes.
 func (g *Group) dependentsLocked(m *Member) (dependents []*Member) {
 	for _, other := range g.members {
 		if (other.active && !other.isGoneLocked() || len(other.parked) > 0) && slices.Contains(other.depends, m.table) {
@@ -143,8 +146,8 @@ func (g *Group) dependentsLocked(m *Member) (dependents []*Member) {
 	return dependents
 }
 
-// Leave ends the membership of m. Others wait for its deletes for a while, and as long as another reconciler of the table does not
-// join for those that are parked, known or not.
+// Leave records that m has stopped. Others go on waiting for its deletes for MaxOrderDelay, and for those that are parked, known or
+// not, until another reconciler of the table joins.
 func (m *Member) Leave() {
 	if m == nil {
 		return

@@ -267,7 +267,7 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 		l.remember(by, now)
 		l.owner.Logger.Warn("too many changes are held until they are approved", "reconciler", l.owner.Name,
 			"operation", by.kind.String(), "rows", by.len(), "limit", by.why())
-	} else if !by.limited && by.exceeded(0) {
+	} else if !by.limited && by.len() > by.allowed {
 		by.limited = true
 		l.remember(by, now)
 	}

@@ -130,7 +130,7 @@ func (s *strandings) note(now time.Time) {
 	}
 }
 
-// remaining returns the members that have not stopped, or only lately.
+// remaining returns the members that have not stopped, or only lately: see Member.Leave.
 func (g *Group) remaining() []*Member {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,7 +1,6 @@
 package hold
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -17,8 +16,6 @@ const (
 	// maxReplaceDelay is the same for an update that replaces what a row has in the target, once those deletes are known: one of
 	// them may wait for a row that waits for the update.
 	maxReplaceDelay = 5 * time.Second
-	// forever is no limit.
-	forever = math.MaxInt64 * time.Nanosecond
 )
 
 // Replaces returns the row that an update would first remove from the target, or nil if it would not remove one.
@@ -92,12 +89,7 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	if o.member == nil {
 		return Reason{}, false
 	}
-	return o.waits(it.Key, wait, t.Entry, it.Orphan, now, func(on obstacle) time.Duration {
-		if on.awaits { // the other row is still there because it is needed, and so are those that it needs
-			return forever
-		}
-		return MaxOrderDelay
-	})
+	return o.waits(t, wait, t.Entry, it.Orphan, now)
 }
 
 // holdsUpdate holds an update that replaces a row. What may have been deleted while the reconciler did not run is not known
@@ -113,12 +105,7 @@ func (o *Order) holdsUpdate(t *pool.Task, txn store.ReadTxn, now time.Time) (Rea
 	if !known {
 		wait.since, wait.revisions = now, o.member.revisions(txn)
 	}
-	why, held := o.waits(key, wait, was, true, now, func(on obstacle) time.Duration {
-		if on.delete {
-			return maxReplaceDelay
-		}
-		return MaxOrderDelay
-	})
+	why, held := o.waits(t, wait, was, true, now)
 	if !held {
 		delete(o.waiting, key)
 	}
@@ -135,26 +122,39 @@ func (o *Order) Replaced(txn store.ReadTxn, row *store.Entry) (was *store.Entry)
 	return was
 }
 
-// waits holds an item for the deletes of rows that depend on a row, up to a limit that depends on what is waited for.
-func (o *Order) waits(
-	key string, wait orderedItem, row *store.Entry, orphan bool, now time.Time, limit func(obstacle) time.Duration,
-) (Reason, bool) {
-	table := o.owner.Table
+// limit returns how long an operation waits for an obstacle, not counting the time in which it is unlimited.
+func (on obstacle) limit(kind pool.Kind) time.Duration {
+	if kind == pool.Update && on.delete {
+		return maxReplaceDelay
+	}
+	return MaxOrderDelay
+}
+
+// unlimited reports whether the wait of an operation for an obstacle has no limit. What waits for a pending row is still there because
+// it is needed, and so is what it needs; but the pending row may wait for an update.
+func (on obstacle) unlimited(kind pool.Kind) bool {
+	return on.parked || on.awaits && kind == pool.Delete
+}
+
+// waits holds an operation for the deletes of rows that depend on a row, up to a limit.
+func (o *Order) waits(t *pool.Task, wait orderedItem, row *store.Entry, orphan bool, now time.Time) (Reason, bool) {
+	table, key := o.owner.Table, t.Item.Key
 	on, blocked := o.member.blocker(row, indexKey{table, table.Primary().Name, key}, wait.revisions, orphan)
-	if on.parked || wait.on.parked || limit(on) < limit(wait.on) {
+	limit := on.limit(t.Kind)
+	if on.unlimited(t.Kind) || wait.on.unlimited(t.Kind) || limit < wait.on.limit(t.Kind) {
 		wait.since = now
 	}
 	wait.on = on
 	switch {
 	case !blocked:
 		return Reason{}, false
-	case now.Sub(wait.since) >= limit(on):
+	case now.Sub(wait.since) >= limit:
 		o.owner.Logger.Warn("removed out of order after waiting too long",
 			"reconciler", o.owner.Name, "key", table.KeyText(row), "waitsFor", on.text)
 		return Reason{}, false
 	}
 	o.waiting[key] = wait
-	return Reason{workqueue.Order, on.text, wait.since.Add(limit(on))}, true
+	return Reason{workqueue.Order, on.text, wait.since.Add(limit)}, true
 }
 
 // pending returns a description of a row that has to be there before another one is deleted, and is
@@ -198,10 +198,11 @@ func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (text s
 	for _, q := range queries {
 		for e := range d.Table.List(txn, q, nil).Entries() {
 			state := d.notDone(e)
+			there := state == "" || d.exists(txn, e)
 			switch {
-			case (state == "" || d.exists(txn, e)) && d.OneOf != nil:
+			case there && d.OneOf != nil:
 				return "" // one is enough
-			case state == "", state != pendingState && !d.OrFailed, text != "", d.exists(txn, e):
+			case there, state != pendingState && !d.OrFailed, text != "":
 				continue
 			}
 			if text = "the update of " + d.Table.Name() + " " + d.Table.KeyText(e); state != pendingState {
@@ -215,7 +216,7 @@ func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (text s
 	return text
 }
 
-// exists reports whether a row that is pending, as all are after a start, is known to be there already.
+// exists reports whether a row that is not done, as none is after a start, is known to be there already.
 func (d *awaited) exists(txn store.ReadTxn, row *store.Entry) bool {
 	for _, o := range d.Observed {
 		if !o.Reliable(txn) {

@@ -352,11 +352,11 @@ func TestADeleteWaitsForWhatIsToBeThereBefore(t *testing.T) {
 		orFailed bool
 		want     string
 	}{
-		"a pending row":                     {[]string{"d", "p"}, false, false, "the update of rows p"},
-		"a pending row, of which one needs": {[]string{"e", "p"}, true, false, "the update of rows p"},
-		"one that is done is enough":        {[]string{"p", "d"}, true, false, ""},
-		"one that failed":                   {[]string{"e", "d"}, false, false, ""},
-		"or one that failed":                {[]string{"e", "d"}, false, true, "the update of rows e, which is in error: unexpected EOF"},
+		"a pending row":                   {[]string{"d", "p"}, false, false, "the update of rows p"},
+		"a pending row, if one is enough": {[]string{"e", "p"}, true, false, "the update of rows p"},
+		"one that is done is enough":      {[]string{"p", "d"}, true, false, ""},
+		"one that failed":                 {[]string{"e", "d"}, false, false, ""},
+		"or one that failed":              {[]string{"e", "d"}, false, true, "the update of rows e, which is in error: unexpected EOF"},
 	} {
 		d := named(c.ids...)
 		if d.OrFailed = c.orFailed; c.oneOf {
