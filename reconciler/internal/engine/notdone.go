@@ -102,7 +102,7 @@ func (w *notDoneWriter) row(it *workqueue.Item) NotDone {
 		row.WaitsFor = waitOf(it).Text
 	}
 	if it.Stage() == workqueue.Order {
-		row.NextDue = time.Time{} // it is not tried then, but looks again for what it waits for
+		row.NextDue = time.Time{} // what is due is only another look at what it waits for
 	}
 	return row
 }

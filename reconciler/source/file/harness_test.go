@@ -49,7 +49,7 @@ func newHarnessOf(t *testing.T, f fixture, files map[string]string) *harness {
 }
 
 // emptyE is the error of a file without anything in it.
-const emptyE = "is empty, which may be a failed write: expected documents, or a comment that there are none; or remove the file"
+const emptyE = "has no documents, which may be a failed write: expected documents, or a comment that there are none; or remove the file"
 
 func (h *harness) path(name string) string { return filepath.Join(h.dir, name) }
 

@@ -95,8 +95,8 @@ func (p *parser) parse(file string, data []byte) *content {
 		}
 		p.run(c, file, r)
 	}
-	if c.total == 0 && !bytes.ContainsRune(data, '#') { // as the shell leaves it for a generator that fails, or as yq for one that finds nothing
-		c.report(problem{at: place{file: file}, message: "is empty, which may be a failed write: expected documents, or a comment that there are none; or remove the file"})
+	if c.total == 0 && !bytes.ContainsRune(data, '#') { // such as the output of a generator that failed, or "null"
+		c.report(problem{at: place{file: file}, message: "has no documents, which may be a failed write: expected documents, or a comment that there are none; or remove the file"})
 		return c
 	}
 	c.refuseTwins()

@@ -329,7 +329,7 @@ func (s state) localRoute() rtnl.Request {
 	r.Data[5], r.Data[6], r.Data[7] = unix.RTPROT_KERNEL, unix.RT_SCOPE_HOST, unix.RTN_LOCAL
 	r.Add(unix.RTA_DST, host.AsSlice())
 	r.Add(unix.RTA_PREFSRC, host.AsSlice())
-	r.AddUint32(unix.RTA_OIF, uint32(s.index)) //nolint:gosec // never negative
+	r.AddUint32(unix.RTA_OIF, uint32(s.index))
 	return r
 }
 

@@ -67,7 +67,8 @@ func DeletedAfter(rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []recon
 }
 
 // RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending or in error: it
-// is to lead elsewhere, and cannot yet. A rule that is as declared, though its row is pending, as after a start, stays as it is. Routes of the table main do not wait: the kernel always looks there.
+// is to lead elsewhere, and cannot yet. They do not wait for a rule that is as declared although its row is pending, as after a start.
+// Routes of the table main do not wait either: the kernel always looks there.
 func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[route.Route] {
 	type table struct {
 		number route.Table
