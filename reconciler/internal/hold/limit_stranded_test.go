@@ -471,3 +471,20 @@ func BenchmarkStrands(b *testing.B) {
 		}
 	}
 }
+
+func TestATableThatWasDroppedStrandsNothing(t *testing.T) {
+	b := newBed(t, "links", "routes")
+	members := b.group(t, "links", "routes")
+	b.put("links", row{ID: "a"}, row{ID: "b", State: "done"})
+	b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	l := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+	members["routes"].Leave()
+	if err := b.db.Drop(t.Context(), b.tables["routes"]); err != nil {
+		t.Fatal(err)
+	}
+	task := b.task(pool.Delete, "links", "a")
+	b.delete("links", "a")
+	l.CountDelete(task.Item)
+	b.want(l, task, Reason{})
+}
