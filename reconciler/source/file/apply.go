@@ -69,10 +69,6 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 	next := state{held: r.wanted, shown: map[string]shown{}, initialized: true}
 	var missing []problem
 	for _, f := range s.present() {
-		if f.lost && f.moved {
-			next.shown[f.path] = s.published.shown[f.path].unlessSame(r.showMoved(f, s.elsewhere), l.at)
-			continue
-		}
 		if f.gone {
 			if before, ok := s.published.shown[f.path]; ok {
 				next.shown[f.path] = before
@@ -87,6 +83,10 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 			missing = append(missing, whyMissing(f, next.shown[f.path]))
 		}
 	}
+	for path, rows := range r.stayingOf() {
+		now := showStaying(next.shown[path], path, rows, s.elsewhere.why)
+		next.shown[path] = s.published.shown[path].unlessSame(now, l.at)
+	}
 	next.incomplete = reason(missing)
 	next.filtered = len(next.held) == 0 && r.count().files > 0
 	s.explainLoss(&next, l, r)
@@ -96,25 +96,31 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 
 // resolve decides which versions are in force after a listing.
 func (s *Source) resolve(l *listing) resolution {
+	var mayStay map[id]*document
 	if l.approved {
 		s.approveLoss(l)
 	} else {
-		s.keepMoved(l)
+		mayStay = s.mayBeElsewhere(l)
 	}
 	files, r := s.present(), s.last
 	if !r.stands(files) {
-		r = resolve(files, s.published.held)
+		r = s.resolveWith(files, mayStay)
 	}
-	n := r.count()
-	if (len(r.wanted) == 0 || n.moved > 0) && n.files == 0 && len(s.published.held) > 0 && !l.approved {
+	if len(r.wanted) == len(r.staying) && r.count().files == 0 && len(s.published.held) > 0 && !l.approved {
 		s.lose()
-		r = resolve(s.present(), s.published.held)
+		r = s.resolveWith(s.present(), mayStay)
 	}
 	for f, version := range r.kept {
 		if f.lost = f.lost && len(version.docs) > 0; f.gone && !f.lost {
 			delete(r.kept, f) // others declare its rows now
 		}
 	}
+	return r
+}
+
+func (s *Source) resolveWith(files []*fileState, mayStay map[id]*document) resolution {
+	r := resolve(files, s.published.held)
+	r.stay(files, mayStay, s.elsewhere)
 	return r
 }
 

@@ -25,7 +25,9 @@
 // [Source.Approve] is called. With a [Memory] this also applies across restarts.
 //
 // While a file is invalid or being written, in a version that is newer than the first scan, the documents of a file that has become
-// absent or empty may be there. The rows of that stay in force until no such file is left or [Source.Approve] is called.
+// absent or empty may be there. The rows of that stay in force until no such file is left or [Source.Approve] is called. The same is
+// true of single documents that are gone from a file, if one that is invalid may declare the same key: because it does, because the
+// fields of an invalid document of the same kind allow that key, or because it is not known what the invalid file declares.
 //
 // A file with nothing in it, not even a comment, is invalid: it may be a failed write. Empty means a file without documents here.
 //

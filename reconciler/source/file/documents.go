@@ -2,6 +2,7 @@ package file
 
 import (
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/statehive/statehive/statedb"
@@ -17,8 +18,8 @@ type State string
 const (
 	// OK: the newest version of the file is in force.
 	OK State = "ok"
-	// Error: the newest version is invalid, or absent or empty while its documents may be in another file that is
-	// invalid or being written; the last valid one, if any, is in force.
+	// Error: the newest version is invalid, and the last valid one, if any, is in force. Or it no longer declares rows that may be in
+	// another file, which is invalid or being written, and these rows stay in force.
 	Error State = "error"
 	// Duplicate: another file has a document with the same key; the last version
 	// without duplicates, if any, is in force.
@@ -61,12 +62,14 @@ func (before shown) unlessSame(next shown, now time.Time) shown {
 	return next
 }
 
-// showMoved returns the state to publish of a file whose documents may be elsewhere.
-func (r resolution) showMoved(f *fileState, elsewhere string) shown {
-	rows := len(r.kept[f].docs)
-	message := "is absent or empty, while " + elsewhere + ", and may declare the same; " + staysInForce(rows) +
+// showStaying adds to the state to publish of a file that some of its rows stay in force although it no longer declares them.
+func showStaying(now shown, path string, rows int, elsewhere string) shown {
+	message := "no longer declares all its rows, while " + elsewhere + ", and may declare the same; " + staysInForce(rows) +
 		" until it does not or this is approved (approve documents)"
-	return shown{row: Document{File: f.path, State: Error, Rows: rows}, problems: []problem{{at: place{file: f.path}, message: message}}}
+	now.row.File, now.row.State = path, Error
+	now.row.Rows += rows
+	now.problems = append(slices.Clip(now.problems), problem{at: place{file: path}, message: message})
+	return now
 }
 
 // show returns the state to publish of a file, which has been read or is shown as being written.

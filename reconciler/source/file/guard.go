@@ -57,13 +57,13 @@ func (s *Source) lose() {
 		if f.kept == nil {
 			continue
 		}
-		f.lost, f.moved = len(f.kept.docs) > 0, false
+		f.lost = len(f.kept.docs) > 0
 		for _, d := range f.kept.docs {
 			kept[d] = true
 		}
 	}
 	for _, d := range s.published.held {
-		if !kept[d] { // it is in force because a version that was refused declares it, see hold
+		if !kept[d] { // see hold and stay
 			s.loseRow(d)
 		}
 	}
@@ -81,49 +81,55 @@ func (s *Source) loseRow(d *document) {
 		version.docs = slices.Clone(f.kept.docs)
 	}
 	version.docs = append(version.docs, d)
-	f.kept, f.lost, f.moved = version, true, false
+	f.kept, f.lost = version, true
 }
 
-// keepMoved keeps the rows of files that have become absent or empty as long as their documents may be in another file,
-// which is refused or being written: such a file may declare anything.
-func (s *Source) keepMoved(l *listing) {
-	why := s.mayDeclareMore(l)
-	left := s.lossDelay() // after the end of that, because the file may be about to be replaced
-	switch {
-	case why != "":
-		s.elsewhere, s.readAll = why, time.Time{}
-	case s.readAll.IsZero():
+// elsewhere is where documents may be that files no longer declare: in files that are refused or being written.
+type elsewhere struct {
+	why        string               // names one of the files; "" if there is none
+	mayDeclare func(*document) bool // reports whether one that is refused may declare a row; nil if none is refused
+}
+
+// mayBeElsewhere returns the rows in force that stay if no file declares them any more: all while there is a file that may, and those
+// that have stayed for a moment more, because that file may be about to be replaced.
+func (s *Source) mayBeElsewhere(l *listing) map[id]*document {
+	now := s.findElsewhere(l)
+	if now.why != "" {
+		s.elsewhere, s.readAll = now, time.Time{}
+		return s.published.held
+	}
+	if s.readAll.IsZero() {
 		s.readAll = l.at
-	default:
-		left -= l.at.Sub(s.readAll)
 	}
-	for _, f := range s.files {
-		switch {
-		case why != "" && f.goes():
-			f.lost, f.moved = true, true
-		case left <= 0 && f.moved:
-			f.lost, f.moved = false, false
-		}
-		if f.moved && why == "" {
-			l.again = min(l.again, left)
-		}
+	left := s.lossDelay() - l.at.Sub(s.readAll)
+	if len(s.last.staying) == 0 || left <= 0 {
+		return nil
 	}
+	l.again = min(l.again, left)
+	return s.last.staying
 }
 
-// mayDeclareMore returns the first file that may declare what other files have declared, and why; "" if there is none.
-func (s *Source) mayDeclareMore(l *listing) string {
+func (s *Source) findElsewhere(l *listing) (found elsewhere) {
+	var refused []*content
 	for _, f := range s.sorted() {
-		switch {
-		case l.busy[f.path]:
-			return trusted.Name(filepath.Base(f.path)) + " is being written"
-		case f.refused():
-			return trusted.Name(filepath.Base(f.path)) + " is refused"
+		name := trusted.Name(filepath.Base(f.path))
+		if f.refused() {
+			if refused == nil {
+				found.why = name + " is refused"
+			}
+			refused = append(refused, f.contentRefused())
+		}
+		if found.why == "" && l.busy[f.path] {
+			found.why = name + " is being written"
 		}
 	}
-	for _, path := range l.copies {
-		return trusted.Name(filepath.Base(path)) + " is being written"
+	if found.why == "" && len(l.copies) > 0 {
+		found.why = trusted.Name(filepath.Base(l.copies[0])) + " is being written"
 	}
-	return ""
+	if refused != nil {
+		found.mayDeclare = mayDeclare(refused)
+	}
+	return found
 }
 
 // approveLoss accepts that files were lost.
@@ -132,7 +138,7 @@ func (s *Source) approveLoss(l *listing) {
 		l.confirmed = l.confirmed || f.lost
 		f.lost = false
 	}
-	l.confirmed = l.confirmed || s.recalled.Lost
+	l.confirmed = l.confirmed || s.recalled.Lost || len(s.last.staying) > 0
 	s.recalled = InForce{}
 }
 
@@ -142,7 +148,7 @@ func (s *Source) explainLoss(next *state, l *listing, r resolution) {
 	if n.lostFiles == 0 {
 		n.lostFiles = s.missing(n.files, *next)
 	}
-	next.unconfirmed = n.lostFiles > 0 || n.moved > 0
+	next.unconfirmed = n.lostFiles > 0 || len(r.staying) > 0
 	if n.lostFiles == 0 {
 		return
 	}

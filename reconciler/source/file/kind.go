@@ -54,6 +54,7 @@ type Kind interface {
 	// decode returns the row to store for a document, and its key. The row is nil if the
 	// document is refused, which the decoder then reports, or dropped by the filter.
 	decode(d *decoder, document *yaml.Node, filter any) (row any, key string)
+	claim(d *decoder, document *yaml.Node) (covers func(row any) bool)
 	register(txn *statedb.WriteTxn, source string) (feed, error)
 	insert(txn *statedb.WriteTxn, row any) error
 	remove(txn *statedb.WriteTxn, row any) error
@@ -96,11 +97,7 @@ func (k *kind[Obj]) filter() any              { return k.config.Filter }
 
 func (k *kind[Obj]) decode(d *decoder, document *yaml.Node, filter any) (any, string) {
 	row := k.initial()
-	into := reflect.ValueOf(&row).Elem()
-	if into.Kind() == reflect.Pointer {
-		into = into.Elem()
-	}
-	d.structure(document, into, "")
+	d.structure(document, structOf(&row), "")
 	if d.failed() {
 		return nil, ""
 	}

@@ -47,6 +47,8 @@ type content struct {
 	problems []problem
 	more     int // number of problems that were left out
 	filtered []filteredKind
+	claims   []claim // the invalid documents
+	unclear  bool    // invalid documents may declare any row
 }
 
 func (c *content) good() bool { return len(c.problems) == 0 }
@@ -110,6 +112,7 @@ func (p *parser) parse(file string, data []byte) *content {
 func (p *parser) run(c *content, file string, r run) {
 	if r.refused != nil {
 		c.total++
+		c.unclear = true
 		c.report(*r.refused)
 		return
 	}
@@ -119,6 +122,7 @@ func (p *parser) run(c *content, file string, r run) {
 			return
 		}
 		c.total++
+		c.unclear = true
 		c.report(failure.problem)
 		skipped, rest := nextDocument(data, failure.mark)
 		if rest == nil || len(c.problems) >= maxProblems {
@@ -178,11 +182,13 @@ func (p *parser) document(c *content, d *decoder, file string, offset int, n *ya
 	c.total++
 	at := place{file: file, line: n.Line + offset, column: n.Column}
 	if n.Kind != yaml.MappingNode {
+		c.unclear = true
 		c.report(problem{at: at, message: fmt.Sprintf("found %s, expected a document with a kind and fields", found(n))})
 		return
 	}
 	k, bad := p.kindOf(n, at, offset)
 	if k == nil {
+		c.unclear = true
 		c.report(bad)
 		return
 	}
@@ -193,6 +199,7 @@ func (p *parser) document(c *content, d *decoder, file string, offset int, n *ya
 	if d.failed() {
 		c.report(d.problems...)
 		c.more += d.more
+		c.claimed(k, d, n)
 		return
 	}
 	if row == nil {
@@ -202,6 +209,7 @@ func (p *parser) document(c *content, d *decoder, file string, offset int, n *ya
 		at = of
 	}
 	if len(key) > maxKey {
+		c.unclear = true
 		c.report(problem{at: at, field: k.keyField(), message: fmt.Sprintf("found %s of %d bytes, expected at most %d", quote(key), len(key), maxKey)})
 		return
 	}

@@ -141,9 +141,9 @@ func TestOneOfTenBreaksAfterStart(t *testing.T) {
 
 		// The others go on.
 		h.write("f4.yaml", routeTo("10.4.0.0/16", "eth1"))
-		h.write("f9.yaml", routeTo("10.90.0.0/16", "eth0"))
+		h.write("f8.yaml", routeTo("10.80.0.0/16", "eth0"))
 		h.settle()
-		want[4], want[9] = "10.4.0.0/16 eth1", "10.90.0.0/16 eth0"
+		want[4], want[8] = "10.4.0.0/16 eth1", "10.80.0.0/16 eth0"
 		h.wantRoutes(want...)
 		h.wantState(true, "")
 		h.wantLog(`level=INFO msg="Documents applied" files=10 rows=10`)

@@ -26,9 +26,6 @@ type fileState struct {
 	// lost reports whether the file went together with all others. Its rows stay in force until
 	// it is back, until other files declare them, or until the loss is approved.
 	lost bool
-	// moved reports whether the file is lost only because its documents may be in another one, which is refused or
-	// being written: until that has ended.
-	moved bool
 	// early reports whether now is what the first listing found.
 	early bool
 }
@@ -42,10 +39,12 @@ func (f *fileState) refused() bool {
 	return !f.gone && f.now != nil && !f.now.good() && !f.early
 }
 
-// goes reports whether the version in force is about to end because the file is absent or empty.
-func (f *fileState) goes() bool {
-	ended := f.gone || f.now != nil && f.now.good() && f.now.total == 0
-	return ended && !f.keepsRows() && f.kept != nil && len(f.kept.docs) > 0
+// contentRefused returns the content that is refused. One that has just been found may be anything.
+func (f *fileState) contentRefused() *content {
+	if f.doubt.IsZero() {
+		return f.now
+	}
+	return &content{unclear: true}
 }
 
 // keepsRows reports whether the rows of the version in force stay although the file is absent or empty.
@@ -152,6 +151,7 @@ type resolution struct {
 	wanted   map[id]*document
 	kept     map[*fileState]*content
 	problems map[*fileState][]problem // keys that are also declared elsewhere
+	staying  map[id]*document         // the rows in force that no file declares any more
 }
 
 // resolve decides which version of each file is in force. Held are the documents
@@ -179,7 +179,7 @@ func resolve(files []*fileState, held map[id]*document) resolution {
 // stands reports whether the resolution is still valid for files: they are the same files, and
 // the content of each is in force and has not changed.
 func (r resolution) stands(files []*fileState) bool {
-	if r.kept == nil || len(files) != len(r.kept) || len(r.problems) > 0 {
+	if r.kept == nil || len(files) != len(r.kept) || len(r.problems) > 0 || len(r.staying) > 0 {
 		return false
 	}
 	for _, f := range files {
@@ -194,14 +194,11 @@ func (r resolution) stands(files []*fileState) bool {
 type count struct {
 	files               int // that have documents, even if filters drop them, and were not lost
 	lostFiles, lostRows int
-	moved               int // files whose documents may have moved
 }
 
 func (r resolution) count() (n count) {
 	for f, version := range r.kept {
 		switch {
-		case f.lost && f.moved:
-			n.moved++
 		case f.lost:
 			n.lostFiles++
 			n.lostRows += len(version.docs)
@@ -332,4 +329,43 @@ func (r resolution) hold(files []*fileState, held map[id]*document) {
 			}
 		}
 	}
+}
+
+// stay keeps those of the rows in force that no file declares any more, unless a filter has dropped them, or a new version of their file
+// while none that is refused may declare them.
+func (r *resolution) stay(files []*fileState, rows map[id]*document, others elsewhere) {
+	r.staying = map[id]*document{}
+	if len(rows) == 0 {
+		return
+	}
+	renewed := map[string]bool{}
+	filtered := map[*document]bool{}
+	for _, f := range files {
+		switch now := r.kept[f]; {
+		case now == nil || now == f.kept || now.total == 0:
+		case f.kept == nil || f.kept.sum != now.sum:
+			renewed[f.path] = true
+		default:
+			for _, d := range f.kept.docs {
+				filtered[d] = true
+			}
+		}
+	}
+	for i, d := range rows {
+		if r.wanted[i] != nil || filtered[d] {
+			continue
+		}
+		if !renewed[d.at.file] || others.mayDeclare != nil && others.mayDeclare(d) {
+			r.wanted[i], r.staying[i] = d, d
+		}
+	}
+}
+
+// stayingOf returns how many rows of each file stay in force that no file declares any more.
+func (r resolution) stayingOf() map[string]int {
+	rows := map[string]int{}
+	for _, d := range r.staying {
+		rows[d.at.file]++
+	}
+	return rows
 }

@@ -140,8 +140,8 @@ type progress struct {
 	memoryError string                // why Memory could not store it
 	goneIsFine  bool                  // the absence of the directory was approved
 	watchError  string                // why changes may go unnoticed
-	elsewhere   string                // the last file that may declare what others declared before, and why
-	readAll     time.Time             // since when no file may; zero if one may
+	elsewhere   elsewhere             // where documents may be that files no longer declare, or were last
+	readAll     time.Time             // since when there is no such file; zero if there is one
 	published   state
 	last        resolution // the resolution that published is based on, unless it was not applied
 }
