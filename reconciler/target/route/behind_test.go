@@ -108,6 +108,47 @@ func TestAnIPv6RouteIsBehindThoseOfOthersWithAHigherPreference(t *testing.T) {
 }
 
 // With another router advertisement the kernel changes the preference of the same route, and announces it like a new one.
+// TestAnIPv6RouteIsBehindWhenOneOfOthersComesToStandFirst: what is changed comes last.
+func TestAnIPv6RouteIsBehindWhenOneOfOthersComesToStandFirst(t *testing.T) {
+	for name, c := range map[string]struct{ before, after Route }{
+		"another gateway": {
+			Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}, Route{Destination: to("2001:db8:1::/48"), Gateway: ip("2001:db8::98")},
+		},
+		"several gateways": {
+			Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6},
+			Route{Destination: to("2001:db8:1::/48"), Nexthops: hops("2001:db8::97", "2001:db8::98")},
+		},
+		"an MTU": {
+			Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}, Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6, MTU: 1400},
+		},
+		"another device": {
+			Route{Destination: to("2001:db8:1::/48"), Device: "e0"}, Route{Destination: to("2001:db8:1::/48"), Device: "e2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			nstest.Veth(t, "e2", "e3")
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			mustUpdate(t, target, c.before, true)
+			if (c.after.Gateway.IsValid() || !c.after.Nexthops.IsZero()) && c.after.MTU == 0 {
+				nstest.IP(t, "-6", "route", "append", "2001:db8:1::/48", "dev", "e1", "proto", "static", "pref", "low")
+			}
+			nstest.IP(t, "-6", "route", "append", "2001:db8:1::/48", "dev", "e3", "proto", "static")
+			wantBehind(t, target, db, seen, c.before, "")
+			_, _ = target.Update(t.Context(), txn(), c.after) // may fail, too
+			if chosen := nstest.IP(t, "-6", "route", "get", "2001:db8:1::1"); !strings.Contains(chosen, "e3") {
+				t.Fatalf("the kernel does not use the route of others: %s", chosen)
+			}
+			wantBehind(t, target, db, seen, c.after, "dev e3")
+			nstest.IP(t, "-6", "route", "del", "2001:db8:1::/48", "dev", "e3")
+			_, _ = target.Update(t.Context(), txn(), c.after)
+			wantBehind(t, target, db, seen, c.after, "")
+			mustHold(t, target, c.after)
+		})
+	}
+}
+
 func TestAPreferenceThatIsNoLongerHighIsADoubt(t *testing.T) {
 	k := &keeper{beside: map[Key]struct{}{}}
 	for _, behind := range []bool{false, true} {

@@ -22,9 +22,9 @@
 // first, and added again if the kernel refuses the new one. Only an IPv6 route that a row
 // adopts is replaced with NLM_F_REPLACE.
 //
-// Others can add a route with the key of ours that the kernel uses instead: an IPv4 route that
-// comes first, or an IPv6 route with a high preference. The row is then in error, unless it has
-// Adopt.
+// Others can add a route with the key of ours that the kernel uses instead: one that comes
+// first, or an IPv6 route with a high preference. An IPv6 route of ours that changes comes after
+// all others. The row is then in error, unless it has Adopt.
 //
 // In IPv6 others can add next hops to a route of ours. Such a next hop is left alone, and
 // the row is in error, unless it has Adopt. A next hop whose link is down, which the kernel

@@ -31,8 +31,8 @@ const (
 	addressGone
 )
 
-// decode reads a notification. Routes of others, of which there may be many, only matter if
-// they replace a route, come before one of ours, or may be next hops of an IPv6 route of ours.
+// decode reads a notification. IPv4 routes of others, of which there may be many, only matter if
+// they replace a route or come before one of ours. An IPv6 route of ours comes after all others when it changes.
 func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	switch m.Header.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
@@ -44,7 +44,7 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 		if m.Header.Type == unix.RTM_DELROUTE {
 			e.kind, e.replaced = routeGone, false
 		}
-		return e, ok && (e.ours || e.replaced || isNexthop(r) || e.precedes)
+		return e, ok && (e.ours || e.replaced || r.Key.family() == Inet6 || e.precedes)
 	case unix.RTM_NEWLINK:
 		e.kind = linkChanged
 		e.link, ok = rtnl.DecodeLink(m)
@@ -61,13 +61,6 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 		return e, ok
 	}
 	return e, false
-}
-
-// isNexthop reports whether a notification may be about a next hop of a route with several
-// next hops. In IPv6 each next hop has the protocol of whoever added it. When a next hop is
-// added, the kernel announces all of them; when one is removed, only that one.
-func isNexthop(r kernelRoute) bool {
-	return r.Key.family() == Inet6 && (r.Gateway.IsValid() || !r.Nexthops.IsZero())
 }
 
 // precedes reports whether the kernel uses an announced route rather than others with its key.

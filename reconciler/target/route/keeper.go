@@ -308,7 +308,8 @@ func (s Seen) doubtBehind() string {
 	return ""
 }
 
-// nexthopGone removes a next hop from a route with several.
+// nexthopGone removes a next hop from a route with several. In IPv6 each next hop has the protocol of whoever added it. When a next
+// hop is added, the kernel announces all of them; when one is removed, only that one.
 func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (doubt string, err error) {
 	hops := is.Nexthops.Slice()
 	i := slices.IndexFunc(hops, func(h SeenNexthop) bool { return h.Gateway == gone.Gateway && h.index == gone.index })
@@ -326,7 +327,7 @@ func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (d
 	if len(hops) == 1 {
 		is = is.ours().by(hops[0]).Seen
 	}
-	return "", k.put(txn, is)
+	return k.doubtBeside(is.Key), k.put(txn, is)
 }
 
 func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt string, err error) {

@@ -124,7 +124,7 @@ func TestOthersRoutesAreNotListenedTo(t *testing.T) {
 		"others'":              {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.RTPROT_BGP), false},
 		"others' before ours":  {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), true},
 		"others' that went":    {route(unix.RTM_DELROUTE, 0, unix.RTPROT_BGP), true},
-		"others' of IPv6":      {route6(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), false},
+		"others' of IPv6":      {route6(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), true},
 		"preferred to ours":    {preferred, true},
 		"others' in place":     {route(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE, unix.RTPROT_STATIC), true},
 		"an address":           {message(unix.RTM_NEWADDR, 0, make([]byte, unix.SizeofIfAddrmsg)...), true},
