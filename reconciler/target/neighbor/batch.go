@@ -157,8 +157,9 @@ func (u *updates) done(at int, verb string, err error) {
 
 // DeleteBatch implements reconciler.BatchTarget. It does not check whether devices are
 // allowed: an entry that carries our mark is ours.
-func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neighbor) []error {
+func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Neighbor) []error {
 	outcomes := make([]error, len(rows))
+	known := t.mirror.Load().Settled(ctx)
 	links := &rtnl.Indexes{Conn: t.conn}
 	var at []int // the place in rows of each request
 	var requests []rtnl.Request
@@ -167,6 +168,10 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neig
 		case err != nil:
 			outcomes[i] = fmt.Errorf("remove neighbor %s: %w", row.Key(), err)
 		case s.isOurs():
+			named, _ := known.Get(SeenByKey.Query(s.key()))
+			if key, ok := t.declared(txn, named); ok && key != row.Key() {
+				continue // under another name of its device
+			}
 			at, requests = append(at, i), append(requests, s.key().request(unix.RTM_DELNEIGH, 0))
 		}
 	}

@@ -3,6 +3,7 @@ package neighbor
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,6 +133,63 @@ func TestTheMirrorTellsOfRenamedDevicesOfOurEntries(t *testing.T) {
 		t.Errorf("told %d times when no name had changed", n)
 	}
 	nstest.IP(t, "link", "set", "e3", "name", "e0")
+}
+
+// TestAnEntryIsOfTheRowThatNamesItsDeviceOtherwise: a device has several names.
+func TestAnEntryIsOfTheRowThatNamesItsDeviceOtherwise(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	nstest.IP(t, "link", "property", "add", "dev", "e0", "altname", "lan")
+	target := newTarget(t)
+	db, _ := runMirror(t, target)
+	rows, err := statedb.NewTable(db, Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.config.Rows = statedb.ReadOnly(rows)
+	set := func(change func(*statedb.WriteTxn, Neighbor) (Neighbor, bool, error), row Neighbor) {
+		t.Helper()
+		if err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			_, _, err := change(txn, row)
+			return err
+		}, rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, first := row("lan", "192.0.2.5", mac5), row("e0", "192.0.2.5", mac5)
+	want := func(device string) {
+		t.Helper()
+		var devices []string
+		for n, err := range target.Observe(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			devices = append(devices, n.Device)
+		}
+		if !slices.Equal(devices, []string{device}) {
+			t.Errorf("observed on %q, expected %q", devices, device)
+		}
+	}
+	set(rows.Insert, other)
+	if _, err := target.Update(t.Context(), db.ReadTxn(), other); err != nil {
+		t.Fatal(err)
+	}
+	want("lan")
+	for _, err := range target.DeleteBatch(t.Context(), db.ReadTxn(), []Neighbor{first}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("lan") // still there
+	set(rows.Delete, other)
+	want("e0") // an orphan
+	for _, err := range target.DeleteBatch(t.Context(), db.ReadTxn(), []Neighbor{other}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for left, err := range target.Observe(t.Context()) {
+		t.Errorf("it is still there: %v, %v", left, err)
+	}
 }
 
 // TestTheMirrorSeesThatAnEntryWasTakenOver is about what the kernel does not tell by itself.

@@ -21,6 +21,9 @@ type Config struct {
 	// Renamed, if not nil, is called by a mirror after the names of a device with our entries
 	// have changed. By its new names they may belong to no row; then a full pass removes them.
 	Renamed func()
+	// Rows, if not nil, is the table of the rows. With it and a mirror, an entry is observed with the name of its device that a row
+	// has, and stays when the row of another name is deleted.
+	Rows *statedb.Table[Neighbor]
 }
 
 // Target adds permanent neighbors to devices of the network namespace that it was created in.
@@ -90,27 +93,47 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Neighb
 // Observe implements reconciler.Observer: it yields all entries that carry our mark.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Neighbor, error] {
 	return func(yield func(Neighbor, error) bool) {
-		seen, err := t.all(ctx)
+		seen, txn, err := t.all(ctx)
 		if err != nil {
 			yield(Neighbor{}, err)
 			return
 		}
 		for s := range seen {
-			if s.isOurs() && !yield(Neighbor{Device: s.Device, Address: s.Address, MAC: s.MAC}, nil) {
+			if !s.isOurs() {
+				continue
+			}
+			device := s.Device
+			if key, ok := t.declared(txn, s); ok {
+				device = key.Device
+			}
+			if !yield(Neighbor{Device: device, Address: s.Address, MAC: s.MAC}, nil) {
 				return
 			}
 		}
 	}
 }
 
-// all returns the entries that somebody has made.
-func (t *Target) all(ctx context.Context) (iter.Seq2[Seen, statedb.Revision], error) {
+// declared returns the key of the row that declares an entry, under any of the names of its device.
+func (t *Target) declared(txn statedb.ReadTxn, s Seen) (key Key, ok bool) {
+	if t.config.Rows == nil || txn == nil {
+		return Key{}, false
+	}
+	for _, key := range s.keys() {
+		if _, _, ok := t.config.Rows.Get(txn, ByKey.Query(key)); ok {
+			return key, true
+		}
+	}
+	return Key{}, false
+}
+
+// all returns the entries that somebody has made, and the snapshot that they are from, if there is a mirror.
+func (t *Target) all(ctx context.Context) (iter.Seq2[Seen, statedb.Revision], statedb.ReadTxn, error) {
 	if m := t.mirror.Load(); m != nil {
 		view, err := m.Listed(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("list neighbors: %w", err)
+			return nil, nil, fmt.Errorf("list neighbors: %w", err)
 		}
-		return view.Table.All(view.Txn), nil
+		return view.Table.All(view.Txn), view.Txn, nil
 	}
 	k := &keeper{target: t}
 	rows, err := k.list(ctx)
@@ -120,5 +143,5 @@ func (t *Target) all(ctx context.Context) (iter.Seq2[Seen, statedb.Revision], er
 				return
 			}
 		}
-	}, err
+	}, nil, err
 }

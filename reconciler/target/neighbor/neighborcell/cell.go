@@ -26,8 +26,10 @@ func Cell() cell.Cell {
 		},
 		cell.ProvidePrivate(
 			job.NewTrigger,
-			func(check linkcell.Check, renamed *job.Trigger, l cell.Lifecycle) (*neighbor.Target, error) {
-				t, err := neighbor.New(neighbor.Config{Allowed: check, Renamed: renamed.Trigger})
+			func(
+				check linkcell.Check, renamed *job.Trigger, rows *statedb.Table[neighbor.Neighbor], l cell.Lifecycle,
+			) (*neighbor.Target, error) {
+				t, err := neighbor.New(neighbor.Config{Allowed: check, Renamed: renamed.Trigger, Rows: rows})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *neighbor.Target) reconciler.Target[neighbor.Neighbor] { return t },
