@@ -79,7 +79,7 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 			continue
 		}
 		next.shown[f.path] = s.published.shown[f.path].unlessSame(r.show(f, l.at), l.at)
-		if kept := r.kept[f]; kept == nil || !kept.current(s.parser.filters) {
+		if kept := r.kept[f]; kept == nil || !kept.current(s.parser.filters) || !s.allRead && f.mayHaveMore() {
 			missing = append(missing, whyMissing(f, next.shown[f.path]))
 		}
 	}
@@ -87,6 +87,7 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 		now := showStaying(next.shown[path], path, rows, s.elsewhere.why)
 		next.shown[path] = s.published.shown[path].unlessSame(now, l.at)
 	}
+	s.allRead = s.allRead || len(missing) == 0
 	next.incomplete = reason(missing)
 	next.filtered = len(next.held) == 0 && r.count().files > 0
 	s.explainLoss(&next, l, r)
@@ -134,8 +135,8 @@ func (s *Source) isShown(f *fileState, at time.Time) bool {
 	return !f.busy.IsZero() && (already || !s.published.initialized)
 }
 
-// whyMissing returns why no version of a file is in force, or only a version that was evaluated with
-// another filter.
+// whyMissing returns why no version of a file is in force, or only a version that was evaluated with another filter, or one from before
+// it was invalid. Until all files were valid once, documents that such a file has more than before may be in force from before the start.
 func whyMissing(f *fileState, s shown) problem {
 	if len(s.problems) > 0 {
 		return s.problems[0]

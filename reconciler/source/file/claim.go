@@ -30,12 +30,15 @@ func (c *content) claimed(k Kind, d *decoder, document *yaml.Node) {
 	c.claims = append(c.claims, claim{k, k.claim(d, document)})
 }
 
+// mayBeAny reports whether nothing is known about what a refused content declares.
+func (c *content) mayBeAny() bool { return c.unclear || c.unread || c.total == 0 }
+
 // mayDeclare returns a function that reports whether one of the contents, which are refused, may declare the row of a document.
 func mayDeclare(refused []*content) func(*document) bool {
 	ids := map[id]bool{}
 	var claims []claim
 	for _, c := range refused {
-		if c.unclear || c.unread || c.total == 0 {
+		if c.mayBeAny() {
 			return func(*document) bool { return true }
 		}
 		for _, d := range c.docs {

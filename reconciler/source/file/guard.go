@@ -87,7 +87,8 @@ func (s *Source) loseRow(d *document) {
 // elsewhere is where documents may be that files no longer declare: in files that are refused or being written.
 type elsewhere struct {
 	why        string               // names one of the files; "" if there is none
-	mayDeclare func(*document) bool // reports whether one that is refused may declare a row; nil if none is refused
+	anything   bool                 // one of them has changed since the start, so that whole files may have moved there
+	mayDeclare func(*document) bool // reports whether one that is refused may declare a row
 }
 
 // mayBeElsewhere returns the rows in force that stay if no file declares them any more: all while there is a file that may, and those
@@ -111,24 +112,27 @@ func (s *Source) mayBeElsewhere(l *listing) map[id]*document {
 
 func (s *Source) findElsewhere(l *listing) (found elsewhere) {
 	var refused []*content
+	first := func(anything bool, path, what string) {
+		if found.why == "" || anything && !found.anything {
+			found.why = trusted.Name(filepath.Base(path)) + what
+		}
+		found.anything = found.anything || anything
+	}
 	for _, f := range s.sorted() {
-		name := trusted.Name(filepath.Base(f.path))
-		if f.refused() {
-			if refused == nil {
-				found.why = name + " is refused"
-			}
-			refused = append(refused, f.contentRefused())
-		}
-		if found.why == "" && l.busy[f.path] {
-			found.why = name + " is being written"
+		if c := f.refused(); c != nil {
+			refused = append(refused, c)
+			first(c != f.now || !f.early, f.path, " is refused")
 		}
 	}
-	if found.why == "" && len(l.copies) > 0 {
-		found.why = trusted.Name(filepath.Base(l.copies[0])) + " is being written"
+	for _, f := range s.sorted() {
+		if l.busy[f.path] {
+			first(true, f.path, " is being written")
+		}
 	}
-	if refused != nil {
-		found.mayDeclare = mayDeclare(refused)
+	for _, path := range l.copies {
+		first(true, path, " is being written")
 	}
+	found.mayDeclare = mayDeclare(refused)
 	return found
 }
 

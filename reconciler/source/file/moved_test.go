@@ -272,6 +272,42 @@ func TestAFileThatWasRefusedAtTheStartHoldsNoRows(t *testing.T) {
 	})
 }
 
+// What was refused already at the start may have been copied there before.
+func TestARowStaysThatWasCopiedBeforeTheStartWithAMistake(t *testing.T) {
+	files := map[string]string{
+		"a.yaml": documents(routeTo(netA, "eth0"), routeTo(netC, "eth0")), "b.yaml": routeTo(netC, "eth0") + "gatway: 192.0.2.1\n",
+		"c.yaml": routeTo(netB, "eth0"), "z.yaml": "kind: set\nname: rest\n",
+	}
+	bubble(t, files, func(_ *testing.T, h *harness) {
+		h.settle()
+		h.write("a.yaml", routeTo(netA, "eth0"))
+		h.remove("c.yaml")
+		h.settle()
+		h.wantRoutes(netA+" eth0", netC+" eth0")
+		h.wantError("a.yaml", movedWhy("a.yaml", "b.yaml is refused", 1))
+	})
+}
+
+// What was declared before the start by a file that is refused since may move to another one that is.
+func TestASourceIsIncompleteUntilAllFilesWereValidOnce(t *testing.T) {
+	bubble(t, map[string]string{"a.yaml": badField, "b.yaml": routeTo(netA, "eth0")}, func(_ *testing.T, h *harness) {
+		h.settle()
+		h.wantState(true, "a.yaml:"+badFieldE)
+		h.write("b.yaml", documents(routeTo(netA, "eth0"), badField))
+		h.settle()
+		h.write("a.yaml", "# moved\n")
+		h.settle()
+		h.wantState(true, "b.yaml:"+strings.Replace(badFieldE, "3:1", "7:1", 1))
+		h.wantRoutes(netA + " eth0")
+		h.write("b.yaml", routeTo(netA, "eth0"))
+		h.settle()
+		h.wantState(true, "")
+		h.write("b.yaml", documents(routeTo(netA, "eth0"), badField))
+		h.settle()
+		h.wantState(true, "")
+	})
+}
+
 // A document that is removed from a file is meant, unless one that is refused may declare it.
 func TestADocumentOfAFileThatStaysGoesWhileAnotherIsRefused(t *testing.T) {
 	bubble(t, map[string]string{"a.yaml": documents(routeTo(netA, "eth0"), routeTo(netC, "eth0"))}, func(_ *testing.T, h *harness) {

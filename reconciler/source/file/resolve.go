@@ -30,21 +30,21 @@ type fileState struct {
 	early bool
 }
 
-// refused reports whether the file is invalid, or seems to be, and may declare what other files declared before. A version that was
-// invalid already at the start does not count.
-func (f *fileState) refused() bool {
-	if !f.doubt.IsZero() && !f.leaving {
-		return true
+// refused returns the content of the file if it is invalid, or seems to be, and may declare what other files declared before; otherwise
+// nil. A version that was invalid already at the start counts only if it is known what it declares.
+func (f *fileState) refused() *content {
+	switch {
+	case !f.doubt.IsZero() && !f.leaving:
+		return &content{unclear: true}
+	case f.gone || f.now == nil || f.now.good() || f.early && f.now.mayBeAny():
+		return nil
 	}
-	return !f.gone && f.now != nil && !f.now.good() && !f.early
+	return f.now
 }
 
-// contentRefused returns the content that is refused. One that has just been found may be anything.
-func (f *fileState) contentRefused() *content {
-	if f.doubt.IsZero() {
-		return f.now
-	}
-	return &content{unclear: true}
+// mayHaveMore reports whether the file is invalid, and may have more documents than its version in force.
+func (f *fileState) mayHaveMore() bool {
+	return f.now != nil && !f.now.good() && (f.now.unread || f.now.total == 0 || f.now.total > f.kept.total)
 }
 
 // keepsRows reports whether the rows of the version in force stay although the file is absent or empty.
@@ -355,7 +355,7 @@ func (r *resolution) stay(files []*fileState, rows map[id]*document, others else
 		if r.wanted[i] != nil || filtered[d] {
 			continue
 		}
-		if !renewed[d.at.file] || others.mayDeclare != nil && others.mayDeclare(d) {
+		if others.anything && !renewed[d.at.file] || others.mayDeclare(d) {
 			r.wanted[i], r.staying[i] = d, d
 		}
 	}
