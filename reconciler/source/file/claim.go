@@ -14,11 +14,16 @@ type claim struct {
 	covers func(row any) bool
 }
 
-// Of a file with more invalid documents, or one with more values, it is not remembered what they say: it may declare any row.
+// Of a file with more invalid documents, or one with more values, it is not remembered what they say: it may declare any row. So may
+// files with more invalid documents in all.
 const (
 	maxClaims      = 10
 	maxClaimValues = 1000
+	maxAllClaims   = 100
 )
+
+// unknown is the content of a file that has not been read.
+var unknown = &content{unclear: true}
 
 // claimed records an invalid document.
 func (c *content) claimed(k Kind, d *decoder, document *yaml.Node) {
@@ -33,12 +38,12 @@ func (c *content) claimed(k Kind, d *decoder, document *yaml.Node) {
 // mayBeAny reports whether nothing is known about what a refused content declares.
 func (c *content) mayBeAny() bool { return c.unclear || c.unread || c.total == 0 }
 
-// mayDeclare returns a function that reports whether one of the contents, which are refused, may declare the row of a document.
-func mayDeclare(refused []*content) func(*document) bool {
+// mayDeclare returns a function that reports whether one of the contents may declare the row of a document.
+func mayDeclare(contents []*content) func(*document) bool {
 	ids := map[id]bool{}
 	var claims []claim
-	for _, c := range refused {
-		if c.mayBeAny() {
+	for _, c := range contents {
+		if c.mayBeAny() || len(claims) > maxAllClaims {
 			return func(*document) bool { return true }
 		}
 		for _, d := range c.docs {
@@ -63,17 +68,16 @@ func (k *kind[Obj]) claim(d *decoder, document *yaml.Node) (covers func(row any)
 	draft := k.initial()
 	from := structOf(&draft)
 	var given [][]int
-	d.pairs(document, "", func(key, value *yaml.Node, at string) {
-		for _, f := range d.fields.structs[from.Type()] {
-			before := len(d.problems) + d.more
-			if f.name != key.Value {
-				continue
-			}
-			if d.value(value, from.FieldByIndex(f.index), at); len(d.problems)+d.more == before {
-				given = append(given, f.index)
-			}
+	for _, f := range d.fields.structs[from.Type()] {
+		values := valuesOf(document, f.name)
+		if len(values) != 1 {
+			continue // one that is given twice may be meant either way
 		}
-	})
+		before := len(d.problems) + d.more
+		if d.value(values[0], from.FieldByIndex(f.index), f.name); len(d.problems)+d.more == before {
+			given = append(given, f.index)
+		}
+	}
 	return func(row any) bool {
 		before, err := k.typed(row)
 		if err != nil || k.config.Transform != nil {
@@ -98,6 +102,16 @@ func (k *kind[Obj]) claim(d *decoder, document *yaml.Node) (covers func(row any)
 		}
 		return same
 	}
+}
+
+// valuesOf returns the values of a field of a document.
+func valuesOf(document *yaml.Node, field string) (values []*yaml.Node) {
+	for i := 0; i+1 < len(document.Content); i += 2 {
+		if document.Content[i].Value == field {
+			values = append(values, document.Content[i+1])
+		}
+	}
+	return values
 }
 
 // structOf returns the struct of a row, which may be a pointer to it.

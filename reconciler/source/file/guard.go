@@ -88,7 +88,7 @@ func (s *Source) loseRow(d *document) {
 type elsewhere struct {
 	why        string               // names one of the files; "" if there is none
 	anything   bool                 // one of them has changed since the start, so that whole files may have moved there
-	mayDeclare func(*document) bool // reports whether one that is refused may declare a row
+	mayDeclare func(*document) bool // reports whether one of them may declare a row
 }
 
 // mayBeElsewhere returns the rows in force that stay if no file declares them any more: all while there is a file that may, and those
@@ -111,28 +111,23 @@ func (s *Source) mayBeElsewhere(l *listing) map[id]*document {
 }
 
 func (s *Source) findElsewhere(l *listing) (found elsewhere) {
-	var refused []*content
-	first := func(anything bool, path, what string) {
+	var contents []*content
+	add := func(c *content, anything bool, path, what string) {
 		if found.why == "" || anything && !found.anything {
 			found.why = trusted.Name(filepath.Base(path)) + what
 		}
 		found.anything = found.anything || anything
+		contents = append(contents, c)
 	}
 	for _, f := range s.sorted() {
 		if c := f.refused(); c != nil {
-			refused = append(refused, c)
-			first(c != f.now || !f.early, f.path, " is refused")
+			add(c, c != f.now || !f.early, f.path, " is refused")
 		}
 	}
-	for _, f := range s.sorted() {
-		if l.busy[f.path] {
-			first(true, f.path, " is being written")
-		}
+	for _, path := range slices.Concat(slices.Sorted(maps.Keys(l.busy)), l.copies) {
+		add(unknown, true, path, " is being written")
 	}
-	for _, path := range l.copies {
-		first(true, path, " is being written")
-	}
-	found.mayDeclare = mayDeclare(refused)
+	found.mayDeclare = mayDeclare(contents)
 	return found
 }
 

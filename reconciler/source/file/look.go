@@ -254,8 +254,12 @@ func (s *Source) take(l *listing) {
 		}
 		found := l.found[f.path]
 		left := f.doubtful(l.at, newest, s.lossDelay())
-		if left <= 0 && doubt > 0 {
-			left = f.follows(found, l.at, doubt, s.lossDelay())
+		wait := doubt
+		if len(l.busy)+len(l.copies) > 0 && f.drops(found) {
+			wait = s.lossDelay()
+		}
+		if left <= 0 && wait > 0 {
+			left = f.follows(found, l.at, wait, s.lossDelay())
 		}
 		if left > 0 {
 			l.again = min(l.again, left)

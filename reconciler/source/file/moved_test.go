@@ -203,10 +203,10 @@ func TestRowsOfAFileThatMayHaveMovedGoWhenThatIsApproved(t *testing.T) {
 }
 
 func TestAFileThatMayHaveMovedIsBack(t *testing.T) {
-	eachMove(t, func(_ *testing.T, h *harness, _ string) {
+	eachMove(t, func(_ *testing.T, h *harness, because string) {
 		h.write("a.yaml", documents(routeTo(netA, "eth0"), routeTo(netB, "eth0")))
 		h.during(3 * time.Second)
-		if d, _, _ := h.source.Documents().Get(h.db.ReadTxn(), byFile().Query(h.path("b.yaml"))); strings.Contains(d.Error, "unknown kind") || strings.Contains(d.Error, "cannot be read") {
+		if d, _, _ := h.source.Documents().Get(h.db.ReadTxn(), byFile().Query(h.path("b.yaml"))); strings.Contains(because, "written") || strings.Contains(d.Error, "unknown kind") || strings.Contains(d.Error, "cannot be read") {
 			h.wantChanges("+" + netB) // it may declare netC
 		} else {
 			h.wantChanges("-"+netC, "+"+netB)
@@ -272,6 +272,34 @@ func TestAFileThatWasRefusedAtTheStartHoldsNoRows(t *testing.T) {
 	})
 }
 
+// A file that is written in place is read a moment after one that replaces another.
+func TestDocumentsMoveToAFileThatIsStillBeingWritten(t *testing.T) {
+	files := map[string]string{"a.yaml": documents(routeTo(netA, "eth0"), routeTo(netC, "eth0")), "b.yaml": routeTo(netB, "eth0")}
+	for _, writing := range []time.Duration{0, 3 * time.Second, 30 * time.Second} {
+		t.Run(writing.String(), func(t *testing.T) {
+			bubble(t, files, func(_ *testing.T, h *harness) {
+				h.settle()
+				for range h.cursor.Next(h.db.ReadTxn()) {
+				}
+				f := h.open("b.yaml", os.O_WRONLY)
+				_, err := f.WriteString(documents(routeTo(netB, "eth0"), routeTo(netC, "eth0")))
+				h.must(err)
+				if writing == 0 {
+					h.must(f.Close())
+				}
+				h.write("a.yaml", routeTo(netA, "eth0"))
+				h.during(writing)
+				h.wantRoutes(netA+" eth0", netB+" eth0", netC+" eth0")
+				_ = f.Close()
+				h.settle()
+				h.wantRoutes(netA+" eth0", netB+" eth0", netC+" eth0")
+				h.wantChanges()
+				h.wantDocuments("a.yaml ok 1/1", "b.yaml ok 2/2")
+			})
+		})
+	}
+}
+
 // What was refused already at the start may have been copied there before.
 func TestARowStaysThatWasCopiedBeforeTheStartWithAMistake(t *testing.T) {
 	files := map[string]string{
@@ -333,6 +361,7 @@ func TestRowsOfAFileThatStaysDoSoWhileTheyMayBeInAnother(t *testing.T) {
 		"the key is missing":     "kind: route\ndestinatoin: 10.3.0.0/16\ndevice: eth0\n",
 		"the kind is wrong":      "kind: rout\ndestination: 10.3.0.0/16\ndevice: eth0\n",
 		"another is wrong":       documents(badField, routeTo(netC, "eth0")),
+		"the key is given twice": "kind: route\ndestination: 10.77.0.0/16\ndestination: 10.3.0.0/16\ndevice: eth0\n",
 		"many are wrong":         documents(many...),
 		"cut off":                "kind: route\ndestination: [",
 		"a list":                 "- kind: route\n  destination: 10.3.0.0/16\n",
@@ -362,6 +391,13 @@ func TestRowsOfAFileThatStaysDoSoWhileTheyMayBeInAnother(t *testing.T) {
 				h.write("b.yaml", routeTo(netB, "eth1"))
 				h.settle()
 				h.wantRoutes(netA+" eth0", netB+" eth1")
+			})
+			bubble(t, files, func(_ *testing.T, h *harness) { // it is refused, but declares another one
+				move(h)
+				h.write("b.yaml", badField)
+				h.settle()
+				h.wantRoutes(netA + " eth0")
+				h.wantDocuments("a.yaml ok 1/1", "b.yaml error 1/0: b.yaml:"+badFieldE, "z.yaml ok 1/1")
 			})
 			bubble(t, files, func(t *testing.T, h *harness) {
 				move(h)

@@ -2,6 +2,7 @@ package file
 
 import (
 	"crypto/sha256"
+	"slices"
 	"time"
 )
 
@@ -21,7 +22,8 @@ type fileState struct {
 	// gone reports whether the file is believed to be absent. It is forgotten when the
 	// consequences of that are in force.
 	gone bool
-	// postponed is since when a new version waits because losses of other files are in doubt; zero if none does.
+	// postponed is since when a new version waits because losses of other files are in doubt, or because it drops documents while others
+	// are being written; zero if none does.
 	postponed time.Time
 	// lost reports whether the file went together with all others. Its rows stay in force until
 	// it is back, until other files declare them, or until the loss is approved.
@@ -35,7 +37,7 @@ type fileState struct {
 func (f *fileState) refused() *content {
 	switch {
 	case !f.doubt.IsZero() && !f.leaving:
-		return &content{unclear: true}
+		return unknown
 	case f.gone || f.now == nil || f.now.good() || f.early && f.now.mayBeAny():
 		return nil
 	}
@@ -121,8 +123,21 @@ func (f *fileState) doubtful(at, newestLoss time.Time, delay time.Duration) time
 	return min(delay-at.Sub(newestLoss), 10*delay-at.Sub(f.doubt))
 }
 
+// drops reports whether a version that was found lacks documents of the one in force.
+func (f *fileState) drops(found *content) bool {
+	if f.kept == nil || found == nil || found == f.now || !found.good() || found.sum == f.kept.sum {
+		return false
+	}
+	there := make(map[id]bool, len(found.docs))
+	for _, d := range found.docs {
+		there[d.id] = true
+	}
+	return slices.ContainsFunc(f.kept.docs, func(d *document) bool { return !there[d.id] })
+}
+
 // follows returns for how much longer a new version waits for losses of other files that are in doubt: what was done after them
-// must not be in force before them. The time is limited, in case that losses never end.
+// must not be in force before them. It also waits for files that are being written, if it drops documents that may be moving there.
+// The time is limited, in case that losses or writing never end.
 func (f *fileState) follows(found *content, at time.Time, doubt, delay time.Duration) time.Duration {
 	if f.kept == nil || found == f.now {
 		return 0
@@ -331,31 +346,32 @@ func (r resolution) hold(files []*fileState, held map[id]*document) {
 	}
 }
 
-// stay keeps those of the rows in force that no file declares any more, unless a filter has dropped them, or a new version of their file
-// while none that is refused may declare them.
+// stay keeps those of the rows in force that no file declares any more, unless a filter has dropped them, or their file has while no
+// other one may declare them.
 func (r *resolution) stay(files []*fileState, rows map[id]*document, others elsewhere) {
 	r.staying = map[id]*document{}
 	if len(rows) == 0 {
 		return
 	}
-	renewed := map[string]bool{}
+	stands := map[string]bool{}
 	filtered := map[*document]bool{}
 	for _, f := range files {
 		switch now := r.kept[f]; {
-		case now == nil || now == f.kept || now.total == 0:
-		case f.kept == nil || f.kept.sum != now.sum:
-			renewed[f.path] = true
-		default:
+		case now == nil || now.total == 0:
+		case now != f.kept && f.kept != nil && f.kept.sum == now.sum:
 			for _, d := range f.kept.docs {
 				filtered[d] = true
 			}
+			fallthrough
+		default:
+			stands[f.path] = true
 		}
 	}
 	for i, d := range rows {
 		if r.wanted[i] != nil || filtered[d] {
 			continue
 		}
-		if others.anything && !renewed[d.at.file] || others.mayDeclare(d) {
+		if others.anything && !stands[d.at.file] || others.mayDeclare(d) {
 			r.wanted[i], r.staying[i] = d, d
 		}
 	}
