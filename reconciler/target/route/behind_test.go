@@ -2,6 +2,7 @@ package route
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -145,6 +146,44 @@ func TestAnIPv6RouteIsBehindWhenOneOfOthersComesToStandFirst(t *testing.T) {
 			_, _ = target.Update(t.Context(), txn(), c.after)
 			wantBehind(t, target, db, seen, c.after, "")
 			mustHold(t, target, c.after)
+		})
+	}
+}
+
+// TestARouteIsNotBehindOneThatTheKernelSkips: the link of that has no carrier.
+func TestARouteIsNotBehindOneThatTheKernelSkips(t *testing.T) {
+	for family, c := range map[string]struct {
+		row  Route
+		verb string
+	}{
+		"IPv4": {Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}, "prepend"},
+		"IPv6": {Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}, "append"},
+	} {
+		t.Run(family, func(t *testing.T) {
+			network(t)
+			nstest.Veth(t, "e2", "e3")
+			for _, name := range []string{"ipv4/conf/all/", "ipv4/conf/e3/", "ipv6/conf/all/", "ipv6/conf/e3/"} {
+				path := "/proc/sys/net/" + name + "ignore_routes_with_linkdown"
+				if err := os.WriteFile(path, []byte("1"), 0); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = os.WriteFile(path, []byte("0"), 0) })
+			}
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			row := c.row
+			mustUpdate(t, target, row, true)
+			flag, _ := selector(row)
+			nstest.IP(t, flag, "route", c.verb, row.Destination.String(), "dev", "e3", "proto", "static")
+			if flag == "-6" {
+				row.Gateway = ip("2001:db8::98") // ours comes last now
+				_, _ = target.Update(t.Context(), txn(), row)
+			}
+			wantBehind(t, target, db, seen, row, "dev e3")
+			nstest.IP(t, "link", "set", "e2", "down")
+			wantBehind(t, target, db, seen, row, "")
+			nstest.IP(t, "link", "set", "e2", "up")
+			wantBehind(t, target, db, seen, row, "dev e3")
 		})
 	}
 }

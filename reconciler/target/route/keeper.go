@@ -376,6 +376,8 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 		doubt = k.doubtOf(link.Index, "the link of some routes went down or became a port")
 	case !before.Up:
 		doubt = k.doubtOf(link.Index, "the link of some routes came up")
+	case before.Running != link.Running && len(k.beside) > 0:
+		doubt = "the carrier of a link changed, and with it perhaps which of several routes the kernel uses"
 	case k.limited > 0 && (before.MTU != link.MTU || !before.Running && link.Running):
 		doubt = k.doubtOf(link.Index, "the MTU of a link changed, and with it perhaps that of IPv6 routes")
 	}

@@ -172,7 +172,7 @@ func (t *Target) listStates(ctx context.Context, which listed, some func(Key) bo
 		switch {
 		case r.protocol != Protocol && r.tos == 0: // a route with a TOS coexists with ours
 			s.foreign = append(s.foreign, r)
-			s.behind = s.behind || r.preference > 0 || len(s.ours) == 0 && r.preference == 0
+			s.behind = s.behind || !r.Dead && (r.preference > 0 || len(s.ours) == 0 && r.preference == 0)
 		case r.protocol == Protocol && !slices.ContainsFunc(s.ours, r.same):
 			s.ours = append(s.ours, r)
 		}
