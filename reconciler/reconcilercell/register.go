@@ -3,7 +3,9 @@ package reconcilercell
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/statehive/statehive/hive/cell"
@@ -70,9 +72,17 @@ type Relations[Obj any] struct {
 	DeletedAfter  []reconciler.Dependency[Obj]
 	Replaces      func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	Observed      reconciler.Observation[Obj]
+	// RemovedFirst, if set, reports whether a row that has taken the place of another one (see [ReplacedBy]) cannot be applied as long
+	// as the target has what the other row had.
+	RemovedFirst func(was, by Obj) bool
 
 	RefreshInterval func(Obj) time.Duration
 }
+
+// ReplacedBy returns the key, as text, and the row that has taken the place of a removed row, given the table and the key of that one;
+// "" if there is none. The group "row-replacements" has such functions, which a source of rows may provide: a removed row is not deleted
+// from the target before the row in its place is done.
+type ReplacedBy = func(table, key string) (by string, row any)
 
 // Memory returns the memory of the reconciler with the given name. Provide one to the hive
 // to have deletes that are held stay so when the process is restarted.
@@ -92,6 +102,7 @@ type params[Obj any] struct {
 	NotDone   *statedb.RWTable[reconciler.NotDone]
 	Registry  *registry
 	Origins   []func(table, key string) string `group:"row-origins"`
+	Replaced  []ReplacedBy                     `group:"row-replacements"`
 	Jobs      job.Group
 	Logger    *slog.Logger
 }
@@ -116,7 +127,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			Related:         p.Relations.Related,
 			DependsOn:       p.Relations.DependsOn,
 			DeletedBefore:   p.Relations.DeletedBefore,
-			DeletedAfter:    p.Relations.DeletedAfter,
+			DeletedAfter:    append(slices.Clip(p.Relations.DeletedAfter), p.replacements(field)...),
 			Replaces:        p.Relations.Replaces,
 			Observed:        p.Relations.Observed,
 			RefreshInterval: p.Relations.RefreshInterval,
@@ -139,6 +150,29 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 }
 
 // firstOf returns a function that returns the first result that is not empty.
+// replacements returns the dependencies that make deletes wait for the rows in the place of theirs.
+func (p params[Obj]) replacements(field reconciler.StatusField[Obj]) (all []reconciler.Dependency[Obj]) {
+	table := statedb.ReadOnly(p.Table)
+	for _, replacedBy := range p.Replaced {
+		by := func(was Obj) string {
+			key, row := replacedBy(table.Name(), table.Key(was))
+			if row, ok := row.(Obj); ok && p.Relations.RemovedFirst != nil && p.Relations.RemovedFirst(was, row) {
+				return ""
+			}
+			return key
+		}
+		on := func(key string) iter.Seq[statedb.Query[Obj]] {
+			q, err := table.ParseKey(table.Untyped().Primary().Name, key)
+			if key == "" || err != nil {
+				return nil
+			}
+			return slices.Values([]statedb.Query[Obj]{q})
+		}
+		all = append(all, reconciler.DependsOnBy(table, field.Get, by, on, p.Relations.Observed).OrFailed())
+	}
+	return all
+}
+
 func firstOf(origins []func(table, key string) string) func(table, key string) string {
 	return func(table, key string) string {
 		for _, origin := range origins {

@@ -37,7 +37,7 @@ func (c Config) Validate() error {
 func Cell() cell.Cell {
 	return cell.Module("documents", "desired state from files",
 		cell.Config(Config{}),
-		cell.Provide(build, (*file.Source).Documents, origin, endpoint, approveEndpoint, approveCommand, validateCommand, schemaCommand, section, readyCondition),
+		cell.Provide(build, (*file.Source).Documents, origin, replaced, endpoint, approveEndpoint, approveCommand, validateCommand, schemaCommand, section, readyCondition),
 		cell.Invoke(func(*file.Source) {}, registerMetrics),
 	)
 }
@@ -49,6 +49,14 @@ type originOut struct {
 }
 
 func origin(s *file.Source) originOut { return originOut{Origin: s.Origin} }
+
+// replacedOut contributes a function that returns what has taken the place of rows to the group of such functions.
+type replacedOut struct {
+	cell.Out
+	ReplacedBy func(table, key string) (by string, row any) `group:"row-replacements"`
+}
+
+func replaced(s *file.Source) replacedOut { return replacedOut{ReplacedBy: s.ReplacedBy} }
 
 type params struct {
 	cell.In

@@ -78,3 +78,9 @@ func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 		}
 	}
 }
+
+// RemovedFirst reports whether an address that has taken the place of another one in the documents is the same with another length of
+// its prefix: of those of IPv6 a device can have only one.
+func RemovedFirst(was, by Address) bool {
+	return was.Device == by.Device && was.Address.Addr() == by.Address.Addr() && was.Address.Addr().Is6()
+}

@@ -76,3 +76,9 @@ func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) re
 		}
 	}, observed)
 }
+
+// RemovedFirst reports whether a link that has taken the place of another one in the documents needs a name that the other one, or its
+// other end, has.
+func RemovedFirst(was, by Link) bool {
+	return was.Peer != "" && (was.Peer == by.Name || was.Peer == by.Peer) || by.Peer != "" && was.Name == by.Peer
+}

@@ -48,6 +48,7 @@ func Cell() cell.Cell {
 					},
 					DeletedAfter: address.DeletedAfter(addresses, seen),
 					Observed:     seen,
+					RemovedFirst: address.RemovedFirst,
 				}
 			}),
 		cell.Provide((*address.Target).Observed),

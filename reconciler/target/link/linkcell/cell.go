@@ -38,6 +38,7 @@ func Cell() cell.Cell {
 			) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{
 					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, observed)}, Replaces: link.Replaces(seen), Observed: observed,
+					RemovedFirst: link.RemovedFirst,
 				}
 			}),
 		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),

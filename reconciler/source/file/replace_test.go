@@ -1,0 +1,79 @@
+package file
+
+import (
+	"strings"
+	"testing"
+)
+
+// wantReplaced compares what has taken the place of routes, as "was by".
+func (h *harness) wantReplaced(want ...string) {
+	h.t.Helper()
+	for _, pair := range want {
+		was, by, _ := strings.Cut(pair, " ")
+		got, row := h.source.ReplacedBy("routes", was)
+		if got != by {
+			h.t.Errorf("%s was replaced by %q, expected %q", was, got, by)
+		}
+		if r, is := row.(route); is != (by != "") || is && r.Destination.String() != by {
+			h.t.Errorf("%s was replaced by the row %+v, expected that of %s", was, row, by)
+		}
+	}
+}
+
+func TestADocumentInThePlaceOfAnotherReplacesIt(t *testing.T) {
+	const kept = "10.0.0.0/16"
+	set := "kind: set\nname: s\n"
+	for name, c := range map[string]struct{ before, after, want string }{
+		"one":               {netA, netB, netA + " " + netB},
+		"between others":    {kept + " " + netA + " 10.8.0.0/16", kept + " " + netB + " 10.8.0.0/16", netA + " " + netB},
+		"several":           {netA + " " + netB, netC + " 10.4.0.0/16", netA + " " + netC + "," + netB + " 10.4.0.0/16"},
+		"fewer":             {netA + " " + netB, netC, netA + " " + netC + "," + netB + " " + netC},
+		"more":              {netA, netB + " " + netC, netA + " " + netB},
+		"elsewhere":         {netA + " " + kept, kept + " " + netB, netA + " "},
+		"only removed":      {netA + " " + kept, kept, netA + " "},
+		"another kind":      {netA + " set", "set " + netB, netA + " " + netB},
+		"in another order":  {kept + " " + netA + " 10.8.0.0/16 " + netB, "10.8.0.0/16 " + netC + " " + kept + " 10.4.0.0/16", netA + " ," + netB + " 10.4.0.0/16"},
+		"of different kind": {netA, "set", netA + " "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := func(names string) string {
+				var all []string
+				for name := range strings.FieldsSeq(names) {
+					if name == "set" {
+						all = append(all, set)
+					} else {
+						all = append(all, routeTo(name, "eth0"))
+					}
+				}
+				return documents(all...)
+			}
+			bubble(t, map[string]string{"a.yaml": text(c.before)}, func(_ *testing.T, h *harness) {
+				h.settle()
+				h.write("a.yaml", text(c.after))
+				h.settle()
+				h.wantReplaced(strings.Split(c.want, ",")...)
+			})
+		})
+	}
+}
+
+func TestWhatReplacedADocumentIsReplaced(t *testing.T) {
+	bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0"), "z.yaml": "kind: set\nname: rest\n"}, func(_ *testing.T, h *harness) {
+		h.settle()
+		h.wantReplaced(netA + " ")
+		h.write("a.yaml", routeTo(netB, "eth0"))
+		h.settle()
+		h.write("a.yaml", routeTo(netC, "eth0"))
+		h.settle()
+		h.wantReplaced(netA+" "+netC, netB+" "+netC)
+		h.write("a.yaml", routeTo(netC, "eth1"))
+		h.settle()
+		h.wantReplaced(netA+" "+netC, netB+" "+netC)
+		h.write("b.yaml", routeTo(netA, "eth0")) // declared again
+		h.settle()
+		h.wantReplaced(netA+" ", netB+" "+netC)
+		h.remove("a.yaml")
+		h.settle()
+		h.wantReplaced(netA+" ", netB+" ")
+	})
+}
