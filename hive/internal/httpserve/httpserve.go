@@ -108,6 +108,10 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		limits.MaxBody = maxBody
 	}
 	from := connOf(r.Context())
+	if from.network && r.Body != http.NoBody {
+		refuseBody(w)
+		return
+	}
 	if err := g.conns.begin(from, limits, r.Body == http.NoBody); err != nil {
 		w.Header().Set("Connection", "close")
 		g.fail(w, http.StatusTooManyRequests, err)
@@ -135,6 +139,18 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(rec, r)
 	// A client that has sent many requests at once does not keep others from being accepted and answered.
 	runtime.Gosched()
+}
+
+// refuseBody answers a request of a network, none of which needs a body, and ends the connection. The server would first read some of the
+// body, which costs much if it comes in small chunks, and then keep the connection for a while.
+func refuseBody(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	_ = conn.SetDeadline(time.Now().Add(time.Second)) // the answer is short, and fits into the buffers of the connection
+	_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+	_ = conn.Close()
 }
 
 // body notes when a request is complete.

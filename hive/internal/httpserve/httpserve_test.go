@@ -267,6 +267,29 @@ func TestBodyAndHeadersAreBounded(t *testing.T) {
 	})
 }
 
+// What comes after the headers is not read: it may be much, in small chunks.
+func TestABodyFromTheNetworkIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
+		f.network.Store(true)
+		conn := f.dial()
+		send := func(text string) error {
+			_, err := io.WriteString(conn, text)
+			return err
+		}
+		if err := send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 413 ") {
+			t.Errorf("answer %q, %v", answer, err)
+		}
+		if send("1\r\nx\r\n") == nil {
+			t.Error("the connection is still open")
+		}
+	})
+}
+
 func TestPanicIsAnAnswerAndTheServerGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

@@ -37,20 +37,34 @@ func (m documentsMemory) SetInForce(now file.InForce) error {
 	return m.records.Remove(inForce)
 }
 
-// heldDeletes records that a reconciler holds deletes, across boots: the files that it keeps outlive them.
+// heldDeletes records that a reconciler holds deletes, across boots: the files that it keeps outlive them. If the reconciler has not
+// been started with the state directory before, what carries our mark was made by an agent with another one, and the deletes of
+// that are held.
 type heldDeletes struct {
 	records *ownership.Records[reconciler.HeldDeletes]
 	name    string
+	isNew   bool
 }
 
 func newHeldDeletes(store *ownership.Store) (reconcilercell.Memory, error) {
 	records, err := ownership.NewLastingRecords[reconciler.HeldDeletes](store, "held-deletes")
-	return func(name string) reconciler.Memory { return heldDeletes{records, name} }, err
+	if err != nil {
+		return nil, err
+	}
+	started, err := ownership.NewLastingRecords[bool](store, "started")
+	return func(name string) reconciler.Memory {
+		_, known := started.Get(name)
+		h := heldDeletes{records, name, !known && !started.Damaged(name)}
+		if h.isNew && h.SetDeletesHeld(&reconciler.HeldDeletes{}) == nil {
+			_ = started.Put(name, true) // without it, the next start is as careful
+		}
+		return h
+	}, err
 }
 
 func (h heldDeletes) DeletesHeld() *reconciler.HeldDeletes {
 	held, ok := h.records.Get(h.name)
-	if !ok && !h.records.Damaged(h.name) {
+	if !ok && !h.isNew && !h.records.Damaged(h.name) {
 		return nil
 	}
 	return &held // of a damaged record it is only known that deletes were held

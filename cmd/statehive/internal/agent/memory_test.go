@@ -69,6 +69,18 @@ func TestDamagedMemoryIsCareful(t *testing.T) {
 		return documents, deletes("routes")
 	}
 	documents, deletes := open()
+	if held := deletes.DeletesHeld(); held == nil || held.Allowed != 0 {
+		t.Errorf("held deletes: %v, want that some are held, because the directory is new", held)
+	}
+	if _, deletes = open(); deletes.DeletesHeld() == nil {
+		t.Error("it was forgotten that the directory is new before anything was looked for")
+	}
+	if err := deletes.SetDeletesHeld(nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, deletes = open(); deletes.DeletesHeld() != nil {
+		t.Error("deletes are held for ever")
+	}
 	if err := errors.Join(documents.SetInForce(file.InForce{Files: 3}), deletes.SetDeletesHeld(&reconciler.HeldDeletes{Allowed: 5})); err != nil {
 		t.Fatal(err)
 	}
