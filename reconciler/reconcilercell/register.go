@@ -69,7 +69,7 @@ type Relations[Obj any] struct {
 	Related       []reconciler.Related[Obj]
 	DependsOn     []reconciler.Dependency[Obj]
 	DeletedBefore []reconciler.Dependency[Obj]
-	DeletedAfter  []reconciler.Dependency[Obj]
+	DeletedAfter  []reconciler.Dependency[Obj] // other modules add to them with the group "deleted-after"
 	Replaces      func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	Observed      reconciler.Observation[Obj]
 	// RemovedFirst, if set, reports whether a row that has taken the place of another one (see [ReplacedBy]) cannot be applied as long
@@ -103,6 +103,7 @@ type params[Obj any] struct {
 	Registry  *registry
 	Origins   []func(table, key string) string `group:"row-origins"`
 	Replaced  []ReplacedBy                     `group:"row-replacements"`
+	After     []reconciler.Dependency[Obj]     `group:"deleted-after"`
 	Jobs      job.Group
 	Logger    *slog.Logger
 }
@@ -127,7 +128,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			Related:         p.Relations.Related,
 			DependsOn:       p.Relations.DependsOn,
 			DeletedBefore:   p.Relations.DeletedBefore,
-			DeletedAfter:    append(slices.Clip(p.Relations.DeletedAfter), p.replacements(field)...),
+			DeletedAfter:    slices.Concat(p.Relations.DeletedAfter, p.After, p.replacements(field)),
 			Replaces:        p.Relations.Replaces,
 			Observed:        p.Relations.Observed,
 			RefreshInterval: p.Relations.RefreshInterval,

@@ -147,7 +147,7 @@ func (t *Target) settle(ctx context.Context, txn statedb.ReadTxn, s state) error
 	t.settling.Lock()
 	defer t.settling.Unlock()
 	l := t.looker(ctx)
-	if err := t.end(l, s.name); err != nil || s.link == nil {
+	if err := t.end(l, txn, s.name); err != nil || s.link == nil {
 		return err
 	}
 	other, found := t.records.Find(s.link.Index)
@@ -155,13 +155,25 @@ func (t *Target) settle(ctx context.Context, txn statedb.ReadTxn, s state) error
 		return nil
 	}
 	if _, has := t.records.Get(s.name); has {
-		return t.end(l, other)
+		return t.end(l, txn, other)
 	}
 	rec, _ := t.records.Get(other)
 	if err := t.records.Put(s.name, rec); err != nil || t.isDeclared(txn, other) {
 		return err
 	}
 	return t.records.Remove(other)
+}
+
+// maxRenamed is the largest number of links whose names were exchanged in a circle that is followed at once.
+const maxRenamed = 100
+
+// borrows reports whether a row without a type has a name.
+func (t *Target) borrows(txn statedb.ReadTxn, name string) bool {
+	if t.rows == nil {
+		return false
+	}
+	row, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
+	return found && row.Type == ""
 }
 
 // isDeclared reports whether a row has a name.
@@ -197,15 +209,16 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (pass
 }
 
 // endRenamed ends the record of a name whose link has another name now, and gives that link back what it had before.
-func (t *Target) endRenamed(ctx context.Context, name string) error {
+func (t *Target) endRenamed(ctx context.Context, txn statedb.ReadTxn, name string) error {
 	t.settling.Lock()
 	defer t.settling.Unlock()
-	return t.end(t.looker(ctx), name)
+	return t.end(t.looker(ctx), txn, name)
 }
 
 // end restores the link that a record of a link of others is about, if it has another name than the record by now, and
-// removes the record.
-func (t *Target) end(l looker, name string) error {
+// removes the record. If a row without a type has the other name, the link keeps its attributes, and the record goes on under that
+// name; if that has a record of another renamed link, the same is done with that.
+func (t *Target) end(l looker, txn statedb.ReadTxn, name string) error {
 	rec, _ := t.records.Get(name)
 	if rec.Borrowed == nil {
 		return nil
@@ -213,6 +226,25 @@ func (t *Target) end(l looker, name string) error {
 	link, err := l.byIndex(rec.Borrowed.Index)
 	if err != nil || link != nil && link.Name == name {
 		return err
+	}
+	for moves := 0; link != nil && t.borrows(txn, link.Name) && moves < maxRenamed; moves++ {
+		next, has := t.records.Get(link.Name)
+		if has && (next.Borrowed == nil || next.Borrowed.Index == link.Index) {
+			break
+		}
+		if err := t.records.Put(link.Name, rec); err != nil {
+			return err
+		}
+		if !has {
+			return t.records.Remove(name)
+		}
+		rec = next
+		if link, err = l.byIndex(rec.Borrowed.Index); err != nil {
+			return err
+		}
+		if link != nil && link.Name == name {
+			return t.records.Put(name, rec)
+		}
 	}
 	if link != nil {
 		s, err := l.lookAround(state{name: link.Name, link: link, rec: rec})

@@ -97,8 +97,10 @@ func (u *updates) execute(explain func(i int, err error) error) {
 func asItIs(_ int, err error) error { return err }
 
 // create creates missing links, recreates links of ours that have the wrong type or peer,
-// and takes over links of others that rows adopt. Then it sets the attributes of all links.
+// and takes over links of others that rows adopt. Then it sets the attributes of all links. It first gives links and other ends that
+// others have renamed their names back: to make them anew would take along what others have on them.
 func (u *updates) create(at []int) {
+	at = u.renameBack(at)
 	var absent, there, wrong []int
 	for _, i := range at {
 		s := u.states[i]
@@ -119,6 +121,48 @@ func (u *updates) create(at []int) {
 	made := u.make(append(absent, wrong...))
 	u.lookAgain(there, made)
 	u.change(append(there, made...))
+}
+
+// renameBack renames links of ours, and other ends of them, to the names in their rows. It returns the places of the rows that can still
+// be applied.
+func (u *updates) renameBack(at []int) (rest []int) {
+	l := looker{target: u.target, ctx: u.ctx} // the kernel does not announce the alias of a link that is down
+	var renamed []int
+	for _, i := range at {
+		link, name, err := u.misnamed(l, i)
+		if link != nil && err == nil {
+			renamed = append(renamed, i)
+			u.request(i, renaming(link.Index, name), fmt.Sprintf("rename link %s to %s", link.Name, name))
+		}
+		u.results[i].Err = err
+	}
+	u.execute(asItIs)
+	for _, i := range renamed {
+		if u.results[i].Err == nil {
+			u.states[i], u.results[i].Err = u.target.looker(u.ctx).lookFor(u.rows[i])
+		}
+	}
+	return slices.DeleteFunc(at, func(i int) bool { return u.results[i].Err != nil })
+}
+
+// misnamed returns the link that is to be renamed for a row, if there is one, and its name in the row.
+func (u *updates) misnamed(l looker, i int) (link *Seen, name string, err error) {
+	s, row := u.states[i], u.rows[i]
+	switch {
+	case s.link == nil && s.rec.Created != nil && s.rec.Created.Index != 0:
+		link, err = l.byIndex(s.rec.Created.Index)
+		if link == nil || link.Alias != alias || link.Type != row.Type || u.target.isDeclared(u.txn, link.Name) {
+			return nil, "", err
+		}
+		return link, row.Name, err
+	case s.created() && s.link.Type == Veth && row.Type == Veth && s.peer != "" && s.peer != row.Peer:
+		if holder, err := l.byName(row.Peer); holder != nil || err != nil {
+			return nil, "", err
+		}
+		link, err = l.byIndex(s.link.Peer)
+		return link, row.Peer, err
+	}
+	return nil, "", nil
 }
 
 // rehearse returns the places of the rows, of those whose links are to be recreated, for which that can succeed: links like
@@ -307,7 +351,7 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Li
 		case s.created():
 			u.request(i, s.deletion(), "delete link "+s.name)
 		case s.renamed != nil:
-			u.results[i].Err = t.endRenamed(ctx, s.name)
+			u.results[i].Err = t.endRenamed(ctx, txn, s.name)
 		case s.borrowed():
 			for _, c := range s.restoration() {
 				u.request(i, c.request, c.does)

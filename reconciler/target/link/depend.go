@@ -82,3 +82,22 @@ func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) re
 func RemovedFirst(was, by Link) bool {
 	return was.Peer != "" && (was.Peer == by.Name || was.Peer == by.Peer) || by.Peer != "" && was.Name == by.Peer
 }
+
+// DeletedAfter makes links stay while links that the kernel has as their ports are to have another master, but are pending or in error:
+// the kernel would set them free with the link.
+func DeletedAfter(db *statedb.DB, links *statedb.Table[Link], seen *statedb.Table[Seen], observed reconciler.Observation[Link]) reconciler.Dependency[Link] {
+	return reconciler.DependsOnBy(links, Link.GetStatus, func(l Link) string { return l.Name }, func(name string) iter.Seq[statedb.Query[Link]] {
+		return func(yield func(statedb.Query[Link]) bool) {
+			txn := db.ReadTxn()
+			master, _, found := seen.Get(txn, SeenByName.Query(name))
+			if !found {
+				return
+			}
+			for s := range seen.All(txn) {
+				if s.Master == master.Index && !yield(ByKey.Query(Key(s.Name))) {
+					return
+				}
+			}
+		}
+	}, observed).OrFailed()
+}

@@ -124,6 +124,13 @@ func (s state) deletion() rtnl.Request {
 	return rtnl.LinkRequest(unix.RTM_DELLINK, 0, s.link.Index, 0, 0)
 }
 
+// renaming returns the request that gives a link another name. Before Linux 6.2 the kernel refuses that while the link is up.
+func renaming(index int, name string) rtnl.Request {
+	r := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, index, 0, 0)
+	r.AddString(unix.IFLA_IFNAME, name)
+	return r
+}
+
 // deletionOf returns the request that removes the link with a name.
 func deletionOf(name string) rtnl.Request {
 	r := rtnl.LinkRequest(unix.RTM_DELLINK, 0, 0, 0, 0)

@@ -34,11 +34,11 @@ func Cell() cell.Cell {
 			(*link.Target).NewMirror,
 			(*link.Target).Unrecorded,
 			func(
-				links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
+				db *statedb.DB, links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
 			) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{
 					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, observed)}, Replaces: link.Replaces(seen), Observed: observed,
-					RemovedFirst: link.RemovedFirst,
+					DeletedAfter: []reconciler.Dependency[link.Link]{link.DeletedAfter(db, links, seen, observed)}, RemovedFirst: link.RemovedFirst,
 				}
 			}),
 		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),

@@ -44,8 +44,21 @@ func Cell() cell.Cell {
 					DependsOn: route.DependsOn(d), DeletedBefore: route.DeletedBefore(d), DeletedAfter: rules.deletedAfter(), Observed: d.SeenRoutes,
 				}
 			}),
+		cell.Provide(deletedAfter),
 		kindcell.Observed[route.Mirror](route.SeenSchema()),
 	)
+}
+
+// deletedAfterOut has what links and addresses wait for before they are deleted.
+type deletedAfterOut struct {
+	cell.Out
+
+	Links     []reconciler.Dependency[link.Link]       `group:"deleted-after,flatten"`
+	Addresses []reconciler.Dependency[address.Address] `group:"deleted-after,flatten"`
+}
+
+func deletedAfter(db *statedb.DB, routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen]) deletedAfterOut {
+	return deletedAfterOut{Links: route.LinksDeletedAfter(db, routes, seen), Addresses: route.AddressesDeletedAfter(db, routes, seen)}
 }
 
 // optionalRules are the tables of rules, if there are any.
