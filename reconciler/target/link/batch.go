@@ -100,7 +100,7 @@ func asItIs(_ int, err error) error { return err }
 // and takes over links of others that rows adopt. Then it sets the attributes of all links. It first gives links and other ends that
 // others have renamed their names back: to make them anew would take along what others have on them.
 func (u *updates) create(at []int) {
-	at = u.renameBack(at)
+	at = u.renameBack(u.renameBack(at)) // a link, and then its other end
 	var absent, there, wrong []int
 	for _, i := range at {
 		s := u.states[i]

@@ -13,6 +13,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
 )
 
 func TestOneEndOfAVethTakesTheOtherAlong(t *testing.T) {
@@ -83,7 +84,7 @@ func TestALinkThatCannotBeRecreatedStays(t *testing.T) {
 		"link v0 stays as it is, because it cannot be recreated: create veth v0: link w1 already exists: file exists": {
 			Name: "v0", Type: Veth, Peer: "w1", Up: true,
 		},
-		"link v0 stays as it is, because it cannot be recreated: create veth: ":   {Name: "v0", Type: Veth, Peer: "v2", MTU: 1 << 20},
+		"set the MTU of link v0 to 1048576: ":                                     {Name: "v0", Type: Veth, Peer: "v1", Up: true, MTU: 1 << 20},
 		"link v0 stays as it is, because it cannot be recreated: create bridge: ": {Name: "v0", Type: Bridge, MTU: 1 << 20},
 	} {
 		if _, err := target.Update(t.Context(), txn(), wrong); !strings.HasPrefix(fmt.Sprint(err), want) {
@@ -131,7 +132,7 @@ func TestALinkThatCannotBeRecreatedHarmsNoOther(t *testing.T) {
 	}
 	want := []string{
 		"link v2 stays as it is, because it cannot be recreated: create veth v2: link w1 already exists: file exists",
-		"link v6 stays as it is, because it cannot be recreated: create veth v6: v4 has the same peer, new",
+		"rename link v7 to new: file exists",
 	}
 	if !slices.Equal(failed, want) {
 		t.Errorf("errors %q\nwant %q", failed, want)
@@ -143,6 +144,107 @@ func TestALinkThatCannotBeRecreatedHarmsNoOther(t *testing.T) {
 	}
 	mustDelete(t, target, "v0")
 	wantAbsent(t, "v0")
+}
+
+// What others have on both ends stays.
+func TestLinksThatOthersRenameGetTheirNamesBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		row    Link
+		rename []string // pairs of names
+	}{
+		"the other end":         {Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}, []string{"v1", "uplink"}},
+		"the link":              {Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}, []string{"v0", "uplink"}},
+		"both ends":             {Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}, []string{"v0", "tmp", "v1", "uplink"}},
+		"a bridge":              {Link{Name: "br7", Type: Bridge, Up: true}, []string{"br7", "uplink"}},
+		"a bridge that is down": {Link{Name: "br7", Type: Bridge}, []string{"br7", "uplink"}},
+	} {
+		for _, mirrored := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, mirror %v", name, mirrored), func(t *testing.T) {
+				remove(t, c.row.Name)
+				target := newTarget(t, t.TempDir())
+				if mirrored {
+					runMirror(t, target)
+				}
+				mustUpdate(t, target, c.row, true)
+				index, end := mustLink(t, c.row.Name).Attrs().Index, 0
+				if c.row.Peer != "" {
+					end = mustLink(t, c.row.Peer).Attrs().Index
+				}
+				for i := 0; i < len(c.rename); i += 2 {
+					nstest.IP(t, "link", "set", c.rename[i], "name", c.rename[i+1])
+				}
+				mustUpdate(t, target, c.row, true)
+				mustUpdate(t, target, c.row, false)
+				if now := mustLink(t, c.row.Name).Attrs().Index; now != index {
+					t.Errorf("%s was made anew", c.row.Name)
+				}
+				if c.row.Peer != "" && mustLink(t, c.row.Peer).Attrs().Index != end {
+					t.Errorf("%s was made anew", c.row.Peer)
+				}
+				mustDelete(t, target, c.row.Name)
+			})
+		}
+	}
+}
+
+// Two links of others, both with rows, exchange their names: nothing is set down.
+func TestLinksOfOthersThatExchangeTheirNamesStayUp(t *testing.T) {
+	nstest.Veth(t, "v0", "v1")
+	nstest.Veth(t, "w0", "w1")
+	for _, name := range []string{"v0", "w0"} {
+		nstest.IP(t, "link", "set", name, "down")
+	}
+	target := newTarget(t, t.TempDir())
+	db := statedb.New()
+	rows, err := statedb.NewTable(db, Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.rows = statedb.ReadOnly(rows)
+	all := []Link{{Name: "v0", Up: true, MTU: 1400}, {Name: "w0", Up: true}}
+	if err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		for _, row := range all {
+			if _, _, err := rows.Insert(txn, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, rows); err != nil {
+		t.Fatal(err)
+	}
+	update := func() {
+		t.Helper()
+		for _, result := range target.UpdateBatch(t.Context(), db.ReadTxn(), all) {
+			if result.Err != nil {
+				t.Fatal(result.Err)
+			}
+		}
+	}
+	update()
+	for range 2 {
+		nstest.IP(t, "addr", "add", "2001:db8::1/64", "dev", "v0", "nodad")
+		for _, names := range [][2]string{{"v0", "tmp"}, {"w0", "v0"}, {"tmp", "w0"}} {
+			nstest.IP(t, "link", "set", names[0], "name", names[1])
+		}
+		update()
+		if shown := nstest.IP(t, "addr", "show", "dev", "w0"); !strings.Contains(shown, "2001:db8::1/64") {
+			t.Errorf("w0 was set down: %s", shown)
+		}
+		if v, w := mustLink(t, "v0").Attrs().MTU, mustLink(t, "w0").Attrs().MTU; v != 1400 || w != 1500 {
+			t.Errorf("v0 has MTU %d, w0 has %d, want 1400 and 1500", v, w)
+		}
+		nstest.IP(t, "addr", "del", "2001:db8::1/64", "dev", "w0")
+	}
+	for _, err := range target.DeleteBatch(t.Context(), db.ReadTxn(), all) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"v0", "w0"} {
+		if attrs := mustLink(t, name).Attrs(); attrs.MTU != 1500 || attrs.Flags&net.FlagUp != 0 {
+			t.Errorf("%s has MTU %d and flags %v, want those of before", name, attrs.MTU, attrs.Flags)
+		}
+	}
 }
 
 func TestLinksCanSwapTheirPeers(t *testing.T) {
