@@ -78,3 +78,20 @@ func TestRoundSizeIsTunedWhileRunning(t *testing.T) {
 		}
 	})
 }
+
+// Rows that wait are pending, which is nothing unusual; but not for long.
+func TestHealthNamesRowsThatWaitForLong(t *testing.T) {
+	prepared(t, func(*world) {}, func(_ *testing.T, w *world) {
+		w.check(w.r.SetLimits(reconciler.Limits{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)}))
+		for _, id := range []string{"a", "b", "c"} {
+			w.put(row{ID: id, Want: 2})
+		}
+		w.pass(50 * time.Second)
+		w.equal("health", "ok: reconciled", w.health.last())
+		w.pass(25 * time.Second)
+		w.equal("health", "degraded: rows have waited for more than a minute: 2 rows, the first is: the update of b waits for its turn", w.health.last())
+		w.check(w.r.SetLimits(reconciler.Limits{}))
+		w.pass(15 * time.Second)
+		w.equal("health", "ok: reconciled", w.health.last())
+	})
+}

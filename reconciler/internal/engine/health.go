@@ -35,6 +35,7 @@ type healthState struct {
 	seen          healthFacts      // as of the last report
 	reported      string
 	failed        failureLog
+	waits         waits
 }
 
 type youngFailure struct {
@@ -139,6 +140,7 @@ func (l *loop) report(now time.Time) {
 	l.logFailures(now)
 	l.promoteFailures(now)
 	l.driftHealth()
+	l.reportWaits(now)
 	if l.limits.Changed() {
 		l.health.concern("held deletes cannot be stored", l.limits.Unstored())
 	}
@@ -169,11 +171,79 @@ func (l *loop) healthDue(now time.Time) (due time.Time) {
 	if young := l.health.young; len(young) > 0 {
 		due = young[0].since.Add(healthGrace)
 	}
-	due = earliest(due, l.health.failed.due)
+	due = earliest(earliest(due, l.health.failed.due), l.health.waits.due)
 	if at := l.plan.failing.Add(healthGrace); l.plan.attempts > 0 && at.After(now) {
 		due = earliest(due, at)
 	}
 	return due
+}
+
+// waits are the rows that have waited for long: for other rows, or for the rate limit.
+type waits struct {
+	due      time.Time // when to look for them again; zero: none waits
+	reported string
+}
+
+const (
+	// waitGrace is how long a row may wait for others or for the rate limit before health says so.
+	waitGrace = time.Minute
+	waitCheck = 10 * time.Second
+)
+
+// reportWaits reports to health whether rows have waited for long, other than those that are paused or need an approval.
+func (l *loop) reportWaits(now time.Time) {
+	w := &l.health.waits
+	if l.queue.In(workqueue.Dependency)+l.queue.In(workqueue.Order)+l.queue.In(workqueue.Queued) == 0 {
+		w.due = time.Time{}
+		l.setWaits("")
+		return
+	}
+	if now.Before(w.due) {
+		return
+	}
+	w.due = now.Add(waitCheck)
+	rows, first := 0, (*workqueue.Item)(nil)
+	for _, it := range l.queue.Items {
+		switch it.Stage() {
+		case workqueue.Dependency, workqueue.Order, workqueue.Queued:
+		default:
+			continue
+		}
+		if it.Since.IsZero() || now.Sub(it.Since) < waitGrace || it.Entry == nil {
+			continue
+		}
+		if rows++; first == nil || it.Since.Before(first.Since) || it.Since.Equal(first.Since) && it.Key < first.Key {
+			first = it
+		}
+	}
+	if rows == 0 {
+		l.setWaits("")
+		return
+	}
+	operation, what := "update", first.Detail()
+	if first.Deleting {
+		operation = "delete"
+	}
+	if first.Stage() == workqueue.Queued {
+		what = "its turn"
+	}
+	text := fmt.Sprintf("the %s of %s waits for %s", operation, l.r.p.Table.KeyText(first.Entry), what)
+	if rows > 1 {
+		text = fmt.Sprintf("%d rows, the first is: %s", rows, text)
+	}
+	l.setWaits(text)
+}
+
+func (l *loop) setWaits(text string) {
+	const about = "rows have waited for more than a minute"
+	switch {
+	case text == l.health.waits.reported:
+	case text == "":
+		l.health.concern(about, nil)
+	default:
+		l.health.concern(about, errors.New(text))
+	}
+	l.health.waits.reported = text
 }
 
 func (l *loop) healthMessage(facts healthFacts) (string, error) {
