@@ -236,9 +236,9 @@ func (l *loop) reportWaits(now time.Time) {
 
 func (l *loop) setWaits(text string) {
 	const about = "rows have waited for more than a minute"
-	switch {
-	case text == l.health.waits.reported:
-	case text == "":
+	switch text {
+	case l.health.waits.reported:
+	case "":
 		l.health.concern(about, nil)
 	default:
 		l.health.concern(about, errors.New(text))

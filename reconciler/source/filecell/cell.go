@@ -152,15 +152,20 @@ func reportHealth(ctx context.Context, h health.Health, db *statedb.DB, table *s
 		for d := range rows {
 			files = append(files, d)
 		}
-		message, err := assess(files)
+		message, again, err := assess(files, time.Now())
 		if err = errors.Join(err, m.problem()); err != nil {
 			h.Degraded(strings.TrimPrefix(message, "OK, "), err)
 		} else {
 			h.OK(message)
 		}
+		var late <-chan time.Time
+		if again > 0 {
+			late = time.After(again)
+		}
 		select {
 		case <-changed:
 		case <-m.changed:
+		case <-late:
 		case <-ctx.Done():
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/statehive/statehive/hive/cli"
 	"github.com/statehive/statehive/hive/inspect"
@@ -41,7 +42,7 @@ func show(ctx context.Context, c *inspect.Client, w io.Writer) (healthy bool, er
 	if err := c.Get(ctx, path, nil, &files); err != nil {
 		return false, err
 	}
-	message, wrong := assess(files)
+	message, _, wrong := assess(files, time.Now())
 	var text strings.Builder
 	fmt.Fprintf(&text, "documents: %s\n", message)
 	for _, d := range files {
@@ -70,8 +71,11 @@ func details(d file.Document) string {
 	return text.String()
 }
 
-// assess summarizes the files. The error, if any, is the first problem.
-func assess(files []file.Document) (message string, err error) {
+// longWriting is how long a file may be open for writing before that is a problem.
+const longWriting = time.Minute
+
+// assess summarizes the files. The error, if any, is the first problem. If again is not 0, there may be one after that time.
+func assess(files []file.Document, now time.Time) (message string, again time.Duration, err error) {
 	var n tally
 	for _, d := range files {
 		n.add(d)
@@ -80,12 +84,21 @@ func assess(files []file.Document) (message string, err error) {
 			err = errors.New(first)
 		}
 	}
-	return n.String(), err
+	if n.writing > 0 {
+		if again = n.since.Add(longWriting).Sub(now); again <= 0 && err == nil {
+			err = fmt.Errorf("%s has been open for writing for more than a minute, and is not read before that ends", trusted.Name(n.written))
+		}
+	}
+	return n.String(), max(again, 0), err
 }
 
 // tally counts files.
 type tally struct {
 	files, rows, refused, writing int
+
+	// The file that has been written for the longest time, and since when.
+	written string
+	since   time.Time
 
 	lost bool // the directory itself is not accepted
 }
@@ -109,6 +122,9 @@ func (n *tally) add(d file.Document) {
 	}
 	if d.State == file.Writing {
 		n.writing++
+		if n.since.IsZero() || d.Since.Before(n.since) {
+			n.written, n.since = d.File, d.Since
+		}
 	}
 }
 
