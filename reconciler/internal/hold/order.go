@@ -50,11 +50,12 @@ type orderedItem struct {
 	on        obstacle
 }
 
-// A delete that waits for a pending row looks again after a tenth of the time that it has waited, within these limits: there may be
-// many of them.
+// A delete that waits for a pending row looks again after a tenth of the time that it has waited, within these limits. If many wait,
+// they look more seldom, so that they leave the time to those that they wait for.
 const (
 	pendingRetry    = 100 * time.Millisecond
 	maxPendingRetry = 5 * time.Second
+	retryOfEach     = 50 * time.Microsecond
 )
 
 // NewOrder returns the policy for a member of a group, which may be nil: then no deletes of dependents are waited for.
@@ -84,7 +85,8 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	if text := o.pending(t.Entry, txn); text != "" {
 		wait.on = obstacle{text: text, awaits: true}
 		o.waiting[it.Key] = wait
-		return Reason{workqueue.Order, text, now.Add(min(max(pendingRetry, now.Sub(wait.since)/10), maxPendingRetry))}, true
+		again := max(pendingRetry, now.Sub(wait.since)/10, time.Duration(len(o.waiting))*retryOfEach)
+		return Reason{workqueue.Order, text, now.Add(min(again, maxPendingRetry))}, true
 	}
 	if o.member == nil {
 		return Reason{}, false
