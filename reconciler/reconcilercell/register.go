@@ -79,10 +79,18 @@ type Relations[Obj any] struct {
 	RefreshInterval func(Obj) time.Duration
 }
 
-// ReplacedBy returns the key, as text, and the row that has taken the place of a removed row, given the table and the key of that one;
-// "" if there is none. The group "row-replacements" has such functions, which a source of rows may provide: a removed row is not deleted
-// from the target before the row in its place is done.
-type ReplacedBy = func(table, key string) (by string, row any)
+// Replacement has the rows that have taken the place of a removed row. It must be comparable, and equal only for the same rows.
+type Replacement interface {
+	// Keys returns the primary keys of the rows, as text.
+	Keys() []string
+	// Rows returns the rows themselves.
+	Rows() []any
+}
+
+// ReplacedBy returns what has taken the place of a removed row, given the table and the key of that one; nil if nothing has. The group
+// "row-replacements" has such functions, which a source of rows may provide: a removed row is not deleted from the target before the
+// rows in its place are done.
+type ReplacedBy func(table, key string) Replacement
 
 // Memory returns the memory of the reconciler with the given name. Provide one to the hive
 // to have deletes that are held stay so when the process is restarted.
@@ -155,19 +163,30 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 func (p params[Obj]) replacements(field reconciler.StatusField[Obj]) (all []reconciler.Dependency[Obj]) {
 	table := statedb.ReadOnly(p.Table)
 	for _, replacedBy := range p.Replaced {
-		by := func(was Obj) string {
-			key, row := replacedBy(table.Name(), table.Key(was))
-			if row, ok := row.(Obj); ok && p.Relations.RemovedFirst != nil && p.Relations.RemovedFirst(was, row) {
-				return ""
+		by := func(was Obj) Replacement {
+			r := replacedBy(table.Name(), table.Key(was))
+			if r == nil || p.Relations.RemovedFirst == nil {
+				return r
 			}
-			return key
+			for _, row := range r.Rows() {
+				if row, ok := row.(Obj); ok && p.Relations.RemovedFirst(was, row) {
+					return nil
+				}
+			}
+			return r
 		}
-		on := func(key string) iter.Seq[statedb.Query[Obj]] {
-			q, err := table.ParseKey(table.Untyped().Primary().Name, key)
-			if key == "" || err != nil {
-				return nil
+		on := func(r Replacement) iter.Seq[statedb.Query[Obj]] {
+			return func(yield func(statedb.Query[Obj]) bool) {
+				if r == nil {
+					return
+				}
+				for _, key := range r.Keys() {
+					q, err := table.ParseKey(table.Untyped().Primary().Name, key)
+					if err == nil && !yield(q) {
+						return
+					}
+				}
 			}
-			return slices.Values([]statedb.Query[Obj]{q})
 		}
 		all = append(all, reconciler.DependsOnBy(table, field.Get, by, on, p.Relations.Observed).OrFailed())
 	}

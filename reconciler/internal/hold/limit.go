@@ -108,7 +108,7 @@ type Memory interface {
 	SetDeletesHeld(held *HeldDeletes) error
 }
 
-// HeldDeletes is what a [Memory] stores.
+// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held: then the deletes of all orphans are.
 type HeldDeletes struct {
 	// Done is how many other rows had been deleted within the window, Allowed how many may be without an approval.
 	Done    int `json:"done"`
@@ -139,6 +139,7 @@ func NewChangeLimiter(
 			l.recalled = true
 			l.deletes.holdAt(was.Allowed, now)
 			l.deletes.earlier, l.deletes.limited = was.Done, !was.Stranding
+			l.deletes.unknown = *was == HeldDeletes{}
 		}
 	}
 	if l.updates != nil {
@@ -366,7 +367,8 @@ func (l *ChangeLimiter) Searched(now time.Time) {
 		return
 	}
 	l.recalled = false
-	if l.deletes.undecided == 0 {
+	if l.deletes.undecided == 0 || l.deletes.unknown && !l.deletes.holdsOrphans() {
+		l.fewer = l.fewer || l.deletes.undecided > 0
 		l.release(l.deletes)
 		return
 	}

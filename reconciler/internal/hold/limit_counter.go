@@ -19,6 +19,7 @@ type counter struct {
 	undecided int       // items that are neither admitted nor approved
 	holding   bool      // undecided items are held
 	limited   bool      // while they are held, more than are allowed have been
+	unknown   bool      // they are held because it is not known what was held before
 	strands   string    // the rows that they would strand, if these are too many: see Member.strands
 	since     time.Time // when holding became true
 	// While items are held, the changes within the window before that count on, and only so many rows may be changed as when
@@ -89,7 +90,7 @@ func (c *counter) holdAt(allowed int, now time.Time) {
 
 // release ends what hold began.
 func (c *counter) release() {
-	c.holding, c.limited, c.strands, c.allowed, c.earlier = false, false, "", 0, 0
+	c.holding, c.limited, c.unknown, c.strands, c.allowed, c.earlier = false, false, false, "", 0, 0
 	c.tally.keep(false)
 }
 
@@ -110,8 +111,21 @@ func (c *counter) text() string {
 	return fmt.Sprintf("until its %v is approved: %s", c.kind, why)
 }
 
+// holdsOrphans reports whether an undecided item is an orphan.
+func (c *counter) holdsOrphans() bool {
+	for _, item := range c.claims {
+		if item.state == undecided && item.item.Orphan {
+			return true
+		}
+	}
+	return false
+}
+
 // excess describes what exceeds the limit.
 func (c *counter) excess() string {
+	if c.unknown {
+		return "what an earlier run made, of which it is not known whether it was to stay"
+	}
 	if stranded := c.tally.strandedRows(); stranded > 0 {
 		return fmt.Sprintf("%v, with the %d that have lost what they depend on", c.limit, stranded)
 	}

@@ -244,3 +244,20 @@ func TestNoMoreChangesAreLetThroughThanTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// If nothing is known about what was held, it is among the orphans: rows that go meanwhile are of this run.
+func TestWhatIsNotKnownIsAboutOrphans(t *testing.T) {
+	b, _ := limited(t, 20)
+	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+	for _, orphan := range []bool{false, true} {
+		m := &memory{held: &HeldDeletes{}}
+		l := NewChangeLimiter(b.owner("rows"), nil, limit, limit, m, statusOf, b.now)
+		it := b.task(pool.Delete, "rows", "1").Item
+		it.Orphan = orphan
+		l.CountDelete(it)
+		l.Searched(b.now)
+		if held := m.held != nil; held != orphan {
+			t.Errorf("orphan %v: remembered %v", orphan, m.held)
+		}
+	}
+}

@@ -1,27 +1,40 @@
 package file
 
-// replaced are the documents that have taken the place of others in their files, by the ids of those. It is immutable.
-type replaced map[id]*document
+// Replacement has the rows of the documents that have taken the place of another one.
+type Replacement struct {
+	docs []*document
+	keys []string
+	rows []any
+}
 
-// ReplacedBy returns the key, as text, and the row of the document that has taken the place of another one in its file, given the table
-// and the key of that one's row, which was removed in the same change. It returns "" if there is none. ReplacedBy is safe for concurrent
-// use.
-func (s *Source) ReplacedBy(table, key string) (by string, row any) {
+// Keys returns the keys of their rows, as text.
+func (r *Replacement) Keys() []string { return r.keys }
+
+// Rows returns their rows.
+func (r *Replacement) Rows() []any { return r.rows }
+
+// replaced are the replacements of documents by the ids of those. It is immutable.
+type replaced map[id]*Replacement
+
+// ReplacedBy returns what has taken the place of a document in its file, given the table and the key of its row, which was removed in the
+// same change. It returns nil if nothing has, and the same pointer for documents with the same replacement, which must not be modified.
+// ReplacedBy is safe for concurrent use.
+func (s *Source) ReplacedBy(table, key string) *Replacement {
 	all := s.replaced.Load()
 	if all == nil {
-		return "", nil
+		return nil
 	}
 	for _, k := range s.config.Kinds {
 		if k.table().Name() == table {
-			if d := (*all)[id{k, key}]; d != nil {
-				return d.key, d.row
+			if r := (*all)[id{k, key}]; r != nil {
+				return r
 			}
 		}
 	}
-	return "", nil
+	return nil
 }
 
-// replacements returns the documents that take the place of others when next is published, and those that still do. Kept has the
+// replacements returns what takes the place of documents when next is published, and what still does. Kept has the
 // versions of the files that are in force then.
 func (s *Source) replacements(next state, kept map[*fileState]*content) replaced {
 	fresh := replaced{}
@@ -35,9 +48,15 @@ func (s *Source) replacements(next state, kept map[*fileState]*content) replaced
 	if before == nil || len(*before) > len(next.held)+maxReplaced {
 		return fresh
 	}
+	newest := map[*Replacement]*Replacement{}
 	for old, by := range *before {
-		if by = fresh.newest(by, next.held); by != nil && next.held[old] == nil && fresh[old] == nil {
-			fresh[old] = by
+		now, known := newest[by]
+		if !known {
+			now = fresh.newest(by, next.held)
+			newest[by] = now
+		}
+		if now != nil && next.held[old] == nil && fresh[old] == nil {
+			fresh[old] = now
 		}
 	}
 	return fresh
@@ -46,21 +65,62 @@ func (s *Source) replacements(next state, kept map[*fileState]*content) replaced
 // maxReplaced is for how many more documents than there are rows it is remembered what has taken their place.
 const maxReplaced = 1000
 
-// newest returns the document in force that stands in the place of d now, or nil.
-func (r replaced) newest(d *document, held map[id]*document) *document {
-	if now := held[d.id]; now != nil {
-		return now
+// replacementOf returns the replacement by documents; nil if there are none.
+func replacementOf(docs []*document) *Replacement {
+	if len(docs) == 0 {
+		return nil
 	}
-	return r[d.id]
+	r := &Replacement{docs: docs}
+	for _, d := range docs {
+		r.keys, r.rows = append(r.keys, d.key), append(r.rows, d.row)
+	}
+	return r
 }
 
-// pair pairs the documents of a file that are gone with those of the same kind that are new between the same others.
+// newest returns what stands in the place of a replacement now, or nil.
+func (r replaced) newest(by *Replacement, held map[id]*document) *Replacement {
+	var docs []*document
+	seen, same := map[*document]bool{}, true
+	add := func(d *document) {
+		if !seen[d] {
+			seen[d] = true
+			docs = append(docs, d)
+		}
+	}
+	for _, d := range by.docs {
+		switch now := held[d.id]; {
+		case now != nil:
+			same = same && now == d
+			add(now)
+		default:
+			same = false
+			if next := r[d.id]; next != nil {
+				for _, d := range next.docs {
+					add(d)
+				}
+			}
+		}
+	}
+	if same {
+		return by
+	}
+	return replacementOf(docs)
+}
+
+// pair pairs the documents of a file that are gone with those of the same kind that are new between the same others: one by one if there
+// are as many, else each with all.
 func (r replaced) pair(before, after *content, gone, fresh func(*document) bool) {
 	news := runsOf(after.docs, idsOf(before.docs), fresh)
 	for at, olds := range runsOf(before.docs, idsOf(after.docs), gone) {
+		in := news[at]
+		all := replacementOf(in)
 		for i, old := range olds {
-			if in := news[at]; len(in) > 0 {
-				r[old.id] = in[min(i, len(in)-1)]
+			switch {
+			case all == nil:
+			case len(in) == len(olds):
+				r[old.id] = replacementOf(in[i : i+1])
+			default:
+				r[old.id] = all
 			}
 		}
 	}

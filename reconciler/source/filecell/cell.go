@@ -13,6 +13,7 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/job"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/statedb"
 )
@@ -53,10 +54,17 @@ func origin(s *file.Source) originOut { return originOut{Origin: s.Origin} }
 // replacedOut contributes a function that returns what has taken the place of rows to the group of such functions.
 type replacedOut struct {
 	cell.Out
-	ReplacedBy func(table, key string) (by string, row any) `group:"row-replacements"`
+	ReplacedBy reconcilercell.ReplacedBy `group:"row-replacements"`
 }
 
-func replaced(s *file.Source) replacedOut { return replacedOut{ReplacedBy: s.ReplacedBy} }
+func replaced(s *file.Source) replacedOut {
+	return replacedOut{ReplacedBy: func(table, key string) reconcilercell.Replacement {
+		if r := s.ReplacedBy(table, key); r != nil {
+			return r
+		}
+		return nil
+	}}
+}
 
 type params struct {
 	cell.In

@@ -79,8 +79,18 @@ func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	}
 }
 
-// RemovedFirst reports whether an address that has taken the place of another one in the documents is the same with another length of
-// its prefix: of those of IPv6 a device can have only one.
-func RemovedFirst(was, by Address) bool {
-	return was.Device == by.Device && was.Address.Addr() == by.Address.Addr() && was.Address.Addr().Is6()
+// RemovedFirst returns a function that reports whether an IPv6 address is declared with another length of its prefix now: a device can
+// have only one of them.
+func RemovedFirst(db *statedb.DB, addresses *statedb.Table[Address]) func(was, by Address) bool {
+	return func(was, _ Address) bool {
+		if was.Address.Addr().Is4() {
+			return false
+		}
+		for a := range addresses.List(db.ReadTxn(), ByHost.Query(was.Address.Addr())) {
+			if a.Device == was.Device {
+				return true
+			}
+		}
+		return false
+	}
 }

@@ -127,22 +127,39 @@ func (u *updates) create(at []int) {
 // be applied.
 func (u *updates) renameBack(at []int) (rest []int) {
 	l := looker{target: u.target, ctx: u.ctx} // the kernel does not announce the alias of a link that is down
-	var renamed []int
+	from := map[int]string{}                  // by the place of a row, the record of its link until now
 	for _, i := range at {
 		link, name, err := u.misnamed(l, i)
 		if link != nil && err == nil {
-			renamed = append(renamed, i)
+			from[i] = u.rows[i].Name
+			if name == u.rows[i].Name {
+				from[i], err = u.target.takeRecord(u.states[i], link)
+			}
+		}
+		if link != nil && err == nil {
 			u.request(i, renaming(link.Index, name), fmt.Sprintf("rename link %s to %s", link.Name, name))
 		}
 		u.results[i].Err = err
 	}
 	u.execute(asItIs)
-	for _, i := range renamed {
+	for i, name := range from {
+		if u.results[i].Err == nil && name != u.rows[i].Name {
+			u.results[i].Err = u.target.records.Remove(name)
+		}
 		if u.results[i].Err == nil {
 			u.states[i], u.results[i].Err = u.target.looker(u.ctx).lookFor(u.rows[i])
 		}
 	}
 	return slices.DeleteFunc(at, func(i int) bool { return u.results[i].Err != nil })
+}
+
+// takeRecord makes the record of a link also that of a row whose name the link is about to get. It returns the name of the record until now.
+func (t *Target) takeRecord(s state, link *Seen) (from string, err error) {
+	if s.rec.Created != nil && s.rec.Created.Index == link.Index {
+		return s.name, nil
+	}
+	rec, _ := t.records.Get(link.Name)
+	return link.Name, t.records.Put(s.name, rec)
 }
 
 // misnamed returns the link that is to be renamed for a row, if there is one, and its name in the row.
@@ -155,6 +172,19 @@ func (u *updates) misnamed(l looker, i int) (link *Seen, name string, err error)
 			return nil, "", err
 		}
 		return link, row.Name, err
+	case s.link == nil && row.Type == Veth: // its document has given it another name
+		end, err := l.byName(row.Peer)
+		if end == nil || end.Peer == 0 || err != nil {
+			return nil, "", err
+		}
+		link, err = l.byIndex(end.Peer)
+		if link == nil || link.Alias != alias || u.target.isDeclared(u.txn, link.Name) {
+			return nil, "", err
+		}
+		if rec, _ := u.target.records.Get(link.Name); rec.Created == nil || rec.Created.Index != link.Index {
+			return nil, "", nil
+		}
+		return link, row.Name, nil
 	case s.created() && s.link.Type == Veth && row.Type == Veth && s.peer != "" && s.peer != row.Peer:
 		if holder, err := l.byName(row.Peer); holder != nil || err != nil {
 			return nil, "", err

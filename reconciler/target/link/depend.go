@@ -78,9 +78,9 @@ func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) re
 }
 
 // RemovedFirst reports whether a link that has taken the place of another one in the documents needs a name that the other one, or its
-// other end, has.
+// other end, has. A veth with the same other end is renamed.
 func RemovedFirst(was, by Link) bool {
-	return was.Peer != "" && (was.Peer == by.Name || was.Peer == by.Peer) || by.Peer != "" && was.Name == by.Peer
+	return was.Peer != "" && was.Peer == by.Name || by.Peer != "" && was.Name == by.Peer
 }
 
 // DeletedAfter makes links stay while links that the kernel has as their ports are to have another master, but are pending or in error:

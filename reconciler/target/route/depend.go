@@ -4,7 +4,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/address"
@@ -204,64 +203,4 @@ func around(gateway netip.Addr) iter.Seq[netip.Prefix] {
 			}
 		}
 	}
-}
-
-// LinksDeletedAfter makes links stay while the kernel has routes through them whose rows lead elsewhere now, but are in error: the kernel
-// would remove these routes with the link. A veth does not wait for rows that are pending: its name, or that of its other end, may be
-// needed before they can be applied.
-func LinksDeletedAfter(db *statedb.DB, routes *statedb.Table[Route], seen *statedb.Table[Seen]) []reconciler.Dependency[link.Link] {
-	through := func(device string) iter.Seq[statedb.Query[Route]] {
-		return queriesOf(db, seen, device, func(h SeenNexthop) bool { return isOneOf(device, h.Device, h.OtherNames) })
-	}
-	return []reconciler.Dependency[link.Link]{
-		reconciler.DependsOnBy(routes, Route.GetStatus, func(l link.Link) string {
-			if l.Type == link.Veth {
-				return ""
-			}
-			return l.Name
-		}, through, Observed(seen)).OrFailed(),
-		reconciler.DependsOnBy(routes, failed, func(l link.Link) string { return l.Name }, through, Observed(seen)).OrFailed(),
-	}
-}
-
-// AddressesDeletedAfter is the same for IPv4 addresses and the routes whose gateways are in their networks.
-func AddressesDeletedAfter(db *statedb.DB, routes *statedb.Table[Route], seen *statedb.Table[Seen]) []reconciler.Dependency[address.Address] {
-	by := func(a address.Address) address.Network {
-		if a.Address.Addr().Is6() {
-			return address.Network{}
-		}
-		return address.Network{Device: a.Device, Prefix: a.Address.Masked()}
-	}
-	return []reconciler.Dependency[address.Address]{reconciler.DependsOnBy(routes, Route.GetStatus, by, func(n address.Network) iter.Seq[statedb.Query[Route]] {
-		return queriesOf(db, seen, n.Device, func(h SeenNexthop) bool {
-			return n.Prefix.Contains(h.Gateway) && isOneOf(n.Device, h.Device, h.OtherNames)
-		})
-	}, Observed(seen)).OrFailed()}
-}
-
-// failed returns the status of a row, as done if it is pending.
-func failed(r Route) reconciler.Status {
-	if r.Status.Kind() == reconciler.Pending {
-		return r.Status.After(nil, r.Status.Since())
-	}
-	return r.Status
-}
-
-// queriesOf yields queries for the rows of existing routes with a next hop of which uses is true. It yields none for the device "".
-func queriesOf(db *statedb.DB, seen *statedb.Table[Seen], device string, uses func(SeenNexthop) bool) iter.Seq[statedb.Query[Route]] {
-	return func(yield func(statedb.Query[Route]) bool) {
-		if device == "" {
-			return
-		}
-		for s := range seen.All(db.ReadTxn()) {
-			if slices.ContainsFunc(s.seenNexthops(), uses) && !yield(ByKey.Query(s.Key)) {
-				return
-			}
-		}
-	}
-}
-
-// isOneOf reports whether a device has a name.
-func isOneOf(device, name, otherNames string) bool {
-	return device == name || otherNames != "" && slices.Contains(strings.Fields(otherNames), device)
 }

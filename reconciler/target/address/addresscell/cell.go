@@ -38,7 +38,7 @@ func Cell() cell.Cell {
 			(*address.Target).NewRouteWatcher,
 			(*address.Target).Unrecorded,
 			func(
-				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				db *statedb.DB, links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
 				addresses *statedb.Table[address.Address], seen reconciler.Observation[address.Address], routes *address.RouteWatcher,
 			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
@@ -48,7 +48,7 @@ func Cell() cell.Cell {
 					},
 					DeletedAfter: address.DeletedAfter(addresses, seen),
 					Observed:     seen,
-					RemovedFirst: address.RemovedFirst,
+					RemovedFirst: address.RemovedFirst(db, addresses),
 				}
 			}),
 		cell.Provide((*address.Target).Observed),
