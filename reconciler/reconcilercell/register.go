@@ -80,7 +80,7 @@ type Relations[Obj any] struct {
 }
 
 // Replacement has the rows that have taken the place of a removed row. It must be comparable, and equal only for the same rows.
-type Replacement interface {
+type Replacement = interface {
 	// Keys returns the primary keys of the rows, as text.
 	Keys() []string
 	// Rows returns the rows themselves.
@@ -90,7 +90,7 @@ type Replacement interface {
 // ReplacedBy returns what has taken the place of a removed row, given the table and the key of that one; nil if nothing has. The group
 // "row-replacements" has such functions, which a source of rows may provide: a removed row is not deleted from the target before the
 // rows in its place are done.
-type ReplacedBy func(table, key string) Replacement
+type ReplacedBy = func(table, key string) Replacement
 
 // Memory returns the memory of the reconciler with the given name. Provide one to the hive
 // to have deletes that are held stay so when the process is restarted.

@@ -13,7 +13,6 @@ import (
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/hive/health"
 	"github.com/statehive/statehive/hive/job"
-	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/statedb"
 )
@@ -54,11 +53,17 @@ func origin(s *file.Source) originOut { return originOut{Origin: s.Origin} }
 // replacedOut contributes a function that returns what has taken the place of rows to the group of such functions.
 type replacedOut struct {
 	cell.Out
-	ReplacedBy reconcilercell.ReplacedBy `group:"row-replacements"`
+	ReplacedBy func(table, key string) replacement `group:"row-replacements"`
+}
+
+// replacement is a *file.Replacement.
+type replacement = interface {
+	Keys() []string
+	Rows() []any
 }
 
 func replaced(s *file.Source) replacedOut {
-	return replacedOut{ReplacedBy: func(table, key string) reconcilercell.Replacement {
+	return replacedOut{ReplacedBy: func(table, key string) replacement {
 		if r := s.ReplacedBy(table, key); r != nil {
 			return r
 		}
