@@ -108,18 +108,29 @@ func (r replaced) newest(by *Replacement, held map[id]*document) *Replacement {
 }
 
 // pair pairs the documents of a file that are gone with those of the same kind that are new between the same others: one by one if there
-// are as many, else each with all.
+// are as many, else each with all. The rest of those that are gone is paired with the rest of those that are new, wherever they are.
 func (r replaced) pair(before, after *content, gone, fresh func(*document) bool) {
-	news := runsOf(after.docs, idsOf(before.docs), fresh)
-	for at, olds := range runsOf(before.docs, idsOf(after.docs), gone) {
+	news, olds := runsOf(after.docs, idsOf(before.docs), fresh), runsOf(before.docs, idsOf(after.docs), gone)
+	rest := map[Kind][]*document{}
+	for at, in := range news {
+		if len(olds[at]) == 0 {
+			rest[at.of] = append(rest[at.of], in...)
+		}
+	}
+	others := map[Kind]*Replacement{}
+	for k, in := range rest {
+		others[k] = replacementOf(in)
+	}
+	for at, olds := range olds {
 		in := news[at]
 		all := replacementOf(in)
+		if all == nil {
+			all = others[at.of]
+		}
 		for i, old := range olds {
-			switch {
-			case all == nil:
-			case len(in) == len(olds):
+			if len(in) == len(olds) {
 				r[old.id] = replacementOf(in[i : i+1])
-			default:
+			} else if all != nil {
 				r[old.id] = all
 			}
 		}
