@@ -1,5 +1,11 @@
 package file
 
+import (
+	"slices"
+
+	"github.com/statehive/statehive/reconciler"
+)
+
 // Replacement has the rows of the documents that have taken the place of another one.
 type Replacement struct {
 	docs []*document
@@ -45,11 +51,18 @@ func (s *Source) replacements(next state, kept map[*fileState]*content) replaced
 		}
 	}
 	before := s.replaced.Load()
-	if before == nil || len(*before) > len(next.held)+maxReplaced {
+	if before == nil {
 		return fresh
+	}
+	keeps := func(*Replacement) bool { return true }
+	if len(*before) > maxReplaced {
+		keeps = s.fails()
 	}
 	newest := map[*Replacement]*Replacement{}
 	for old, by := range *before {
+		if !keeps(by) {
+			continue
+		}
 		now, known := newest[by]
 		if !known {
 			now = fresh.newest(by, next.held)
@@ -62,8 +75,25 @@ func (s *Source) replacements(next state, kept map[*fileState]*content) replaced
 	return fresh
 }
 
-// maxReplaced is for how many more documents than there are rows it is remembered what has taken their place.
-const maxReplaced = 1000
+// maxReplaced is for how many documents it is remembered what has taken their place. If there are more, those are forgotten whose
+// replacements do not fail: nothing waits for what is done.
+const maxReplaced = 10000
+
+// fails returns a function that reports whether a row of a replacement is in error.
+func (s *Source) fails() func(*Replacement) bool {
+	txn, wrong := s.config.DB.ReadTxn(), map[id]bool{}
+	for _, k := range s.config.Kinds {
+		table := k.table().Untyped()
+		if q, err := table.ParseKey(reconciler.StatusIndexName, reconciler.Error.String()); err == nil {
+			for e := range table.List(txn, q, nil).Entries() {
+				wrong[id{k, table.KeyText(e)}] = true
+			}
+		}
+	}
+	return func(r *Replacement) bool {
+		return slices.ContainsFunc(r.docs, func(d *document) bool { return wrong[d.id] })
+	}
+}
 
 // replacementOf returns the replacement by documents; nil if there are none.
 func replacementOf(docs []*document) *Replacement {
@@ -107,8 +137,11 @@ func (r replaced) newest(by *Replacement, held map[id]*document) *Replacement {
 	return replacementOf(docs)
 }
 
-// pair pairs the documents of a file that are gone with those of the same kind that are new between the same others: one by one if there
-// are as many, else each with all. The rest of those that are gone is paired with the rest of those that are new, wherever they are.
+// maxTogether is how many documents that are new in one place each have all that are gone there wait for them.
+const maxTogether = 100
+
+// pair pairs the documents of a file that are gone with those of the same kind that are new between the same others: each with all, or,
+// if there are many, and as many of both, one by one. The rest of those that are gone is paired with the rest of those that are new, wherever they are.
 func (r replaced) pair(before, after *content, gone, fresh func(*document) bool) {
 	news, olds := runsOf(after.docs, idsOf(before.docs), fresh), runsOf(before.docs, idsOf(after.docs), gone)
 	rest := map[Kind][]*document{}
@@ -128,7 +161,7 @@ func (r replaced) pair(before, after *content, gone, fresh func(*document) bool)
 			all = others[at.of]
 		}
 		for i, old := range olds {
-			if len(in) == len(olds) {
+			if len(in) == len(olds) && len(in) > maxTogether {
 				r[old.id] = replacementOf(in[i : i+1])
 			} else if all != nil {
 				r[old.id] = all

@@ -1,8 +1,13 @@
 package file
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/statehive/statehive/statedb"
 )
 
 // wantReplaced compares what has taken the place of routes, as "was by".
@@ -31,7 +36,7 @@ func TestADocumentInThePlaceOfAnotherReplacesIt(t *testing.T) {
 	for name, c := range map[string]struct{ before, after, want string }{
 		"one":               {netA, netB, netA + " " + netB},
 		"between others":    {kept + " " + netA + " 10.8.0.0/16", kept + " " + netB + " 10.8.0.0/16", netA + " " + netB},
-		"several":           {netA + " " + netB, netC + " 10.4.0.0/16", netA + " " + netC + "," + netB + " 10.4.0.0/16"},
+		"several":           {netA + " " + netB, netC + " 10.4.0.0/16", netA + " " + netC + " 10.4.0.0/16," + netB + " " + netC + " 10.4.0.0/16"},
 		"fewer":             {netA + " " + netB, netC, netA + " " + netC + "," + netB + " " + netC},
 		"more":              {netA, netB + " " + netC, netA + " " + netB + " " + netC},
 		"elsewhere":         {netA + " " + kept, kept + " " + netB, netA + " " + netB},
@@ -80,5 +85,49 @@ func TestWhatReplacedADocumentIsReplaced(t *testing.T) {
 		h.remove("a.yaml")
 		h.settle()
 		h.wantReplaced(netA+" ", netB+" ")
+	})
+}
+
+// With many documents, each waits for its own.
+func TestManyDocumentsAreReplacedOneByOne(t *testing.T) {
+	text := func(second int) string {
+		var all []string
+		for i := range maxTogether + 1 {
+			all = append(all, routeTo(fmt.Sprintf("10.%d.%d.0/24", second, i), "eth0"))
+		}
+		return documents(all...)
+	}
+	bubble(t, map[string]string{"a.yaml": text(1)}, func(_ *testing.T, h *harness) {
+		h.settle()
+		h.write("a.yaml", text(2))
+		h.settle()
+		h.wantReplaced("10.1.0.0/24 10.2.0.0/24", "10.1.7.0/24 10.2.7.0/24")
+	})
+}
+
+// However many documents change, those whose replacements fail are remembered.
+func TestReplacementsThatFailAreNotForgotten(t *testing.T) {
+	many := func(round int) string {
+		var all []string
+		for i := range 4000 {
+			all = append(all, routeTo(fmt.Sprintf("10.%d.%d.%d/32", 10+round, i/250, i%250), "eth0"))
+		}
+		return documents(all...)
+	}
+	bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0"), "b.yaml": routeTo(netB, "eth0"), "m.yaml": many(0)}, func(t *testing.T, h *harness) {
+		h.settle()
+		h.write("a.yaml", routeTo("10.4.0.0/16", "eth0"))
+		h.write("b.yaml", routeTo("10.5.0.0/16", "eth0"))
+		h.settle()
+		h.must(h.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			r, revision, _ := h.routes.Get(txn, h.byKey("10.4.0.0/16"))
+			_, err := h.routes.Amend(txn, r, revision, func(r route) route { return r.WithStatus(r.Status.After(errors.New("no device"), time.Now())) })
+			return err
+		}, h.routes))
+		for round := range 4 {
+			h.write("m.yaml", many(round+1))
+			h.settle()
+		}
+		h.wantReplaced(netA+" 10.4.0.0/16", netB+" ")
 	})
 }

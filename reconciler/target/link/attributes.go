@@ -176,6 +176,11 @@ func (t *Target) borrows(txn statedb.ReadTxn, name string) bool {
 	return found && row.Type == ""
 }
 
+// isUsed reports whether rows of other kinds name a device.
+func (t *Target) isUsed(txn statedb.ReadTxn, device string) bool {
+	return t.used != nil && t.used(txn, device)
+}
+
 // isDeclared reports whether a row has a name.
 func (t *Target) isDeclared(txn statedb.ReadTxn, name string) bool {
 	if t.rows == nil {

@@ -178,7 +178,7 @@ func (u *updates) misnamed(l looker, i int) (link *Seen, name string, err error)
 			return nil, "", err
 		}
 		link, err = l.byIndex(end.Peer)
-		if link == nil || link.Alias != alias || u.target.isDeclared(u.txn, link.Name) {
+		if link == nil || link.Alias != alias || u.target.isDeclared(u.txn, link.Name) || u.target.isUsed(u.txn, link.Name) {
 			return nil, "", err
 		}
 		if rec, _ := u.target.records.Get(link.Name); rec.Created == nil || rec.Created.Index != link.Index {

@@ -21,6 +21,8 @@ type Config struct {
 	// Rows, if not nil, is the table of the rows. A link of others whose row is deleted keeps its attributes if another row is for
 	// it, under another name, such as an alternative name or the new name of a link that was renamed.
 	Rows *statedb.Table[Link]
+	// Used, if not nil, reports whether rows of other kinds name a device. A veth whose row has got another name is not renamed then.
+	Used func(txn statedb.ReadTxn, device string) bool
 }
 
 // Target creates and changes links in the network namespace that it was created in.
@@ -28,7 +30,8 @@ type Target struct {
 	reconciler.NoPrune[Link]
 
 	conn    *rtnl.Conn
-	rows    *statedb.Table[Link]            // may be nil
+	rows    *statedb.Table[Link] // may be nil
+	used    func(txn statedb.ReadTxn, device string) bool
 	records *ownership.Indexed[record, int] // those of links of others also by the index of the link
 	// settling is held while records of links that were renamed are ended.
 	settling sync.Mutex
@@ -52,7 +55,7 @@ func New(cfg Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{conn: conn, rows: cfg.Rows, records: ownership.IndexBy(records, borrowedIndex)}, nil
+	return &Target{conn: conn, rows: cfg.Rows, used: cfg.Used, records: ownership.IndexBy(records, borrowedIndex)}, nil
 }
 
 // Close releases the target's sockets.

@@ -18,6 +18,24 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
+// deviceUserOut contributes a function that reports whether addresses name a device.
+type deviceUserOut struct {
+	cell.Out
+
+	Uses func(txn statedb.ReadTxn, device string) bool `group:"device-users"`
+}
+
+func deviceUser(rows *statedb.Table[address.Address]) deviceUserOut {
+	return deviceUserOut{Uses: func(txn statedb.ReadTxn, device string) bool {
+		for _, ipv6 := range []bool{false, true} {
+			for range rows.List(txn, address.ByDevice.Query(address.Device{Name: device, IPv6: ipv6})) {
+				return true
+			}
+		}
+		return false
+	}}
+}
+
 // Cell returns the module. It needs an *ownership.Store and the module of package
 // linkcell, and provides the observed addresses to other kinds.
 func Cell() cell.Cell {
@@ -51,7 +69,7 @@ func Cell() cell.Cell {
 					RemovedFirst: address.RemovedFirst(db, addresses),
 				}
 			}),
-		cell.Provide((*address.Target).Observed),
+		cell.Provide((*address.Target).Observed, deviceUser),
 		kindcell.Observed[address.Mirror](address.SeenSchema()),
 		kindcell.Unrecorded[address.Seen](),
 		cell.Invoke(func(w *address.RouteWatcher, jobs job.Group) error {

@@ -3,6 +3,7 @@ package linkcell
 
 import (
 	"context"
+	"slices"
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/reconciler"
@@ -17,6 +18,19 @@ import (
 // name: see link.Target.Vouches. Kinds call it before they add something to a device.
 type Check func(ctx context.Context, device string, index int) error
 
+type params struct {
+	cell.In
+
+	Owned *ownership.Store
+	Rows  *statedb.Table[link.Link]
+	// Users report whether rows of other kinds name a device.
+	Users []func(txn statedb.ReadTxn, device string) bool `group:"device-users"`
+}
+
+func (p params) used(txn statedb.ReadTxn, device string) bool {
+	return slices.ContainsFunc(p.Users, func(uses func(statedb.ReadTxn, string) bool) bool { return uses(txn, device) })
+}
+
 // Cell returns the module. It needs an *ownership.Store, and provides the observed
 // links to other kinds, as a reconciler.Observation, and a [Check].
 func Cell() cell.Cell {
@@ -26,8 +40,8 @@ func Cell() cell.Cell {
 			Schema: link.Schema(), Default: link.Default, Normalized: link.Link.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(owned *ownership.Store, rows *statedb.Table[link.Link], l cell.Lifecycle) (*link.Target, error) {
-				t, err := link.New(link.Config{Owned: owned, Rows: rows})
+			func(p params, l cell.Lifecycle) (*link.Target, error) {
+				t, err := link.New(link.Config{Owned: p.Owned, Rows: p.Rows, Used: p.used})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *link.Target) reconciler.Target[link.Link] { return t },
