@@ -72,9 +72,9 @@ type Relations[Obj any] struct {
 	DeletedAfter  []reconciler.Dependency[Obj] // other modules add to them with the group "deleted-after"
 	Replaces      func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	Observed      reconciler.Observation[Obj]
-	// RemovedFirst, if set, reports whether a row that has taken the place of another one (see [ReplacedBy]) cannot be applied as long
-	// as the target has what the other row had.
-	RemovedFirst func(was, by Obj) bool
+	// RemovedFirst, if set, reports whether one of the rows that have taken the place of another one (see [ReplacedBy]) cannot be applied
+	// as long as the target has what the other row had.
+	RemovedFirst func(was Obj, by iter.Seq[Obj]) bool
 
 	RefreshInterval func(Obj) time.Duration
 }
@@ -168,10 +168,15 @@ func (p params[Obj]) replacements(field reconciler.StatusField[Obj]) (all []reco
 			if r == nil || p.Relations.RemovedFirst == nil {
 				return r
 			}
-			for _, row := range r.Rows() {
-				if row, ok := row.(Obj); ok && p.Relations.RemovedFirst(was, row) {
-					return nil
+			rows := func(yield func(Obj) bool) {
+				for _, row := range r.Rows() {
+					if row, ok := row.(Obj); ok && !yield(row) {
+						return
+					}
 				}
+			}
+			if p.Relations.RemovedFirst(was, rows) {
+				return nil
 			}
 			return r
 		}

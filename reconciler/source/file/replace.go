@@ -1,10 +1,6 @@
 package file
 
-import (
-	"slices"
-
-	"github.com/statehive/statehive/reconciler"
-)
+import "slices"
 
 // Replacement has the rows of the documents that have taken the place of another one.
 type Replacement struct {
@@ -56,7 +52,7 @@ func (s *Source) replacements(next state, kept map[*fileState]*content) replaced
 	}
 	keeps := func(*Replacement) bool { return true }
 	if len(*before) > maxReplaced {
-		keeps = s.fails()
+		keeps = s.waitsFor()
 	}
 	newest := map[*Replacement]*Replacement{}
 	for old, by := range *before {
@@ -76,22 +72,19 @@ func (s *Source) replacements(next state, kept map[*fileState]*content) replaced
 }
 
 // maxReplaced is for how many documents it is remembered what has taken their place. If there are more, those are forgotten whose
-// replacements do not fail: nothing waits for what is done.
+// replacements are done: nothing waits for these.
 const maxReplaced = 10000
 
-// fails returns a function that reports whether a row of a replacement is in error.
-func (s *Source) fails() func(*Replacement) bool {
-	txn, wrong := s.config.DB.ReadTxn(), map[id]bool{}
-	for _, k := range s.config.Kinds {
-		table := k.table().Untyped()
-		if q, err := table.ParseKey(reconciler.StatusIndexName, reconciler.Error.String()); err == nil {
-			for e := range table.List(txn, q, nil).Entries() {
-				wrong[id{k, table.KeyText(e)}] = true
-			}
-		}
-	}
+// waitsFor returns a function that reports whether a row of a replacement is not done.
+func (s *Source) waitsFor() func(*Replacement) bool {
+	txn, known := s.config.DB.ReadTxn(), map[*Replacement]bool{}
 	return func(r *Replacement) bool {
-		return slices.ContainsFunc(r.docs, func(d *document) bool { return wrong[d.id] })
+		is, have := known[r]
+		if !have {
+			is = slices.ContainsFunc(r.docs, func(d *document) bool { return d.of.isPending(txn, d.row) })
+			known[r] = is
+		}
+		return is
 	}
 }
 
@@ -111,6 +104,7 @@ func replacementOf(docs []*document) *Replacement {
 func (r replaced) newest(by *Replacement, held map[id]*document) *Replacement {
 	var docs []*document
 	seen, same := map[*document]bool{}, true
+	followed := map[*Replacement]bool{}
 	add := func(d *document) {
 		if !seen[d] {
 			seen[d] = true
@@ -124,7 +118,8 @@ func (r replaced) newest(by *Replacement, held map[id]*document) *Replacement {
 			add(now)
 		default:
 			same = false
-			if next := r[d.id]; next != nil {
+			if next := r[d.id]; next != nil && !followed[next] {
+				followed[next] = true
 				for _, d := range next.docs {
 					add(d)
 				}

@@ -105,8 +105,8 @@ func TestManyDocumentsAreReplacedOneByOne(t *testing.T) {
 	})
 }
 
-// However many documents change, those whose replacements fail are remembered.
-func TestReplacementsThatFailAreNotForgotten(t *testing.T) {
+// However many documents change, those whose replacements fail or wait are remembered.
+func TestReplacementsThatAreNotDoneAreNotForgotten(t *testing.T) {
 	many := func(round int) string {
 		var all []string
 		for i := range 4000 {
@@ -114,20 +114,32 @@ func TestReplacementsThatFailAreNotForgotten(t *testing.T) {
 		}
 		return documents(all...)
 	}
-	bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0"), "b.yaml": routeTo(netB, "eth0"), "m.yaml": many(0)}, func(t *testing.T, h *harness) {
+	bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0"), "b.yaml": routeTo(netB, "eth0"), "c.yaml": routeTo(netC, "eth0"), "m.yaml": many(0)}, func(t *testing.T, h *harness) {
 		h.settle()
 		h.write("a.yaml", routeTo("10.4.0.0/16", "eth0"))
 		h.write("b.yaml", routeTo("10.5.0.0/16", "eth0"))
+		h.write("c.yaml", routeTo("10.6.0.0/16", "eth0"))
 		h.settle()
-		h.must(h.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
-			r, revision, _ := h.routes.Get(txn, h.byKey("10.4.0.0/16"))
-			_, err := h.routes.Amend(txn, r, revision, func(r route) route { return r.WithStatus(r.Status.After(errors.New("no device"), time.Now())) })
-			return err
-		}, h.routes))
+		done := func(txn *statedb.WriteTxn) error {
+			for r, revision := range h.routes.All(txn) {
+				var err error
+				switch r.Destination.String() {
+				case "10.4.0.0/16":
+					err = errors.New("no device")
+				case "10.6.0.0/16":
+					continue // it is pending
+				}
+				if _, err := h.routes.Amend(txn, r, revision, func(r route) route { return r.WithStatus(r.Status.After(err, time.Now())) }); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 		for round := range 4 {
+			h.must(h.db.Update(t.Context(), done, h.routes))
 			h.write("m.yaml", many(round+1))
 			h.settle()
 		}
-		h.wantReplaced(netA+" 10.4.0.0/16", netB+" ")
+		h.wantReplaced(netA+" 10.4.0.0/16", netB+" ", netC+" 10.6.0.0/16")
 	})
 }

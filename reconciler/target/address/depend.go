@@ -79,15 +79,18 @@ func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	}
 }
 
-// RemovedFirst returns a function that reports whether an IPv6 address is declared with another length of its prefix now: a device can
-// have only one of them.
-func RemovedFirst(db *statedb.DB, addresses *statedb.Table[Address]) func(was, by Address) bool {
-	return func(was, _ Address) bool {
+// RemovedFirst returns a function that reports whether an IPv6 address is declared with another length of its prefix now, of which a device
+// can have only one, or for another device that exists: on the same network, the kernel would find that the address is a duplicate.
+func RemovedFirst(
+	db *statedb.DB, addresses *statedb.Table[Address], exists func(txn statedb.ReadTxn, device string) bool,
+) func(was Address, by iter.Seq[Address]) bool {
+	return func(was Address, _ iter.Seq[Address]) bool {
 		if was.Address.Addr().Is4() {
 			return false
 		}
-		for a := range addresses.List(db.ReadTxn(), ByHost.Query(was.Address.Addr())) {
-			if a.Device == was.Device {
+		txn := db.ReadTxn()
+		for a := range addresses.List(txn, ByHost.Query(was.Address.Addr())) {
+			if a.Device == was.Device || exists(txn, a.Device) {
 				return true
 			}
 		}

@@ -79,8 +79,13 @@ func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) re
 
 // RemovedFirst reports whether a link that has taken the place of another one in the documents needs a name that the other one, or its
 // other end, has. A veth with the same other end is renamed.
-func RemovedFirst(was, by Link) bool {
-	return was.Peer != "" && was.Peer == by.Name || by.Peer != "" && was.Name == by.Peer
+func RemovedFirst(was Link, by iter.Seq[Link]) bool {
+	for by := range by {
+		if was.Peer != "" && was.Peer == by.Name || by.Peer != "" && was.Name == by.Peer {
+			return true
+		}
+	}
+	return false
 }
 
 // DeletedAfter makes links stay while links that the kernel has as their ports are to have another master, but are pending or in error:
