@@ -193,7 +193,7 @@ func (p params[Obj]) replacements(field reconciler.StatusField[Obj]) (all []reco
 				}
 			}
 		}
-		all = append(all, reconciler.DependsOnBy(table, field.Get, by, on, p.Relations.Observed).OrFailed())
+		all = append(all, reconciler.DependsOnBy(table, field.Get, by, on).OrFailed())
 	}
 	return all
 }

@@ -136,17 +136,15 @@ func (r replaced) newest(by *Replacement, held map[id]*document) *Replacement {
 const maxTogether = 100
 
 // pair pairs the documents of a file that are gone with those of the same kind that are new between the same others: each with all, or,
-// if there are many, and as many of both, one by one. The rest of those that are gone is paired with the rest of those that are new, wherever they are.
+// if there are many, and as many of both, one by one. Where nothing is new, those that are gone are paired with all that are new in the file.
 func (r replaced) pair(before, after *content, gone, fresh func(*document) bool) {
 	news, olds := runsOf(after.docs, idsOf(before.docs), fresh), runsOf(before.docs, idsOf(after.docs), gone)
-	rest := map[Kind][]*document{}
+	fileOf := map[Kind][]*document{}
 	for at, in := range news {
-		if len(olds[at]) == 0 {
-			rest[at.of] = append(rest[at.of], in...)
-		}
+		fileOf[at.of] = append(fileOf[at.of], in...)
 	}
 	others := map[Kind]*Replacement{}
-	for k, in := range rest {
+	for k, in := range fileOf {
 		others[k] = replacementOf(in)
 	}
 	for at, olds := range olds {

@@ -40,9 +40,10 @@ func TestADocumentInThePlaceOfAnotherReplacesIt(t *testing.T) {
 		"fewer":             {netA + " " + netB, netC, netA + " " + netC + "," + netB + " " + netC},
 		"more":              {netA, netB + " " + netC, netA + " " + netB + " " + netC},
 		"elsewhere":         {netA + " " + kept, kept + " " + netB, netA + " " + netB},
+		"sorted":            {netA + " " + netB + " " + netC, netB + " 10.4.0.0/16 10.9.0.0/16", netA + " 10.4.0.0/16 10.9.0.0/16," + netC + " 10.4.0.0/16 10.9.0.0/16"},
 		"only removed":      {netA + " " + kept, kept, netA + " "},
 		"another kind":      {netA + " set", "set " + netB, netA + " " + netB},
-		"in another order":  {kept + " " + netA + " 10.8.0.0/16 " + netB, "10.8.0.0/16 " + netC + " " + kept + " 10.4.0.0/16", netA + " " + netC + "," + netB + " 10.4.0.0/16"},
+		"in another order":  {kept + " " + netA + " 10.8.0.0/16 " + netB, "10.8.0.0/16 " + netC + " " + kept + " 10.4.0.0/16", netA + " " + netC + " 10.4.0.0/16," + netB + " 10.4.0.0/16"},
 		"of different kind": {netA, "set", netA + " "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -189,7 +189,7 @@ func (u *updates) misnamed(l looker, i int) (link *Seen, name string, err error)
 		if holder, err := l.byName(row.Peer); holder != nil || err != nil {
 			return nil, "", err
 		}
-		if u.target.isDeclared(u.txn, s.peer) {
+		if u.target.borrows(u.txn, s.peer) {
 			return nil, "", fmt.Errorf("link %s stays as it is: its other end is %s, which has a document of its own, and not %s", s.name, s.peer, row.Peer)
 		}
 		link, err = l.byIndex(s.link.Peer)
