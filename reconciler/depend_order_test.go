@@ -43,13 +43,19 @@ func TestRowsThatAreDeletedBeforeOthersDoNotWaitForThemOtherwise(t *testing.T) {
 	})
 }
 
+// replacing makes the deletes of addresses wait for others of their links, of which there is one.
+func (c *chain) replacing() {
+	c.t.Helper()
+	c.stop("addresses")
+	c.replaced = true
+	c.start("addresses")
+	c.commit("links eth0", "addresses eth0/1")
+	c.pass(time.Second)
+}
+
 func TestADeleteWaitsForRowsThatReplaceItsOwn(t *testing.T) {
 	chained(t, func(_ *testing.T, c *chain) {
-		c.stop("addresses")
-		c.replaced = true
-		c.start("addresses")
-		c.commit("links eth0", "addresses eth0/1")
-		c.pass(time.Second)
+		c.replacing()
 		c.forget()
 		c.commit("-addresses eth0/1", "addresses eth0/2")
 		c.pass(time.Second)
@@ -369,11 +375,7 @@ func TestADeleteWaitsForAReconcilerThatHasEndedForFiveMinutes(t *testing.T) {
 // Its delete would have waited for a row that is paused, for ever.
 func TestADeleteDoesNotWaitForEverForAReconcilerThatHasEnded(t *testing.T) {
 	chained(t, func(_ *testing.T, c *chain) {
-		c.stop("addresses")
-		c.replaced = true
-		c.start("addresses")
-		c.commit("links eth0", "addresses eth0/1")
-		c.pass(time.Second)
+		c.replacing()
 		if err := c.rs["addresses"].Pause(c.t.Context(), reconciler.Selector[row]{Keys: []string{"eth0/2"}}, time.Time{}); err != nil {
 			c.t.Error(err)
 		}
