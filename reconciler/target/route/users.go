@@ -13,11 +13,17 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// LinksDeletedAfter makes links stay while the kernel has routes through them whose rows lead elsewhere now, but are in error: the kernel
-// would remove these routes with the link. A veth does not wait for rows that are pending: its name, or that of its other end, may be
-// needed before they can be applied.
-func LinksDeletedAfter(db *statedb.DB, routes *statedb.Table[Route], seen *statedb.Table[Seen]) []reconciler.Dependency[link.Link] {
+// DevicesDeletedAfter makes links stay while the kernel has routes through them whose rows lead elsewhere by now but cannot be applied: it
+// would remove these routes with the link. The same holds for IPv4 addresses and routes whose gateways are in their networks. A veth does
+// not wait for rows that are only pending: its name, or that of its other end, may be needed before they can be applied.
+func DevicesDeletedAfter(db *statedb.DB, routes *statedb.Table[Route], seen *statedb.Table[Seen]) (
+	links []reconciler.Dependency[link.Link], addresses []reconciler.Dependency[address.Address],
+) {
 	u := &users{db: db, seen: seen}
+	return u.keepLinks(routes), u.keepAddresses(routes)
+}
+
+func (u *users) keepLinks(routes *statedb.Table[Route]) []reconciler.Dependency[link.Link] {
 	through := func(device string) iter.Seq[statedb.Query[Route]] {
 		return u.queries(device, func(netip.Addr) bool { return true })
 	}
@@ -27,8 +33,8 @@ func LinksDeletedAfter(db *statedb.DB, routes *statedb.Table[Route], seen *state
 				return ""
 			}
 			return l.Name
-		}, through, Observed(seen)).OrFailed(),
-		reconciler.DependsOnBy(routes, failed, func(l link.Link) string { return l.Name }, through, Observed(seen)).OrFailed(),
+		}, through, Observed(u.seen)).OrFailed(),
+		reconciler.DependsOnBy(routes, failed, func(l link.Link) string { return l.Name }, through, Observed(u.seen)).OrFailed(),
 	}
 }
 
@@ -40,9 +46,7 @@ func failed(r Route) reconciler.Status {
 	return r.Status
 }
 
-// AddressesDeletedAfter is the same for IPv4 addresses and the routes whose gateways are in their networks.
-func AddressesDeletedAfter(db *statedb.DB, routes *statedb.Table[Route], seen *statedb.Table[Seen]) []reconciler.Dependency[address.Address] {
-	u := &users{db: db, seen: seen}
+func (u *users) keepAddresses(routes *statedb.Table[Route]) []reconciler.Dependency[address.Address] {
 	by := func(a address.Address) address.Network {
 		if a.Address.Addr().Is6() {
 			return address.Network{}
@@ -50,10 +54,10 @@ func AddressesDeletedAfter(db *statedb.DB, routes *statedb.Table[Route], seen *s
 		return address.Network{Device: a.Device, Prefix: a.Address.Masked()}
 	}
 	through := func(n address.Network) iter.Seq[statedb.Query[Route]] { return u.queries(n.Device, n.Prefix.Contains) }
-	return []reconciler.Dependency[address.Address]{reconciler.DependsOnBy(routes, Route.GetStatus, by, through, Observed(seen)).OrFailed()}
+	return []reconciler.Dependency[address.Address]{reconciler.DependsOnBy(routes, Route.GetStatus, by, through, Observed(u.seen)).OrFailed()}
 }
 
-// users knows which existing routes use a device. It is safe for concurrent use.
+// users is an index of the existing routes by device and gateway, made on demand. It is safe for concurrent use.
 type users struct {
 	db   *statedb.DB
 	seen *statedb.Table[Seen]
@@ -64,10 +68,11 @@ type users struct {
 	by  map[string]map[netip.Addr][]Key // by the names of the device and the gateway
 }
 
-// usersLife is how long what is known is used although routes change: the routes that matter are those of earlier versions of rows.
+// usersLife is how long the index is used although routes have changed. What matters are routes by earlier versions of rows, which have
+// been there for longer.
 const usersLife = time.Second
 
-// queries yields queries for the rows of the routes through a device of whose gateways chosen is true. It yields none for the device "".
+// queries yields queries for the rows of the routes through a device whose gateways are chosen, and none for the device "".
 func (u *users) queries(device string, chosen func(gateway netip.Addr) bool) iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
 		for gateway, keys := range u.of(device) {

@@ -58,7 +58,8 @@ type deletedAfterOut struct {
 }
 
 func deletedAfter(db *statedb.DB, routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen]) deletedAfterOut {
-	return deletedAfterOut{Links: route.LinksDeletedAfter(db, routes, seen), Addresses: route.AddressesDeletedAfter(db, routes, seen)}
+	links, addresses := route.DevicesDeletedAfter(db, routes, seen)
+	return deletedAfterOut{Links: links, Addresses: addresses}
 }
 
 // optionalRules are the tables of rules, if there are any.
