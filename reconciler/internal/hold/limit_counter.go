@@ -124,7 +124,7 @@ func (c *counter) holdsOrphans() bool {
 // excess describes what exceeds the limit.
 func (c *counter) excess() string {
 	if c.unknown {
-		return "what an earlier run made, of which it is not known whether it was to stay"
+		return "what an earlier run made, which may still be wanted"
 	}
 	if stranded := c.tally.strandedRows(); stranded > 0 {
 		return fmt.Sprintf("%v, with the %d that have lost what they depend on", c.limit, stranded)

@@ -83,7 +83,7 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 			continue
 		}
 		next.shown[f.path] = s.published.shown[f.path].unlessSame(r.show(f, l.at), l.at)
-		if kept := r.kept[f]; kept == nil || !kept.current(s.parser.filters) || !s.allRead && f.mayHaveMore() {
+		if kept := r.kept[f]; kept == nil || !kept.current(s.parser.filters) || !s.allValid && f.mayHaveMore() {
 			missing = append(missing, whyMissing(f, next.shown[f.path]))
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Source) next(l *listing) (state, map[*fileState]*content) {
 		now := showStaying(next.shown[path], path, rows, s.elsewhere.why)
 		next.shown[path] = s.published.shown[path].unlessSame(now, l.at)
 	}
-	s.allRead = s.allRead || len(missing) == 0
+	s.allValid = s.allValid || len(missing) == 0
 	next.incomplete = reason(missing)
 	next.filtered = len(next.held) == 0 && r.count().files > 0
 	s.explainLoss(&next, l, r)

@@ -6,20 +6,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// claim is an invalid document, which may declare the row of another one.
+// claim is what an invalid document may declare.
 type claim struct {
 	of Kind
-	// covers reports whether the document may have the key of a row of its kind: whether the row keeps its key if it is given
-	// those fields of the document that are valid.
+	// covers reports whether the document may declare a row of its kind: whether the row, given the valid fields of the document, keeps
+	// its key.
 	covers func(row any) bool
 }
 
-// Of a file with more invalid documents, or one with more values, it is not remembered what they say: it may declare any row. So may
-// files with more invalid documents in all.
+// Beyond these limits, invalid documents are not compared with rows: they may declare any.
 const (
-	maxClaims      = 10
-	maxClaimValues = 1000
-	maxAllClaims   = 100
+	maxClaims      = 10   // of a file
+	maxClaimValues = 1000 // in one of them
+	maxAllClaims   = 100  // of all files
 )
 
 // unknown is the content of a file that has not been read.

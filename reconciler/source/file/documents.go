@@ -62,10 +62,11 @@ func (before shown) unlessSame(next shown, now time.Time) shown {
 	return next
 }
 
-// showStaying adds to the state to publish of a file that some of its rows stay in force although it no longer declares them.
+// showStaying returns the state to publish of a file some of whose rows stay in force although it no longer declares them. Now is its
+// state apart from that.
 func showStaying(now shown, path string, rows int, elsewhere string) shown {
-	message := "no longer declares all its rows, while " + elsewhere + ", and may declare the same; " + staysInForce(rows) +
-		" until it does not or this is approved (approve documents)"
+	message := "no longer declares all its rows, which may be in another file: " + elsewhere + "; " + staysInForce(rows) +
+		" until that ends or this is approved (approve documents)"
 	now.row.File, now.row.State = path, Error
 	now.row.Rows += rows
 	now.problems = append(slices.Clip(now.problems), problem{at: place{file: path}, message: message})

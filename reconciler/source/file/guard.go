@@ -96,13 +96,13 @@ type elsewhere struct {
 func (s *Source) mayBeElsewhere(l *listing) map[id]*document {
 	now := s.findElsewhere(l)
 	if now.why != "" {
-		s.elsewhere, s.readAll = now, time.Time{}
+		s.elsewhere, s.clearSince = now, time.Time{}
 		return s.published.held
 	}
-	if s.readAll.IsZero() {
-		s.readAll = l.at
+	if s.clearSince.IsZero() {
+		s.clearSince = l.at
 	}
-	left := s.lossDelay() - l.at.Sub(s.readAll)
+	left := s.lossDelay() - l.at.Sub(s.clearSince)
 	if len(s.last.staying) == 0 || left <= 0 {
 		return nil
 	}

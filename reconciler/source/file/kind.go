@@ -55,6 +55,7 @@ type Kind interface {
 	// decode returns the row to store for a document, and its key. The row is nil if the
 	// document is refused, which the decoder then reports, or dropped by the filter.
 	decode(d *decoder, document *yaml.Node, filter any) (row any, key string)
+	// claim returns the covers function of a claim: see there.
 	claim(d *decoder, document *yaml.Node) (covers func(row any) bool)
 	register(txn *statedb.WriteTxn, source string) (feed, error)
 	insert(txn *statedb.WriteTxn, row any) error

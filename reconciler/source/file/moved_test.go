@@ -14,7 +14,7 @@ import (
 
 // movedWhy is the error of a file that is gone while others may declare its rows.
 func movedWhy(name, because string, rows int) string {
-	return fmt.Sprintf("%s: no longer declares all its rows, while %s, and may declare the same; %s until it does not or this is approved (approve documents)",
+	return fmt.Sprintf("%s: no longer declares all its rows, which may be in another file: %s; %s until that ends or this is approved (approve documents)",
 		name, because, map[bool]string{true: "1 row stays in force", false: fmt.Sprintf("%d rows stay in force", rows)}[rows == 1])
 }
 

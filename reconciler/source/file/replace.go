@@ -2,25 +2,25 @@ package file
 
 import "slices"
 
-// Replacement has the rows of the documents that have taken the place of another one.
+// Replacement is what has taken the place of a document: one or more others, with their rows. It is immutable.
 type Replacement struct {
 	docs []*document
 	keys []string
 	rows []any
 }
 
-// Keys returns the keys of their rows, as text.
+// Keys returns the primary keys of the rows, as text. The slice must not be modified.
 func (r *Replacement) Keys() []string { return r.keys }
 
-// Rows returns their rows.
+// Rows returns the rows, in the order of Keys. The slice must not be modified.
 func (r *Replacement) Rows() []any { return r.rows }
 
 // replaced are the replacements of documents by the ids of those. It is immutable.
 type replaced map[id]*Replacement
 
-// ReplacedBy returns what has taken the place of a document in its file, given the table and the key of its row, which was removed in the
-// same change. It returns nil if nothing has, and the same pointer for documents with the same replacement, which must not be modified.
-// ReplacedBy is safe for concurrent use.
+// ReplacedBy returns what has taken the place of a document in its file, given the table and the primary key, as text, of the row
+// that was removed with it. It returns nil if nothing has, and the same pointer for documents with the same replacement. ReplacedBy is
+// safe for concurrent use.
 func (s *Source) ReplacedBy(table, key string) *Replacement {
 	all := s.replaced.Load()
 	if all == nil {
@@ -52,7 +52,7 @@ func (s *Source) replacements(next state, kept map[*fileState]*content) replaced
 	}
 	keeps := func(*Replacement) bool { return true }
 	if len(*before) > maxReplaced {
-		keeps = s.waitsFor()
+		keeps = s.notDone()
 	}
 	newest := map[*Replacement]*Replacement{}
 	for old, by := range *before {
@@ -75,8 +75,8 @@ func (s *Source) replacements(next state, kept map[*fileState]*content) replaced
 // replacements are done: nothing waits for these.
 const maxReplaced = 10000
 
-// waitsFor returns a function that reports whether a row of a replacement is not done.
-func (s *Source) waitsFor() func(*Replacement) bool {
+// notDone returns a function that reports whether a row of a replacement is not done.
+func (s *Source) notDone() func(*Replacement) bool {
 	txn, known := s.config.DB.ReadTxn(), map[*Replacement]bool{}
 	return func(r *Replacement) bool {
 		is, have := known[r]
@@ -132,11 +132,13 @@ func (r replaced) newest(by *Replacement, held map[id]*document) *Replacement {
 	return replacementOf(docs)
 }
 
-// maxTogether is how many documents that are new in one place each have all that are gone there wait for them.
+// maxTogether is the largest number of new documents in one place that all those gone from there wait for together, if there are as
+// many of both.
 const maxTogether = 100
 
-// pair pairs the documents of a file that are gone with those of the same kind that are new between the same others: each with all, or,
-// if there are many, and as many of both, one by one. Where nothing is new, those that are gone are paired with all that are new in the file.
+// pair records what replaces the documents that are gone from a file: the new documents of the same kind between the same unchanged
+// ones or, if there are many, and as many of both, one for each, in order. If there are none in that place, all new documents of the
+// kind in the file do.
 func (r replaced) pair(before, after *content, gone, fresh func(*document) bool) {
 	news, olds := runsOf(after.docs, idsOf(before.docs), fresh), runsOf(before.docs, idsOf(after.docs), gone)
 	fileOf := map[Kind][]*document{}
@@ -171,8 +173,8 @@ func idsOf(docs []*document) map[id]bool {
 	return ids
 }
 
-// runsOf returns the chosen documents, in order, by the document of the same kind with one of the ids that comes next; that of the last
-// ones has no key.
+// runsOf groups the chosen documents by what comes next: the document of the same kind with one of the ids. The id of the last group
+// has no key. Each group is in order.
 func runsOf(docs []*document, ends map[id]bool, chosen func(*document) bool) map[id][]*document {
 	all, open := map[id][]*document{}, map[Kind][]*document{}
 	for _, d := range docs {

@@ -136,8 +136,8 @@ func (f *fileState) drops(found *content) bool {
 }
 
 // follows returns for how much longer a new version waits for losses of other files that are in doubt: what was done after them
-// must not be in force before them. It also waits for files that are being written, if it drops documents that may be moving there.
-// The time is limited, in case that losses or writing never end.
+// must not be in force before them. It also waits for files that are being written if it lacks documents that may be moving there.
+// The time is limited, in case the losses or the writing never end.
 func (f *fileState) follows(found *content, at time.Time, doubt, delay time.Duration) time.Duration {
 	if f.kept == nil || found == f.now {
 		return 0
@@ -346,14 +346,14 @@ func (r resolution) hold(files []*fileState, held map[id]*document) {
 	}
 }
 
-// stay keeps those of the rows in force that no file declares any more, unless a filter has dropped them, or their file has while no
-// other one may declare them.
+// stay keeps those of the rows in force that no file declares any more and that others may declare. A file that still has documents
+// has lost only those that another one may declare; one that is gone may have moved anywhere. What a filter has dropped does not stay.
 func (r *resolution) stay(files []*fileState, rows map[id]*document, others elsewhere) {
 	r.staying = map[id]*document{}
 	if len(rows) == 0 {
 		return
 	}
-	stands := map[string]bool{}
+	present := map[string]bool{} // the files with documents
 	filtered := map[*document]bool{}
 	for _, f := range files {
 		switch now := r.kept[f]; {
@@ -364,14 +364,14 @@ func (r *resolution) stay(files []*fileState, rows map[id]*document, others else
 			}
 			fallthrough
 		default:
-			stands[f.path] = true
+			present[f.path] = true
 		}
 	}
 	for i, d := range rows {
 		if r.wanted[i] != nil || filtered[d] {
 			continue
 		}
-		if others.anything && !stands[d.at.file] || others.mayDeclare(d) {
+		if others.anything && !present[d.at.file] || others.mayDeclare(d) {
 			r.wanted[i], r.staying[i] = d, d
 		}
 	}

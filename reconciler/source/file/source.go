@@ -142,8 +142,8 @@ type progress struct {
 	goneIsFine  bool                  // the absence of the directory was approved
 	watchError  string                // why changes may go unnoticed
 	elsewhere   elsewhere             // where documents may be that files no longer declare, or were last
-	readAll     time.Time             // since when there is no such file; zero if there is one
-	allRead     bool                  // all files were valid at the same time since the start
+	clearSince  time.Time             // since when there is no such file; zero if there is one
+	allValid    bool                  // all files have been valid at the same time since the start
 	published   state
 	last        resolution // the resolution that published is based on, unless it was not applied
 }
