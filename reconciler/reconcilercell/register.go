@@ -72,14 +72,14 @@ type Relations[Obj any] struct {
 	DeletedAfter  []reconciler.Dependency[Obj] // other modules add to them with the group "deleted-after"
 	Replaces      func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	Observed      reconciler.Observation[Obj]
-	// RemovedFirst, if set, reports whether one of the rows that have taken the place of another one (see [ReplacedBy]) cannot be applied
-	// as long as the target has what the other row had.
+	// RemovedFirst, if set, reports whether one of the rows that replace another one (see [ReplacedBy]) cannot be applied before that one is
+	// deleted from the target. It is called from several goroutines.
 	RemovedFirst func(was Obj, by iter.Seq[Obj]) bool
 
 	RefreshInterval func(Obj) time.Duration
 }
 
-// Replacement has the rows that have taken the place of a removed row. It must be comparable, and equal only for the same rows.
+// Replacement has the rows that have taken the place of a removed row. Values must be comparable, and equal only for the same rows.
 type Replacement = interface {
 	// Keys returns the primary keys of the rows, as text.
 	Keys() []string
@@ -87,9 +87,9 @@ type Replacement = interface {
 	Rows() []any
 }
 
-// ReplacedBy returns what has taken the place of a removed row, given the table and the key of that one; nil if nothing has. The group
-// "row-replacements" has such functions, which a source of rows may provide: a removed row is not deleted from the target before the
-// rows in its place are done.
+// ReplacedBy returns what has taken the place of a removed row, given its table and its primary key as text; nil if nothing has. Sources
+// of rows may provide such functions in the group "row-replacements": a removed row is then not deleted from the target before the rows
+// in its place are done. They are called from several goroutines.
 type ReplacedBy = func(table, key string) Replacement
 
 // Memory returns the memory of the reconciler with the given name. Provide one to the hive
@@ -158,7 +158,6 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 	}
 }
 
-// firstOf returns a function that returns the first result that is not empty.
 // replacements returns the dependencies that make deletes wait for the rows in the place of theirs.
 func (p params[Obj]) replacements(field reconciler.StatusField[Obj]) (all []reconciler.Dependency[Obj]) {
 	table := statedb.ReadOnly(p.Table)
@@ -198,6 +197,7 @@ func (p params[Obj]) replacements(field reconciler.StatusField[Obj]) (all []reco
 	return all
 }
 
+// firstOf returns a function that returns the first result that is not empty.
 func firstOf(origins []func(table, key string) string) func(table, key string) string {
 	return func(table, key string) string {
 		for _, origin := range origins {

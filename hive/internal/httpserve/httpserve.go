@@ -47,7 +47,8 @@ type Limiter interface {
 // There are at most 500 connections, and no more than a quarter of the descriptors that the process may have: one more takes the place of the oldest that waits for its client: for a complete
 // request, or until the answer is read. If the connections are of a Peer, the limits of a user are 40 requests, but
 // not for root, 16 streams and 2 requests with bodies larger than 1 MiB, at once; more are answered by fail with status 429.
-// Root takes the place of any other user. A connection of a network that finds all others being answered waits for up to a second,
+// Root takes the place of any other user. A request of a network that has a body gets status 413 and its connection is closed. A connection
+// of a network that finds all others being answered waits for up to a second,
 // and while there are more than half as many, each ends after one request. Serve returns nil if ctx ended it.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, fail Fail, logger *slog.Logger) error {
 	all := newConns()
@@ -141,8 +142,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	runtime.Gosched()
 }
 
-// refuseBody answers a request of a network, none of which needs a body, and ends the connection. The server would first read some of the
-// body, which costs much if it comes in small chunks, and then keep the connection for a while.
+// refuseBody answers a request of a network, none of which needs a body, and closes the connection. Left to itself, the server would read
+// part of the body first, which is expensive if it comes in small chunks, and keep the connection open for a while.
 func refuseBody(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

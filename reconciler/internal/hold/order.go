@@ -50,12 +50,12 @@ type orderedItem struct {
 	on        obstacle
 }
 
-// A delete that waits for a pending row looks again after a tenth of the time that it has waited, within these limits. If many wait,
-// they look more seldom, so that they leave the time to those that they wait for.
+// A delete that waits for a pending row looks again after a tenth of the time that it has waited, within these limits, and less often if
+// many wait: looking must not take the time that the pending rows need.
 const (
 	pendingRetry    = 100 * time.Millisecond
 	maxPendingRetry = 5 * time.Second
-	retryOfEach     = 50 * time.Microsecond
+	retryPerWait    = 50 * time.Microsecond
 )
 
 // NewOrder returns the policy for a member of a group, which may be nil: then no deletes of dependents are waited for.
@@ -85,7 +85,7 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	if text := o.pending(t.Entry, txn); text != "" {
 		wait.on = obstacle{text: text, awaits: true}
 		o.waiting[it.Key] = wait
-		again := max(pendingRetry, now.Sub(wait.since)/10, time.Duration(len(o.waiting))*retryOfEach)
+		again := max(pendingRetry, now.Sub(wait.since)/10, time.Duration(len(o.waiting))*retryPerWait)
 		return Reason{workqueue.Order, text, now.Add(min(again, maxPendingRetry))}, true
 	}
 	if o.member == nil {

@@ -79,8 +79,8 @@ func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	}
 }
 
-// RemovedFirst returns a function that reports whether an IPv6 address is declared with another length of its prefix now, of which a device
-// can have only one, or for another device that exists: on the same network, the kernel would find that the address is a duplicate.
+// RemovedFirst returns a function that reports whether an IPv6 address is declared anew with another prefix length, of which a device can
+// have only one, or for another device that exists: if both are on one network, the kernel would take the new address for a duplicate.
 func RemovedFirst(
 	db *statedb.DB, addresses *statedb.Table[Address], exists func(txn statedb.ReadTxn, device string) bool,
 ) func(was Address, by iter.Seq[Address]) bool {

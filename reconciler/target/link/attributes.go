@@ -164,7 +164,7 @@ func (t *Target) settle(ctx context.Context, txn statedb.ReadTxn, s state) error
 	return t.records.Remove(other)
 }
 
-// maxRenamed is the largest number of links whose names were exchanged in a circle that is followed at once.
+// maxRenamed is the largest number of links that exchanged names whose records are moved in one call.
 const maxRenamed = 100
 
 // borrows reports whether a row without a type has a name.
@@ -221,8 +221,8 @@ func (t *Target) endRenamed(ctx context.Context, txn statedb.ReadTxn, name strin
 }
 
 // end restores the link that a record of a link of others is about, if it has another name than the record by now, and
-// removes the record. If a row without a type has the other name, the link keeps its attributes, and the record goes on under that
-// name; if that has a record of another renamed link, the same is done with that.
+// removes the record. If a row without a type has the new name, the link keeps its attributes and its record moves to that name. A
+// record that is there already, of another renamed link, is dealt with in the same way.
 func (t *Target) end(l looker, txn statedb.ReadTxn, name string) error {
 	rec, _ := t.records.Get(name)
 	if rec.Borrowed == nil {

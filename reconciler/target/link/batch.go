@@ -97,10 +97,10 @@ func (u *updates) execute(explain func(i int, err error) error) {
 func asItIs(_ int, err error) error { return err }
 
 // create creates missing links, recreates links of ours that have the wrong type or peer,
-// and takes over links of others that rows adopt. Then it sets the attributes of all links. It first gives links and other ends that
-// others have renamed their names back: to make them anew would take along what others have on them.
+// and takes over links of others that rows adopt. Then it sets the attributes of all links. First it renames links, and other ends, that
+// have another name than in their rows: recreating them would remove what others have on them.
 func (u *updates) create(at []int) {
-	at = u.renameBack(u.renameBack(at)) // a link, and then its other end
+	at = u.rename(u.rename(at)) // first links, then their other ends
 	var absent, there, wrong []int
 	for _, i := range at {
 		s := u.states[i]
@@ -123,9 +123,9 @@ func (u *updates) create(at []int) {
 	u.change(append(there, made...))
 }
 
-// renameBack renames links of ours, and other ends of them, to the names in their rows. It returns the places of the rows that can still
-// be applied.
-func (u *updates) renameBack(at []int) (rest []int) {
+// rename gives links of ours, and their other ends, the names in their rows. It returns the places of the rows that can still be
+// applied.
+func (u *updates) rename(at []int) (rest []int) {
 	l := looker{target: u.target, ctx: u.ctx} // the kernel does not announce the alias of a link that is down
 	from := map[int]string{}                  // by the place of a row, the record of its link until now
 	for _, i := range at {
@@ -153,7 +153,7 @@ func (u *updates) renameBack(at []int) (rest []int) {
 	return slices.DeleteFunc(at, func(i int) bool { return u.results[i].Err != nil })
 }
 
-// takeRecord makes the record of a link also that of a row whose name the link is about to get. It returns the name of the record until now.
+// takeRecord copies the record of a link to the name that it is about to get. It returns the name that the record has had.
 func (t *Target) takeRecord(s state, link *Seen) (from string, err error) {
 	if s.rec.Created != nil && s.rec.Created.Index == link.Index {
 		return s.name, nil

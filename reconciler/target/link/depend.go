@@ -77,8 +77,8 @@ func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) re
 	}, observed)
 }
 
-// RemovedFirst reports whether a link that has taken the place of another one in the documents needs a name that the other one, or its
-// other end, has. A veth with the same other end is renamed.
+// RemovedFirst reports whether one of the links that replace another one in the documents needs the name of that one, or of its other
+// end. A veth that keeps its other end does not: it is renamed.
 func RemovedFirst(was Link, by iter.Seq[Link]) bool {
 	for by := range by {
 		if was.Peer != "" && was.Peer == by.Name || by.Peer != "" && was.Name == by.Peer {

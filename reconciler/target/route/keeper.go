@@ -308,8 +308,8 @@ func (s Seen) doubtBehind() string {
 	return ""
 }
 
-// nexthopGone removes a next hop from a route with several. In IPv6 each next hop has the protocol of whoever added it. When a next
-// hop is added, the kernel announces all of them; when one is removed, only that one.
+// nexthopGone removes a next hop from an IPv6 route with several. Each of them carries the protocol of the program that added it. When
+// a next hop is added, the kernel announces all of them; when one is removed, only that one.
 func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (doubt string, err error) {
 	hops := is.Nexthops.Slice()
 	i := slices.IndexFunc(hops, func(h SeenNexthop) bool { return h.Gateway == gone.Gateway && h.index == gone.index })

@@ -18,24 +18,6 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// deviceUserOut contributes a function that reports whether addresses name a device.
-type deviceUserOut struct {
-	cell.Out
-
-	Uses func(txn statedb.ReadTxn, device string) bool `group:"device-users"`
-}
-
-func deviceUser(rows *statedb.Table[address.Address]) deviceUserOut {
-	return deviceUserOut{Uses: func(txn statedb.ReadTxn, device string) bool {
-		for _, ipv6 := range []bool{false, true} {
-			for range rows.List(txn, address.ByDevice.Query(address.Device{Name: device, IPv6: ipv6})) {
-				return true
-			}
-		}
-		return false
-	}}
-}
-
 // Cell returns the module. It needs an *ownership.Store and the module of package
 // linkcell, and provides the observed addresses to other kinds.
 func Cell() cell.Cell {
@@ -79,4 +61,22 @@ func Cell() cell.Cell {
 			return jobs.Add(job.OneShot("network-routes", func(ctx context.Context, health health.Health) error { return w.Run(ctx, health) }))
 		}),
 	)
+}
+
+// deviceUserOut contributes a function that reports whether addresses name a device.
+type deviceUserOut struct {
+	cell.Out
+
+	Uses func(txn statedb.ReadTxn, device string) bool `group:"device-users"`
+}
+
+func deviceUser(rows *statedb.Table[address.Address]) deviceUserOut {
+	return deviceUserOut{Uses: func(txn statedb.ReadTxn, device string) bool {
+		for _, ipv6 := range []bool{false, true} {
+			for range rows.List(txn, address.ByDevice.Query(address.Device{Name: device, IPv6: ipv6})) {
+				return true
+			}
+		}
+		return false
+	}}
 }
