@@ -142,8 +142,10 @@ const maxTogether = 100
 func (r replaced) pair(before, after *content, gone, fresh func(*document) bool) {
 	news, olds := runsOf(after.docs, idsOf(before.docs), fresh), runsOf(before.docs, idsOf(after.docs), gone)
 	fileOf := map[Kind][]*document{}
-	for at, in := range news {
-		fileOf[at.of] = append(fileOf[at.of], in...)
+	for _, d := range after.docs {
+		if fresh(d) {
+			fileOf[d.of] = append(fileOf[d.of], d)
+		}
 	}
 	others := map[Kind]*Replacement{}
 	for k, in := range fileOf {
