@@ -23,6 +23,7 @@ import (
 type chain struct {
 	replaced    bool // addresses are deleted after others of their devices are there
 	deletesOnly bool // routes are deleted before addresses, but their updates do not wait for them
+	last        bool // deletes of routes come last: see Params.DeletesLast
 	remade      bool // links that are there are made anew when their rows change
 	t           *testing.T
 	db          *statedb.DB
@@ -94,6 +95,12 @@ func (c *chain) params(name string) reconciler.Params[row] {
 	}
 	if name != "links" {
 		p.DependsOn = append(p.DependsOn, c.on("links", byID.Query))
+	}
+	if name == "routes" && c.last {
+		p.DeletesLast, p.Config.DeleteLimit.Off = true, true
+		p.RemovedFirst = func(_ statedb.ReadTxn, was row) iter.Seq[statedb.Query[row]] {
+			return slices.Values([]statedb.Query[row]{byID.Query(was.ID + "'")})
+		}
 	}
 	switch {
 	case name == "links" && c.remade:

@@ -44,6 +44,13 @@ type Params[Obj any] struct {
 	// of rows that the row depends on. It does not wait for a row that is in error, unless it is
 	// [Dependency.OrFailed], nor for one that agrees with the observed state, as after a start.
 	DeletedAfter []Dependency[Obj]
+	// DeletesLast makes a delete wait for all rows of the table that were changed with its own, and for those changed since, until
+	// each has been applied once, or is gone: one of them may be in its place, and fail. Rows changed up to 10 seconds before count as
+	// changed with it, and for an orphan all rows. It suits rows that people write. Where rows come and go all the time, and one of
+	// them always fails, nothing would be deleted. RemovedFirst, if set, yields queries for the rows that cannot be applied
+	// before a row is deleted: if one of them has not been applied, the delete does not wait. It is called from one goroutine.
+	DeletesLast  bool
+	RemovedFirst func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]
 	// Replaces, if set, reports whether the update of a row would first remove what the row has in the target, as when
 	// an object has to be made anew, and returns that row as it was. Like its delete, the update waits for the deletes
 	// of rows that depend on that row: for as long as those are paused or need an approval, otherwise for a few
@@ -89,7 +96,7 @@ func New[Obj Reconcilable[Obj]](p Params[Obj]) (*Reconciler[Obj], error) {
 func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[Obj], error) {
 	untypedParams := engine.Params{
 		Name: p.Name, DB: p.DB, Config: p.Config, Group: p.Group, Memory: p.Memory, Observed: p.Observed.of,
-		NotDone: p.NotDone, Origin: p.Origin, Logger: p.Logger, Health: p.Health,
+		DeletesLast: p.DeletesLast, NotDone: p.NotDone, Origin: p.Origin, Logger: p.Logger, Health: p.Health,
 	}
 	if p.Table != nil {
 		untypedParams.Table = p.Table.Untyped()
@@ -102,6 +109,11 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 	}
 	if interval := p.RefreshInterval; interval != nil {
 		untypedParams.RefreshInterval = func(e *store.Entry) time.Duration { return interval(rowOf[Obj](e)) }
+	}
+	if first := p.RemovedFirst; first != nil {
+		untypedParams.RemovedFirst = func(txn statedb.ReadTxn, e *store.Entry, yield func(store.Query) bool) {
+			queries(first(txn, rowOf[Obj](e)), yield)
+		}
 	}
 	if replaces := p.Replaces; replaces != nil {
 		untypedParams.Replaces = func(txn statedb.ReadTxn, e *store.Entry) *store.Entry {

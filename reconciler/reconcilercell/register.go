@@ -64,7 +64,8 @@ func RegisterWithStatus[Obj any](name string, field reconciler.StatusField[Obj])
 //		}}
 //	})
 //
-// The fields are described at [reconciler.Params]. All are optional.
+// The fields are described at [reconciler.Params]. All are optional. The deletes of tables whose names are in the group "declared-tables",
+// as those of documents are, come last: see DeletesLast there.
 type Relations[Obj any] struct {
 	Related       []reconciler.Related[Obj]
 	DependsOn     []reconciler.Dependency[Obj]
@@ -72,25 +73,10 @@ type Relations[Obj any] struct {
 	DeletedAfter  []reconciler.Dependency[Obj] // other modules add to them with the group "deleted-after"
 	Replaces      func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	Observed      reconciler.Observation[Obj]
-	// RemovedFirst, if set, reports whether one of the rows that replace another one (see [ReplacedBy]) cannot be applied before that one is
-	// deleted from the target. It is called from several goroutines.
-	RemovedFirst func(was Obj, by iter.Seq[Obj]) bool
+	RemovedFirst  func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]
 
 	RefreshInterval func(Obj) time.Duration
 }
-
-// Replacement has the rows that have taken the place of a removed row. Values must be comparable, and equal only for the same rows.
-type Replacement = interface {
-	// Keys returns the primary keys of the rows, as text.
-	Keys() []string
-	// Rows returns the rows themselves.
-	Rows() []any
-}
-
-// ReplacedBy returns what has taken the place of a removed row, given its table and its primary key as text; nil if nothing has. Sources
-// of rows may provide such functions in the group "row-replacements": a removed row is then not deleted from the target before the rows
-// in its place are done. They are called from several goroutines.
-type ReplacedBy = func(table, key string) Replacement
 
 // Memory returns the memory of the reconciler with the given name. Provide one to the hive
 // to have deletes that are held stay so when the process is restarted.
@@ -110,7 +96,7 @@ type params[Obj any] struct {
 	NotDone   *statedb.RWTable[reconciler.NotDone]
 	Registry  *registry
 	Origins   []func(table, key string) string `group:"row-origins"`
-	Replaced  []ReplacedBy                     `group:"row-replacements"`
+	Declared  []string                         `group:"declared-tables"`
 	After     []reconciler.Dependency[Obj]     `group:"deleted-after"`
 	Jobs      job.Group
 	Logger    *slog.Logger
@@ -136,7 +122,9 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			Related:         p.Relations.Related,
 			DependsOn:       p.Relations.DependsOn,
 			DeletedBefore:   p.Relations.DeletedBefore,
-			DeletedAfter:    slices.Concat(p.Relations.DeletedAfter, p.After, p.replacements(field)),
+			DeletedAfter:    slices.Concat(p.Relations.DeletedAfter, p.After),
+			DeletesLast:     slices.Contains(p.Declared, p.Table.Name()),
+			RemovedFirst:    p.Relations.RemovedFirst,
 			Replaces:        p.Relations.Replaces,
 			Observed:        p.Relations.Observed,
 			RefreshInterval: p.Relations.RefreshInterval,
@@ -156,45 +144,6 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			return r.Run(ctx)
 		}))
 	}
-}
-
-// replacements returns the dependencies that make deletes wait for the rows in the place of theirs.
-func (p params[Obj]) replacements(field reconciler.StatusField[Obj]) (all []reconciler.Dependency[Obj]) {
-	table := statedb.ReadOnly(p.Table)
-	for _, replacedBy := range p.Replaced {
-		by := func(was Obj) Replacement {
-			r := replacedBy(table.Name(), table.Key(was))
-			if r == nil || p.Relations.RemovedFirst == nil {
-				return r
-			}
-			rows := func(yield func(Obj) bool) {
-				for _, row := range r.Rows() {
-					if row, ok := row.(Obj); ok && !yield(row) {
-						return
-					}
-				}
-			}
-			if p.Relations.RemovedFirst(was, rows) {
-				return nil
-			}
-			return r
-		}
-		on := func(r Replacement) iter.Seq[statedb.Query[Obj]] {
-			return func(yield func(statedb.Query[Obj]) bool) {
-				if r == nil {
-					return
-				}
-				for _, key := range r.Keys() {
-					q, err := table.ParseKey(table.Untyped().Primary().Name, key)
-					if err == nil && !yield(q) {
-						return
-					}
-				}
-			}
-		}
-		all = append(all, reconciler.DependsOnBy(table, field.Get, by, on).OrFailed())
-	}
-	return all
 }
 
 // firstOf returns a function that returns the first result that is not empty.

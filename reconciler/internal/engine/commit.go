@@ -254,6 +254,7 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 	if it.Err = out.Err; out.Err == nil {
 		if out.Kind == pool.Update {
 			l.agrees(it)
+			l.order.Applied(it.Key)
 		}
 		it.Applied = out.Ended
 		it.Attempts, it.Tries = 0, nil

@@ -136,7 +136,10 @@ type Params struct {
 	DeletedBefore []Dependency
 	// DeletedAfter name rows that must not be pending when a row is deleted.
 	DeletedAfter []Dependency
-	Replaces     Replaces // nil: no update does
+	// DeletesLast makes deletes wait for the updates that may replace what they remove: see [hold.DeletesLast].
+	DeletesLast  bool
+	RemovedFirst func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool) // may be nil
+	Replaces     Replaces                                                                // nil: no update does
 	Group        *Group
 	Memory       Memory       // nil: a restart forgets that deletes were held
 	Observed     *Observation // nil: rows are compared with nothing

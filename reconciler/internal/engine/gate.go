@@ -59,12 +59,23 @@ func (l *loop) newPolicies(now time.Time) policies {
 	p := policies{
 		repairs: l.newRepairs(),
 		depends: r.depends.NewChecker(),
-		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore(), r.p.DeletedAfter, r.p.Replaces),
+		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore(), r.p.DeletedAfter, l.deletesLast(), r.p.Replaces),
 		limits:  hold.NewChangeLimiter(owner, r.member, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Memory, r.p.Target.Status, now),
 		rate:    hold.NewRate(func() *rate.Limiter { return r.limits.Load().Limiter }),
 	}
 	p.list = []hold.Policy{r.pauses, p.repairs, p.depends, p.order, p.limits}
 	return p
+}
+
+// deletesLast returns nil unless deletes wait for the updates that may replace what they remove.
+func (l *loop) deletesLast() *hold.DeletesLast {
+	if !l.r.p.DeletesLast {
+		return nil
+	}
+	return &hold.DeletesLast{
+		Status: l.r.p.Target.Status, RemovedFirst: l.r.p.RemovedFirst,
+		Taken: func(revision store.Revision) bool { return l.round.open == 0 && l.waiters.read >= revision },
+	}
 }
 
 // gate holds an operation that may not run now, and reports whether it did.

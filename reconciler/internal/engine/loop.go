@@ -157,6 +157,9 @@ func (l *loop) decide(now time.Time) {
 		if l.limits.Relieve(now) {
 			l.release(workqueue.Limit, now)
 		}
+		if l.order.Relieve() {
+			l.release(workqueue.Order, now)
+		}
 		moved = l.dispatch(now)
 	}
 }
@@ -256,6 +259,7 @@ func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 func (l *loop) drop(it *workqueue.Item) {
 	l.leaveFull(it)
 	l.limits.Discount(it)
+	l.order.Applied(it.Key)
 	it.Err = nil
 	l.agrees(it)
 	if it.Refresh.IsZero() {

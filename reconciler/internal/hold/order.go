@@ -29,9 +29,13 @@ type Order struct {
 	member   *Member
 	on       []Dependency
 	after    []awaited
+	last     *DeletesLast           // nil: deletes do not wait for unrelated updates
 	replaces Replaces               // may be nil
 	waiting  map[string]orderedItem // by encoded key
 	text     []byte                 // reused buffer
+
+	unapplied unapplied
+	awaited   bool // a delete waits for one of unapplied
 }
 
 // awaited are rows that have to be there before others are deleted. Many of those name the same rows, so the answer for
@@ -46,6 +50,8 @@ type awaited struct {
 // orderedItem is a delete, or an update that replaces a row, that waits for the deletes of dependents.
 type orderedItem struct {
 	since     time.Time
+	began     time.Time                  // first held
+	revision  store.Revision             // of the table, then
 	revisions map[*Member]store.Revision // see Member.revisions
 	on        obstacle
 }
@@ -59,8 +65,8 @@ const (
 )
 
 // NewOrder returns the policy for a member of a group, which may be nil: then no deletes of dependents are waited for.
-func NewOrder(owner Owner, member *Member, on, after []Dependency, replaces Replaces) *Order {
-	o := &Order{owner: owner, member: member, on: on, replaces: replaces, waiting: map[string]orderedItem{}}
+func NewOrder(owner Owner, member *Member, on, after []Dependency, last *DeletesLast, replaces Replaces) *Order {
+	o := &Order{owner: owner, member: member, on: on, last: last, replaces: replaces, waiting: map[string]orderedItem{}}
 	for _, d := range after {
 		o.after = append(o.after, awaited{Dependency: d})
 	}
@@ -72,17 +78,22 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	if t.Kind == pool.Update {
 		return o.holdsUpdate(t, txn, now)
 	}
-	if o.member == nil && len(o.after) == 0 {
+	if o.member == nil && len(o.after) == 0 && o.last == nil {
 		return Reason{}, false
 	}
 	it := t.Item
 	wait, known := o.waiting[it.Key]
 	if !known {
-		if wait.since = now; o.member != nil {
+		wait.since, wait.began, wait.revision = now, now, o.owner.Table.Revision(txn)
+		if o.member != nil {
 			wait.revisions = o.member.revisions(txn)
 		}
 	}
-	if text := o.pending(t.Entry, txn); text != "" {
+	text := o.pending(t.Entry, txn)
+	if text == "" {
+		text = o.other(t.Entry, it.Orphan, wait, txn)
+	}
+	if text != "" {
 		wait.on = obstacle{text: text, awaits: true}
 		o.waiting[it.Key] = wait
 		again := max(pendingRetry, now.Sub(wait.since)/10, time.Duration(len(o.waiting))*retryPerWait)
@@ -246,6 +257,8 @@ func (o *Order) NoteGate(t *pool.Task, why Reason) {
 func (o *Order) Note(it *workqueue.Item) {
 	if !it.Deleting {
 		delete(o.waiting, it.Key)
+	} else {
+		o.Applied(it.Key)
 	}
 	switch {
 	case o.member == nil || len(o.on) == 0:

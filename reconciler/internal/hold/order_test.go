@@ -54,7 +54,7 @@ func TestDeleteWaitsForThoseOfRowsThatDependOnItsRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil)
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil, nil)
 	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
 	b.want(order, x, Reason{}) // routes does not run
 
@@ -106,7 +106,7 @@ func TestTheDeleteOfAnOrphanWaitsUntilOthersHaveLookedForTheirs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil)
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil, nil)
 	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
 	b.want(order, x, Reason{}) // it is no orphan
 	x.Item.Orphan = true
@@ -145,7 +145,7 @@ func TestDeletesThatAreHeldEndWithTheirTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil)
+	order, ofRoutes := NewOrder(b.owner("links"), links, nil, nil, nil, nil), NewOrder(b.owner("routes"), routes, on, nil, nil, nil)
 	x, r := b.task(pool.Delete, "links", "x"), b.task(pool.Delete, "routes", "r")
 	ofRoutes.Note(r.Item)
 	ofRoutes.NoteGate(r, Reason{Stage: workqueue.Paused})
@@ -178,7 +178,7 @@ func TestAnyDeleteWaitsWhileItIsNotKnownWhatIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := NewOrder(b.owner("links"), links, nil, nil, nil)
+	order := NewOrder(b.owner("links"), links, nil, nil, nil, nil)
 	x := b.task(pool.Delete, "links", "x")
 	routes.SetSearched()
 	b.want(order, x, Reason{})
@@ -212,7 +212,7 @@ func TestAnyDeleteWaitsWhileRowsThatMayDependOnItAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	replaces := func(_ store.ReadTxn, row *store.Entry) *store.Entry { return row }
-	order := NewOrder(b.owner("links"), links, nil, nil, replaces)
+	order := NewOrder(b.owner("links"), links, nil, nil, nil, replaces)
 	routes.SetIncomplete(true)
 	for _, kind := range []pool.Kind{pool.Delete, pool.Update} {
 		x := b.task(kind, "links", "x")
@@ -247,7 +247,7 @@ func TestAnyDeleteWaitsWhileRowsThatMayDependOnItAreMissing(t *testing.T) {
 func TestOrderHoldsNothingWithoutAGroup(t *testing.T) {
 	b := newBed(t, "links")
 	b.put("links", row{ID: "x"})
-	o := NewOrder(b.owner("links"), nil, nil, nil, nil)
+	o := NewOrder(b.owner("links"), nil, nil, nil, nil, nil)
 	x := b.task(pool.Delete, "links", "x")
 	o.Note(x.Item)
 	b.want(o, x, Reason{})
@@ -362,7 +362,7 @@ func TestADeleteWaitsForWhatIsToBeThereBefore(t *testing.T) {
 		if d.OrFailed = c.orFailed; c.oneOf {
 			d.OneOf = either
 		}
-		order, want := NewOrder(b.owner("rows"), nil, nil, []Dependency{d}, nil), Reason{}
+		order, want := NewOrder(b.owner("rows"), nil, nil, []Dependency{d}, nil, nil), Reason{}
 		if c.want != "" {
 			want = Reason{workqueue.Order, c.want, b.now.Add(pendingRetry)}
 		}

@@ -154,7 +154,7 @@ func TestDeletesOfOneTableAreInOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := NewOrder(b.owner("rows"), m, on, nil, nil)
+			o := NewOrder(b.owner("rows"), m, on, nil, nil, nil)
 			m.SetActive(true)
 			m.SetRead(m.revision(b.db.ReadTxn()))
 			tasks := map[string]*pool.Task{}

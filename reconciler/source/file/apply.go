@@ -30,10 +30,6 @@ func (s *Source) apply(ctx context.Context, l *listing) error {
 		s.remember(inForce)
 	}
 	if !next.equal(s.published) {
-		if kept != nil {
-			now := s.replacements(next, kept)
-			s.replaced.Store(&now)
-		}
 		update := func(txn *statedb.WriteTxn) error { return s.write(txn, next) }
 		if err := s.config.DB.Update(ctx, update, s.tables...); err != nil {
 			return err

@@ -114,7 +114,6 @@ type Source struct {
 	documents *statedb.RWTable[Document]
 	tables    []statedb.TableMeta // all that are written
 	origins   atomic.Pointer[map[id]*document]
-	replaced  atomic.Pointer[replaced]
 	known     atomic.Pointer[knownContents] // for Read
 	approvals approvals
 	filters   filters

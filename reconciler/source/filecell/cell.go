@@ -37,7 +37,7 @@ func (c Config) Validate() error {
 func Cell() cell.Cell {
 	return cell.Module("documents", "desired state from files",
 		cell.Config(Config{}),
-		cell.Provide(build, (*file.Source).Documents, origin, replaced, endpoint, approveEndpoint, approveCommand, validateCommand, schemaCommand, section, readyCondition),
+		cell.Provide(build, (*file.Source).Documents, origin, endpoint, approveEndpoint, approveCommand, validateCommand, schemaCommand, section, readyCondition),
 		cell.Invoke(func(*file.Source) {}, registerMetrics),
 	)
 }
@@ -49,27 +49,6 @@ type originOut struct {
 }
 
 func origin(s *file.Source) originOut { return originOut{Origin: s.Origin} }
-
-// replacedOut contributes a function that returns what has taken the place of rows to the group of such functions.
-type replacedOut struct {
-	cell.Out
-	ReplacedBy func(table, key string) replacement `group:"row-replacements"`
-}
-
-// replacement is a *file.Replacement.
-type replacement = interface {
-	Keys() []string
-	Rows() []any
-}
-
-func replaced(s *file.Source) replacedOut {
-	return replacedOut{ReplacedBy: func(table, key string) replacement {
-		if r := s.ReplacedBy(table, key); r != nil {
-			return r
-		}
-		return nil
-	}}
-}
 
 type params struct {
 	cell.In

@@ -18,16 +18,17 @@ func Kind[Obj any](c file.KindConfig[Obj]) cell.Cell {
 		cell.Provide(func(table *statedb.RWTable[Obj]) (kindOut, error) {
 			c.Table = table
 			k, err := file.NewKind(c)
-			return kindOut{Kind: k}, err
+			return kindOut{Kind: k, Declared: table.Name()}, err
 		}),
 		cell.Invoke(func(p fed[Obj]) error { return p.check(c.Name) }),
 	)
 }
 
-// kindOut contributes a kind to the source.
+// kindOut contributes a kind to the source, and its table to those whose deletes come last.
 type kindOut struct {
 	cell.Out
-	Kind file.Kind `group:"document-kinds"`
+	Kind     file.Kind `group:"document-kinds"`
+	Declared string    `group:"declared-tables"`
 }
 
 // fed has the parameters of the check that a source feeds the table of a kind.

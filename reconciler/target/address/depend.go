@@ -79,21 +79,21 @@ func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	}
 }
 
-// RemovedFirst returns a function that reports whether an IPv6 address is declared anew with another prefix length, of which a device can
-// have only one, or for another device that exists: if both are on one network, the kernel would take the new address for a duplicate.
+// RemovedFirst returns a function that yields the rows of a removed IPv6 address with another prefix length, of which a device can
+// have only one, and for other devices that exist: if both are on one network, the kernel would take the new address for a duplicate.
 func RemovedFirst(
-	db *statedb.DB, addresses *statedb.Table[Address], exists func(txn statedb.ReadTxn, device string) bool,
-) func(was Address, by iter.Seq[Address]) bool {
-	return func(was Address, _ iter.Seq[Address]) bool {
+	addresses *statedb.Table[Address], exists func(txn statedb.ReadTxn, device string) bool,
+) func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
+	return func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
 		if was.Address.Addr().Is4() {
-			return false
+			return nil
 		}
-		txn := db.ReadTxn()
-		for a := range addresses.List(txn, ByHost.Query(was.Address.Addr())) {
-			if a.Device == was.Device || exists(txn, a.Device) {
-				return true
+		return func(yield func(statedb.Query[Address]) bool) {
+			for a := range addresses.List(txn, ByHost.Query(was.Address.Addr())) {
+				if (a.Device == was.Device || exists(txn, a.Device)) && !yield(ByKey.Query(a.Key())) {
+					return
+				}
 			}
 		}
-		return false
 	}
 }

@@ -77,15 +77,21 @@ func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) re
 	}, observed)
 }
 
-// RemovedFirst reports whether one of the links that replace another one in the documents needs the name of that one, or of its other
-// end. A veth that keeps its other end does not: it is renamed.
-func RemovedFirst(was Link, by iter.Seq[Link]) bool {
-	for by := range by {
-		if was.Peer != "" && was.Peer == by.Name || by.Peer != "" && was.Name == by.Peer {
-			return true
+// RemovedFirst returns a function that yields the rows of links that need the name of a removed one as that of their other end, or that of
+// its other end as their own. A veth that keeps its other end does not: it is renamed.
+func RemovedFirst(links *statedb.Table[Link]) func(txn statedb.ReadTxn, was Link) iter.Seq[statedb.Query[Link]] {
+	return func(txn statedb.ReadTxn, was Link) iter.Seq[statedb.Query[Link]] {
+		return func(yield func(statedb.Query[Link]) bool) {
+			for l := range links.List(txn, ByEnd.Query(Key(was.Name))) {
+				if l.Peer == was.Name && !yield(ByKey.Query(Key(l.Name))) {
+					return
+				}
+			}
+			if was.Peer != "" {
+				yield(ByKey.Query(Key(was.Peer)))
+			}
 		}
 	}
-	return false
 }
 
 // DeletedAfter makes links stay while links that the kernel has as their ports are to have another master, but are pending or in error:

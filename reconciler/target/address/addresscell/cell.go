@@ -48,7 +48,7 @@ func Cell() cell.Cell {
 					},
 					DeletedAfter: address.DeletedAfter(addresses, seen),
 					Observed:     seen,
-					RemovedFirst: address.RemovedFirst(db, addresses, func(txn statedb.ReadTxn, device string) bool {
+					RemovedFirst: address.RemovedFirst(addresses, func(txn statedb.ReadTxn, device string) bool {
 						_, _, exists := kernelLinks.Get(txn, link.SeenByName.Query(device))
 						return exists
 					}),

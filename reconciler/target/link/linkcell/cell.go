@@ -52,7 +52,7 @@ func Cell() cell.Cell {
 			) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{
 					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, observed)}, Replaces: link.Replaces(seen), Observed: observed,
-					DeletedAfter: []reconciler.Dependency[link.Link]{link.DeletedAfter(db, links, seen, observed)}, RemovedFirst: link.RemovedFirst,
+					DeletedAfter: []reconciler.Dependency[link.Link]{link.DeletedAfter(db, links, seen, observed)}, RemovedFirst: link.RemovedFirst(links),
 				}
 			}),
 		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),

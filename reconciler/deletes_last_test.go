@@ -1,0 +1,154 @@
+package reconciler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/statehive/statehive/reconciler"
+)
+
+// deletesLast runs a test with routes whose deletes come last. The route eth0/a is there.
+func deletesLast(t *testing.T, test func(t *testing.T, c *chain)) {
+	t.Helper()
+	chained(t, func(t *testing.T, c *chain) {
+		c.stop("routes")
+		c.last = true
+		c.start("routes")
+		c.commit("links eth0", "addresses eth0/1", "routes eth0/a")
+		c.pass(time.Hour)
+		c.forget()
+		test(t, c)
+	})
+}
+
+func TestDeletesComeLast(t *testing.T) {
+	deletesLast(t, func(_ *testing.T, c *chain) {
+		c.commit("-routes eth0/a", "routes eth0/z")
+		c.pass(time.Second)
+		c.wantLog("routes eth0/z", "-routes eth0/a")
+		c.commit("-routes eth0/z")
+		c.wantLog("-routes eth0/z")
+	})
+}
+
+func TestADeleteWaitsForARowThatFailsHoweverLong(t *testing.T) {
+	for name, change := range map[string]func(c *chain){
+		"in one change": func(c *chain) { c.commit("-routes eth0/a", "routes eth0/b", "routes eth0/c") },
+		"later": func(c *chain) {
+			c.commit("routes eth0/b")
+			c.pass(9 * time.Second)
+			c.commit("-routes eth0/a", "routes eth0/c")
+		},
+		"earlier": func(c *chain) {
+			c.commit("-routes eth0/a", "routes lo0/w")
+			c.commit("routes eth0/b")
+			c.commit("routes lo0/w")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deletesLast(t, func(t *testing.T, c *chain) {
+				c.breaks("routes eth0/b", true)
+				c.breaks("routes lo0/w", true)
+				change(c)
+				c.pass(time.Hour)
+				c.breaks("routes lo0/w", false)
+				c.pass(time.Hour)
+				if !c.there("routes eth0/a") {
+					t.Error("the old one is gone")
+				}
+				c.wantWaits("routes", "eth0/a", "order: the update of routes eth0/b, which is in error: boom")
+				// The later versions of the row count.
+				c.breaks("routes eth0/d", true)
+				c.commit("-routes eth0/b", "routes eth0/d")
+				c.pass(time.Hour)
+				c.wantWaits("routes", "eth0/a", "order: the update of routes eth0/d, which is in error: boom")
+				c.breaks("routes eth0/d", false)
+				c.pass(2 * time.Minute)
+				if c.there("routes eth0/a") {
+					t.Error("the old one stays though the new one is there")
+				}
+			})
+		})
+	}
+}
+
+func TestADeleteDoesNotWait(t *testing.T) {
+	for name, change := range map[string]func(c *chain){
+		"for a row that failed long before": func(c *chain) {
+			c.commit("routes eth0/b")
+			c.pass(11 * time.Second)
+			c.commit("-routes eth0/a")
+		},
+		"for a row that is gone again": func(c *chain) {
+			c.commit("-routes eth0/a", "routes eth0/b")
+			c.pass(time.Minute)
+			c.commit("-routes eth0/b")
+		},
+		"for a row that has been applied since": func(c *chain) {
+			c.breaks("routes eth0/b", false)
+			c.commit("routes eth0/b")
+			c.pass(time.Second)
+			c.breaks("routes eth0/b", true)
+			c.rs["routes"].FullPass()
+			c.pass(time.Second)
+			c.commit("-routes eth0/a")
+		},
+		"for a row of the start": func(c *chain) {
+			c.stop("routes")
+			c.commit("routes eth0/b")
+			c.start("routes")
+			c.commit("-routes eth0/a")
+		},
+		"for a row that needs it to be gone": func(c *chain) {
+			c.breaks("routes eth0/a'", true)
+			c.commit("-routes eth0/a", "routes eth0/a'")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deletesLast(t, func(t *testing.T, c *chain) {
+				c.breaks("routes eth0/b", true)
+				change(c)
+				c.pass(time.Second)
+				if c.there("routes eth0/a") {
+					t.Error("the delete waits")
+				}
+			})
+		})
+	}
+}
+
+// Each waits for all, and all go at once when there is nothing to wait for.
+func TestManyDeletesComeLast(t *testing.T) {
+	deletesLast(t, func(t *testing.T, c *chain) {
+		const n = 3000
+		c.breaks("routes eth0/1/7", true)
+		var first, second []string
+		for i := range n {
+			first = append(first, fmt.Sprintf("routes eth0/0/%d", i))
+			second = append(second, fmt.Sprintf("-routes eth0/0/%d", i), fmt.Sprintf("routes eth0/1/%d", i))
+		}
+		c.commit(first...)
+		c.pass(time.Hour)
+		c.commit(second...)
+		c.pass(time.Minute)
+		for i := range n {
+			if !c.there(fmt.Sprintf("routes eth0/0/%d", i)) {
+				t.Fatalf("%d is gone", i)
+			}
+		}
+		if plan, err := c.rs["routes"].Plan(t.Context()); err != nil || plan.Deletes > 0 {
+			t.Error(plan.Deletes, "deletes are held,", err)
+		}
+		c.breaks("routes eth0/1/7", false)
+		if _, err := c.rs["routes"].Trigger(t.Context(), reconciler.Selector[row]{}); err != nil {
+			t.Error(err)
+		}
+		c.pass(time.Second)
+		for i := range n {
+			if c.there(fmt.Sprintf("routes eth0/0/%d", i)) {
+				t.Fatalf("%d is there", i)
+			}
+		}
+	})
+}

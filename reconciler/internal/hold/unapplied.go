@@ -1,0 +1,121 @@
+package hold
+
+import (
+	"slices"
+	"time"
+
+	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/status"
+)
+
+// DeletesLast makes the deletes of a table wait for the updates that may replace what they remove.
+type DeletesLast struct {
+	// Status returns the status of a row.
+	Status func(row *store.Entry) status.Status
+	// RemovedFirst yields queries for the rows that cannot be applied before a removed row is deleted. It may be nil.
+	RemovedFirst func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
+	// Taken reports whether the reconciler knows all changes of the table up to a revision.
+	Taken func(store.Revision) bool
+}
+
+// Changed records that a row was inserted or changed. For rows of the start, which only orphans wait for, now is zero.
+func (o *Order) Changed(key string, now time.Time) {
+	if o.last != nil {
+		o.unapplied.add(key, now)
+	}
+}
+
+// Applied records that a row was applied, or is gone.
+func (o *Order) Applied(key string) { delete(o.unapplied.changed, key) }
+
+// Relieve reports, once, that the deletes that waited for unapplied rows have nothing to wait for any more.
+func (o *Order) Relieve() bool {
+	relieved := o.awaited && len(o.unapplied.changed) == 0
+	o.awaited = o.awaited && !relieved
+	return relieved
+}
+
+// other returns a description of an update that has to be made before a row is deleted, because it may replace that row, or "".
+func (o *Order) other(row *store.Entry, orphan bool, wait orderedItem, txn store.ReadTxn) string {
+	if o.last == nil {
+		return ""
+	}
+	if !o.last.Taken(wait.revision) {
+		return "the other changes of " + o.owner.Table.Name()
+	}
+	key, at := o.unapplied.newest()
+	if key == "" || !orphan && at.Before(wait.began.Add(-sameChange)) || o.isInTheWay(row, txn) {
+		return ""
+	}
+	o.awaited = true
+	text := "the update of " + o.owner.Table.Name()
+	if e := o.owner.Table.FindKey(txn, []byte(key)); e != nil {
+		text += " " + o.owner.Table.KeyText(e)
+		if s := o.last.Status(e); s.Kind() == status.Error {
+			text += ", which " + describe(s)
+		}
+	}
+	return text
+}
+
+// isInTheWay reports whether a row that has not been applied cannot be before another one is deleted.
+func (o *Order) isInTheWay(row *store.Entry, txn store.ReadTxn) (is bool) {
+	if o.last.RemovedFirst == nil {
+		return false
+	}
+	_ = pool.Guard(func() { // a delete for which that is unknown waits
+		o.last.RemovedFirst(txn, row, func(q store.Query) bool {
+			for e := range o.owner.Table.List(txn, q, nil).Entries() {
+				if _, is = o.unapplied.changed[string(e.Key())]; is {
+					break
+				}
+			}
+			return !is
+		})
+	})
+	return is
+}
+
+// sameChange is how long before a delete a row may have been changed to belong to the same change, which may be written file by file.
+const sameChange = 10 * time.Second
+
+// unapplied are the rows that have been inserted or changed and not been applied since.
+type unapplied struct {
+	changed map[string]time.Time // by encoded key
+	order   []changedRow         // oldest first; some may be outdated
+}
+
+type changedRow struct {
+	key string
+	at  time.Time
+}
+
+func (u *unapplied) add(key string, now time.Time) {
+	if u.changed == nil {
+		u.changed = map[string]time.Time{}
+	}
+	u.changed[key] = now
+	if len(u.order) > 2*len(u.changed)+100 {
+		u.order = slices.DeleteFunc(u.order, func(c changedRow) bool { return !u.is(c) })
+	}
+	u.order = append(u.order, changedRow{key, now})
+}
+
+// is reports whether a row has not been applied or changed again.
+func (u *unapplied) is(c changedRow) bool {
+	at, is := u.changed[c.key]
+	return is && at.Equal(c.at)
+}
+
+// newest returns the key of the row that was changed last, or "" if there are none.
+func (u *unapplied) newest() (key string, at time.Time) {
+	for n := len(u.order); n > 0; n = len(u.order) {
+		last := u.order[n-1]
+		if u.is(last) {
+			return last.key, last.at
+		}
+		u.order = u.order[:n-1]
+	}
+	return "", time.Time{}
+}
