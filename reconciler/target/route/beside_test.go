@@ -243,7 +243,7 @@ func TestRoutesMayGoWithAnyAddressOfTheirDevice(t *testing.T) {
 		{"2001:db8::1", 7, true},
 		{"2001:db8::1", 8, false},
 	} {
-		e := event{kind: addressGone, link: rtnl.Link{Index: c.index}, address: ip(c.address)}
+		e := event{kind: addressGone, link: rtnl.Link{Index: c.index}, address: netip.PrefixFrom(ip(c.address), 24)}
 		if doubt, err := k.apply(nil, e); err != nil || (doubt != "") != c.doubt {
 			t.Errorf("%s on #%d: %q, %v", c.address, c.index, doubt, err)
 		}

@@ -14,10 +14,10 @@ type event struct {
 	kind     eventKind
 	route    Seen // without the names of its devices
 	ours     bool
-	replaced bool       // the route replaced another one with its key
-	precedes bool       // the route comes before others with its key
-	link     rtnl.Link  // link that changed; only the index is set if it is gone
-	address  netip.Addr // address that is gone
+	replaced bool         // the route replaced another one with its key
+	precedes bool         // the route comes before others with its key
+	link     rtnl.Link    // link that changed; only the index is set if it is gone
+	address  netip.Prefix // address that was added or is gone, with the length of its network
 }
 
 type eventKind uint8
@@ -72,14 +72,15 @@ func precedes(r kernelRoute, flags uint16) bool {
 }
 
 // decodeAddress reads the device and the address of a notification.
-func decodeAddress(m syscall.NetlinkMessage) (index int, address netip.Addr, ok bool) {
+func decodeAddress(m syscall.NetlinkMessage) (index int, address netip.Prefix, ok bool) {
 	if len(m.Data) < unix.SizeofIfAddrmsg {
 		return 0, address, false
 	}
+	var addr netip.Addr
 	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofIfAddrmsg:]) {
-		if kind == unix.IFA_LOCAL || kind == unix.IFA_ADDRESS && !address.IsValid() {
-			address = addrOf(value)
+		if kind == unix.IFA_LOCAL || kind == unix.IFA_ADDRESS && !addr.IsValid() {
+			addr = addrOf(value)
 		}
 	}
-	return int(rtnl.Uint32(m.Data[4:])), address, true
+	return int(rtnl.Uint32(m.Data[4:])), netip.PrefixFrom(addr, int(m.Data[1])), true
 }

@@ -24,6 +24,7 @@ type keeper struct {
 	links   rtnl.Devices
 	devices map[int]int        // number of next hops by the index of their device; index 0 if it is not known
 	sources map[netip.Addr]int // number of routes by their source
+	through map[hop]int        // number of next hops with a gateway
 	limited int                // number of IPv6 routes with an MTU
 	dead    int                // number of next hops that are not in use
 	several map[Key][]Seen     // all routes of keys that have more than one
@@ -49,7 +50,7 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
 	}
-	k.devices, k.sources, k.several, k.limited, k.dead = map[int]int{}, map[netip.Addr]int{}, map[Key][]Seen{}, 0, 0
+	k.devices, k.sources, k.through, k.several, k.limited, k.dead = map[int]int{}, map[netip.Addr]int{}, map[hop]int{}, map[Key][]Seen{}, 0, 0
 	routes, err := k.target.list(ctx, Inet, 0, Protocol)
 	if err != nil {
 		return nil, err
@@ -67,6 +68,9 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 		}
 	}
 	if err := k.markBehind(ctx, rows); err != nil {
+		return nil, err
+	}
+	if err := k.locateGateways(ctx, rows); err != nil {
 		return nil, err
 	}
 	return rows, ctx.Err()
@@ -148,10 +152,10 @@ func (k *keeper) named(s Seen) Seen {
 	return s
 }
 
-// same reports whether two routes are equal, ignoring the names of their devices and whether
-// the devices are up.
+// same reports whether two routes are equal, ignoring the names of their devices and what
+// depends on others.
 func same(a, b Seen) bool {
-	a.Device, a.OtherNames, a.Dead, a.Behind = b.Device, b.OtherNames, b.Dead, b.Behind
+	a.Device, a.OtherNames, a.Dead, a.Behind, a.GatewayDevice = b.Device, b.OtherNames, b.Dead, b.Behind, b.GatewayDevice
 	if a.Nexthops != b.Nexthops {
 		a.Nexthops, b.Nexthops = mapHops(a.Nexthops, SeenNexthop.plain), mapHops(b.Nexthops, SeenNexthop.plain)
 	}
@@ -162,8 +166,13 @@ func (k *keeper) count(s Seen, delta int) {
 	if s.Nexthops.IsZero() && (s.Type == Unicast || s.index > 0) {
 		k.devices[s.index] += delta
 	}
+	if s.Gateway.IsValid() {
+		k.countThrough(hop{s.Gateway, s.index}, delta)
+	}
 	for _, h := range s.Nexthops.All() {
-		k.devices[h.index] += delta
+		if k.devices[h.index] += delta; h.Gateway.IsValid() {
+			k.countThrough(hop{h.Gateway, h.index}, delta)
+		}
 		if h.Dead {
 			k.dead += delta
 		}
@@ -193,10 +202,14 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		return k.doubtOf(e.link.Index, "the link of some routes is gone"), nil
 	case addressAdded:
 		if k.dead > 0 { // the kernel uses next hops again when their link gets its first IPv4 address
-			return k.doubtOf(e.link.Index, "an address was added to the link of some routes"), nil
+			doubt = k.doubtOf(e.link.Index, "an address was added to the link of some routes")
 		}
+		if doubt == "" && k.leadsAway(e) {
+			doubt = "an address was added to whose network gateways on other links belong"
+		}
+		return doubt, nil
 	case addressGone:
-		if k.sources[e.address] > 0 {
+		if k.sources[e.address.Addr()] > 0 {
 			return "the source address of some routes is gone", nil
 		}
 		// Perhaps it was the last IPv4 address of its device, or IPv6 was disabled there.

@@ -102,9 +102,11 @@ type SeenNexthop struct {
 	Weight     uint16 `json:"weight"`
 	// Dead means that the next hop is not in use because its link is down.
 	Dead bool `json:"dead,omitempty"`
+	// GatewayDevice is the device that leads to the gateway now, if that is another one.
+	GatewayDevice string `json:"gatewayDevice,omitempty"`
 }
 
-// plain returns the next hop without the names of its device and without Dead, to compare it
+// plain returns the next hop as it was announced, without the names of its device and without Dead, to compare it
 // with others.
 func (h SeenNexthop) plain() SeenNexthop {
 	return SeenNexthop{Gateway: h.Gateway, index: h.index, Weight: h.Weight}
@@ -129,6 +131,9 @@ type wantedHop struct {
 }
 
 func (w wantedHop) isMetBy(h SeenNexthop) bool {
+	if w.Device == "" && h.GatewayDevice != "" {
+		return false
+	}
 	return w.Gateway == h.Gateway && w.Weight == h.Weight && !h.Dead && isDevice(w.Device, w.index, h.index, h.Device, h.OtherNames)
 }
 
@@ -199,6 +204,9 @@ func seenText(hops immutable.List[SeenNexthop]) string {
 		text := Nexthop{h.Gateway, h.Device, h.Weight}.text()
 		if h.Dead {
 			text += " dead"
+		}
+		if h.GatewayDevice != "" {
+			text += ", but " + h.GatewayDevice + " leads to it"
 		}
 		texts = append(texts, text)
 	}

@@ -31,6 +31,8 @@ type Seen struct {
 	// Kind describes a property that rows cannot set, such as "tos 0x10". It is "several"
 	// if more than one route has the key, and empty for a route that a row can describe.
 	Kind string `json:"kind,omitempty"`
+	// GatewayDevice is the device that leads to the gateway now, if that is another one than the route's.
+	GatewayDevice string `json:"gatewayDevice,omitempty"`
 	// Behind means that the kernel uses a route of others instead, which comes before this one.
 	Behind bool `json:"behind,omitempty"`
 }

@@ -141,7 +141,7 @@ func (s Seen) seenNexthops() []SeenNexthop {
 	if !s.Nexthops.IsZero() {
 		return s.Nexthops.Slice()
 	}
-	return []SeenNexthop{{Gateway: s.Gateway, index: s.index, Device: s.Device, OtherNames: s.OtherNames, Weight: 1, Dead: s.Dead}}
+	return []SeenNexthop{{Gateway: s.Gateway, index: s.index, Device: s.Device, OtherNames: s.OtherNames, Weight: 1, Dead: s.Dead, GatewayDevice: s.GatewayDevice}}
 }
 
 // change describes the changes to the next hops of an IPv6 route.
@@ -151,8 +151,8 @@ type change struct {
 }
 
 // changeOf returns the changes to make. A next hop with a new weight can only be added after
-// the one with the old weight was removed. The same holds for a dead next hop, but adding it is
-// tried first: it is removed only if the kernel answers that it exists, not if it refuses it.
+// the one with the old weight was removed. The same holds for a dead next hop, and one whose gateway is reached through another device,
+// but adding it is tried first: it is removed only if the kernel adds another one or answers that it exists, not if it refuses it.
 func (u *updates) changeOf(r replacement) change {
 	w, old := u.wants[r.at], r.old[0]
 	missing, surplus := pair(w.nexthops(), old.seenNexthops())
@@ -169,7 +169,7 @@ func (u *updates) changeOf(r replacement) change {
 		if same >= 0 {
 			c.after = append(c.after, one)
 		}
-		if same < 0 || surplus[same].Dead {
+		if same < 0 || surplus[same].Dead || surplus[same].GatewayDevice != "" {
 			c.first = append(c.first, one)
 		}
 	}
@@ -184,11 +184,12 @@ func (u *updates) changeNexthops(replacements []replacement) {
 		changes[i] = u.changeOf(r)
 	}
 	add := func(r kernelRoute) []rtnl.Request { return []rtnl.Request{r.addition(unix.NLM_F_APPEND)} }
-	u.each(changes, func(c change) []kernelRoute { return c.first }, add, func(at int, err error) {
+	notExisting := func(at int, err error) {
 		if !errors.Is(err, syscall.EEXIST) {
 			u.replaced(at, err)
 		}
-	})
+	}
+	u.each(changes, func(c change) []kernelRoute { return c.first }, add, notExisting)
 	u.each(changes, func(c change) []kernelRoute { return c.removed }, kernelRoute.deletions, func(at int, err error) {
 		if errors.Is(err, syscall.ESRCH) {
 			u.explainSurplus(at)
@@ -196,7 +197,7 @@ func (u *updates) changeNexthops(replacements []replacement) {
 		}
 		u.replaced(at, err)
 	})
-	u.each(changes, func(c change) []kernelRoute { return c.after }, add, func(at int, err error) { u.replaced(at, err) })
+	u.each(changes, func(c change) []kernelRoute { return c.after }, add, notExisting)
 }
 
 // each sends a request for each route of the changes whose rows have not failed.

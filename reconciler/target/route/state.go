@@ -183,6 +183,9 @@ func (t *Target) listStates(ctx context.Context, which listed, some func(Key) bo
 
 // matches reports whether a route of ours is as the row wants it.
 func (w wanted) matches(s Seen) bool {
+	if w.row.Device == "" && s.GatewayDevice != "" {
+		return false
+	}
 	if s.Kind != "" || s.Dead || s.Behind || s.Gateway != w.row.Gateway || s.Source != w.row.Source || s.MTU != w.row.MTU ||
 		s.Type != w.row.Type || s.Scope != w.row.scope() || !isDevice(w.row.Device, w.index, s.index, s.Device, s.OtherNames) {
 		return false
@@ -236,7 +239,7 @@ func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 }
 
 // deviceTexts returns the device of a route and the device of the row. If they are the same, both
-// have the row's name. If the row has none, the kernel chooses the one that leads to the gateway.
+// have the row's name. If the row has none, it is the one that leads to the gateway.
 func (w wanted) deviceTexts(s Seen) (is, want string) {
 	is, want = s.Device, w.row.Device
 	if s.Type != Unicast {
@@ -246,7 +249,7 @@ func (w wanted) deviceTexts(s Seen) (is, want string) {
 	case want != "" && isDevice(want, w.index, s.index, s.Device, s.OtherNames):
 		is = want
 	case want == "" && w.row.Gateway.IsValid():
-		want = is
+		want = cmp.Or(s.GatewayDevice, is)
 	}
 	if s.Dead {
 		is += " dead"
