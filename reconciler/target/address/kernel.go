@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,11 +24,14 @@ type DuplicateError struct{ Key Key }
 
 // Error implements error.
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("address %s on %s: %v, as the kernel's detection of duplicates found; it is not in use here: free it there, then remove it here (ip address del) to have it tried again", e.Key.Address, e.Key.Device, ErrDuplicate)
+	return fmt.Sprintf("address %s on %s: %v, as the kernel's detection of duplicates found; it is not in use here: free it there; it is tried again every %v", e.Key.Address, e.Key.Device, ErrDuplicate, duplicateRetry)
 }
 
 // Unwrap returns ErrDuplicate.
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
+
+// duplicateRetry is the time after which the kernel is made to look for duplicates of an address again.
+const duplicateRetry = 30 * time.Second
 
 // ErrForeign is matched by the error for an address that existed before.
 var ErrForeign = errors.New("it was there before")

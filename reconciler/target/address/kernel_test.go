@@ -18,6 +18,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -356,7 +357,7 @@ func TestAnAddressThatAnotherHostHasIsAnError(t *testing.T) {
 	for {
 		_, err := target.Update(ctx, txn(), row)
 		if errors.Is(err, ErrDuplicate) {
-			const want = "address 2001:db8::1/64 on e0: another host has the address, as the kernel's detection of duplicates found; it is not in use here: free it there, then remove it here (ip address del) to have it tried again"
+			const want = "address 2001:db8::1/64 on e0: another host has the address, as the kernel's detection of duplicates found; it is not in use here: free it there; it is tried again every 30s"
 			if err.Error() != want {
 				t.Errorf("error\n%v\nexpected\n%s", err, want)
 			}
@@ -367,6 +368,72 @@ func TestAnAddressThatAnotherHostHasIsAnError(t *testing.T) {
 		}
 		<-look.C
 	}
+	if _, err := target.Diff(ctx, txn(), row); err != nil && !errors.Is(err, ErrDuplicate) {
+		t.Error(err)
+	}
+
+	// It is used when the other host no longer has it.
+	nstest.IP(t, "address", "del", "2001:db8::1/64", "dev", "e1")
+	waitUntil(t, func() bool {
+		_, err := target.Update(ctx, txn(), row)
+		return err == nil && nstest.IP(t, "address", "show", "dev", "e0", "tentative") == ""
+	})
+	wantOn(t, "e0", "2001:db8::1/64", true)
 	mustDelete(t, target, row)
 	wantOn(t, "e0", "2001:db8::1/64", false)
+}
+
+func TestADuplicateAddressOfOthersIsLeftAlone(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e1", "nodad")
+	nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e0")
+	waitUntil(t, func() bool { return nstest.IP(t, "address", "show", "dev", "e0", "dadfailed") != "" })
+	target := newTarget(t, t.TempDir())
+	for range 3 {
+		if _, err := target.Update(t.Context(), txn(), row("e0", "2001:db8::1/64")); !errors.Is(err, ErrDuplicate) {
+			t.Error(err)
+		}
+	}
+	if nstest.IP(t, "address", "show", "dev", "e0", "dadfailed") == "" {
+		t.Error("it was added anew")
+	}
+}
+
+func TestAnIPv6AddressThatWouldExpireTakesTheRouteOfItsNetwork(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	for _, mirrored := range []bool{false, true} {
+		target := newTarget(t, t.TempDir())
+		if mirrored {
+			runMirror(t, target)
+		}
+		mustUpdate(t, target, with("e0", "2001:db8::1/64", rtnl.Scope{}, "24h", "12h"), true)
+		if nstest.IP(t, "-6", "route", "show", "2001:db8::/64") == "" {
+			t.Error("there is no route")
+		}
+		mustDelete(t, target, row("e0", "2001:db8::1/64"))
+		if route := nstest.IP(t, "-6", "route", "show", "2001:db8::/64"); route != "" {
+			t.Errorf("left is %s", route)
+		}
+	}
+}
+
+// The kernel wants one scope for all IPv4 addresses of a network on a device.
+func TestAScopeThatTheKernelWouldRefuseIsRefusedBeforeTheAddressIsRemoved(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	first, second := row("e0", "192.0.2.1/24"), row("e0", "192.0.2.2/24")
+	mustUpdate(t, target, first, true)
+	mustUpdate(t, target, second, true)
+	slip := with("e0", "192.0.2.1/24", rtnl.LinkScope, "", "")
+	const want = "change scope of address 192.0.2.1/24 on e0 to link: 192.0.2.2/24 is in the same network and has scope global, and the kernel wants the same for both: it stays as it is"
+	_, err := target.Update(t.Context(), txn(), slip)
+	_, diffErr := target.Diff(t.Context(), txn(), slip)
+	for _, err := range []error{err, diffErr} {
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, expected %s", err, want)
+		}
+	}
+	mustUpdate(t, target, first, false)
+	mustDelete(t, target, second)
+	mustUpdate(t, target, slip, true)
 }

@@ -76,6 +76,9 @@ func (t *Target) remove(ctx context.Context, recs []record) []error {
 	}
 	t.writing.Lock()
 	defer t.writing.Unlock()
+	if err := t.endLifetimes(ctx, recs); err != nil {
+		return fail(outcomes, at, err)
+	}
 	shared, err := t.sharedNetworks(ctx, recs)
 	if err != nil {
 		return fail(outcomes, at, err)
@@ -96,6 +99,29 @@ func (t *Target) remove(ctx context.Context, recs []record) []error {
 		return fail(outcomes, at, err)
 	}
 	return outcomes
+}
+
+// endLifetimes makes the IPv6 addresses of records permanent that are to expire. With those that expire, the kernel does not
+// remove the routes to their networks, but lets these expire.
+func (t *Target) endLifetimes(ctx context.Context, recs []record) error {
+	is6 := func(rec record) bool { return !rec.Existed && rec.Key.Address.Addr().Is6() }
+	if !slices.ContainsFunc(recs, is6) {
+		return nil
+	}
+	present, err := t.present(ctx)
+	if err != nil {
+		return err
+	}
+	var requests []rtnl.Request
+	for _, rec := range recs {
+		if s, found := present(rec.seenKey()); found && is6(rec) && (s.ValidLifetime != Forever || s.Tentative) {
+			request := rec.seenKey().request(unix.RTM_NEWADDR, unix.NLM_F_REPLACE)
+			request.Add(attributeProtocol, []byte{Protocol})
+			requests = append(requests, request)
+		}
+	}
+	t.conn.Execute(ctx, requests) // that it is gone, or cannot be removed, is found next
+	return nil
 }
 
 // fail adds an error to outcomes.

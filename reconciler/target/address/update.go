@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"syscall"
@@ -21,12 +22,14 @@ import (
 func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Address) []reconciler.BatchResult {
 	u := t.newUpdates(ctx, rows)
 	u.look(rows)
+	u.checkScopes(txn)
 	u.claim(txn)
 	u.clear()
 	u.add()
 	u.reroute()
 	u.renew()
 	u.again()
+	u.reportDuplicates()
 	return u.results
 }
 
@@ -37,9 +40,11 @@ func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row Address) ([]
 }
 
 // DiffBatch implements reconciler.BatchDiffer.
-func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Address) []reconciler.DiffResult {
+func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []Address) []reconciler.DiffResult {
 	u := t.newUpdates(ctx, rows)
 	u.look(rows)
+	u.checkScopes(txn)
+	u.reportDuplicates()
 	results := make([]reconciler.DiffResult, len(rows))
 	for i, row := range rows {
 		results[i].Err = u.results[i].Err
@@ -76,7 +81,10 @@ type state struct {
 	changes []reconciler.Change // to make to an address that is present
 	// unrouted is whether the route to the network of an address that is present is lost.
 	unrouted bool
-	metric   uint32 // of that route, to be requested; 0 is the default
+	// duplicate is whether the address is ours, and the kernel has found that another host has it. It is added anew to have the
+	// kernel look again: we may have had it ourselves, on another device.
+	duplicate bool
+	metric    uint32 // of that route, to be requested; 0 is the default
 }
 
 func (s state) seenKey() SeenKey { return SeenKey{s.index, s.key.Address} }
@@ -108,7 +116,11 @@ func (u *updates) lookAt(row Address, present presence) (s state, err error) {
 		return s, err
 	}
 	if s.is, s.present = present(s.seenKey()); s.is.Duplicate {
-		return s, &DuplicateError{Key: s.key}
+		rec, known := u.target.records.Get(s.key.String())
+		if s.duplicate = s.row.Adopt || u.target.isOurs(s.is, rec, known); !s.duplicate {
+			return s, &DuplicateError{Key: s.key}
+		}
+		return s, nil
 	}
 	if s.present {
 		err = u.lookCloser(&s)
@@ -241,12 +253,65 @@ func (t *Target) claim(ctx context.Context, txn statedb.ReadTxn, indexes *rtnl.I
 	return t.records.Put(s.key.String(), next)
 }
 
-// clear removes addresses of another scope, because the kernel cannot change the scope.
+// changesScope reports whether the scope of an address has to change.
+func (s state) changesScope() bool {
+	return slices.ContainsFunc(s.changes, func(c reconciler.Change) bool { return c.Field == "scope" })
+}
+
+// checkScopes refuses scopes that the kernel would refuse. It wants the same scope for all IPv4 addresses of a network on a device, and
+// cannot change one, so the address would be gone by then.
+func (u *updates) checkScopes(txn statedb.ReadTxn) {
+	var all []kernelAddress
+	for i, s := range u.states {
+		if u.results[i].Err != nil || !s.changesScope() {
+			continue
+		}
+		if all == nil {
+			if all, u.results[i].Err = u.target.list(u.ctx, unix.AF_INET, false); u.results[i].Err != nil {
+				continue
+			}
+		}
+		want := s.row.Scope.Number(unix.RT_SCOPE_UNIVERSE)
+		for _, other := range all {
+			same := other.Index == s.index && other.Address != s.key.Address && other.Address.Masked() == s.key.Address.Masked()
+			if same && other.scope.Number(unix.RT_SCOPE_UNIVERSE) != want && !u.target.isToHaveScope(txn, other.Address, want) {
+				u.results[i].Err = fmt.Errorf(
+					"change scope of address %s on %s to %v: %s is in the same network and has scope %v, and the kernel wants the same for both: it stays as it is",
+					s.key.Address, s.key.Device, rtnl.ScopeOf(want), other.Address, other.scope)
+				break
+			}
+		}
+	}
+}
+
+// isToHaveScope reports whether a row gives an IPv4 address a scope.
+func (t *Target) isToHaveScope(txn statedb.ReadTxn, address netip.Prefix, scope byte) bool {
+	if t.rows == nil {
+		return false
+	}
+	for row := range t.rows.List(txn, ByHost.Query(address.Addr())) {
+		if row.Address == address && row.Scope.Number(unix.RT_SCOPE_UNIVERSE) == scope {
+			return true
+		}
+	}
+	return false
+}
+
+// reportDuplicates is called after duplicate addresses have been added anew. It takes the kernel a while to look.
+func (u *updates) reportDuplicates() {
+	for i, s := range u.states {
+		if s.duplicate && u.results[i].Err == nil {
+			u.results[i].Err = reconciler.RetryAfter(duplicateRetry, &DuplicateError{Key: s.key})
+		}
+	}
+}
+
+// clear removes addresses of another scope, because the kernel cannot change the scope, and duplicate ones.
 func (u *updates) clear() {
 	var at []int
 	var recs []record
 	for i, s := range u.states {
-		if u.results[i].Err == nil && slices.ContainsFunc(s.changes, func(c reconciler.Change) bool { return c.Field == "scope" }) {
+		if u.results[i].Err == nil && (s.duplicate || s.changesScope()) {
 			at, recs = append(at, i), append(recs, record{Key: s.key, Index: s.index})
 		}
 	}
