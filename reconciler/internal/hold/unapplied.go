@@ -23,16 +23,17 @@ type DeletesLast struct {
 func (o *Order) Changed(key string, now time.Time) {
 	if o.last != nil {
 		o.unapplied.add(key, now)
+		o.relieved = o.relieved || o.awaited && o.last.RemovedFirst != nil
 	}
 }
 
 // Applied records that a row was applied, or is gone.
 func (o *Order) Applied(key string) { delete(o.unapplied.changed, key) }
 
-// Relieve reports, once, that the deletes that waited for unapplied rows have nothing to wait for any more.
+// Relieve reports, once, that deletes that waited for unapplied rows may no longer have to.
 func (o *Order) Relieve() bool {
-	relieved := o.awaited && len(o.unapplied.changed) == 0
-	o.awaited = o.awaited && !relieved
+	relieved := o.relieved || o.awaited && len(o.unapplied.changed) == 0
+	o.awaited, o.relieved = o.awaited && !relieved, false
 	return relieved
 }
 

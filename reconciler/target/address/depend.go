@@ -79,18 +79,15 @@ func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	}
 }
 
-// RemovedFirst returns a function that yields the rows of a removed IPv6 address with another prefix length, of which a device can
-// have only one, and for other devices that exist: if both are on one network, the kernel would take the new address for a duplicate.
-func RemovedFirst(
-	addresses *statedb.Table[Address], exists func(txn statedb.ReadTxn, device string) bool,
-) func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
+// RemovedFirst returns a function that yields the rows of a removed IPv6 address with another prefix length: a device can have only one.
+func RemovedFirst(addresses *statedb.Table[Address]) func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
 	return func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
 		if was.Address.Addr().Is4() {
 			return nil
 		}
 		return func(yield func(statedb.Query[Address]) bool) {
 			for a := range addresses.List(txn, ByHost.Query(was.Address.Addr())) {
-				if (a.Device == was.Device || exists(txn, a.Device)) && !yield(ByKey.Query(a.Key())) {
+				if a.Device == was.Device && !yield(ByKey.Query(a.Key())) {
 					return
 				}
 			}

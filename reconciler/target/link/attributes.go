@@ -92,8 +92,10 @@ func (s state) restoration() []change {
 // touched returns was with the current values of the attributes that a row is about to change
 // added.
 func (s state) touched(was before, row Link) before {
-	if row.MTU != 0 && was.MTU == 0 && !s.isOfOurs() {
-		was.MTU = s.link.MTU
+	if row.MTU != 0 && was.MTU == 0 {
+		if was.MTU = s.link.MTU; s.isOfOurs() {
+			was.MTU = defaultMTU
+		}
 	}
 	if row.MAC != "" && was.MAC == "" {
 		was.MAC = s.link.MAC
@@ -103,6 +105,9 @@ func (s state) touched(was before, row Link) before {
 	}
 	return was
 }
+
+// defaultMTU is the MTU of links that are created without one.
+const defaultMTU = 1500
 
 // isOfOurs reports whether the link exists and was made by us, so that it has no earlier MTU.
 func (s state) isOfOurs() bool { return s.created() && !s.rec.Created.Adopted }

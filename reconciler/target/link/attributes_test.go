@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"syscall"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -193,5 +194,29 @@ func TestPortsWaitForTheirBridges(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s needs (-want +got):\n%s", rows[i].Name, diff)
 		}
+	}
+}
+
+func TestTheMTUOfALinkOfOursGoesWithItsField(t *testing.T) {
+	for _, kind := range []Link{{Name: "v0", Type: Bridge, Up: true}, {Name: "v0", Type: Veth, Peer: "v1", Up: true}, {Name: "v0", Type: Tun, Up: true}} {
+		t.Run(kind.Type, func(t *testing.T) {
+			target := newTarget(t, t.TempDir())
+			mtu := func(mtu uint32, want string) {
+				t.Helper()
+				row := kind
+				row.MTU = mtu
+				mustUpdate(t, target, row, true)
+				mustUpdate(t, target, row, false)
+				if link := nstest.IP(t, "link", "show", "v0"); !strings.Contains(link, " mtu "+want+" ") {
+					t.Errorf("expected the MTU %s: %s", want, link)
+				}
+			}
+			mtu(1400, "1400") // made with it
+			mtu(0, "1500")
+			mtu(576, "576")
+			mtu(577, "577")
+			mtu(0, "1500")
+			mustDelete(t, target, "v0")
+		})
 	}
 }

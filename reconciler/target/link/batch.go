@@ -298,6 +298,9 @@ func (u *updates) make(at []int) (made []int) {
 // newlyCreated returns the record of a link that is about to be created.
 func newlyCreated(row Link, mac net.HardwareAddr) *created {
 	rec := &created{Type: row.Type, Before: before{Port: row.Master != ""}}
+	if row.MTU != 0 {
+		rec.Before.MTU = defaultMTU
+	}
 	if row.Type != Tun {
 		rec.MAC = mac.String()
 	}

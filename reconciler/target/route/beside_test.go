@@ -249,3 +249,36 @@ func TestRoutesMayGoWithAnyAddressOfTheirDevice(t *testing.T) {
 		}
 	}
 }
+
+// Of a device without IPv6 addresses not even those are announced.
+func TestIPv6RoutesMayGoUnannounced(t *testing.T) {
+	db, target := statedb.New(), newTarget(t)
+	table, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		e     event
+		doubt bool
+	}{
+		"IPv6 begins":             {event{kind: routeAdded, route: Seen{Key: multicast6, index: 7}}, true},
+		"IPv6 begins elsewhere":   {event{kind: routeAdded, route: Seen{Key: multicast6, index: 8}}, false},
+		"another route of others": {event{kind: routeAdded, route: Seen{Key: Key{Destination: multicast6.Destination, Metric: 256}, index: 7}}, false},
+		"a small MTU":             {event{kind: linkChanged, link: rtnl.Link{Index: 7, Up: true, MTU: 1279}}, true},
+		"a smaller MTU":           {event{kind: linkChanged, link: rtnl.Link{Index: 7, Up: true, MTU: 1280}}, false},
+	} {
+		k := &keeper{devices: map[int]int{7: 1}, table: table}
+		if err := k.links.List(t.Context(), target.conn); err != nil {
+			t.Fatal(err)
+		}
+		k.links.Change(rtnl.Link{Index: 7, Up: true, MTU: 1500})
+		txn, err := db.WriteTxn(t.Context(), table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if doubt, err := k.apply(txn, c.e); err != nil || (doubt != "") != c.doubt {
+			t.Errorf("%s: %q, %v", name, doubt, err)
+		}
+		txn.Abort()
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
@@ -232,6 +233,8 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	is, _, found := k.table.Get(txn, SeenByKey.Query(s.Key))
 	all := k.several[s.Key]
 	switch {
+	case !found && s.Key == multicast6: // routes were removed when it ended, perhaps without being announced
+		return k.doubtOf(s.index, "IPv6 has begun on the link of some routes"), nil
 	case !e.ours && !found:
 		return "", nil
 	case e.replaced && found: // or it replaced another route with the key, not known here
@@ -252,6 +255,10 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	_, _, err = k.table.Insert(txn, severalOf(is))
 	return "", err
 }
+
+// multicast6 is the key of the routes that the kernel adds to each device when IPv6 begins there. It can be told not to announce
+// the routes that it removes when IPv6 ends (net.ipv6.route.skip_notify_on_dev_down).
+var multicast6 = Key{Destination: netip.MustParsePrefix("ff00::/8"), Table: unix.RT_TABLE_LOCAL, Metric: 256}
 
 // addedBeside handles a new route of others with the key of one of ours.
 func (k *keeper) addedBeside(txn *statedb.WriteTxn, is Seen, e event) (doubt string, err error) {
@@ -391,6 +398,8 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 		doubt = k.doubtOf(link.Index, "the link of some routes came up")
 	case before.Running != link.Running && len(k.beside) > 0:
 		doubt = "the carrier of a link changed, and with it perhaps which of several routes the kernel uses"
+	case link.MTU < link6MTU && before.MTU >= link6MTU:
+		doubt = k.doubtOf(link.Index, "the MTU of the link of some routes is too small for IPv6")
 	case k.limited > 0 && (before.MTU != link.MTU || !before.Running && link.Running):
 		doubt = k.doubtOf(link.Index, "the MTU of a link changed, and with it perhaps that of IPv6 routes")
 	}
@@ -399,6 +408,9 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 	}
 	return doubt, err
 }
+
+// link6MTU is the least MTU with which a link has IPv6.
+const link6MTU = link.MinIPv6MTU
 
 // isBy reports whether one of several next hops uses a device.
 func (s Seen) isBy(index int) bool {

@@ -38,7 +38,7 @@ func Cell() cell.Cell {
 			(*address.Target).NewRouteWatcher,
 			(*address.Target).Unrecorded,
 			func(
-				db *statedb.DB, kernelLinks *statedb.Table[link.Seen], links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
 				addresses *statedb.Table[address.Address], seen reconciler.Observation[address.Address], routes *address.RouteWatcher,
 			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
@@ -48,10 +48,7 @@ func Cell() cell.Cell {
 					},
 					DeletedAfter: address.DeletedAfter(addresses, seen),
 					Observed:     seen,
-					RemovedFirst: address.RemovedFirst(addresses, func(txn statedb.ReadTxn, device string) bool {
-						_, _, exists := kernelLinks.Get(txn, link.SeenByName.Query(device))
-						return exists
-					}),
+					RemovedFirst: address.RemovedFirst(addresses),
 				}
 			}),
 		cell.Provide((*address.Target).Observed, deviceUser),
