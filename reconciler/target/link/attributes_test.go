@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"syscall"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
