@@ -34,7 +34,9 @@ type actor struct {
 
 func newActor(s *simulation, w *world) *actor {
 	a := &actor{world: w, s: s, attempts: map[string]int{}, events: make(chan string, 64)}
-	w.params = func(p *reconciler.Params[row]) { p.Related = relatedRows(a, rowsByValue()) }
+	w.params = func(p *reconciler.Params[row]) {
+		p.Related, p.DeletesLast = relatedRows(a, rowsByValue()), s.deletesLast
+	}
 	w.target.will(a.act)
 	return a
 }

@@ -74,8 +74,9 @@ func newLayered(t *testing.T, seed uint64) *layered {
 		l.batches = s.random.IntN(3) == 0
 		l.makeTable()
 		l.makeSeen()
+		last := s.random.IntN(3) == 0
 		l.params = func(p *reconciler.Params[row]) {
-			p.Group, p.Observed = group, l.observed
+			p.Group, p.Observed, p.DeletesLast = group, l.observed, last
 			if below := l.below(); below != nil {
 				p.DependsOn = []reconciler.Dependency[row]{reconciler.DependsOn(statedb.ReadOnly(below.rows()), row.GetStatus,
 					func(r row) iter.Seq[statedb.Query[row]] { return byIDs(parentOf(r.ID)) }, below.observed)}

@@ -35,6 +35,8 @@ type simulation struct {
 
 	// lenient: things happen that only a full pass repairs.
 	lenient bool
+	// deletesLast: see Params.DeletesLast.
+	deletesLast bool
 	// stubborn: some operations do not heed their context.
 	stubborn bool
 	// pauses: somebody pauses rows.
@@ -103,6 +105,7 @@ func newSimulation(t *testing.T, seed uint64, most int) *simulation {
 	random := s.random("config")
 	s.lenient, s.stubborn, s.pauses = random.IntN(2) == 0, random.IntN(2) == 0, random.IntN(2) == 0
 	s.prunes = random.IntN(3) == 0
+	s.deletesLast = s.random("deletes").IntN(3) == 0
 	if s.pointers = s.random("rows").IntN(3) == 0; s.pointers {
 		s.table = newPointerTable(s.db)
 	}

@@ -79,7 +79,7 @@ func TestEachFieldOfALinkOfOursIsChangedInPlaceAndRepaired(t *testing.T) {
 
 		first := target.rec(t, "v0").Created.MAC
 		mustUpdate(t, target, Link{Name: "v0", Type: Veth, Peer: "v1"}, true)
-		wantLink(t, "v0", "veth up=false mtu=1300 mac="+first+" master= alias=statehive")
+		wantLink(t, "v0", "veth up=false mtu=1500 mac="+first+" master= alias=statehive")
 		if got := mustLink(t, "v0").Attrs().Index; got != index {
 			t.Errorf("v0 was made again: index %d, then %d", index, got)
 		}
