@@ -37,7 +37,7 @@ func TestADeleteWaitsForARowThatFailsHoweverLong(t *testing.T) {
 		"in one change": func(c *chain) { c.commit("-routes eth0/a", "routes eth0/b", "routes eth0/c") },
 		"later": func(c *chain) {
 			c.commit("routes eth0/b")
-			c.pass(9 * time.Second)
+			c.pass(time.Hour)
 			c.commit("-routes eth0/a", "routes eth0/c")
 		},
 		"earlier": func(c *chain) {
@@ -75,10 +75,24 @@ func TestADeleteWaitsForARowThatFailsHoweverLong(t *testing.T) {
 
 func TestADeleteDoesNotWait(t *testing.T) {
 	for name, change := range map[string]func(c *chain){
-		"for a row that failed long before": func(c *chain) {
+		"for a row that failed before its own was changed": func(c *chain) {
 			c.commit("routes eth0/b")
-			c.pass(11 * time.Second)
+			c.commit("routes eth0/a")
+			c.pass(time.Second)
 			c.commit("-routes eth0/a")
+		},
+		"for a row of the start": func(c *chain) {
+			c.stop("routes")
+			c.commit("routes eth0/b")
+			c.start("routes")
+			c.commit("-routes eth0/a")
+		},
+		"if it is triggered by its key": func(c *chain) {
+			c.commit("-routes eth0/a", "routes eth0/b")
+			c.pass(time.Minute)
+			if n, err := c.rs["routes"].Trigger(c.t.Context(), reconciler.Selector[row]{Keys: []string{"eth0/a"}}); n != 1 || err != nil {
+				c.t.Error(n, err)
+			}
 		},
 		"for a row that is gone again": func(c *chain) {
 			c.commit("-routes eth0/a", "routes eth0/b")
@@ -92,12 +106,6 @@ func TestADeleteDoesNotWait(t *testing.T) {
 			c.breaks("routes eth0/b", true)
 			c.rs["routes"].FullPass()
 			c.pass(time.Second)
-			c.commit("-routes eth0/a")
-		},
-		"for a row of the start": func(c *chain) {
-			c.stop("routes")
-			c.commit("routes eth0/b")
-			c.start("routes")
 			c.commit("-routes eth0/a")
 		},
 		"for a row that needs it to be gone": func(c *chain) {
@@ -116,6 +124,32 @@ func TestADeleteDoesNotWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What was changed while a row was paused was changed with it.
+func TestADeleteWaitsForRowsThatChangedInAPause(t *testing.T) {
+	deletesLast(t, func(t *testing.T, c *chain) {
+		c.breaks("routes eth0/b", true)
+		if err := c.rs["routes"].Pause(t.Context(), reconciler.Selector[row]{}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		c.commit("-routes eth0/a", "routes eth0/b")
+		c.pass(time.Hour)
+		if err := c.rs["routes"].Resume(t.Context(), reconciler.Selector[row]{}); err != nil {
+			t.Fatal(err)
+		}
+		c.pass(time.Hour)
+		if !c.there("routes eth0/a") {
+			t.Error("the old one is gone")
+		}
+		if _, err := c.rs["routes"].Trigger(t.Context(), reconciler.Selector[row]{}); err != nil {
+			t.Error(err)
+		}
+		c.pass(time.Minute)
+		if !c.there("routes eth0/a") {
+			t.Error("the old one is gone after all rows were triggered")
+		}
+	})
 }
 
 // Each waits for all, and all go at once when there is nothing to wait for.

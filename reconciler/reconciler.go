@@ -44,10 +44,10 @@ type Params[Obj any] struct {
 	// of rows that the row depends on. It does not wait for a row that is in error, unless it is
 	// [Dependency.OrFailed], nor for one that agrees with the observed state, as after a start.
 	DeletedAfter []Dependency[Obj]
-	// DeletesLast makes a delete wait for all rows of the table that were changed with its own, and for those changed since, until
-	// each has been applied once, or is gone: one of them may be in its place, and fail. Rows changed up to 10 seconds before count as
-	// changed with it, and for an orphan all rows. It suits rows that people write. Where rows come and go all the time, and one of
-	// them always fails, nothing would be deleted. RemovedFirst, if set, yields queries for the rows that cannot be applied
+	// DeletesLast makes a delete wait for all rows of the table that were inserted or changed after its own row, and after the start, until
+	// each has been applied since, or is gone: one of them may be in its place, and fail. The delete of an orphan waits for all rows. A
+	// delete that is triggered by its key does not wait. DeletesLast suits rows that people write. Where rows come and go all the time, and
+	// one of them always fails, nothing would be deleted. RemovedFirst, if set, yields queries for the rows that cannot be applied
 	// before a row is deleted: if one of them has not been applied, the delete does not wait. It is called from one goroutine.
 	DeletesLast  bool
 	RemovedFirst func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]

@@ -14,7 +14,8 @@ type feed struct {
 	cursor  *store.Cursor
 	round   round
 	listing listing
-	initial store.Revision // at the first read
+	start   store.Revision // of the table, at the first read
+	started bool           // start is set
 	// refreshes are the failures of RefreshInterval, by encoded key.
 	refreshes map[string]error
 }
@@ -31,8 +32,8 @@ func (l *loop) pull(now time.Time) {
 	}
 	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
 	l.round.begin(txn, now)
-	if l.initial == 0 {
-		l.initial = l.r.p.Table.Revision(txn)
+	if !l.started {
+		l.start, l.started = l.r.p.Table.Revision(txn), true
 	}
 	l.waiters.readBefore = l.waiters.read
 	for change := range l.cursor.Changes(txn) {
@@ -107,7 +108,7 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 		l.order.Note(it) // it may name other rows than before
 	} else {
 		l.isBack(it)
-		l.order.Changed(it.Key, l.changedAt(it.Entry, now))
+		l.order.Changed(it.Entry)
 		l.limits.CountUpdate(it)
 	}
 	if !l.debounce(it, now) {
@@ -116,14 +117,6 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 	if it.Noted {
 		l.notDone.note(it)
 	}
-}
-
-// changedAt returns when a row was changed, given when that was read from the feed, or zero if it was before the start.
-func (l *loop) changedAt(e *store.Entry, read time.Time) time.Time {
-	if e.Spec() <= l.initial {
-		return time.Time{}
-	}
-	return read
 }
 
 // isBack ends the delete of an item whose row is back, unless the delete is running.
@@ -287,7 +280,7 @@ func (l *loop) adopt(out *pool.Task, stage workqueue.Stage) *workqueue.Item {
 	it.Ran = workqueue.Change
 	out.Item = it
 	it.Present = true
-	l.order.Changed(it.Key, l.changedAt(it.Entry, l.round.at))
+	l.order.Changed(it.Entry)
 	if stage != workqueue.InRound {
 		l.queue.Move(it, stage)
 	}

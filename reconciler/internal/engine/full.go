@@ -183,7 +183,7 @@ func (l *loop) enqueueFull(e *store.Entry, now time.Time) {
 	}
 	if !it.Stage().InHand() {
 		if !known && l.r.status(e).Kind() == Pending {
-			l.order.Changed(it.Key, l.changedAt(e, now)) // the feed may have lost that
+			l.order.Changed(e) // the feed may have lost that
 		}
 		it.Entry = e
 		it.Force = true

@@ -74,6 +74,7 @@ func (l *loop) deletesLast() *hold.DeletesLast {
 	}
 	return &hold.DeletesLast{
 		Status: l.r.p.Target.Status, RemovedFirst: l.r.p.RemovedFirst,
+		Start: func() store.Revision { return l.start },
 		Taken: func(revision store.Revision) bool { return l.round.open == 0 && l.waiters.read >= revision },
 	}
 }
@@ -180,7 +181,7 @@ func (r *Engine) Resume(ctx context.Context, which Selector) error {
 var ErrAllPaused = errors.New("all rows are paused, and stay so until all are resumed")
 
 // Trigger applies the selected rows now, whatever their status, and retries failed deletes without
-// waiting for their backoff. It returns the number of rows found. Rows that are already queued
+// waiting for their backoff. Deletes that are selected by Keys do not come last (see DeletesLast in [Params]). It returns the number of rows found. Rows that are already queued
 // run once. Trigger returns [ErrNotRunning] if the reconciler is not running.
 func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
 	keys := map[string]bool{}
@@ -192,7 +193,7 @@ func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
 	err := r.call(ctx, func(l *loop) {
 		for key, it := range l.queue.Items {
 			if it.Deleting && which.Selects(r.p.Table.KeyText(it.Entry), it.Entry) {
-				keys[key] = true
+				keys[key], it.Insisted = true, len(which.Keys) > 0
 			}
 		}
 	})

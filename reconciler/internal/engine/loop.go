@@ -201,7 +201,7 @@ func (l *loop) requeue(it *workqueue.Item, class workqueue.Class, why workqueue.
 
 func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 	if it.Deleting != deleting {
-		it.Deleting = deleting
+		it.Deleting, it.Insisted = deleting, false
 		delta := int64(1)
 		if deleting {
 			it.Refresh = time.Time{}

@@ -51,8 +51,7 @@ type awaited struct {
 // orderedItem is a delete, or an update that replaces a row, that waits for the deletes of dependents.
 type orderedItem struct {
 	since     time.Time
-	began     time.Time                  // first held
-	revision  store.Revision             // of the table, then
+	revision  store.Revision             // of the table, when first held
 	revisions map[*Member]store.Revision // see Member.revisions
 	on        obstacle
 }
@@ -85,14 +84,16 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	it := t.Item
 	wait, known := o.waiting[it.Key]
 	if !known {
-		wait.since, wait.began, wait.revision = now, now, o.owner.Table.Revision(txn)
-		if o.member != nil {
+		if wait.since = now; o.member != nil {
 			wait.revisions = o.member.revisions(txn)
 		}
 	}
+	if wait.revision == 0 {
+		wait.revision = o.owner.Table.Revision(txn)
+	}
 	text := o.pending(t.Entry, txn)
 	if text == "" {
-		text = o.other(t.Entry, it.Orphan, wait, txn)
+		text = o.other(it, t.Entry, wait, txn)
 	}
 	if text != "" {
 		wait.on = obstacle{text: text, awaits: true}

@@ -2,11 +2,11 @@ package hold
 
 import (
 	"slices"
-	"time"
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/reconciler/internal/status"
+	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
 // DeletesLast makes the deletes of a table wait for the updates that may replace what they remove.
@@ -15,14 +15,16 @@ type DeletesLast struct {
 	Status func(row *store.Entry) status.Status
 	// RemovedFirst yields queries for the rows that cannot be applied before a removed row is deleted. It may be nil.
 	RemovedFirst func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
+	// Start returns the revision of the table at the start.
+	Start func() store.Revision
 	// Taken reports whether the reconciler knows all changes of the table up to a revision.
 	Taken func(store.Revision) bool
 }
 
-// Changed records that a row was inserted or changed. For rows of the start, which only orphans wait for, now is zero.
-func (o *Order) Changed(key string, now time.Time) {
+// Changed records that a row was inserted or changed.
+func (o *Order) Changed(row *store.Entry) {
 	if o.last != nil {
-		o.unapplied.add(key, now)
+		o.unapplied.add(string(row.Key()), row.Spec())
 		o.relieved = o.relieved || o.awaited && o.last.RemovedFirst != nil
 	}
 }
@@ -37,16 +39,17 @@ func (o *Order) Relieve() bool {
 	return relieved
 }
 
-// other returns a description of an update that has to be made before a row is deleted, because it may replace that row, or "".
-func (o *Order) other(row *store.Entry, orphan bool, wait orderedItem, txn store.ReadTxn) string {
-	if o.last == nil {
+// other returns a description of an update that has to be made before an item is deleted, because it may replace its row, or "". Rows that
+// were changed last before that row was are none, nor are those of the start, unless the row is an orphan.
+func (o *Order) other(it *workqueue.Item, row *store.Entry, wait orderedItem, txn store.ReadTxn) string {
+	if o.last == nil || it.Insisted {
 		return ""
 	}
 	if !o.last.Taken(wait.revision) {
 		return "the other changes of " + o.owner.Table.Name()
 	}
 	key, at := o.unapplied.newest()
-	if key == "" || !orphan && at.Before(wait.began.Add(-sameChange)) || o.isInTheWay(row, txn) {
+	if key == "" || !it.Orphan && at <= max(row.Spec(), o.last.Start()) || o.isInTheWay(row, txn) {
 		return ""
 	}
 	o.awaited = true
@@ -78,45 +81,40 @@ func (o *Order) isInTheWay(row *store.Entry, txn store.ReadTxn) (is bool) {
 	return is
 }
 
-// sameChange is how long before a delete a row may have been changed to belong to the same change, which may be written file by file.
-const sameChange = 10 * time.Second
-
 // unapplied are the rows that have been inserted or changed and not been applied since.
 type unapplied struct {
-	changed map[string]time.Time // by encoded key
-	order   []changedRow         // oldest first; some may be outdated
+	changed map[string]store.Revision // when, by encoded key
+	order   []changedRow              // oldest first; some may be outdated
 }
 
 type changedRow struct {
 	key string
-	at  time.Time
+	at  store.Revision
 }
 
-func (u *unapplied) add(key string, now time.Time) {
+func (u *unapplied) add(key string, at store.Revision) {
 	if u.changed == nil {
-		u.changed = map[string]time.Time{}
+		u.changed = map[string]store.Revision{}
 	}
-	u.changed[key] = now
+	u.changed[key] = at
 	if len(u.order) > 2*len(u.changed)+100 {
-		u.order = slices.DeleteFunc(u.order, func(c changedRow) bool { return !u.is(c) })
+		u.order = slices.DeleteFunc(u.order, func(c changedRow) bool { return u.changed[c.key] != c.at })
 	}
-	u.order = append(u.order, changedRow{key, now})
-}
-
-// is reports whether a row has not been applied or changed again.
-func (u *unapplied) is(c changedRow) bool {
-	at, is := u.changed[c.key]
-	return is && at.Equal(c.at)
+	i := len(u.order) // rows come almost in order
+	for i > 0 && u.order[i-1].at > at {
+		i--
+	}
+	u.order = slices.Insert(u.order, i, changedRow{key, at})
 }
 
 // newest returns the key of the row that was changed last, or "" if there are none.
-func (u *unapplied) newest() (key string, at time.Time) {
+func (u *unapplied) newest() (key string, at store.Revision) {
 	for n := len(u.order); n > 0; n = len(u.order) {
 		last := u.order[n-1]
-		if u.is(last) {
+		if u.changed[last.key] == last.at {
 			return last.key, last.at
 		}
 		u.order = u.order[:n-1]
 	}
-	return "", time.Time{}
+	return "", 0
 }
