@@ -1,6 +1,7 @@
 package address
 
 import (
+	"errors"
 	"iter"
 	"net/netip"
 	"slices"
@@ -42,6 +43,45 @@ func DeletedAfter(addresses *statedb.Table[Address], observed reconciler.Observa
 		others(func(a Address) statedb.Query[Address] { return ByDevice.Query(Device{Name: a.Device}) }),
 		others(func(a Address) statedb.Query[Address] { return ByNetwork.Query(Network{a.Device, a.Address.Masked()}) }),
 	}
+}
+
+// DeletedAfterUsable makes IPv6 addresses that the kernel uses stay while others of their device are done, but the kernel has not finished
+// looking for duplicates, or has found some: one of them may be in their place.
+func DeletedAfterUsable(
+	db *statedb.DB, addresses *statedb.Table[Address], seen *statedb.Table[Seen],
+) reconciler.Dependency[Address] {
+	isUsed := func(a Address) bool {
+		for s := range seen.List(db.ReadTxn(), SeenByName.Query(a.Key())) {
+			if (!s.Tentative || s.Optimistic) && !s.Duplicate {
+				return true
+			}
+		}
+		return false
+	}
+	status := func(a Address) reconciler.Status {
+		switch {
+		case a.Status.Kind() == reconciler.Pending, isUsed(a), a.Status.Kind() == reconciler.Error && !errors.Is(a.Status.Err(), ErrDuplicate):
+			return a.Status.After(nil, a.Status.Since()) // not waited for here
+		}
+		return reconciler.Status{}
+	}
+	by := func(a Address) Device {
+		if a.Address.Addr().Is4() || !isUsed(a) {
+			return Device{}
+		}
+		return Device{a.Device, true}
+	}
+	return reconciler.DependsOnBy(addresses, status, by, func(d Device) iter.Seq[statedb.Query[Address]] {
+		if d.Name == "" {
+			return nil
+		}
+		return slices.Values([]statedb.Query[Address]{ByDevice.Query(d)})
+	}, reconciler.Observes(seen, rowsOf, func(_ statedb.ReadTxn, a Address) []reconciler.Change {
+		if isUsed(a) {
+			return nil
+		}
+		return []reconciler.Change{{Field: "address", Want: a.Address.String()}}
+	}))
 }
 
 // ByNetwork finds rows by their network, both with and without their device.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"syscall"
@@ -274,7 +273,7 @@ func (u *updates) checkScopes(txn statedb.ReadTxn) {
 		want := s.row.Scope.Number(unix.RT_SCOPE_UNIVERSE)
 		for _, other := range all {
 			same := other.Index == s.index && other.Address != s.key.Address && other.Address.Masked() == s.key.Address.Masked()
-			if same && other.scope.Number(unix.RT_SCOPE_UNIVERSE) != want && !u.target.isToHaveScope(txn, other.Address, want) {
+			if same && other.scope.Number(unix.RT_SCOPE_UNIVERSE) != want && !u.target.isToHaveScope(txn, s.row.Device, other, want) {
 				u.results[i].Err = fmt.Errorf(
 					"change scope of address %s on %s to %v: %s is in the same network and has scope %v, and the kernel wants the same for both: it stays as it is",
 					s.key.Address, s.key.Device, rtnl.ScopeOf(want), other.Address, other.scope)
@@ -284,17 +283,16 @@ func (u *updates) checkScopes(txn statedb.ReadTxn) {
 	}
 }
 
-// isToHaveScope reports whether a row gives an IPv4 address a scope.
-func (t *Target) isToHaveScope(txn statedb.ReadTxn, address netip.Prefix, scope byte) bool {
+// isToHaveScope reports whether a row gives an existing IPv4 address of a device a scope, and can.
+func (t *Target) isToHaveScope(txn statedb.ReadTxn, device string, is kernelAddress, scope byte) bool {
 	if t.rows == nil {
 		return false
 	}
-	for row := range t.rows.List(txn, ByHost.Query(address.Addr())) {
-		if row.Address == address && row.Scope.Number(unix.RT_SCOPE_UNIVERSE) == scope {
-			return true
-		}
-	}
-	return false
+	key := Key{device, is.Address}
+	row, _, found := t.rows.Get(txn, ByKey.Query(key))
+	rec, known := t.records.Get(key.String())
+	ours := row.Adopt || t.isOurs(Seen{Index: is.Index, Ours: is.ours}, rec, known)
+	return found && ours && row.Scope.Number(unix.RT_SCOPE_UNIVERSE) == scope
 }
 
 // reportDuplicates is called after duplicate addresses have been added anew. It takes the kernel a while to look.

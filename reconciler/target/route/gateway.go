@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,61 +15,91 @@ type hop struct {
 	index   int
 }
 
-func (k *keeper) countThrough(h hop, delta int) {
-	if k.through[h] += delta; k.through[h] == 0 {
-		delete(k.through, h)
+// hopCounts counts next hops with a gateway. They are grouped by a part of the gateway, so that those in a network are found fast.
+type hopCounts map[netip.Prefix]map[hop]int
+
+// hopGroup returns the group of a gateway.
+func hopGroup(gateway netip.Addr) netip.Prefix {
+	bits := 64
+	if gateway.Is4() {
+		bits = 24
+	}
+	group, _ := gateway.Prefix(bits) // bits are in range
+	return group
+}
+
+func (c hopCounts) add(h hop, delta int) {
+	group := hopGroup(h.gateway)
+	if c[group] == nil {
+		c[group] = map[hop]int{}
+	}
+	if c[group][h] += delta; c[group][h] == 0 {
+		if delete(c[group], h); len(c[group]) == 0 {
+			delete(c, group)
+		}
 	}
 }
 
-// leadsAway reports whether the network of a new address has the gateway of a route through another device. The kernel chooses the device of
-// a route when that is added, and does not change it when the network moves to another one, as that of a port to its bridge.
-func (k *keeper) leadsAway(e event) bool {
-	network := e.address.Masked()
-	for h := range k.through {
-		if h.index != e.link.Index && network.Contains(h.gateway) {
+// through reports whether a network has a gateway that is reached through another device than the given one; 0 is none.
+func (c hopCounts) through(network netip.Prefix, but int) bool {
+	network = network.Masked()
+	in := func(group map[hop]int) bool {
+		for h := range group {
+			if h.index != but && network.Contains(h.gateway) {
+				return true
+			}
+		}
+		return false
+	}
+	if group := hopGroup(network.Addr()); network.Bits() >= group.Bits() {
+		return in(c[group])
+	}
+	for prefix, group := range c {
+		if network.Contains(prefix.Addr()) && in(group) {
 			return true
 		}
 	}
 	return false
 }
 
-// locateGateways sets the GatewayDevice of routes.
+// getsGateways reports whether a device gets a network with the gateway of a route through another one.
+func (k *keeper) getsGateways(network netip.Prefix, index int) bool {
+	return !slices.Contains(k.onLink[network.Masked()], index) && k.hops.through(network, index)
+}
+
+// doubtOnLink returns a doubt if a route of ours that has changed leads to gateways directly.
+func (k *keeper) doubtOnLink(s Seen) string {
+	if !s.hasGateway() && s.Type == Unicast && k.hops.through(s.Key.Destination, 0) {
+		return "a route that leads to the gateways of others has changed"
+	}
+	return ""
+}
+
+// locateGateways sets the GatewayDevice of routes. The kernel chooses the device of a route when that is added, and does not change it when
+// the network of the gateway moves to another device, as that of a port to its bridge. A device is set only if it is certain that the
+// kernel would choose it now, and that the route's own no longer leads to the gateway: several devices may.
 func (k *keeper) locateGateways(ctx context.Context, rows []Seen) error {
-	var tables onLink
-	found := map[hop]int{} // the index of the device if that is another one, else 0
+	l := locator{target: k.target, found: map[hop]int{}}
+	if k.onLink = nil; len(k.hops) == 0 {
+		return nil
+	}
+	if err := l.listMain(ctx, rows); err != nil {
+		return err
+	}
+	k.onLink = l.main
 	for i, s := range rows {
-		if !s.hasGateway() {
-			continue
-		}
-		locate := func(gateway netip.Addr, index int) (device string, err error) {
-			h := hop{gateway, index}
-			other, known := found[h]
-			if !known {
-				if other, err = k.target.deviceTo(ctx, gateway); err != nil {
-					return "", err
-				}
-				if other == index {
-					other = 0
-				}
-				found[h] = other
-			}
-			if other == 0 {
-				return "", nil
-			}
-			if here, err := tables.leadTo(ctx, k.target, s.Key.Table, h); here || err != nil {
-				return "", err
-			}
-			device, _ = k.links.Names(other)
-			return device, nil
-		}
 		var err error
-		if s.Gateway.IsValid() {
-			rows[i].GatewayDevice, err = locate(s.Gateway, s.index)
-		}
-		rows[i].Nexthops = mapHops(s.Nexthops, func(h SeenNexthop) SeenNexthop {
-			if h.Gateway.IsValid() && err == nil {
-				h.GatewayDevice, err = locate(h.Gateway, h.index)
+		name := func(gateway netip.Addr, index int) (device string) {
+			if other := 0; gateway.IsValid() && err == nil {
+				if other, err = l.locate(ctx, s.Key.Table, hop{gateway, index}); other != 0 {
+					device, _ = k.links.Names(other)
+				}
 			}
+			return device
+		}
+		rows[i].GatewayDevice = name(s.Gateway, s.index)
+		rows[i].Nexthops = mapHops(s.Nexthops, func(h SeenNexthop) SeenNexthop {
+			h.GatewayDevice = name(h.Gateway, h.index)
 			return h
 		})
 		if err != nil {
@@ -78,11 +109,103 @@ func (k *keeper) locateGateways(ctx context.Context, rows []Seen) error {
 	return nil
 }
 
-// deviceTo returns the index of the device that leads to a gateway directly, or 0 if there is none or it is not known.
-func (t *Target) deviceTo(ctx context.Context, gateway netip.Addr) (index int, err error) {
-	if gateway.IsLinkLocalUnicast() {
+// locator finds out which devices lead to gateways.
+type locator struct {
+	target *Target
+	main   onLink
+	tables map[Table]onLink // others, listed on demand
+	found  map[hop]int      // results of locateIn for the main table
+}
+
+// onLink are the devices of the routes without a gateway of a table, by destination.
+type onLink map[netip.Prefix][]int
+
+func (o onLink) add(s Seen) {
+	if s.Type == Unicast && !s.hasGateway() && s.Kind == "" {
+		o[s.Key.Destination] = append(o[s.Key.Destination], s.index)
+	}
+}
+
+// to returns the devices that lead to an address by the longest prefix, and whether a device does so by any.
+func (o onLink) to(addr netip.Addr, index int) (best []int, leads bool) {
+	for bits := addr.BitLen(); bits >= 0; bits-- {
+		prefix, _ := addr.Prefix(bits) // bits are in range
+		devices := o[prefix]
+		leads = leads || slices.Contains(devices, index)
+		if best == nil {
+			best = devices
+		}
+	}
+	return best, leads
+}
+
+// listMain lists the routes to the networks of addresses, and adds those of ours.
+func (l *locator) listMain(ctx context.Context, rows []Seen) error {
+	l.main = onLink{}
+	for _, family := range []Family{Inet, Inet6} {
+		routes, err := l.target.list(ctx, family, MainTable, unix.RTPROT_KERNEL)
+		if err != nil {
+			return err
+		}
+		for _, r := range routes {
+			l.main.add(r.Seen)
+		}
+	}
+	for _, s := range rows {
+		if s.Key.Table == MainTable {
+			l.main.add(s)
+		}
+	}
+	return nil
+}
+
+// locate returns the index of the device that leads to a gateway, or 0 if that is the route's own, or is not certain.
+func (l *locator) locate(ctx context.Context, table Table, h hop) (int, error) {
+	if h.gateway.IsLinkLocalUnicast() {
 		return 0, nil
 	}
+	other, known := l.found[h]
+	if !known {
+		best, leads := l.main.to(h.gateway, h.index)
+		if len(best) == 1 && !leads {
+			device, err := l.target.deviceTo(ctx, h.gateway)
+			if err != nil {
+				return 0, err
+			}
+			if device == best[0] { // nothing that is not listed comes before it, such as routes of others, or rules
+				other = device
+			}
+		}
+		l.found[h] = other
+	}
+	if other == 0 || table == MainTable {
+		return other, nil
+	}
+	own, listed := l.tables[table]
+	if !listed { // the kernel looks there first
+		own = onLink{}
+		for _, family := range []Family{Inet, Inet6} {
+			routes, err := l.target.list(ctx, family, table, 0)
+			if err != nil {
+				return 0, err
+			}
+			for _, r := range routes {
+				own.add(r.Seen)
+			}
+		}
+		if l.tables == nil {
+			l.tables = map[Table]onLink{}
+		}
+		l.tables[table] = own
+	}
+	if best, _ := own.to(h.gateway, 0); best != nil {
+		return 0, nil
+	}
+	return other, nil
+}
+
+// deviceTo returns the index of the device to which a packet for a gateway goes directly, or 0 if there is none.
+func (t *Target) deviceTo(ctx context.Context, gateway netip.Addr) (index int, err error) {
 	f := fixed{family: familyOf(gateway), bits: gateway.BitLen(), flags: unix.RTM_F_FIB_MATCH}
 	request := f.request(unix.RTM_GETROUTE, 0)
 	request.Add(unix.RTA_DST, gateway.AsSlice())
@@ -95,38 +218,4 @@ func (t *Target) deviceTo(ctx context.Context, gateway netip.Addr) (index int, e
 		return 0, ctx.Err()
 	}
 	return index, nil
-}
-
-// onLink are the routes without a gateway of tables that were listed.
-type onLink map[Table][]Seen
-
-// leadTo reports whether a routing table has a route through a device that leads to a gateway directly. The kernel looks there first.
-func (o *onLink) leadTo(ctx context.Context, t *Target, table Table, h hop) (bool, error) {
-	if table == MainTable {
-		return false, nil // deviceTo has looked there
-	}
-	routes, listed := (*o)[table]
-	if !listed {
-		for _, family := range []Family{Inet, Inet6} {
-			all, err := t.list(ctx, family, table, 0)
-			if err != nil {
-				return false, err
-			}
-			for _, r := range all {
-				if r.Type == Unicast && !r.hasGateway() {
-					routes = append(routes, r.Seen)
-				}
-			}
-		}
-		if *o == nil {
-			*o = onLink{}
-		}
-		(*o)[table] = routes
-	}
-	for _, r := range routes {
-		if r.index == h.index && r.Key.Destination.Contains(h.gateway) {
-			return true, nil
-		}
-	}
-	return false, nil
 }

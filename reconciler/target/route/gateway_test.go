@@ -1,6 +1,8 @@
 package route
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +73,83 @@ func TestARouteFollowsTheNetworkOfItsGateway(t *testing.T) {
 				if differs() {
 					t.Error("a row with a device differs")
 				}
+			}
+		})
+	}
+}
+
+// What else may lead packets for a gateway elsewhere has no effect on the device that the kernel would choose, or may go again.
+func TestARouteStaysOnADeviceThatLeadsToItsGateway(t *testing.T) {
+	for name, others := range map[string][][]string{
+		"a rule of a VPN": {
+			{"rule", "add", "priority", "100", "lookup", "52"}, {"-6", "rule", "add", "priority", "100", "lookup", "52"},
+			{"route", "add", "default", "dev", "e2", "table", "52"}, {"-6", "route", "add", "default", "dev", "e2", "table", "52"},
+		},
+		"a network of a VPN": {
+			{"route", "add", "192.0.2.96/28", "dev", "e2"}, {"-6", "route", "add", "2001:db8::90/124", "dev", "e2"},
+		},
+		"both devices in the network": {{"address", "add", "192.0.2.5/24", "dev", "e2"}, {"address", "add", "2001:db8::5/64", "dev", "e2", "nodad"}},
+		"a part of the network":       {{"address", "add", "192.0.2.97/28", "dev", "e2"}, {"address", "add", "2001:db8::97/124", "dev", "e2", "nodad"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			nstest.Veth(t, "e2", "e3")
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			rows := []Route{
+				{Destination: to("10.1.0.0/16"), Gateway: gateway4}, {Destination: to("2001:db8:1::/48"), Gateway: gateway6},
+				{Destination: to("10.1.0.0/16"), Gateway: gateway4, Table: 100}, {Destination: to("2001:db8:1::/48"), Gateway: gateway6, Table: 100},
+			}
+			for _, row := range rows {
+				mustUpdate(t, target, row, true)
+			}
+			for _, arguments := range others {
+				nstest.IP(t, arguments...)
+			}
+			defer func() {
+				for _, arguments := range others {
+					if i := slices.Index(arguments, "add"); slices.Contains(arguments, "rule") {
+						arguments = slices.Clone(arguments)
+						arguments[i] = "del"
+						nstest.IP(t, arguments...)
+					}
+				}
+			}()
+			nstest.IP(t, "address", "add", "2001:db8:99::1/64", "dev", "e0", "nodad")
+			nstest.IP(t, "address", "del", "2001:db8:99::1/64", "dev", "e0") // so that all is listed again
+			second := newTarget(t)
+			runMirror(t, second)
+			target.mirror.Load().Settled(t.Context())
+			for _, row := range rows {
+				if changes := differences(db.ReadTxn(), statedb.ReadOnly(seen), row); len(changes) > 0 {
+					t.Errorf("%s differs: %v", describe(row), changes)
+				}
+				mustUpdate(t, target, row, false)
+				mustUpdate(t, second, row, false)
+			}
+		})
+	}
+}
+
+func TestARouteFollowsTheRouteToItsGateway(t *testing.T) {
+	for name, c := range map[string][2]string{"IPv4": {"203.0.113.0/24", "203.0.113.1"}, "IPv6": {"2001:db8:9::/64", "2001:db8:9::1"}} {
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			nstest.Veth(t, "e2", "e3")
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			direct, row := Route{Destination: to(c[0]), Device: "e0"}, Route{Destination: To(netip.PrefixFrom(ip(c[1]), 0).Masked()), Gateway: ip(c[1])}
+			mustUpdate(t, target, direct, true)
+			mustUpdate(t, target, row, true)
+			for _, device := range []string{"e2", "e0"} {
+				direct.Device = device
+				mustUpdate(t, target, direct, true)
+				target.mirror.Load().Settled(t.Context())
+				if len(differences(db.ReadTxn(), statedb.ReadOnly(seen), row)) == 0 {
+					t.Error("it stays on the other device")
+				}
+				mustUpdate(t, target, row, true)
+				mustUpdate(t, target, row, false)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -25,10 +26,11 @@ type keeper struct {
 	links   rtnl.Devices
 	devices map[int]int        // number of next hops by the index of their device; index 0 if it is not known
 	sources map[netip.Addr]int // number of routes by their source
-	through map[hop]int        // number of next hops with a gateway
-	limited int                // number of IPv6 routes with an MTU
-	dead    int                // number of next hops that are not in use
-	several map[Key][]Seen     // all routes of keys that have more than one
+	hops    hopCounts
+	onLink  onLink         // of the main table, when it was listed; nil if there were no hops
+	limited int            // number of IPv6 routes with an MTU
+	dead    int            // number of next hops that are not in use
+	several map[Key][]Seen // all routes of keys that have more than one
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
@@ -51,7 +53,7 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
 	}
-	k.devices, k.sources, k.through, k.several, k.limited, k.dead = map[int]int{}, map[netip.Addr]int{}, map[hop]int{}, map[Key][]Seen{}, 0, 0
+	k.devices, k.sources, k.hops, k.several, k.limited, k.dead = map[int]int{}, map[netip.Addr]int{}, hopCounts{}, map[Key][]Seen{}, 0, 0
 	routes, err := k.target.list(ctx, Inet, 0, Protocol)
 	if err != nil {
 		return nil, err
@@ -168,11 +170,11 @@ func (k *keeper) count(s Seen, delta int) {
 		k.devices[s.index] += delta
 	}
 	if s.Gateway.IsValid() {
-		k.countThrough(hop{s.Gateway, s.index}, delta)
+		k.hops.add(hop{s.Gateway, s.index}, delta)
 	}
 	for _, h := range s.Nexthops.All() {
 		if k.devices[h.index] += delta; h.Gateway.IsValid() {
-			k.countThrough(hop{h.Gateway, h.index}, delta)
+			k.hops.add(hop{h.Gateway, h.index}, delta)
 		}
 		if h.Dead {
 			k.dead += delta
@@ -205,7 +207,7 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		if k.dead > 0 { // the kernel uses next hops again when their link gets its first IPv4 address
 			doubt = k.doubtOf(e.link.Index, "an address was added to the link of some routes")
 		}
-		if doubt == "" && k.leadsAway(e) {
+		if doubt == "" && k.getsGateways(e.address, e.link.Index) {
 			doubt = "an address was added to whose network gateways on other links belong"
 		}
 		return doubt, nil
@@ -242,7 +244,7 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case !e.ours:
 		return k.addedBeside(txn, is, e)
 	case !found:
-		return k.doubtBeside(s.Key), k.put(txn, s)
+		return cmp.Or(k.doubtBeside(s.Key), k.doubtOnLink(s)), k.put(txn, s)
 	case all != nil:
 		k.addedToSeveral(s, all)
 		return "", nil
@@ -253,7 +255,7 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	k.several[s.Key] = []Seen{is, s}
 	k.count(s, 1)
 	_, _, err = k.table.Insert(txn, severalOf(is))
-	return "", err
+	return k.doubtOnLink(s), err
 }
 
 // multicast6 is the key of the routes that the kernel adds to each device when IPv6 begins there. It can be told not to announce
@@ -315,7 +317,7 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 	case all != nil:
 		return k.goneOfSeveral(txn, s, all)
 	case same(is, s):
-		return "", k.remove(txn, is)
+		return k.doubtOnLink(is), k.remove(txn, is)
 	}
 	return "an unknown route was removed", nil
 }
@@ -365,7 +367,7 @@ func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt
 		delete(k.several, s.Key)
 	}
 	_, _, err = k.table.Insert(txn, row)
-	return k.doubtBeside(s.Key), err
+	return cmp.Or(k.doubtBeside(s.Key), k.doubtOnLink(s)), err
 }
 
 func (k *keeper) put(txn *statedb.WriteTxn, s Seen) error {

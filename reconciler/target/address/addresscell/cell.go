@@ -38,7 +38,7 @@ func Cell() cell.Cell {
 			(*address.Target).NewRouteWatcher,
 			(*address.Target).Unrecorded,
 			func(
-				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				db *statedb.DB, kernel *statedb.Table[address.Seen], links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
 				addresses *statedb.Table[address.Address], seen reconciler.Observation[address.Address], routes *address.RouteWatcher,
 			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
@@ -46,7 +46,7 @@ func Cell() cell.Cell {
 					DependsOn: []reconciler.Dependency[address.Address]{
 						link.DependsOn(links, seenLinks, func(a address.Address) string { return a.Device }),
 					},
-					DeletedAfter: address.DeletedAfter(addresses, seen),
+					DeletedAfter: append(address.DeletedAfter(addresses, seen), address.DeletedAfterUsable(db, addresses, kernel)),
 					Observed:     seen,
 					RemovedFirst: address.RemovedFirst(addresses),
 				}
