@@ -67,6 +67,24 @@ func isForwarding(name string) bool {
 	return name == forwarding || name == "net.ipv6.conf.all.forwarding"
 }
 
+// copied are the parameters that the kernel copies from all devices to each, by family.
+var copied = map[string][]string{
+	"ipv4": {"forwarding"}, "ipv6": {"forwarding", "disable_ipv6", "ignore_routes_with_linkdown"},
+}
+
+// ofAll returns the name of the sysctl of all devices that the kernel copies to the one of a device, or "".
+func (s Sysctl) ofAll() string {
+	name, err := dotted(s.Name)
+	parts := strings.Split(pathOf(name), "/")
+	if err != nil || s.scope() == "" || s.scope() == allDevices || parts[2] != "conf" || !slices.Contains(copied[parts[1]], parts[4]) {
+		return ""
+	}
+	if parts[1] == "ipv4" {
+		return forwarding
+	}
+	return withDevice(name, allDevices)
+}
+
 // changesOthers reports whether others change along with a sysctl.
 func changesOthers(name string) bool {
 	scope := Sysctl{Name: name}.scope()

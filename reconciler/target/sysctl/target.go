@@ -212,10 +212,24 @@ func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Sysctl) erro
 
 // giveUp restores the value of a parameter that has a name now, and removes the record that it has under its earlier name.
 func (t *Target) giveUp(name, now string, rec record) error {
+	if value, is := t.ofAll(now); is {
+		rec.Original = value
+	}
 	if err := t.restore(now, rec.Original); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return t.records.Remove(name)
+}
+
+// ofAll returns the value of the parameter of all devices that the kernel has given to that of a device, if we have set the first: it would
+// not be as declared any more if the second had its earlier value again.
+func (t *Target) ofAll(name string) (value string, is bool) {
+	all := Sysctl{Name: name}.ofAll()
+	if _, set := t.records.Get(all); all == "" || !set {
+		return "", false
+	}
+	value, err := t.files.read(all)
+	return value, err == nil
 }
 
 func (t *Target) restore(name, original string) error {
