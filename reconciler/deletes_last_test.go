@@ -40,6 +40,13 @@ func TestADeleteWaitsForARowThatFailsHoweverLong(t *testing.T) {
 			c.pass(time.Hour)
 			c.commit("-routes eth0/a", "routes eth0/c")
 		},
+		"soon after a start": func(c *chain) {
+			c.stop("routes")
+			c.commit("routes eth0/b")
+			c.start("routes")
+			c.pass(9 * time.Minute)
+			c.commit("-routes eth0/a")
+		},
 		"earlier": func(c *chain) {
 			c.commit("-routes eth0/a", "routes lo0/w")
 			c.commit("routes eth0/b")
@@ -85,6 +92,7 @@ func TestADeleteDoesNotWait(t *testing.T) {
 			c.stop("routes")
 			c.commit("routes eth0/b")
 			c.start("routes")
+			c.pass(10 * time.Minute)
 			c.commit("-routes eth0/a")
 		},
 		"if it is triggered by its key": func(c *chain) {

@@ -45,7 +45,8 @@ type Params[Obj any] struct {
 	// [Dependency.OrFailed], nor for one that agrees with the observed state, as after a start.
 	DeletedAfter []Dependency[Obj]
 	// DeletesLast makes a delete wait for all rows of the table that were inserted or changed after its own row, and after the start, until
-	// each has been applied since, or is gone: one of them may be in its place, and fail. The delete of an orphan waits for all rows. A
+	// each has been applied since, or is gone: one of them may be in its place, and fail. The delete of an orphan, and those of the first ten
+	// minutes, wait for the rows of the start, too. A
 	// delete that is triggered by its key does not wait. DeletesLast suits rows that people write. Where rows come and go all the time, and
 	// one of them always fails, nothing would be deleted. RemovedFirst, if set, yields queries for the rows that cannot be applied
 	// before a row is deleted: if one of them has not been applied, the delete does not wait. It is called from one goroutine.

@@ -14,8 +14,8 @@ type feed struct {
 	cursor  *store.Cursor
 	round   round
 	listing listing
-	start   store.Revision // of the table, at the first read
-	started bool           // start is set
+	started time.Time      // when it was first read
+	start   store.Revision // of the table, then
 	// refreshes are the failures of RefreshInterval, by encoded key.
 	refreshes map[string]error
 }
@@ -32,8 +32,8 @@ func (l *loop) pull(now time.Time) {
 	}
 	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
 	l.round.begin(txn, now)
-	if !l.started {
-		l.start, l.started = l.r.p.Table.Revision(txn), true
+	if l.started.IsZero() {
+		l.started, l.start = now, l.r.p.Table.Revision(txn)
 	}
 	l.waiters.readBefore = l.waiters.read
 	for change := range l.cursor.Changes(txn) {

@@ -74,7 +74,7 @@ func (l *loop) deletesLast() *hold.DeletesLast {
 	}
 	return &hold.DeletesLast{
 		Status: l.r.p.Target.Status, RemovedFirst: l.r.p.RemovedFirst,
-		Start: func() store.Revision { return l.start },
+		Start: func() (time.Time, store.Revision) { return l.started, l.start },
 		Taken: func(revision store.Revision) bool { return l.round.open == 0 && l.waiters.read >= revision },
 	}
 }

@@ -204,6 +204,7 @@ func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 		it.Deleting, it.Insisted = deleting, false
 		delta := int64(1)
 		if deleting {
+			it.Gone = time.Now()
 			it.Refresh = time.Time{}
 			l.refreshFails(it.Key, nil)
 			l.limits.CountDelete(it)

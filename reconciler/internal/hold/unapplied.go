@@ -2,6 +2,7 @@ package hold
 
 import (
 	"slices"
+	"time"
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
@@ -15,8 +16,8 @@ type DeletesLast struct {
 	Status func(row *store.Entry) status.Status
 	// RemovedFirst yields queries for the rows that cannot be applied before a removed row is deleted. It may be nil.
 	RemovedFirst func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
-	// Start returns the revision of the table at the start.
-	Start func() store.Revision
+	// Start returns the time of the start, and the revision of the table then.
+	Start func() (time.Time, store.Revision)
 	// Taken reports whether the reconciler knows all changes of the table up to a revision.
 	Taken func(store.Revision) bool
 }
@@ -40,7 +41,7 @@ func (o *Order) Relieve() bool {
 }
 
 // other returns a description of an update that has to be made before an item is deleted, because it may replace its row, or "". Rows that
-// were changed last before that row was are none, nor are those of the start, unless the row is an orphan.
+// were changed last before that row was are none. Those of the start are some only for orphans, and for rows deleted soon after the start.
 func (o *Order) other(it *workqueue.Item, row *store.Entry, wait orderedItem, txn store.ReadTxn) string {
 	if o.last == nil || it.Insisted {
 		return ""
@@ -49,7 +50,7 @@ func (o *Order) other(it *workqueue.Item, row *store.Entry, wait orderedItem, tx
 		return "the other changes of " + o.owner.Table.Name()
 	}
 	key, at := o.unapplied.newest()
-	if key == "" || !it.Orphan && at <= max(row.Spec(), o.last.Start()) || o.isInTheWay(row, txn) {
+	if key == "" || at <= o.since(it, row) || o.isInTheWay(row, txn) {
 		return ""
 	}
 	o.awaited = true
@@ -61,6 +62,23 @@ func (o *Order) other(it *workqueue.Item, row *store.Entry, wait orderedItem, tx
 		}
 	}
 	return text
+}
+
+// startPeriod is how long after the start rows may be deleted by the change that the start is a part of.
+const startPeriod = 10 * time.Minute
+
+// since returns the revision after which other rows were changed that an item may be replaced by.
+func (o *Order) since(it *workqueue.Item, row *store.Entry) store.Revision {
+	began, start := o.last.Start()
+	switch {
+	case it.Orphan:
+		return 0
+	case row.Spec() > start:
+		return row.Spec()
+	case it.Gone.Sub(began) < startPeriod:
+		return 0
+	}
+	return start
 }
 
 // isInTheWay reports whether a row that has not been applied cannot be before another one is deleted.

@@ -19,6 +19,7 @@ type Item struct {
 	Ran     Reason    // why it last ran
 	Since   time.Time // when it was first queued, after it last ran
 	Applied time.Time // when its last update succeeded
+	Gone    time.Time // since when it is to be deleted
 	Refresh time.Time // when to apply it again; zero: never
 	Blocks  Blocks
 	Noted   bool // it is in the not-done table, or is about to be

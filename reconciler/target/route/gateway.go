@@ -62,9 +62,20 @@ func (c hopCounts) through(network netip.Prefix, but int) bool {
 	return false
 }
 
-// getsGateways reports whether a device gets a network with the gateway of a route through another one.
-func (k *keeper) getsGateways(network netip.Prefix, index int) bool {
-	return !slices.Contains(k.onLink[network.Masked()], index) && k.hops.through(network, index)
+// offer is a network that a device has.
+type offer struct {
+	network netip.Prefix
+	index   int
+}
+
+// getsGateways reports whether a device gets a network with the gateway of a route through another one. It does so once, since addresses
+// are announced again and again, as by router advertisements.
+func (k *keeper) getsGateways(o offer) bool {
+	if _, again := k.offers[o]; again || slices.Contains(k.onLink[o.network], o.index) || !k.hops.through(o.network, o.index) {
+		return false
+	}
+	k.offers[o] = struct{}{}
+	return true
 }
 
 // doubtOnLink returns a doubt if a route of ours that has changed leads to gateways directly.

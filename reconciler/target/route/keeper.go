@@ -27,10 +27,11 @@ type keeper struct {
 	devices map[int]int        // number of next hops by the index of their device; index 0 if it is not known
 	sources map[netip.Addr]int // number of routes by their source
 	hops    hopCounts
-	onLink  onLink         // of the main table, when it was listed; nil if there were no hops
-	limited int            // number of IPv6 routes with an MTU
-	dead    int            // number of next hops that are not in use
-	several map[Key][]Seen // all routes of keys that have more than one
+	offers  map[offer]struct{} // that were doubts since the device has had them
+	onLink  onLink             // of the main table, when it was listed; nil if there were no hops
+	limited int                // number of IPv6 routes with an MTU
+	dead    int                // number of next hops that are not in use
+	several map[Key][]Seen     // all routes of keys that have more than one
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
@@ -52,6 +53,9 @@ func (k *keeper) decode(m syscall.NetlinkMessage) (event, bool) {
 func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
+	}
+	if k.offers == nil {
+		k.offers = map[offer]struct{}{}
 	}
 	k.devices, k.sources, k.hops, k.several, k.limited, k.dead = map[int]int{}, map[netip.Addr]int{}, hopCounts{}, map[Key][]Seen{}, 0, 0
 	routes, err := k.target.list(ctx, Inet, 0, Protocol)
@@ -207,11 +211,12 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		if k.dead > 0 { // the kernel uses next hops again when their link gets its first IPv4 address
 			doubt = k.doubtOf(e.link.Index, "an address was added to the link of some routes")
 		}
-		if doubt == "" && k.getsGateways(e.address, e.link.Index) {
+		if doubt == "" && k.getsGateways(offer{e.address.Masked(), e.link.Index}) {
 			doubt = "an address was added to whose network gateways on other links belong"
 		}
 		return doubt, nil
 	case addressGone:
+		delete(k.offers, offer{e.address.Masked(), e.link.Index})
 		if k.sources[e.address.Addr()] > 0 {
 			return "the source address of some routes is gone", nil
 		}
