@@ -90,7 +90,7 @@ func (k *keeper) doubtOnLink(s Seen) string {
 // the network of the gateway moves to another device, as that of a port to its bridge. A device is set only if it is certain that the
 // kernel would choose it now, and that the route's own no longer leads to the gateway: several devices may.
 func (k *keeper) locateGateways(ctx context.Context, rows []Seen) error {
-	l := locator{target: k.target, found: map[hop]int{}}
+	l := locator{target: k.target, ours: map[Table]onLink{}, tables: map[Table]onLink{}, found: map[hop]int{}}
 	if k.onLink = nil; len(k.hops) == 0 {
 		return nil
 	}
@@ -124,8 +124,9 @@ func (k *keeper) locateGateways(ctx context.Context, rows []Seen) error {
 type locator struct {
 	target *Target
 	main   onLink
-	tables map[Table]onLink // others, listed on demand
-	found  map[hop]int      // results of locateIn for the main table
+	ours   map[Table]onLink // only the routes of ours
+	tables map[Table]onLink // listed on demand
+	found  map[hop]int      // the devices in the main table
 }
 
 // onLink are the devices of the routes without a gateway of a table, by destination.
@@ -163,6 +164,10 @@ func (l *locator) listMain(ctx context.Context, rows []Seen) error {
 		}
 	}
 	for _, s := range rows {
+		if l.ours[s.Key.Table] == nil {
+			l.ours[s.Key.Table] = onLink{}
+		}
+		l.ours[s.Key.Table].add(s)
 		if s.Key.Table == MainTable {
 			l.main.add(s)
 		}
@@ -170,10 +175,16 @@ func (l *locator) listMain(ctx context.Context, rows []Seen) error {
 	return nil
 }
 
-// locate returns the index of the device that leads to a gateway, or 0 if that is the route's own, or is not certain.
+// locate returns the index of the device that leads to a gateway, or 0 if that is the route's own, or is not certain. The kernel looks in
+// the route's own table first.
 func (l *locator) locate(ctx context.Context, table Table, h hop) (int, error) {
 	if h.gateway.IsLinkLocalUnicast() {
 		return 0, nil
+	}
+	if table != MainTable {
+		if best, _ := l.ours[table].to(h.gateway, h.index); best != nil {
+			return l.locateIn(ctx, table, h)
+		}
 	}
 	other, known := l.found[h]
 	if !known {
@@ -192,27 +203,39 @@ func (l *locator) locate(ctx context.Context, table Table, h hop) (int, error) {
 	if other == 0 || table == MainTable {
 		return other, nil
 	}
-	own, listed := l.tables[table]
-	if !listed { // the kernel looks there first
-		own = onLink{}
-		for _, family := range []Family{Inet, Inet6} {
-			routes, err := l.target.list(ctx, family, table, 0)
-			if err != nil {
-				return 0, err
-			}
-			for _, r := range routes {
-				own.add(r.Seen)
-			}
-		}
-		if l.tables == nil {
-			l.tables = map[Table]onLink{}
-		}
-		l.tables[table] = own
-	}
-	if best, _ := own.to(h.gateway, 0); best != nil {
-		return 0, nil
+	own, err := l.list(ctx, table)
+	if best, _ := own.to(h.gateway, h.index); best != nil || err != nil {
+		return 0, err
 	}
 	return other, nil
+}
+
+// locateIn is locate for a gateway to which a route of a table leads.
+func (l *locator) locateIn(ctx context.Context, table Table, h hop) (int, error) {
+	all, err := l.list(ctx, table)
+	if best, leads := all.to(h.gateway, h.index); err == nil && len(best) == 1 && !leads {
+		return best[0], nil
+	}
+	return 0, err
+}
+
+// list lists a table, once.
+func (l *locator) list(ctx context.Context, table Table) (onLink, error) {
+	if all, listed := l.tables[table]; listed {
+		return all, nil
+	}
+	all := onLink{}
+	for _, family := range []Family{Inet, Inet6} {
+		routes, err := l.target.list(ctx, family, table, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range routes {
+			all.add(r.Seen)
+		}
+	}
+	l.tables[table] = all
+	return all, nil
 }
 
 // deviceTo returns the index of the device to which a packet for a gateway goes directly, or 0 if there is none.

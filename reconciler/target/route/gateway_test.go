@@ -2,6 +2,7 @@ package route
 
 import (
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -132,13 +133,22 @@ func TestARouteStaysOnADeviceThatLeadsToItsGateway(t *testing.T) {
 }
 
 func TestARouteFollowsTheRouteToItsGateway(t *testing.T) {
-	for name, c := range map[string][2]string{"IPv4": {"203.0.113.0/24", "203.0.113.1"}, "IPv6": {"2001:db8:9::/64", "2001:db8:9::1"}} {
+	for name, c := range map[string]struct {
+		network, gateway string
+		table            Table
+	}{
+		"IPv4":             {"203.0.113.0/24", "203.0.113.1", MainTable},
+		"IPv6":             {"2001:db8:9::/64", "2001:db8:9::1", MainTable},
+		"IPv4, in a table": {"192.0.2.0/24", "192.0.2.99", 100}, // and in the main table through e0
+		"IPv6, in a table": {"2001:db8::/64", "2001:db8::99", 100},
+	} {
 		t.Run(name, func(t *testing.T) {
 			network(t)
 			nstest.Veth(t, "e2", "e3")
 			target := newTarget(t)
 			db, seen := runMirror(t, target)
-			direct, row := Route{Destination: to(c[0]), Device: "e0"}, Route{Destination: To(netip.PrefixFrom(ip(c[1]), 0).Masked()), Gateway: ip(c[1])}
+			direct := Route{Destination: to(c.network), Device: "e0", Table: c.table}
+			row := Route{Destination: To(netip.PrefixFrom(ip(c.gateway), 0).Masked()), Gateway: ip(c.gateway), Table: c.table}
 			mustUpdate(t, target, direct, true)
 			mustUpdate(t, target, row, true)
 			for _, device := range []string{"e2", "e0"} {
@@ -152,5 +162,30 @@ func TestARouteFollowsTheRouteToItsGateway(t *testing.T) {
 				mustUpdate(t, target, row, false)
 			}
 		})
+	}
+}
+
+// A route that is dead only because its link has no carrier is not removed.
+func TestADeadRouteIsNotReplacedByItself(t *testing.T) {
+	network(t)
+	sysctl(t, "net/ipv4/conf/e0/ignore_routes_with_linkdown", "1")
+	target := newTarget(t)
+	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	mustUpdate(t, target, row, true)
+	nstest.IP(t, "link", "set", "e1", "down")
+	second := newTarget(t)
+	runMirror(t, second) // which lists it as dead
+	for range 3 {
+		_, _ = second.Update(t.Context(), txn(), row)
+		if route := nstest.IP(t, "route", "show", "10.1.0.0/16"); !strings.Contains(route, "via 192.0.2.99") {
+			t.Fatalf("the route is %q", route)
+		}
+	}
+}
+
+func sysctl(t *testing.T, name, value string) {
+	t.Helper()
+	if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -109,8 +109,15 @@ func (u *updates) isBehind(at int) bool {
 func (u *updates) behind(at int) (replacement, error) {
 	w := u.wants[at]
 	s, err := u.target.look(u.ctx, w, time.Now())
-	wanted := func(r kernelRoute) bool { return r.protocol == Protocol && w.matches(r.Seen) }
+	wanted := func(r kernelRoute) bool { return r.protocol == Protocol && w.matches(r.alive()) }
 	return replacement{at, slices.DeleteFunc(slices.Clone(s.ours), wanted), s.foreign}, err
+}
+
+// alive returns the route as it is when all of its links have a carrier. Without one it may count as dead, and is the same route.
+func (s Seen) alive() Seen {
+	s.Dead = false
+	s.Nexthops = mapHops(s.Nexthops, func(h SeenNexthop) SeenNexthop { h.Dead = false; return h })
+	return s
 }
 
 // hasNexthops reports whether any of the routes has several next hops.
