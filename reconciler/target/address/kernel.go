@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,8 +31,40 @@ func (e *DuplicateError) Error() string {
 // Unwrap returns ErrDuplicate.
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
-// duplicateRetry is the time after which the kernel is made to look for duplicates of an address again.
-const duplicateRetry = 30 * time.Second
+// duplicateRetry is the time after which the kernel is made to look for duplicates of an address again. It does not take longer than
+// duplicateSearch.
+const (
+	duplicateRetry  = 30 * time.Second
+	duplicateSearch = 5 * time.Second
+)
+
+// duplicates are the addresses for which the kernel looks for duplicates again. It announces them only when it has finished, and until then it
+// is not known whether they are in use. The zero value is ready for use.
+type duplicates struct {
+	mu    sync.Mutex
+	since map[SeenKey]time.Time
+}
+
+func (d *duplicates) add(key SeenKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since == nil {
+		d.since = map[SeenKey]time.Time{}
+	}
+	d.since[key] = time.Now()
+}
+
+// left returns the time until an address is to be looked at again, or 0 if the search should have ended.
+func (d *duplicates) left(key SeenKey) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, searching := d.since[key]
+	if age := time.Since(since); searching && age < duplicateSearch {
+		return duplicateRetry - age
+	}
+	delete(d.since, key)
+	return 0
+}
 
 // ErrForeign is matched by the error for an address that existed before.
 var ErrForeign = errors.New("it was there before")

@@ -41,6 +41,7 @@ type Target struct {
 	records    *ownership.Records[record]
 	promotions *ownership.Records[promotion]
 	recorded   recorded
+	duplicates duplicates
 	unrouted   unrouted
 	allowed    func(ctx context.Context, device string, index int) error
 	rows       *statedb.Table[Address] // may be nil

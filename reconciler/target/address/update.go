@@ -43,12 +43,13 @@ func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []Addr
 	u := t.newUpdates(ctx, rows)
 	u.look(rows)
 	u.checkScopes(txn)
-	u.reportDuplicates()
 	results := make([]reconciler.DiffResult, len(rows))
 	for i, row := range rows {
 		results[i].Err = u.results[i].Err
 		switch s := u.states[i]; {
 		case results[i].Err != nil:
+		case s.duplicate:
+			results[i].Err = &DuplicateError{Key: s.key}
 		case !s.present:
 			results[i].Changes = steps.Changes(steps.Field("address", "", row.Address.String(), nil))
 		default:
@@ -113,6 +114,9 @@ func (u *updates) lookAt(row Address, present presence) (s state, err error) {
 	s.row, s.key = row, row.Key()
 	if s.index, err = u.indexOf(row.Device); err != nil {
 		return s, err
+	}
+	if left := u.target.duplicates.left(s.seenKey()); left > 0 {
+		return s, reconciler.RetryAfter(left, &DuplicateError{Key: s.key})
 	}
 	if s.is, s.present = present(s.seenKey()); s.is.Duplicate {
 		rec, known := u.target.records.Get(s.key.String())
@@ -299,6 +303,7 @@ func (t *Target) isToHaveScope(txn statedb.ReadTxn, device string, is kernelAddr
 func (u *updates) reportDuplicates() {
 	for i, s := range u.states {
 		if s.duplicate && u.results[i].Err == nil {
+			u.target.duplicates.add(s.seenKey())
 			u.results[i].Err = reconciler.RetryAfter(duplicateRetry, &DuplicateError{Key: s.key})
 		}
 	}
