@@ -80,6 +80,21 @@ func TestADeleteWaitsForARowThatFailsHoweverLong(t *testing.T) {
 	}
 }
 
+// A row that may need another one to be gone has failed for another reason, or has not been tried.
+func TestADeleteIsNotInTheWayOfARowThatCannotBeAppliedAnyway(t *testing.T) {
+	deletesLast(t, func(t *testing.T, c *chain) {
+		c.breaks("routes eth0/a!", true)
+		c.breaks("links eth1", true)
+		c.commit("-routes eth0/a", "routes eth0/a!")
+		c.pass(time.Hour)
+		c.commit("-routes eth0/a!", "links eth1", "routes eth1/a")
+		c.pass(time.Hour)
+		if !c.there("routes eth0/a") {
+			t.Error("the old one is gone")
+		}
+	})
+}
+
 func TestADeleteDoesNotWait(t *testing.T) {
 	for name, change := range map[string]func(c *chain){
 		"for a row that failed before its own was changed": func(c *chain) {

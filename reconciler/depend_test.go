@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"iter"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func (c *chain) params(name string) reconciler.Params[row] {
 	if name == "routes" && c.last {
 		p.DeletesLast, p.Config.DeleteLimit.Off = true, true
 		p.RemovedFirst = func(_ statedb.ReadTxn, was row) iter.Seq[statedb.Query[row]] {
-			return slices.Values([]statedb.Query[row]{byID.Query(was.ID + "'")})
+			return slices.Values([]statedb.Query[row]{byID.Query(was.ID + "'"), byID.Query(was.ID + "!")})
 		}
 	}
 	switch {
@@ -264,6 +265,9 @@ func (g *chainTarget) do(op, id string) error {
 		op = ""
 	}
 	g.log = append(g.log, op+name)
+	if g.broken[name] && strings.HasSuffix(name, "'") {
+		return fs.ErrExist
+	}
 	if g.broken[name] {
 		return errBoom
 	}

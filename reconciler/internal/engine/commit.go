@@ -264,6 +264,7 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 	} else {
 		it.Attempts++
 		l.waiters.pendingNow(it)
+		l.order.Failed(out.Err)
 	}
 	stage, due := l.r.backoff().Next(out, it.Attempts, now)
 	if !again {

@@ -73,10 +73,19 @@ func (l *loop) deletesLast() *hold.DeletesLast {
 		return nil
 	}
 	return &hold.DeletesLast{
-		Status: l.r.p.Target.Status, RemovedFirst: l.r.p.RemovedFirst,
+		Status: l.r.p.Target.Status, RemovedFirst: l.r.p.RemovedFirst, Error: l.errorOf,
 		Start: func() (time.Time, store.Revision) { return l.started, l.start },
 		Taken: func(revision store.Revision) bool { return l.round.open == 0 && l.waiters.read >= revision },
 	}
+}
+
+// errorOf returns the error of the last update of a row, or nil if it has not been tried or is held.
+func (l *loop) errorOf(key string) error {
+	it := l.queue.Items[key]
+	if it == nil || it.Deleting || it.Stage().Held() {
+		return nil
+	}
+	return it.Err
 }
 
 // gate holds an operation that may not run now, and reports whether it did.

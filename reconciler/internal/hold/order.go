@@ -36,7 +36,7 @@ type Order struct {
 
 	unapplied unapplied
 	awaited   bool // a delete waits for one of unapplied
-	relieved  bool // a row has changed that may need one of these deletes
+	relieved  bool // a row has failed that may need one of these deletes
 }
 
 // awaited are rows that have to be there before others are deleted. Many of those name the same rows, so the answer for

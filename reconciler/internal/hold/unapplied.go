@@ -1,7 +1,10 @@
 package hold
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
@@ -14,8 +17,10 @@ import (
 type DeletesLast struct {
 	// Status returns the status of a row.
 	Status func(row *store.Entry) status.Status
-	// RemovedFirst yields queries for the rows that cannot be applied before a removed row is deleted. It may be nil.
+	// RemovedFirst yields queries for the rows that may not be possible to apply before a removed row is deleted. It may be nil.
 	RemovedFirst func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
+	// Error returns the error of the last update of a row, or nil if it has not been tried or is held.
+	Error func(key string) error
 	// Start returns the time of the start, and the revision of the table then.
 	Start func() (time.Time, store.Revision)
 	// Taken reports whether the reconciler knows all changes of the table up to a revision.
@@ -26,9 +31,14 @@ type DeletesLast struct {
 func (o *Order) Changed(row *store.Entry) {
 	if o.last != nil {
 		o.unapplied.add(string(row.Key()), row.Spec())
-		o.relieved = o.relieved || o.awaited && o.last.RemovedFirst != nil
 	}
 }
+
+// Failed records that an update has failed.
+func (o *Order) Failed(err error) { o.relieved = o.relieved || o.awaited && isBlocked(err) }
+
+// isBlocked reports whether an update has failed because something exists.
+func isBlocked(err error) bool { return errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) }
 
 // Applied records that a row was applied, or is gone.
 func (o *Order) Applied(key string) { delete(o.unapplied.changed, key) }
@@ -81,7 +91,7 @@ func (o *Order) since(it *workqueue.Item, row *store.Entry) store.Revision {
 	return start
 }
 
-// isInTheWay reports whether a row that has not been applied cannot be before another one is deleted.
+// isInTheWay reports whether a row that has not been applied has failed because another one is not deleted.
 func (o *Order) isInTheWay(row *store.Entry, txn store.ReadTxn) (is bool) {
 	if o.last.RemovedFirst == nil {
 		return false
@@ -89,9 +99,11 @@ func (o *Order) isInTheWay(row *store.Entry, txn store.ReadTxn) (is bool) {
 	_ = pool.Guard(func() { // a delete for which that is unknown waits
 		o.last.RemovedFirst(txn, row, func(q store.Query) bool {
 			for e := range o.owner.Table.List(txn, q, nil).Entries() {
-				if _, is = o.unapplied.changed[string(e.Key())]; is {
+				key := string(e.Key())
+				if _, is = o.unapplied.changed[key]; is && isBlocked(o.last.Error(key)) {
 					break
 				}
+				is = false
 			}
 			return !is
 		})

@@ -145,7 +145,7 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 		return s, err
 	}
 	if other := o.claims.claim(row.Key(), s.folder.placeOf(row.Key())); other != "" {
-		return s, fmt.Errorf("file %s: the path leads to the same file as %s, which is declared, too: expected one document of it", row.Path, other)
+		return s, fmt.Errorf("file %s: the path leads to the same file as %s, which has a document, or had one until a moment ago: expected one document of it", row.Path, other)
 	}
 	s.content, s.rendering, err = o.target.contentOf(ctx, o.txn, row)
 	if err != nil {

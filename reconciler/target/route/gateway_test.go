@@ -83,8 +83,10 @@ func TestARouteFollowsTheNetworkOfItsGateway(t *testing.T) {
 func TestARouteStaysOnADeviceThatLeadsToItsGateway(t *testing.T) {
 	for name, others := range map[string][][]string{
 		"a rule of a VPN": {
-			{"rule", "add", "priority", "100", "lookup", "52"}, {"-6", "rule", "add", "priority", "100", "lookup", "52"},
-			{"route", "add", "default", "dev", "e2", "table", "52"}, {"-6", "route", "add", "default", "dev", "e2", "table", "52"},
+			{"rule", "add", "priority", "100", "lookup", "52"},
+			{"-6", "rule", "add", "priority", "100", "lookup", "52"},
+			{"route", "add", "default", "dev", "e2", "table", "52"},
+			{"-6", "route", "add", "default", "dev", "e2", "table", "52"},
 		},
 		"a network of a VPN": {
 			{"route", "add", "192.0.2.96/28", "dev", "e2"}, {"-6", "route", "add", "2001:db8::90/124", "dev", "e2"},
@@ -98,8 +100,10 @@ func TestARouteStaysOnADeviceThatLeadsToItsGateway(t *testing.T) {
 			target := newTarget(t)
 			db, seen := runMirror(t, target)
 			rows := []Route{
-				{Destination: to("10.1.0.0/16"), Gateway: gateway4}, {Destination: to("2001:db8:1::/48"), Gateway: gateway6},
-				{Destination: to("10.1.0.0/16"), Gateway: gateway4, Table: 100}, {Destination: to("2001:db8:1::/48"), Gateway: gateway6, Table: 100},
+				{Destination: to("10.1.0.0/16"), Gateway: gateway4},
+				{Destination: to("2001:db8:1::/48"), Gateway: gateway6},
+				{Destination: to("10.1.0.0/16"), Gateway: gateway4, Table: 100},
+				{Destination: to("2001:db8:1::/48"), Gateway: gateway6, Table: 100},
 			}
 			for _, row := range rows {
 				mustUpdate(t, target, row, true)
