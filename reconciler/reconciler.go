@@ -49,8 +49,8 @@ type Params[Obj any] struct {
 	// minutes, wait for the rows of the start, too. A
 	// delete that is triggered by its key does not wait. DeletesLast suits rows that people write. Where rows come and go all the time, and
 	// one of them always fails, nothing would be deleted. RemovedFirst, if set, yields queries for the rows that it may not be
-	// possible to apply before a row is deleted: if one of them has failed with an error that matches [fs.ErrExist] or [syscall.ENOTDIR],
-	// the delete does not wait. It is called from one goroutine.
+	// possible to apply before a row is deleted: if one of them has failed with an error that matches [fs.ErrExist], the delete
+	// does not wait. It is called from one goroutine.
 	DeletesLast  bool
 	RemovedFirst func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]
 	// Replaces, if set, reports whether the update of a row would first remove what the row has in the target, as when

@@ -149,7 +149,7 @@ func triggerCommand() cli.CommandOut {
 	return actor{
 		use: "trigger TABLE [KEY...]", short: "Apply rows now, whatever their status",
 		long: `Apply rows now, whatever their status, and try failed deletes again, also of rows that wait for their next
-attempt. The delete of a row that is named by its key does not wait any more for rows that were changed after it.` + selectionHelp,
+attempt. The delete of a row that is named by its key does not wait any more for other rows to be applied.` + selectionHelp,
 		example: "  trigger routes --status error\n  trigger links eth0\n  trigger ports --where device=eth0",
 		action:  "trigger", params: selectionParams(), selects: true,
 	}.command()

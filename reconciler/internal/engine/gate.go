@@ -190,7 +190,8 @@ func (r *Engine) Resume(ctx context.Context, which Selector) error {
 var ErrAllPaused = errors.New("all rows are paused, and stay so until all are resumed")
 
 // Trigger applies the selected rows now, whatever their status, and retries failed deletes without
-// waiting for their backoff. Deletes that are selected by Keys do not come last (see DeletesLast in [Params]). It returns the number of rows found. Rows that are already queued
+// waiting for their backoff. Deletes that are selected by Keys do not wait for updates any more (see DeletesLast and DeletedAfter
+// in [Params]). It returns the number of rows found. Rows that are already queued
 // run once. Trigger returns [ErrNotRunning] if the reconciler is not running.
 func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
 	keys := map[string]bool{}

@@ -91,9 +91,11 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	if wait.revision == 0 {
 		wait.revision = o.owner.Table.Revision(txn)
 	}
-	text := o.pending(t.Entry, txn)
-	if text == "" {
-		text = o.other(it, t.Entry, wait, txn)
+	text := ""
+	if !it.Insisted {
+		if text = o.pending(t.Entry, txn); text == "" {
+			text = o.other(it, t.Entry, wait, txn)
+		}
 	}
 	if text != "" {
 		wait.on = obstacle{text: text, awaits: true}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
@@ -38,7 +37,7 @@ func (o *Order) Changed(row *store.Entry) {
 func (o *Order) Failed(err error) { o.relieved = o.relieved || o.awaited && isBlocked(err) }
 
 // isBlocked reports whether an update has failed because something exists.
-func isBlocked(err error) bool { return errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) }
+func isBlocked(err error) bool { return errors.Is(err, fs.ErrExist) }
 
 // Applied records that a row was applied, or is gone.
 func (o *Order) Applied(key string) { delete(o.unapplied.changed, key) }
@@ -53,7 +52,7 @@ func (o *Order) Relieve() bool {
 // other returns a description of an update that has to be made before an item is deleted, because it may replace its row, or "". Rows that
 // were changed last before that row was are none. Those of the start are some only for orphans, and for rows deleted soon after the start.
 func (o *Order) other(it *workqueue.Item, row *store.Entry, wait orderedItem, txn store.ReadTxn) string {
-	if o.last == nil || it.Insisted {
+	if o.last == nil {
 		return ""
 	}
 	if !o.last.Taken(wait.revision) {

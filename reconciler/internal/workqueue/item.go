@@ -30,7 +30,7 @@ type Item struct {
 // Wish describes the operation that an item needs.
 type Wish struct {
 	Deleting bool // the row is gone from the table; Delete has not succeeded yet
-	Insisted bool // the delete need not come last
+	Insisted bool // the delete need not wait for updates
 	Orphan   bool // the delete is of an object found in the target but not in the table
 	Force    bool // run even if the status is done
 	FullPass bool // the current full pass waits for it

@@ -437,3 +437,41 @@ func TestAScopeThatTheKernelWouldRefuseIsRefusedBeforeTheAddressIsRemoved(t *tes
 	mustDelete(t, target, second)
 	mustUpdate(t, target, slip, true)
 }
+
+// Both rows are to have another scope, but one of them is not applied, as in a pause: what was removed comes back.
+func TestAnAddressIsPutBackIfItsNewScopeIsRefused(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	db := statedb.New()
+	rows, err := statedb.NewTable(db, Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := newTarget(t, t.TempDir())
+	target.rows = statedb.ReadOnly(rows)
+	for _, address := range []string{"192.0.2.1/24", "192.0.2.2/24"} {
+		mustUpdate(t, target, row("e0", address), true)
+	}
+	first, second := with("e0", "192.0.2.1/24", rtnl.LinkScope, "", ""), with("e0", "192.0.2.2/24", rtnl.LinkScope, "", "")
+	if err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, _, err := rows.Insert(txn, first)
+		_, _, err2 := rows.Insert(txn, second)
+		return errors.Join(err, err2)
+	}, rows); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := target.Update(t.Context(), db.ReadTxn(), first); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("error %v", err)
+		}
+		if addresses := nstest.IP(t, "address", "show", "dev", "e0", "scope", "global"); !strings.Contains(addresses, "192.0.2.1/24") {
+			t.Errorf("it is gone: %s", addresses)
+		}
+	}
+	results := target.UpdateBatch(t.Context(), db.ReadTxn(), []Address{first, second})
+	if err := errors.Join(results[0].Err, results[1].Err); err != nil {
+		t.Error(err)
+	}
+	if addresses := nstest.IP(t, "address", "show", "dev", "e0", "scope", "link"); strings.Count(addresses, "192.0.2.") < 2 {
+		t.Errorf("the addresses are %s", addresses)
+	}
+}

@@ -25,6 +25,7 @@ func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Ad
 	u.claim(txn)
 	u.clear()
 	u.add()
+	u.putBack()
 	u.reroute()
 	u.renew()
 	u.again()
@@ -84,6 +85,7 @@ type state struct {
 	// duplicate is whether the address is ours, and the kernel has found that another host has it. It is added anew to have the
 	// kernel look again: we may have had it ourselves, on another device.
 	duplicate bool
+	cleared   bool   // it was removed to be added with another scope
 	metric    uint32 // of that route, to be requested; 0 is the default
 }
 
@@ -320,7 +322,24 @@ func (u *updates) clear() {
 	}
 	for n, err := range u.target.remove(u.ctx, recs) {
 		u.results[at[n]].Err = err
-		u.states[at[n]].present = false
+		u.states[at[n]].present, u.states[at[n]].cleared = false, err == nil
+	}
+}
+
+// putBack adds the addresses again that were removed for another scope that the kernel has refused.
+func (u *updates) putBack() {
+	var requests []rtnl.Request
+	for i, s := range u.states {
+		if u.results[i].Err != nil && s.cleared && !s.duplicate {
+			s.row.Scope, s.row.ValidLifetime, s.row.PreferredLifetime = s.is.Scope, s.is.ValidLifetime, s.is.PreferredLifetime
+			requests = append(requests, s.making(unix.NLM_F_CREATE|unix.NLM_F_EXCL))
+			if err := u.target.records.Put(s.key.String(), record{Key: s.key, Index: s.index}); err != nil {
+				u.results[i].Err = errors.Join(u.results[i].Err, err)
+			}
+		}
+	}
+	if len(requests) > 0 {
+		u.target.conn.Execute(context.WithoutCancel(u.ctx), requests) // if that fails too, the row's own error says why
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -51,19 +50,6 @@ type Key string
 
 // ByKey is the primary index.
 var ByKey = statedb.NewIndex("key", File.Key)
-
-// RemovedFirst returns a function that yields the rows of files below the path of a removed one, which has to make place for a directory.
-func RemovedFirst(files *statedb.Table[File]) func(txn statedb.ReadTxn, was File) iter.Seq[statedb.Query[File]] {
-	return func(txn statedb.ReadTxn, was File) iter.Seq[statedb.Query[File]] {
-		return func(yield func(statedb.Query[File]) bool) {
-			for f := range files.Prefix(txn, ByKey.Query(Key(was.Path+"/"))) {
-				if !yield(ByKey.Query(f.Key())) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // Schema declares the table "files".
 func Schema() statedb.Schema[File] {

@@ -2,11 +2,15 @@ package route
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
 // hop is a gateway and the device of a route to it.
@@ -76,6 +80,36 @@ func (k *keeper) getsGateways(o offer) bool {
 	}
 	k.offers[o] = struct{}{}
 	return true
+}
+
+// comesUp reports whether a device that comes up has the network of a gateway that is reached through another one.
+func (k *keeper) comesUp(index int) bool {
+	for o := range k.addresses {
+		if o.index == index {
+			o.network = o.network.Masked()
+			if delete(k.offers, o); k.getsGateways(o) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// listAddresses lists all addresses.
+func (k *keeper) listAddresses(ctx context.Context) error {
+	request := rtnl.Request{Type: unix.RTM_GETADDR, Data: make([]byte, unix.SizeofIfAddrmsg)}
+	all, err := rtnl.Dump(ctx, k.target.conn, request, func(m syscall.NetlinkMessage) (offer, bool) {
+		index, address, ok := decodeAddress(m)
+		return offer{address, index}, ok
+	})
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	k.addresses = make(map[offer]struct{}, len(all))
+	for _, o := range all {
+		k.addresses[o] = struct{}{}
+	}
+	return nil
 }
 
 // doubtOnLink returns a doubt if a route of ours that has changed leads to gateways directly.
@@ -190,11 +224,13 @@ func (l *locator) locate(ctx context.Context, table Table, h hop) (int, error) {
 	if !known {
 		best, leads := l.main.to(h.gateway, h.index)
 		if len(best) == 1 && !leads {
-			device, err := l.target.deviceTo(ctx, h.gateway)
-			if err != nil {
+			// Rules, and routes of others that are not listed, may lead elsewhere, or the route's own device to the gateway.
+			device, err := l.target.deviceTo(ctx, h.gateway, 0)
+			own, ownErr := l.target.deviceTo(ctx, h.gateway, h.index)
+			if err := errors.Join(err, ownErr); err != nil {
 				return 0, err
 			}
-			if device == best[0] { // nothing that is not listed comes before it, such as routes of others, or rules
+			if device == best[0] && own != h.index {
 				other = device
 			}
 		}
@@ -238,11 +274,15 @@ func (l *locator) list(ctx context.Context, table Table) (onLink, error) {
 	return all, nil
 }
 
-// deviceTo returns the index of the device to which a packet for a gateway goes directly, or 0 if there is none.
-func (t *Target) deviceTo(ctx context.Context, gateway netip.Addr) (index int, err error) {
+// deviceTo returns the index of the device to which a packet for a gateway goes directly, or 0 if there is none. If only is not 0, the packet
+// has to go through that device.
+func (t *Target) deviceTo(ctx context.Context, gateway netip.Addr, only int) (index int, err error) {
 	f := fixed{family: familyOf(gateway), bits: gateway.BitLen(), flags: unix.RTM_F_FIB_MATCH}
 	request := f.request(unix.RTM_GETROUTE, 0)
 	request.Add(unix.RTA_DST, gateway.AsSlice())
+	if only != 0 {
+		request.AddUint32(unix.RTA_OIF, uint32(only))
+	}
 	err = t.conn.Get(ctx, request, func(m syscall.NetlinkMessage) {
 		if r, ok := decodeRoute(m); ok && r.Type == Unicast && !r.hasGateway() {
 			index = r.index

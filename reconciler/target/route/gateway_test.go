@@ -91,6 +91,12 @@ func TestARouteStaysOnADeviceThatLeadsToItsGateway(t *testing.T) {
 		"a network of a VPN": {
 			{"route", "add", "192.0.2.96/28", "dev", "e2"}, {"-6", "route", "add", "2001:db8::90/124", "dev", "e2"},
 		},
+		"a route of others through the device, and an address on another": {
+			{"address", "add", "198.51.100.1/24", "dev", "e0"}, {"address", "del", "192.0.2.1/24", "dev", "e0"},
+			{"address", "del", "2001:db8::1/64", "dev", "e0"}, {"address", "del", "2001:db8::7/64", "dev", "e0"},
+			{"route", "add", "192.0.2.0/24", "dev", "e0"}, {"-6", "route", "add", "2001:db8::/64", "dev", "e0"},
+			{"address", "add", "192.0.2.97/28", "dev", "e2"}, {"address", "add", "2001:db8::97/124", "dev", "e2", "nodad"},
+		},
 		"both devices in the network": {{"address", "add", "192.0.2.5/24", "dev", "e2"}, {"address", "add", "2001:db8::5/64", "dev", "e2", "nodad"}},
 		"a part of the network":       {{"address", "add", "192.0.2.97/28", "dev", "e2"}, {"address", "add", "2001:db8::97/124", "dev", "e2", "nodad"}},
 	} {
@@ -167,6 +173,28 @@ func TestARouteFollowsTheRouteToItsGateway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The network of a gateway is on a device that comes up later.
+func TestARouteFollowsToADeviceThatComesUp(t *testing.T) {
+	network(t)
+	nstest.Veth(t, "e2", "e3")
+	nstest.IP(t, "link", "set", "e2", "down")
+	nstest.IP(t, "address", "add", "198.51.100.1/24", "dev", "e0") // one that stays
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	mustUpdate(t, target, row, true)
+	nstest.IP(t, "address", "add", "192.0.2.5/24", "dev", "e2")
+	nstest.IP(t, "address", "del", "192.0.2.1/24", "dev", "e0")
+	target.mirror.Load().Settled(t.Context())
+	nstest.IP(t, "link", "set", "e2", "up")
+	target.mirror.Load().Settled(t.Context())
+	if len(differences(db.ReadTxn(), statedb.ReadOnly(seen), row)) == 0 {
+		t.Error("it stays on the other device")
+	}
+	mustUpdate(t, target, row, true)
+	mustUpdate(t, target, row, false)
 }
 
 // A route that is dead only because its link has no carrier is not removed.

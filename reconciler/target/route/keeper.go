@@ -23,15 +23,16 @@ type keeper struct {
 	table    *statedb.RWTable[Seen]
 	changes6 atomic.Uint64 // number of notifications of IPv6 routes
 
-	links   rtnl.Devices
-	devices map[int]int        // number of next hops by the index of their device; index 0 if it is not known
-	sources map[netip.Addr]int // number of routes by their source
-	hops    hopCounts
-	offers  map[offer]struct{} // that were doubts since the device has had them
-	onLink  onLink             // of the main table, when it was listed; nil if there were no hops
-	limited int                // number of IPv6 routes with an MTU
-	dead    int                // number of next hops that are not in use
-	several map[Key][]Seen     // all routes of keys that have more than one
+	links     rtnl.Devices
+	devices   map[int]int        // number of next hops by the index of their device; index 0 if it is not known
+	sources   map[netip.Addr]int // number of routes by their source
+	hops      hopCounts
+	offers    map[offer]struct{} // that were doubts since the device has had them
+	addresses map[offer]struct{} // all, with the lengths of their networks
+	onLink    onLink             // of the main table, when it was listed; nil if there were no hops
+	limited   int                // number of IPv6 routes with an MTU
+	dead      int                // number of next hops that are not in use
+	several   map[Key][]Seen     // all routes of keys that have more than one
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
@@ -56,6 +57,9 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	}
 	if k.offers == nil {
 		k.offers = map[offer]struct{}{}
+	}
+	if err := k.listAddresses(ctx); err != nil {
+		return nil, err
 	}
 	k.devices, k.sources, k.hops, k.several, k.limited, k.dead = map[int]int{}, map[netip.Addr]int{}, hopCounts{}, map[Key][]Seen{}, 0, 0
 	routes, err := k.target.list(ctx, Inet, 0, Protocol)
@@ -211,12 +215,14 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		if k.dead > 0 { // the kernel uses next hops again when their link gets its first IPv4 address
 			doubt = k.doubtOf(e.link.Index, "an address was added to the link of some routes")
 		}
+		k.addresses[offer{e.address, e.link.Index}] = struct{}{}
 		if doubt == "" && k.getsGateways(offer{e.address.Masked(), e.link.Index}) {
 			doubt = "an address was added to whose network gateways on other links belong"
 		}
 		return doubt, nil
 	case addressGone:
 		delete(k.offers, offer{e.address.Masked(), e.link.Index})
+		delete(k.addresses, offer{e.address, e.link.Index})
 		if k.sources[e.address.Addr()] > 0 {
 			return "the source address of some routes is gone", nil
 		}
@@ -402,7 +408,9 @@ func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt strin
 	case !link.Up || before.Master != link.Master:
 		doubt = k.doubtOf(link.Index, "the link of some routes went down or became a port")
 	case !before.Up:
-		doubt = k.doubtOf(link.Index, "the link of some routes came up")
+		if doubt = k.doubtOf(link.Index, "the link of some routes came up"); doubt == "" && k.comesUp(link.Index) {
+			doubt = "a link came up to whose network gateways on other links belong"
+		}
 	case before.Running != link.Running && len(k.beside) > 0:
 		doubt = "the carrier of a link changed, and with it perhaps which of several routes the kernel uses"
 	case link.MTU < link6MTU && before.MTU >= link6MTU:

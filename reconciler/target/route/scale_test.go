@@ -64,8 +64,9 @@ func TestManyRoutesNeedNoListing(t *testing.T) {
 	if routes := observe(t, second); len(routes) != count {
 		t.Errorf("%d routes are observed", len(routes))
 	}
-	// One dump of links, and three of the routes of each family: of ours, of others with their keys, and to the networks of addresses.
-	const listing = 7
+	// One dump of links, one of addresses, and three of the routes of each family: of ours, of others with their keys, and to the networks of
+	// addresses.
+	const listing = 8
 	if n := second.conn.Asked(); n != listing {
 		t.Errorf("%d questions to start over, expected %d", n, listing)
 	}

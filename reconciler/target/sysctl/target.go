@@ -221,15 +221,16 @@ func (t *Target) giveUp(name, now string, rec record) error {
 	return t.records.Remove(name)
 }
 
-// ofAll returns the value of the parameter of all devices that the kernel has given to that of a device, if we have set the first: it would
-// not be as declared any more if the second had its earlier value again.
+// ofAll returns the value of the parameter of all devices that the kernel has given to that of a device, if we have changed the first: it
+// would not be as declared any more if the second had its earlier value again.
 func (t *Target) ofAll(name string) (value string, is bool) {
 	all := Sysctl{Name: name}.ofAll()
-	if _, set := t.records.Get(all); all == "" || !set {
+	rec, set := t.records.Get(all)
+	if all == "" || !set {
 		return "", false
 	}
 	value, err := t.files.read(all)
-	return value, err == nil
+	return value, err == nil && value != rec.Original
 }
 
 func (t *Target) restore(name, original string) error {

@@ -31,13 +31,10 @@ func Cell(allow func(path string) error) cell.Cell {
 			func(t *managedfile.Target) reconciler.Target[managedfile.File] { return t },
 			(*managedfile.Target).NewWatcher,
 			(*managedfile.Target).Observed,
-			func(
-				t *managedfile.Target, files *statedb.Table[managedfile.File], seen reconciler.Observation[managedfile.File],
-			) reconcilercell.Relations[managedfile.File] {
+			func(t *managedfile.Target, seen reconciler.Observation[managedfile.File]) reconcilercell.Relations[managedfile.File] {
 				return reconcilercell.Relations[managedfile.File]{
-					Related:      []reconciler.Related[managedfile.File]{t.Related()},
-					Observed:     seen,
-					RemovedFirst: managedfile.RemovedFirst(files),
+					Related:  []reconciler.Related[managedfile.File]{t.Related()},
+					Observed: seen,
 				}
 			}),
 		kindcell.Observed[*managedfile.Watcher](managedfile.SeenSchema()),
