@@ -175,14 +175,13 @@ func (f *fullPass) rest(table *store.Table, txn store.ReadTxn) iter.Seq[*store.E
 
 // enqueueFull makes the full pass wait for an operation on a row: a running one or a new one.
 func (l *loop) enqueueFull(e *store.Entry, now time.Time) {
-	known := l.queue.Items[keyOf(e)] != nil
 	it := l.queue.Get(keyOf(e))
 	attempted := it.Stage() == workqueue.Committing || it.Idle() && (it.Err != nil || !it.Due().IsZero())
 	if attempted && (!l.full.whole || it.Stage() == workqueue.Committing) {
 		return
 	}
 	if !it.Stage().InHand() {
-		if !known && l.r.status(e).Kind() == Pending {
+		if !it.Differs && l.r.status(e).Kind() == Pending {
 			l.order.Changed(e) // the feed may have lost that
 		}
 		it.Entry = e

@@ -124,7 +124,7 @@ func (k *keeper) doubtOnLink(s Seen) string {
 // the network of the gateway moves to another device, as that of a port to its bridge. A device is set only if it is certain that the
 // kernel would choose it now, and that the route's own no longer leads to the gateway: several devices may.
 func (k *keeper) locateGateways(ctx context.Context, rows []Seen) error {
-	l := locator{target: k.target, ours: map[Table]onLink{}, tables: map[Table]onLink{}, found: map[hop]int{}}
+	l := locator{target: k.target, ours: map[Table]onLink{}, tables: map[Table]onLink{}, elsewhere: map[Table]prefixes{}, found: map[hop]int{}}
 	if k.onLink = nil; len(k.hops) == 0 {
 		return nil
 	}
@@ -156,20 +156,27 @@ func (k *keeper) locateGateways(ctx context.Context, rows []Seen) error {
 
 // locator finds out which devices lead to gateways.
 type locator struct {
-	target *Target
-	main   onLink
-	ours   map[Table]onLink // only the routes of ours
-	tables map[Table]onLink // listed on demand
-	found  map[hop]int      // the devices in the main table
+	target    *Target
+	main      onLink
+	ours      map[Table]onLink   // only the routes of ours
+	tables    map[Table]onLink   // listed on demand
+	elsewhere map[Table]prefixes // the other routes of tables
+	found     map[hop]int        // the devices in the main table
 }
 
 // onLink are the devices of the routes without a gateway of a table, by destination.
 type onLink map[netip.Prefix][]int
 
-func (o onLink) add(s Seen) {
-	if s.Type == Unicast && !s.hasGateway() && s.Kind == "" {
+// prefixes are the destinations of other routes.
+type prefixes map[netip.Prefix]struct{}
+
+// add adds a route, and reports whether it is one without a gateway.
+func (o onLink) add(s Seen) bool {
+	is := s.Type == Unicast && !s.hasGateway() && s.Kind == ""
+	if is {
 		o[s.Key.Destination] = append(o[s.Key.Destination], s.index)
 	}
+	return is
 }
 
 // to returns the devices that lead to an address by the longest prefix, and whether a device does so by any.
@@ -249,10 +256,25 @@ func (l *locator) locate(ctx context.Context, table Table, h hop) (int, error) {
 // locateIn is locate for a gateway to which a route of a table leads.
 func (l *locator) locateIn(ctx context.Context, table Table, h hop) (int, error) {
 	all, err := l.list(ctx, table)
-	if best, leads := all.to(h.gateway, h.index); err == nil && len(best) == 1 && !leads {
-		return best[0], nil
+	best, leads := all.to(h.gateway, h.index)
+	if err != nil || len(best) != 1 || leads || l.elsewhere[table].longer(h.gateway, all, best[0]) {
+		return 0, err
 	}
-	return 0, err
+	return best[0], nil
+}
+
+// longer reports whether one of the routes has a longer prefix of an address than those that lead to it through a device.
+func (p prefixes) longer(addr netip.Addr, than onLink, device int) bool {
+	for bits := addr.BitLen(); bits >= 0; bits-- {
+		prefix, _ := addr.Prefix(bits) // bits are in range
+		if slices.Contains(than[prefix], device) {
+			return false
+		}
+		if _, is := p[prefix]; is {
+			return true
+		}
+	}
+	return false
 }
 
 // list lists a table, once.
@@ -260,17 +282,19 @@ func (l *locator) list(ctx context.Context, table Table) (onLink, error) {
 	if all, listed := l.tables[table]; listed {
 		return all, nil
 	}
-	all := onLink{}
+	all, elsewhere := onLink{}, prefixes{}
 	for _, family := range []Family{Inet, Inet6} {
 		routes, err := l.target.list(ctx, family, table, 0)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range routes {
-			all.add(r.Seen)
+			if !all.add(r.Seen) {
+				elsewhere[r.Key.Destination] = struct{}{}
+			}
 		}
 	}
-	l.tables[table] = all
+	l.tables[table], l.elsewhere[table] = all, elsewhere
 	return all, nil
 }
 

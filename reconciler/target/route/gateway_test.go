@@ -92,10 +92,20 @@ func TestARouteStaysOnADeviceThatLeadsToItsGateway(t *testing.T) {
 			{"route", "add", "192.0.2.96/28", "dev", "e2"}, {"-6", "route", "add", "2001:db8::90/124", "dev", "e2"},
 		},
 		"a route of others through the device, and an address on another": {
-			{"address", "add", "198.51.100.1/24", "dev", "e0"}, {"address", "del", "192.0.2.1/24", "dev", "e0"},
-			{"address", "del", "2001:db8::1/64", "dev", "e0"}, {"address", "del", "2001:db8::7/64", "dev", "e0"},
-			{"route", "add", "192.0.2.0/24", "dev", "e0"}, {"-6", "route", "add", "2001:db8::/64", "dev", "e0"},
-			{"address", "add", "192.0.2.97/28", "dev", "e2"}, {"address", "add", "2001:db8::97/124", "dev", "e2", "nodad"},
+			{"address", "add", "198.51.100.1/24", "dev", "e0"},
+			{"address", "del", "192.0.2.1/24", "dev", "e0"},
+			{"address", "del", "2001:db8::1/64", "dev", "e0"},
+			{"address", "del", "2001:db8::7/64", "dev", "e0"},
+			{"route", "add", "192.0.2.0/24", "dev", "e0"},
+			{"-6", "route", "add", "2001:db8::/64", "dev", "e0"},
+			{"address", "add", "192.0.2.97/28", "dev", "e2"},
+			{"address", "add", "2001:db8::97/124", "dev", "e2", "nodad"},
+		},
+		"within a table": {
+			{"route", "add", "192.0.2.0/24", "dev", "e2", "table", "100"},
+			{"-6", "route", "add", "2001:db8::/64", "dev", "e2", "table", "100"},
+			{"route", "add", "unreachable", "192.0.2.96/28", "table", "100"},
+			{"-6", "route", "add", "unreachable", "2001:db8::90/124", "table", "100"},
 		},
 		"both devices in the network": {{"address", "add", "192.0.2.5/24", "dev", "e2"}, {"address", "add", "2001:db8::5/64", "dev", "e2", "nodad"}},
 		"a part of the network":       {{"address", "add", "192.0.2.97/28", "dev", "e2"}, {"address", "add", "2001:db8::97/124", "dev", "e2", "nodad"}},
@@ -119,7 +129,7 @@ func TestARouteStaysOnADeviceThatLeadsToItsGateway(t *testing.T) {
 			}
 			defer func() {
 				for _, arguments := range others {
-					if i := slices.Index(arguments, "add"); slices.Contains(arguments, "rule") {
+					if i := slices.Index(arguments, "add"); slices.Contains(arguments, "rule") || slices.Contains(arguments, "unreachable") {
 						arguments = slices.Clone(arguments)
 						arguments[i] = "del"
 						nstest.IP(t, arguments...)
