@@ -45,8 +45,8 @@ func DeletedAfter(addresses *statedb.Table[Address], observed reconciler.Observa
 	}
 }
 
-// DeletedAfterUsable makes IPv6 addresses that the kernel uses stay while others of their device are done, but the kernel has not finished
-// looking for duplicates, or has found some: one of them may be in their place.
+// DeletedAfterUsable makes IPv6 addresses that the kernel uses stay while others of their device are pending, or are done but the kernel has
+// not finished looking for duplicates, or has found some: one of them may be in their place.
 func DeletedAfterUsable(
 	db *statedb.DB, addresses *statedb.Table[Address], seen *statedb.Table[Seen],
 ) reconciler.Dependency[Address] {
@@ -60,7 +60,7 @@ func DeletedAfterUsable(
 	}
 	status := func(a Address) reconciler.Status {
 		switch {
-		case a.Status.Kind() == reconciler.Pending, isUsed(a), a.Status.Kind() == reconciler.Error && !errors.Is(a.Status.Err(), ErrDuplicate):
+		case isUsed(a), a.Status.Kind() == reconciler.Error && !errors.Is(a.Status.Err(), ErrDuplicate):
 			return a.Status.After(nil, a.Status.Since()) // not waited for here
 		}
 		return reconciler.Status{}

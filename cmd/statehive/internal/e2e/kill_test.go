@@ -151,6 +151,9 @@ func choosePlan(choose *rand.Rand) []wish {
 	if maybe(linkWish("br0", "type: bridge", number(1400, 1450))) {
 		maybe(addressWish("br0", "10.20.0.1/24"))
 	}
+	if len(plan) == 0 { // an empty directory of documents is not believed
+		return choosePlan(choose)
+	}
 	return plan
 }
 
