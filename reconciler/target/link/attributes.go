@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler/target/rtnl"
@@ -52,6 +53,9 @@ func orElse[T comparable](wanted, was T) T {
 	return wanted
 }
 
+// masters are the types of links that can have ports.
+var masters = []string{Bridge, "bond", "team", "vrf"}
+
 // masterChanges returns the change to make to the master of a link, if any.
 func (s state) masterChanges(row Link) []change {
 	was := s.before()
@@ -65,6 +69,9 @@ func (s state) masterChanges(row Link) []change {
 		return []change{{Change: masterChange(s.master, row.Master), err: err}}
 	case s.wanted.Index == s.link.Master:
 		return nil
+	case !slices.Contains(masters, s.wanted.Type): // the kernel would take the link from its master before it refuses
+		err := fmt.Errorf("link %s: %s is not a %s, and cannot be its master: %w", s.name, row.Master, Bridge, syscall.EOPNOTSUPP)
+		return []change{{Change: masterChange(s.master, row.Master), err: err}}
 	}
 	return []change{setMaster(s.name, s.link.Index, s.master, row.Master, s.wanted.Index)}
 }

@@ -220,3 +220,23 @@ func TestTheMTUOfALinkOfOursGoesWithItsField(t *testing.T) {
 		})
 	}
 }
+
+func TestALinkStaysInItsBridgeIfItsNewMasterCannotHavePorts(t *testing.T) {
+	eachWay(t, func(t *testing.T, open func(*testing.T, string) *Target) {
+		bridge(t, "br0")
+		nstest.Veth(t, "v0", "v1")
+		nstest.Veth(t, "v2", "v3")
+		target := open(t, t.TempDir())
+		mustUpdate(t, target, Link{Name: "v0", Up: true, Master: "br0"}, true)
+		slip := Link{Name: "v0", Up: true, Master: "v2"}
+		const want = "link v0: v2 is not a bridge, and cannot be its master: operation not supported"
+		_, err := target.Update(t.Context(), txn(), slip)
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, expected %s", err, want)
+		}
+		if link := nstest.IP(t, "link", "show", "v0"); !strings.Contains(link, " master br0 ") {
+			t.Errorf("the link is %s", link)
+		}
+		mustDelete(t, target, "v0")
+	})
+}
