@@ -78,8 +78,8 @@ func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) re
 }
 
 // RemovedFirst returns a function that yields the rows of links to be created that need the name of a removed one as that of their other
-// end, or that of its other end as their own. A veth that keeps its other end does not: it is renamed. Nor does one with the same two
-// names exchanged, because what is wrong with it would take the removed one along: that waits until somebody triggers it.
+// end, but not one with the same two names exchanged: what is wrong with that would take the removed one along, so that waits until somebody
+// triggers it.
 func RemovedFirst(links *statedb.Table[Link]) func(txn statedb.ReadTxn, was Link) iter.Seq[statedb.Query[Link]] {
 	return func(txn statedb.ReadTxn, was Link) iter.Seq[statedb.Query[Link]] {
 		return func(yield func(statedb.Query[Link]) bool) {
@@ -87,12 +87,6 @@ func RemovedFirst(links *statedb.Table[Link]) func(txn statedb.ReadTxn, was Link
 				if l.Peer == was.Name && l.Name != was.Peer && !yield(ByKey.Query(Key(l.Name))) {
 					return
 				}
-			}
-			if was.Peer == "" {
-				return
-			}
-			if l, _, found := links.Get(txn, ByKey.Query(Key(was.Peer))); found && l.Type != "" && l.Peer != was.Name {
-				yield(ByKey.Query(Key(was.Peer)))
 			}
 		}
 	}
