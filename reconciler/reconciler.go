@@ -45,13 +45,13 @@ type Params[Obj any] struct {
 	// [Dependency.OrFailed], nor for one that agrees with the observed state, as after a start.
 	DeletedAfter []Dependency[Obj]
 	// DeletesLast makes a delete wait for all rows of the table that were inserted or changed after its own row, and after the start, until
-	// each has been applied since, or is gone: one of them may be in its place, and fail. The delete of an orphan, and those of the first ten
-	// minutes, wait for the rows of the start, too. A
-	// delete that is triggered by its key does not wait. DeletesLast suits rows that people write. Where rows come and go all the time, and
-	// one of them always fails, nothing would be deleted. RemovedFirst, if set, yields queries for the rows that it may not be
-	// possible to apply before a row is deleted: if one of them has failed with an error that matches [fs.ErrExist], the delete
-	// does not wait. It is called from one goroutine.
-	DeletesLast  bool
+	// each has been applied since, or is gone: one of them may be in its place, and fail. The deletes of orphans, and those of the first ten
+	// minutes, also wait for the rows of the start. A delete that is triggered by its key does not wait. DeletesLast suits rows that people
+	// write: where rows come and go all the time, and one of them always fails, nothing would ever be deleted.
+	DeletesLast bool
+	// RemovedFirst, if set, yields queries for the rows that may not be possible to apply before a row is deleted. If one of them has
+	// failed with an error that matches [fs.ErrExist], DeletesLast does not make the delete wait. RemovedFirst is called from one
+	// goroutine. It must return quickly and must not use the reconciler.
 	RemovedFirst func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]
 	// Replaces, if set, reports whether the update of a row would first remove what the row has in the target, as when
 	// an object has to be made anew, and returns that row as it was. Like its delete, the update waits for the deletes

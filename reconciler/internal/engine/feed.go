@@ -11,11 +11,11 @@ import (
 
 // feed is the change feed of the table, with the changes read from it that are not items.
 type feed struct {
-	cursor  *store.Cursor
-	round   round
-	listing listing
-	started time.Time      // when it was first read
-	start   store.Revision // of the table, then
+	cursor      *store.Cursor
+	round       round
+	listing     listing
+	startedAt   time.Time      // when it was first read
+	startedFrom store.Revision // the revision of the table, then
 	// refreshes are the failures of RefreshInterval, by encoded key.
 	refreshes map[string]error
 }
@@ -32,8 +32,8 @@ func (l *loop) pull(now time.Time) {
 	}
 	txn, size, taken, seen := l.r.p.DB.ReadTxn(), l.r.roundSize(), 0, l.cursor.Seen()
 	l.round.begin(txn, now)
-	if l.started.IsZero() {
-		l.started, l.start = now, l.r.p.Table.Revision(txn)
+	if l.startedAt.IsZero() {
+		l.startedAt, l.startedFrom = now, l.r.p.Table.Revision(txn)
 	}
 	l.waiters.readBefore = l.waiters.read
 	for change := range l.cursor.Changes(txn) {

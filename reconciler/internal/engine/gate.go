@@ -74,7 +74,7 @@ func (l *loop) deletesLast() *hold.DeletesLast {
 	}
 	return &hold.DeletesLast{
 		Status: l.r.p.Target.Status, RemovedFirst: l.r.p.RemovedFirst, Error: l.errorOf,
-		Start: func() (time.Time, store.Revision) { return l.started, l.start },
+		Start: func() (time.Time, store.Revision) { return l.startedAt, l.startedFrom },
 		Taken: func(revision store.Revision) bool { return l.round.open == 0 && l.waiters.read >= revision },
 	}
 }
@@ -203,7 +203,7 @@ func (r *Engine) Trigger(ctx context.Context, which Selector) (int, error) {
 	err := r.call(ctx, func(l *loop) {
 		for key, it := range l.queue.Items {
 			if it.Deleting && which.Selects(r.p.Table.KeyText(it.Entry), it.Entry) {
-				keys[key], it.Insisted = true, len(which.Keys) > 0
+				keys[key], it.AtOnce = true, it.AtOnce || len(which.Keys) > 0
 			}
 		}
 	})

@@ -201,10 +201,10 @@ func (l *loop) requeue(it *workqueue.Item, class workqueue.Class, why workqueue.
 
 func (l *loop) setDeleting(it *workqueue.Item, deleting bool) {
 	if it.Deleting != deleting {
-		it.Deleting, it.Insisted = deleting, false
+		it.Deleting, it.AtOnce = deleting, false
 		delta := int64(1)
 		if deleting {
-			it.Gone = time.Now()
+			it.DeletedAt = time.Now()
 			it.Refresh = time.Time{}
 			l.refreshFails(it.Key, nil)
 			l.limits.CountDelete(it)

@@ -5,7 +5,7 @@
 //   - pause.go: the row is paused.
 //   - drift.go: the row has drifted, and its repair must wait.
 //   - dependency.go: a row that it depends on is not done.
-//   - order.go: a row that depends on it is not deleted yet.
+//   - order.go: a row that depends on it is not deleted yet, or one that may be in its place is not applied yet.
 //   - limit.go: too many rows would be changed at once, or would lack rows that they depend on.
 //
 // Two more files are not policies, because they do not hold single rows: rate.go holds all

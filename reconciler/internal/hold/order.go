@@ -88,13 +88,13 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 			wait.revisions = o.member.revisions(txn)
 		}
 	}
-	if wait.revision == 0 {
+	if wait.revision == 0 { // nor while an update of the row waited
 		wait.revision = o.owner.Table.Revision(txn)
 	}
 	text := ""
-	if !it.Insisted {
+	if !it.AtOnce {
 		if text = o.pending(t.Entry, txn); text == "" {
-			text = o.other(it, t.Entry, wait, txn)
+			text = o.unappliedRow(it, t.Entry, wait, txn)
 		}
 	}
 	if text != "" {

@@ -15,14 +15,14 @@ type Item struct {
 	Entry *store.Entry // the newest version seen, which is passed to Delete; nil if a key without a row was triggered
 	Wish
 	Failures
-	Reasons Reason    // why it has to run, collected since it last ran
-	Ran     Reason    // why it last ran
-	Since   time.Time // when it was first queued, after it last ran
-	Applied time.Time // when its last update succeeded
-	Gone    time.Time // since when it is to be deleted
-	Refresh time.Time // when to apply it again; zero: never
-	Blocks  Blocks
-	Noted   bool // it is in the not-done table, or is about to be
+	Reasons   Reason    // why it has to run, collected since it last ran
+	Ran       Reason    // why it last ran
+	Since     time.Time // when it was first queued, after it last ran
+	Applied   time.Time // when its last update succeeded
+	DeletedAt time.Time // when its row was found to be gone
+	Refresh   time.Time // when to apply it again; zero: never
+	Blocks    Blocks
+	Noted     bool // it is in the not-done table, or is about to be
 
 	position
 }
@@ -30,7 +30,7 @@ type Item struct {
 // Wish describes the operation that an item needs.
 type Wish struct {
 	Deleting bool // the row is gone from the table; Delete has not succeeded yet
-	Insisted bool // the delete need not wait for updates
+	AtOnce   bool // the delete need not wait for updates
 	Orphan   bool // the delete is of an object found in the target but not in the table
 	Force    bool // run even if the status is done
 	FullPass bool // the current full pass waits for it

@@ -8,7 +8,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -60,8 +59,6 @@ type Kind interface {
 	register(txn *statedb.WriteTxn, source string) (feed, error)
 	insert(txn *statedb.WriteTxn, row any) error
 	remove(txn *statedb.WriteTxn, row any) error
-	// isPending reports whether the row with the key of row is in the table, has a status, and is not done.
-	isPending(txn statedb.ReadTxn, row any) bool
 }
 
 // feed is a source's handle on one table: a *statedb.Source of any row type.
@@ -144,16 +141,6 @@ func (k *kind[Obj]) remove(txn *statedb.WriteTxn, row any) error {
 		_, _, err = k.config.Table.Delete(txn, obj)
 	}
 	return err
-}
-
-func (k *kind[Obj]) isPending(txn statedb.ReadTxn, row any) bool {
-	obj, err := k.typed(row)
-	if err != nil {
-		return false
-	}
-	now, _, found := k.config.Table.Get(txn, k.config.Table.KeyQuery(obj))
-	reconciled, ok := any(now).(interface{ GetStatus() reconciler.Status })
-	return found && ok && reconciled.GetStatus().Kind() != reconciler.Done
 }
 
 var errForeignRow = errors.New("row of another kind")

@@ -29,8 +29,11 @@ type Device struct {
 var ByDevice = statedb.NewIndex("device", func(a Address) Device { return Device{a.Device, a.Address.Addr().Is6()} })
 
 // DeletedAfter makes IPv4 addresses stay until others are added, if those of their device, or of their network, are all pending: with
-// the last IPv4 address of a device the kernel removes all of its IPv4 routes, no matter who made them.
-func DeletedAfter(addresses *statedb.Table[Address], observed reconciler.Observation[Address]) []reconciler.Dependency[Address] {
+// the last IPv4 address of a device the kernel removes all of its IPv4 routes, no matter who made them. IPv6 addresses that the kernel uses
+// stay until it uses the others of their device, one of which may be in their place: it may still find that another host has that.
+func DeletedAfter(
+	db *statedb.DB, addresses *statedb.Table[Address], seen *statedb.Table[Seen], observed reconciler.Observation[Address],
+) []reconciler.Dependency[Address] {
 	others := func(named func(Address) statedb.Query[Address]) reconciler.Dependency[Address] {
 		return reconciler.DependsOn(addresses, Address.GetStatus, func(a Address) iter.Seq[statedb.Query[Address]] {
 			if a.Address.Addr().Is6() {
@@ -42,25 +45,25 @@ func DeletedAfter(addresses *statedb.Table[Address], observed reconciler.Observa
 	return []reconciler.Dependency[Address]{
 		others(func(a Address) statedb.Query[Address] { return ByDevice.Query(Device{Name: a.Device}) }),
 		others(func(a Address) statedb.Query[Address] { return ByNetwork.Query(Network{a.Device, a.Address.Masked()}) }),
+		deletedAfterUsable(db, addresses, seen),
 	}
 }
 
-// DeletedAfterUsable makes IPv6 addresses that the kernel uses stay while others of their device are pending, or are done but the kernel has
-// not finished looking for duplicates, or has found some: one of them may be in their place.
-func DeletedAfterUsable(
+// deletedAfterUsable makes IPv6 addresses that the kernel uses stay while others of their device are pending, or are done while the kernel
+// still looks for duplicates, or has found some.
+func deletedAfterUsable(
 	db *statedb.DB, addresses *statedb.Table[Address], seen *statedb.Table[Seen],
 ) reconciler.Dependency[Address] {
 	isUsed := func(a Address) bool {
 		for s := range seen.List(db.ReadTxn(), SeenByName.Query(a.Key())) {
-			if (!s.Tentative || s.Optimistic) && !s.Duplicate {
+			if s.isUsable() {
 				return true
 			}
 		}
 		return false
 	}
 	status := func(a Address) reconciler.Status {
-		switch {
-		case isUsed(a), a.Status.Kind() == reconciler.Error && !errors.Is(a.Status.Err(), ErrDuplicate):
+		if isUsed(a) || a.Status.Kind() == reconciler.Error && !errors.Is(a.Status.Err(), ErrDuplicate) {
 			return a.Status.After(nil, a.Status.Since()) // not waited for here
 		}
 		return reconciler.Status{}

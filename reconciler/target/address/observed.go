@@ -55,6 +55,9 @@ func (s Seen) since(was Seen) Seen {
 	return s
 }
 
+// isUsable reports whether the kernel uses the address.
+func (s Seen) isUsable() bool { return (!s.Tentative || s.Optimistic) && !s.Duplicate }
+
 func (s Seen) lifetimes() lifetimes { return lifetimes{s.ValidLifetime, s.PreferredLifetime, s.set} }
 
 // SeenKey identifies an address by the index of its device: names move from one
@@ -227,7 +230,7 @@ func unusable(txn statedb.ReadTxn, seen *statedb.Table[Seen], want Address) []re
 		return nil // Update reports the error
 	}
 	for s := range seen.List(txn, SeenByName.Query(want.Key())) {
-		if s.Tentative && !s.Optimistic {
+		if !s.isUsable() {
 			return steps.Changes(steps.Field("address", s.Address.String()+", tentative", want.Address.String(), nil))
 		}
 	}

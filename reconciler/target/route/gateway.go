@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -66,30 +65,20 @@ func (c hopCounts) through(network netip.Prefix, but int) bool {
 	return false
 }
 
-// offer is a network that a device has.
-type offer struct {
-	network netip.Prefix
+// deviceAddress is an address of a device, with the length of its network.
+type deviceAddress struct {
+	address netip.Prefix
 	index   int
 }
 
-// getsGateways reports whether a device gets a network with the gateway of a route through another one. It does so once, since addresses
-// are announced again and again, as by router advertisements.
-func (k *keeper) getsGateways(o offer) bool {
-	if _, again := k.offers[o]; again || slices.Contains(k.onLink[o.network], o.index) || !k.hops.through(o.network, o.index) {
-		return false
-	}
-	k.offers[o] = struct{}{}
-	return true
-}
+// hasGateways reports whether the network of an address has the gateway of a route through another device.
+func (k *keeper) hasGateways(a deviceAddress) bool { return k.hops.through(a.address, a.index) }
 
 // comesUp reports whether a device that comes up has the network of a gateway that is reached through another one.
 func (k *keeper) comesUp(index int) bool {
-	for o := range k.addresses {
-		if o.index == index {
-			o.network = o.network.Masked()
-			if delete(k.offers, o); k.getsGateways(o) {
-				return true
-			}
+	for a := range k.addresses {
+		if a.index == index && k.hasGateways(a) {
+			return true
 		}
 	}
 	return false
@@ -98,16 +87,16 @@ func (k *keeper) comesUp(index int) bool {
 // listAddresses lists all addresses.
 func (k *keeper) listAddresses(ctx context.Context) error {
 	request := rtnl.Request{Type: unix.RTM_GETADDR, Data: make([]byte, unix.SizeofIfAddrmsg)}
-	all, err := rtnl.Dump(ctx, k.target.conn, request, func(m syscall.NetlinkMessage) (offer, bool) {
+	all, err := rtnl.Dump(ctx, k.target.conn, request, func(m syscall.NetlinkMessage) (deviceAddress, bool) {
 		index, address, ok := decodeAddress(m)
-		return offer{address, index}, ok
+		return deviceAddress{address, index}, ok
 	})
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
-	k.addresses = make(map[offer]struct{}, len(all))
-	for _, o := range all {
-		k.addresses[o] = struct{}{}
+	k.addresses = make(map[deviceAddress]struct{}, len(all))
+	for _, a := range all {
+		k.addresses[a] = struct{}{}
 	}
 	return nil
 }
@@ -124,14 +113,10 @@ func (k *keeper) doubtOnLink(s Seen) string {
 // the network of the gateway moves to another device, as that of a port to its bridge. A device is set only if it is certain that the
 // kernel would choose it now, and that the route's own no longer leads to the gateway: several devices may.
 func (k *keeper) locateGateways(ctx context.Context, rows []Seen) error {
-	l := locator{target: k.target, ours: map[Table]onLink{}, tables: map[Table]onLink{}, elsewhere: map[Table]prefixes{}, found: map[hop]int{}}
-	if k.onLink = nil; len(k.hops) == 0 {
+	if len(k.hops) == 0 {
 		return nil
 	}
-	if err := l.listMain(ctx, rows); err != nil {
-		return err
-	}
-	k.onLink = l.main
+	l := newLocator(k.target, k.addresses, rows)
 	for i, s := range rows {
 		var err error
 		name := func(gateway netip.Addr, index int) (device string) {
@@ -157,11 +142,31 @@ func (k *keeper) locateGateways(ctx context.Context, rows []Seen) error {
 // locator finds out which devices lead to gateways.
 type locator struct {
 	target    *Target
-	main      onLink
-	ours      map[Table]onLink   // only the routes of ours
-	tables    map[Table]onLink   // listed on demand
-	elsewhere map[Table]prefixes // the other routes of tables
-	found     map[hop]int        // the devices in the main table
+	networks  map[int][]netip.Prefix // of the addresses of devices
+	ours      map[Table]onLink       // the routes of ours in tables other than the main one
+	tables    map[Table]onLink       // all routes of tables, listed on demand
+	elsewhere map[Table]prefixes     // those of the tables that have a gateway, or lead nowhere
+	found     map[hop]int            // results of locateInMain
+}
+
+func newLocator(target *Target, addresses map[deviceAddress]struct{}, rows []Seen) *locator {
+	l := &locator{
+		target: target, networks: map[int][]netip.Prefix{}, ours: map[Table]onLink{},
+		tables: map[Table]onLink{}, elsewhere: map[Table]prefixes{}, found: map[hop]int{},
+	}
+	for a := range addresses {
+		l.networks[a.index] = append(l.networks[a.index], a.address)
+	}
+	for _, s := range rows {
+		if s.Key.Table == MainTable {
+			continue
+		}
+		if l.ours[s.Key.Table] == nil {
+			l.ours[s.Key.Table] = onLink{}
+		}
+		l.ours[s.Key.Table].add(s)
+	}
+	return l
 }
 
 // onLink are the devices of the routes without a gateway of a table, by destination.
@@ -192,64 +197,44 @@ func (o onLink) to(addr netip.Addr, index int) (best []int, leads bool) {
 	return best, leads
 }
 
-// listMain lists the routes to the networks of addresses, and adds those of ours.
-func (l *locator) listMain(ctx context.Context, rows []Seen) error {
-	l.main = onLink{}
-	for _, family := range []Family{Inet, Inet6} {
-		routes, err := l.target.list(ctx, family, MainTable, unix.RTPROT_KERNEL)
-		if err != nil {
-			return err
-		}
-		for _, r := range routes {
-			l.main.add(r.Seen)
-		}
-	}
-	for _, s := range rows {
-		if l.ours[s.Key.Table] == nil {
-			l.ours[s.Key.Table] = onLink{}
-		}
-		l.ours[s.Key.Table].add(s)
-		if s.Key.Table == MainTable {
-			l.main.add(s)
-		}
-	}
-	return nil
-}
-
 // locate returns the index of the device that leads to a gateway, or 0 if that is the route's own, or is not certain. The kernel looks in
-// the route's own table first.
+// the route's own table first, and then in the main table.
 func (l *locator) locate(ctx context.Context, table Table, h hop) (int, error) {
 	if h.gateway.IsLinkLocalUnicast() {
 		return 0, nil
 	}
-	if table != MainTable {
-		if best, _ := l.ours[table].to(h.gateway, h.index); best != nil {
-			return l.locateIn(ctx, table, h)
-		}
+	if best, _ := l.ours[table].to(h.gateway, h.index); best != nil {
+		return l.locateIn(ctx, table, h)
 	}
-	other, known := l.found[h]
-	if !known {
-		best, leads := l.main.to(h.gateway, h.index)
-		if len(best) == 1 && !leads {
-			// Rules, and routes of others that are not listed, may lead elsewhere, or the route's own device to the gateway.
-			device, err := l.target.deviceTo(ctx, h.gateway, 0)
-			own, ownErr := l.target.deviceTo(ctx, h.gateway, h.index)
-			if err := errors.Join(err, ownErr); err != nil {
-				return 0, err
-			}
-			if device == best[0] && own != h.index {
-				other = device
-			}
-		}
-		l.found[h] = other
-	}
-	if other == 0 || table == MainTable {
-		return other, nil
+	other, err := l.locateInMain(ctx, h)
+	if other == 0 || err != nil || table == MainTable {
+		return other, err
 	}
 	own, err := l.list(ctx, table)
 	if best, _ := own.to(h.gateway, h.index); best != nil || err != nil {
 		return 0, err
 	}
+	return other, nil
+}
+
+// locateInMain is locate for the main table. A device that has the network of the gateway leads to it, even without a carrier.
+func (l *locator) locateInMain(ctx context.Context, h hop) (other int, err error) {
+	if other, known := l.found[h]; known {
+		return other, nil
+	}
+	if !slices.ContainsFunc(l.networks[h.index], func(network netip.Prefix) bool { return network.Contains(h.gateway) }) {
+		own, err := l.target.deviceTo(ctx, h.gateway, h.index)
+		if own == 0 && err == nil {
+			other, err = l.target.deviceTo(ctx, h.gateway, 0)
+		}
+		if err != nil {
+			return 0, err
+		}
+		if other == h.index {
+			other = 0
+		}
+	}
+	l.found[h] = other
 	return other, nil
 }
 
@@ -298,22 +283,15 @@ func (l *locator) list(ctx context.Context, table Table) (onLink, error) {
 	return all, nil
 }
 
-// deviceTo returns the index of the device to which a packet for a gateway goes directly, or 0 if there is none. If only is not 0, the packet
-// has to go through that device.
-func (t *Target) deviceTo(ctx context.Context, gateway netip.Addr, only int) (index int, err error) {
-	f := fixed{family: familyOf(gateway), bits: gateway.BitLen(), flags: unix.RTM_F_FIB_MATCH}
-	request := f.request(unix.RTM_GETROUTE, 0)
-	request.Add(unix.RTA_DST, gateway.AsSlice())
-	if only != 0 {
-		request.AddUint32(unix.RTA_OIF, uint32(only))
-	}
-	err = t.conn.Get(ctx, request, func(m syscall.NetlinkMessage) {
-		if r, ok := decodeRoute(m); ok && r.Type == Unicast && !r.hasGateway() {
-			index = r.index
-		}
-	})
-	if err != nil { // nothing leads to it, or something refuses it
+// deviceTo returns the index of the device that leads to a gateway directly, or 0 if there is none: the given one if it does, or any by a route
+// of the main table if that is 0.
+func (t *Target) deviceTo(ctx context.Context, gateway netip.Addr, device int) (index int, err error) {
+	r, ok, err := t.routeTo(ctx, gateway, device)
+	switch {
+	case err != nil: // nothing leads to it, or something refuses it
 		return 0, ctx.Err()
+	case !ok, r.Type != Unicast, r.hasGateway(), device == 0 && r.Key.Table != MainTable, device != 0 && r.index != device:
+		return 0, nil // IPv6 may answer with another device than the given one
 	}
-	return index, nil
+	return r.index, nil
 }

@@ -27,12 +27,10 @@ type keeper struct {
 	devices   map[int]int        // number of next hops by the index of their device; index 0 if it is not known
 	sources   map[netip.Addr]int // number of routes by their source
 	hops      hopCounts
-	offers    map[offer]struct{} // that were doubts since the device has had them
-	addresses map[offer]struct{} // all, with the lengths of their networks
-	onLink    onLink             // of the main table, when it was listed; nil if there were no hops
-	limited   int                // number of IPv6 routes with an MTU
-	dead      int                // number of next hops that are not in use
-	several   map[Key][]Seen     // all routes of keys that have more than one
+	addresses map[deviceAddress]struct{} // all of them
+	limited   int                        // number of IPv6 routes with an MTU
+	dead      int                        // number of next hops that are not in use
+	several   map[Key][]Seen             // all routes of keys that have more than one
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
@@ -54,9 +52,6 @@ func (k *keeper) decode(m syscall.NetlinkMessage) (event, bool) {
 func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
-	}
-	if k.offers == nil {
-		k.offers = map[offer]struct{}{}
 	}
 	if err := k.listAddresses(ctx); err != nil {
 		return nil, err
@@ -215,14 +210,14 @@ func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		if k.dead > 0 { // the kernel uses next hops again when their link gets its first IPv4 address
 			doubt = k.doubtOf(e.link.Index, "an address was added to the link of some routes")
 		}
-		k.addresses[offer{e.address, e.link.Index}] = struct{}{}
-		if doubt == "" && k.getsGateways(offer{e.address.Masked(), e.link.Index}) {
+		a := deviceAddress{e.address, e.link.Index}
+		_, again := k.addresses[a] // addresses are announced again and again, as by router advertisements
+		if k.addresses[a] = struct{}{}; doubt == "" && !again && k.hasGateways(a) {
 			doubt = "an address was added to whose network gateways on other links belong"
 		}
 		return doubt, nil
 	case addressGone:
-		delete(k.offers, offer{e.address.Masked(), e.link.Index})
-		delete(k.addresses, offer{e.address, e.link.Index})
+		delete(k.addresses, deviceAddress{e.address, e.link.Index})
 		if k.sources[e.address.Addr()] > 0 {
 			return "the source address of some routes is gone", nil
 		}

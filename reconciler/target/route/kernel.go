@@ -356,6 +356,21 @@ func (f Family) decode(m syscall.NetlinkMessage) (kernelRoute, bool) {
 	return r, ok && m.Header.Type == unix.RTM_NEWROUTE && r.Key.family() == f
 }
 
+// routeTo returns the route that the kernel uses for packets to an address, through a device if its index is not 0.
+func (t *Target) routeTo(ctx context.Context, addr netip.Addr, device int) (r kernelRoute, ok bool, err error) {
+	f := fixed{family: familyOf(addr), bits: addr.BitLen(), flags: unix.RTM_F_FIB_MATCH}
+	if f.family == Inet { // IPv6 names the table anyway
+		f.flags |= unix.RTM_F_LOOKUP_TABLE
+	}
+	request := f.request(unix.RTM_GETROUTE, 0)
+	request.Add(unix.RTA_DST, addr.AsSlice())
+	if device != 0 {
+		request.AddUint32(unix.RTA_OIF, uint32(device))
+	}
+	err = t.conn.Get(ctx, request, func(m syscall.NetlinkMessage) { r, ok = decodeRoute(m) })
+	return r, ok, err
+}
+
 // chosen returns the route that the kernel uses for the destination of a key, if it has that
 // key. In most cases that avoids a listing. hidden reports whether there may be
 // another route with the key, which the kernel does not use or does not report.
@@ -363,13 +378,7 @@ func (t *Target) chosen(ctx context.Context, key Key) (r kernelRoute, ok, hidden
 	if key.Destination.Addr().IsUnspecified() {
 		return r, false, true // the kernel would choose by itself
 	}
-	f := fixed{family: key.family(), bits: key.Destination.Addr().BitLen(), flags: unix.RTM_F_FIB_MATCH}
-	if key.family() == Inet { // IPv6 names the table anyway
-		f.flags |= unix.RTM_F_LOOKUP_TABLE
-	}
-	request := f.request(unix.RTM_GETROUTE, 0)
-	request.Add(unix.RTA_DST, key.Destination.Addr().AsSlice())
-	err := t.conn.Get(ctx, request, func(m syscall.NetlinkMessage) { r, ok = decodeRoute(m) })
+	r, ok, err := t.routeTo(ctx, key.Destination.Addr(), 0)
 	found := ok && err == nil
 	// The error distinguishes a route that drops or refuses packets from a missing route.
 	hidden = !found && !errors.Is(err, syscall.ENETUNREACH) ||

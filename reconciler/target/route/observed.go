@@ -57,7 +57,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply,
 		// Routes vanish with links and addresses, and the kernel does not announce each.
 		Subscribe: func() (mirror.Subscription, error) {
-			k.beside, k.offers = nil, nil // what others did meanwhile was not announced
+			k.beside = nil // what others did meanwhile was not announced
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 				unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 		},

@@ -64,9 +64,7 @@ func TestManyRoutesNeedNoListing(t *testing.T) {
 	if routes := observe(t, second); len(routes) != count {
 		t.Errorf("%d routes are observed", len(routes))
 	}
-	// One dump of links, one of addresses, and three of the routes of each family: of ours, of others with their keys, and to the networks of
-	// addresses.
-	const listing = 8
+	const listing = 6 // one dump of links, one of addresses, and two of the routes of each family: of ours, and of others with their keys
 	if n := second.conn.Asked(); n != listing {
 		t.Errorf("%d questions to start over, expected %d", n, listing)
 	}

@@ -46,7 +46,7 @@ func Cell() cell.Cell {
 					DependsOn: []reconciler.Dependency[address.Address]{
 						link.DependsOn(links, seenLinks, func(a address.Address) string { return a.Device }),
 					},
-					DeletedAfter: append(address.DeletedAfter(addresses, seen), address.DeletedAfterUsable(db, addresses, kernel)),
+					DeletedAfter: address.DeletedAfter(db, addresses, kernel, seen),
 					Observed:     seen,
 					RemovedFirst: address.RemovedFirst(addresses),
 				}

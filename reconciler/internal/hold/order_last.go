@@ -49,9 +49,9 @@ func (o *Order) Relieve() bool {
 	return relieved
 }
 
-// other returns a description of an update that has to be made before an item is deleted, because it may replace its row, or "". Rows that
-// were changed last before that row was are none. Those of the start are some only for orphans, and for rows deleted soon after the start.
-func (o *Order) other(it *workqueue.Item, row *store.Entry, wait orderedItem, txn store.ReadTxn) string {
+// unappliedRow returns a description of an update that has to be made before an item is deleted, because it may be that of a row in its place, or
+// "". No row is that was changed before the row of the item. Rows of the start are only for orphans, and for what is deleted soon after the start.
+func (o *Order) unappliedRow(it *workqueue.Item, row *store.Entry, wait orderedItem, txn store.ReadTxn) string {
 	if o.last == nil {
 		return ""
 	}
@@ -84,7 +84,7 @@ func (o *Order) since(it *workqueue.Item, row *store.Entry) store.Revision {
 		return 0
 	case row.Spec() > start:
 		return row.Spec()
-	case it.Gone.Sub(began) < startPeriod:
+	case it.DeletedAt.Sub(began) < startPeriod:
 		return 0
 	}
 	return start
