@@ -397,30 +397,27 @@ func (k *keeper) remove(txn *statedb.WriteTxn, s Seen) error {
 // another, the kernel removes its routes without announcing each. In routes with several
 // next hops it marks the link's next hops as dead until the link is up again. The MTU of
 // IPv6 routes follows that of their link, unannounced, also when the link starts running.
-func (k *keeper) linkChanged(txn *statedb.WriteTxn, link rtnl.Link) (doubt string, err error) {
-	before, renamed := k.links.Change(link)
+func (k *keeper) linkChanged(txn *statedb.WriteTxn, now rtnl.Link) (doubt string, err error) {
+	before, renamed := k.links.Change(now)
 	switch {
-	case !link.Up || before.Master != link.Master:
-		doubt = k.doubtOf(link.Index, "the link of some routes went down or became a port")
+	case !now.Up || before.Master != now.Master:
+		doubt = k.doubtOf(now.Index, "the link of some routes went down or became a port")
 	case !before.Up:
-		if doubt = k.doubtOf(link.Index, "the link of some routes came up"); doubt == "" && k.comesUp(link.Index) {
+		if doubt = k.doubtOf(now.Index, "the link of some routes came up"); doubt == "" && k.comesUp(now.Index) {
 			doubt = "a link came up to whose network gateways on other links belong"
 		}
-	case before.Running != link.Running && len(k.beside) > 0:
+	case before.Running != now.Running && len(k.beside) > 0:
 		doubt = "the carrier of a link changed, and with it perhaps which of several routes the kernel uses"
-	case link.MTU < link6MTU && before.MTU >= link6MTU:
-		doubt = k.doubtOf(link.Index, "the MTU of the link of some routes is too small for IPv6")
-	case k.limited > 0 && (before.MTU != link.MTU || !before.Running && link.Running):
-		doubt = k.doubtOf(link.Index, "the MTU of a link changed, and with it perhaps that of IPv6 routes")
+	case now.MTU < link.MinIPv6MTU && before.MTU >= link.MinIPv6MTU:
+		doubt = k.doubtOf(now.Index, "the MTU of the link of some routes is too small for IPv6")
+	case k.limited > 0 && (before.MTU != now.MTU || !before.Running && now.Running):
+		doubt = k.doubtOf(now.Index, "the MTU of a link changed, and with it perhaps that of IPv6 routes")
 	}
-	if renamed && k.devices[link.Index] > 0 {
-		err = k.rename(txn, link.Index)
+	if renamed && k.devices[now.Index] > 0 {
+		err = k.rename(txn, now.Index)
 	}
 	return doubt, err
 }
-
-// link6MTU is the least MTU with which a link has IPv6.
-const link6MTU = link.MinIPv6MTU
 
 // isBy reports whether one of several next hops uses a device.
 func (s Seen) isBy(index int) bool {
