@@ -53,6 +53,9 @@ type Params[Obj any] struct {
 	// failed with an error that matches [fs.ErrExist], DeletesLast does not make the delete wait. RemovedFirst is called from one
 	// goroutine. It must return quickly and must not use the reconciler.
 	RemovedFirst func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]
+	// Removes, if set, reports whether the delete of a row takes something from the target that other rows may depend on. If it does not, the
+	// delete is not held for these: see [ChangeLimit]. It is called like RemovedFirst.
+	Removes func(txn statedb.ReadTxn, was Obj) bool
 	// Replaces, if set, reports whether the update of a row would first remove what the row has in the target, as when
 	// an object has to be made anew, and returns that row as it was. Like its delete, the update waits for the deletes
 	// of rows that depend on that row: for as long as those are paused or need an approval, otherwise for a few
@@ -116,6 +119,9 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 		untypedParams.RemovedFirst = func(txn statedb.ReadTxn, e *store.Entry, yield func(store.Query) bool) {
 			queries(first(txn, rowOf[Obj](e)), yield)
 		}
+	}
+	if removes := p.Removes; removes != nil {
+		untypedParams.Removes = func(txn statedb.ReadTxn, e *store.Entry) bool { return removes(txn, rowOf[Obj](e)) }
 	}
 	if replaces := p.Replaces; replaces != nil {
 		untypedParams.Replaces = func(txn statedb.ReadTxn, e *store.Entry) *store.Entry {

@@ -226,7 +226,7 @@ func DependsOnBy[Obj, Dep any, Key comparable](
 }
 
 // OneOf returns a copy of d for rows that need only one of the rows that they name: the others are alternatives. Without it they
-// need all of them. It matters when named rows are deleted, because the delete is held if too many rows would lack what they
+// need one for each query. It matters when named rows are deleted, because the delete is held if rows would lack what they
 // need. If parts is not nil, it splits a row into parts, such as the next hops of a route, each of which needs one of the rows
 // that it names.
 func (d Dependency[Obj]) OneOf(parts func(Obj) iter.Seq[Obj]) Dependency[Obj] {
@@ -245,6 +245,13 @@ func (d Dependency[Obj]) OneOf(parts func(Obj) iter.Seq[Obj]) Dependency[Obj] {
 			}
 		}
 	}
+	return d
+}
+
+// Or returns a copy of d for rows that can do with what they name by another dependency, instead of what they name by d: if they are split
+// into parts (see [Dependency.OneOf]), each part by itself. Both must depend on the same part of a row (see [DependsOnBy]). It matters like OneOf.
+func (d Dependency[Obj]) Or(other Dependency[Obj]) Dependency[Obj] {
+	d.of.Or = &other.of
 	return d
 }
 

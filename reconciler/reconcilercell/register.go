@@ -74,6 +74,7 @@ type Relations[Obj any] struct {
 	Replaces      func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	Observed      reconciler.Observation[Obj]
 	RemovedFirst  func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]
+	Removes       func(txn statedb.ReadTxn, was Obj) bool
 
 	RefreshInterval func(Obj) time.Duration
 }
@@ -125,6 +126,7 @@ func build[Obj any](name string, field reconciler.StatusField[Obj]) func(params[
 			DeletedAfter:    slices.Concat(p.Relations.DeletedAfter, p.After),
 			DeletesLast:     slices.Contains(p.Declared, p.Table.Name()),
 			RemovedFirst:    p.Relations.RemovedFirst,
+			Removes:         p.Relations.Removes,
 			Replaces:        p.Relations.Replaces,
 			Observed:        p.Relations.Observed,
 			RefreshInterval: p.Relations.RefreshInterval,

@@ -55,12 +55,12 @@ type policies struct {
 }
 
 func (l *loop) newPolicies(now time.Time) policies {
-	r, owner := l.r, l.r.owner()
+	r, owner, last := l.r, l.r.owner(), l.deletesLast()
 	p := policies{
 		repairs: l.newRepairs(),
 		depends: r.depends.NewChecker(),
-		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore(), r.p.DeletedAfter, l.deletesLast(), r.p.Replaces),
-		limits:  hold.NewChangeLimiter(owner, r.member, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Memory, r.p.Target.Status, now),
+		order:   hold.NewOrder(owner, r.member, r.p.deletedBefore(), r.p.DeletedAfter, last, r.p.Replaces),
+		limits:  hold.NewChangeLimiter(owner, r.member, last, r.p.Config.DeleteLimit, r.p.Config.UpdateLimit, r.p.Memory, r.p.Target.Status, now),
 		rate:    hold.NewRate(func() *rate.Limiter { return r.limits.Load().Limiter }),
 	}
 	p.list = []hold.Policy{r.pauses, p.repairs, p.depends, p.order, p.limits}
@@ -73,7 +73,7 @@ func (l *loop) deletesLast() *hold.DeletesLast {
 		return nil
 	}
 	return &hold.DeletesLast{
-		Status: l.r.p.Target.Status, RemovedFirst: l.r.p.RemovedFirst, Error: l.errorOf,
+		Status: l.r.p.Target.Status, RemovedFirst: l.r.p.RemovedFirst, Removes: l.r.p.Removes, Error: l.errorOf,
 		Start: func() (time.Time, store.Revision) { return l.startedAt, l.startedFrom },
 		Taken: func(revision store.Revision) bool { return l.round.open == 0 && l.waiters.read >= revision },
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
@@ -24,9 +26,12 @@ type Dependency struct {
 	// it is nil, the queries that On yields are used instead.
 	By       func(row *store.Entry) any
 	Observed []*Observation // of the rows of Table
-	// OneOf yields sets of the queries of On: a row needs only one of the rows that each set names. If it is nil, a
-	// row needs all rows that On names.
+	// OneOf yields sets of the queries of On: a row needs only one of the rows that each set names. If it is nil, each
+	// query is a set.
 	OneOf func(row *store.Entry, yield func(Queries) bool)
+	// Or, if it is not nil, has as many sets as the dependency for each row: the rows that a set of it names are as good as
+	// those of the same set of the dependency. By determines these, too.
+	Or *Dependency
 	// Kept reports whether the target keeps the rows when it loses what they depend on.
 	Kept bool
 	// OrFailed reports whether deletes that wait for pending rows also wait for those that are in error.
@@ -156,6 +161,22 @@ func (d *Dependency) appendQueries(queries []store.Query, row *store.Entry) ([]s
 		})
 	})
 	return queries, err
+}
+
+// sets returns the queries of a row in sets: it needs one of the rows that each of them names. If On or OneOf panics, it returns
+// those before the panic.
+func (d *Dependency) sets(row *store.Entry) (sets [][]store.Query) {
+	if d.OneOf == nil {
+		queries, _ := d.appendQueries(nil, row) // the error is reported for the row itself
+		return slices.Collect(slices.Chunk(queries, 1))
+	}
+	_ = pool.Guard(func() {
+		d.OneOf(row, func(queries Queries) bool {
+			sets = append(sets, slices.Collect(iter.Seq[store.Query](queries)))
+			return true
+		})
+	})
+	return sets
 }
 
 // key returns a key that is equal only for rows that depend on the same rows: the comparable value

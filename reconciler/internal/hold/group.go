@@ -30,8 +30,6 @@ var ErrCycle = errors.New("tables depend on each other in a cycle")
 //
 // The zero value is an empty group. It is safe for concurrent use.
 type Group struct {
-	checking sync.Mutex // held while a member checks which rows its deletes strand
-
 	mu      sync.Mutex
 	members []*Member
 }
@@ -44,7 +42,6 @@ type Member struct {
 	on      []Dependency
 	depends []*store.Table // of on
 	wake    func()
-	losses  *tally // the rows of table that are deleted or stranded
 
 	// Guarded by group.mu.
 	active     bool           // it is running, and its sources are initialized
@@ -70,10 +67,8 @@ type Member struct {
 // cycle. Wake is called when held deletes may be able to run; it must not block.
 func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, error) {
 	m := &Member{
-		group: g, table: table, on: on, wake: wake, losses: newTally(),
-		deletes: newDeleteSet(table), parked: map[string]bool{}, awaiting: map[string]bool{},
+		group: g, table: table, on: on, wake: wake, deletes: newDeleteSet(table), parked: map[string]bool{}, awaiting: map[string]bool{},
 	}
-	m.losses.setWindow(ChangeLimit{}.WithDefaults().Window) // unless there is a limit
 	for _, d := range on {
 		m.depends = append(m.depends, d.Table)
 	}
@@ -95,14 +90,6 @@ func Join(g *Group, table *store.Table, on []Dependency, wake func()) (*Member, 
 		return nil, fmt.Errorf("%w: %s", ErrCycle, strings.Join(append([]string{table.Name()}, path...), " -> "))
 	}
 	return m, nil
-}
-
-// tally returns the tally of the deletes of m.
-func (m *Member) tally() *tally {
-	if m == nil {
-		return newTally()
-	}
-	return m.losses
 }
 
 // isAgain reports whether table is before, or what was made in its place after before was dropped.

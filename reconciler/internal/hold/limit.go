@@ -17,9 +17,8 @@ import (
 // [Reconciler.Approve], or until so many are withdrawn that the rest is within the limit. Time
 // alone releases nothing.
 //
-// A limit of deletes also holds deletes after which rows of another table of the [Group] would lack
-// a row that they depend on, if these and the ones of that table that are deleted are more than
-// Rows and Percent of them. Rows that have lost what they depend on count as deleted.
+// If deletes come last (see DeletesLast in [Params]), a limit of deletes below 100 % also holds deletes after which any row of the
+// [Group] would lack a row that it depends on.
 type ChangeLimit struct {
 	// The limit is exceeded if both Rows and Percent are exceeded. Percent is relative to the
 	// rows in the table, including those to be deleted, but not those added within the window,
@@ -124,14 +123,14 @@ type plans struct {
 	shown   uint64 // the last plan that was shown and not yet approved, or 0
 }
 
-// NewChangeLimiter returns a policy with a limit of deletes, which also applies to the rows that they would strand in other tables
-// of the group of member, and a limit of updates. Either may be off. Member and memory may be nil.
+// NewChangeLimiter returns a policy with a limit of deletes and a limit of updates. Either may be off. If neither member nor last is nil,
+// deletes that would strand rows of the group of member are held, too. Memory may be nil.
 func NewChangeLimiter(
-	owner Owner, member *Member, deletes, updates ChangeLimit, memory Memory, statusOf func(row *store.Entry) status.Status, now time.Time,
+	owner Owner, member *Member, last *DeletesLast, deletes, updates ChangeLimit, memory Memory, statusOf func(row *store.Entry) status.Status, now time.Time,
 ) *ChangeLimiter {
 	l := &ChangeLimiter{
-		owner: owner, dependents: dependentsCheck{member: member}, status: statusOf,
-		deletes: newCounter(deletes, pool.Delete, member.tally()), updates: newCounter(updates, pool.Update, newTally()),
+		owner: owner, dependents: dependentsCheck{member: member, last: last}, status: statusOf,
+		deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
 		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory,
 	}
 	if l.deletes != nil && memory != nil {
@@ -266,8 +265,8 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 		by.hold(rows, now)
 		by.limited = exceeded
 		l.remember(by, now)
-		l.owner.Logger.Warn("too many changes are held until they are approved", "reconciler", l.owner.Name,
-			"operation", by.kind.String(), "rows", by.len(), "limit", by.why())
+		l.owner.Logger.Warn("changes are held until they are approved", "reconciler", l.owner.Name,
+			"operation", by.kind.String(), "rows", by.len(), "why", by.why())
 	} else if !by.limited && by.len() > by.allowed {
 		by.limited = true
 		l.remember(by, now)
@@ -278,7 +277,7 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 // release stops holding the changes of a counter.
 func (l *ChangeLimiter) release(c *counter) {
 	c.release()
-	l.dependents.stale = true // the rows that the released deletes strand do not count yet
+	l.dependents.stale = true
 	l.remember(c, time.Now())
 }
 

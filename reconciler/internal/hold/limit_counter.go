@@ -9,7 +9,7 @@ import (
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 )
 
-// counter counts the changes of one kind for a [ChangeLimiter]. It belongs to one goroutine, but others may use its tally.
+// counter counts the changes of one kind for a [ChangeLimiter].
 type counter struct {
 	limit  ChangeLimit
 	kind   pool.Kind
@@ -20,7 +20,7 @@ type counter struct {
 	holding   bool      // undecided items are held
 	limited   bool      // while they are held, more than are allowed have been
 	unknown   bool      // they are held because it is not known what was held before
-	strands   string    // the rows that they would strand, if these are too many: see Member.strands
+	strands   string    // the rows that they would strand: see Member.strands
 	since     time.Time // when holding became true
 	// While items are held, the changes within the window before that count on, and only so many rows may be changed as when
 	// holding began: neither time nor other rows release anything.
@@ -45,12 +45,11 @@ const (
 )
 
 // newCounter returns a counter, or nil if the limit is off.
-func newCounter(limit ChangeLimit, kind pool.Kind, t *tally) *counter {
+func newCounter(limit ChangeLimit, kind pool.Kind) *counter {
 	if limit.Off {
 		return nil
 	}
-	t.setWindow(limit.Window)
-	return &counter{limit: limit, kind: kind, claims: map[string]*claim{}, tally: t}
+	return &counter{limit: limit, kind: kind, claims: map[string]*claim{}, tally: newTally(limit.Window)}
 }
 
 // len returns the number of rows that count.
@@ -72,7 +71,7 @@ func (c *counter) allowedOf(rows int) int {
 // all returns how many rows there are, those that were deleted within the window included, given the number of rows in the table.
 func (c *counter) all(rows int) int {
 	if c.kind == pool.Delete {
-		rows += c.len() - c.tally.strandedRows()
+		rows += c.len()
 	}
 	return rows
 }
@@ -125,9 +124,6 @@ func (c *counter) holdsOrphans() bool {
 func (c *counter) excess() string {
 	if c.unknown {
 		return "what an earlier run made, which may still be wanted"
-	}
-	if stranded := c.tally.strandedRows(); stranded > 0 {
-		return fmt.Sprintf("%v, with the %d that have lost what they depend on", c.limit, stranded)
 	}
 	return c.limit.String()
 }

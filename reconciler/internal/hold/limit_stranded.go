@@ -2,13 +2,12 @@ package hold
 
 import (
 	"fmt"
-	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
-	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
 // stranded are the rows of a table that lack a row that they depend on, or would lack it after some deletes.
@@ -63,71 +62,50 @@ type strandings struct {
 	txn   store.ReadTxn
 	lost  map[*store.Table]*stranded // the rows to be deleted, and the stranded ones
 	order []*Member                  // whose tables have such rows
+	freed map[string]bool            // the rows of the table of the deletes that cannot be applied before these, by encoded key
 
 	undecided bool // some of the stranded rows depend on rows that are pending: if these become done, they suffice
 }
 
-// strands describes the tables of the group of which deleting rows of m would strand rows, if a limit does not allow to lose
-// these and the ones that count already, or returns "". Earlier ones count, too. What was not applied yet can be stranded: whether
-// it was is not known at the start. It also returns what would be stranded.
-func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, limit ChangeLimit, earlier keysOfMembers, now time.Time) (string, *strandings) {
-	s := &strandings{txn: txn, lost: map[*store.Table]*stranded{}}
+// strands describes the rows of the group that deleting rows of m would strand, or returns "". What was not applied yet can be
+// stranded: whether it was is not known at the start. It also reports whether that may change because rows are pending.
+func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *DeletesLast) (text string, undecided bool) {
+	s := &strandings{txn: txn, lost: map[*store.Table]*stranded{}, freed: map[string]bool{}}
+	gone := s.in(m)
 	for _, row := range deleted {
-		if m.table.FindKey(txn, row.Key()) == nil { // otherwise it is back
-			s.in(m).add(row)
+		if m.table.FindKey(txn, row.Key()) != nil || !last.removes(txn, row) { // it is back, or takes nothing away
+			continue
 		}
+		gone.add(row)
+		last.removedFirst(txn, m.table, row, func(key string) bool {
+			s.freed[key] = true
+			return true
+		})
 	}
-	gone := len(s.in(m).rows)
+	deletes := maps.Clone(gone.rows)
+	if len(deletes) == 0 {
+		return "", false
+	}
 	s.follow(m, m.group.remaining())
 	var texts []string
 	for _, of := range s.order {
-		lost := s.lost[of.table].rows
-		n := len(lost)
+		rows := s.lost[of.table].rows
 		if of == m {
-			n -= gone
+			maps.DeleteFunc(rows, func(key string, _ *store.Entry) bool { return deletes[key] != nil })
 		}
-		if n == 0 {
+		if len(rows) == 0 {
 			continue
 		}
-		of.losses.expire(now)
-		sum := of.losses.with(lost, earlier[of])
-		all := of.table.Len(txn) + of.losses.len() - of.losses.strandedRows()
-		if sum <= of.losses.allowed(limit, all) {
-			continue
+		which := of.table.KeyText(rows[slices.Min(slices.Collect(maps.Keys(rows)))])
+		if len(rows) > 1 {
+			which += " and others"
 		}
-		text := fmt.Sprintf("%d of %d rows of %s", n, all, of.table.Name())
-		if sum > n {
-			text += fmt.Sprintf(" (%d with those lost within %v)", sum, limit.Window)
-		}
-		texts = append(texts, text)
+		texts = append(texts, fmt.Sprintf("%d of %d rows of %s (%s)", len(rows), of.table.Len(txn), of.table.Name(), which))
 	}
 	if len(texts) == 0 {
-		return "", s
+		return "", false
 	}
-	return strings.Join(texts, " and ") + " would lack what they depend on", s
-}
-
-// keysOfMembers are encoded keys of rows of the tables of members.
-type keysOfMembers map[*Member]map[string]bool
-
-// done returns the rows that were deleted or stranded before of the tables of which rows would be stranded.
-func (s *strandings) done() keysOfMembers {
-	done := keysOfMembers{}
-	for _, m := range s.order {
-		done[m] = m.losses.done()
-	}
-	return done
-}
-
-// note records that the rows are stranded, because the deletes are let through.
-func (s *strandings) note(now time.Time) {
-	for _, m := range s.order {
-		for key, row := range s.lost[m.table].rows {
-			if m.table.FindKey(s.txn, row.Key()) != nil {
-				m.losses.strand(key, now)
-			}
-		}
-	}
+	return strings.Join(texts, " and ") + " would lack what they depend on", s.undecided
 }
 
 // remaining returns the members that have not stopped, or only lately: see Member.Leave.
@@ -208,67 +186,81 @@ type needed struct {
 func (n needed) strands(row *store.Entry) bool { return n.lost || slices.Contains(n.only, row) }
 
 func (s *strandings) ask(d *Dependency, row *store.Entry) (n needed) {
-	lost := s.lost[d.Table]
-	if d.OneOf == nil {
-		queries, _ := d.appendQueries(nil, row)
-		n.lost = slices.ContainsFunc(s.answered(d, queries), lost.has)
-		return n
-	}
 	n.pending = true
-	_ = pool.Guard(func() { // reported for the row itself
-		d.OneOf(row, func(queries Queries) bool {
-			s.askFor(d, slices.Collect(iter.Seq[store.Query](queries)), &n)
-			return true
-		})
-	})
+	sets, others := d.sets(row), [][]store.Query(nil)
+	if d.Or != nil {
+		others = d.Or.sets(row)
+	}
+	for i, queries := range sets {
+		if !slices.ContainsFunc(s.answered(d, queries), s.lost[d.Table].has) {
+			continue
+		}
+		var left remainder
+		left.add(s, d, queries)
+		if i < len(others) {
+			left.add(s, d.Or, others[i])
+		}
+		switch {
+		case left.more:
+		case left.only != nil:
+			n.only = append(n.only, left.only)
+		default:
+			n.lost, n.pending = true, n.pending && left.pending
+		}
+	}
 	return n
 }
 
 // answered returns those of some queries that the table can answer. The others are reported for the row itself.
 func (s *strandings) answered(d *Dependency, queries []store.Query) []store.Query {
-	return slices.DeleteFunc(queries, func(q store.Query) bool {
+	return slices.DeleteFunc(slices.Clone(queries), func(q store.Query) bool {
 		_, err := d.Table.LenOf(s.txn, q.Index.NameOrNone())
 		return err != nil
 	})
 }
 
-// askFor adds to n what is lost of the rows that some queries name and of which one is needed.
-func (s *strandings) askFor(d *Dependency, queries []store.Query, n *needed) {
+// remainder is what is left of rows of which one is needed.
+type remainder struct {
+	only    *store.Entry // the first one that is left, and done or about to be
+	more    bool         // there are others like it
+	pending bool         // one that is pending is left
+}
+
+// add adds what is left of the rows that some queries of a dependency name.
+func (r *remainder) add(s *strandings, d *Dependency, queries []store.Query) {
 	lost := s.lost[d.Table]
-	if queries = s.answered(d, queries); !slices.ContainsFunc(queries, lost.has) {
-		return
-	}
-	var only *store.Entry
-	pending := false
-	for _, q := range queries {
+	for _, q := range s.answered(d, queries) {
 		for e := range d.Table.List(s.txn, q, nil).Entries() {
+			state := d.notDone(e)
 			switch {
-			case lost.rows[string(e.Key())] != nil:
-			case d.notDone(e) != "": // the target may never have it
-				pending = pending || d.notDone(e) == pendingState
-			case only == nil:
-				only = e
-			case only != e:
+			case lost != nil && lost.rows[string(e.Key())] != nil:
+			case state != "" && !s.isFreed(d.Table, e): // the target may never have it
+				r.pending = r.pending || state == pendingState
+			case r.only == nil:
+				r.only = e
+			case r.only != e:
+				r.more = true
 				return
 			}
 		}
 	}
-	if only != nil {
-		n.only = append(n.only, only)
-		return
-	}
-	n.lost, n.pending = true, n.pending && pending
 }
 
-// dependentsCheck finds out whether deletes would strand too many rows. It reads all rows that may depend on them, so it does so
+// isFreed reports whether a row can be applied once the rows are deleted.
+func (s *strandings) isFreed(table *store.Table, row *store.Entry) bool {
+	return table == s.order[0].table && s.freed[string(row.Key())]
+}
+
+// dependentsCheck finds out whether deletes would strand rows. It reads all rows that may depend on them, so it does so
 // a tenth of the time at most.
 type dependentsCheck struct {
 	member *Member
-	stale  bool      // rows to be deleted were added or withdrawn since the last check
-	next   time.Time // when another check may be made
-	asked  time.Time // when the first of the checks was made that pending rows have left undecided; zero: the last one was not
-	// earlier are the rows that had been lost within the window when deletes were held. They count while these are.
-	earlier keysOfMembers
+	last   *DeletesLast // nil: nothing is checked
+	stale  bool         // rows to be deleted were added or withdrawn since the last check
+	next   time.Time    // when another check may be made
+	asked  time.Time    // when the first of the checks was made that pending rows have left undecided; zero: the last one was not
+	// read are the revisions up to which no row was declared that has not been checked.
+	read map[*store.Table]store.Revision
 }
 
 // checkInterval is how often deletes that would strand rows are checked again, because those may have been deleted themselves.
@@ -277,21 +269,17 @@ const checkInterval = 5 * time.Second
 // check sets c.strands. It returns when to call it again if it is too early.
 func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (again time.Time) {
 	switch {
-	case d.member == nil:
+	case d.member == nil || d.last == nil || c.limit.Percent >= 100:
 		return time.Time{}
-	case c.strands == "" && !d.stale:
+	case c.strands == "" && !d.stale && !d.declared(txn):
 		return time.Time{}
 	case now.Before(d.next):
 		return d.next
 	}
-	d.member.group.checking.Lock() // what one check lets through, the next one counts
-	defer d.member.group.checking.Unlock()
 	began := time.Now()
-	if c.strands == "" {
-		d.earlier = nil
-	}
-	text, s := d.member.strands(txn, c.rowsToChange(), c.limit, d.earlier, now)
-	if text != "" && s.undecided && !c.holding {
+	d.declared(txn)
+	text, undecided := d.member.strands(txn, c.rowsToChange(), d.last)
+	if undecided && !c.holding {
 		if d.asked.IsZero() {
 			d.asked = now
 		}
@@ -301,16 +289,39 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 		}
 	}
 	d.asked = time.Time{}
-	switch {
-	case text == "" && !c.holding:
-		s.note(now)
-	case text != "" && c.strands == "":
-		d.earlier = s.done()
-	}
 	c.strands = text
 	d.stale, d.next = false, now.Add(10*time.Since(began))
 	if c.strands != "" {
 		d.next = d.next.Add(checkInterval)
 	}
 	return time.Time{}
+}
+
+// declared reports whether rows that may depend on those of the member were declared since the last check, and makes it stale then: a
+// delete may have waited for long since.
+func (d *dependentsCheck) declared(txn store.ReadTxn) bool {
+	if d.read == nil {
+		d.read = map[*store.Table]store.Revision{}
+	}
+	for _, m := range d.member.group.remaining() {
+		if !slices.Contains(m.depends, d.member.table) {
+			continue
+		}
+		read, now := d.read[m.table], m.table.Revision(txn)
+		d.read[m.table] = now
+		d.stale = d.stale || read < now && isDeclaredSince(m.table, txn, read)
+	}
+	return d.stale
+}
+
+// isDeclaredSince reports whether rows were inserted into a table, or changed, after a revision.
+func isDeclaredSince(table *store.Table, txn store.ReadTxn, after store.Revision) bool {
+	cursor := table.Changes(after)
+	defer cursor.Close()
+	for change := range cursor.Changes(txn) {
+		if change.Kind != store.Delete && (change.Entry == nil || change.Entry.Spec() > after) {
+			return true
+		}
+	}
+	return false
 }

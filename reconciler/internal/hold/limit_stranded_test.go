@@ -2,6 +2,8 @@ package hold
 
 import (
 	"fmt"
+	"io"
+	"io/fs"
 	"testing"
 	"time"
 
@@ -28,18 +30,35 @@ func (b *bed) group(t *testing.T, tables ...string) map[string]*Member {
 	return members
 }
 
-func TestDeletesThatWouldStrandManyRowsAreHeld(t *testing.T) {
-	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
+// stranding returns a limiter of deletes of a table whose deletes come last.
+func (b *bed) stranding(table string, m *Member, memory Memory) *ChangeLimiter {
+	return NewChangeLimiter(b.owner(table), m, &DeletesLast{}, ChangeLimit{}.WithDefaults(), ChangeLimit{Off: true}, memory, statusOf, b.now)
+}
+
+// removed deletes a row of a table, and returns the operation, which the limiter has counted.
+func (b *bed) removed(l *ChangeLimiter, table, id string) *pool.Task {
+	b.t.Helper()
+	task := b.task(pool.Delete, table, id)
+	b.delete(table, id)
+	l.CountDelete(task.Item)
+	return task
+}
+
+// heldFor is the reason of a delete that would strand rows.
+func heldFor(rows string) Reason {
+	return Reason{Stage: workqueue.Limit, Text: "until its delete is approved: " + rows + " would lack what they depend on"}
+}
+
+func TestDeletesThatWouldStrandRowsAreHeld(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses, routes int // that depend on the link, and on the first address
 		others            int // that do not
 		want              string
 	}{
-		"few":               {addresses: 2, routes: 2},
-		"a small part":      {addresses: 4, routes: 0, others: 16},
-		"many":              {addresses: 3, want: "3 of 3 rows of addresses"},
-		"by way of another": {addresses: 1, routes: 3, want: "3 of 3 rows of routes"},
-		"both":              {addresses: 3, routes: 3, want: "3 of 3 rows of addresses and 3 of 3 rows of routes"},
+		"none":              {others: 16},
+		"few":               {addresses: 2, routes: 2, want: "2 of 2 rows of addresses (a0 and others) and 2 of 2 rows of routes (0 and others)"},
+		"a small part":      {addresses: 1, others: 999, want: "1 of 1000 rows of addresses (a0)"},
+		"by way of another": {addresses: 1, routes: 3, want: "1 of 1 rows of addresses (a0) and 3 of 3 rows of routes (0 and others)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, "links", "addresses", "routes")
@@ -54,16 +73,123 @@ func TestDeletesThatWouldStrandManyRowsAreHeld(t *testing.T) {
 			for i := range test.routes {
 				b.put("routes", row{ID: fmt.Sprint(i), Of: "a0"})
 			}
-			l := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-			task := b.task(pool.Delete, "links", "a")
-			b.delete("links", "a")
-			l.CountDelete(task.Item)
+			l := b.stranding("links", members["links"], nil)
 			want := Reason{}
 			if test.want != "" {
-				want = heldBy(pool.Delete)
-				want.Text = "until its delete is approved: " + test.want + " would lack what they depend on"
+				want = heldFor(test.want)
 			}
-			b.want(l, task, want)
+			b.want(l, b.removed(l, "links", "a"), want)
+		})
+	}
+}
+
+// Where deletes do not come last, rows come from programs: these know what they delete. A limit that is never exceeded holds nothing either.
+// Nor do deletes strand rows if they take nothing away, or make room for what is in their place.
+func TestDeletesThatStrandNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		last    *DeletesLast
+		percent float64
+		held    bool
+	}{
+		"strands":                   {last: &DeletesLast{}, held: true},
+		"rows of programs":          {},
+		"no limit":                  {last: &DeletesLast{}, percent: 100},
+		"takes nothing away":        {last: &DeletesLast{Removes: func(store.ReadTxn, *store.Entry) bool { return false }}},
+		"takes something away":      {last: &DeletesLast{Removes: func(store.ReadTxn, *store.Entry) bool { return true }}, held: true},
+		"makes room":                {last: makesRoomFor("b", fs.ErrExist)},
+		"makes room for another":    {last: makesRoomFor("c", fs.ErrExist), held: true},
+		"another that fails anyway": {last: makesRoomFor("b", io.ErrUnexpectedEOF), held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "links", "routes")
+			on := b.onOf("links")
+			on.On = func(_ *store.Entry, yield func(store.Query) bool) {
+				_ = yield(byID.Query("a").Untyped()) && yield(byID.Query("b").Untyped())
+			}
+			on.OneOf = oneSet(on.On)
+			m := b.needed(t, "links", "routes", on)
+			b.put("links", row{ID: "a", State: "done"}, row{ID: "b", State: "error"})
+			b.put("routes", row{ID: "0"})
+			limit := ChangeLimit{Percent: test.percent}.WithDefaults()
+			l := NewChangeLimiter(b.owner("links"), m, test.last, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+			want := Reason{}
+			if test.held {
+				want = heldFor("1 of 1 rows of routes (0)")
+			}
+			b.want(l, b.removed(l, "links", "a"), want)
+		})
+	}
+}
+
+// makesRoomFor is for deletes that make room for a row whose update has failed.
+func makesRoomFor(id string, err error) *DeletesLast {
+	return &DeletesLast{
+		RemovedFirst: func(_ store.ReadTxn, _ *store.Entry, yield func(store.Query) bool) { yield(byID.Query(id).Untyped()) },
+		Error:        func(string) error { return err },
+	}
+}
+
+// oneSet returns a function that yields one set, of all queries of a row.
+func oneSet(on func(*store.Entry, func(store.Query) bool)) func(*store.Entry, func(Queries) bool) {
+	return func(row *store.Entry, yield func(Queries) bool) {
+		yield(func(yield func(store.Query) bool) { on(row, yield) })
+	}
+}
+
+// A route can do with an address in place of another route, but not the other way round.
+func TestRowsAreNotStrandedIfTheyCanDoWithRowsOfAnotherTable(t *testing.T) {
+	for name, test := range map[string]struct {
+		address string // its state
+		deleted string // the table
+		want    Reason
+	}{
+		"the address is there":            {"done", "ways", Reason{}},
+		"it is not":                       {"error", "ways", heldFor("1 of 1 rows of routes (0)")},
+		"the address is deleted, instead": {"done", "addresses", heldFor("1 of 1 rows of routes (0)")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "ways", "addresses", "routes")
+			ways, addresses := b.onOf("ways"), b.onOf("addresses")
+			ways.OneOf, addresses.OneOf, ways.Or = oneSet(ways.On), oneSet(addresses.On), &addresses
+			g := &Group{}
+			m, err := Join(g, b.tables[test.deleted].Untyped(), nil, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Join(g, b.tables["routes"].Untyped(), []Dependency{ways, addresses}, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			b.put("ways", row{ID: "a", State: "done"})
+			b.put("addresses", row{ID: "a", State: test.address})
+			b.put("routes", row{ID: "0", Of: "a"})
+			l := b.stranding(test.deleted, m, nil)
+			b.want(l, b.removed(l, test.deleted, "a"), test.want)
+		})
+	}
+}
+
+// A delete may have waited for something else since it was checked.
+func TestRowsThatAreDeclaredWhileADeleteWaitsAreStranded(t *testing.T) {
+	for name, test := range map[string]struct {
+		declare []row
+		want    Reason
+	}{
+		"none":       {nil, Reason{}},
+		"another":    {[]row{{ID: "0", Of: "b", State: "done"}}, Reason{}},
+		"a new one":  {[]row{{ID: "1", Of: "a"}}, heldFor("1 of 2 rows of routes (1)")},
+		"an old one": {[]row{{ID: "0", Of: "a"}}, heldFor("1 of 1 rows of routes (0)")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, "links", "routes")
+			members := b.group(t, "links", "routes")
+			b.put("links", row{ID: "a"}, row{ID: "c"})
+			b.put("routes", row{ID: "0", Of: "b"})
+			l := b.stranding("links", members["links"], nil)
+			first, waits := b.removed(l, "links", "c"), b.removed(l, "links", "a")
+			b.want(l, first, Reason{})
+			b.put("routes", test.declare...)
+			b.now = b.now.Add(time.Minute)
+			b.want(l, waits, test.want)
 		})
 	}
 }
@@ -72,7 +198,9 @@ func TestDeletesThatWouldStrandManyRowsAreHeld(t *testing.T) {
 func TestDeletesThatStrandNothingAnyMoreAreReleased(t *testing.T) {
 	for name, mend := range map[string]func(b *bed, l *ChangeLimiter, task *pool.Task){
 		"the dependents are deleted": func(b *bed, _ *ChangeLimiter, _ *pool.Task) { b.delete("routes", "0", "1", "2") },
-		"they depend on another":     func(b *bed, _ *ChangeLimiter, _ *pool.Task) { b.put("routes", row{ID: "0", Of: "b"}) },
+		"they depend on another": func(b *bed, _ *ChangeLimiter, _ *pool.Task) {
+			b.put("routes", row{ID: "0", Of: "b"}, row{ID: "1", Of: "b"}, row{ID: "2", Of: "b"})
+		},
 		"the row is back": func(b *bed, l *ChangeLimiter, task *pool.Task) {
 			b.put("links", row{ID: "a"})
 			l.Discount(task.Item)
@@ -83,12 +211,9 @@ func TestDeletesThatStrandNothingAnyMoreAreReleased(t *testing.T) {
 			members := b.group(t, "links", "routes")
 			b.put("links", row{ID: "a"}, row{ID: "b", State: "done"})
 			b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
-			limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
 			m := &memory{}
-			l := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, m, statusOf, b.now)
-			task := b.task(pool.Delete, "links", "a")
-			b.delete("links", "a")
-			l.CountDelete(task.Item)
+			l := b.stranding("links", members["links"], m)
+			task := b.removed(l, "links", "a")
 			if _, held := l.Holds(task, b.db.ReadTxn(), b.now); !held || m.held == nil {
 				t.Errorf("held: %t, remembered: %v", held, m.held)
 			}
@@ -112,14 +237,10 @@ func TestHeldDeletesAreCheckedWhenOrphansAreKnown(t *testing.T) {
 		members := b.group(t, "links", "routes")
 		b.put("links", row{ID: "a"}, row{ID: "b", State: "done"})
 		b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
-		limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
 		m := &memory{}
-		begin := func() *ChangeLimiter {
-			return NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, m, statusOf, b.now)
-		}
-		l, task := begin(), b.task(pool.Delete, "links", "a")
-		b.delete("links", "a")
-		l.CountDelete(task.Item)
+		begin := func() *ChangeLimiter { return b.stranding("links", members["links"], m) }
+		l := begin()
+		task := b.removed(l, "links", "a")
 		if _, held := l.Holds(task, b.db.ReadTxn(), b.now); !held {
 			t.Error("not held")
 		}
@@ -132,7 +253,7 @@ func TestHeldDeletesAreCheckedWhenOrphansAreKnown(t *testing.T) {
 		if l.Expire(b.now); !l.NextTry().IsZero() || l.Relieve(b.now) {
 			t.Errorf("restart %t: relieved, or to be checked at %v, at %v", restart, l.NextTry(), b.now)
 		}
-		b.put("routes", row{ID: "0", Of: "b"}, row{ID: "1", Of: "b"})
+		b.put("routes", row{ID: "0", Of: "b"}, row{ID: "1", Of: "b"}, row{ID: "2", Of: "b"})
 		l.Searched(b.now)
 		if !l.Relieve(b.now) || m.held != nil {
 			t.Errorf("restart %t: not released; remembered %v", restart, m.held)
@@ -140,120 +261,9 @@ func TestHeldDeletesAreCheckedWhenOrphansAreKnown(t *testing.T) {
 	}
 }
 
-// Slips in several documents, or in tables of several kinds, add up.
-func TestStrandedRowsAddUpWithinTheWindow(t *testing.T) {
-	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	for after, want := range map[time.Duration]bool{0: true, time.Minute: true, time.Minute + 1: false} {
-		b := newBed(t, "links", "routes")
-		members := b.group(t, "links", "routes")
-		b.put("links", row{ID: "a"}, row{ID: "b"})
-		b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "b"}, row{ID: "3", Of: "b"})
-		l := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-		holds := func(id string) bool {
-			task := b.task(pool.Delete, "links", id)
-			b.delete("links", id)
-			l.CountDelete(task.Item)
-			_, held := l.Holds(task, b.db.ReadTxn(), b.now)
-			if !held {
-				l.Succeeded(task, b.now)
-			}
-			return held
-		}
-		if holds("a") {
-			t.Error("the first one is held")
-		}
-		b.now = b.now.Add(after + time.Second) // in which no check may be made
-		if after > 0 {
-			b.now = b.now.Add(-time.Second)
-		}
-		if held := holds("b"); held != want {
-			t.Errorf("%v later: held %t", after, held)
-		}
-		b.now = b.now.Add(time.Hour)
-		if l.Expire(b.now); l.Relieve(b.now) {
-			t.Error("time alone has released it")
-		}
-	}
-}
-
-// Rows of a table that are deleted, and those that deletes of another table strand, add up, in any order.
-func TestDeletedAndStrandedRowsAddUp(t *testing.T) {
-	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	strandedText := "until its delete is approved: 2 of 4 rows of routes (4 with those lost within 1m0s) would lack what they depend on"
-	for name, test := range map[string]struct {
-		first, then string        // what is deleted, link or routes
-		fails       bool          // the first deletes have not succeeded yet
-		after       time.Duration // what is then deleted
-		want        string
-	}{
-		"deleted, then stranded": {first: "routes", then: "link", want: strandedText},
-		"at the same time":       {first: "routes", then: "link", fails: true, want: strandedText},
-		"long after":             {first: "routes", then: "link", after: time.Minute + 1},
-		"stranded, then deleted": {
-			first: "link", then: "routes",
-			want: "until its delete is approved: more than 2 rows and 20 % of the table within 1m0s, with the 2 that have lost what they depend on",
-		},
-		"deleted long after": {first: "link", then: "routes", after: time.Minute + 1},
-		"the same rows":      {first: "link", then: "stranded routes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t, "links", "routes")
-			members := b.group(t, "links", "routes")
-			b.put("links", row{ID: "a"}, row{ID: "b"})
-			b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "b"}, row{ID: "3", Of: "b"})
-			limiters := map[string]*ChangeLimiter{}
-			for table, m := range members {
-				limiters[table] = NewChangeLimiter(b.owner(table), m, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-			}
-			remove := func(what string) (l *ChangeLimiter, tasks []*pool.Task) {
-				table, ids := "routes", []string{"2", "3"}
-				switch what {
-				case "link":
-					table, ids = "links", []string{"a"}
-				case "stranded routes":
-					ids = []string{"0", "1"}
-				}
-				for _, id := range ids {
-					tasks = append(tasks, b.task(pool.Delete, table, id))
-				}
-				b.delete(table, ids...)
-				for _, task := range tasks {
-					limiters[table].CountDelete(task.Item)
-				}
-				return limiters[table], tasks
-			}
-			l, tasks := remove(test.first)
-			for _, task := range tasks {
-				if b.want(l, task, Reason{}); !test.fails {
-					l.Succeeded(task, b.now)
-				}
-			}
-			b.now = b.now.Add(test.after)
-			for _, l := range limiters {
-				l.Expire(b.now)
-			}
-			want := Reason{}
-			if test.want != "" {
-				want = Reason{Stage: workqueue.Limit, Text: test.want}
-			}
-			l, tasks = remove(test.then)
-			for _, task := range tasks {
-				b.want(l, task, want)
-			}
-			b.now = b.now.Add(time.Hour)
-			for _, l := range limiters {
-				if l.Expire(b.now); l.Relieve(b.now) {
-					t.Error("time alone has released something")
-				}
-			}
-		})
-	}
-}
-
 // What rows depend on instead must be done: a slip in the device of an address leaves one that the target will never have.
 func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
-	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	held := Reason{workqueue.Limit, "until its delete is approved: 3 of 3 rows of routes would lack what they depend on", time.Time{}}
+	held := heldFor("3 of 3 rows of routes (0 and others)")
 	for name, test := range map[string]struct {
 		state, later string // of what is left
 		want         Reason // later
@@ -271,16 +281,12 @@ func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
 			on.On = func(_ *store.Entry, yield func(store.Query) bool) {
 				_ = yield(byID.Query("a").Untyped()) && yield(byID.Query("b").Untyped())
 			}
-			on.OneOf = func(row *store.Entry, yield func(Queries) bool) {
-				yield(func(yield func(store.Query) bool) { on.On(row, yield) })
-			}
+			on.OneOf = oneSet(on.On)
 			m := b.needed(t, "addresses", "routes", on)
 			b.put("addresses", row{ID: "a", State: "done"}, row{ID: "b", State: test.state})
 			b.put("routes", row{ID: "0"}, row{ID: "1"}, row{ID: "2"})
-			l := NewChangeLimiter(b.owner("addresses"), m, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-			task := b.task(pool.Delete, "addresses", "a")
-			b.delete("addresses", "a")
-			l.CountDelete(task.Item)
+			l := b.stranding("addresses", m, nil)
+			task := b.removed(l, "addresses", "a")
 			for why, waits := b.holds(l, task); waits && why.Stage == workqueue.Order; why, waits = b.holds(l, task) {
 				if b.now = why.Until; b.now.After(time.Unix(1000, 0).Add(2 * checkInterval)) {
 					t.Fatal("it waits too long")
@@ -309,7 +315,6 @@ func (b *bed) needed(t testing.TB, table, dependent string, on ...Dependency) *M
 
 // What rows need is each of the rows that they name or, if those are alternatives, one of each set.
 func TestRowsAreStrandedIfTheyLoseSomethingThatTheyNeed(t *testing.T) {
-	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
 	named := func(ids ...string) Queries {
 		return func(yield func(store.Query) bool) {
 			for _, id := range ids {
@@ -347,84 +352,14 @@ func TestRowsAreStrandedIfTheyLoseSomethingThatTheyNeed(t *testing.T) {
 			m := b.needed(t, "links", "routes", on)
 			b.put("links", row{ID: "a", State: "done"}, row{ID: "b", State: "done"}, row{ID: "c", State: "done"})
 			b.put("routes", row{ID: "0"}, row{ID: "1"}, row{ID: "2"})
-			l := NewChangeLimiter(b.owner("links"), m, limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-			task := b.task(pool.Delete, "links", "a")
-			b.delete("links", "a")
-			l.CountDelete(task.Item)
+			l := b.stranding("links", m, nil)
 			want := Reason{}
 			if test.held {
-				want = Reason{workqueue.Limit, "until its delete is approved: 3 of 3 rows of routes would lack what they depend on", time.Time{}}
+				want = heldFor("3 of 3 rows of routes (0 and others)")
 			}
-			b.want(l, task, want)
+			b.want(l, b.removed(l, "links", "a"), want)
 		})
 	}
-}
-
-// Rows that depend on rows whose deletes are held have lost nothing.
-func TestDeletesThatStayHeldStrandNothing(t *testing.T) {
-	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	b := newBed(t, "links", "routes")
-	members := b.group(t, "links", "routes")
-	links := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-	routes := NewChangeLimiter(b.owner("routes"), members["routes"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-	b.put("routes", row{ID: "0", Of: "l0"}, row{ID: "1", Of: "l1"}, row{ID: "2"})
-	var tasks []*pool.Task
-	for i := range 5 {
-		id := fmt.Sprint("l", i)
-		b.put("links", row{ID: id})
-		tasks = append(tasks, b.task(pool.Delete, "links", id))
-		b.delete("links", id)
-	}
-	for _, task := range tasks {
-		links.CountDelete(task.Item)
-	}
-	back := func(i int) (relieved bool) { // one of them is declared again
-		links.Discount(tasks[i].Item)
-		b.now = b.now.Add(time.Second)
-		links.Expire(b.now)
-		return links.Relieve(b.now)
-	}
-	remove := func() (held bool) { // a route, which is then declared again
-		task := b.task(pool.Delete, "routes", "2")
-		b.delete("routes", "2")
-		routes.CountDelete(task.Item)
-		_, held = b.holds(routes, task)
-		b.put("routes", row{ID: "2"})
-		routes.Discount(task.Item)
-		return held
-	}
-	b.want(links, tasks[0], heldBy(pool.Delete))
-	if back(4) || remove() {
-		t.Error("4 of 5 deletes were released, or the delete of a route is held")
-	}
-	if back(3); !back(2) {
-		t.Error("2 of 5 deletes are held")
-	}
-	b.now = b.now.Add(time.Second)
-	b.want(links, tasks[0], Reason{})
-	if !remove() {
-		t.Error("what the released deletes have stranded does not count")
-	}
-}
-
-// The documents of another, larger machine do not strand all rows of this one.
-func TestRowsThatWereJustAddedDoNotLetMoreBeStranded(t *testing.T) {
-	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	b := newBed(t, "links", "routes")
-	members := b.group(t, "links", "routes")
-	b.put("links", row{ID: "a"})
-	b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
-	links := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-	routes := NewChangeLimiter(b.owner("routes"), members["routes"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
-	routes.CountRows(b.db.ReadTxn(), b.now)
-	for i := range 20 {
-		b.put("routes", row{ID: fmt.Sprint("new", i), Of: "b"})
-	}
-	routes.CountRows(b.db.ReadTxn(), b.now)
-	task := b.task(pool.Delete, "links", "a")
-	b.delete("links", "a")
-	links.CountDelete(task.Item)
-	b.want(links, task, Reason{workqueue.Limit, "until its delete is approved: 3 of 23 rows of routes would lack what they depend on", time.Time{}})
 }
 
 // BenchmarkStrandsEach is the check of many deletes, each of which strands a row of its own, and with it another one.
@@ -443,7 +378,7 @@ func BenchmarkStrandsEach(b *testing.B) {
 			}
 			bed.put("routes", rows...)
 			for b.Loop() {
-				if text, _ := links.strands(bed.db.ReadTxn(), deleted, ChangeLimit{}.WithDefaults(), nil, bed.now); text == "" {
+				if text, _ := links.strands(bed.db.ReadTxn(), deleted, &DeletesLast{}); text == "" {
 					b.Fatal("nothing is stranded")
 				}
 			}
@@ -464,10 +399,9 @@ func BenchmarkStrands(b *testing.B) {
 	bed.put("links", row{ID: "link7"})
 	gone := []*store.Entry{bed.entry("links", "link7")}
 	bed.delete("links", "link7")
-	limit := ChangeLimit{}.WithDefaults()
 	for b.Loop() {
-		if text, _ := links.strands(bed.db.ReadTxn(), gone, limit, nil, bed.now); text != "" {
-			b.Fatal(text)
+		if text, _ := links.strands(bed.db.ReadTxn(), gone, &DeletesLast{}); text == "" {
+			b.Fatal("nothing is stranded")
 		}
 	}
 }
@@ -477,14 +411,10 @@ func TestATableThatWasDroppedStrandsNothing(t *testing.T) {
 	members := b.group(t, "links", "routes")
 	b.put("links", row{ID: "a"}, row{ID: "b", State: "done"})
 	b.put("routes", row{ID: "0", Of: "a"}, row{ID: "1", Of: "a"}, row{ID: "2", Of: "a"})
-	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	l := NewChangeLimiter(b.owner("links"), members["links"], limit, ChangeLimit{Off: true}, nil, statusOf, b.now)
+	l := b.stranding("links", members["links"], nil)
 	members["routes"].Leave()
 	if err := b.db.Drop(t.Context(), b.tables["routes"]); err != nil {
 		t.Fatal(err)
 	}
-	task := b.task(pool.Delete, "links", "a")
-	b.delete("links", "a")
-	l.CountDelete(task.Item)
-	b.want(l, task, Reason{})
+	b.want(l, b.removed(l, "links", "a"), Reason{})
 }

@@ -20,7 +20,7 @@ func limited(t *testing.T, rows int) (*bed, *ChangeLimiter) {
 		b.put("rows", row{ID: fmt.Sprint(i)})
 	}
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	return b, NewChangeLimiter(b.owner("rows"), nil, limit, limit, nil, statusOf, b.now)
+	return b, NewChangeLimiter(b.owner("rows"), nil, nil, limit, limit, nil, statusOf, b.now)
 }
 
 // gone deletes rows, and returns the operations on them, which are counted.
@@ -122,7 +122,7 @@ func TestDeletesThatWereHeldBeforeTheStartAreHeldUntilAllOrphansAreKnown(t *test
 	b, _ := limited(t, 20)
 	m := &memory{held: &HeldDeletes{Done: 2, Allowed: 2}}
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
-	l := NewChangeLimiter(b.owner("rows"), nil, limit, limit, m, statusOf, b.now)
+	l := NewChangeLimiter(b.owner("rows"), nil, nil, limit, limit, m, statusOf, b.now)
 	if len(l.Held()) > 0 {
 		t.Error("something is held before anything is known")
 	}
@@ -143,7 +143,7 @@ func TestDeletesThatWereHeldBeforeTheStartAreHeldUntilAllOrphansAreKnown(t *test
 	b.want(l, b.gone(l, "3")[0], Reason{})
 
 	m.held = &HeldDeletes{Done: 2, Allowed: 2}
-	l = NewChangeLimiter(b.owner("rows"), nil, limit, limit, m, statusOf, b.now)
+	l = NewChangeLimiter(b.owner("rows"), nil, nil, limit, limit, m, statusOf, b.now)
 	if l.Searched(b.now); m.held != nil {
 		t.Error("remembered although there are no orphans")
 	}
@@ -155,7 +155,7 @@ func TestARestartDoesNotReleaseTheRestOfWhatWasHeld(t *testing.T) {
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
 	for held, released := range map[HeldDeletes]bool{{Allowed: 4}: false, {Allowed: 4, Stranding: true}: true} {
 		m := &memory{held: &held}
-		l := NewChangeLimiter(b.owner("rows"), nil, limit, limit, m, statusOf, b.now)
+		l := NewChangeLimiter(b.owner("rows"), nil, nil, limit, limit, m, statusOf, b.now)
 		l.CountDelete(b.task(pool.Delete, "rows", "1").Item)
 		l.Searched(b.now)
 		if l.Relieve(b.now) != released || (m.held == nil) != released {
@@ -251,7 +251,7 @@ func TestWhatIsNotKnownIsAboutOrphans(t *testing.T) {
 	limit := ChangeLimit{Rows: 2, Percent: 20, Window: time.Minute}
 	for _, orphan := range []bool{false, true} {
 		m := &memory{held: &HeldDeletes{}}
-		l := NewChangeLimiter(b.owner("rows"), nil, limit, limit, m, statusOf, b.now)
+		l := NewChangeLimiter(b.owner("rows"), nil, nil, limit, limit, m, statusOf, b.now)
 		it := b.task(pool.Delete, "rows", "1").Item
 		it.Orphan = orphan
 		l.CountDelete(it)

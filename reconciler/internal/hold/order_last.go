@@ -18,6 +18,9 @@ type DeletesLast struct {
 	Status func(row *store.Entry) status.Status
 	// RemovedFirst yields queries for the rows that may not be possible to apply before a removed row is deleted. It may be nil.
 	RemovedFirst func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
+	// Removes reports whether the delete of a row takes something from the target that other rows may depend on. If it is nil, each
+	// does.
+	Removes func(txn store.ReadTxn, row *store.Entry) bool
 	// Error returns the error of the last update of a row, or nil if it has not been tried or is held.
 	Error func(key string) error
 	// Start returns the time of the start, and the revision of the table then.
@@ -92,22 +95,37 @@ func (o *Order) since(it *workqueue.Item, row *store.Entry) store.Revision {
 
 // isInTheWay reports whether a row that has not been applied has failed because another one is not deleted.
 func (o *Order) isInTheWay(row *store.Entry, txn store.ReadTxn) (is bool) {
-	if o.last.RemovedFirst == nil {
-		return false
-	}
-	_ = pool.Guard(func() { // a delete for which that is unknown waits
-		o.last.RemovedFirst(txn, row, func(q store.Query) bool {
-			for e := range o.owner.Table.List(txn, q, nil).Entries() {
-				key := string(e.Key())
-				if _, is = o.unapplied.changed[key]; is && isBlocked(o.last.Error(key)) {
-					break
-				}
-				is = false
-			}
-			return !is
-		})
+	o.last.removedFirst(txn, o.owner.Table, row, func(key string) bool {
+		_, is = o.unapplied.changed[key]
+		return !is
 	})
 	return is
+}
+
+// removedFirst yields the encoded keys of the rows of a table that have failed because a row is not deleted.
+func (l *DeletesLast) removedFirst(txn store.ReadTxn, table *store.Table, row *store.Entry, yield func(key string) bool) {
+	if l.RemovedFirst == nil {
+		return
+	}
+	_ = pool.Guard(func() { // a delete for which that is unknown waits
+		l.RemovedFirst(txn, row, func(q store.Query) bool {
+			for e := range table.List(txn, q, nil).Entries() {
+				if key := string(e.Key()); isBlocked(l.Error(key)) && !yield(key) {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}
+
+// removes reports whether the delete of a row takes something away.
+func (l *DeletesLast) removes(txn store.ReadTxn, row *store.Entry) bool {
+	does := true
+	if l.Removes != nil {
+		_ = pool.Guard(func() { does = l.Removes(txn, row) })
+	}
+	return does
 }
 
 // unapplied are the rows that have been inserted or changed and not been applied since.

@@ -272,6 +272,22 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 	return steps.Changes(steps.Field("address", is, want.Address.String(), nil))
 }
 
+// Removes returns a function that reports whether the delete of a row removes an address: those of others stay.
+func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Address) bool {
+	return func(txn statedb.ReadTxn, was Address) bool {
+		rec, known := t.records.Get(was.Key().String())
+		if !known || rec.Existed {
+			return false
+		}
+		for s := range seen.List(txn, SeenByName.Query(was.Key())) {
+			if t.isOurs(s, rec, known) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
 // leaving returns the row with unset fields taken from the existing address, as is done for
 // an address of others.
 func (a Address) leaving(is Seen) Address {

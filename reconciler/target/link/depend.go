@@ -11,11 +11,28 @@ import (
 // ByEnd finds the rows that create a device: the row with its name, and the row of the
 // veth whose other end it is.
 var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
-	if l.Peer == "" {
+	switch {
+	case l.Type == "":
+		return nil
+	case l.Peer == "":
 		return slices.Values([]Key{Key(l.Name)})
 	}
 	return slices.Values([]Key{Key(l.Name), Key(l.Peer)})
 })
+
+// ByConfigured finds the row that sets attributes of a device that it does not create.
+var ByConfigured = statedb.NewMultiIndex("configured", func(l Link) iter.Seq[Key] {
+	if l.Type != "" {
+		return nil
+	}
+	return slices.Values([]Key{Key(l.Name)})
+})
+
+// Device returns the queries for the rows that a device needs: one that creates it, and one that sets its attributes, such as
+// whether it is up. Others may do either.
+func Device(name string) iter.Seq[statedb.Query[Link]] {
+	return slices.Values([]statedb.Query[Link]{ByEnd.Query(Key(name)), ByConfigured.Query(Key(name))})
+}
 
 // ByMaster finds the rows of the ports of a bridge.
 var ByMaster = statedb.NewMultiIndex("master", func(l Link) iter.Seq[Key] {
@@ -38,8 +55,24 @@ func DependsOn[Obj any](
 		if name == "" {
 			return nil
 		}
-		return slices.Values([]statedb.Query[Link]{ByEnd.Query(Key(name))})
+		return Device(name)
 	}, observed)
+}
+
+// Removes returns a function that reports whether the delete of a row takes the device away, or what the device needs to be up. It
+// does not if the link is of others, unless the agent has set it up.
+func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Link) bool {
+	return func(txn statedb.ReadTxn, was Link) bool {
+		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
+		if !found {
+			return false
+		}
+		rec, _ := t.records.Get(was.Name)
+		if (state{link: &is, rec: rec}).created() {
+			return true
+		}
+		return rec.Borrowed != nil && rec.Borrowed.Index == is.Index && is.Up && !rec.Borrowed.Up
+	}
 }
 
 // MinIPv6MTU is the least MTU with which a link has IPv6. The kernel removes addresses and settings when it becomes less.
@@ -71,7 +104,11 @@ func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) re
 				return
 			}
 			if l.Master != "" {
-				yield(ByKey.Query(Key(l.Master)))
+				for q := range Device(l.Master) {
+					if !yield(q) {
+						return
+					}
+				}
 			}
 		}
 	}, observed)

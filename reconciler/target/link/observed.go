@@ -134,8 +134,10 @@ func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Link
 func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 	return func(yield func(statedb.Query[Link]) bool) {
 		for _, name := range s.names() {
-			if !yield(ByEnd.Query(Key(name))) || !yield(ByMaster.Query(Key(name))) {
-				return
+			for _, q := range slices.Concat(slices.Collect(Device(name)), []statedb.Query[Link]{ByMaster.Query(Key(name))}) {
+				if !yield(q) {
+					return
+				}
 			}
 		}
 	}

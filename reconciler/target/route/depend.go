@@ -73,11 +73,12 @@ type Dependencies struct {
 //
 // Routes do not wait for objects made by others, which are in no row.
 func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
+	addresses := reconciler.DependsOnBy(d.Addresses, address.Address.GetStatus, Route.needs, needs.addresses, d.SeenAddresses).OneOf(Route.hops)
 	return []reconciler.Dependency[Route]{
 		reconciler.DependsOn(d.Links, link.Link.GetStatus, devices, d.SeenLinks),
-		reconciler.DependsOnBy(d.Addresses, address.Address.GetStatus, Route.needs, needs.addresses, d.SeenAddresses).OneOf(Route.hops),
+		addresses,
 		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, d.SeenSources).OneOf(nil),
-		reconciler.DependsOnBy(d.Routes, Route.GetStatus, Route.needs, needs.routes, d.SeenRoutes).OneOf(Route.hops),
+		reconciler.DependsOnBy(d.Routes, Route.GetStatus, Route.needs, needs.routes, d.SeenRoutes).OneOf(Route.hops).Or(addresses),
 	}
 }
 
@@ -108,8 +109,13 @@ func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
 	}
 	return func(yield func(statedb.Query[link.Link]) bool) {
 		for way := range r.ways() {
-			if way.Device != "" && !yield(link.ByEnd.Query(link.Key(way.Device))) {
-				return
+			if way.Device == "" {
+				continue
+			}
+			for q := range link.Device(way.Device) {
+				if !yield(q) {
+					return
+				}
 			}
 		}
 	}

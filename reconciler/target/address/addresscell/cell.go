@@ -38,7 +38,7 @@ func Cell() cell.Cell {
 			(*address.Target).NewRouteWatcher,
 			(*address.Target).Unrecorded,
 			func(
-				db *statedb.DB, kernel *statedb.Table[address.Seen], links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				t *address.Target, db *statedb.DB, kernel *statedb.Table[address.Seen], links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
 				addresses *statedb.Table[address.Address], seen reconciler.Observation[address.Address], routes *address.RouteWatcher,
 			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
@@ -49,6 +49,7 @@ func Cell() cell.Cell {
 					DeletedAfter: address.DeletedAfter(db, addresses, kernel, seen),
 					Observed:     seen,
 					RemovedFirst: address.RemovedFirst(addresses),
+					Removes:      t.Removes(kernel),
 				}
 			}),
 		cell.Provide((*address.Target).Observed, deviceUser),

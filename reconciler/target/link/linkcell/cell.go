@@ -48,11 +48,11 @@ func Cell() cell.Cell {
 			(*link.Target).NewMirror,
 			(*link.Target).Unrecorded,
 			func(
-				db *statedb.DB, links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
+				t *link.Target, db *statedb.DB, links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
 			) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{
 					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, observed)}, Replaces: link.Replaces(seen), Observed: observed,
-					DeletedAfter: []reconciler.Dependency[link.Link]{link.DeletedAfter(db, links, seen, observed)}, RemovedFirst: link.RemovedFirst(links),
+					DeletedAfter: []reconciler.Dependency[link.Link]{link.DeletedAfter(db, links, seen, observed)}, RemovedFirst: link.RemovedFirst(links), Removes: t.Removes(seen),
 				}
 			}),
 		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),
