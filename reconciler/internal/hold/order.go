@@ -312,8 +312,13 @@ type deleteSet struct {
 type namingRows struct {
 	id    any
 	named []namedRows
-	rows  map[string]*store.Entry // by encoded key
-	order []string                // their encoded keys, oldest first; some may have been removed from rows
+	rows  map[string]*namingRow // by encoded key
+	order []*namingRow          // oldest first; some may have been removed from rows
+}
+
+type namingRow struct {
+	key   string
+	entry *store.Entry
 }
 
 func newDeleteSet(table *store.Table) deleteSet {
@@ -323,15 +328,26 @@ func newDeleteSet(table *store.Table) deleteSet {
 // first returns the row that has been in the set for the longest time, ignoring the row with the key
 // but, or nil if there is none.
 func (s *namingRows) first(but string) *store.Entry {
-	for s.rows[s.order[0]] == nil {
+	for s.removed(s.order[0]) {
 		s.order = s.order[1:]
 	}
-	for _, key := range s.order {
-		if e := s.rows[key]; e != nil && key != but {
-			return e
+	for _, row := range s.order {
+		if !s.removed(row) && row.key != but {
+			return row.entry
 		}
 	}
 	return nil
+}
+
+func (s *namingRows) removed(row *namingRow) bool { return s.rows[row.key] != row }
+
+func (s *namingRows) add(key string, e *store.Entry) {
+	row := &namingRow{key, e}
+	s.rows[key] = row
+	if len(s.order) > 2*len(s.rows)+100 {
+		s.order = slices.DeleteFunc(s.order, s.removed)
+	}
+	s.order = append(s.order, row)
 }
 
 // namingSets are groups that name the same row, oldest first. Groups without rows stay in it until they are half of it, since there
@@ -397,14 +413,14 @@ func (d *deleteSet) naming(row *store.Entry, primary indexKey) *store.Entry {
 func (d *deleteSet) set(row deletedRow) (renamed bool) {
 	if before := d.rows[row.key]; before != nil {
 		if before.id == row.id {
-			before.rows[row.key] = row.entry
+			before.rows[row.key].entry = row.entry
 			return false
 		}
 		renamed, _ = d.remove(row.key)
 	}
 	set := d.byID[row.id]
 	if set == nil {
-		set = &namingRows{id: row.id, named: distinct(row.named()), rows: map[string]*store.Entry{}}
+		set = &namingRows{id: row.id, named: distinct(row.named()), rows: map[string]*namingRow{}}
 		d.byID[set.id] = set
 		for _, named := range set.named {
 			if d.byName[named.indexKey] == nil {
@@ -414,8 +430,8 @@ func (d *deleteSet) set(row deletedRow) (renamed bool) {
 			d.use(named)
 		}
 	}
-	d.rows[row.key], set.rows[row.key] = set, row.entry
-	set.order = append(set.order, row.key)
+	d.rows[row.key] = set
+	set.add(row.key, row.entry)
 	return renamed
 }
 

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"slices"
@@ -130,8 +131,8 @@ func (l *DeletesLast) removes(txn store.ReadTxn, row *store.Entry) bool {
 
 // unapplied are the rows that have been inserted or changed and not been applied since.
 type unapplied struct {
-	changed map[string]store.Revision // when, by encoded key
-	order   []changedRow              // oldest first; some may be outdated
+	changed map[string]*changedRow // by encoded key
+	order   []*changedRow          // oldest first; some may not be in changed any more
 }
 
 type changedRow struct {
@@ -139,26 +140,29 @@ type changedRow struct {
 	at  store.Revision
 }
 
+// add adds a row, which may be known already: each full pass adds all rows that are still pending.
 func (u *unapplied) add(key string, at store.Revision) {
 	if u.changed == nil {
-		u.changed = map[string]store.Revision{}
+		u.changed = map[string]*changedRow{}
 	}
-	u.changed[key] = at
+	if known := u.changed[key]; known != nil && known.at == at {
+		return
+	}
+	row := &changedRow{key, at}
+	u.changed[key] = row
 	if len(u.order) > 2*len(u.changed)+100 {
-		u.order = slices.DeleteFunc(u.order, func(c changedRow) bool { return u.changed[c.key] != c.at })
+		u.order = slices.DeleteFunc(u.order, u.outdated)
 	}
-	i := len(u.order) // rows come almost in order
-	for i > 0 && u.order[i-1].at > at {
-		i--
-	}
-	u.order = slices.Insert(u.order, i, changedRow{key, at})
+	i, _ := slices.BinarySearchFunc(u.order, at, func(other *changedRow, at store.Revision) int { return cmp.Compare(other.at, at) })
+	u.order = slices.Insert(u.order, i, row)
 }
+
+func (u *unapplied) outdated(row *changedRow) bool { return u.changed[row.key] != row }
 
 // newest returns the key of the row that was changed last, or "" if there are none.
 func (u *unapplied) newest() (key string, at store.Revision) {
 	for n := len(u.order); n > 0; n = len(u.order) {
-		last := u.order[n-1]
-		if u.changed[last.key] == last.at {
+		if last := u.order[n-1]; !u.outdated(last) {
 			return last.key, last.at
 		}
 		u.order = u.order[:n-1]
