@@ -82,7 +82,8 @@ func (s Sysctl) ofAll() string {
 	if parts[1] == "ipv4" {
 		return forwarding
 	}
-	return withDevice(name, allDevices)
+	parts[3] = allDevices
+	return swapSeparators.Replace(strings.Join(parts, "/"))
 }
 
 // changesOthers reports whether others change along with a sysctl.

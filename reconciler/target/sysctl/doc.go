@@ -6,6 +6,10 @@
 // all devices with net.ipv6.conf.all.forwarding. If a row for such a parameter is
 // first applied after that change, the changed value is recorded as the original.
 //
+// The record of a parameter that the kernel copies from that of all devices, such as forwarding, also has the value of
+// the latter. If that is another one when the row is deleted, the parameter gets that value instead: without the row,
+// it would have it.
+//
 // The record of a device's parameter has the index of the device. It is void if that
 // device is gone, even if there is another one of its name. If the device was renamed,
 // its value is restored under the new name.

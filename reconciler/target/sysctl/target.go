@@ -45,6 +45,9 @@ type record struct {
 	// Device is the index of the device that the parameter belongs to; 0 if it belongs to
 	// none. It tells a device that was renamed from one that has its name now. If it is gone, the record is void.
 	Device int `json:"device,omitempty"`
+	// All is the value, at that time, of the parameter of all devices that the kernel copies to this one; empty if there is none.
+	// If it is another one now, Original is void.
+	All string `json:"all,omitempty"`
 }
 
 var (
@@ -115,12 +118,16 @@ func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (rec
 	if err := t.follow(row, index); err != nil {
 		return reconciler.Result{}, err
 	}
+	all, err := t.ofAll(row.Name) // before that of the device, which may change with it
+	if err != nil {
+		return reconciler.Result{}, err
+	}
 	is, err := t.files.read(row.Name)
 	if err != nil {
 		return reconciler.Result{}, err
 	}
 	if rec, known := t.records.Get(row.Name); !known || rec.Device != 0 && rec.Device != index {
-		if err := t.records.Put(row.Name, record{Original: is, Device: index}); err != nil {
+		if err := t.records.Put(row.Name, record{Original: is, Device: index, All: all}); err != nil {
 			return reconciler.Result{}, err
 		}
 	}
@@ -210,10 +217,17 @@ func (t *Target) Delete(ctx context.Context, _ statedb.ReadTxn, row Sysctl) erro
 	return t.giveUp(name, now, rec)
 }
 
-// giveUp restores the value of a parameter that has a name now, and removes the record that it has under its earlier name.
+// giveUp restores the value of a parameter that has a name now, and removes the record that it has under its earlier name. If the
+// parameter of all devices was changed since, the kernel has given its value to this one too, which has it again then.
 func (t *Target) giveUp(name, now string, rec record) error {
-	if value, is := t.ofAll(now); is {
-		rec.Original = value
+	if rec.All != "" {
+		all, err := t.ofAll(now)
+		if err != nil {
+			return err
+		}
+		if all != "" && all != rec.All {
+			rec.Original = all
+		}
 	}
 	if err := t.restore(now, rec.Original); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -221,16 +235,17 @@ func (t *Target) giveUp(name, now string, rec record) error {
 	return t.records.Remove(name)
 }
 
-// ofAll returns the value of the parameter of all devices that the kernel has given to that of a device, if we have changed the first: it
-// would not be as declared any more if the second had its earlier value again.
-func (t *Target) ofAll(name string) (value string, is bool) {
+// ofAll returns the value of the parameter of all devices that the kernel copies to another one, or "" if there is none.
+func (t *Target) ofAll(name string) (string, error) {
 	all := Sysctl{Name: name}.ofAll()
-	rec, set := t.records.Get(all)
-	if all == "" || !set {
-		return "", false
+	if all == "" {
+		return "", nil
 	}
 	value, err := t.files.read(all)
-	return value, err == nil && value != rec.Original
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return value, err
 }
 
 func (t *Target) restore(name, original string) error {
