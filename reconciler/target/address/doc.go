@@ -34,6 +34,7 @@
 // The kernel adds a route to the network of an address along with the address. If others remove
 // it while the link is up, a [RouteWatcher] notices within ten seconds, and Update has the kernel add it again. A route
 // to the same network and through the same device that others have put in its place is left alone.
+// So is it if others have added the first IPv4 address of the network, whose route it is, unless the device is a port of a VRF.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the
 // address and match the kernel's error numbers; a device that does not exist

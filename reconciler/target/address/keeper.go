@@ -89,6 +89,7 @@ func (a kernelAddress) seen() Seen {
 	return Seen{
 		Index: a.Index, Address: a.Address, Duplicate: a.isDuplicate(), Scope: a.scope,
 		ValidLifetime: a.left.valid, PreferredLifetime: a.left.preferred, set: a.left.set, Ours: a.ours, connects: a.connects(),
+		secondary: a.isSecondary(), metric: a.metric,
 		Tentative: a.flags&unix.IFA_F_TENTATIVE != 0, Optimistic: a.flags&unix.IFA_F_OPTIMISTIC != 0,
 		created: a.created,
 	}

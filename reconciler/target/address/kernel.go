@@ -110,21 +110,27 @@ type kernelAddress struct {
 	scope   rtnl.Scope
 	left    lifetimes
 	ours    bool   // whether it has our mark
+	metric  uint32 // of the route to its network
 	created uint32 // when it was added, in hundredths of a second since the boot
 	data    []byte // the message; set only if the address was listed in order to add it again
 }
 
 func (a kernelAddress) isDuplicate() bool { return a.flags&unix.IFA_F_DADFAILED != 0 }
 
-// connects reports whether the kernel adds a route to the network of an address along with it, or would do so if it
+// isSecondary reports whether another IPv4 address of the same network of the device came first.
+func (a kernelAddress) isSecondary() bool {
+	return a.Address.Addr().Is4() && a.flags&unix.IFA_F_SECONDARY != 0
+}
+
+// connects reports whether the kernel adds a route to the network of an address along with it if it is not secondary, or would do so if it
 // were asked to change an IPv6 address that others have told it not to.
 func (a kernelAddress) connects() bool {
-	without := uint32(unix.IFA_F_SECONDARY | unix.IFA_F_DADFAILED)
+	without := uint32(unix.IFA_F_TEMPORARY | unix.IFA_F_DADFAILED)
 	if a.Address.Addr().Is4() {
 		if a.Address.IsSingleIP() {
 			return false
 		}
-		without |= unix.IFA_F_NOPREFIXROUTE // it cannot be changed
+		without = unix.IFA_F_NOPREFIXROUTE // it cannot be changed
 	}
 	return a.flags&without == 0 && !a.hasPeer
 }
@@ -149,6 +155,8 @@ func decodeAddress(m syscall.NetlinkMessage) (a kernelAddress, ok bool) {
 			a.flags = rtnl.Uint32(value)
 		case unix.IFA_CACHEINFO:
 			cacheInfo = value
+		case attributeMetric:
+			a.metric = rtnl.Uint32(value)
 		case attributeProtocol:
 			a.ours = len(value) > 0 && value[0] == Protocol
 		}

@@ -42,8 +42,10 @@ type Seen struct {
 	Ours     bool   `json:"ours,omitempty"`
 	unmarked bool   // others have removed our mark
 	created  uint32 // when the address was added, in hundredths of a second since the boot
-	// connects means that the kernel adds a route to its network along with it.
-	connects bool
+	// connects means that the kernel adds a route to its network along with it, unless it is secondary: then another address of the
+	// network came first, whose route that is.
+	connects, secondary bool
+	metric              uint32 // of that route
 }
 
 // since returns an address of which was is known from before. If it was ours, and others have changed it without our mark,

@@ -89,18 +89,30 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 	}
 }
 
-// look finds the addresses of ours that have lost the route to their network.
+// look finds the addresses of ours that have lost the route to their network, one for each network.
 func (w *RouteWatcher) look(ctx context.Context) (lost []Seen, err error) {
 	var all []Seen
-	for s := range w.seen.All(w.db.ReadTxn()) {
-		if s.connects && w.target.owns(s) {
-			all = append(all, s)
+	first := map[connected]Seen{}
+	txn := w.db.ReadTxn()
+	for s := range w.seen.All(txn) {
+		if s.connects && !s.secondary {
+			first[s.connected()] = s
+			if w.target.owns(s) {
+				all = append(all, s)
+			}
+		}
+	}
+	done := map[connected]bool{}
+	for s := range w.seen.All(txn) {
+		network := s.connected()
+		if of, connects := first[network]; connects && s.connects && s.secondary && !done[network] && !w.target.owns(of) && w.target.owns(s) {
+			all, done[network] = append(all, s), true
 		}
 	}
 	if len(all) > 0 {
 		lost, err = w.target.withoutRoute(ctx, all)
 	}
-	w.target.unrouted.set(lost)
+	w.target.unrouted.set(lost, first)
 	return lost, err
 }
 
@@ -140,6 +152,9 @@ func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
 		link, known := links.Of(s.Index)
 		if !known || !link.Up || s.Address.Addr().Is4() && link.Flags&unix.IFF_LOOPBACK != 0 {
 			continue // it has the route when it is up, with or without a carrier
+		}
+		if master, known := links.Of(link.Master); known && master.Type == "vrf" && s.secondary {
+			continue // the route belongs in the table of the VRF, which only the kernel knows
 		}
 		if others[s.Index] == nil {
 			if others[s.Index], err = t.networks(ctx, unix.RTPROT_UNSPEC, link); err != nil {
@@ -194,25 +209,43 @@ func decodeNetwork(m syscall.NetlinkMessage) (n connected, ok bool) {
 	return n, n.prefix.IsValid()
 }
 
-// unrouted is the set of addresses that have lost the route to their network.
-type unrouted struct {
-	mu        sync.Mutex
-	addresses map[SeenKey]bool
+// networkRoute returns the request that adds the route to the network of an IPv4 address, as the kernel does. The kernel
+// removes it with the address.
+func (s Seen) networkRoute() rtnl.Request {
+	r := rtnl.Request{Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_APPEND, Data: make([]byte, unix.SizeofRtMsg)}
+	network := s.Address.Masked()
+	r.Data[0], r.Data[1], r.Data[4] = unix.AF_INET, byte(network.Bits()), unix.RT_TABLE_MAIN
+	r.Data[5], r.Data[6], r.Data[7] = unix.RTPROT_KERNEL, unix.RT_SCOPE_LINK, unix.RTN_UNICAST
+	r.Add(unix.RTA_DST, network.Addr().AsSlice())
+	r.Add(unix.RTA_PREFSRC, s.Address.Addr().AsSlice())
+	r.AddUint32(unix.RTA_OIF, uint32(s.Index)) //nolint:gosec // indexes are positive
+	if s.metric > 0 {
+		r.AddUint32(unix.RTA_PRIORITY, s.metric)
+	}
+	return r
 }
 
-func (u *unrouted) set(lost []Seen) {
+// unrouted has the addresses that have lost the route to their network, with the address whose route that is: their own, or
+// the first one of the network.
+type unrouted struct {
+	mu        sync.Mutex
+	addresses map[SeenKey]Seen
+}
+
+func (u *unrouted) set(lost []Seen, first map[connected]Seen) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.addresses = map[SeenKey]bool{}
+	u.addresses = map[SeenKey]Seen{}
 	for _, s := range lost {
-		u.addresses[SeenKey{s.Index, s.Address}] = true
+		u.addresses[SeenKey{s.Index, s.Address}] = first[s.connected()]
 	}
 }
 
-func (u *unrouted) has(key SeenKey) bool {
+func (u *unrouted) routeOf(key SeenKey) (of Seen, lost bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.addresses[key]
+	of, lost = u.addresses[key]
+	return of, lost
 }
 
 func (u *unrouted) forget(key SeenKey) {

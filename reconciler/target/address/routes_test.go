@@ -87,6 +87,71 @@ func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
 	}
 }
 
+// The kernel's route to the network of several addresses has the first one as its source, which others may have added.
+func TestTheRouteOfANetworkIsBackWhoseFirstAddressIsOfOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		first string // the address of others and its arguments
+		want  string
+	}{
+		"of others":     {"192.0.2.9/24", "192.0.2.0/24 scope link src 192.0.2.9"},
+		"with a metric": {"192.0.2.9/24 metric 7", "192.0.2.0/24 scope link src 192.0.2.9 metric 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nstest.Veth(t, "e0", "e1")
+			nstest.IP(t, append(strings.Fields("address add dev e0"), strings.Fields(c.first)...)...)
+			target := newTarget(t, t.TempDir())
+			db, seen := runMirror(t, target)
+			watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+			first, second := row("e0", "192.0.2.1/24"), row("e0", "192.0.2.2/24")
+			mustUpdate(t, target, first, true)
+			mustUpdate(t, target, second, true)
+			if lost := lostRoutes(t, watcher); len(lost) > 0 {
+				t.Errorf("with its route: %v", lost)
+			}
+			before := nstest.IP(t, "-details", "address", "show", "dev", "e0")
+			nstest.IP(t, "route", "flush", "192.0.2.0/24")
+			if lost := lostRoutes(t, watcher); !slices.Equal(lost, []string{"192.0.2.1/24"}) {
+				t.Errorf("without its route: %v", lost)
+			}
+			mustUpdate(t, target, first, true)
+			mustUpdate(t, target, second, false)
+			if is := routesOf(t, "-4", "e0"); is != c.want {
+				t.Errorf("the routes %q, want %q", is, c.want)
+			}
+			if lost := lostRoutes(t, watcher); len(lost) > 0 {
+				t.Errorf("with its new route: %v", lost)
+			}
+			if after := nstest.IP(t, "-details", "address", "show", "dev", "e0"); after != before {
+				t.Errorf("the addresses\n%s\nwere\n%s", after, before)
+			}
+			mustDelete(t, target, first)
+			mustDelete(t, target, second)
+			nstest.IP(t, "address", "del", "192.0.2.9/24", "dev", "e0")
+			if is := routesOf(t, "-4", "e0"); is != "" {
+				t.Errorf("after the last address has gone: the routes %q", is)
+			}
+		})
+	}
+}
+
+func TestTheRouteOfANetworkWithSeveralAddressesOfOursIsBack(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	db, seen := runMirror(t, target)
+	watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+	for _, address := range []string{"192.0.2.7/24", "192.0.2.1/24"} {
+		mustUpdate(t, target, row("e0", address), true)
+	}
+	nstest.IP(t, "route", "flush", "192.0.2.0/24")
+	if lost := lostRoutes(t, watcher); !slices.Equal(lost, []string{"192.0.2.7/24"}) {
+		t.Errorf("without its route: %v", lost)
+	}
+	mustUpdate(t, target, row("e0", "192.0.2.7/24"), true)
+	if is, want := routesOf(t, "-4", "e0"), "192.0.2.0/24 scope link src 192.0.2.7"; is != want {
+		t.Errorf("the routes %q, want %q", is, want)
+	}
+}
+
 func TestAddressesThatNeedNoRouteHaveLostNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
@@ -112,6 +177,17 @@ func TestAddressesThatNeedNoRouteHaveLostNone(t *testing.T) {
 				t.Errorf("lost: %v", lost)
 			}
 		})
+	}
+}
+
+func TestANetworkWhoseFirstAddressHasNoRouteHasLostNone(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	nstest.IP(t, strings.Fields("address add 192.0.2.9/24 dev e0 noprefixroute")...)
+	target := newTarget(t, t.TempDir())
+	db, seen := runMirror(t, target)
+	mustUpdate(t, target, row("e0", "192.0.2.1/24"), true)
+	if lost := lostRoutes(t, target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))); len(lost) > 0 {
+		t.Errorf("lost: %v", lost)
 	}
 }
 

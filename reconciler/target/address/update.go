@@ -79,8 +79,10 @@ type state struct {
 	is      Seen
 	present bool
 	changes []reconciler.Change // to make to an address that is present
-	// unrouted is whether the route to the network of an address that is present is lost.
+	// unrouted is whether the route to the network of an address that is present is lost, which is that of routeOf: the address
+	// itself, or one of others that came first.
 	unrouted bool
+	routeOf  Seen
 	// duplicate is whether the address is ours, and the kernel has found that another host has it. It is added anew to have the
 	// kernel look again: we may have had it ourselves, on another device.
 	duplicate bool
@@ -157,7 +159,7 @@ func (t *Target) compare(s *state) error {
 	rec, known := t.records.Get(s.key.String())
 	if s.row.Adopt || t.isOurs(s.is, rec, known) {
 		s.changes = append(s.row.differences(s.is), t.marking(s.is)...)
-		if s.unrouted = t.unrouted.has(s.seenKey()); s.unrouted {
+		if s.routeOf, s.unrouted = t.unrouted.routeOf(s.seenKey()); s.unrouted {
 			s.changes = append(s.changes, steps.Changes(steps.Field(networkRoute, "", s.key.Address.Masked().String(), nil))...)
 		}
 		if after, ends := s.given().due(); ends && after == 0 && len(s.changes) == 0 {
@@ -305,30 +307,41 @@ func (u *updates) add() {
 
 // reroute gives the lost routes of IPv4 networks another metric, because the kernel adds them again
 // only when their metric changes. renew sets it back, and also suffices for IPv6. The kernel does so only for a
-// local address, so the route in the table local that makes it one, and that may be lost as well, comes first.
+// local address, so the route in the table local that makes it one, and that may be lost as well, comes first. An address of others that
+// came first in the network is not touched: its route is added as the kernel does.
 func (u *updates) reroute() {
 	lost := func(s state) bool { return s.present && s.unrouted && s.key.Address.Addr().Is4() }
-	var requests []rtnl.Request
-	var at []int
-	for i, s := range u.states {
-		if u.results[i].Err == nil && lost(s) {
-			requests, at = append(requests, s.localRoute()), append(at, i)
-		}
-	}
-	if len(requests) > 0 {
-		for n, err := range u.target.conn.Execute(u.ctx, requests) {
-			if err != nil && !errors.Is(err, syscall.EEXIST) {
-				s := u.states[at[n]]
-				u.results[at[n]].Err = fmt.Errorf("add the local route of address %s on %s: %w", s.key.Address, s.key.Device, err)
-			}
-		}
-	}
+	u.addRoutes("local", lost, state.localRoute)
+	u.addRoutes("network", func(s state) bool { return lost(s) && s.isBehind() }, func(s state) rtnl.Request { return s.routeOf.networkRoute() })
 	for i := range u.states {
 		u.states[i].metric = 1
 	}
-	u.requests(lost, unix.NLM_F_REPLACE, u.notRenewed)
+	u.requests(func(s state) bool { return lost(s) && !s.isBehind() }, unix.NLM_F_REPLACE, u.notRenewed)
 	for i := range u.states {
 		u.states[i].metric = 0
+	}
+}
+
+// isBehind reports whether the lost route to the network of an address is that of another address.
+func (s state) isBehind() bool { return s.routeOf.Address != s.key.Address }
+
+// addRoutes adds the routes of the chosen rows, as far as they are not there.
+func (u *updates) addRoutes(kind string, chosen func(state) bool, route func(state) rtnl.Request) {
+	var requests []rtnl.Request
+	var at []int
+	for i, s := range u.states {
+		if u.results[i].Err == nil && chosen(s) {
+			requests, at = append(requests, route(s)), append(at, i)
+		}
+	}
+	if len(requests) == 0 {
+		return
+	}
+	for n, err := range u.target.conn.Execute(u.ctx, requests) {
+		if err != nil && !errors.Is(err, syscall.EEXIST) {
+			s := u.states[at[n]]
+			u.results[at[n]].Err = fmt.Errorf("add the %s route of address %s on %s: %w", kind, s.key.Address, s.key.Device, err)
+		}
 	}
 }
 
