@@ -55,6 +55,8 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 		switch {
 		case !found:
 			u.add = append(u.add, i)
+		case w.doubt(is) != nil:
+			u.results[i].Err = w.doubt(is)
 		case w.matches(is):
 			if t.isBehind(ctx, w) {
 				u.lookUp(i, t.lately(w.row.Key()))
@@ -113,6 +115,8 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 		switch {
 		case !found:
 			u.whoHolds(at, known.Reliable())
+		case w.doubt(is) != nil:
+			u.results[at].Err = w.doubt(is)
 		case w.matches(is):
 		case w.mayReplace(is):
 			u.replaceOne(at, is)

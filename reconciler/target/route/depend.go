@@ -20,13 +20,15 @@ type Network struct {
 }
 
 // ByNetwork finds the rows without a gateway by their destinations, both with and without
-// their devices. The kernel refuses a gateway that is itself reached through a gateway.
+// their devices. The kernel refuses a gateway that is itself reached through a gateway, or by an IPv4 route with a scope wider than that of
+// a link.
 var ByNetwork = statedb.NewMultiIndex("network", func(r Route) iter.Seq[Network] {
-	if r.Type != Unicast || r.usesGateway() {
+	key := r.Key()
+	r.Family = key.family()
+	if r.Type != Unicast || r.usesGateway() || r.Family == Inet && !isOfLink(r.scope()) {
 		return nil
 	}
 	return func(yield func(Network) bool) {
-		key := r.Key()
 		if !yield(Network{key.Table, "", key.Destination}) {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler/target/address"
 	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -95,7 +96,9 @@ func TestARouteNeedsTheRoutesThatLeadToItsGateway(t *testing.T) {
 		normalized(Route{Destination: to("10.0.0.0/24"), Device: "a", Table: 7}),
 		normalized(Route{Destination: to("10.0.0.0/28"), Gateway: ip("10.9.0.1")}),
 		normalized(Route{Destination: to("10.0.0.0/27"), Type: Blackhole}),
-		normalized(Route{Destination: to("10.0.0.0/26"), Nexthops: hops("- a", "- c")}),
+		normalized(Route{Destination: to("10.0.0.0/26"), Nexthops: hops("- a", "- c"), Scope: rtnl.LinkScope}),
+		normalized(Route{Destination: to("10.0.0.0/29"), Device: "a", Scope: rtnl.GlobalScope}), // these lead to no gateway
+		normalized(Route{Destination: to("10.0.0.0/30"), Nexthops: hops("- a", "- c")}),
 		normalized(Route{Destination: to("10.0.0.0/25"), Nexthops: hops("10.9.0.1 a", "10.9.0.2 c")}),
 		normalized(Route{Destination: destination(t, "default"), Family: Inet6, Device: "d"}),
 		normalized(Route{Destination: to("2001:db8::/64"), Device: "a"}),

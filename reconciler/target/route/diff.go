@@ -47,6 +47,8 @@ func (d comparison) diff(ctx context.Context, row Route) ([]reconciler.Change, e
 	switch {
 	case seen && is.Behind:
 		return d.listed(ctx, w)
+	case seen && w.doubt(is) != nil:
+		return nil, w.doubt(is)
 	case seen && !w.matches(is):
 		return w.differences(is, true), nil
 	case seen && !w.row.Adopt:

@@ -30,6 +30,9 @@
 // the row is in error, unless it has Adopt. A next hop whose link is down, which the kernel
 // does not use, counts as a difference: the row is in error until the link is up.
 //
+// The kernel chooses the device of a route without one when the route is added. A target with a mirror adds the route again if the network of
+// its gateway has moved to another device for certain; if that is in doubt, the route stays and the row is in error.
+//
 // A [Target] is safe for concurrent use on different rows. Its errors name the
 // route and match the kernel's error numbers: syscall.ENODEV if a device does not
 // exist. The error for a key held by somebody else's route matches ErrForeign.

@@ -161,7 +161,8 @@ func (k *keeper) named(s Seen) Seen {
 // same reports whether two routes are equal, ignoring the names of their devices and what
 // depends on others.
 func same(a, b Seen) bool {
-	a.Device, a.OtherNames, a.Dead, a.Behind, a.GatewayDevice = b.Device, b.OtherNames, b.Dead, b.Behind, b.GatewayDevice
+	a.Device, a.OtherNames, a.Dead, a.Behind = b.Device, b.OtherNames, b.Dead, b.Behind
+	a.GatewayDevice, a.UncertainDevice = b.GatewayDevice, b.UncertainDevice
 	if a.Nexthops != b.Nexthops {
 		a.Nexthops, b.Nexthops = mapHops(a.Nexthops, SeenNexthop.plain), mapHops(b.Nexthops, SeenNexthop.plain)
 	}

@@ -104,6 +104,8 @@ type SeenNexthop struct {
 	Dead bool `json:"dead,omitempty"`
 	// GatewayDevice is the device that leads to the gateway now, if that is another one.
 	GatewayDevice string `json:"gatewayDevice,omitempty"`
+	// UncertainDevice is like that of Seen.
+	UncertainDevice string `json:"uncertainDevice,omitempty"`
 }
 
 // plain returns the next hop as it was announced, without the names of its device and without Dead, to compare it
@@ -207,6 +209,9 @@ func seenText(hops immutable.List[SeenNexthop]) string {
 		}
 		if h.GatewayDevice != "" {
 			text += ", but " + h.GatewayDevice + " leads to it"
+		}
+		if h.UncertainDevice != "" {
+			text += ", but perhaps " + h.UncertainDevice + " leads to it"
 		}
 		texts = append(texts, text)
 	}

@@ -33,6 +33,9 @@ type Seen struct {
 	Kind string `json:"kind,omitempty"`
 	// GatewayDevice is the device that leads to the gateway now, if that is another one than the route's.
 	GatewayDevice string `json:"gatewayDevice,omitempty"`
+	// UncertainDevice is the device that the kernel would choose for the gateway now, if the route's own no longer leads to it, but the other
+	// one may not, either.
+	UncertainDevice string `json:"uncertainDevice,omitempty"`
 	// Behind means that the kernel uses a route of others instead, which comes before this one.
 	Behind bool `json:"behind,omitempty"`
 }

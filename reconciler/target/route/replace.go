@@ -148,7 +148,7 @@ func (s Seen) seenNexthops() []SeenNexthop {
 	if !s.Nexthops.IsZero() {
 		return s.Nexthops.Slice()
 	}
-	return []SeenNexthop{{Gateway: s.Gateway, index: s.index, Device: s.Device, OtherNames: s.OtherNames, Weight: 1, Dead: s.Dead, GatewayDevice: s.GatewayDevice}}
+	return []SeenNexthop{{Gateway: s.Gateway, index: s.index, Device: s.Device, OtherNames: s.OtherNames, Weight: 1, Dead: s.Dead, GatewayDevice: s.GatewayDevice, UncertainDevice: s.UncertainDevice}}
 }
 
 // change describes the changes to the next hops of an IPv6 route.

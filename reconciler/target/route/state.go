@@ -183,7 +183,7 @@ func (t *Target) listStates(ctx context.Context, which listed, some func(Key) bo
 
 // matches reports whether a route of ours is as the row wants it.
 func (w wanted) matches(s Seen) bool {
-	if w.row.Device == "" && s.GatewayDevice != "" {
+	if w.row.Device == "" && s.GatewayDevice != "" || w.doubt(s) != nil {
 		return false
 	}
 	if s.Kind != "" || s.Dead || s.Behind || s.Gateway != w.row.Gateway || s.Source != w.row.Source || s.MTU != w.row.MTU ||
@@ -191,6 +191,22 @@ func (w wanted) matches(s Seen) bool {
 		return false
 	}
 	return w.hasNexthops(s)
+}
+
+// doubt returns an error if it is in doubt through which device a gateway of an existing route is reached, so that it stays where it is.
+func (w wanted) doubt(is Seen) error {
+	if is.Nexthops.IsZero() && is.UncertainDevice == "" {
+		return nil
+	}
+	for _, want := range w.nexthops() {
+		for _, h := range is.seenNexthops() {
+			if want.Device == "" && h.UncertainDevice != "" && want.Gateway == h.Gateway {
+				return fmt.Errorf("route %s: its device %s no longer leads to the gateway %s, and it is not certain that %s does, through which it would be added now; "+
+					"it stays: name the device, or give that one an address in the network of the gateway", describe(w.row), h.Device, h.Gateway, h.UncertainDevice)
+			}
+		}
+	}
+	return nil
 }
 
 // hasNexthops reports whether a route of ours has the same list of next hops as the row,
@@ -223,12 +239,16 @@ func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 	add("destination", destination, w.row.Destination.String())
 	add("gateway", addrText(is.Gateway), addrText(w.row.Gateway))
 	add("device", isDevice, wantDevice)
-	if !w.hasNexthops(is) {
+	inDoubt := w.doubt(is) != nil
+	if !w.hasNexthops(is) || inDoubt && !is.Nexthops.IsZero() {
 		add("nexthops", seenText(is.Nexthops), nexthopsText(w.row.Nexthops))
 	}
 	add("source", addrText(is.Source), addrText(w.row.Source))
 	add("mtu", mtuText(is.MTU), mtuText(w.row.MTU))
 	add("type", isType, wantType)
+	if inDoubt && is.Nexthops.IsZero() {
+		add("gateway device", is.Device, is.Device+" or "+is.UncertainDevice)
+	}
 	if is.Behind {
 		add("place", "behind a route of others", "first")
 	}

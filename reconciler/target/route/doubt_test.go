@@ -1,0 +1,125 @@
+package route
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
+	"github.com/statehive/statehive/statedb"
+)
+
+// The network of the gateway leaves the device of a route, and others lead packets for the gateway elsewhere. The kernel would choose their
+// device if the route were added now, or none.
+func TestARouteStaysIfItIsInDoubtWhichNetworkItsGatewayIsIn(t *testing.T) {
+	row4 := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	row6 := Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}
+	for name, c := range map[string]struct {
+		row    Route
+		others []string
+		says   string // the device that the row names; none if the kernel would refuse the route
+	}{
+		"a default route":          {row4, []string{"route add default dev e2"}, "e2"},
+		"the halves of all":        {row4, []string{"route add 0.0.0.0/1 dev e2", "route add 128.0.0.0/1 dev e2"}, "e2"},
+		"a wide route":             {row4, []string{"route add 192.0.0.0/16 dev e2"}, "e2"},
+		"a route just too wide":    {row4, []string{"route add 192.0.2.0/23 dev e2"}, "e2"},
+		"an IPv6 default route":    {row6, []string{"-6 route add default dev e2"}, "e2"},
+		"a wide IPv6 route":        {row6, []string{"-6 route add 2001:db8::/48 dev e2"}, "e2"},
+		"of a route's next hops":   {Route{Destination: to("10.1.0.0/16"), Nexthops: hops("192.0.2.98", "192.0.2.99")}, []string{"route add default dev e2"}, "e2"},
+		"two devices":              {row4, []string{"address add 192.0.2.5/24 dev e2", "address add 192.0.2.6/24 dev e3"}, "e2"},
+		"two devices with IPv6":    {row6, []string{"address add 2001:db8::5/64 dev e2 nodad", "address add 2001:db8::6/64 dev e3 nodad"}, "e"},
+		"a route of global scope":  {row4, []string{"route append 192.0.2.0/24 dev e2 scope global"}, ""},
+		"in a table":               {Route{Destination: to("10.1.0.0/16"), Gateway: gateway4, Table: 100}, []string{"route add default dev e2"}, "e2"},
+		"a wide route in a table":  {Route{Destination: to("10.1.0.0/16"), Gateway: gateway4, Table: 101}, nil, "e2"},
+		"global scope in a table":  {Route{Destination: to("10.1.0.0/16"), Gateway: gateway4, Table: 102}, nil, ""},
+		"nothing leads to it":      {row4, nil, ""},
+		"a gateway for another":    {row4, []string{"address add 203.0.113.1/24 dev e2", "route append 192.0.2.0/24 via 203.0.113.9"}, ""},
+		"a wide route, a device":   {Route{Destination: to("10.1.0.0/16"), Gateway: gateway4, Device: "e0"}, []string{"route add default dev e2"}, ""},
+		"several lead to it alike": {row4, []string{"route append 192.0.2.0/24 dev e2", "address add 192.0.2.6/24 dev e3 noprefixroute"}, "e2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			nstest.Veth(t, "e2", "e3")
+			nstest.IP(t, "address", "add", "198.51.100.1/24", "dev", "e0") // they stay
+			nstest.IP(t, "address", "add", "2001:db8:5::1/64", "dev", "e0", "nodad")
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			mustUpdate(t, target, c.row, true)
+			switch c.row.Table {
+			case 101:
+				mustUpdate(t, target, Route{Destination: to("192.0.0.0/16"), Device: "e2", Table: 101}, true)
+			case 102:
+				mustUpdate(t, target, Route{Destination: to("192.0.2.0/24"), Device: "e2", Table: 102, Scope: rtnl.GlobalScope}, true)
+			}
+			for _, arguments := range c.others {
+				nstest.IP(t, strings.Fields(arguments)...)
+			}
+			nstest.IP(t, "address", "del", "192.0.2.1/24", "dev", "e0") // with the other one
+			nstest.IP(t, "address", "del", "2001:db8::1/64", "dev", "e0")
+			nstest.IP(t, "address", "del", "2001:db8::7/64", "dev", "e0")
+			target.mirror.Load().Settled(t.Context())
+
+			doubt := func() {
+				t.Helper()
+				changes := differences(db.ReadTxn(), statedb.ReadOnly(seen), c.row)
+				if (len(changes) > 0) != (c.says != "") {
+					t.Errorf("it differs: %v", changes)
+				}
+				_, err := target.Update(t.Context(), txn(), c.row)
+				_, diffErr := target.Diff(t.Context(), txn(), c.row)
+				for _, err := range []error{err, diffErr} {
+					if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), "not certain that "+c.says) {
+						t.Errorf("error %v, want one about %q", err, c.says)
+					}
+				}
+			}
+			doubt()
+			doubt()
+			text := nstest.IP(t, "-6", "route", "show", "table", "all", "proto", "79") + nstest.IP(t, "route", "show", "table", "all", "proto", "79")
+			if !strings.Contains(text, "via") || strings.Contains(text, "via") && !strings.Contains(text, "dev e0") {
+				t.Errorf("the routes are\n%s", text)
+			}
+
+			// It is no longer in doubt.
+			nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "e0")
+			nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e0", "nodad")
+			nstest.IP(t, "address", "add", "198.51.100.2/24", "dev", "e0")
+			nstest.IP(t, "address", "del", "198.51.100.2/24", "dev", "e0") // so that all is listed again
+			target.mirror.Load().Settled(t.Context())
+			mustUpdate(t, target, c.row, false)
+		})
+	}
+}
+
+// The network of an address may be of any length, and the kernel ignores IPv4 routes of global scope.
+func TestARouteFollowsTheNetworkOfAnAddressOfAnyLength(t *testing.T) {
+	for name, c := range map[string]struct {
+		row    Route
+		others []string
+	}{
+		"wide":          {Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}, []string{"address add 192.0.0.5/15 dev e2"}},
+		"wide IPv6":     {Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6}, []string{"address add 2001:db8::5/40 dev e2 nodad"}},
+		"narrow":        {Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}, []string{"address add 192.0.2.97/28 dev e2"}},
+		"a route of 24": {Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}, []string{"route append 192.0.2.0/24 dev e2"}},
+		"a wider one on another device": {
+			Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}, []string{"address add 192.0.2.5/24 dev e2", "address add 192.0.0.5/16 dev e3"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			nstest.Veth(t, "e2", "e3")
+			nstest.IP(t, "address", "add", "198.51.100.1/24", "dev", "e0") // they stay
+			nstest.IP(t, "address", "add", "2001:db8:5::1/64", "dev", "e0", "nodad")
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			mustUpdate(t, target, c.row, true)
+			for _, arguments := range c.others {
+				nstest.IP(t, strings.Fields(arguments)...)
+			}
+			nstest.IP(t, "address", "del", "192.0.2.1/24", "dev", "e0") // with the other one
+			nstest.IP(t, "address", "del", "2001:db8::1/64", "dev", "e0")
+			nstest.IP(t, "address", "del", "2001:db8::7/64", "dev", "e0")
+			mustFollow(t, target, db, seen, c.row)
+		})
+	}
+}
