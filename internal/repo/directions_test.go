@@ -43,12 +43,12 @@ func layers() []layer {
 		{packages: "hive/cell/...", imports: []string{"hive/internal/description"}},
 		{packages: "hive/internal/graph", imports: []string{"hive/cell", "hive/internal/description", "hive/internal/guard"}},
 		{packages: "hive/cli/...", imports: []string{"hive/..."}},
-		{packages: "hive/inspect/...", imports: []string{"hive/...", "internal/loglimit", "internal/trusted"}},
+		{packages: "hive/inspect/...", imports: []string{"hive/...", "internal/loglimit", "internal/process", "internal/trusted"}},
 		{packages: "hive/metrics/...", imports: []string{"hive/...", "statedb"}},
 		{packages: "hive/...", imports: []string{"hive/...", "statedb", "statedb/index", "statedb/immutable", "internal/loglimit", "internal/stderrlog", "internal/trusted", "internal/yamlsize"}},
 
 		// Programs may use everything, and nobody may use programs.
-		{packages: "cmd/...", imports: []string{"cmd/...", "statedb/...", "reconciler/...", "hive/...", "internal/stderrlog", "internal/trusted"}},
+		{packages: "cmd/...", imports: []string{"cmd/...", "statedb/...", "reconciler/...", "hive/...", "internal/process", "internal/stderrlog", "internal/trusted"}},
 		{packages: "examples/...", imports: []string{"examples/...", "statedb/...", "reconciler/...", "hive/..."}},
 		{packages: "benchmarks/...", imports: []string{"benchmarks/...", "statedb/...", "reconciler/...", "hive/..."}},
 		{packages: "internal/...", imports: []string{"internal/..."}},
