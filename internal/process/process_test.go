@@ -88,7 +88,7 @@ func hangInAFrozenFileSystem(t *testing.T, end unix.Signal) {
 	thaw := func() {}
 	program := processtest.Start(t, func(values ...string) error {
 		file, err := os.OpenFile(values[0], os.O_WRONLY, 0)
-		go func() { _, _ = file.WriteString("x") }() // it hangs
+		go writeBesidesMainThread(file)
 		return err
 	}, func() []string {
 		var file string
@@ -111,6 +111,16 @@ func hangInAFrozenFileSystem(t *testing.T, end unix.Signal) {
 			}
 		}
 	}
+}
+
+// writeBesidesMainThread writes on another thread than the main one, which the kernel chooses for signals.
+func writeBesidesMainThread(file *os.File) {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		go writeBesidesMainThread(file)
+		select {}
+	}
+	_, _ = file.WriteString("x") // it hangs
 }
 
 // states returns the states of the threads of a process.
