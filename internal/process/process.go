@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Process is a process, told apart from a later one with the same ID. The zero value is none.
@@ -133,4 +134,15 @@ func (d dir) waitsIn(t stat) string {
 		function = []byte("the kernel")
 	}
 	return fmt.Sprintf("%s (state %c)", function, t.state)
+}
+
+// Hangs is Killed for a process that has had time to end.
+func (p Process) Hangs() (waits string, hangs bool) {
+	const interval = 20 * time.Millisecond
+	for began := time.Now(); ; <-time.After(interval) {
+		waits, killed := p.Killed()
+		if !killed || time.Since(began) > Patience {
+			return waits, killed
+		}
+	}
 }

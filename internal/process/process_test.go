@@ -33,7 +33,7 @@ func find(t *testing.T, pid int) process.Process {
 func TestAKilledProcessThatCannotEnd(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "socket")
 	program := processtest.Start(t, func(values ...string) error {
-		_, err := net.Listen("unix", values[0]) //nolint:noctx // it is there at once
+		_, err := net.Listen("unix", values[0])
 		return err
 	}, func() []string { return []string{socket} })
 	peer := dial(t, socket)

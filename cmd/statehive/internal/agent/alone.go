@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,16 @@ import (
 // names of such sockets are scoped to the network namespace, so one agent at a time
 // has it there, and the kernel frees it however the agent ends.
 const lockName = "@statehive-agent"
+
+// lockNames returns the names of the lock. An agent has the first one that no killed agent keeps. Every agent looks at all of them, so that one
+// that has another name counts, too, when the first one is free again.
+func lockNames(name string) []string {
+	names := []string{name}
+	for i := 2; i <= 8; i++ {
+		names = append(names, fmt.Sprintf("%s-%d", name, i))
+	}
+	return names
+}
 
 // lockTries bounds the attempts to take the lock while its holders come and go.
 const lockTries = 10
@@ -33,26 +44,79 @@ const answerPause = 20 * time.Millisecond
 
 // lockNamespace takes the lock of that name. If another agent has it, the error names its
 // process. If a process has it that cannot be an agent of this namespace, the lock is nil:
-// other users cannot keep the agent from starting.
+// other users cannot keep the agent from starting. Agents that were killed and cannot end do not count.
 func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
+	for i, own := range lockNames(name) {
+		listener, err := takeName(own, logger)
+		var killed *hangingError
+		if errors.As(err, &killed) {
+			killed.warn(logger)
+			continue
+		}
+		if err != nil || listener == nil {
+			return nil, err
+		}
+		if err := anotherAgent(slices.Delete(lockNames(name), i, i+1)); err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+		return newNamespaceLock(listener), nil
+	}
+	logger.Warn("Killed agents have all names that agents lock this network namespace with: this agent goes on without the lock")
+	return nil, nil //nolint:nilnil // nil is a lock of nothing
+}
+
+// anotherAgent returns the error of an agent that may not start because another one has one of these names.
+func anotherAgent(names []string) error {
+	for _, name := range names {
+		by, err := holderOf(&net.UnixAddr{Name: name, Net: "unix"})
+		if err != nil {
+			continue // an agent always listens
+		}
+		if _, killed := by.process.Killed(); !killed && !by.powerless() {
+			return by.refusal()
+		}
+	}
+	return nil
+}
+
+// hangingError is the reason to go on without a lock: its holder was killed and cannot end.
+type hangingError struct {
+	pid         int
+	what, waits string
+}
+
+func (e *hangingError) Error() string {
+	return fmt.Sprintf("%s is held by process %d, which was killed and cannot end: %s", e.what, e.pid, e.waits)
+}
+
+func (e *hangingError) warn(logger *slog.Logger) {
+	logger.Warn("An agent was killed but cannot end, since the kernel waits for something: this agent takes its place. What the other one has begun may still be done",
+		"pid", e.pid, "has", e.what, "waits", e.waits)
+}
+
+// takeName listens on a name of the lock. It returns nil if a process has it that cannot be an agent of this namespace, and a *hangingError
+// if a killed one has it.
+func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 	addr := &net.UnixAddr{Name: name, Net: "unix"}
 	var err error
 	var others []uint32 // other users who had bound the name but did not listen
 	for range lockTries {
 		var listener *net.UnixListener
 		if listener, err = net.ListenUnix("unix", addr); err == nil {
-			return newNamespaceLock(listener), nil
+			return listener, nil
 		}
 		if !errors.Is(err, unix.EADDRINUSE) {
 			return nil, fmt.Errorf("lock the network namespace: %w", err)
 		}
 		var by holder
-		if by, err = holderOf(addr); err == nil && by.powerless() {
-			logger.Warn("Another user's process has the name that agents lock this network namespace with, but no power over it: this agent goes on without the lock",
-				"pid", by.pid, "user", by.uid, "command", by.command)
-			return nil, nil //nolint:nilnil // nil is a lock of nothing
-		} else if err == nil {
-			return nil, by.refusal()
+		if by, err = holderOf(addr); err == nil {
+			if _, killed := by.process.Killed(); !killed {
+				return nil, by.keeps(logger)
+			}
+			if waits, hangs := by.process.Hangs(); hangs {
+				return nil, &hangingError{by.pid, "the lock of the network namespace", waits}
+			}
+			continue
 		}
 		// In each try: the owner is not seen while it frees the name and takes it again.
 		if uid, err := ownerOf(name); err == nil && uid != 0 && uid != uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux

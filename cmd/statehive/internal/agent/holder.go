@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -13,11 +14,14 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/internal/process"
 )
 
 // holder is the process that has the lock.
 type holder struct {
-	pid     int // 0 if it is in a PID namespace that cannot be seen from here
+	pid     int             // 0 if it is in a PID namespace that cannot be seen from here
+	process process.Process // none if it has ended or cannot be seen
 	uid     uint32
 	command string // empty if it cannot be read
 }
@@ -29,19 +33,25 @@ func holderOf(addr *net.UnixAddr) (holder, error) {
 		return holder{}, err
 	}
 	defer func() { _ = conn.Close() }() // nothing was exchanged
-	raw, err := conn.SyscallConn()
+	peer, err := process.Credentials(conn)
 	if err != nil {
 		return holder{}, err
 	}
-	var peer *unix.Ucred
-	var optErr error
-	err = raw.Control(func(fd uintptr) {
-		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errors.Join(err, optErr); err != nil {
-		return holder{}, err
+	by := holder{pid: int(peer.Pid), uid: peer.Uid, command: commandLine(int(peer.Pid))}
+	if p, err := process.Peer(conn); err == nil {
+		by.process = p
 	}
-	return holder{pid: int(peer.Pid), uid: peer.Uid, command: commandLine(int(peer.Pid))}, nil
+	return by, nil
+}
+
+// keeps returns the error of an agent that may not start because of the holder, or nil if the holder cannot be an agent.
+func (h holder) keeps(logger *slog.Logger) error {
+	if !h.powerless() {
+		return h.refusal()
+	}
+	logger.Warn("Another user's process has the name that agents lock this network namespace with, but no power over it: this agent goes on without the lock",
+		"pid", h.pid, "user", h.uid, "command", h.command)
+	return nil
 }
 
 // powerless reports whether the holder is another ordinary user's process that may not change
@@ -82,9 +92,11 @@ func hasTheMarksOfAnAgent(pid int) bool {
 	if given, err := inheritsNetwork(pid); err != nil || given {
 		return true
 	}
-	its, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/exe")
-	own, ownErr := os.Stat("/proc/self/exe")
-	return err == nil && ownErr == nil && os.SameFile(its, own)
+	return process.Ask(func() bool {
+		its, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/exe")
+		own, ownErr := os.Stat("/proc/self/exe")
+		return err == nil && ownErr == nil && os.SameFile(its, own)
+	})
 }
 
 // effectiveUser returns the effective user ID of a process.
@@ -107,10 +119,8 @@ func statusField(pid int, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for line := range strings.Lines(string(text)) {
-		if field, value, ok := strings.Cut(line, ":"); ok && field == name {
-			return strings.TrimSpace(value), nil
-		}
+	if value, ok := process.Field(string(text), name); ok {
+		return value, nil
 	}
 	return "", fmt.Errorf("the kernel says no %s of process %d", name, pid)
 }
@@ -156,6 +166,10 @@ const maxCommand = 200
 
 // commandLine returns the beginning of the quoted command line of a process, or "" if it cannot be read.
 func commandLine(pid int) string {
+	return process.Ask(func() string { return readCommandLine(pid) })
+}
+
+func readCommandLine(pid int) string {
 	file, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
 		return ""
