@@ -3,6 +3,7 @@ package process_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -32,9 +33,8 @@ func find(t *testing.T, pid int) process.Process {
 // A process whose thread hangs is a zombie that keeps its sockets.
 func TestAKilledProcessThatCannotEnd(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "socket")
-	program := processtest.Start(t, func(values ...string) error {
-		_, err := net.Listen("unix", values[0])
-		return err
+	program := processtest.Start(t, func(values ...string) (io.Closer, error) {
+		return net.Listen("unix", values[0])
 	}, func() []string { return []string{socket} })
 	peer := dial(t, socket)
 	if peer.PID != program.PID || peer != find(t, program.PID) {
@@ -86,10 +86,10 @@ func hangInAFrozenFileSystem(t *testing.T, end unix.Signal) {
 		t.Skip("only root can mount a file system")
 	}
 	thaw := func() {}
-	program := processtest.Start(t, func(values ...string) error {
+	program := processtest.Start(t, func(values ...string) (io.Closer, error) {
 		file, err := os.OpenFile(values[0], os.O_WRONLY, 0)
 		go writeBesidesMainThread(file)
-		return err
+		return file, err
 	}, func() []string {
 		var file string
 		file, thaw = frozenFile(t)
@@ -175,9 +175,9 @@ func frozenFile(t *testing.T) (path string, thaw func()) {
 }
 
 func TestAProcessWithoutItsMainThreadIsNotKilled(t *testing.T) {
-	program := processtest.Start(t, func(...string) error {
+	program := processtest.Start(t, func(...string) (io.Closer, error) {
 		processtest.EndMainThread()
-		return nil
+		return nil, nil
 	}, none)
 	program.WaitForState('Z')
 	if waits, killed := find(t, program.PID).Killed(); killed {
@@ -186,7 +186,7 @@ func TestAProcessWithoutItsMainThreadIsNotKilled(t *testing.T) {
 }
 
 func TestAStoppedProcessIsNotKilled(t *testing.T) {
-	program := processtest.Start(t, func(...string) error { return nil }, none)
+	program := processtest.Start(t, func(...string) (io.Closer, error) { return nil, nil }, none)
 	if err := unix.Kill(program.PID, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestAZombieWithoutThreadsIsNotKilled(t *testing.T) {
 }
 
 func TestAnotherProcessWithTheSameIDIsNotKilled(t *testing.T) {
-	program := processtest.Start(t, func(...string) error { return nil }, none)
+	program := processtest.Start(t, func(...string) (io.Closer, error) { return nil, nil }, none)
 	p := find(t, program.PID)
 	program.Kill()
 	fields := strings.Fields(p.String())

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -30,19 +31,20 @@ type Program struct {
 	free func() // lets the last thread end
 }
 
-// Start runs hold in another process, which keeps what hold has opened until the test ends. The other process runs this test again, up to here:
+// Start runs hold in another process, which keeps what hold returns open until the test ends. The other process runs this test again, up to here:
 // call Start before anything else in a test that is not part of another one. The values are handed to hold.
-func Start(t *testing.T, hold func(values ...string) error, values func() []string) *Program {
+func Start(t *testing.T, hold func(values ...string) (io.Closer, error), values func() []string) *Program {
 	t.Helper()
 	if given, here := os.LookupEnv(variable); here {
-		if err := hold(strings.Split(given, "\n")...); err != nil {
-			t.Fatal(err)
+		held, err := hold(strings.Split(given, "\n")...)
+		if err == nil {
+			_, err = os.Stdout.WriteString("held\n")
 		}
-		_, err := os.Stdout.WriteString("held\n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = bufio.NewReader(os.Stdin).ReadByte() // until the end of the test
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the end of the test
+		runtime.KeepAlive(held)
 		os.Exit(0)
 	}
 	command := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")

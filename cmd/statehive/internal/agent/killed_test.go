@@ -3,23 +3,29 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/internal/process"
 	"github.com/statehive/statehive/internal/process/processtest"
+	"github.com/statehive/statehive/internal/trusted"
 )
 
 // holdNamespace starts a process that locks a network namespace.
 func holdNamespace(t *testing.T, then func()) (program *processtest.Program, name string) {
 	t.Helper()
-	program = processtest.Start(t, func(values ...string) error {
-		_, err := lockNamespace(values[0], slog.New(slog.DiscardHandler))
+	program = processtest.Start(t, func(values ...string) (io.Closer, error) {
+		lock, err := lockNamespace(values[0], slog.New(slog.DiscardHandler))
 		then()
-		return err
+		return lock, err
 	}, func() []string {
 		name = testLock(t)
 		return []string{name}
@@ -89,6 +95,118 @@ func expectRefusal(t *testing.T, name string, pid int) {
 		t.Errorf("got %v, %v", lock, err)
 	}
 	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// holdStateDir starts a process that locks a state directory.
+func holdStateDir(t *testing.T, then func()) (program *processtest.Program, dir string) {
+	t.Helper()
+	program = processtest.Start(t, func(values ...string) (io.Closer, error) {
+		lock, err := lockDir(values[0], slog.New(slog.DiscardHandler))
+		then()
+		return lock, err
+	}, func() []string {
+		dir = t.TempDir()
+		return []string{dir}
+	})
+	return program, dir
+}
+
+func TestAKilledAgentDoesNotKeepTheStateDirectory(t *testing.T) {
+	program, dir := holdStateDir(t, func() {})
+	expectInUse(t, dir)
+	program.Kill()
+	var log bytes.Buffer
+	lock, err := lockDir(dir, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), fmt.Sprint("pid=", program.PID)) || !strings.Contains(log.String(), "(state t)") {
+		t.Errorf("log: %s", &log)
+	}
+	expectInUse(t, dir)
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOfAgentsThatStartBesideAKilledOneOneGetsTheStateDirectory(t *testing.T) {
+	program, dir := holdStateDir(t, func() {})
+	program.Kill()
+	const agents = 8
+	var locks [agents]*os.File
+	var all sync.WaitGroup
+	for i := range agents {
+		all.Go(func() { locks[i], _ = lockDir(dir, slog.New(slog.DiscardHandler)) })
+	}
+	all.Wait()
+	held := 0
+	for _, lock := range locks {
+		if lock == nil {
+			continue
+		}
+		held++
+		defer lock.Close()
+	}
+	if held != 1 {
+		t.Errorf("%d agents have it", held)
+	}
+}
+
+// The killed one ends between the start of the agent that has taken its place and that of another one.
+func TestAnAgentThatStartedBesideAKilledOneKeepsTheStateDirectory(t *testing.T) {
+	dir := t.TempDir()
+	file, err := trusted.OpenIn(dir, "lock", os.O_CREATE|os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := (place{file, 1}).lock(); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	expectInUse(t, dir)
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := lockDir(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal("after it has ended:", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnAgentWithoutItsMainThreadKeepsTheStateDirectory(t *testing.T) {
+	program, dir := holdStateDir(t, processtest.EndMainThread)
+	program.WaitForState('Z')
+	expectInUse(t, dir)
+}
+
+// A lock that says nothing, or that another process has written, is held.
+func TestAStateDirectoryIsInUseWhateverItsLockSays(t *testing.T) {
+	program, dir := holdStateDir(t, func() {})
+	program.Kill()
+	killed, err := process.Find(program.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(killed.String())
+	for _, text := range []string{"", "\x00", "x", fields[0] + " 1 " + fields[2], fields[0] + " " + fields[1] + " pid:[1]"} {
+		if err := os.WriteFile(filepath.Join(dir, "lock"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expectInUse(t, dir)
+	}
+}
+
+// expectInUse checks that no agent can use a state directory.
+func expectInUse(t *testing.T, dir string) {
+	t.Helper()
+	lock, err := lockDir(dir, slog.New(slog.DiscardHandler))
+	if err == nil {
+		t.Error("it is free", lock.Close())
+	} else if !strings.Contains(err.Error(), dir+" is in use by another agent") {
 		t.Error(err)
 	}
 }

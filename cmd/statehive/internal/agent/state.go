@@ -2,16 +2,12 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/statehive/statehive/hive/cell"
-	"github.com/statehive/statehive/internal/trusted"
 	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
@@ -57,31 +53,13 @@ func openState(dir string, l cell.Lifecycle, logger *slog.Logger) (*ownership.St
 	if err != nil {
 		return nil, fmt.Errorf("state directory (--state-dir): %w", err)
 	}
-	lock, err := lockDir(dir)
+	lock, err := lockDir(dir, logger)
 	if err != nil {
 		return nil, err
 	}
 	l.Append(cell.Hook{Name: "state directory", OnStop: func(context.Context) error { return lock.Close() }})
 	logger.Info("Keeping records of what is ours", "dir", dir)
 	return store, nil
-}
-
-// lockDir makes sure that only one agent uses the directory. The kernel releases the lock
-// when the process ends, however it ends.
-func lockDir(dir string) (*os.File, error) {
-	lock, err := trusted.OpenIn(dir, "lock", os.O_CREATE|os.O_RDWR)
-	if err != nil {
-		return nil, fmt.Errorf("state directory (--state-dir): %w", err)
-	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return lock, nil
-	}
-	_ = lock.Close() // nothing was written to it
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("state directory %s is in use by another agent: stop that one, or choose another directory with --state-dir", dir)
-	}
-	return nil, fmt.Errorf("lock state directory %s: %w", dir, err)
 }
 
 // defaultStateDir is /var/lib/statehive for root, and below the user's state

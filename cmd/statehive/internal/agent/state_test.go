@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,7 +28,7 @@ func TestAPlantedLockIsRefused(t *testing.T) {
 			if err := plant(filepath.Join(dir, "lock"), elsewhere); err != nil {
 				t.Fatal(err)
 			}
-			if lock, err := lockDir(dir); err == nil {
+			if lock, err := lockDir(dir, slog.New(slog.DiscardHandler)); err == nil {
 				t.Error("it is locked", lock.Close())
 			}
 			if _, err := os.Lstat(elsewhere); err == nil {
