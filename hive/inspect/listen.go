@@ -50,7 +50,7 @@ func defaultSocket(name string, uid int, runtimeDir, tempDir string) string {
 
 // Listen opens the unix socket at path with mode 0600. Missing directories are made with mode 0700; those that are there, also
 // above, must belong to root or to this user, and nobody else may be able to write to them (unless they are sticky, as /tmp is). The socket of
-// a dead agent is replaced, a living one is ErrInUse. Closing the listener removes the socket, if it is still there: a process
+// a dead agent, and of one that was killed and cannot end, is replaced; a living one is ErrInUse. Closing the listener removes the socket, if it is still there: a process
 // that hands it on to another keeps its own open until the other ends.
 func Listen(path string) (net.Listener, error) {
 	l, err := listen(path)
@@ -225,7 +225,12 @@ func removeStale(path string) error {
 	var timeout net.Error
 	switch {
 	case err == nil:
-		return errors.Join(ErrInUse, conn.Close())
+		peer := killed(conn)
+		_ = conn.Close() // nothing was exchanged
+		if peer == nil {
+			return ErrInUse
+		}
+		return os.Remove(path)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return ErrInUse
 	case errors.Is(err, syscall.ECONNREFUSED):

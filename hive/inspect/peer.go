@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/statehive/statehive/internal/process"
 )
 
 // overflowUID is what a process in a user namespace sees in place of users that are not mapped into it.
@@ -55,19 +55,28 @@ func peerUID(conn net.Conn) (uint32, error) {
 	if !ok {
 		return 0, fmt.Errorf("the API is for unix sockets, this is %T", conn)
 	}
-	raw, err := c.SyscallConn()
+	peer, err := process.Credentials(c)
 	if err != nil {
 		return 0, err
 	}
-	var peer *unix.Ucred
-	var optErr error
-	err = raw.Control(func(fd uintptr) {
-		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errors.Join(err, optErr); err != nil {
-		return 0, err
-	}
 	return peer.Uid, nil
+}
+
+// killed returns an error if the process at the other end was killed, and only cannot end yet: the kernel accepts connections to it,
+// but nobody answers.
+func killed(conn net.Conn) error {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil
+	}
+	peer, err := process.Peer(c)
+	if err != nil {
+		return nil //nolint:nilerr // it is not known to be
+	}
+	if waits, killed := peer.Killed(); killed {
+		return &untrustedError{fmt.Sprintf("process %d, which listens there, was killed and cannot end (%s)", peer.PID, waits)}
+	}
+	return nil
 }
 
 // untrustedError is the reason not to talk to whatever listens on a socket.
@@ -98,6 +107,9 @@ func dialTrusted(ctx context.Context, socket string) (net.Conn, error) {
 	uid, err := peerUID(conn)
 	if err == nil && !trusted(uid) {
 		err = &untrustedError{fmt.Sprintf("uid %d listens there, expected root or uid %d", uid, os.Getuid())}
+	}
+	if err == nil {
+		err = killed(conn)
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
