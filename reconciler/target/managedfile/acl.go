@@ -13,10 +13,10 @@ const aclAttribute = "system.posix_acl_access"
 
 // readACL returns the access control list of a file, as the kernel encodes it, or "" if it
 // has none.
-func readACL(file *os.File) (string, error) {
+func readACL(fd int) (string, error) {
 	list := make([]byte, 256)
 	for {
-		n, err := unix.Fgetxattr(int(file.Fd()), aclAttribute, list)
+		n, err := unix.Fgetxattr(fd, aclAttribute, list)
 		switch {
 		case errors.Is(err, unix.ERANGE) && len(list) < 1<<16: // the kernel's limit
 			list = make([]byte, 1<<16)

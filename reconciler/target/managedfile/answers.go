@@ -3,14 +3,10 @@ package managedfile
 import (
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/statehive/statehive/reconciler/target/internal/parallel"
 )
 
 // answers finds out whether file systems respond. A network file system, or one served by a
@@ -21,13 +17,29 @@ type answers struct {
 
 	mu     sync.Mutex
 	silent map[string]int // number of abandoned calls that have not returned, by directory
+	slow   map[string]slowness
 }
+
+// slowness is how long a directory has kept others waiting lately. A tenth of the time that has
+// passed since then is forgiven.
+type slowness struct {
+	waited time.Duration
+	at     time.Time // until when that was counted
+}
+
+func (s slowness) left(now time.Time) time.Duration { return max(0, s.waited-now.Sub(s.at)/forgiven) }
 
 const (
 	// answerTime is how long a file system may take to answer.
 	answerTime = 2 * time.Second
 	// changeShare is how many times as long a change may take, which may wait for those of others.
-	changeShare = 5
+	changeShare = 3
+	// A call that takes more than its time divided by quickShare counts as slow.
+	quickShare = 10
+	// forgiven and slowShare bound what a directory whose calls are slow again and again takes
+	// of the others' time: slowShare times the time of an answer, and then one part in forgiven.
+	forgiven  = 10
+	slowShare = 4
 	// maxSilent limits the directories with abandoned calls, each of which blocks a thread.
 	maxSilent = 100
 )
@@ -35,7 +47,16 @@ const (
 // errNoAnswer matches the error for a directory whose file system does not answer.
 var errNoAnswer = errors.New("its file system does not answer: is the server that it is mounted from away, or is it frozen?")
 
-func newAnswers() *answers { return &answers{patience: answerTime, silent: map[string]int{}} }
+// errSlow matches the error for a directory that is left out for a while.
+var errSlow = errors.New("its file system answers slowly again and again: its files wait, so that others need not")
+
+// unanswered reports whether a directory was not used, or it is not known what has become of a
+// call, because its file system does not answer in time.
+func unanswered(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errSlow) }
+
+func newAnswers() *answers {
+	return &answers{patience: answerTime, silent: map[string]int{}, slow: map[string]slowness{}}
+}
 
 // open opens a directory, or returns an error if its file system does not respond in time.
 func (a *answers) open(dir string) (*folder, error) {
@@ -60,14 +81,6 @@ func (a *answers) check(dir string) error {
 		return struct{}{}, nil
 	}, nil)
 	return err
-}
-
-// checkAll checks directories in parallel. Those that do not respond are remembered.
-func (a *answers) checkAll(dirs iter.Seq[string]) {
-	all := slices.Compact(slices.Sorted(dirs))
-	if len(all) > 1 {
-		parallel.Each(len(all), func(i int) { _ = a.check(all[i]) }) // the error is returned again when the directory is used
-	}
 }
 
 // ask calls look with a copy of f. It returns an error if the directory does not respond.
@@ -102,19 +115,23 @@ func askFor[T any](a *answers, patience time.Duration, f *folder, look func(f *f
 }
 
 // within calls fn, which uses an admitted directory, and returns its results, or an error if fn
-// does not return in time. In that case the directory counts as silent until fn returns. After,
-// if not nil, is called with the result, and whether it came too late.
+// does not return in time. In that case the directory counts as silent until fn and after have
+// returned. After, if not nil, is called with the result, and whether it came too late.
 func within[T any](a *answers, patience time.Duration, dir string, fn func() (T, error), after func(answer T, late bool)) (answer T, err error) {
 	type result struct {
 		answer T
 		err    error
 	}
 	results := make(chan result, 1)
-	call := &call{dir: dir}
+	call := &call{dir: dir, began: time.Now(), patience: patience}
 	go func() {
 		answer, err := fn()
-		if late := a.ended(call); after != nil {
+		late := a.ended(call)
+		if after != nil {
 			after(answer, late)
+		}
+		if late {
+			a.answered(dir)
 		}
 		results <- result{answer, err}
 	}()
@@ -135,6 +152,8 @@ func within[T any](a *answers, patience time.Duration, dir string, fn func() (T,
 // call is one use of a directory.
 type call struct {
 	dir            string
+	began          time.Time
+	patience       time.Duration
 	ended, givenUp bool
 }
 
@@ -142,14 +161,10 @@ type call struct {
 func (a *answers) ended(c *call) (late bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c.ended = true
-	if !c.givenUp {
-		return false
+	if c.ended = true; !c.givenUp {
+		a.countLocked(c)
 	}
-	if a.silent[c.dir]--; a.silent[c.dir] == 0 {
-		delete(a.silent, c.dir)
-	}
-	return true
+	return c.givenUp
 }
 
 // giveUp abandons a call, unless it has returned. It reports whether it did.
@@ -161,17 +176,49 @@ func (a *answers) giveUp(c *call) bool {
 	}
 	c.givenUp = true
 	a.silent[c.dir]++
+	a.countLocked(c)
 	return true
 }
 
-// admit returns an error if an abandoned call for the directory has not returned yet, or if
-// there are such calls for too many others.
+// answered records that an abandoned call for a directory is over.
+func (a *answers) answered(dir string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.silent[dir]--; a.silent[dir] == 0 {
+		delete(a.silent, dir)
+	}
+}
+
+// countLocked adds the time of a call, if it was slow, to what its directory has taken. Calls at
+// the same time count once.
+func (a *answers) countLocked(c *call) {
+	now := time.Now()
+	if now.Sub(c.began) < c.patience/quickShare {
+		return
+	}
+	for dir, s := range a.slow {
+		if s.left(now) == 0 {
+			delete(a.slow, dir)
+		}
+	}
+	s := a.slow[c.dir]
+	from := c.began
+	if s.at.After(from) {
+		from = s.at
+	}
+	a.slow[c.dir] = slowness{s.left(now) + now.Sub(from), now}
+}
+
+// admit returns an error if an abandoned call for the directory has not returned yet, if its
+// calls were slow again and again, or if there are abandoned calls for too many others.
 func (a *answers) admit(dir string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch others := len(a.silent); {
 	case a.silent[dir] > 0:
 		return fmt.Errorf("directory %s: %w", dir, errNoAnswer)
+	case a.slow[dir].left(time.Now()) > slowShare*a.patience:
+		return fmt.Errorf("directory %s: %w", dir, errSlow)
 	case others >= maxSilent:
 		return fmt.Errorf("directory %s is not used while %d others do not answer: %w", dir, others, errNoAnswer)
 	}

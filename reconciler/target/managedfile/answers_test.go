@@ -33,7 +33,7 @@ func silentDisk(t *testing.T, dir string) (end func()) {
 	return end
 }
 
-// answered waits until no directory is waited for.
+// answered waits until no directory is waited for, and forgives that it took long.
 func answered(t *testing.T, target *Target) {
 	t.Helper()
 	eventually(t, "all have answered", func() error {
@@ -42,6 +42,7 @@ func answered(t *testing.T, target *Target) {
 		if n := len(target.answers.silent); n > 0 {
 			return fmt.Errorf("%d have not", n)
 		}
+		clear(target.answers.slow)
 		return nil
 	})
 }

@@ -1,24 +1,24 @@
 package managedfile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/internal/trusted"
-	"github.com/statehive/statehive/reconciler/target/internal/parallel"
 )
 
 // folder is an open directory.
 type folder struct {
 	path string // without symbolic links
 	fd   int
+	// others is whether another user can change what is in it, or serves its file system.
+	others bool
 	identity
 }
 
@@ -98,6 +98,7 @@ func walkTo(name string) (_ *folder, err error) {
 			return nil, errors.Join(err, w.close())
 		}
 	}
+	w.others = w.exchanges
 	return w.folder, nil
 }
 
@@ -180,6 +181,7 @@ func (f *folder) checkDisk() error {
 		return fmt.Errorf("look at the file system of directory %s: %w", f.path, err)
 	}
 	f.identity = identify(f.path, &dir, &stat)
+	f.others = f.others || stat.Type == unix.FUSE_SUPER_MAGIC
 	if name, kernels := kernelDisks[int64(stat.Type)]; kernels { //nolint:unconvert // not everywhere is it one
 		return fmt.Errorf("directory %s is on a file system of type %s: %w", f.path, name, errNoDisk)
 	}
@@ -208,21 +210,6 @@ func (f *folder) sync() error {
 	return nil
 }
 
-// syncAll syncs directories, each once, and returns the errors.
-func syncAll(dirs []*folder) map[*folder]error {
-	slices.SortFunc(dirs, func(a, b *folder) int { return cmp.Compare(a.fd, b.fd) })
-	dirs = slices.Compact(dirs)
-	outcomes := make([]error, len(dirs))
-	parallel.Each(len(dirs), func(i int) { outcomes[i] = dirs[i].sync() })
-	errs := map[*folder]error{}
-	for i, err := range outcomes {
-		if err != nil {
-			errs[dirs[i]] = err
-		}
-	}
-	return errs
-}
-
 // ignoringInterrupts repeats a call that a signal has interrupted.
 func ignoringInterrupts(do func() error) error {
 	for {
@@ -233,9 +220,12 @@ func ignoringInterrupts(do func() error) error {
 }
 
 // folders are the directories that one operation works in, each opened once.
+// It is safe for concurrent use for different directories.
 type folders struct {
 	answers *answers
-	opened  map[string]opened
+
+	mu     sync.Mutex
+	opened map[string]opened
 }
 
 type opened struct {
@@ -244,18 +234,23 @@ type opened struct {
 }
 
 // of opens the directory of a file.
-func (all folders) of(file string) (*folder, error) {
+func (all *folders) of(file string) (*folder, error) {
 	dir := path.Dir(file)
-	if known, ok := all.opened[dir]; ok {
+	all.mu.Lock()
+	known, ok := all.opened[dir]
+	all.mu.Unlock()
+	if ok {
 		return known.folder, known.err
 	}
 	f, err := all.answers.open(dir)
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	all.opened[dir] = opened{f, err}
 	return f, err
 }
 
 // close closes them all. There is no error to return, because nothing was written to them.
-func (all folders) close() {
+func (all *folders) close() {
 	for _, each := range all.opened {
 		if each.folder != nil {
 			_ = each.folder.close()

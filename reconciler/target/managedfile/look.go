@@ -176,8 +176,9 @@ func read(f *folder, name string) ([]byte, version, error) {
 	if err != nil {
 		return nil, version{}, err
 	}
-	file := os.NewFile(uintptr(fd), name)
-	defer func() { _ = file.Close() }() // nothing was written
+	// No os.File, because that asks a file system in user space whether the file can be polled, in a
+	// call that stops the whole process until it answers.
+	defer func() { _ = unix.Close(fd) }() // nothing was written
 	for tries := 1; ; tries++ {
 		var before, after unix.Stat_t
 		if err := unix.Fstat(fd, &before); err != nil {
@@ -187,9 +188,9 @@ func read(f *folder, name string) ([]byte, version, error) {
 		if !is.regular() || is.Size > MaxSize {
 			return nil, is, nil
 		}
-		data, err := io.ReadAll(io.NewSectionReader(file, 0, MaxSize+1))
+		data, err := io.ReadAll(io.NewSectionReader(descriptor(fd), 0, MaxSize+1))
 		if err == nil {
-			is.ACL, err = readACL(file)
+			is.ACL, err = readACL(fd)
 		}
 		if err == nil {
 			err = unix.Fstat(fd, &after)
@@ -203,6 +204,25 @@ func read(f *folder, name string) ([]byte, version, error) {
 			return data, is, nil
 		}
 	}
+}
+
+// descriptor reads from an open file.
+type descriptor int
+
+// ReadAt implements io.ReaderAt.
+func (d descriptor) ReadAt(data []byte, offset int64) (n int, err error) {
+	for n < len(data) {
+		more := 0
+		err := ignoringInterrupts(func() (err error) { more, err = unix.Pread(int(d), data[n:], offset+int64(n)); return err })
+		if err != nil {
+			return n, err
+		}
+		if more == 0 {
+			return n, io.EOF
+		}
+		n += more
+	}
+	return n, nil
 }
 
 // cause strips the path from an error that will name it anyway.

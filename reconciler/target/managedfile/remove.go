@@ -31,30 +31,43 @@ type release struct {
 // DeleteBatch implements reconciler.BatchTarget. The newest row decides what becomes of the
 // file, or else the record.
 func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []error {
-	o := t.beginFiles(txn, rows)
+	o := t.begin(txn)
 	defer o.close()
-	var writes []*writing
 	releases := make([]*release, len(rows))
+	places := make([]string, len(rows))
+	records := make([]*record, len(rows))
 	for i, row := range rows {
-		r := &release{key: row.Key(), orphan: row.Content == nil && row.Template == nil, err: ctx.Err()}
-		releases[i] = r
-		rec, known := t.records.Get(row.Path)
-		if r.err != nil || !known {
-			continue
+		releases[i] = &release{key: row.Key(), orphan: row.Content == nil && row.Template == nil, err: ctx.Err()}
+		if rec, known := t.records.Get(row.Path); known {
+			records[i], places[i] = &rec, path.Dir(rec.place(row.Path))
 		}
-		r.err = o.release(r, cmp.Or(row.OnDelete, rec.OnDelete), rec)
+	}
+	byDirectory(len(rows), func(i int) string { return places[i] }, func(i int) {
+		if r, rec := releases[i], records[i]; r.err == nil && rec != nil {
+			r.err = o.release(r, cmp.Or(rows[i].OnDelete, rec.OnDelete), *rec)
+		}
+	})
+	var writes []*writing
+	var removals []*release
+	for _, r := range releases {
 		if r.writing != nil {
 			writes = append(writes, r.writing)
 		}
-	}
-	parallel.Each(len(releases), func(i int) {
-		if r := releases[i]; r.folder != nil {
-			r.err = r.remove(ctx, t)
+		if r.folder != nil {
+			removals = append(removals, r)
 		}
+	}
+	byDirectory(len(removals), func(i int) *folder { return removals[i].folder }, func(i int) {
+		removals[i].err = removals[i].remove(ctx, t)
 	})
 	t.reached("removed")
 	t.writeAll(ctx, writes)
-	t.syncReleased(releases)
+	t.syncReleased(removals)
+	for _, r := range releases {
+		if r.writing != nil {
+			r.err = errors.Join(r.err, r.writing.err)
+		}
+	}
 	t.reached("removed and synced")
 	return t.forget(releases)
 }
@@ -147,23 +160,15 @@ func (o *operation) restore(r *release, f *folder, rec record) (*writing, error)
 	}, nil
 }
 
-// syncReleased waits until removals have reached the disk.
-func (t *Target) syncReleased(releases []*release) {
-	var changed []*folder
-	for _, r := range releases {
-		if r.folder != nil && r.err == nil {
-			changed = append(changed, r.folder)
+// syncReleased waits until removals have reached the disk, once for each directory.
+func (t *Target) syncReleased(removals []*release) {
+	lanes := lanesOf(len(removals), func(i int) *folder { return removals[i].folder })
+	parallel.Upto(maxLanes, len(lanes), func(lane int) {
+		_, err := change(t, removals[lanes[lane][0]].folder, func(in *folder) (struct{}, error) { return struct{}{}, in.sync() }, nil)
+		for _, i := range lanes[lane] {
+			removals[i].err = errors.Join(removals[i].err, err)
 		}
-	}
-	unsynced := syncAll(changed)
-	for _, r := range releases {
-		if r.writing != nil {
-			r.err = errors.Join(r.err, r.writing.err)
-		}
-		if r.folder != nil {
-			r.err = errors.Join(r.err, unsynced[r.folder])
-		}
-	}
+	})
 }
 
 // forget removes the records of released files.

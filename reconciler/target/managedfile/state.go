@@ -95,29 +95,16 @@ func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 type operation struct {
 	target  *Target
 	txn     statedb.ReadTxn
-	folders folders
+	folders *folders
 	owners  *owners
 	claims  *claims
 }
 
 func (t *Target) begin(txn statedb.ReadTxn) *operation {
-	return &operation{t, txn, folders{t.answers, map[string]opened{}}, newOwners(), t.claims}
+	return &operation{t, txn, &folders{answers: t.answers, opened: map[string]opened{}}, newOwners(), t.claims}
 }
 
 func (o *operation) close() { o.folders.close() }
-
-// beginFiles begins an operation on files. It checks in parallel whether their directories
-// respond.
-func (t *Target) beginFiles(txn statedb.ReadTxn, files []File) *operation {
-	t.answers.checkAll(func(yield func(string) bool) {
-		for _, f := range files {
-			if !yield(path.Dir(f.Path)) {
-				return
-			}
-		}
-	})
-	return t.begin(txn)
-}
 
 // state compares the file of a row with what is desired.
 type state struct {
@@ -132,33 +119,60 @@ type state struct {
 	known     bool // there is a record, which may be of a file in another directory
 }
 
-// look finds out the state of a row's file.
-func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
-	if row, err = row.Normalized(); err != nil {
-		return nil, reconciler.Terminal(err)
+// look finds out the states of rows' files, and calls then with each. A state that is not nil may
+// have an error, too.
+func (o *operation) look(ctx context.Context, rows []File, then func(i int, s *state, err error)) {
+	states, errs := make([]*state, len(rows)), make([]error, len(rows))
+	for i, row := range rows {
+		if row, errs[i] = row.Normalized(); errs[i] != nil {
+			errs[i] = reconciler.Terminal(errs[i])
+		} else if errs[i] = ctx.Err(); errs[i] == nil {
+			states[i] = &state{row: row}
+		}
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	directory := func(i int) string { return path.Dir(rows[i].Path) }
+	byDirectory(len(rows), directory, func(i int) {
+		if errs[i] == nil {
+			states[i].folder, errs[i] = o.open(rows[i].Path)
+		}
+	})
+	for i := range rows { // in the order of the rows, because the first one gets a file that several lead to
+		if errs[i] == nil {
+			errs[i] = o.want(ctx, states[i])
+		}
 	}
-	s = &state{row: row}
-	if s.folder, err = o.open(row.Path); err != nil {
-		return s, err
-	}
+	byDirectory(len(rows), directory, func(i int) {
+		if errs[i] == nil {
+			errs[i] = o.compare(states[i])
+		}
+		then(i, states[i], errs[i])
+	})
+}
+
+// want finds out what a row's file is to be.
+func (o *operation) want(ctx context.Context, s *state) (err error) {
+	row := s.row
 	if other := o.claims.claim(row.Key(), s.folder.placeOf(row.Key())); other != "" {
-		return s, fmt.Errorf("file %s: the path leads to the same file as %s, which has a document, or had one until a moment ago: expected one document of it", row.Path, other)
+		return fmt.Errorf("file %s: the path leads to the same file as %s, which has a document, or had one until a moment ago: expected one document of it", row.Path, other)
 	}
 	s.content, s.rendering, err = o.target.contentOf(ctx, o.txn, row)
+	if err == nil {
+		s.want, err = o.wanted(row, s.content)
+	}
 	if err != nil {
-		return s, fmt.Errorf("file %s: %w", row.Path, err)
+		return fmt.Errorf("file %s: %w", row.Path, err)
 	}
-	if s.want, err = o.wanted(row, s.content); err != nil {
-		return s, fmt.Errorf("file %s: %w", row.Path, err)
-	}
+	return nil
+}
+
+// compare finds out what a row's file is.
+func (o *operation) compare(s *state) (err error) {
+	row := s.row
 	if s.is, err = o.target.look(row.Key(), s.folder); err != nil {
-		return s, err
+		return err
 	}
 	if r := s.rendering; r != nil && r.lacks != nil && s.is.Hash != s.want.Hash {
-		return s, fmt.Errorf("file %s is left as it is: template: %w", row.Path, r.lacks)
+		return fmt.Errorf("file %s is left as it is: template: %w", row.Path, r.lacks)
 	}
 	var rec record
 	rec, s.known = o.target.records.Get(row.Path)
@@ -166,31 +180,24 @@ func (o *operation) look(ctx context.Context, row File) (s *state, err error) {
 	case s.known && rec.isOf(s.folder.identity, s.is):
 		s.rec, s.recorded = rec, true
 	case s.known && rec.Original != nil && row.OnDelete == Restore:
-		return s, fmt.Errorf("file %s: the path leads to another directory than before, and what was there before is still to be given back as %s: have it lead there again, or delete the document first",
+		return fmt.Errorf("file %s: the path leads to another directory than before, and what was there before is still to be given back as %s: have it lead there again, or delete the document first",
 			row.Path, rec.place(row.Path))
 	case s.known && rec.Directory.Path == s.folder.identity.Path && !s.is.exists():
 		// The directory was made again, or its disk is away. If that comes back, it is still known whose the file was.
 		s.rec, s.recorded = rec, true
 	}
-	return s, s.foreign()
+	return s.foreign()
 }
 
 // open opens the directory of a file, after checks that it may be written.
 func (o *operation) open(file string) (*folder, error) {
-	if err := o.target.answers.admit(path.Dir(file)); err != nil {
-		return nil, fmt.Errorf("file %s: %w", file, err)
-	}
-	refused, err := within(o.target.answers, o.target.answers.patience, path.Dir(file), func() (error, error) { return o.target.allow(file), nil }, nil)
-	if err != nil {
-		return nil, fmt.Errorf("file %s: %w", file, err)
-	}
-	if refused != nil {
-		return nil, reconciler.Terminal(fmt.Errorf("file %s: %w", file, refused))
+	if err := o.allow(file, file); err != nil {
+		return nil, err
 	}
 	f, err := o.folders.of(file)
 	if err == nil && f.path != path.Dir(file) {
-		if err := o.target.allow(path.Join(f.path, path.Base(file))); err != nil {
-			return nil, reconciler.Terminal(fmt.Errorf("file %s: %w", file, err))
+		if err := o.allow(file, path.Join(f.path, path.Base(file))); err != nil {
+			return nil, err
 		}
 	}
 	if err != nil {
@@ -200,6 +207,24 @@ func (o *operation) open(file string) (*folder, error) {
 		err = reconciler.Terminal(err)
 	}
 	return f, err
+}
+
+// allow returns an error if a file must not be written at a path. To find that out, the path is
+// followed.
+func (o *operation) allow(file, at string) error {
+	a := o.target.answers
+	err := a.admit(path.Dir(at))
+	var refused error
+	if err == nil {
+		refused, err = within(a, a.patience, path.Dir(at), func() (error, error) { return o.target.allow(at), nil }, nil)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("file %s: %w", file, err)
+	case refused != nil:
+		return reconciler.Terminal(fmt.Errorf("file %s: %w", file, refused))
+	}
+	return nil
 }
 
 // wanted returns the desired version of a row's file.

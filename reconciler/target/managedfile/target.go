@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +46,7 @@ type Target struct {
 	records    *ownership.Records[record]
 	pending    *ownership.Records[[]pending]
 	writings   atomic.Uint64 // number of announced writings
+	left       leftovers
 	versions   *versions
 	claims     *claims
 	answers    *answers
@@ -75,7 +78,7 @@ func New(cfg Config) (*Target, error) {
 	}
 	t := &Target{
 		db: cfg.DB, allow: cfg.Allow, log: cfg.Logger, records: records, pending: writing,
-		versions: newVersions(), claims: newClaims(), answers: newAnswers(), renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now, hostname: os.Hostname, accounts: [2]string{"/etc/passwd", "/etc/group"},
+		versions: newVersions(), claims: newClaims(), answers: newAnswers(), left: leftovers{byIn: map[string][]string{}}, renderings: newRenderings(), due: make(chan Key), reached: func(string) {}, now: time.Now, hostname: os.Hostname, accounts: [2]string{"/etc/passwd", "/etc/group"},
 	}
 	if t.allow == nil {
 		t.allow = func(string) error { return nil }
@@ -95,24 +98,26 @@ func (t *Target) Init(ctx context.Context) error {
 	if err := t.recover(ctx); err != nil {
 		return err
 	}
-	t.answers.checkAll(t.recordedDirectories())
 	o := t.begin(nil)
 	defer o.close()
 	var gone []string
-	for name, rec := range t.records.All() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	var mu sync.Mutex
+	o.eachRecorded(ctx, func(name string, rec record) {
 		if rec.Original != nil {
-			continue // there is something to restore
+			return // there is something to restore
 		}
 		f, err := o.folders.of(rec.place(name))
 		if err != nil || f.identity != rec.Directory {
-			continue // the disk may be mounted later
+			return // the disk may be mounted later
 		}
 		if is, err := t.lookAtName(f, name); err == nil && !is.exists() {
+			mu.Lock()
+			defer mu.Unlock()
 			gone = append(gone, name)
 		}
+	})
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	var errs []error
 	for _, err := range t.records.RemoveAll(gone) {
@@ -121,15 +126,16 @@ func (t *Target) Init(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// recordedDirectories yields the directories of the recorded files.
-func (t *Target) recordedDirectories() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, rec := range t.records.All() {
-			if !yield(rec.Directory.Path) {
-				return
-			}
+// eachRecorded calls do for each recorded file, for different directories at the same time. If ctx
+// ends, it leaves out the rest.
+func (o *operation) eachRecorded(ctx context.Context, do func(name string, rec record)) {
+	records := maps.Collect(o.target.records.All())
+	names := slices.Sorted(maps.Keys(records))
+	byDirectory(len(names), func(i int) string { return records[names[i]].Directory.Path }, func(i int) {
+		if ctx.Err() == nil {
+			do(names[i], records[names[i]])
 		}
-	}
+	})
 }
 
 // lookAtName returns the stamp of what is at a name, without reading it.
@@ -156,31 +162,32 @@ func (t *Target) Update(ctx context.Context, txn statedb.ReadTxn, row File) (rec
 // UpdateBatch implements reconciler.BatchTarget.
 func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.BatchResult {
 	results := make([]reconciler.BatchResult, len(rows))
-	o := t.beginFiles(txn, rows)
+	o := t.begin(txn)
 	defer o.close()
 	states := make([]*state, len(rows))
+	kept := make([]*record, len(rows)) // to be stored before the file is touched
+	o.look(ctx, rows, func(i int, s *state, err error) {
+		if s != nil && ctx.Err() == nil {
+			t.renderings.note(rows[i].Key(), s.rendering)
+		}
+		if err == nil {
+			kept[i], err = t.recordFor(s)
+		}
+		if results[i].Err = err; err == nil {
+			states[i] = s
+		}
+	})
 	writes := make([]*writing, len(rows))
 	records := map[string]record{}
 	var all []*writing
-	for i, row := range rows {
-		s, err := o.look(ctx, row)
-		if s != nil && ctx.Err() == nil {
-			t.renderings.note(row.Key(), s.rendering)
-		}
-		var rec *record
-		if err == nil {
-			rec, err = t.recordFor(s)
-		}
-		if results[i].Err = err; err != nil {
-			continue
-		}
-		states[i] = s
+	for i, s := range states {
 		switch {
+		case s == nil:
 		case !s.inSync():
-			writes[i] = s.writing(rec)
+			writes[i] = s.writing(kept[i])
 			all = append(all, writes[i])
-		case rec != nil:
-			records[row.Path] = *rec
+		case kept[i] != nil:
+			records[s.row.Path] = *kept[i]
 		}
 	}
 	t.reached("looked")
@@ -244,7 +251,11 @@ func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
 	if lost := isOriginal && !s.inSync(); !lost && s.row.OnDelete != Restore {
 		return false, nil
 	}
-	data, is, err := read(s.folder, path.Base(s.row.Path))
+	var is version
+	data, err := ask(t.answers, s.folder, func(f *folder) (data []byte, err error) {
+		data, is, err = read(f, path.Base(s.row.Path))
+		return data, err
+	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return false, fmt.Errorf("keep what file %s was before: %w", s.row.Path, err)
 	}
@@ -277,16 +288,15 @@ func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row File) ([]rec
 
 // DiffBatch implements reconciler.BatchDiffer.
 func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.DiffResult {
-	o := t.beginFiles(txn, rows)
+	o := t.begin(txn)
 	defer o.close()
 	o.claims = newClaims() // the rows of a plan claim nothing
 	results := make([]reconciler.DiffResult, len(rows))
-	for i, row := range rows {
-		s, err := o.look(ctx, row)
+	o.look(ctx, rows, func(i int, s *state, err error) {
 		if results[i].Err = err; err == nil {
 			results[i].Changes = steps.Changes(s.steps())
 		}
-	}
+	})
 	return results
 }
 
@@ -294,16 +304,23 @@ func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File
 // that have still to be restored.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
-		t.answers.checkAll(t.recordedDirectories())
 		o := t.begin(nil)
 		defer o.close()
-		for name, rec := range t.records.All() {
-			row := File{Path: name, OnDelete: rec.OnDelete}
-			err := ctx.Err()
-			if err == nil && !o.isOurs(name, rec) {
-				continue
+		var ours []File
+		var mu sync.Mutex
+		o.eachRecorded(ctx, func(name string, rec record) {
+			if o.isOurs(name, rec) {
+				mu.Lock()
+				defer mu.Unlock()
+				ours = append(ours, File{Path: name, OnDelete: rec.OnDelete})
 			}
-			if !yield(row, err) || err != nil {
+		})
+		if err := ctx.Err(); err != nil {
+			yield(File{}, err)
+			return
+		}
+		for _, row := range ours {
+			if !yield(row, nil) {
 				return
 			}
 		}

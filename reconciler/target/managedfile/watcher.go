@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -162,27 +161,25 @@ func (r *watching) write(ctx context.Context, put, gone []Seen) error {
 // lookAtDirty looks at some of the files that may have changed, and calls tell when there are
 // none left.
 func (r *watching) lookAtDirty(ctx context.Context, health reconciler.Health) error {
-	r.target.answers.checkAll(func(yield func(string) bool) {
-		n := 0
-		for key := range r.dirty {
-			if n++; n > lookedFiles || !yield(path.Dir(string(key))) {
-				return
-			}
-		}
-	})
 	o := r.target.begin(nil)
 	defer o.close()
-	var put, gone []Seen
-	looked := 0
+	var keys []Key
 	for key := range r.dirty {
-		if looked++; looked > lookedFiles {
+		if len(keys) == lookedFiles {
 			break
 		}
 		delete(r.dirty, key)
-		is, err := r.lookAt(o, key)
-		if err != nil {
-			is = version{} // the row's operations report the error
+		keys = append(keys, key)
+	}
+	found := make([]version, len(keys))
+	byDirectory(len(keys), func(i int) string { return dirOf(keys[i]) }, func(i int) {
+		if is, err := r.lookAt(o, keys[i]); err == nil { // or else the row's operations report the error
+			found[i] = is
 		}
+	})
+	var put, gone []Seen
+	for i, key := range keys {
+		is := found[i]
 		if is.exists() {
 			put = append(put, seenOf(key, is))
 		} else {
@@ -330,33 +327,30 @@ func (r *watching) failed(ctx context.Context, err error) error {
 // another hard link.
 func (r *watching) check() {
 	dirs, files := r.dirs.turn(checkedDirectories), r.dirs.turnOfFiles(checkedFiles)
-	r.target.answers.checkAll(func(yield func(string) bool) {
-		for _, dir := range dirs {
-			if !yield(dir.path) {
-				return
-			}
-		}
-		for _, key := range files {
-			if !yield(path.Dir(string(key))) {
-				return
-			}
-		}
+	changed := make([]bool, len(dirs))
+	byDirectory(len(dirs), func(i int) *directory { return dirs[i] }, func(i int) {
+		changed[i] = dirs[i].err != nil || dirs[i].at == "" || r.dirs.changed(dirs[i])
 	})
-	for _, dir := range dirs {
-		if dir.err == nil && dir.at != "" && !r.dirs.changed(dir) {
-			continue
+	for i, dir := range dirs {
+		if changed[i] {
+			r.watch(dir)
 		}
-		r.watch(dir)
 	}
 	o, txn := r.target.begin(nil), r.db.ReadTxn()
 	defer o.close()
-	for _, key := range files {
+	differs := make([]bool, len(files))
+	byDirectory(len(files), func(i int) string { return dirOf(files[i]) }, func(i int) {
+		key := files[i]
 		f, err := o.open(string(key))
 		if err != nil {
-			continue // what becomes of a directory is noticed above
+			return // what becomes of a directory is noticed above
 		}
 		is, err := r.target.lookAtName(f, string(key))
-		if seen, _, _ := r.seen.Get(txn, SeenByKey.Query(key)); err == nil && seen.version.stamp != is && r.dirs.has(key) {
+		seen, _, _ := r.seen.Get(txn, SeenByKey.Query(key))
+		differs[i] = err == nil && seen.version.stamp != is && r.dirs.has(key)
+	})
+	for i, key := range files {
+		if differs[i] {
 			r.dirty[key] = true
 		}
 	}

@@ -43,6 +43,8 @@ type writing struct {
 	made      bool   // it was made, and may not be complete
 	is        stamp  // of it
 	renamed   bool
+	unknown   bool // whether it was or will be renamed is not known
+	left      bool // the temporary file may be left over
 	err       error
 }
 
@@ -61,10 +63,28 @@ type pending struct {
 func temporaryName() string { return temporaryPrefix + rand.Text() }
 
 // writeAll replaces files, each atomically, and waits until they are on the disk. The outcome
-// of each is in its err. Each step is done for all files before the next one, because file
-// systems combine the waits.
+// of each is in its err. Each step is done for all files of a directory before the next one,
+// because file systems combine the waits. Directories do not wait for each other.
 func (t *Target) writeAll(ctx context.Context, all []*writing) {
-	if len(all) == 0 {
+	lanes := lanesOf(len(all), func(i int) *folder { return all[i].folder })
+	wide := max(1, maxWide/max(1, len(lanes)))
+	parallel.Upto(maxLanes, len(lanes), func(lane int) {
+		writes := make([]*writing, len(lanes[lane]))
+		for i, n := range lanes[lane] {
+			writes[i] = all[n]
+		}
+		if in := writes[0].folder; in.others {
+			t.writeInto(ctx, in, writes, 1) // they may block a thread each
+		} else {
+			t.writeInto(ctx, in, writes, wide)
+		}
+	})
+}
+
+// writeInto does that for the files of one directory, up to wide of them at the same time.
+func (t *Target) writeInto(ctx context.Context, in *folder, all []*writing, wide int) {
+	if err := t.removeLeft(in); err != nil {
+		failAll(all, err)
 		return
 	}
 	id, err := t.announceWriting(all)
@@ -73,7 +93,7 @@ func (t *Target) writeAll(ctx context.Context, all []*writing) {
 		return
 	}
 	t.reached("written down")
-	parallel.Each(len(all), func(i int) {
+	parallel.Upto(wide, len(all), func(i int) {
 		w := all[i]
 		if w.err = ctx.Err(); w.err == nil {
 			w.err = w.prepare(t)
@@ -82,19 +102,14 @@ func (t *Target) writeAll(ctx context.Context, all []*writing) {
 	t.reached("temporary")
 	t.record(ctx, all)
 	t.reached("recorded")
-	for _, w := range all {
-		if w.err == nil {
-			w.err = w.rename()
-		}
-	}
+	t.rename(in, all)
 	t.reached("renamed")
-	t.finish(all)
+	t.finish(in, all)
 	t.reached("synced")
-	t.tidyUp(all)
-	if slices.ContainsFunc(all, func(w *writing) bool { return errors.Is(w.err, errNoAnswer) }) {
-		return // the file may be made when this process has ended: the next one removes it
-	}
-	if err := t.pending.Remove(id); err != nil {
+	t.tidyUp(in, all)
+	if slices.ContainsFunc(all, func(w *writing) bool { return w.left }) {
+		t.noteLeft(in, id)
+	} else if err := t.pending.Remove(id); err != nil {
 		t.log.Warn("A list of temporary files is left over until the next start", "error", err)
 	}
 }
@@ -118,15 +133,27 @@ func (t *Target) announceWriting(all []*writing) (id string, err error) {
 	return id, t.pending.Put(id, list)
 }
 
-// prepare makes the temporary file, with content and attributes.
+// prepare makes the temporary file, with content and attributes, and waits until it is on the
+// disk.
 func (w *writing) prepare(t *Target) error {
-	file, err := change(t, w.folder, w.create, w.discard)
-	if err != nil {
-		return fmt.Errorf("write file %s: make a temporary file in %s: %w", w.key, w.folder.path, err)
+	type temporary struct {
+		made bool
+		is   stamp
 	}
-	w.made = true
-	err = w.fill(file)
-	if err := errors.Join(err, cause(file.Close())); err != nil {
+	done, err := change(t, w.folder, func(in *folder) (temporary, error) {
+		file, err := w.create(in)
+		if err != nil {
+			return temporary{}, fmt.Errorf("make a temporary file in %s: %w", in.path, err)
+		}
+		is, err := w.fill(file)
+		return temporary{true, is}, errors.Join(err, cause(file.Close()))
+	}, func(in *folder, late temporary) {
+		if late.made {
+			_ = unix.Unlinkat(in.fd, w.temporary, 0) // or else it is removed before the next writing
+		}
+	})
+	w.made, w.is, w.left = done.made, done.is, unanswered(err)
+	if err != nil {
 		return fmt.Errorf("write file %s: %w", w.key, err)
 	}
 	return nil
@@ -144,40 +171,31 @@ func (w *writing) create(in *folder) (*os.File, error) {
 	return os.NewFile(uintptr(fd), w.temporary), nil
 }
 
-// discard removes a temporary file that was made too late.
-func (w *writing) discard(in *folder, file *os.File) {
-	if file == nil {
-		return
-	}
-	_ = file.Close()                         // nothing was written to it
-	_ = unix.Unlinkat(in.fd, file.Name(), 0) // or else the next process removes it
-}
-
 // fill sets the attributes before it writes the content, so that nobody can read it too early,
 // and the mode after the owner, because a change of owner clears mode bits. The access control
 // list replaces one that the kernel copies from the directory.
-func (w *writing) fill(file *os.File) error {
+func (w *writing) fill(file *os.File) (is stamp, err error) {
 	if err := setACL(file, w.ACL); err != nil {
-		return err
+		return is, err
 	}
 	if err := file.Chown(int(w.Owner), int(w.Group)); err != nil {
-		return fmt.Errorf("give it to user %d and group %d: %w", w.Owner, w.Group, cause(err))
+		return is, fmt.Errorf("give it to user %d and group %d: %w", w.Owner, w.Group, cause(err))
 	}
 	if _, err := io.WriteString(file, w.content); err != nil {
-		return cause(err)
+		return is, cause(err)
 	}
 	if err := unix.Fchmod(int(file.Fd()), uint32(w.Mode)); err != nil {
-		return fmt.Errorf("set its mode to %v: %w", w.Mode, err)
+		return is, fmt.Errorf("set its mode to %v: %w", w.Mode, err)
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
-		return err
+		return is, err
 	}
-	if w.is = stampOf(&stat); w.is.Mode != w.Mode || w.is.Owner != w.Owner || w.is.Group != w.Group {
-		return fmt.Errorf("the file system made mode %v, user %d and group %d of mode %v, user %d and group %d",
-			w.is.Mode, w.is.Owner, w.is.Group, w.Mode, w.Owner, w.Group)
+	if is = stampOf(&stat); is.Mode != w.Mode || is.Owner != w.Owner || is.Group != w.Group {
+		return is, fmt.Errorf("the file system made mode %v, user %d and group %d of mode %v, user %d and group %d",
+			is.Mode, is.Owner, is.Group, w.Mode, w.Owner, w.Group)
 	}
-	return cause(file.Sync())
+	return is, cause(file.Sync())
 }
 
 // record stores the records. After that the files may be touched.
@@ -200,12 +218,46 @@ func (t *Target) record(ctx context.Context, all []*writing) {
 	}
 }
 
-// rename renames the temporary file to its final name.
-func (w *writing) rename() error {
+// rename renames the temporary files to their final names.
+func (t *Target) rename(in *folder, all []*writing) {
+	var ready []*writing
+	for _, w := range all {
+		if w.err == nil {
+			ready = append(ready, w)
+		}
+	}
+	if len(ready) == 0 {
+		return
+	}
+	errs, err := change(t, in, func(in *folder) ([]error, error) {
+		errs := make([]error, len(ready))
+		for i, w := range ready {
+			errs[i] = w.renameIn(in)
+		}
+		return errs, nil
+	}, func(in *folder, late []error) {
+		for i, err := range late {
+			if err != nil {
+				_ = unix.Unlinkat(in.fd, ready[i].temporary, 0) // or else it is removed before the next writing
+			}
+		}
+	})
+	for i, w := range ready {
+		switch {
+		case err != nil:
+			w.err, w.unknown, w.left = fmt.Errorf("put file %s in place: %w", w.key, err), true, true
+		default:
+			w.err = errs[i]
+			w.renamed = w.err == nil
+		}
+	}
+}
+
+func (w *writing) renameIn(in *folder) error {
 	from, to := w.temporary, path.Base(string(w.key))
-	rename := func() error { return unix.Renameat(w.folder.fd, from, w.folder.fd, to) }
+	rename := func() error { return unix.Renameat(in.fd, from, in.fd, to) }
 	if w.absent {
-		rename = func() error { return renameNew(w.folder.fd, from, to) }
+		rename = func() error { return renameNew(in.fd, from, to) }
 	}
 	err := ignoringInterrupts(rename)
 	if errors.Is(err, unix.EEXIST) && w.absent {
@@ -214,7 +266,6 @@ func (w *writing) rename() error {
 	if err != nil {
 		return fmt.Errorf("put file %s in place: %w", w.key, err)
 	}
-	w.renamed = true
 	return nil
 }
 
@@ -235,111 +286,96 @@ func linkNew(fd int, from, to string) error {
 	return unix.Unlinkat(fd, from, 0)
 }
 
-// finish waits until the names are on the disk, once for each directory, and notes the new
-// versions.
-func (t *Target) finish(all []*writing) {
-	var changed []*folder
+// finish waits until the names are on the disk, and notes the new versions.
+func (t *Target) finish(in *folder, all []*writing) {
+	var renamed []*writing
 	for _, w := range all {
 		if w.renamed {
-			changed = append(changed, w.folder)
+			renamed = append(renamed, w)
 		}
 	}
-	unsynced := syncAll(changed)
-	for _, w := range all {
-		if !w.renamed {
+	if len(renamed) == 0 {
+		return
+	}
+	found, err := change(t, in, func(in *folder) ([]stamp, error) {
+		unsynced := in.sync()
+		found := make([]stamp, len(renamed))
+		for i, w := range renamed {
+			var stat unix.Stat_t
+			if unix.Fstatat(in.fd, path.Base(string(w.key)), &stat, unix.AT_SYMLINK_NOFOLLOW) == nil {
+				found[i] = stampOf(&stat) // or else it was removed in the meantime: the next look shows that
+			}
+		}
+		return found, unsynced
+	}, nil)
+	for i, w := range renamed {
+		if w.err = err; found == nil {
 			continue
 		}
-		w.err = errors.Join(w.err, unsynced[w.folder])
-		var stat unix.Stat_t
-		if err := unix.Fstatat(w.folder.fd, path.Base(string(w.key)), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			continue // it was removed in the meantime: the next look shows that
-		}
-		if is := stampOf(&stat); is.Inode == w.is.Inode && is.Device == w.is.Device && is.Size == w.is.Size && is.Modified == w.is.Modified {
+		if is := found[i]; is.Inode == w.is.Inode && is.Device == w.is.Device && is.Size == w.is.Size && is.Modified == w.is.Modified {
 			t.versions.note(w.key, version{is, hashOf([]byte(w.content)), w.ACL}, time.Now())
 		}
 	}
 }
 
-// tidyUp removes the temporary files of writings that failed.
-func (t *Target) tidyUp(all []*writing) {
-	var untouched []string
+// tidyUp removes the temporary files of writings that failed, and then the records of files that
+// were not touched. Of those that may yet be renamed it removes neither.
+func (t *Target) tidyUp(in *folder, all []*writing) {
+	var failed, made []*writing
 	for _, w := range all {
-		if w.renamed || w.err == nil {
-			continue
+		if w.err != nil && !w.renamed && !w.unknown {
+			failed = append(failed, w)
+			if w.made {
+				made = append(made, w)
+			}
 		}
-		if err := w.removeTemporary(); err != nil {
-			w.err = errors.Join(w.err, err)
+	}
+	if err := t.unlinkTemporary(in, made); err != nil {
+		for _, w := range made {
+			w.left = true
 		}
-		if w.fresh {
+	}
+	var untouched []string
+	for _, w := range failed {
+		if w.fresh && (!w.left || !w.made) {
 			untouched = append(untouched, string(w.key))
 		}
 	}
 	errs := t.records.RemoveAll(untouched)
-	for _, w := range all {
+	for _, w := range failed {
 		w.err = errors.Join(w.err, errs[string(w.key)])
 	}
 }
 
-// removeTemporary removes the temporary file, if there is one.
-func (w *writing) removeTemporary() error {
-	if !w.made {
+// unlinkTemporary removes temporary files in a directory, and adds to the err of each why it
+// could not be removed.
+func (t *Target) unlinkTemporary(in *folder, all []*writing) error {
+	if len(all) == 0 {
 		return nil
 	}
-	err := unix.Unlinkat(w.folder.fd, w.temporary, 0)
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove temporary file %s: %w", path.Join(w.folder.path, w.temporary), err)
+	names := make([]string, len(all))
+	for i, w := range all {
+		names[i] = w.temporary
 	}
-	return nil
+	err := t.unlinkAll(in, names)
+	if err != nil {
+		for _, w := range all {
+			w.err = errors.Join(w.err, err)
+		}
+	}
+	return err
 }
 
-// recover removes the temporary files of a process that was killed while it wrote. A file that
-// had not been renamed yet was not touched: if it had no record before, its record is removed.
-func (t *Target) recover(ctx context.Context) error {
-	for id, list := range t.pending.All() {
-		ok := true
-		for _, p := range list {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := t.recoverOne(p); err != nil {
-				ok = false
-				t.log.Warn("A temporary file may be left over: it is looked for again at the next start", "file", string(p.Key), "error", err)
+// unlinkAll removes names from a directory.
+func (t *Target) unlinkAll(in *folder, names []string) error {
+	_, err := change(t, in, func(in *folder) (struct{}, error) {
+		var errs []error
+		for _, name := range names {
+			if err := unix.Unlinkat(in.fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("remove temporary file %s: %w", path.Join(in.path, name), err))
 			}
 		}
-		if !ok {
-			continue
-		}
-		if err := t.pending.Remove(id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *Target) recoverOne(p pending) error {
-	f, err := t.answers.open(p.Directory)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.close() }() // nothing was written to it
-	var left, file unix.Stat_t
-	err = unix.Fstatat(f.fd, p.Temporary, &left, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if p.Fresh {
-		err := unix.Fstatat(f.fd, path.Base(string(p.Key)), &file, unix.AT_SYMLINK_NOFOLLOW)
-		if inPlace := err == nil && file.Ino == left.Ino && file.Dev == left.Dev; !inPlace {
-			if err := t.records.Remove(string(p.Key)); err != nil {
-				return err
-			}
-		}
-	}
-	return unix.Unlinkat(f.fd, p.Temporary, 0)
+		return struct{}{}, errors.Join(errs...)
+	}, nil)
+	return err
 }

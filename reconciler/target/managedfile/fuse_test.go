@@ -1,0 +1,329 @@
+package managedfile
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The requests of the FUSE protocol that a servedDisk knows.
+const (
+	fuseLookup     = 1
+	fuseForget     = 2
+	fuseGetattr    = 3
+	fuseSetattr    = 4
+	fuseUnlink     = 10
+	fuseRename     = 12
+	fuseOpen       = 14
+	fuseRead       = 15
+	fuseWrite      = 16
+	fuseStatfs     = 17
+	fuseRelease    = 18
+	fuseFsync      = 20
+	fuseFlush      = 25
+	fuseInit       = 26
+	fuseOpendir    = 27
+	fuseReleasedir = 29
+	fuseFsyncdir   = 30
+	fuseCreate     = 35
+	fuseInterrupt  = 36
+	fusePoll       = 40
+	fuseForgets    = 42
+	fuseRenameNew  = 45 // replaces none
+)
+
+// servedDisk is a file system of one directory in user space. Its owner, another process, decides
+// which requests are answered, and when.
+type servedDisk struct {
+	t        *testing.T
+	commands io.Writer
+	answers  *bufio.Reader
+}
+
+// serveDisk mounts one, until the test ends.
+func serveDisk(t *testing.T, dir string) *servedDisk {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	must(t, err)
+	must(t, unix.Mount("served", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
+	file := os.NewFile(uintptr(fd), "fuse")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestChildThatServesADisk$")
+	cmd.Env, cmd.ExtraFiles, cmd.Stderr = append(os.Environ(), serves+"=1"), []*os.File{file}, os.Stderr
+	commands, err := cmd.StdinPipe()
+	must(t, err)
+	answers, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	must(t, file.Close())
+	t.Cleanup(func() {
+		must(t, cmd.Process.Kill()) // all who wait get an error
+		_ = cmd.Wait()              // it was killed
+		must(t, unix.Unmount(dir, unix.MNT_DETACH))
+	})
+	return &servedDisk{t, commands, bufio.NewReader(answers)}
+}
+
+// tell gives the owner a command.
+func (d *servedDisk) tell(command string, args ...any) {
+	d.t.Helper()
+	_, err := fmt.Fprintln(d.commands, append([]any{command}, args...)...)
+	must(d.t, err)
+	_, err = d.answers.ReadString('\n')
+	must(d.t, err)
+}
+
+// hang makes requests of some kinds wait, until thaw.
+func (d *servedDisk) hang(kinds ...any) { d.t.Helper(); d.tell("hang", kinds...) }
+
+// thaw answers all who wait.
+func (d *servedDisk) thaw() { d.t.Helper(); d.tell("thaw") }
+
+// refuse answers all who wait with an error, and goes on.
+func (d *servedDisk) refuse() { d.t.Helper(); d.tell("refuse") }
+
+// slow makes each answer take a number of milliseconds.
+func (d *servedDisk) slow(ms int) { d.t.Helper(); d.tell("slow", ms) }
+
+const serves = "STATEHIVE_TEST_SERVES"
+
+func TestChildThatServesADisk(t *testing.T) {
+	if os.Getenv(serves) == "" {
+		return // serveDisk asks for it
+	}
+	s := &server{
+		fd: 3, names: map[string]uint64{}, last: 1, hanging: map[uint32]bool{},
+		nodes: map[uint64]*servedFile{1: {mode: unix.S_IFDIR | 0o755, changed: time.Now()}},
+	}
+	go s.run()
+	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
+		words := strings.Fields(commands.Text())
+		s.obey(words[0], words[1:])
+		_, err := os.Stdout.WriteString("done\n")
+		must(t, err)
+	}
+}
+
+// server is the process that serves a disk.
+type server struct {
+	fd int
+
+	mu      sync.Mutex
+	names   map[string]uint64
+	nodes   map[uint64]*servedFile
+	last    uint64
+	hanging map[uint32]bool // requests of these kinds wait
+	waiting [][]byte
+	delay   time.Duration // of all others
+}
+
+type servedFile struct {
+	data           []byte
+	mode, uid, gid uint32
+	changed        time.Time
+}
+
+func (s *server) run() {
+	for request := make([]byte, 2<<20); ; {
+		n, err := unix.Read(s.fd, request)
+		if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOENT) {
+			return
+		}
+		if err == nil {
+			s.got(bytes.Clone(request[:n]))
+		}
+	}
+}
+
+func (s *server) obey(command string, args []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, arg := range args {
+		number, _ := strconv.ParseUint(arg, 10, 32) // from servedDisk
+		if command == "slow" {
+			s.delay = time.Duration(number) * time.Millisecond
+		} else {
+			s.hanging[uint32(number)] = true
+		}
+	}
+	if command == "thaw" || command == "refuse" {
+		clear(s.hanging)
+		for _, request := range s.waiting {
+			if command == "refuse" {
+				s.reply(request, nil, unix.EIO)
+			} else {
+				s.serve(request)
+			}
+		}
+		s.waiting = nil
+	}
+}
+
+func (s *server) got(request []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := binary.NativeEndian.Uint32(request[4:])
+	switch {
+	case s.hanging[kind]:
+		s.waiting = append(s.waiting, request)
+	case s.delay > 0 && kind != fuseInit:
+		time.AfterFunc(s.delay, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.serve(request)
+		})
+	default:
+		s.serve(request)
+	}
+}
+
+func (s *server) serve(request []byte) {
+	const header = 40
+	switch kind := binary.NativeEndian.Uint32(request[4:]); kind {
+	case fuseForget, fuseForgets, fuseInterrupt: // are not answered
+	default:
+		answer, errno := s.answer(kind, binary.NativeEndian.Uint64(request[16:]), request[header:])
+		s.reply(request, answer, errno)
+	}
+}
+
+func (s *server) reply(request, answer []byte, errno unix.Errno) {
+	head := make([]byte, 8, 16+len(answer))
+	binary.NativeEndian.PutUint32(head, uint32(16+len(answer)))
+	binary.NativeEndian.PutUint32(head[4:], uint32(-int32(errno)))
+	_, _ = unix.Write(s.fd, append(append(head, request[8:16]...), answer...)) // whoever has asked may have given up
+}
+
+func (s *server) answer(kind uint32, node uint64, body []byte) ([]byte, unix.Errno) {
+	u32, u64 := binary.NativeEndian.Uint32, binary.NativeEndian.Uint64
+	f := s.nodes[node]
+	switch kind {
+	case fuseInit:
+		return packed(7, 31, u32(body[8:]), 0, 0, 1<<20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 0
+	case fuseLookup:
+		id, found := s.names[text0(body)]
+		if !found {
+			return nil, unix.ENOENT
+		}
+		return s.entry(id), 0
+	case fuseGetattr:
+		return append(make([]byte, 16), s.attributes(node)...), 0
+	case fuseSetattr:
+		for _, each := range []struct {
+			bit uint32
+			set func()
+		}{
+			{1, func() { f.mode = f.mode&unix.S_IFMT | u32(body[68:])&0o7777 }},
+			{2, func() { f.uid = u32(body[76:]) }},
+			{4, func() { f.gid = u32(body[80:]) }},
+			{8, func() { f.data = append(f.data, make([]byte, u64(body[16:]))...)[:u64(body[16:])] }},
+		} {
+			if u32(body)&each.bit != 0 {
+				each.set()
+			}
+		}
+		f.changed = time.Now()
+		return append(make([]byte, 16), s.attributes(node)...), 0
+	case fuseUnlink:
+		if _, found := s.names[text0(body)]; !found {
+			return nil, unix.ENOENT
+		}
+		delete(s.names, text0(body))
+	case fuseRename, fuseRenameNew:
+		names := body[8:]
+		if kind == fuseRenameNew {
+			names = body[16:]
+		}
+		from, rest, _ := bytes.Cut(names, []byte{0})
+		to := text0(rest)
+		_, there := s.names[to]
+		id, found := s.names[string(from)]
+		switch {
+		case !found:
+			return nil, unix.ENOENT
+		case there && kind == fuseRenameNew:
+			return nil, unix.EEXIST
+		}
+		delete(s.names, string(from))
+		s.names[to] = id
+	case fuseCreate:
+		s.last++
+		s.names[text0(body[16:])] = s.last
+		s.nodes[s.last] = &servedFile{mode: unix.S_IFREG | u32(body[4:])&0o777, changed: time.Now()}
+		return append(s.entry(s.last), make([]byte, 16)...), 0
+	case fuseOpen, fuseOpendir:
+		return make([]byte, 16), 0
+	case fuseRead:
+		from := min(u64(body[8:]), uint64(len(f.data)))
+		return f.data[from:min(from+uint64(u32(body[16:])), uint64(len(f.data)))], 0
+	case fuseWrite:
+		at, data := u64(body[8:]), body[40:]
+		f.data = slices.Concat(append(f.data, make([]byte, at)...)[:at], data) // the kernel writes a file from its beginning
+		f.changed = time.Now()
+		return packed(uint32(len(data)), 0), 0
+	case fuseStatfs:
+		return make([]byte, 80), 0
+	case fuseRelease, fuseReleasedir, fuseFsync, fuseFsyncdir, fuseFlush:
+	default:
+		return nil, unix.ENOSYS
+	}
+	return nil, 0
+}
+
+func (s *server) entry(id uint64) []byte {
+	return append(binary.NativeEndian.AppendUint64(nil, id), append(make([]byte, 32), s.attributes(id)...)...)
+}
+
+// attributes are not cached.
+func (s *server) attributes(id uint64) []byte {
+	f := s.nodes[id]
+	var all []byte
+	at := uint64(f.changed.Unix())
+	for _, v := range []uint64{id, uint64(len(f.data)), 0, at, at, at} {
+		all = binary.NativeEndian.AppendUint64(all, v)
+	}
+	ns := uint32(f.changed.Nanosecond())
+	return append(all, packed(ns, ns, ns, f.mode, 1, f.uid, f.gid, 0, 4096, 0)...)
+}
+
+func packed(values ...uint32) (all []byte) {
+	for _, v := range values {
+		all = binary.NativeEndian.AppendUint32(all, v)
+	}
+	return all
+}
+
+// text0 is a text that ends with a zero.
+func text0(data []byte) string {
+	name, _, _ := bytes.Cut(data, []byte{0})
+	return string(name)
+}
+
+func TestADiskInUserSpaceIsUsedLikeAnyOther(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	serveDisk(t, dir)
+	target := openedTarget(t, state)
+	row := file(dir+"/a", "one\n")
+	mustUpdate(t, target, row, true)
+	mustUpdate(t, target, file(dir+"/a", "two\n", withMode(0o600)), true)
+	wantFile(t, row.Path, "two\n", 0o600)
+	mustDelete(t, target, row)
+	wantAbsent(t, row.Path)
+	wantTidy(t, dir, state)
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+		t.Errorf("left over: %q, %v", left, err)
+	}
+}
