@@ -219,20 +219,29 @@ func TestAWatcherGoesOnWhileADiskDoesNotAnswer(t *testing.T) {
 	l.stop()
 }
 
+// nearestPath returns where a directory would be watched.
+func nearestPath(t *testing.T, dir string) (at, next string) {
+	t.Helper()
+	f, next, err := nearest(dir)
+	must(t, err)
+	must(t, f.close())
+	return f.path, next
+}
+
 // Another user leads the path through links that take long to follow.
 func TestLinksOfOthersAreNotFollowedByTheWatcher(t *testing.T) {
 	above := filepath.Join(t.TempDir(), "u")
 	must(t, os.MkdirAll(filepath.Join(above, "real"), 0o755))
 	link := filepath.Join(above, "conf")
 	must(t, os.Symlink("real", link))
-	if at, next := nearest(link); at != filepath.Join(above, "real") || next != "" {
+	if at, next := nearestPath(t, link); at != filepath.Join(above, "real") || next != "" {
 		t.Errorf("a link of our own: %s, %q", at, next)
 	}
 	must(t, os.Lchown(link, 65534, 65534))
-	if at, next := nearest(link); at != above || next != "conf" {
+	if at, next := nearestPath(t, link); at != above || next != "conf" {
 		t.Errorf("a link of another user: %s, %q", at, next)
 	}
-	if at, next := nearest(filepath.Join(link, "below", "it")); at != above || next != "conf" {
+	if at, next := nearestPath(t, filepath.Join(link, "below", "it")); at != above || next != "conf" {
 		t.Errorf("below it: %s, %q", at, next)
 	}
 }
@@ -268,7 +277,7 @@ func TestWhatOthersCanRenameIsNotFollowed(t *testing.T) {
 		if !strings.Contains(err.Error(), want) || !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("error %v, expected %s", err, want)
 		}
-		if above, next := nearest(at(name)); above != filepath.Dir(at(name)) || next != filepath.Base(name) {
+		if above, next := nearestPath(t, at(name)); above != filepath.Dir(at(name)) || next != filepath.Base(name) {
 			t.Errorf("watched: %s, %q", above, next)
 		}
 	}

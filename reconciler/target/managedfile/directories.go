@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"slices"
+	"strings"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,27 +15,34 @@ import (
 type directory struct {
 	path  string          // as in the rows
 	files map[string]bool // names of the declared files
+	watchPoint
+	err error // why it is not watched
+}
+
+// watchPoint is where a directory is watched.
+type watchPoint struct {
 	// at is the watched directory without symbolic links: this one, or its nearest existing
 	// ancestor. Empty if none is watched.
-	at   string
-	next string      // if at is an ancestor, the missing name in it
-	info os.FileInfo // of at
-	err  error       // why it is not watched
+	at     string
+	next   string // if at is an ancestor, the missing name in it
+	device uint64 // of at
+	inode  uint64 // of at
+	watch  int32
 }
 
 // directories are the directories of the declared files, with their watches. They belong to one
 // goroutine.
 type directories struct {
-	notify  *fsnotify.Watcher
+	notify  *notifier
 	answers *answers
 	all     map[string]*directory
-	at      map[string][]*directory // by the watched directory
-	unsure  []string                // paths still to be checked in this turn
-	files   []Key                   // files still to be checked in this turn
+	watched map[int32][]*directory
+	unsure  []string // paths still to be checked in this turn
+	files   []Key    // files still to be checked in this turn
 }
 
-func newDirectories(notify *fsnotify.Watcher, a *answers) *directories {
-	return &directories{notify: notify, answers: a, all: map[string]*directory{}, at: map[string][]*directory{}}
+func newDirectories(notify *notifier, a *answers) *directories {
+	return &directories{notify: notify, answers: a, all: map[string]*directory{}, watched: map[int32][]*directory{}}
 }
 
 // add declares a file, and returns its directory if it is new.
@@ -73,53 +79,42 @@ func (d *directories) remove(key Key) {
 
 // release ends the watch of a directory, unless another directory shares it.
 func (d *directories) release(dir *directory) {
-	rest := slices.DeleteFunc(d.at[dir.at], func(other *directory) bool { return other == dir })
+	rest := slices.DeleteFunc(d.watched[dir.watch], func(other *directory) bool { return other == dir })
 	if len(rest) > 0 {
-		d.at[dir.at] = rest
+		d.watched[dir.watch] = rest
 	} else if dir.at != "" {
-		delete(d.at, dir.at)
-		_ = d.notify.Remove(dir.at) // the kernel may have ended it by itself
+		delete(d.watched, dir.watch)
+		d.notify.remove(dir.watch)
 	}
-	dir.at, dir.next, dir.info = "", "", nil
+	dir.watchPoint = watchPoint{}
 }
 
-// watch starts or renews the watch of a directory. Changes made after watch returns are
-// noticed, unless dir.err is set. It returns the directories of which changes may have been
-// missed: this one, and those that shared its watch.
-func (d *directories) watch(dir *directory) (missed []*directory) {
-	missed = []*directory{dir}
-	for _, other := range d.at[dir.at] {
-		if other != dir {
-			missed = append(missed, other)
-		}
+// watch starts or renews the watches of directories. Changes made after watch returns are
+// noticed, unless their err is set. It returns the directories of which changes may have been
+// missed: these, and those that shared their watches.
+func (d *directories) watch(dirs ...*directory) (missed []*directory) {
+	for _, dir := range dirs {
+		missed = append(missed, dir)
+		missed = append(missed, d.watched[dir.watch]...)
 	}
+	slices.SortFunc(missed, func(a, b *directory) int { return strings.Compare(a.path, b.path) })
+	missed = slices.Compact(missed)
 	for _, each := range missed {
 		d.release(each) // the watched directory may have been renamed
 	}
-	for _, each := range missed {
-		d.watchOne(each)
+	found, errs := make([]watchPoint, len(missed)), make([]error, len(missed))
+	byDirectory(len(missed), func(i int) *directory { return missed[i] }, func(i int) {
+		found[i], errs[i] = d.find(missed[i].path, d.notify.add)
+	})
+	for i, dir := range missed {
+		if dir.err = nil; errs[i] != nil {
+			dir.err = explain(dir.path, errs[i])
+			continue
+		}
+		dir.watchPoint = found[i]
+		d.watched[dir.watch] = append(d.watched[dir.watch], dir)
 	}
 	return missed
-}
-
-func (d *directories) watchOne(dir *directory) {
-	found, err := d.find(dir.path)
-	if err != nil {
-		dir.err = explain(dir.path, err)
-		return
-	}
-	at, next := found.at, found.next
-	err = d.notify.Add(at)
-	info, statErr := os.Stat(at)
-	if err = errors.Join(err, statErr); err != nil {
-		dir.err = explain(dir.path, err)
-		if len(d.at[at]) == 0 {
-			_ = d.notify.Remove(at) // it may not be watched
-		}
-		return
-	}
-	dir.at, dir.next, dir.info, dir.err = at, next, info, nil
-	d.at[at] = append(d.at[at], dir)
 }
 
 // explain adds advice to the error of a directory that cannot be watched.
@@ -133,61 +128,63 @@ func explain(dir string, err error) error {
 	return fmt.Errorf("directory %s is not watched: %w", dir, err)
 }
 
-// nearest returns the path of a directory without symbolic links; or that of its nearest
-// ancestor that can be opened, and the missing name in it.
-func nearest(dir string) (at, next string) {
-	for dir != "/" {
-		if f, err := openFolder(dir); err == nil {
-			_ = f.close() // nothing was written to it
-			return f.path, next
+// nearest opens a directory; or its nearest ancestor that can be opened, and returns the missing
+// name in it.
+func nearest(dir string) (f *folder, next string, err error) {
+	for {
+		if f, err = openFolder(dir); err == nil || dir == "/" {
+			return f, next, err
 		}
 		dir, next = path.Dir(dir), path.Base(dir)
 	}
-	return dir, next
 }
 
 // exists reports whether the directory itself is watched, and not an ancestor.
 func (dir *directory) exists() bool { return dir.next == "" }
 
 // changed reports whether the watched directory was replaced, or a nearer one exists now. A
-// directory that does not respond has changed.
+// directory that does not respond has changed. It is safe for concurrent use.
 func (d *directories) changed(dir *directory) bool {
-	found, err := d.find(dir.path)
-	return err != nil || found.at != dir.at || found.next != dir.next || found.info == nil || !os.SameFile(found.info, dir.info)
+	found, err := d.find(dir.path, func(int) (int32, error) { return dir.watch, nil })
+	return err != nil || found != dir.watchPoint
 }
 
-// watchPoint is where to watch a directory: see nearest.
-type watchPoint struct {
-	at, next string
-	info     os.FileInfo // of at; nil if it is gone
-}
-
-// find returns where to watch a directory, or an error if it does not respond.
-func (d *directories) find(dir string) (watchPoint, error) {
+// find returns where to watch a directory, or an error if it does not respond. It calls watch with
+// the descriptor of what is to be watched.
+func (d *directories) find(dir string, watch func(fd int) (int32, error)) (watchPoint, error) {
 	if err := d.answers.check(dir); err != nil {
 		return watchPoint{}, err
 	}
-	return within(d.answers, d.answers.patience, dir, func() (p watchPoint, err error) {
-		p.at, p.next = nearest(dir)
-		if info, err := os.Stat(p.at); err == nil {
-			p.info = info
+	return within(d.answers, d.answers.patience, dir, func() (watchPoint, error) {
+		f, next, err := nearest(dir)
+		if err != nil {
+			return watchPoint{}, err
 		}
-		return p, nil
-	}, nil)
+		defer func() { _ = f.close() }() // nothing was written to it
+		var stat unix.Stat_t
+		if err := unix.Fstat(f.fd, &stat); err != nil {
+			return watchPoint{}, err
+		}
+		number, err := watch(f.fd)
+		return watchPoint{f.path, next, stat.Dev, stat.Ino, number}, err
+	}, nil) // a watch that was added too late stays, and is found again
 }
 
-// concerned returns the declared files that an event is about, and the directories that may
+// concerned returns the declared files that a notification is about, and the directories that may
 // have been replaced.
-func (d *directories) concerned(name string) (files []Key, dirs []*directory) {
-	for _, dir := range d.at[path.Dir(name)] {
-		switch base := path.Base(name); {
-		case dir.exists() && dir.files[base]:
-			files = append(files, Key(path.Join(dir.path, base)))
-		case dir.next == base:
+func (d *directories) concerned(n notification) (files []Key, dirs []*directory) {
+	if n.name == "" {
+		return nil, d.watched[n.watch]
+	}
+	for _, dir := range d.watched[n.watch] {
+		switch {
+		case dir.exists() && dir.files[n.name]:
+			files = append(files, Key(path.Join(dir.path, n.name)))
+		case dir.next == n.name:
 			dirs = append(dirs, dir)
 		}
 	}
-	return files, append(dirs, d.at[name]...)
+	return files, dirs
 }
 
 // keys returns the declared files of a directory.

@@ -89,6 +89,9 @@ func (d *servedDisk) tell(command string, args ...any) {
 // hang makes requests of some kinds wait, until thaw.
 func (d *servedDisk) hang(kinds ...any) { d.t.Helper(); d.tell("hang", kinds...) }
 
+// hangAfter makes requests of a kind wait after a number of them.
+func (d *servedDisk) hangAfter(number, kind int) { d.t.Helper(); d.tell("after", number, kind) }
+
 // thaw answers all who wait.
 func (d *servedDisk) thaw() { d.t.Helper(); d.tell("thaw") }
 
@@ -105,7 +108,7 @@ func TestChildThatServesADisk(t *testing.T) {
 		return // serveDisk asks for it
 	}
 	s := &server{
-		fd: 3, names: map[string]uint64{}, last: 1, hanging: map[uint32]bool{},
+		fd: 3, names: map[string]uint64{}, last: 1, hanging: map[uint32]int{},
 		nodes: map[uint64]*servedFile{1: {mode: unix.S_IFDIR | 0o755, changed: time.Now()}},
 	}
 	go s.run()
@@ -125,7 +128,7 @@ type server struct {
 	names   map[string]uint64
 	nodes   map[uint64]*servedFile
 	last    uint64
-	hanging map[uint32]bool // requests of these kinds wait
+	hanging map[uint32]int // requests of these kinds wait, after a number of them
 	waiting [][]byte
 	delay   time.Duration // of all others
 }
@@ -151,15 +154,20 @@ func (s *server) run() {
 func (s *server) obey(command string, args []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, arg := range args {
-		number, _ := strconv.ParseUint(arg, 10, 32) // from servedDisk
-		if command == "slow" {
-			s.delay = time.Duration(number) * time.Millisecond
-		} else {
-			s.hanging[uint32(number)] = true
-		}
+	numbers := make([]int, len(args))
+	for i, arg := range args {
+		numbers[i], _ = strconv.Atoi(arg) // from servedDisk
 	}
-	if command == "thaw" || command == "refuse" {
+	switch command {
+	case "slow":
+		s.delay = time.Duration(numbers[0]) * time.Millisecond
+	case "after":
+		s.hanging[uint32(numbers[1])] = numbers[0]
+	case "hang":
+		for _, kind := range numbers {
+			s.hanging[uint32(kind)] = 0
+		}
+	case "thaw", "refuse":
 		clear(s.hanging)
 		for _, request := range s.waiting {
 			if command == "refuse" {
@@ -176,8 +184,13 @@ func (s *server) got(request []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kind := binary.NativeEndian.Uint32(request[4:])
+	left, hangs := s.hanging[kind]
+	if left > 0 {
+		s.hanging[kind]--
+		hangs = false
+	}
 	switch {
-	case s.hanging[kind]:
+	case hangs:
 		s.waiting = append(s.waiting, request)
 	case s.delay > 0 && kind != fuseInit:
 		time.AfterFunc(s.delay, func() {

@@ -2,14 +2,11 @@ package managedfile
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/statedb"
@@ -163,6 +160,3 @@ func othersExist() bool {
 	words := strings.Fields(string(data))
 	return err == nil && (len(words) != 3 || words[2] != "1")
 }
-
-// errOverflow is the error of notifications that were lost.
-func errOverflow() error { return fmt.Errorf("events: %w", fsnotify.ErrEventOverflow) }

@@ -222,3 +222,28 @@ func TestWhoeverIsSlowAgainAndAgainIsLeftOut(t *testing.T) {
 		t.Errorf("that takes %v", took)
 	}
 }
+
+// The watcher does not stop, whichever of its requests the owner of a directory leaves unanswered.
+func TestAWatcherGoesOnWhicheverRequestHangs(t *testing.T) {
+	theirs, ours := t.TempDir(), t.TempDir()
+	d := serveDisk(t, theirs)
+	other := file(filepath.Join(ours, "b"), "ours\n")
+	for n := range 12 {
+		d.hangAfter(n, fuseGetattr)
+		b := newBed(t)
+		b.target.answers.patience = 200 * time.Millisecond
+		l := newLiveOf(t, b, file(filepath.Join(theirs, "a"), "ours\n"), other)
+		l.becomes(other.Path, "ours\n")
+		eventually(t, "it is looked at", func() error {
+			if _, _, found := l.seen.Get(l.db.ReadTxn(), SeenByKey.Query(other.Key())); !found {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		mustWrite(t, other.Path, "drift\n")
+		l.becomes(other.Path, "ours\n")
+		soon(t, "the end", 15*time.Second, func() bool { l.stop(); return true })
+		d.thaw()
+		answered(t, l.target)
+	}
+}

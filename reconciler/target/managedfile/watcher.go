@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/mirror"
@@ -73,7 +72,7 @@ func (w *Watcher) incomplete(ctx context.Context, reason string) error {
 // watching is one run of a watcher, which ends when no events can be received any more.
 type watching struct {
 	*Watcher
-	notify   *fsnotify.Watcher
+	notify   *notifier
 	dirs     *directories
 	dirty    map[Key]bool // to be looked at
 	cursor   *statedb.Cursor[File]
@@ -84,13 +83,13 @@ type watching struct {
 
 // follow maintains the table until ctx ends or events cannot be received.
 func (w *Watcher) follow(ctx context.Context, health reconciler.Health) error {
-	notify, err := fsnotify.NewWatcher()
+	notify, err := newNotifier()
 	if err != nil {
 		return explain("", err)
 	}
 	r := &watching{Watcher: w, notify: notify, dirs: newDirectories(notify, w.target.answers), dirty: map[Key]bool{}, cursor: w.files.Changes(0), accounts: accountsIn(w.target.accounts)}
 	defer r.cursor.Close()
-	defer func() { _ = notify.Close() }() // it is only read
+	defer notify.close()
 	if err := r.forgetUndeclared(ctx); err != nil {
 		return err
 	}
@@ -125,6 +124,7 @@ func (r *watching) forgetUndeclared(ctx context.Context) error {
 // declared reads which files are declared.
 func (r *watching) declared(ctx context.Context) error {
 	var gone []Seen
+	var fresh []*directory
 	for change := range r.cursor.Next(r.db.ReadTxn()) {
 		key := change.Object.Key()
 		switch change.Kind {
@@ -138,8 +138,8 @@ func (r *watching) declared(ctx context.Context) error {
 			if r.dirs.has(key) {
 				continue
 			}
-			if fresh := r.dirs.add(key); fresh != nil {
-				r.watch(fresh)
+			if dir := r.dirs.add(key); dir != nil {
+				fresh = append(fresh, dir)
 			}
 			r.dirty[key] = true
 		}
@@ -147,6 +147,7 @@ func (r *watching) declared(ctx context.Context) error {
 	if err := r.cursor.Err(); err != nil {
 		return err
 	}
+	r.watch(slices.DeleteFunc(fresh, func(dir *directory) bool { return r.dirs.all[dir.path] != dir })...)
 	return r.write(ctx, nil, gone)
 }
 
@@ -259,12 +260,9 @@ func (r *watching) wait(ctx context.Context, check <-chan time.Time) error {
 			r.check()
 			r.checkAccounts(ctx)
 			return nil
-		case event, open := <-r.notify.Events:
-			if !open {
-				return errors.New("the watcher was closed")
-			}
-			r.happened(event)
-		case err := <-r.notify.Errors:
+		case n := <-r.notify.events:
+			r.happened(n)
+		case err := <-r.notify.errors:
 			if err := r.failed(ctx, err); err != nil {
 				return err
 			}
@@ -276,32 +274,27 @@ func (r *watching) wait(ctx context.Context, check <-chan time.Time) error {
 	}
 }
 
-// happened notes what to look at after an event.
-func (r *watching) happened(event fsnotify.Event) {
-	if strings.HasPrefix(baseOf(Key(event.Name)), temporaryPrefix) {
+// happened notes what to look at after a notification.
+func (r *watching) happened(n notification) {
+	if strings.HasPrefix(n.name, temporaryPrefix) {
 		return
 	}
-	files, dirs := r.dirs.concerned(event.Name)
+	files, dirs := r.dirs.concerned(n)
 	for _, key := range files {
 		r.dirty[key] = true
 	}
 	// The watch of a directory ends with it. A directory made since then may have the same
 	// inode number.
-	if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
-		if ended := r.dirs.at[event.Name]; len(ended) > 0 {
-			r.watch(ended[0])
-		}
+	again := slices.Clone(dirs)
+	if !n.ended {
+		again = slices.DeleteFunc(again, func(dir *directory) bool { return !r.dirs.changed(dir) })
 	}
-	for _, dir := range dirs {
-		if r.dirs.changed(dir) {
-			r.watch(dir)
-		}
-	}
+	r.watch(again...)
 }
 
-// watch watches a directory, and marks all files of which changes may have been missed.
-func (r *watching) watch(dir *directory) {
-	for _, missed := range r.dirs.watch(dir) {
+// watch watches directories, and marks all files of which changes may have been missed.
+func (r *watching) watch(dirs ...*directory) {
+	for _, missed := range r.dirs.watch(dirs...) {
 		for _, key := range missed.keys() {
 			r.dirty[key] = true
 		}
@@ -310,7 +303,7 @@ func (r *watching) watch(dir *directory) {
 
 // failed handles an error of receiving events.
 func (r *watching) failed(ctx context.Context, err error) error {
-	if !errors.Is(err, fsnotify.ErrEventOverflow) {
+	if !errors.Is(err, errLost) {
 		return fmt.Errorf("receive notifications: %w", err)
 	}
 	for _, dir := range r.dirs.all {
@@ -331,11 +324,13 @@ func (r *watching) check() {
 	byDirectory(len(dirs), func(i int) *directory { return dirs[i] }, func(i int) {
 		changed[i] = dirs[i].err != nil || dirs[i].at == "" || r.dirs.changed(dirs[i])
 	})
+	var again []*directory
 	for i, dir := range dirs {
 		if changed[i] {
-			r.watch(dir)
+			again = append(again, dir)
 		}
 	}
+	r.watch(again...)
 	o, txn := r.target.begin(nil), r.db.ReadTxn()
 	defer o.close()
 	differs := make([]bool, len(files))

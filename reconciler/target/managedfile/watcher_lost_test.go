@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/statedb"
 )
@@ -37,7 +37,7 @@ func TestLostNotificationsAreMadeUpFor(t *testing.T) {
 	r := &watching{Watcher: w, dirs: newDirectories(nil, newAnswers()), dirty: map[Key]bool{}}
 	r.dirs.all[dir] = &directory{path: dir, files: map[string]bool{"a": true}}
 	must(t, os.Remove(row.Path))
-	must(t, r.failed(t.Context(), errOverflow()))
+	must(t, r.failed(t.Context(), errLost))
 	sources := l.seen.Sources(l.db.ReadTxn())
 	if len(sources) != 1 || !strings.Contains(sources[0].Incomplete, "notifications of the kernel were lost") {
 		t.Errorf("sources %+v", sources)
@@ -58,21 +58,23 @@ func TestLostNotificationsAreMadeUpFor(t *testing.T) {
 func TestADirectoryWithTheNumberOfItsPredecessorIsWatched(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sub")
 	must(t, os.Mkdir(dir, 0o755))
-	notify, err := fsnotify.NewWatcher()
+	notify, err := newNotifier()
 	must(t, err)
-	t.Cleanup(func() { must(t, notify.Close()) })
+	t.Cleanup(notify.close)
 	r := &watching{notify: notify, dirs: newDirectories(notify, newAnswers()), dirty: map[Key]bool{}}
 	watched := r.dirs.add(Key(filepath.Join(dir, "a")))
 	r.watch(watched)
 	must(t, os.Remove(dir))
-	event := <-notify.Events
+	event := <-notify.events
 	must(t, os.Mkdir(dir, 0o755))
-	watched.info, err = os.Stat(dir) // as if it had the number
-	must(t, err)
+	var stat unix.Stat_t
+	must(t, unix.Stat(dir, &stat))
+	watched.device, watched.inode = stat.Dev, stat.Ino // as if it had the number
+	before := watched.watch
 	clear(r.dirty)
 	r.happened(event)
-	if list := notify.WatchList(); len(list) != 1 || list[0] != watched.at || !r.dirty[Key(filepath.Join(dir, "a"))] {
-		t.Errorf("after %v: watched are %q, to be looked at %v", event, list, r.dirty)
+	if len(r.dirs.watched) != 1 || watched.watch == before || watched.at != dir || !r.dirty[Key(filepath.Join(dir, "a"))] {
+		t.Errorf("after %v: watched are %v, to be looked at %v", event, r.dirs.watched, r.dirty)
 	}
 }
 

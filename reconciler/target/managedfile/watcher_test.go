@@ -43,7 +43,12 @@ func (h *lastHealth) get() error                   { h.mu.Lock(); defer h.mu.Unl
 // newLive makes one, with files that are declared from the beginning.
 func newLive(t *testing.T, rows ...File) *live {
 	t.Helper()
-	l := &live{bed: newBed(t), health: &lastHealth{}}
+	return newLiveOf(t, newBed(t), rows...)
+}
+
+func newLiveOf(t *testing.T, b *bed, rows ...File) *live {
+	t.Helper()
+	l := &live{bed: b, health: &lastHealth{}}
 	var err error
 	l.files, err = statedb.NewTable(l.db, Schema())
 	must(t, err)
