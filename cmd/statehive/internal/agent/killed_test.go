@@ -143,11 +143,10 @@ func TestOfAgentsThatStartBesideAKilledOneOneGetsTheStateDirectory(t *testing.T)
 	all.Wait()
 	held := 0
 	for _, lock := range locks {
-		if lock == nil {
-			continue
+		if lock != nil {
+			held++
+			t.Cleanup(func() { _ = lock.Close() })
 		}
-		held++
-		defer lock.Close()
 	}
 	if held != 1 {
 		t.Errorf("%d agents have it", held)
