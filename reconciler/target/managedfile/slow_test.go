@@ -227,8 +227,8 @@ func TestWhoeverIsSlowAgainAndAgainIsLeftOut(t *testing.T) {
 func TestAWatcherGoesOnWhicheverRequestHangs(t *testing.T) {
 	theirs, ours := t.TempDir(), t.TempDir()
 	d := serveDisk(t, theirs)
-	other := file(filepath.Join(ours, "b"), "ours\n")
 	for n := range 12 {
+		other := file(filepath.Join(ours, fmt.Sprint(n)), "ours\n")
 		d.hangAfter(n, fuseGetattr)
 		b := newBed(t)
 		b.target.answers.patience = 200 * time.Millisecond
