@@ -17,7 +17,7 @@ import (
 type folder struct {
 	path string // without symbolic links
 	fd   int
-	// others is whether another user can change what is in it, or serves its file system.
+	// others is whether another user can change what is in it.
 	others bool
 	identity
 }
@@ -68,6 +68,7 @@ type pathWalk struct {
 	*folder
 	trusts    func(uid uint32) bool
 	owner     uint32 // of the directory
+	device    uint64 // of the directory
 	exchanges bool   // others can rename the directory or what is in it
 }
 
@@ -151,7 +152,10 @@ func (w *pathWalk) move(to string, from int, name string) error {
 	if w.fd >= 0 {
 		err = w.close() // of a descriptor that nothing was written to
 	}
-	w.fd, w.path, w.owner = fd, to, stat.Uid
+	if stat.Dev != w.device && isServedByOthers(fd, stat.Dev, w.trusts) {
+		w.exchanges = true
+	}
+	w.fd, w.path, w.owner, w.device = fd, to, stat.Uid, stat.Dev
 	if !w.trusts(stat.Uid) || stat.Mode&0o022 != 0 && stat.Mode&unix.S_ISVTX == 0 {
 		w.exchanges = true
 	}
@@ -181,7 +185,6 @@ func (f *folder) checkDisk() error {
 		return fmt.Errorf("look at the file system of directory %s: %w", f.path, err)
 	}
 	f.identity = identify(f.path, &dir, &stat)
-	f.others = f.others || stat.Type == unix.FUSE_SUPER_MAGIC
 	if name, kernels := kernelDisks[int64(stat.Type)]; kernels { //nolint:unconvert // not everywhere is it one
 		return fmt.Errorf("directory %s is on a file system of type %s: %w", f.path, name, errNoDisk)
 	}

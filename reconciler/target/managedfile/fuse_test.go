@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,8 @@ const (
 	fuseForget     = 2
 	fuseGetattr    = 3
 	fuseSetattr    = 4
+	fuseReadlink   = 5
+	fuseSymlink    = 6
 	fuseUnlink     = 10
 	fuseRename     = 12
 	fuseOpen       = 14
@@ -55,11 +58,14 @@ type servedDisk struct {
 }
 
 // serveDisk mounts one, until the test ends.
-func serveDisk(t *testing.T, dir string) *servedDisk {
+func serveDisk(t *testing.T, dir string) *servedDisk { t.Helper(); return serveDiskOf(t, 0, dir) }
+
+// serveDiskOf mounts one as a user.
+func serveDiskOf(t *testing.T, user int, dir string) *servedDisk {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	must(t, err)
-	must(t, unix.Mount("served", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
+	must(t, unix.Mount("served", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=0,allow_other", fd, user)))
 	file := os.NewFile(uintptr(fd), "fuse")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestChildThatServesADisk$")
 	cmd.Env, cmd.ExtraFiles, cmd.Stderr = append(os.Environ(), serves+"=1"), []*os.File{file}, os.Stderr
@@ -250,6 +256,14 @@ func (s *server) answer(kind uint32, node uint64, body []byte) ([]byte, unix.Err
 		}
 		f.changed = time.Now()
 		return append(make([]byte, 16), s.attributes(node)...), 0
+	case fuseReadlink:
+		return f.data, 0
+	case fuseSymlink:
+		name, target, _ := bytes.Cut(body, []byte{0})
+		s.last++
+		s.names[string(name)] = s.last
+		s.nodes[s.last] = &servedFile{mode: unix.S_IFLNK | 0o777, changed: time.Now(), data: []byte(text0(target))}
+		return s.entry(s.last), 0
 	case fuseUnlink:
 		if _, found := s.names[text0(body)]; !found {
 			return nil, unix.ENOENT
@@ -338,5 +352,36 @@ func TestADiskInUserSpaceIsUsedLikeAnyOther(t *testing.T) {
 	wantTidy(t, dir, state)
 	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
 		t.Errorf("left over: %q, %v", left, err)
+	}
+}
+
+// A file system in user space says of each file whose it is, and its owner can have it say root.
+func TestLinksOfADiskInUserSpaceAreNotFollowed(t *testing.T) {
+	if !othersExist() {
+		return // root has no other user here who could mount one
+	}
+	theirs, ours := t.TempDir(), t.TempDir()
+	serveDiskOf(t, 65533, theirs)
+	must(t, os.Symlink(ours, filepath.Join(theirs, "link")))
+	target := openedTarget(t, t.TempDir())
+	if err := updateError(t, target, file(filepath.Join(theirs, "link", "a"), "x\n")); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("error %v", err)
+	}
+	wantAbsent(t, filepath.Join(ours, "a"))
+	mustUpdate(t, target, file(filepath.Join(theirs, "a"), "x\n"), true)
+
+	roots := t.TempDir()
+	serveDisk(t, roots)
+	must(t, os.Symlink(ours, filepath.Join(roots, "link")))
+	mustUpdate(t, target, file(filepath.Join(roots, "link", "a"), "x\n"), true)
+}
+
+func TestWhoServesADisk(t *testing.T) {
+	const mounts = "36 35 0:50 / /a rw,nosuid shared:1 - fuse.sshfs b: rw,user_id=0,group_id=0\n" +
+		"37 35 0:51 / /b rw - fuse.sshfs b: rw,user_id=1000,group_id=0,allow_other\n38 35 0:52 / /c rw - virtiofs c rw\nmistake\n"
+	for minor, want := range map[uint32]bool{50: false, 51: true, 52: false, 53: true} {
+		if got := isOfOthers(mounts, unix.Mkdev(0, minor), func(uid uint32) bool { return uid == 0 }); got != want {
+			t.Errorf("0:%d is of others: %v, expected %v", minor, got, want)
+		}
 	}
 }
