@@ -166,6 +166,7 @@ func (l *loop) writeStatuses(txn *store.WriteTxn, err error, withNotDone bool, n
 
 // completeAll completes all outcomes, which have been written.
 func (l *loop) completeAll(outcomes []*pool.Task, now time.Time) {
+	l.noteUpdates(outcomes)
 	for _, out := range outcomes {
 		l.complete(out, now)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -267,10 +268,12 @@ func (f *driftFeed) follow(ctx context.Context) {
 func (f *driftFeed) check(txn store.ReadTxn, now time.Time) {
 	f.feed.collect(txn)
 	named := f.feed.relay.rows
+	var again []string // rows to update once more, whether they differ or not
 	f.feed.relay.clear()
 	f.takeDone(txn, now)
 	switch {
 	case !f.Reliable(txn):
+		f.r.listings.Begun()
 		if f.knew && f.lists.IsZero() {
 			f.lists = now
 		}
@@ -281,16 +284,20 @@ func (f *driftFeed) check(txn store.ReadTxn, now time.Time) {
 		}
 		f.knew, f.lists = true, time.Time{}
 		f.whole, f.fresh = false, nil
+		again = f.r.listings.Repeat()
 		for e := range f.r.all(txn) {
 			f.examine(txn, e)
 		}
 	default:
+		again = f.r.listings.Repeat()
 		f.examineFresh(txn, now)
 		for _, key := range sortedKeys(named) {
 			f.r.listings.Observed(key)
 			f.examineRow(txn, key)
 		}
 	}
+	f.r.repeat(again)
+	f.suspects = slices.DeleteFunc(f.suspects, func(key string) bool { _, is := slices.BinarySearch(again, key); return is })
 	if len(f.suspects) > 0 {
 		_ = f.r.inbox.trigger(f.suspects, workqueue.Retries, workqueue.Drifted) // refused only when Run ends
 		f.suspects = nil
@@ -341,6 +348,34 @@ func (f *driftFeed) examine(txn store.ReadTxn, e *store.Entry) {
 	f.feed.relay.trouble(func() string { return f.r.p.Table.KeyText(e) }, err)
 	if err == nil && (len(changes) > 0 || known) {
 		f.suspects = append(f.suspects, keyOf(e))
+	}
+}
+
+// noteUpdates has rows updated once more that were updated while the observed state was listed.
+func (l *loop) noteUpdates(outcomes []*pool.Task) {
+	of := l.r.p.Observed
+	if of == nil || l.r.p.Config.Drift.Policy == hold.DriftReport {
+		return // no update may be run to make sure
+	}
+	if !of.Reliable(l.r.p.DB.ReadTxn()) {
+		l.r.listings.Begun()
+	}
+	var again []string
+	for _, out := range outcomes {
+		if !isUpdate(out) || out.Err != nil || out.Outdated || out.Item != nil && out.Item.Ran.OnlyListed() {
+			continue // it runs again anyway, or has done so: an update may cause a listing
+		}
+		if key := keyOf(out.Entry); l.r.listings.Updated(key, out.Ended.Add(-out.Took), out.Ended) {
+			again = append(again, key)
+		}
+	}
+	l.r.repeat(again)
+}
+
+// repeat has rows updated whether they differ or not.
+func (r *Engine) repeat(keys []string) {
+	if len(keys) > 0 {
+		_ = r.inbox.trigger(keys, workqueue.Retries, workqueue.Listed) // refused only when Run ends
 	}
 }
 

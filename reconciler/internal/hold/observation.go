@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -107,6 +109,43 @@ type Listings struct {
 	mu           sync.Mutex
 	began, ended time.Time       // of the last listing; zero: there was none
 	news         map[string]bool // rows observed since it ended, by encoded key
+
+	known   bool            // the table was complete once
+	running bool            // a listing runs
+	during  map[string]bool // rows updated while it runs, by encoded key
+}
+
+// Begun records that the table is incomplete, so that a listing runs or is about to. The first one does not count, since nothing was
+// compared before.
+func (s *Listings) Begun() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = s.known
+}
+
+// Updated records an update of a row. It reports whether to update the row once more, because the last listing ended while the update ran:
+// what others did in between may be in neither. If a listing runs, Repeat does so later.
+func (s *Listings) Updated(key string, began, ended time.Time) (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running {
+		if s.during == nil {
+			s.during = map[string]bool{}
+		}
+		s.during[key] = true
+		return false
+	}
+	return !s.began.IsZero() && began.Before(s.ended) && !ended.Before(s.began)
+}
+
+// Repeat records that the table is complete, and returns the rows to be updated once more, because they were updated while a listing ran:
+// it may have found them as they were before, although they are otherwise by now.
+func (s *Listings) Repeat() (keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys = slices.Sorted(maps.Keys(s.during))
+	s.known, s.running, s.during = true, false, nil
+	return keys
 }
 
 // Ended records a listing.

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -35,4 +36,39 @@ func TestListingSaysNothingOfRowsThatWereAppliedSinceItBegan(t *testing.T) {
 	want("not observed since", "b", ended.Add(1), Unknown)
 	s.Ended(ended.Add(2), ended.Add(4))
 	want("observed before the listing", "a", ended.Add(5), Unknown)
+}
+
+func TestRowsThatAreUpdatedDuringAListingAreUpdatedOnceMore(t *testing.T) {
+	var s Listings
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	want := func(what string, got, want []string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	s.Begun()
+	s.Updated("first", at(90), at(91))
+	want("after the first listing, before which nothing was compared", s.Repeat(), nil)
+	s.Updated("before", at(92), at(93))
+	s.Begun()
+	s.Updated("b", at(94), at(102))
+	s.Updated("a", at(103), at(104))
+	s.Updated("a", at(105), at(106))
+	s.Ended(at(100), at(110))
+	want("after a listing", s.Repeat(), []string{"a", "b"})
+	want("once more", s.Repeat(), nil)
+	for what, c := range map[string]struct {
+		began, ended int64
+		again        bool
+	}{
+		"one that outlasts the listing": {105, 111, true},
+		"one that began at its end":     {110, 112, false},
+		"one that is told of late":      {98, 99, false},
+	} {
+		if got := s.Updated("c", at(c.began), at(c.ended)); got != c.again {
+			t.Errorf("%s: %v, want %v", what, got, c.again)
+		}
+	}
+	want("without another listing", s.Repeat(), nil)
 }

@@ -19,10 +19,11 @@ const (
 	Unblocked                    // what it waited for is done
 	Resume                       // a pause or hold of it has ended
 	Elapsed                      // its refresh interval has passed
+	Listed                       // it was updated while the observed state was listed
 )
 
 var reasonNames = [...]string{
-	"change", "related", "event", "manual", "retry", "again", "refresh", "orphan", "drift", "dependency", "resume", "interval",
+	"change", "related", "event", "manual", "retry", "again", "refresh", "orphan", "drift", "dependency", "resume", "interval", "listing",
 }
 
 // String returns the names of the reasons, separated by commas.
@@ -34,6 +35,12 @@ func (r Reason) String() string {
 		}
 	}
 	return strings.Join(names, ",")
+}
+
+// OnlyListed reports whether an update during a listing is the only reason to run a row.
+func (r Reason) OnlyListed() bool {
+	const harmless = Listed | Resume | Unblocked
+	return r&Listed != 0 && r&^harmless == 0
 }
 
 // OnlyDrift reports whether drift is the only reason to run a row.
