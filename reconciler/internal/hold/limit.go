@@ -247,21 +247,22 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 		l.CountUpdate(it)
 	}
 	by, c := l.claimOf(it.Key)
-	if c == nil || c.state != undecided {
+	if c == nil || c.state == approved || c.state == admitted && by != l.deletes {
 		return Reason{}, false
 	}
+	rows := l.owner.Table.Len(txn)
+	exceeded := c.state == undecided && by.exceeded(rows)
+	if !by.holding && !exceeded && by == l.deletes {
+		if wait := l.dependents.check(by, txn, now); !wait.IsZero() {
+			return Reason{workqueue.Order, "a check of the rows that depend on it", wait}, true
+		}
+	}
+	if by.strands == "" && (c.state == admitted || !by.holding && !exceeded) {
+		by.admit(c)
+		return Reason{}, false
+	}
+	by.retract(c) // it may have been admitted, and have waited for something else since
 	if !by.holding {
-		rows := l.owner.Table.Len(txn)
-		exceeded := by.exceeded(rows)
-		if !exceeded && by == l.deletes {
-			if wait := l.dependents.check(by, txn, now); !wait.IsZero() {
-				return Reason{workqueue.Order, "a check of the rows that depend on it", wait}, true
-			}
-		}
-		if !exceeded && by.strands == "" {
-			by.admit(c)
-			return Reason{}, false
-		}
 		by.hold(rows, now)
 		by.limited = exceeded
 		l.remember(by, now)

@@ -40,7 +40,7 @@ type claimState uint8
 
 const (
 	undecided claimState = iota
-	admitted             // it may change the row, and may retry when it fails
+	admitted             // it may change the row, and may retry when it fails, unless it would strand rows by then
 	approved             // it may change the row because the change was approved, and is not counted
 )
 
@@ -166,9 +166,20 @@ func (c *counter) giveUp(key string) {
 	delete(c.claims, key)
 }
 
+// admit admits an item that is undecided or admitted.
 func (c *counter) admit(item *claim) {
-	item.state = admitted
-	c.undecided--
+	if item.state == undecided {
+		item.state = admitted
+		c.undecided--
+	}
+}
+
+// retract makes an item that is undecided or admitted undecided.
+func (c *counter) retract(item *claim) {
+	if item.state == admitted {
+		item.state = undecided
+		c.undecided++
+	}
 }
 
 // approve admits the undecided items of all plans up to the given one, and returns their number.

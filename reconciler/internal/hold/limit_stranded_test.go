@@ -168,6 +168,34 @@ func TestRowsAreNotStrandedIfTheyCanDoWithRowsOfAnotherTable(t *testing.T) {
 	}
 }
 
+// A delete may have waited for something else since it was checked, as may one that was let through, or has failed.
+func TestRowsAreStrandedIfWhatIsLeftFailsWhileADeleteWaits(t *testing.T) {
+	for _, admitted := range []bool{false, true} {
+		b := newBed(t, "addresses", "routes")
+		on := b.onOf("addresses")
+		on.On = func(_ *store.Entry, yield func(store.Query) bool) {
+			_ = yield(byID.Query("a").Untyped()) && yield(byID.Query("b").Untyped()) && yield(byID.Query("c").Untyped())
+		}
+		on.OneOf = oneSet(on.On)
+		m := b.needed(t, "addresses", "routes", on)
+		b.put("addresses", row{ID: "a", State: "done"}, row{ID: "b", State: "done"}, row{ID: "c", State: "done"})
+		b.put("routes", row{ID: "0"})
+		l := b.stranding("addresses", m, nil)
+		first, waits := b.removed(l, "addresses", "a"), b.removed(l, "addresses", "b")
+		b.want(l, first, Reason{})
+		if admitted {
+			b.want(l, waits, Reason{})
+		}
+		l.Succeeded(first, b.now)
+		b.put("addresses", row{ID: "c", State: "error"})
+		b.now = b.now.Add(time.Minute)
+		b.want(l, waits, heldFor("1 of 1 rows of routes (0)"))
+		if got := l.Held(); len(got) != 1 || got[0].Items != 1 {
+			t.Errorf("admitted before: %t, held %+v", admitted, got)
+		}
+	}
+}
+
 // A delete may have waited for something else since it was checked.
 func TestRowsThatAreDeclaredWhileADeleteWaitsAreStranded(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -273,7 +301,7 @@ func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
 		"pending":       {"", "", held},
 		"soon done":     {"", "done", Reason{}},
 		"soon in error": {"", "error", held},
-		"done at first": {"done", "error", Reason{}}, // what was let through remains so
+		"done at first": {"done", "error", Reason{}}, // the last check was just now
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, "addresses", "routes")

@@ -281,12 +281,8 @@ func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, wa
 		if !known || rec.Existed {
 			return false
 		}
-		for s := range seen.List(txn, SeenByName.Query(was.Key())) {
-			if t.isOurs(s, rec, known) {
-				return true
-			}
-		}
-		return false
+		s, _, found := seen.Get(txn, SeenByKey.Query(rec.seenKey())) // the device may have another name now
+		return found && t.isOurs(s, rec, true)
 	}
 }
 

@@ -63,15 +63,13 @@ func DependsOn[Obj any](
 // does not if the link is of others, unless the agent has set it up.
 func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Link) bool {
 	return func(txn statedb.ReadTxn, was Link) bool {
-		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
-		if !found {
-			return false
-		}
 		rec, _ := t.records.Get(was.Name)
-		if (state{link: &is, rec: rec}).created() {
-			return true
+		if rec.Borrowed != nil { // the link may have another name now
+			is, _, found := seen.Get(txn, SeenByIndex.Query(rec.Borrowed.Index))
+			return found && is.Up && !rec.Borrowed.Up
 		}
-		return rec.Borrowed != nil && rec.Borrowed.Index == is.Index && is.Up && !rec.Borrowed.Up
+		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
+		return found && (state{link: &is, rec: rec}).created()
 	}
 }
 
