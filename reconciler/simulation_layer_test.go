@@ -26,8 +26,9 @@ type layer struct {
 	dropped  bool // its table is
 	blind    bool // the table of what is observed is
 
-	mu   sync.Mutex
-	seen *statedb.RWTable[sighting]
+	mu      sync.Mutex
+	seen    *statedb.RWTable[sighting]
+	touched map[string]time.Time // when the last operation on a row ended, by id
 
 	differs map[string]difference // rows that are done although they are seen to differ
 }
@@ -107,7 +108,10 @@ func (l *layer) act(_ context.Context, c call) (reconciler.Result, error) {
 	if c.op != "update" && c.op != "delete" {
 		return reconciler.Result{}, nil
 	}
-	defer func() { l.events <- c.id }()
+	defer func() {
+		l.touch(c.id)
+		l.events <- c.id
+	}()
 	if below := l.below(); c.op == "update" && below != nil && parentOf(c.id) != "" {
 		if _, there := below.target.state()[parentOf(c.id)]; !there {
 			return reconciler.Result{}, fmt.Errorf("%s is not there", parentOf(c.id))
@@ -130,6 +134,20 @@ func (l *layer) act(_ context.Context, c call) (reconciler.Result, error) {
 		l.bury(c.id)
 	}
 	return reconciler.Result{}, nil
+}
+
+// touch records that an operation on a row has ended: what is seen of the row may be older for some time.
+func (l *layer) touch(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.touched[id] = time.Now()
+}
+
+// lastTouched returns when the last operation on a row ended.
+func (l *layer) lastTouched(id string) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.touched[id]
 }
 
 // remove removes something behind the reconciler's back.
@@ -180,7 +198,8 @@ func (l *layer) feed(slowest int) {
 const statusPatience = 200 * time.Millisecond
 
 // lookForLies checks that no row stays done while it is seen to differ, for longer
-// than that may be old news and a status may take to be written.
+// than that may be old news and a status may take to be written. A row that is updated to be sure, and lost again
+// before that is seen, is old news once more.
 func (l *layer) lookForLies() {
 	if l.ended == nil || l.dropped || l.blind || l.held.Load() > 0 {
 		clear(l.differs)
@@ -195,7 +214,7 @@ func (l *layer) lookForLies() {
 		}
 		text := fmt.Sprintf("%v, revision %d", changes, rev)
 		d, known := l.differs[r.ID]
-		if !known || d.text != text {
+		if !known || d.text != text || d.since.Before(l.lastTouched(r.ID)) {
 			l.differs[r.ID] = difference{text, now}
 		} else if now.Sub(d.since) > l.config.Drift.Settle+statusPatience {
 			l.t.Errorf("%s %s is done since %v although %s", l.name, r.ID, now.Sub(d.since), text)

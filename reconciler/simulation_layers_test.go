@@ -66,7 +66,8 @@ func newLayered(t *testing.T, seed uint64) *layered {
 	names := [][]string{{"ports"}, {"links"}, {"links", "addresses"}, {"links", "addresses", "routes"}}[s.random.IntN(4)]
 	for i, name := range names {
 		w := *base
-		l := &layer{world: &w, s: s, number: i, nested: name == "ports", events: make(chan string, 100_000), differs: map[string]difference{}}
+		l := &layer{world: &w, s: s, number: i, nested: name == "ports", events: make(chan string, 100_000)}
+		l.touched, l.differs = map[string]time.Time{}, map[string]difference{}
 		l.name, l.seed, l.target, l.health, l.moves = name, seed, newFake(), &healthLog{}, &moves{}
 		l.target.promise = l.promise
 		l.target.will(l.act)
