@@ -140,7 +140,7 @@ func states(t *testing.T, pid int) map[string]bool {
 	return all
 }
 
-// frozenFile returns a file, and a function that ends the wait of whoever writes to it.
+// frozenFile returns a file in a frozen file system, in which writes hang until thaw is called.
 func frozenFile(t *testing.T) (path string, thaw func()) {
 	t.Helper()
 	dir := t.TempDir()

@@ -223,7 +223,7 @@ func (s *server) reply(request, answer []byte, errno unix.Errno) {
 	head := make([]byte, 8, 16+len(answer))
 	binary.NativeEndian.PutUint32(head, uint32(16+len(answer)))
 	binary.NativeEndian.PutUint32(head[4:], uint32(-int32(errno)))
-	_, _ = unix.Write(s.fd, append(append(head, request[8:16]...), answer...)) // whoever has asked may have given up
+	_, _ = unix.Write(s.fd, append(append(head, request[8:16]...), answer...)) // the request may have been interrupted
 }
 
 func (s *server) answer(kind uint32, node uint64, body []byte) ([]byte, unix.Errno) {

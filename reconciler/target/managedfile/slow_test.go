@@ -195,7 +195,7 @@ func TestNoFileOfADiskInUserSpaceIsPolled(t *testing.T) {
 }
 
 // Each call takes long, and none takes too long.
-func TestWhoeverIsSlowAgainAndAgainIsLeftOut(t *testing.T) {
+func TestADirectoryThatStaysSlowIsLeftOut(t *testing.T) {
 	theirs, ours, state := t.TempDir(), t.TempDir(), t.TempDir()
 	d := serveDisk(t, theirs)
 	target := openedTarget(t, state)

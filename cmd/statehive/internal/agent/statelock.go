@@ -37,7 +37,7 @@ func lockDir(dir string, logger *slog.Logger) (*os.File, error) {
 	if err == nil && free {
 		return file, nil
 	}
-	_ = file.Close() // whoever has the directory does not read it
+	_ = file.Close() // nothing was written
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory %s: %w", dir, err)
 	}
