@@ -255,6 +255,14 @@ func (d Dependency[Obj]) Or(other Dependency[Obj]) Dependency[Obj] {
 	return d
 }
 
+// Serving returns a copy of d, which depends on rows of type Dep, for rows that can do with what they name only if serves reports true,
+// such as with an address only if its link is up. It matters when named rows are deleted: the others are no alternatives then. Serves is
+// called like the function status of [DependsOn].
+func Serving[Obj, Dep any](d Dependency[Obj], serves func(txn statedb.ReadTxn, dep Dep) bool) Dependency[Obj] {
+	d.of.Serves = func(txn store.ReadTxn, e *store.Entry) bool { return serves(txn, rowOf[Dep](e)) }
+	return d
+}
+
 func dependsOn[Obj, Dep any](
 	table *statedb.Table[Dep], status func(Dep) Status, names func(Obj, func(store.Query) bool), by func(*store.Entry) any,
 	observed []Observation[Dep],

@@ -93,7 +93,9 @@ func newInProcess() (in *inProcess, err error) {
 	links, linksErr := statedb.NewTable(in.db, link.Schema())
 	addresses, addressesErr := statedb.NewTable(in.db, address.Schema())
 	seen, seenErr := statedb.NewTable(in.db, route.SeenSchema())
-	if err := errors.Join(linksErr, addressesErr, seenErr); err != nil {
+	seenLinks, seenLinksErr := statedb.NewTable(in.db, link.SeenSchema())
+	seenAddresses, seenAddressesErr := statedb.NewTable(in.db, address.SeenSchema())
+	if err := errors.Join(linksErr, addressesErr, seenErr, seenLinksErr, seenAddressesErr); err != nil {
 		return nil, err
 	}
 	if in.target, err = route.New(route.Config{}); err != nil {
@@ -103,8 +105,9 @@ func newInProcess() (in *inProcess, err error) {
 		in.reconciler, err = reconciler.New(reconciler.Params[route.Route]{
 			DB: in.db, Table: in.table, Target: in.target,
 			DependsOn: route.DependsOn(route.Dependencies{
-				Links: statedb.ReadOnly(links), Addresses: statedb.ReadOnly(addresses),
-				Routes: statedb.ReadOnly(in.table), SeenRoutes: route.Observed(statedb.ReadOnly(seen)),
+				DB: in.db, Devices: link.NewDevices(in.db, statedb.ReadOnly(links), statedb.ReadOnly(seenLinks), reconciler.Observation[link.Link]{}),
+				Addresses: statedb.ReadOnly(addresses), KernelAddresses: statedb.ReadOnly(seenAddresses),
+				Routes: statedb.ReadOnly(in.table), KernelRoutes: statedb.ReadOnly(seen),
 			}),
 			Observed: route.Observed(statedb.ReadOnly(seen)),
 		})

@@ -32,6 +32,8 @@ type Dependency struct {
 	// Or, if it is not nil, has as many sets as the dependency for each row: the rows that a set of it names are as good as
 	// those of the same set of the dependency. By determines these, too.
 	Or *Dependency
+	// Serves reports whether a row of Table that is done is good enough; nil: each is. What a delete takes away is not asked.
+	Serves func(txn store.ReadTxn, row *store.Entry) bool
 	// Kept reports whether the target keeps the rows when it loses what they depend on.
 	Kept bool
 	// OrFailed reports whether deletes that wait for pending rows also wait for those that are in error.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/internal/store"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 )
 
 // stranded are the rows of a table that lack a row that they depend on, or would lack it after some deletes.
@@ -236,6 +237,8 @@ func (r *remainder) add(s *strandings, d *Dependency, queries []store.Query) {
 			case lost != nil && lost.rows[string(e.Key())] != nil:
 			case state != "" && !s.isFreed(d.Table, e): // the target may never have it
 				r.pending = r.pending || state == pendingState
+			case state == "" && !d.serves(s.txn, e): // that may be about to change, too
+				r.pending = true
 			case r.only == nil:
 				r.only = e
 			case r.only != e:
@@ -244,6 +247,16 @@ func (r *remainder) add(s *strandings, d *Dependency, queries []store.Query) {
 			}
 		}
 	}
+}
+
+// serves reports whether a row that is done suffices for those that name it.
+func (d *Dependency) serves(txn store.ReadTxn, row *store.Entry) bool {
+	if d.Serves == nil {
+		return true
+	}
+	serves := false
+	_ = pool.Guard(func() { serves = d.Serves(txn, row) })
+	return serves
 }
 
 // isFreed reports whether a row can be applied once the rows are deleted.

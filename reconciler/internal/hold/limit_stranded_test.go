@@ -294,14 +294,18 @@ func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
 	held := heldFor("3 of 3 rows of routes (0 and others)")
 	for name, test := range map[string]struct {
 		state, later string // of what is left
+		serves       func() bool
 		want         Reason // later
 	}{
-		"done":          {"done", "done", Reason{}},
-		"in error":      {"error", "error", held},
-		"pending":       {"", "", held},
-		"soon done":     {"", "done", Reason{}},
-		"soon in error": {"", "error", held},
-		"done at first": {"done", "error", Reason{}}, // the last check was just now
+		"done":          {state: "done", later: "done"},
+		"in error":      {state: "error", later: "error", want: held},
+		"pending":       {want: held},
+		"soon done":     {later: "done"},
+		"soon in error": {later: "error", want: held},
+		"done at first": {state: "done", later: "error"}, // the last check was just now
+		"good enough":   {state: "done", later: "done", serves: func() bool { return true }},
+		"not good":      {state: "done", later: "done", serves: func() bool { return false }, want: held},
+		"panics":        {state: "done", later: "done", serves: func() bool { panic("no") }, want: held},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, "addresses", "routes")
@@ -310,6 +314,9 @@ func TestRowsAreStrandedUnlessWhatIsLeftIsDone(t *testing.T) {
 				_ = yield(byID.Query("a").Untyped()) && yield(byID.Query("b").Untyped())
 			}
 			on.OneOf = oneSet(on.On)
+			if test.serves != nil {
+				on.Serves = func(store.ReadTxn, *store.Entry) bool { return test.serves() }
+			}
 			m := b.needed(t, "addresses", "routes", on)
 			b.put("addresses", row{ID: "a", State: "done"}, row{ID: "b", State: test.state})
 			b.put("routes", row{ID: "0"}, row{ID: "1"}, row{ID: "2"})

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -85,6 +86,13 @@ func deletedAfterUsable(
 		}
 		return []reconciler.Change{{Field: "address", Want: a.Address.String()}}
 	}))
+}
+
+// Serves returns a function that reports whether an address can lead to gateways: its link is up and the kernel uses it.
+func Serves(devices link.Devices, seen *statedb.Table[Seen]) func(statedb.ReadTxn, Address) bool {
+	return func(txn statedb.ReadTxn, a Address) bool {
+		return devices.IsUp(txn, a.Device) && len(unusable(txn, seen, a)) == 0
+	}
 }
 
 // ByNetwork finds rows by their network, both with and without their device.

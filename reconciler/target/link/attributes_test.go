@@ -184,7 +184,11 @@ func TestPortsWaitForTheirBridges(t *testing.T) {
 	}, table); err != nil {
 		t.Fatal(err)
 	}
-	needs := Needs(statedb.ReadOnly(table), reconciler.Observation[Link]{})
+	seen, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := Needs(NewDevices(db, statedb.ReadOnly(table), statedb.ReadOnly(seen), reconciler.Observation[Link]{}))
 	for i, want := range [][]string{nil, {"br0"}, {"v0"}, {"br0"}, nil} {
 		var got []string
 		for key := range needs.Rows(db.ReadTxn(), table, rows[i]) {

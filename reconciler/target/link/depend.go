@@ -28,10 +28,76 @@ var ByConfigured = statedb.NewMultiIndex("configured", func(l Link) iter.Seq[Key
 	return slices.Values([]Key{Key(l.Name)})
 })
 
-// Device returns the queries for the rows that a device needs: one that creates it, and one that sets its attributes, such as
-// whether it is up. Others may do either.
-func Device(name string) iter.Seq[statedb.Query[Link]] {
-	return slices.Values([]statedb.Query[Link]{ByEnd.Query(Key(name)), ByConfigured.Query(Key(name))})
+// rowsFor returns the queries for the rows that a device needs, under one of its names: one that creates it, and one that sets its
+// attributes, such as whether it is up. Others may do either.
+func rowsFor(name string) []statedb.Query[Link] {
+	return []statedb.Query[Link]{ByEnd.Query(Key(name)), ByConfigured.Query(Key(name))}
+}
+
+// Devices are the links that rows of other kinds name. It is safe for concurrent use.
+type Devices struct {
+	db       *statedb.DB
+	links    *statedb.Table[Link]
+	seen     *statedb.Table[Seen]
+	observed reconciler.Observation[Link]
+}
+
+// NewDevices returns the devices of a table of links. Observed is what its rows are compared with, as returned by [Target.Observed].
+func NewDevices(
+	db *statedb.DB, links *statedb.Table[Link], seen *statedb.Table[Seen], observed reconciler.Observation[Link],
+) Devices {
+	return Devices{db, links, seen, observed}
+}
+
+// Names yields all names of a device, of which name is one, or name if there is no such device.
+func (d Devices) Names(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		is, _, _ := d.seen.Get(d.db.ReadTxn(), SeenByName.Query(name))
+		if !yield(name) || is.OtherNames == "" {
+			return
+		}
+		for _, other := range is.names() {
+			if other != name && !yield(other) {
+				return
+			}
+		}
+	}
+}
+
+// Rows returns the queries for the rows that a device needs: one that creates it, and one that sets its attributes, under any of its
+// names. There are none for the name "".
+func (d Devices) Rows(device string) iter.Seq[statedb.Query[Link]] {
+	return func(yield func(statedb.Query[Link]) bool) {
+		if device == "" {
+			return
+		}
+		for name := range d.Names(device) {
+			for _, q := range rowsFor(name) {
+				if !yield(q) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Waits reports whether a row that a device needs is pending or in error.
+func (d Devices) Waits(device string) bool {
+	txn := d.db.ReadTxn()
+	for q := range d.Rows(device) {
+		for l := range d.links.List(txn, q) {
+			if l.Status.Kind() != reconciler.Done {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// IsUp reports whether a device exists and is set up, with a carrier or not.
+func (d Devices) IsUp(txn statedb.ReadTxn, device string) bool {
+	is, _, found := d.seen.Get(txn, SeenByName.Query(device))
+	return found && is.Up
 }
 
 // ByMaster finds the rows of the ports of a bridge.
@@ -44,29 +110,25 @@ var ByMaster = statedb.NewMultiIndex("master", func(l Link) iter.Seq[Key] {
 
 // DependsOn makes rows wait for the links of the devices that they need. The function device
 // returns the name of a row's device, or an empty string. Rows do not wait for a device that
-// is in no row of the links' table, because others create it. The rows of links are compared with
-// observed, as returned by [Target.Observed]: a row whose link is gone, or has been replaced
-// by somebody else's, does not count as done.
-func DependsOn[Obj any](
-	links *statedb.Table[Link], observed reconciler.Observation[Link], device func(Obj) string,
-) reconciler.Dependency[Obj] {
-	return reconciler.DependsOn(links, Link.GetStatus, func(obj Obj) iter.Seq[statedb.Query[Link]] {
-		name := device(obj)
-		if name == "" {
-			return nil
-		}
-		return Device(name)
-	}, observed)
+// is in no row of the links' table, because others create it. A row of links whose link is gone, or has
+// been replaced by somebody else's, does not count as done.
+func DependsOn[Obj any](d Devices, device func(Obj) string) reconciler.Dependency[Obj] {
+	return DependsOnBy(d, device, d.Rows)
+}
+
+// DependsOnBy is [DependsOn] for rows that may need several devices. By and on are those of [reconciler.DependsOnBy].
+func DependsOnBy[Obj any, Key comparable](d Devices, by func(Obj) Key, on func(Key) iter.Seq[statedb.Query[Link]]) reconciler.Dependency[Obj] {
+	return reconciler.DependsOnBy(d.links, Link.GetStatus, by, on, d.observed)
 }
 
 // Removes returns a function that reports whether the delete of a row takes the device away, or what the device needs to be up. It
-// does not if the link is of others, unless the agent has set it up.
+// does not if the link is of others, unless the agent has set it up and no row has another name of it.
 func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Link) bool {
 	return func(txn statedb.ReadTxn, was Link) bool {
 		rec, _ := t.records.Get(was.Name)
 		if rec.Borrowed != nil { // the link may have another name now
 			is, _, found := seen.Get(txn, SeenByIndex.Query(rec.Borrowed.Index))
-			return found && is.Up && !rec.Borrowed.Up
+			return found && is.Up && !rec.Borrowed.Up && !slices.ContainsFunc(is.names(), func(name string) bool { return t.borrows(txn, name) })
 		}
 		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
 		return found && (state{link: &is, rec: rec}).created()
@@ -94,22 +156,22 @@ func Replaces(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, row Link) (wa
 }
 
 // Needs makes a link wait for other links of its table: a port waits for its bridge, and a link
-// without a type waits for the veth whose other end it is. For observed, see [DependsOn].
-func Needs(links *statedb.Table[Link], observed reconciler.Observation[Link]) reconciler.Dependency[Link] {
-	return reconciler.DependsOn(links, Link.GetStatus, func(l Link) iter.Seq[statedb.Query[Link]] {
+// without a type waits for the veth whose other end it is.
+func Needs(d Devices) reconciler.Dependency[Link] {
+	return reconciler.DependsOn(d.links, Link.GetStatus, func(l Link) iter.Seq[statedb.Query[Link]] {
 		return func(yield func(statedb.Query[Link]) bool) {
 			if l.Type == "" && !yield(ByEnd.Query(Key(l.Name))) {
 				return
 			}
 			if l.Master != "" {
-				for q := range Device(l.Master) {
+				for q := range d.Rows(l.Master) {
 					if !yield(q) {
 						return
 					}
 				}
 			}
 		}
-	}, observed)
+	}, d.observed)
 }
 
 // RemovedFirst returns a function that yields the rows of links to be created that need the name of a removed one as that of their other
@@ -125,6 +187,18 @@ func RemovedFirst(links *statedb.Table[Link]) func(txn statedb.ReadTxn, was Link
 			}
 		}
 	}
+}
+
+// NeedsName reports whether a row that cannot be applied yet is to have a name of a removed veth.
+func NeedsName(txn statedb.ReadTxn, links *statedb.Table[Link], was Link) bool {
+	for _, name := range []string{was.Name, was.Peer} {
+		for l := range links.List(txn, ByEnd.Query(Key(name))) {
+			if l.Status.Kind() != reconciler.Done {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // DeletedAfter makes links stay while links that the kernel has as their ports are to have another master, but are pending or in error:

@@ -134,7 +134,7 @@ func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Link
 func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
 	return func(yield func(statedb.Query[Link]) bool) {
 		for _, name := range s.names() {
-			for _, q := range slices.Concat(slices.Collect(Device(name)), []statedb.Query[Link]{ByMaster.Query(Key(name))}) {
+			for _, q := range append(rowsFor(name), ByMaster.Query(Key(name))) {
 				if !yield(q) {
 					return
 				}

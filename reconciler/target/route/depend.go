@@ -4,6 +4,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/address"
@@ -56,15 +57,14 @@ func (r Route) usesGateway() bool {
 // Dependencies are the tables that routes depend on, with the observations that their rows are
 // compared with.
 type Dependencies struct {
-	Links         *statedb.Table[link.Link]
-	SeenLinks     reconciler.Observation[link.Link]
+	DB            *statedb.DB
+	Devices       link.Devices
 	Addresses     *statedb.Table[address.Address]
 	SeenAddresses reconciler.Observation[address.Address]
-	// SeenSources is an additional observation that source addresses are compared with: see
-	// [address.ObservedUsable].
-	SeenSources reconciler.Observation[address.Address]
-	Routes      *statedb.Table[Route]
-	SeenRoutes  reconciler.Observation[Route]
+	// KernelAddresses are all addresses of the kernel. It looks for duplicates of IPv6 addresses before it uses them.
+	KernelAddresses *statedb.Table[address.Seen]
+	Routes          *statedb.Table[Route]
+	KernelRoutes    *statedb.Table[Seen]
 }
 
 // DependsOn makes routes wait for the rows without which the kernel would refuse them:
@@ -75,46 +75,112 @@ type Dependencies struct {
 //
 // Routes do not wait for objects made by others, which are in no row.
 func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
-	addresses := reconciler.DependsOnBy(d.Addresses, address.Address.GetStatus, Route.needs, needs.addresses, d.SeenAddresses).OneOf(Route.hops)
 	return []reconciler.Dependency[Route]{
-		reconciler.DependsOn(d.Links, link.Link.GetStatus, devices, d.SeenLinks),
-		addresses,
-		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, d.SeenSources).OneOf(nil),
-		reconciler.DependsOnBy(d.Routes, Route.GetStatus, Route.needs, needs.routes, d.SeenRoutes).OneOf(Route.hops).Or(addresses),
+		link.DependsOnBy(d.Devices, Route.needs, d.links),
+		d.ofGateways(),
+		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, address.ObservedUsable(d.KernelAddresses)).OneOf(nil),
+		reconciler.DependsOnBy(d.Routes, Route.GetStatus, Route.needs, needs.routes, Observed(d.KernelRoutes)).OneOf(Route.hops).Or(d.ofGateways()),
 	}
 }
 
+// ofGateways is the dependency on the addresses whose networks contain the gateways.
+func (d Dependencies) ofGateways() reconciler.Dependency[Route] {
+	return reconciler.Serving(
+		reconciler.DependsOnBy(d.Addresses, address.Address.GetStatus, Route.needs, d.addresses, d.SeenAddresses).OneOf(Route.hops),
+		address.Serves(d.Devices, d.KernelAddresses))
+}
+
 // DeletedBefore makes addresses stay until the IPv4 routes of their devices are deleted: with the last IPv4 address of a device
-// the kernel removes all of its IPv4 routes.
+// the kernel removes all of its IPv4 routes. It makes links stay until the routes are deleted that the kernel has through them.
 func DeletedBefore(d Dependencies) []reconciler.Dependency[Route] {
-	return []reconciler.Dependency[Route]{reconciler.DependsOn(d.Addresses, address.Address.GetStatus, deviceAddresses).OneOf(Route.hops)}
+	return []reconciler.Dependency[Route]{
+		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, d.deviceAddresses).OneOf(Route.hops),
+		link.DependsOnBy(d.Devices, d.existing, d.existingLinks).OneOf(Route.hops).Or(d.ofGateways()),
+	}
 }
 
 // deviceAddresses yields queries for the addresses of the devices of an IPv4 route.
-func deviceAddresses(r Route) iter.Seq[statedb.Query[address.Address]] {
+func (d Dependencies) deviceAddresses(r Route) iter.Seq[statedb.Query[address.Address]] {
 	if r.Key().Destination.Addr().Is6() {
 		return nil
 	}
 	return func(yield func(statedb.Query[address.Address]) bool) {
 		for way := range r.ways() {
-			if way.Device != "" && !yield(address.ByDevice.Query(address.Device{Name: way.Device})) {
-				return
+			if way.Device == "" {
+				continue
+			}
+			for name := range d.Devices.Names(way.Device) {
+				if !yield(address.ByDevice.Query(address.Device{Name: name})) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// devices yields queries for the links that create the devices of a route.
-func devices(r Route) iter.Seq[statedb.Query[link.Link]] {
-	if r.Device == "" && r.Nexthops.IsZero() {
-		return nil
+// existing is what a route needs, and the devices through which the kernel sends packets to its gateways.
+type existing struct {
+	needs
+	devices string // separated by spaces
+}
+
+func (d Dependencies) existing(r Route) (e existing) {
+	is, _, found := d.KernelRoutes.Get(d.DB.ReadTxn(), SeenByKey.Query(r.Key()))
+	if !found {
+		return e
 	}
-	return func(yield func(statedb.Query[link.Link]) bool) {
-		for way := range r.ways() {
-			if way.Device == "" {
-				continue
+	e.needs = r.needs()
+	hops := is.seenNexthops()
+	for way := range e.gateways() {
+		for _, h := range hops {
+			if h.Gateway == way.Gateway && h.Device != "" {
+				e.devices += h.Device + " "
 			}
-			for q := range link.Device(way.Device) {
+		}
+	}
+	return e
+}
+
+// existingLinks yields queries for the links of the devices of an existing route, unless it waits for other links: these
+// may need the names of the devices.
+func (d Dependencies) existingLinks(e existing) iter.Seq[statedb.Query[link.Link]] {
+	return func(yield func(statedb.Query[link.Link]) bool) {
+		if e.devices == "" || d.waitForLinks(e.needs) {
+			return
+		}
+		for device := range strings.FieldsSeq(e.devices) {
+			for q := range d.Devices.Rows(device) {
+				if !yield(q) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// waitForLinks reports whether a link is pending or in error that one of the gateways, or an address that leads to it, needs.
+func (d Dependencies) waitForLinks(n needs) bool {
+	txn := d.DB.ReadTxn()
+	for way := range n.gateways() {
+		if d.Devices.Waits(way.Device) {
+			return true
+		}
+	}
+	for q := range d.addresses(n) {
+		for a := range d.Addresses.List(txn, q) {
+			if d.Devices.Waits(a.Device) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// links yields queries for the links that create the devices of a route.
+func (d Dependencies) links(n needs) iter.Seq[statedb.Query[link.Link]] {
+	return func(yield func(statedb.Query[link.Link]) bool) {
+		for way := range n.ways() {
+			for q := range d.Devices.Rows(way.Device) {
 				if !yield(q) {
 					return
 				}
@@ -159,10 +225,14 @@ func (r Route) hops() iter.Seq[Route] {
 	}
 }
 
+func (n needs) ways() iter.Seq[Nexthop] {
+	return Route{Gateway: n.gateway, Device: n.device, Nexthops: n.nexthops}.ways()
+}
+
 // gateways yields the next hops that have a gateway.
 func (n needs) gateways() iter.Seq[Nexthop] {
 	return func(yield func(Nexthop) bool) {
-		for way := range (Route{Gateway: n.gateway, Device: n.device, Nexthops: n.nexthops}).ways() {
+		for way := range n.ways() {
 			if way.Gateway.IsValid() && !yield(way) {
 				return
 			}
@@ -170,12 +240,15 @@ func (n needs) gateways() iter.Seq[Nexthop] {
 	}
 }
 
-func (n needs) addresses() iter.Seq[statedb.Query[address.Address]] {
+// addresses yields queries for the addresses whose networks contain the gateways, on their devices by any name.
+func (d Dependencies) addresses(n needs) iter.Seq[statedb.Query[address.Address]] {
 	return func(yield func(statedb.Query[address.Address]) bool) {
 		for way := range n.gateways() {
-			for query := range address.Containing(way.Device, way.Gateway) {
-				if !yield(query) {
-					return
+			for name := range d.Devices.Names(way.Device) {
+				for query := range address.Containing(name, way.Gateway) {
+					if !yield(query) {
+						return
+					}
 				}
 			}
 		}

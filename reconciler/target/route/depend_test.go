@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/address"
 	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
@@ -32,6 +33,12 @@ func tableOf[Obj any](t *testing.T, db *statedb.DB, schema statedb.Schema[Obj], 
 	return statedb.ReadOnly(table)
 }
 
+// devicesOf returns the devices of a table. There is a link named a, other and another.
+func devicesOf(t *testing.T, db *statedb.DB, links *statedb.Table[link.Link]) link.Devices {
+	seen := tableOf(t, db, link.SeenSchema(), link.Seen{Index: 1, Name: "a", OtherNames: "other another"})
+	return link.NewDevices(db, links, seen, reconciler.Observation[link.Link]{})
+}
+
 func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 	db := statedb.New()
 	on := func(device, prefix string) address.Address {
@@ -40,6 +47,7 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 	addresses := tableOf(t, db, address.Schema(),
 		on("a", "10.0.0.2/24"), on("a", "10.0.0.3/16"), on("b", "10.0.0.4/24"), on("a", "10.0.1.2/24"),
 		on("a", "10.9.0.1/32"), on("a", "2001:db8::2/64"), on("b", "2001:db8::3/127"), on("b", "2001:db8:0:1::2/64"))
+	d := Dependencies{Devices: devicesOf(t, db, tableOf[link.Link](t, db, link.Schema()))}
 	for _, c := range []struct {
 		row  Route
 		want []string
@@ -47,6 +55,7 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 		{Route{Device: "a"}, nil},
 		{Route{Gateway: ip("10.0.0.1")}, []string{"a 10.0.0.2/24", "a 10.0.0.3/16", "b 10.0.0.4/24"}},
 		{Route{Gateway: ip("10.0.0.1"), Device: "b"}, []string{"b 10.0.0.4/24"}},
+		{Route{Gateway: ip("10.0.0.1"), Device: "other"}, []string{"a 10.0.0.2/24", "a 10.0.0.3/16"}},
 		{Route{Gateway: ip("10.0.0.1"), Device: "c"}, nil},
 		{Route{Device: "b", Source: ip("10.0.1.2")}, []string{"a 10.0.1.2/24"}},
 		{Route{Gateway: ip("10.9.0.1")}, []string{"a 10.9.0.1/32"}},
@@ -56,7 +65,7 @@ func TestARouteNeedsTheAddressesThatLeadToItsGatewayAndItsSource(t *testing.T) {
 		{Route{Nexthops: hops("10.0.0.1 b", "10.9.0.1")}, []string{"b 10.0.0.4/24", "a 10.9.0.1/32"}},
 	} {
 		found := map[string]bool{}
-		for query := range c.row.needs().addresses() {
+		for query := range d.addresses(c.row.needs()) {
 			for row := range addresses.List(db.ReadTxn(), query) {
 				found[row.Key().String()] = true
 			}
@@ -136,10 +145,13 @@ func ip(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 func TestADeviceIsBroughtAboutByItsLinkAndByTheVethWhoseOtherEndItIs(t *testing.T) {
 	db := statedb.New()
-	links := tableOf(t, db, link.Schema(), link.Link{Name: "v0", Type: link.Veth, Peer: "v1"}, link.Link{Name: "v1"}, link.Link{Name: "br0"})
-	for device, want := range map[string][]string{"v0": {"v0"}, "v1": {"v0", "v1"}, "br0": {"br0"}, "lo": nil} {
+	links := tableOf(t, db, link.Schema(), link.Link{Name: "v0", Type: link.Veth, Peer: "v1"}, link.Link{Name: "v1"}, link.Link{Name: "br0"}, link.Link{Name: "other"})
+	devices := devicesOf(t, db, links)
+	for device, want := range map[string][]string{
+		"v0": {"v0"}, "v1": {"v0", "v1"}, "br0": {"br0"}, "lo": nil, "": nil, "a": {"other"}, "another": {"other"},
+	} {
 		var found []string
-		for q := range link.Device(device) {
+		for q := range devices.Rows(device) {
 			for row := range links.List(db.ReadTxn(), q) {
 				found = append(found, row.Name)
 			}

@@ -15,21 +15,21 @@ import (
 
 // DevicesDeletedAfter makes links stay while the kernel has routes through them whose rows lead elsewhere by now but cannot be applied: it
 // would remove these routes with the link. The same holds for IPv4 addresses and routes whose gateways are in their networks. A veth does
-// not wait for rows that are only pending: its name, or that of its other end, may be needed before they can be applied.
-func DevicesDeletedAfter(db *statedb.DB, routes *statedb.Table[Route], seen *statedb.Table[Seen]) (
-	links []reconciler.Dependency[link.Link], addresses []reconciler.Dependency[address.Address],
-) {
+// not wait for rows that are only pending while one of its names is needed before they can be applied.
+func DevicesDeletedAfter(
+	db *statedb.DB, rows *statedb.Table[link.Link], routes *statedb.Table[Route], seen *statedb.Table[Seen],
+) (links []reconciler.Dependency[link.Link], addresses []reconciler.Dependency[address.Address]) {
 	u := &users{db: db, seen: seen}
-	return u.keepLinks(routes), u.keepAddresses(routes)
+	return u.keepLinks(rows, routes), u.keepAddresses(routes)
 }
 
-func (u *users) keepLinks(routes *statedb.Table[Route]) []reconciler.Dependency[link.Link] {
+func (u *users) keepLinks(rows *statedb.Table[link.Link], routes *statedb.Table[Route]) []reconciler.Dependency[link.Link] {
 	through := func(device string) iter.Seq[statedb.Query[Route]] {
 		return u.queries(device, func(netip.Addr) bool { return true })
 	}
 	return []reconciler.Dependency[link.Link]{
 		reconciler.DependsOnBy(routes, Route.GetStatus, func(l link.Link) string {
-			if l.Type == link.Veth {
+			if l.Type == link.Veth && link.NeedsName(u.db.ReadTxn(), rows, l) {
 				return ""
 			}
 			return l.Name

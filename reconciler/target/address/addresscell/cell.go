@@ -38,13 +38,13 @@ func Cell() cell.Cell {
 			(*address.Target).NewRouteWatcher,
 			(*address.Target).Unrecorded,
 			func(
-				t *address.Target, db *statedb.DB, kernel *statedb.Table[address.Seen], links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				t *address.Target, db *statedb.DB, kernel *statedb.Table[address.Seen], devices link.Devices,
 				addresses *statedb.Table[address.Address], seen reconciler.Observation[address.Address], routes *address.RouteWatcher,
 			) reconcilercell.Relations[address.Address] {
 				return reconcilercell.Relations[address.Address]{
 					Related: []reconciler.Related[address.Address]{routes.Related()},
 					DependsOn: []reconciler.Dependency[address.Address]{
-						link.DependsOn(links, seenLinks, func(a address.Address) string { return a.Device }),
+						link.DependsOn(devices, func(a address.Address) string { return a.Device }),
 					},
 					DeletedAfter: address.DeletedAfter(db, addresses, kernel, seen),
 					Observed:     seen,

@@ -32,7 +32,7 @@ func (p params) used(txn statedb.ReadTxn, device string) bool {
 }
 
 // Cell returns the module. It needs an *ownership.Store, and provides the observed
-// links to other kinds, as a reconciler.Observation, and a [Check].
+// links to other kinds, as link.Devices, and a [Check].
 func Cell() cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[link.Link]{
@@ -49,13 +49,14 @@ func Cell() cell.Cell {
 			(*link.Target).Unrecorded,
 			func(
 				t *link.Target, db *statedb.DB, links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observed reconciler.Observation[link.Link],
+				devices link.Devices,
 			) reconcilercell.Relations[link.Link] {
 				return reconcilercell.Relations[link.Link]{
-					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(links, observed)}, Replaces: link.Replaces(seen), Observed: observed,
+					DependsOn: []reconciler.Dependency[link.Link]{link.Needs(devices)}, Replaces: link.Replaces(seen), Observed: observed,
 					DeletedAfter: []reconciler.Dependency[link.Link]{link.DeletedAfter(db, links, seen, observed)}, RemovedFirst: link.RemovedFirst(links), Removes: t.Removes(seen),
 				}
 			}),
-		cell.Provide((*link.Target).Observed, func(t *link.Target) Check { return t.Vouches }),
+		cell.Provide((*link.Target).Observed, link.NewDevices, func(t *link.Target) Check { return t.Vouches }),
 		kindcell.Observed[link.Mirror](link.SeenSchema()),
 		kindcell.Unrecorded[link.Seen](),
 	)

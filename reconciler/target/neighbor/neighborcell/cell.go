@@ -35,11 +35,11 @@ func Cell() cell.Cell {
 			func(t *neighbor.Target) reconciler.Target[neighbor.Neighbor] { return t },
 			(*neighbor.Target).NewMirror,
 			func(
-				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link], seen *statedb.Table[neighbor.Seen],
+				devices link.Devices, seen *statedb.Table[neighbor.Seen],
 			) reconcilercell.Relations[neighbor.Neighbor] {
 				return reconcilercell.Relations[neighbor.Neighbor]{
 					DependsOn: []reconciler.Dependency[neighbor.Neighbor]{
-						link.DependsOn(links, seenLinks, func(n neighbor.Neighbor) string { return n.Device }),
+						link.DependsOn(devices, func(n neighbor.Neighbor) string { return n.Device }),
 					},
 					Observed: neighbor.Observed(seen),
 				}

@@ -30,18 +30,17 @@ func Cell() cell.Cell {
 			(*route.Target).NewMirror,
 			func(
 				rules optionalRules,
-				links *statedb.Table[link.Link], seenLinks reconciler.Observation[link.Link],
+				db *statedb.DB, devices link.Devices,
 				addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
 				kernelAddresses *statedb.Table[address.Seen],
 				routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen],
 			) reconcilercell.Relations[route.Route] {
 				d := route.Dependencies{
-					Links: links, SeenLinks: seenLinks, Addresses: addresses,
-					SeenAddresses: seenAddresses, SeenSources: address.ObservedUsable(kernelAddresses),
-					Routes: routes, SeenRoutes: route.Observed(seen),
+					DB: db, Devices: devices, Addresses: addresses, SeenAddresses: seenAddresses, KernelAddresses: kernelAddresses,
+					Routes: routes, KernelRoutes: seen,
 				}
 				return reconcilercell.Relations[route.Route]{
-					DependsOn: route.DependsOn(d), DeletedBefore: route.DeletedBefore(d), DeletedAfter: rules.deletedAfter(), Observed: d.SeenRoutes,
+					DependsOn: route.DependsOn(d), DeletedBefore: route.DeletedBefore(d), DeletedAfter: rules.deletedAfter(), Observed: route.Observed(seen),
 				}
 			}),
 		cell.Provide(deletedAfter),
@@ -57,8 +56,10 @@ type deletedAfterOut struct {
 	Addresses []reconciler.Dependency[address.Address] `group:"deleted-after,flatten"`
 }
 
-func deletedAfter(db *statedb.DB, routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen]) deletedAfterOut {
-	links, addresses := route.DevicesDeletedAfter(db, routes, seen)
+func deletedAfter(
+	db *statedb.DB, rows *statedb.Table[link.Link], routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen],
+) deletedAfterOut {
+	links, addresses := route.DevicesDeletedAfter(db, rows, routes, seen)
 	return deletedAfterOut{Links: links, Addresses: addresses}
 }
 

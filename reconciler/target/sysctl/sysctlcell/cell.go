@@ -32,13 +32,13 @@ func Cell(allow func(name string) error) cell.Cell {
 			(*sysctl.Target).Observed,
 			func(
 				t *sysctl.Target, observed reconciler.Observation[sysctl.Sysctl],
-				links *statedb.Table[link.Link], seen *statedb.Table[link.Seen], observedLinks reconciler.Observation[link.Link],
+				seen *statedb.Table[link.Seen], devices link.Devices,
 			) reconcilercell.Relations[sysctl.Sysctl] {
 				return reconcilercell.Relations[sysctl.Sysctl]{
 					Related: []reconciler.Related[sysctl.Sysctl]{
 						t.Related(), reconciler.WatchesBy(seen, settingsOf, ofDevice), reconciler.WatchesBy(seen, mtuOf, ofMTU),
 					},
-					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(links, observedLinks, sysctl.Sysctl.Device)},
+					DependsOn: []reconciler.Dependency[sysctl.Sysctl]{link.DependsOn(devices, sysctl.Sysctl.Device)},
 					Observed:  observed,
 				}
 			}),
