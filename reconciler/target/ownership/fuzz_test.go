@@ -37,6 +37,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("["), 20000), "a.json", false)
 	f.Add([]byte("null"), "a.json.data", true)
 	f.Add([]byte{}, ".tmp-1", true)
+	f.Add([]byte("{"), strings.Repeat("a", 249)+".json", false)
 	memory := f.TempDir()
 	if err := tmpfs(f, memory, "mode=0700"); err != nil {
 		f.Fatal(err)
@@ -57,7 +58,8 @@ func FuzzRecords(f *testing.F) {
 			}
 		}
 		kept := false
-		for _, at := range []string{path, path + ".corrupt"} {
+		aside := filepath.Join(dir, "sysctl", name[:min(len(name), 205)]) + ".corrupt"
+		for _, at := range []string{path, aside} {
 			is, err := os.ReadFile(at)
 			kept = kept || err == nil && bytes.Equal(is, data)
 		}

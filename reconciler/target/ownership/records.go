@@ -230,19 +230,21 @@ func checkSize(data []byte) error {
 
 // setAside renames a file that is not a valid record, so that it can be examined.
 func (r *Records[T]) setAside(path string, reason error) error {
-	aside := path + corruptSuffix
+	dir, name := filepath.Split(path)
+	first := dir + name[:min(len(name), maxName+len(suffix))] + corruptSuffix // a longer name is not that of a record
+	aside := first
 	for n := 2; ; n++ {
 		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
 			break
 		} else if err != nil {
 			return err
 		}
-		aside = fmt.Sprintf("%s%s-%d", path, corruptSuffix, n)
+		aside = fmt.Sprintf("%s-%d", first, n)
 	}
 	if err := os.Rename(path, aside); err != nil {
 		return err
 	}
-	r.damaged[filepath.Base(path)] = true
+	r.damaged[name] = true
 	r.log.Warn("A record of what this agent has written cannot be read and was set aside; what it was about is not known to be ours any more",
 		"file", aside, "error", reason)
 	return nil
