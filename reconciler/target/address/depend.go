@@ -29,6 +29,16 @@ type Device struct {
 // ByDevice finds rows by their device and family.
 var ByDevice = statedb.NewIndex("device", func(a Address) Device { return Device{a.Device, a.Address.Addr().Is6()} })
 
+// HasIPv4 reports whether a device has a declared IPv4 address that has been applied.
+func HasIPv4(txn statedb.ReadTxn, addresses *statedb.Table[Address], device string) bool {
+	for a := range addresses.List(txn, ByDevice.Query(Device{Name: device})) {
+		if a.Status.Kind() == reconciler.Done {
+			return true
+		}
+	}
+	return false
+}
+
 // DeletedAfter makes IPv4 addresses stay until others are added, if those of their device, or of their network, are all pending: with
 // the last IPv4 address of a device the kernel removes all of its IPv4 routes, no matter who made them. IPv6 addresses that the kernel uses
 // stay until it uses the others of their device, one of which may be in their place: it may still find that another host has that.
@@ -114,12 +124,11 @@ func Containing(device string, addr netip.Addr) iter.Seq[statedb.Query[Address]]
 }
 
 // Networks yields the networks that may contain an address. It skips prefix lengths that
-// networks of hosts do not have: in IPv4 lengths below 8; in IPv6 lengths below 32 and,
-// up to 120, lengths that are not a multiple of 4.
+// networks of hosts do not have: in IPv4 lengths below 8, in IPv6 lengths below 32.
 func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		for bits := 8; bits <= addr.BitLen(); bits++ {
-			if addr.Is6() && (bits < 32 || bits < 120 && bits%4 != 0) {
+			if addr.Is6() && bits < 32 {
 				continue
 			}
 			prefix, _ := addr.Prefix(bits) // bits are in range

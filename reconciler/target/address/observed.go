@@ -120,7 +120,8 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	k := &keeper{target: t, db: db, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode, Apply: k.apply,
-		List: func(ctx context.Context, _ func() error) ([]Seen, error) { return k.list(ctx) },
+		List:        func(ctx context.Context, _ func() error) ([]Seen, error) { return k.list(ctx) },
+		Unannounced: k.links.HasUnannounced,
 		// Addresses vanish with links, and links are renamed.
 		Subscribe: func() (mirror.Subscription, error) {
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)

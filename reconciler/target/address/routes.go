@@ -67,12 +67,18 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 		case <-timer.C:
 		}
 		began := time.Now()
-		lost, err := w.look(ctx)
+		all, lost, err := w.look(ctx)
+		foreign := err
+		if err == nil {
+			foreign = w.elsewhere(ctx, all)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			health.Degraded("addresses that lose the route to their network are not noticed", err)
+		case foreign != nil:
+			health.Degraded("packets for networks of addresses go elsewhere", foreign)
 		default:
 			health.OK("up to date")
 		}
@@ -89,9 +95,8 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 	}
 }
 
-// look finds the addresses of ours that have lost the route to their network, one for each network.
-func (w *RouteWatcher) look(ctx context.Context) (lost []Seen, err error) {
-	var all []Seen
+// look finds the addresses of ours that bring the route to a network about, one for each network, and those that have lost it.
+func (w *RouteWatcher) look(ctx context.Context) (all, lost []Seen, err error) {
 	first := map[connected]Seen{}
 	txn := w.db.ReadTxn()
 	for s := range w.seen.All(txn) {
@@ -110,10 +115,10 @@ func (w *RouteWatcher) look(ctx context.Context) (lost []Seen, err error) {
 		}
 	}
 	if len(all) > 0 {
-		lost, err = w.target.withoutRoute(ctx, all)
+		lost, err = w.target.withoutRoute(ctx, slices.Clone(all))
 	}
 	w.target.unrouted.set(lost, first)
-	return lost, err
+	return all, lost, err
 }
 
 // owns reports whether there is a record of an address of ours under one of the names of its device.
@@ -191,8 +196,14 @@ func (t *Target) networks(ctx context.Context, protocol byte, link rtnl.Link) (m
 
 // decodeNetwork reads which network on which device a route leads to without a gateway.
 func decodeNetwork(m syscall.NetlinkMessage) (n connected, ok bool) {
+	n, viaGateway, ok := decodeRoute(m)
+	return n, ok && !viaGateway
+}
+
+// decodeRoute reads which network on which device a route leads to.
+func decodeRoute(m syscall.NetlinkMessage) (n connected, viaGateway, ok bool) {
 	if len(m.Data) < unix.SizeofRtMsg {
-		return n, false
+		return n, false, false
 	}
 	var addr netip.Addr
 	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofRtMsg:]) {
@@ -202,11 +213,11 @@ func decodeNetwork(m syscall.NetlinkMessage) (n connected, ok bool) {
 		case unix.RTA_OIF:
 			n.index = int(rtnl.Uint32(value))
 		case unix.RTA_GATEWAY, unix.RTA_VIA:
-			return n, false
+			viaGateway = true
 		}
 	}
 	n.prefix = netip.PrefixFrom(addr, int(m.Data[1]))
-	return n, n.prefix.IsValid()
+	return n, viaGateway, n.prefix.IsValid()
 }
 
 // networkRoute returns the request that adds the route to the network of an IPv4 address, as the kernel does. The kernel

@@ -14,7 +14,7 @@ import (
 func lostRoutes(t *testing.T, w *RouteWatcher) []string {
 	t.Helper()
 	w.target.mirror.Load().Settled(t.Context())
-	lost, err := w.look(t.Context())
+	_, lost, err := w.look(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,4 +204,59 @@ func TestOnlyRoutesInTheTableOfTheKernelCount(t *testing.T) {
 		t.Errorf("lost: %v", lost)
 	}
 	mustDelete(t, target, row("lo", "203.0.113.1/24"))
+}
+
+func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		row    Address
+		others []string // arguments of ip
+		want   string
+	}{
+		"instead of the kernel's": {row("e0", "192.0.2.1/24"), []string{"route replace 192.0.2.0/24 dev v0"}, "192.0.2.0/24 of e0: a route of others leads to v0"},
+		"before the kernel's":     {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev v0"}, "192.0.2.0/24 of e0: a route of others leads to v0"},
+		"after the kernel's":      {row("e0", "192.0.2.1/24"), []string{"route append 192.0.2.0/24 dev v0"}, ""},
+		"in IPv6":                 {row("e0", "2001:db8::1/64"), []string{"-6 route replace 2001:db8::/64 dev v0 metric 100"}, "2001:db8::/64 of e0: a route of others leads to v0"},
+		"with another metric":     {row("e0", "2001:db8::1/64"), []string{"-6 route add 2001:db8::/64 dev v0 metric 300"}, ""},
+		"through the device":      {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev e0 src 192.0.2.1"}, ""},
+		"by a gateway": {
+			row("e0", "192.0.2.1/24"), []string{"address add 10.0.0.1/24 dev v0", "route replace 192.0.2.0/24 via 10.0.0.2"},
+			"192.0.2.0/24 of e0: a route of others leads to v0",
+		},
+		"with an address":      {row("e0", "192.0.2.1/24"), []string{"address add 192.0.2.2/24 dev v0"}, ""},
+		"without a carrier":    {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev v0", "link set e1 down"}, ""},
+		"to a part of it":      {row("e0", "192.0.2.1/24"), []string{"route add 192.0.2.0/25 dev v0"}, ""},
+		"by a rule":            {row("e0", "192.0.2.1/24"), []string{"route add 192.0.2.0/24 dev v0 table 7", "rule add priority 10 lookup 7"}, ""},
+		"that drops packets":   {row("e0", "192.0.2.1/24"), []string{"route add unreachable 192.0.2.0/25"}, ""},
+		"of an address itself": {row("e0", "2001:db8::1/128"), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nstest.Veth(t, "e0", "e1")
+			nstest.Veth(t, "v0", "v1")
+			target := newTarget(t, t.TempDir())
+			db, seen := runMirror(t, target)
+			watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+			mustUpdate(t, target, c.row, true)
+			for _, args := range c.others {
+				nstest.IP(t, strings.Fields(args)...)
+			}
+			if name == "by a rule" {
+				defer nstest.IP(t, "rule", "del", "priority", "10")
+			}
+			for _, s := range lostRoutes(t, watcher) { // it is behind that of others then
+				mustUpdate(t, target, row("e0", s), true)
+			}
+			all, _, err := watcher.look(t.Context())
+			if err != nil || len(all) != 1 {
+				t.Fatalf("addresses %v, %v", all, err)
+			}
+			got := ""
+			if err := watcher.elsewhere(t.Context(), all); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			mustDelete(t, target, c.row)
+		})
+	}
 }

@@ -20,18 +20,10 @@ var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
 	return slices.Values([]Key{Key(l.Name), Key(l.Peer)})
 })
 
-// ByConfigured finds the row that sets attributes of a device that it does not create.
-var ByConfigured = statedb.NewMultiIndex("configured", func(l Link) iter.Seq[Key] {
-	if l.Type != "" {
-		return nil
-	}
-	return slices.Values([]Key{Key(l.Name)})
-})
-
 // rowsFor returns the queries for the rows that a device needs, under one of its names: one that creates it, and one that sets its
 // attributes, such as whether it is up. Others may do either.
 func rowsFor(name string) []statedb.Query[Link] {
-	return []statedb.Query[Link]{ByEnd.Query(Key(name)), ByConfigured.Query(Key(name))}
+	return []statedb.Query[Link]{ByEnd.Query(Key(name)), ByKey.Query(Key(name))}
 }
 
 // Devices are the links that rows of other kinds name. It is safe for concurrent use.
@@ -81,15 +73,10 @@ func (d Devices) Rows(device string) iter.Seq[statedb.Query[Link]] {
 	}
 }
 
-// Waits reports whether a row that a device needs is pending or in error.
-func (d Devices) Waits(device string) bool {
-	txn := d.db.ReadTxn()
-	for q := range d.Rows(device) {
-		for l := range d.links.List(txn, q) {
-			if l.Status.Kind() != reconciler.Done {
-				return true
-			}
-		}
+// WaitsFor reports whether a device is the end of a veth that cannot be made before the other device gives its name to the other end.
+func (d Devices) WaitsFor(device, other string) bool {
+	for l := range d.links.List(d.db.ReadTxn(), ByKey.Query(Key(device))) {
+		return l.Peer == other && l.Status.Kind() != reconciler.Done
 	}
 	return false
 }
@@ -160,8 +147,12 @@ func Replaces(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, row Link) (wa
 func Needs(d Devices) reconciler.Dependency[Link] {
 	return reconciler.DependsOn(d.links, Link.GetStatus, func(l Link) iter.Seq[statedb.Query[Link]] {
 		return func(yield func(statedb.Query[Link]) bool) {
-			if l.Type == "" && !yield(ByEnd.Query(Key(l.Name))) {
-				return
+			if l.Type == "" {
+				for name := range d.Names(l.Name) {
+					if !yield(ByEnd.Query(Key(name))) {
+						return
+					}
+				}
 			}
 			if l.Master != "" {
 				for q := range d.Rows(l.Master) {

@@ -70,8 +70,9 @@ type event struct {
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode,
-		Subscribe: func() (mirror.Subscription, error) { return rtnl.Subscribe(unix.RTNLGRP_LINK) },
-		List:      func(ctx context.Context, _ func() error) ([]Seen, error) { return t.list(ctx) },
+		Subscribe:   func() (mirror.Subscription, error) { return rtnl.Subscribe(unix.RTNLGRP_LINK) },
+		List:        func(ctx context.Context, _ func() error) ([]Seen, error) { return t.list(ctx) },
+		Unannounced: func() bool { return hasUnannounced(db.ReadTxn(), statedb.ReadOnly(seen)) },
 		Apply: func(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 			if e.gone {
 				_, _, err = seen.Delete(txn, e.link)
@@ -83,6 +84,16 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	})
 	t.mirror.Store(m)
 	return Mirror{m}, err
+}
+
+// hasUnannounced reports whether there are links that are down and have alternative names: the kernel announces nothing about these.
+func hasUnannounced(txn statedb.ReadTxn, seen *statedb.Table[Seen]) bool {
+	for s := range seen.All(txn) {
+		if !s.Up && s.OtherNames != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func decode(m syscall.NetlinkMessage) (event, bool) {
@@ -155,7 +166,8 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 		} else if s.created() && is.Up { // the kernel does not report the alias of a link that is down
 			due = append(due, steps.Field("alias", is.Alias, alias, nil)...)
 		}
-		if peer, _, found := seen.Get(txn, SeenByIndex.Query(is.Peer)); found && want.Type == Veth {
+		peer, _, here := seen.Get(txn, SeenByIndex.Query(is.Peer))
+		if _, _, taken := seen.Get(txn, SeenByName.Query(want.Peer)); want.Type == Veth && (here || taken) {
 			due = append(due, steps.Field("peer", peer.Name, want.Peer, nil)...)
 		}
 		if master, _, _ := seen.Get(txn, SeenByIndex.Query(is.Master)); want.Master != "" && !slices.Contains(master.names(), want.Master) {

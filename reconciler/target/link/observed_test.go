@@ -48,6 +48,25 @@ func TestTheMirrorShowsAllLinks(t *testing.T) {
 	want()
 }
 
+func TestTheNamesOfLinksThatAreDownAreUnannounced(t *testing.T) {
+	remove(t, "br7")
+	nstest.IP(t, "link", "add", "br7", "type", "bridge")
+	target := newTarget(t, t.TempDir())
+	runMirror(t, target)
+	want := func(want bool) {
+		t.Helper()
+		if view := target.mirror.Load().View(t.Context()); hasUnannounced(view.Txn, view.Table) != want {
+			t.Errorf("want %t", want)
+		}
+	}
+	want(false)
+	nstest.IP(t, "link", "set", "br7", "up")
+	nstest.IP(t, "link", "property", "add", "dev", "br7", "altname", "lan")
+	want(false)
+	nstest.IP(t, "link", "set", "br7", "down")
+	want(true)
+}
+
 func TestALinkIsComparedWithWhatWasSeen(t *testing.T) {
 	for name, c := range map[string]struct {
 		row    Link

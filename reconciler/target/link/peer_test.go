@@ -292,6 +292,26 @@ func TestAPeer(t *testing.T) {
 		mustUpdate(t, target, row, false)
 		wantObserved(t, target, "v0")
 	})
+	t.Run("in another network namespace, while another link has its name", func(t *testing.T) {
+		remove(t, "v0")
+		target := newTarget(t, t.TempDir())
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, "link", "set", "v1", "netns", strconv.Itoa(otherNamespace(t)))
+		wantAbsent(t, "v1")
+		runMirror(t, target)
+		remove(t, "v1")
+		nstest.IP(t, "link", "add", "v1", "type", "bridge")
+		_, err := target.Update(t.Context(), txn(), row)
+		if err == nil || !strings.Contains(err.Error(), "the other end of v0 is in another network namespace, and v1 is another link") {
+			t.Errorf("Update: %v", err)
+		}
+		view := target.mirror.Load().View(t.Context())
+		changes := target.differences(view.Txn, view.Table, row)
+		if len(changes) != 1 || changes[0].Field != "peer" {
+			t.Errorf("differences: %v", changes)
+		}
+		mustLink(t, "v0") // it stays
+	})
 }
 
 // otherNamespace starts a process in a new network namespace.

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,6 +213,10 @@ func (l looker) lookFor(row Link) (state, error) {
 		return state{}, fmt.Errorf("link %s does not exist and has no type to create it with: %w", row.Name, syscall.ENODEV)
 	case s.link != nil && row.Type != "" && !s.created():
 		return s, l.target.refusal(s, row)
+	case s.link != nil && row.Type == Veth && s.link.Type == Veth && s.peer == "":
+		if other, err := l.byName(row.Peer); other != nil || err != nil {
+			return s, cmp.Or(err, fmt.Errorf("the other end of %s is in another network namespace, and %s is another link: rename or remove that", row.Name, row.Peer))
+		}
 	}
 	return s, nil
 }

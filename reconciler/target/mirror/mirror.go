@@ -27,6 +27,8 @@ const (
 	// shortest and longest bound the least time between two listings.
 	shortest = 20 * time.Millisecond
 	longest  = 500 * time.Millisecond
+	// unannouncedInterval is how often it is asked whether there may be changes without a notification.
+	unannouncedInterval = 30 * time.Second
 	// retryDelay is how long a new subscription waits after a fault.
 	retryDelay = time.Second
 )
@@ -43,7 +45,7 @@ type Subscription interface {
 	Close()
 }
 
-// Config configures a mirror. All fields are required. List and Apply are called
+// Config configures a mirror. All fields are required, except Unannounced. List, Apply and Unannounced are called
 // by one goroutine.
 type Config[Row comparable, Event any] struct {
 	DB *statedb.DB
@@ -61,6 +63,9 @@ type Config[Row comparable, Event any] struct {
 	// from a listing. If the table is in doubt after that, it returns why. It is called
 	// only after a List that has succeeded for the same subscription.
 	Apply func(txn *statedb.WriteTxn, event Event) (doubt string, err error)
+	// Unannounced, if not nil, is called every 30 seconds. If it reports that there may be changes of which the kernel announces nothing,
+	// the objects are listed again.
+	Unannounced func() bool
 }
 
 // Mirror keeps a table in step with the kernel while Run runs. Run may be called by one
@@ -123,8 +128,9 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	m.update(func() { m.stream = s })
 	defer m.update(func() { m.stream = nil })
 
-	timer := time.NewTimer(0)
+	timer, asking := time.NewTimer(0), time.NewTicker(unannouncedInterval)
 	defer timer.Stop()
+	defer asking.Stop()
 	notBefore, doubtful := time.Now(), true
 	listed := false
 	for {
@@ -159,6 +165,8 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			}
 			health.OK("up to date")
 			listed, doubtful = true, false
+		case <-asking.C:
+			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced()
 		case <-received:
 			doubt, err := m.apply(ctx, s)
 			if err != nil {

@@ -305,3 +305,21 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsNotAnnouncedIsListedNowAndThen(t *testing.T) {
+	mirrored(t, func(t *testing.T, k *kernel, start func()) {
+		may := false
+		k.mirror.config.Unannounced = func() bool { return may }
+		start()
+		k.set("a", 2)
+		pass(time.Hour)
+		k.want(map[string]int{"a": 1, "b": 1})
+		may = true
+		pass(unannouncedInterval)
+		k.want(map[string]int{"a": 2, "b": 1})
+		k.wantSource(true, "")
+		if k.listings != 2 {
+			t.Errorf("%d listings, expected 2", k.listings)
+		}
+	})
+}

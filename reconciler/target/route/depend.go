@@ -141,14 +141,13 @@ func (d Dependencies) existing(r Route) (e existing) {
 	return e
 }
 
-// existingLinks yields queries for the links of the devices of an existing route, unless it waits for other links: these
-// may need the names of the devices.
+// existingLinks yields queries for the links of the devices of an existing route, unless it waits for a link that needs their names.
 func (d Dependencies) existingLinks(e existing) iter.Seq[statedb.Query[link.Link]] {
 	return func(yield func(statedb.Query[link.Link]) bool) {
-		if e.devices == "" || d.waitForLinks(e.needs) {
-			return
-		}
 		for device := range strings.FieldsSeq(e.devices) {
+			if d.waitFor(e.needs, device) {
+				continue
+			}
 			for q := range d.Devices.Rows(device) {
 				if !yield(q) {
 					return
@@ -158,17 +157,12 @@ func (d Dependencies) existingLinks(e existing) iter.Seq[statedb.Query[link.Link
 	}
 }
 
-// waitForLinks reports whether a link is pending or in error that one of the gateways, or an address that leads to it, needs.
-func (d Dependencies) waitForLinks(n needs) bool {
+// waitFor reports whether an address that leads to one of the gateways is on a link that waits for the name of a device.
+func (d Dependencies) waitFor(n needs, device string) bool {
 	txn := d.DB.ReadTxn()
-	for way := range n.gateways() {
-		if d.Devices.Waits(way.Device) {
-			return true
-		}
-	}
 	for q := range d.addresses(n) {
 		for a := range d.Addresses.List(txn, q) {
-			if d.Devices.Waits(a.Device) {
+			if d.Devices.WaitsFor(a.Device, device) {
 				return true
 			}
 		}

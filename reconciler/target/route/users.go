@@ -14,27 +14,30 @@ import (
 )
 
 // DevicesDeletedAfter makes links stay while the kernel has routes through them whose rows lead elsewhere by now but cannot be applied: it
-// would remove these routes with the link. The same holds for IPv4 addresses and routes whose gateways are in their networks. A veth does
-// not wait for rows that are only pending while one of its names is needed before they can be applied.
+// would remove these routes with the link. The same holds for IPv4 addresses and routes whose gateways are in their networks or, if a device
+// is to have no other address, all through the device. A veth does not wait for rows that are only pending while one of its names is
+// needed before they can be applied.
 func DevicesDeletedAfter(
-	db *statedb.DB, rows *statedb.Table[link.Link], routes *statedb.Table[Route], seen *statedb.Table[Seen],
+	db *statedb.DB, rows *statedb.Table[link.Link], others *statedb.Table[address.Address], routes *statedb.Table[Route], seen *statedb.Table[Seen],
 ) (links []reconciler.Dependency[link.Link], addresses []reconciler.Dependency[address.Address]) {
 	u := &users{db: db, seen: seen}
-	return u.keepLinks(rows, routes), u.keepAddresses(routes)
+	return u.keepLinks(rows, routes), u.keepAddresses(others, routes)
 }
 
 func (u *users) keepLinks(rows *statedb.Table[link.Link], routes *statedb.Table[Route]) []reconciler.Dependency[link.Link] {
-	through := func(device string) iter.Seq[statedb.Query[Route]] {
-		return u.queries(device, func(netip.Addr) bool { return true })
+	type ends struct{ name, peer string }
+	of := func(l link.Link) ends { return ends{l.Name, l.Peer} }
+	through := func(e ends) iter.Seq[statedb.Query[Route]] {
+		return u.queries(func(netip.Addr) bool { return true }, e.name, e.peer)
 	}
 	return []reconciler.Dependency[link.Link]{
-		reconciler.DependsOnBy(routes, Route.GetStatus, func(l link.Link) string {
+		reconciler.DependsOnBy(routes, Route.GetStatus, func(l link.Link) ends {
 			if l.Type == link.Veth && link.NeedsName(u.db.ReadTxn(), rows, l) {
-				return ""
+				return ends{}
 			}
-			return l.Name
+			return of(l)
 		}, through, Observed(u.seen)).OrFailed(),
-		reconciler.DependsOnBy(routes, failed, func(l link.Link) string { return l.Name }, through, Observed(u.seen)).OrFailed(),
+		reconciler.DependsOnBy(routes, failed, of, through, Observed(u.seen)).OrFailed(),
 	}
 }
 
@@ -46,14 +49,20 @@ func failed(r Route) reconciler.Status {
 	return r.Status
 }
 
-func (u *users) keepAddresses(routes *statedb.Table[Route]) []reconciler.Dependency[address.Address] {
-	by := func(a address.Address) address.Network {
-		if a.Address.Addr().Is6() {
-			return address.Network{}
-		}
-		return address.Network{Device: a.Device, Prefix: a.Address.Masked()}
+func (u *users) keepAddresses(others *statedb.Table[address.Address], routes *statedb.Table[Route]) []reconciler.Dependency[address.Address] {
+	type network struct {
+		address.Network
+		last bool // of the device
 	}
-	through := func(n address.Network) iter.Seq[statedb.Query[Route]] { return u.queries(n.Device, n.Prefix.Contains) }
+	by := func(a address.Address) network {
+		if a.Address.Addr().Is6() {
+			return network{}
+		}
+		return network{address.Network{Device: a.Device, Prefix: a.Address.Masked()}, !address.HasIPv4(u.db.ReadTxn(), others, a.Device)}
+	}
+	through := func(n network) iter.Seq[statedb.Query[Route]] {
+		return u.queries(func(gateway netip.Addr) bool { return n.last || n.Prefix.Contains(gateway) }, n.Device)
+	}
 	return []reconciler.Dependency[address.Address]{reconciler.DependsOnBy(routes, Route.GetStatus, by, through, Observed(u.seen)).OrFailed()}
 }
 
@@ -63,25 +72,27 @@ type users struct {
 	seen *statedb.Table[Seen]
 
 	mu  sync.Mutex
-	at  time.Time
+	due time.Time // when it may be made again
 	rev statedb.Revision
 	by  map[string]map[netip.Addr][]Key // by the names of the device and the gateway
 }
 
-// usersLife is how long the index is used although routes have changed. What matters are routes by earlier versions of rows, which have
-// been there for longer.
-const usersLife = time.Second
+// usersShare is how much longer than making it the index is used although routes have changed. What matters are routes by earlier
+// versions of rows, which have been there for longer.
+const usersShare = 10
 
-// queries yields queries for the rows of the routes through a device whose gateways are chosen, and none for the device "".
-func (u *users) queries(device string, chosen func(gateway netip.Addr) bool) iter.Seq[statedb.Query[Route]] {
+// queries yields queries for the rows of the routes through devices whose gateways are chosen, and none for the device "".
+func (u *users) queries(chosen func(gateway netip.Addr) bool, devices ...string) iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
-		for gateway, keys := range u.of(device) {
-			if !chosen(gateway) {
-				continue
-			}
-			for _, key := range keys {
-				if !yield(ByKey.Query(key)) {
-					return
+		for _, device := range devices {
+			for gateway, keys := range u.of(device) {
+				if !chosen(gateway) {
+					continue
+				}
+				for _, key := range keys {
+					if !yield(ByKey.Query(key)) {
+						return
+					}
 				}
 			}
 		}
@@ -96,8 +107,8 @@ func (u *users) of(device string) map[netip.Addr][]Key {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	txn := u.db.ReadTxn()
-	if rev := u.seen.Revision(txn); u.by == nil || rev != u.rev && time.Since(u.at) >= usersLife {
-		u.by, u.rev, u.at = map[string]map[netip.Addr][]Key{}, rev, time.Now()
+	if rev, began := u.seen.Revision(txn), time.Now(); u.by == nil || rev != u.rev && !began.Before(u.due) {
+		u.by, u.rev = map[string]map[netip.Addr][]Key{}, rev
 		for s := range u.seen.All(txn) {
 			for _, h := range s.seenNexthops() {
 				u.add(h.Device, h.Gateway, s.Key)
@@ -106,6 +117,7 @@ func (u *users) of(device string) map[netip.Addr][]Key {
 				}
 			}
 		}
+		u.due = time.Now().Add(usersShare * time.Since(began))
 	}
 	return u.by[device]
 }

@@ -49,3 +49,13 @@ func (d *Devices) Names(index int) (name, others string) {
 	}
 	return link.Name, link.Others
 }
+
+// HasUnannounced reports whether there are links that are down and have alternative names: the kernel announces nothing about these.
+func (d *Devices) HasUnannounced() bool {
+	for _, link := range d.links {
+		if !link.Up && link.Others != "" {
+			return true
+		}
+	}
+	return false
+}

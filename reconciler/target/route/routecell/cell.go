@@ -57,9 +57,10 @@ type deletedAfterOut struct {
 }
 
 func deletedAfter(
-	db *statedb.DB, rows *statedb.Table[link.Link], routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen],
+	db *statedb.DB, rows *statedb.Table[link.Link], others *statedb.Table[address.Address], routes *statedb.Table[route.Route],
+	seen *statedb.Table[route.Seen],
 ) deletedAfterOut {
-	links, addresses := route.DevicesDeletedAfter(db, rows, routes, seen)
+	links, addresses := route.DevicesDeletedAfter(db, rows, others, routes, seen)
 	return deletedAfterOut{Links: links, Addresses: addresses}
 }
 
