@@ -139,7 +139,8 @@ func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	}
 }
 
-// RemovedFirst returns a function that yields the rows of a removed IPv6 address with another prefix length: a device can have only one.
+// RemovedFirst returns a function that yields the rows of a removed IPv6 address with another prefix length, of which a device can have only
+// one, and on other devices: there the kernel can take it for that of another host.
 func RemovedFirst(addresses *statedb.Table[Address]) func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
 	return func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
 		if was.Address.Addr().Is4() {
@@ -147,7 +148,7 @@ func RemovedFirst(addresses *statedb.Table[Address]) func(txn statedb.ReadTxn, w
 		}
 		return func(yield func(statedb.Query[Address]) bool) {
 			for a := range addresses.List(txn, ByHost.Query(was.Address.Addr())) {
-				if a.Device == was.Device && !yield(ByKey.Query(a.Key())) {
+				if !yield(ByKey.Query(a.Key())) {
 					return
 				}
 			}
