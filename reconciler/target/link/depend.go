@@ -20,10 +20,18 @@ var ByEnd = statedb.NewMultiIndex("end", func(l Link) iter.Seq[Key] {
 	return slices.Values([]Key{Key(l.Name), Key(l.Peer)})
 })
 
-// rowsFor returns the queries for the rows that a device needs, under one of its names: one that creates it, and one that sets its
-// attributes, such as whether it is up. Others may do either.
+// ByPeer finds the row of the veth whose other end a device is.
+var ByPeer = statedb.NewMultiIndex("peer", func(l Link) iter.Seq[Key] {
+	if l.Peer == "" {
+		return nil
+	}
+	return slices.Values([]Key{Key(l.Peer)})
+})
+
+// rowsFor returns the queries for the rows that a device needs, under one of its names: the one that has the name, which sets its attributes,
+// such as whether it is up, and the one that creates it as the other end of a veth. Others may do either.
 func rowsFor(name string) []statedb.Query[Link] {
-	return []statedb.Query[Link]{ByEnd.Query(Key(name)), ByKey.Query(Key(name))}
+	return []statedb.Query[Link]{ByPeer.Query(Key(name)), ByKey.Query(Key(name))}
 }
 
 // Devices are the links that rows of other kinds name. It is safe for concurrent use.
@@ -56,8 +64,8 @@ func (d Devices) Names(name string) iter.Seq[string] {
 	}
 }
 
-// Rows returns the queries for the rows that a device needs: one that creates it, and one that sets its attributes, under any of its
-// names. There are none for the name "".
+// Rows returns the queries for the rows that a device needs, under any of its names: one that has the name, and one that creates it as the
+// other end of a veth. There are none for the name "".
 func (d Devices) Rows(device string) iter.Seq[statedb.Query[Link]] {
 	return func(yield func(statedb.Query[Link]) bool) {
 		if device == "" {

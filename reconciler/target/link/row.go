@@ -46,7 +46,7 @@ var ByKey = statedb.NewIndex("key", Link.Key)
 // Schema declares the table "links".
 func Schema() statedb.Schema[Link] {
 	return reconciler.Reconciled(statedb.Schema[Link]{
-		Name: "links", Primary: ByKey, Secondary: []statedb.Indexer[Link]{ByEnd, ByMaster},
+		Name: "links", Primary: ByKey, Secondary: []statedb.Indexer[Link]{ByEnd, ByPeer, ByMaster},
 	})
 }
 

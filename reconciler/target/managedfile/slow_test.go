@@ -51,7 +51,7 @@ func TestWhateverHangsHangsAlone(t *testing.T) {
 			theirs, ours, state := t.TempDir(), t.TempDir(), t.TempDir()
 			d := serveDisk(t, theirs)
 			target := openedTarget(t, state)
-			target.answers.patience = 200 * time.Millisecond
+			target.answers.patience = 500 * time.Millisecond
 			row, other := file(filepath.Join(theirs, "a"), "one\n"), file(filepath.Join(ours, "b"), "one\n")
 			d.hang(kind)
 			if errs := updateAll(t, target, row, other); !errors.Is(errs[0], errNoAnswer) || errs[1] != nil {
@@ -79,7 +79,7 @@ func TestARemovalThatHangsHangsAlone(t *testing.T) {
 	theirs, ours, state := t.TempDir(), t.TempDir(), t.TempDir()
 	d := serveDisk(t, theirs)
 	target := openedTarget(t, state)
-	target.answers.patience = 200 * time.Millisecond
+	target.answers.patience = 500 * time.Millisecond
 	rows := []File{file(filepath.Join(theirs, "a"), "one\n"), file(filepath.Join(ours, "b"), "one\n")}
 	for _, kind := range []int{fuseUnlink, fuseFsyncdir, fuseOpendir, fuseLookup} {
 		if errs := updateAll(t, target, rows...); errors.Join(errs...) != nil {
@@ -109,7 +109,7 @@ func TestTheOriginalIsKeptWhileARenameHangs(t *testing.T) {
 			row := file(filepath.Join(theirs, "a"), "ours\n", adopted, restored)
 			must(t, os.WriteFile(row.Path, []byte("theirs\n"), 0o644))
 			target := openedTarget(t, state)
-			target.answers.patience = 200 * time.Millisecond
+			target.answers.patience = 500 * time.Millisecond
 			d.hang(fuseRename)
 			if errs := updateAll(t, target, row); !errors.Is(errs[0], errNoAnswer) {
 				t.Fatalf("errors %q", errs)
@@ -117,7 +117,7 @@ func TestTheOriginalIsKeptWhileARenameHangs(t *testing.T) {
 			wantRecords(t, target, 1)
 			// The next process starts while the rename hangs.
 			next := newTarget(t, Config{}, state)
-			next.answers.patience = 200 * time.Millisecond
+			next.answers.patience = 500 * time.Millisecond
 			must(t, soon(t, "Init", 15*time.Second, func() error { return next.Init(t.Context()) }))
 			wantRecords(t, next, 1)
 			if happens {
@@ -162,7 +162,7 @@ func TestARecordStaysWhileItsTemporaryFileMay(t *testing.T) {
 
 	d.hang(fuseUnlink)
 	next := newTarget(t, Config{}, state)
-	next.answers.patience = 200 * time.Millisecond
+	next.answers.patience = 500 * time.Millisecond
 	must(t, soon(t, "Init", 15*time.Second, func() error { return next.Init(t.Context()) }))
 	wantRecords(t, next, 1)
 	if n := next.writings.Load(); n != 7 {
@@ -231,7 +231,7 @@ func TestAWatcherGoesOnWhicheverRequestHangs(t *testing.T) {
 		other := file(filepath.Join(ours, fmt.Sprint(n)), "ours\n")
 		d.hangAfter(n, fuseGetattr)
 		b := newBed(t)
-		b.target.answers.patience = 200 * time.Millisecond
+		b.target.answers.patience = 500 * time.Millisecond
 		l := newLiveOf(t, b, file(filepath.Join(theirs, "a"), "ours\n"), other)
 		l.becomes(other.Path, "ours\n")
 		eventually(t, "it is looked at", func() error {
