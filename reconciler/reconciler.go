@@ -53,9 +53,10 @@ type Params[Obj any] struct {
 	// failed with an error that matches [fs.ErrExist], DeletesLast does not make the delete wait. RemovedFirst is called from one
 	// goroutine. It must return quickly and must not use the reconciler.
 	RemovedFirst func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]
-	// Removes, if set, reports whether the delete of a row takes something from the target that other rows may depend on. If it does not, the
-	// delete is not held for these: see [ChangeLimit]. It is called like RemovedFirst.
-	Removes func(txn statedb.ReadTxn, was Obj) bool
+	// Removes, if set, reports whether the delete of a row takes something from the target that other rows may depend on, and returns a row
+	// that describes what: the target may have it with other fields. If the delete takes nothing, it is not held for rows that would
+	// depend on that: see [ChangeLimit]. Removes is called like RemovedFirst.
+	Removes func(txn statedb.ReadTxn, was Obj) (is Obj, removes bool)
 	// Replaces, if set, reports whether the update of a row would first remove what the row has in the target, as when
 	// an object has to be made anew, and returns that row as it was. Like its delete, the update waits for the deletes
 	// of rows that depend on that row: for as long as those are paused or need an approval, otherwise for a few
@@ -121,7 +122,13 @@ func NewWithStatus[Obj any](p Params[Obj], field StatusField[Obj]) (*Reconciler[
 		}
 	}
 	if removes := p.Removes; removes != nil {
-		untypedParams.Removes = func(txn statedb.ReadTxn, e *store.Entry) bool { return removes(txn, rowOf[Obj](e)) }
+		untypedParams.Removes = func(txn statedb.ReadTxn, e *store.Entry) *store.Entry {
+			is, does := removes(txn, rowOf[Obj](e))
+			if !does {
+				return nil
+			}
+			return untypedParams.Table.NewEntry(pointerTo(&is))
+		}
 	}
 	if replaces := p.Replaces; replaces != nil {
 		untypedParams.Replaces = func(txn statedb.ReadTxn, e *store.Entry) *store.Entry {

@@ -74,7 +74,7 @@ type Relations[Obj any] struct {
 	Replaces      func(txn statedb.ReadTxn, row Obj) (was Obj, replaced bool)
 	Observed      reconciler.Observation[Obj]
 	RemovedFirst  func(txn statedb.ReadTxn, was Obj) iter.Seq[statedb.Query[Obj]]
-	Removes       func(txn statedb.ReadTxn, was Obj) bool
+	Removes       func(txn statedb.ReadTxn, was Obj) (is Obj, removes bool)
 
 	RefreshInterval func(Obj) time.Duration
 }

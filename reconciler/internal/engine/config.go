@@ -139,7 +139,7 @@ type Params struct {
 	// DeletesLast makes deletes wait for the updates that may replace what they remove: see [hold.DeletesLast].
 	DeletesLast  bool
 	RemovedFirst func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool) // may be nil
-	Removes      func(txn store.ReadTxn, row *store.Entry) bool                          // see [hold.DeletesLast]
+	Removes      func(txn store.ReadTxn, row *store.Entry) *store.Entry                  // see [hold.DeletesLast]
 	Replaces     Replaces                                                                // nil: no update does
 	Group        *Group
 	Memory       Memory       // nil: a restart forgets that deletes were held

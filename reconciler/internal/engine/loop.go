@@ -155,6 +155,7 @@ func (l *loop) decide(now time.Time) {
 		}
 		l.askForOrphans(now)
 		if l.limits.Relieve(now) {
+			l.health.version++
 			l.release(workqueue.Limit, now)
 		}
 		if l.order.Relieve() {

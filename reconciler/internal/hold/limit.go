@@ -252,8 +252,8 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 	}
 	rows := l.owner.Table.Len(txn)
 	exceeded := c.state == undecided && by.exceeded(rows)
-	if !by.holding && !exceeded && by == l.deletes {
-		if wait := l.dependents.check(by, txn, now); !wait.IsZero() {
+	if !by.holding && by == l.deletes {
+		if wait := l.dependents.check(by, txn, now); !wait.IsZero() && !exceeded {
 			return Reason{workqueue.Order, "a check of the rows that depend on it", wait}, true
 		}
 	}
@@ -303,7 +303,7 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 // NextTry returns when Expire has something to store, or dependents to check, or zero.
 func (l *ChangeLimiter) NextTry() time.Time {
 	next := l.retryAt
-	if l.deletes != nil && l.deletes.strands != "" && l.known(l.deletes) && (next.IsZero() || l.dependents.next.Before(next)) {
+	if l.checksHeld() && (next.IsZero() || l.dependents.next.Before(next)) {
 		next = l.dependents.next
 	}
 	return next
@@ -385,12 +385,12 @@ func (l *ChangeLimiter) Expire(now time.Time) {
 	}
 	l.each(func(c *counter) {
 		c.tally.expire(now)
-		l.fewer = l.fewer || c.strands != "" && !now.Before(l.dependents.next)
 	})
+	l.fewer = l.fewer || l.checksHeld() && !now.Before(l.dependents.next)
 }
 
-// Relieve stops holding changes that are within their limit again, and reports whether there
-// were any.
+// Relieve stops holding changes that are within their limit again. It reports whether there were any, or held ones have
+// another reason now.
 func (l *ChangeLimiter) Relieve(now time.Time) (relieved bool) {
 	if !l.fewer {
 		return false
@@ -403,7 +403,11 @@ func (l *ChangeLimiter) Relieve(now time.Time) (relieved bool) {
 			return
 		}
 		if c == l.deletes {
-			l.dependents.check(c, txn, now)
+			before := c.strands
+			if l.dependents.check(c, txn, now); l.dependents.more {
+				l.plans.next() // who looked at the plan did not see all
+			}
+			relieved = relieved || c.strands != before // the reasons are outdated
 		}
 		if c.undecided == 0 || !c.exceeded(rows) && c.strands == "" {
 			l.release(c)

@@ -21,6 +21,7 @@ type counter struct {
 	limited   bool      // while they are held, more than are allowed have been
 	unknown   bool      // they are held because it is not known what was held before
 	strands   string    // the rows that they would strand: see Member.strands
+	stranded  int       // how many these are
 	since     time.Time // when holding became true
 	// While items are held, the changes within the window before that count on, and only so many rows may be changed as when
 	// holding began: neither time nor other rows release anything.
@@ -89,16 +90,19 @@ func (c *counter) holdAt(allowed int, now time.Time) {
 
 // release ends what hold began.
 func (c *counter) release() {
-	c.holding, c.limited, c.unknown, c.strands, c.allowed, c.earlier = false, false, false, "", 0, 0
+	c.holding, c.limited, c.unknown, c.strands, c.stranded, c.allowed, c.earlier = false, false, false, "", 0, 0, 0
 	c.tally.keep(false)
 }
 
 // why returns why items are held.
 func (c *counter) why() string {
-	if c.strands != "" {
-		return c.strands
+	switch {
+	case c.strands == "":
+		return fmt.Sprintf("%vs of %v", c.kind, c.excess())
+	case c.limited:
+		return fmt.Sprintf("%s, and %vs of %v", c.strands, c.kind, c.excess())
 	}
-	return fmt.Sprintf("%vs of %v", c.kind, c.excess())
+	return c.strands
 }
 
 // text returns what held items wait for.

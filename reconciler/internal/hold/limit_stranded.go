@@ -69,15 +69,20 @@ type strandings struct {
 }
 
 // strands describes the rows of the group that deleting rows of m would strand, or returns "". What was not applied yet can be
-// stranded: whether it was is not known at the start. It also reports whether that may change because rows are pending.
-func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *DeletesLast) (text string, undecided bool) {
+// stranded: whether it was is not known at the start. It also returns the number of rows, and reports whether that may change because rows are
+// pending.
+func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *DeletesLast) (text string, rows int, undecided bool) {
 	s := &strandings{txn: txn, lost: map[*store.Table]*stranded{}, freed: map[string]bool{}}
 	gone := s.in(m)
 	for _, row := range deleted {
-		if m.table.FindKey(txn, row.Key()) != nil || !last.removes(txn, row) { // it is back, or takes nothing away
+		if m.table.FindKey(txn, row.Key()) != nil { // it is back
 			continue
 		}
-		gone.add(row)
+		is := last.removed(txn, row)
+		if is == nil {
+			continue
+		}
+		gone.add(is)
 		last.removedFirst(txn, m.table, row, func(key string) bool {
 			s.freed[key] = true
 			return true
@@ -85,28 +90,29 @@ func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *Delete
 	}
 	deletes := maps.Clone(gone.rows)
 	if len(deletes) == 0 {
-		return "", false
+		return "", 0, false
 	}
 	s.follow(m, m.group.remaining())
 	var texts []string
 	for _, of := range s.order {
-		rows := s.lost[of.table].rows
+		lost := s.lost[of.table].rows
 		if of == m {
-			maps.DeleteFunc(rows, func(key string, _ *store.Entry) bool { return deletes[key] != nil })
+			maps.DeleteFunc(lost, func(key string, _ *store.Entry) bool { return deletes[key] != nil })
 		}
-		if len(rows) == 0 {
+		if len(lost) == 0 {
 			continue
 		}
-		which := of.table.KeyText(rows[slices.Min(slices.Collect(maps.Keys(rows)))])
-		if len(rows) > 1 {
+		which := of.table.KeyText(lost[slices.Min(slices.Collect(maps.Keys(lost)))])
+		if len(lost) > 1 {
 			which += " and others"
 		}
-		texts = append(texts, fmt.Sprintf("%d of %d rows of %s (%s)", len(rows), of.table.Len(txn), of.table.Name(), which))
+		texts = append(texts, fmt.Sprintf("%d of %d rows of %s (%s)", len(lost), of.table.Len(txn), of.table.Name(), which))
+		rows += len(lost)
 	}
 	if len(texts) == 0 {
-		return "", false
+		return "", 0, false
 	}
-	return strings.Join(texts, " and ") + " would lack what they depend on", s.undecided
+	return strings.Join(texts, " and ") + " would lack what they depend on", rows, s.undecided
 }
 
 // remaining returns the members that have not stopped, or only lately: see Member.Leave.
@@ -271,6 +277,7 @@ type dependentsCheck struct {
 	last   *DeletesLast // nil: nothing is checked
 	stale  bool         // rows to be deleted were added or withdrawn since the last check
 	next   time.Time    // when another check may be made
+	more   bool         // the last check has found more rows than the one before
 	asked  time.Time    // when the first of the checks was made that pending rows have left undecided; zero: the last one was not
 	// read are the revisions up to which no row was declared that has not been checked.
 	read map[*store.Table]store.Revision
@@ -281,8 +288,9 @@ const checkInterval = 5 * time.Second
 
 // check sets c.strands. It returns when to call it again if it is too early.
 func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (again time.Time) {
+	d.more = false
 	switch {
-	case d.member == nil || d.last == nil || c.limit.Percent >= 100:
+	case !d.checks(c):
 		return time.Time{}
 	case c.strands == "" && now.Before(d.next) && !d.stale && !d.declared(txn):
 		return time.Time{}
@@ -291,7 +299,7 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 	}
 	began := time.Now()
 	d.declared(txn)
-	text, undecided := d.member.strands(txn, c.rowsToChange(), d.last)
+	text, rows, undecided := d.member.strands(txn, c.rowsToChange(), d.last)
 	if undecided && !c.holding {
 		if d.asked.IsZero() {
 			d.asked = now
@@ -302,12 +310,23 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 		}
 	}
 	d.asked = time.Time{}
-	c.strands = text
+	d.more = rows > c.stranded
+	c.strands, c.stranded = text, rows
 	d.stale, d.next = false, now.Add(10*time.Since(began))
-	if c.strands != "" {
+	if c.strands != "" || c.holding {
 		d.next = d.next.Add(checkInterval)
 	}
 	return time.Time{}
+}
+
+// checksHeld reports whether held deletes are checked from time to time: rows that depend on what they remove come and go.
+func (l *ChangeLimiter) checksHeld() bool {
+	return l.deletes != nil && l.deletes.holding && l.deletes.undecided > 0 && l.known(l.deletes) && l.dependents.checks(l.deletes)
+}
+
+// checks reports whether anything is checked.
+func (d *dependentsCheck) checks(c *counter) bool {
+	return d.member != nil && d.last != nil && c.limit.Percent < 100
 }
 
 // declared reports whether rows that may depend on those of the member were declared since the last check, and makes it stale then: a

@@ -19,9 +19,9 @@ type DeletesLast struct {
 	Status func(row *store.Entry) status.Status
 	// RemovedFirst yields queries for the rows that may not be possible to apply before a removed row is deleted. It may be nil.
 	RemovedFirst func(txn store.ReadTxn, row *store.Entry, yield func(store.Query) bool)
-	// Removes reports whether the delete of a row takes something from the target that other rows may depend on. If it is nil, each
-	// does.
-	Removes func(txn store.ReadTxn, row *store.Entry) bool
+	// Removes returns the row that describes what the delete of a row takes from the target, or nil if it takes nothing that other rows may
+	// depend on. If it is nil, that is the row itself.
+	Removes func(txn store.ReadTxn, row *store.Entry) *store.Entry
 	// Error returns the error of the last update of a row, or nil if it has not been tried or is held.
 	Error func(key string) error
 	// Start returns the time of the start, and the revision of the table then.
@@ -120,13 +120,13 @@ func (l *DeletesLast) removedFirst(txn store.ReadTxn, table *store.Table, row *s
 	})
 }
 
-// removes reports whether the delete of a row takes something away.
-func (l *DeletesLast) removes(txn store.ReadTxn, row *store.Entry) bool {
-	does := true
+// removed returns what the delete of a row takes away, or nil.
+func (l *DeletesLast) removed(txn store.ReadTxn, row *store.Entry) *store.Entry {
+	is := row
 	if l.Removes != nil {
-		_ = pool.Guard(func() { does = l.Removes(txn, row) })
+		_ = pool.Guard(func() { is = l.Removes(txn, row) })
 	}
-	return does
+	return is
 }
 
 // unapplied are the rows that have been inserted or changed and not been applied since.

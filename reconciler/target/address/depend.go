@@ -29,6 +29,14 @@ type Device struct {
 // ByDevice finds rows by their device and family.
 var ByDevice = statedb.NewIndex("device", func(a Address) Device { return Device{a.Device, a.Address.Addr().Is6()} })
 
+// ByIPv6 finds the IPv6 addresses.
+var ByIPv6 = statedb.NewMultiIndex("ipv6", func(a Address) iter.Seq[bool] {
+	if a.Address.Addr().Is4() {
+		return nil
+	}
+	return slices.Values([]bool{true})
+})
+
 // HasIPv4 reports whether a device has a declared IPv4 address that has been applied.
 func HasIPv4(txn statedb.ReadTxn, addresses *statedb.Table[Address], device string) bool {
 	for a := range addresses.List(txn, ByDevice.Query(Device{Name: device})) {
@@ -41,9 +49,9 @@ func HasIPv4(txn statedb.ReadTxn, addresses *statedb.Table[Address], device stri
 
 // DeletedAfter makes IPv4 addresses stay until others are added, if those of their device, or of their network, are all pending: with
 // the last IPv4 address of a device the kernel removes all of its IPv4 routes, no matter who made them. IPv6 addresses that the kernel uses
-// stay until it uses the others of their device, one of which may be in their place: it may still find that another host has that.
+// stay until it uses all others, one of which may be in their place: it may still find that another host has that.
 func DeletedAfter(
-	db *statedb.DB, addresses *statedb.Table[Address], seen *statedb.Table[Seen], observed reconciler.Observation[Address],
+	db *statedb.DB, devices link.Devices, addresses *statedb.Table[Address], seen *statedb.Table[Seen], observed reconciler.Observation[Address],
 ) []reconciler.Dependency[Address] {
 	others := func(named func(Address) statedb.Query[Address]) reconciler.Dependency[Address] {
 		return reconciler.DependsOn(addresses, Address.GetStatus, func(a Address) iter.Seq[statedb.Query[Address]] {
@@ -57,7 +65,52 @@ func DeletedAfter(
 		others(func(a Address) statedb.Query[Address] { return ByDevice.Query(Device{Name: a.Device}) }),
 		others(func(a Address) statedb.Query[Address] { return ByNetwork.Query(Network{a.Device, a.Address.Masked()}) }),
 		deletedAfterUsable(db, addresses, seen),
+		deletedAfterTentative(db, devices, addresses, seen),
 	}
+}
+
+// isUsed reports whether the kernel uses the address of a row.
+func isUsed(txn statedb.ReadTxn, seen *statedb.Table[Seen], a Address) bool {
+	for s := range seen.List(txn, SeenByName.Query(a.Key())) {
+		if s.isUsable() {
+			return true
+		}
+	}
+	return false
+}
+
+// deletedAfterTentative makes IPv6 addresses that the kernel uses stay while it looks for duplicates of others, on any device with a carrier,
+// or has found some.
+func deletedAfterTentative(
+	db *statedb.DB, devices link.Devices, addresses *statedb.Table[Address], seen *statedb.Table[Seen],
+) reconciler.Dependency[Address] {
+	waits := func(txn statedb.ReadTxn, a Address) bool {
+		switch a.Status.Kind() {
+		case reconciler.Done:
+			return devices.IsRunning(txn, a.Device) && !isUsed(txn, seen, a)
+		case reconciler.Error:
+			return errors.Is(a.Status.Err(), ErrDuplicate)
+		}
+		return false
+	}
+	return reconciler.DependsOnBy(addresses, func(a Address) reconciler.Status {
+		if waits(db.ReadTxn(), a) {
+			return reconciler.Status{}
+		}
+		return a.Status.After(nil, a.Status.Since())
+	}, func(a Address) bool {
+		return a.Address.Addr().Is6() && isUsed(db.ReadTxn(), seen, a)
+	}, func(used bool) iter.Seq[statedb.Query[Address]] {
+		if !used {
+			return nil
+		}
+		return slices.Values([]statedb.Query[Address]{ByIPv6.Query(true)})
+	}, reconciler.Observes(seen, rowsOf, func(txn statedb.ReadTxn, a Address) []reconciler.Change {
+		if waits(txn, a) {
+			return []reconciler.Change{{Field: "address", Want: a.Address.String()}}
+		}
+		return nil
+	}))
 }
 
 // deletedAfterUsable makes IPv6 addresses that the kernel uses stay while others of their device are pending, or are done while the kernel
@@ -65,14 +118,7 @@ func DeletedAfter(
 func deletedAfterUsable(
 	db *statedb.DB, addresses *statedb.Table[Address], seen *statedb.Table[Seen],
 ) reconciler.Dependency[Address] {
-	isUsed := func(a Address) bool {
-		for s := range seen.List(db.ReadTxn(), SeenByName.Query(a.Key())) {
-			if s.isUsable() {
-				return true
-			}
-		}
-		return false
-	}
+	isUsed := func(a Address) bool { return isUsed(db.ReadTxn(), seen, a) }
 	status := func(a Address) reconciler.Status {
 		if isUsed(a) || a.Status.Kind() == reconciler.Error && !errors.Is(a.Status.Err(), ErrDuplicate) {
 			return a.Status.After(nil, a.Status.Since()) // not waited for here
@@ -139,8 +185,7 @@ func Networks(addr netip.Addr) iter.Seq[netip.Prefix] {
 	}
 }
 
-// RemovedFirst returns a function that yields the rows of a removed IPv6 address with another prefix length, of which a device can have only
-// one, and on other devices: there the kernel can take it for that of another host.
+// RemovedFirst returns a function that yields the rows of a removed IPv6 address with another prefix length: a device can have only one.
 func RemovedFirst(addresses *statedb.Table[Address]) func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
 	return func(txn statedb.ReadTxn, was Address) iter.Seq[statedb.Query[Address]] {
 		if was.Address.Addr().Is4() {
@@ -148,7 +193,7 @@ func RemovedFirst(addresses *statedb.Table[Address]) func(txn statedb.ReadTxn, w
 		}
 		return func(yield func(statedb.Query[Address]) bool) {
 			for a := range addresses.List(txn, ByHost.Query(was.Address.Addr())) {
-				if !yield(ByKey.Query(a.Key())) {
+				if a.Device == was.Device && !yield(ByKey.Query(a.Key())) {
 					return
 				}
 			}

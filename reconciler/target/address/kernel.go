@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"slices"
 	"sync"
@@ -20,8 +19,8 @@ import (
 // ErrDuplicate is matched by the error for an address that another host uses.
 var ErrDuplicate = errors.New("another host has the address")
 
-// DuplicateError is the error for an address that another host uses, or this one on another device in the same network. It matches
-// ErrDuplicate, and fs.ErrExist because a delete may end it.
+// DuplicateError is the error for an address that another host uses. It matches
+// ErrDuplicate.
 type DuplicateError struct{ Key Key }
 
 // Error implements error.
@@ -29,8 +28,8 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("address %s on %s: %v, as the kernel's detection of duplicates found; it is not in use here: free it there; it is tried again every %v", e.Key.Address, e.Key.Device, ErrDuplicate, duplicateRetry)
 }
 
-// Unwrap returns the errors that it matches.
-func (e *DuplicateError) Unwrap() []error { return []error{ErrDuplicate, fs.ErrExist} }
+// Unwrap returns ErrDuplicate.
+func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
 // duplicateRetry is the time after which the kernel is made to look for duplicates of an address again. It does not take longer than
 // duplicateSearch.

@@ -72,6 +72,9 @@ type SeenKey struct {
 // SeenByKey is the primary index.
 var SeenByKey = statedb.NewIndex("key", func(s Seen) SeenKey { return SeenKey{s.Index, s.Address} })
 
+// SeenByHost finds addresses without their prefix lengths.
+var SeenByHost = statedb.NewIndex("host", func(s Seen) netip.Addr { return s.Address.Addr() })
+
 // SeenByName finds addresses by any of the names of their devices.
 var SeenByName = statedb.NewMultiIndex("name", func(s Seen) iter.Seq[Key] { return slices.Values(s.keys()) })
 
@@ -87,7 +90,7 @@ func (s Seen) keys() []Key {
 // SeenSchema declares the table "observed-addresses".
 func SeenSchema() statedb.Schema[Seen] {
 	return statedb.Schema[Seen]{
-		Name: "observed-addresses", Primary: SeenByKey, Secondary: []statedb.Indexer[Seen]{SeenByName},
+		Name: "observed-addresses", Primary: SeenByKey, Secondary: []statedb.Indexer[Seen]{SeenByName, SeenByHost},
 	}
 }
 
@@ -276,14 +279,14 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 }
 
 // Removes returns a function that reports whether the delete of a row removes an address: those of others stay.
-func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Address) bool {
-	return func(txn statedb.ReadTxn, was Address) bool {
+func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Address) (is Address, removes bool) {
+	return func(txn statedb.ReadTxn, was Address) (is Address, removes bool) {
 		rec, known := t.records.Get(was.Key().String())
 		if !known || rec.Existed {
-			return false
+			return was, false
 		}
 		s, _, found := seen.Get(txn, SeenByKey.Query(rec.seenKey())) // the device may have another name now
-		return found && t.isOurs(s, rec, true)
+		return was, found && t.isOurs(s, rec, true)
 	}
 }
 

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -81,12 +82,35 @@ func (d Devices) Rows(device string) iter.Seq[statedb.Query[Link]] {
 	}
 }
 
-// WaitsFor reports whether a device is the end of a veth that cannot be made before the other device gives its name to the other end.
-func (d Devices) WaitsFor(device, other string) bool {
-	for l := range d.links.List(d.db.ReadTxn(), ByKey.Query(Key(device))) {
-		return l.Peer == other && l.Status.Kind() != reconciler.Done
+// OtherEnd returns the name of the other end of a veth, or "" if it is not in this network namespace.
+func (d Devices) OtherEnd(device string) string { return otherEnd(d.db.ReadTxn(), d.seen, device) }
+
+// AreNeeded reports whether a veth cannot be made before another link gives up one of some names.
+func (d Devices) AreNeeded(names ...string) bool {
+	for _, name := range names {
+		for l := range d.links.List(d.db.ReadTxn(), ByEnd.Query(Key(name))) {
+			if l.Status.Kind() != reconciler.Done {
+				return true
+			}
+		}
 	}
 	return false
+}
+
+// WaitsFor reports whether a device is an end of a veth that cannot be made before another link gives up one of some names.
+func (d Devices) WaitsFor(device string, names ...string) bool {
+	for l := range d.links.List(d.db.ReadTxn(), ByEnd.Query(Key(device))) {
+		if l.Status.Kind() != reconciler.Done && (slices.Contains(names, l.Name) || l.Peer != "" && slices.Contains(names, l.Peer)) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsRunning reports whether a device is set up and has a carrier.
+func (d Devices) IsRunning(txn statedb.ReadTxn, device string) bool {
+	is, _, _ := d.seen.Get(txn, SeenByName.Query(device))
+	return is.Running
 }
 
 // IsUp reports whether a device exists and is set up, with a carrier or not.
@@ -117,9 +141,10 @@ func DependsOnBy[Obj any, Key comparable](d Devices, by func(Obj) Key, on func(K
 }
 
 // Removes returns a function that reports whether the delete of a row takes the device away, or what the device needs to be up. It
-// does not if the link is of others, unless the agent has set it up and no row has another name of it.
-func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Link) bool {
-	return func(txn statedb.ReadTxn, was Link) bool {
+// does not if the link is of others, unless the agent has set it up and no row has another name of it. The other end of a veth goes with it,
+// whatever its name is in the row.
+func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Link) (is Link, removes bool) {
+	removes := func(txn statedb.ReadTxn, was Link) bool {
 		rec, _ := t.records.Get(was.Name)
 		if rec.Borrowed != nil { // the link may have another name now
 			is, _, found := seen.Get(txn, SeenByIndex.Query(rec.Borrowed.Index))
@@ -128,6 +153,21 @@ func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, wa
 		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
 		return found && (state{link: &is, rec: rec}).created()
 	}
+	return func(txn statedb.ReadTxn, was Link) (Link, bool) {
+		is := was
+		is.Peer = cmp.Or(otherEnd(txn, seen, was.Name), was.Peer)
+		return is, removes(txn, was)
+	}
+}
+
+// otherEnd returns the name of the other end of a veth, or "" if it is not in this network namespace.
+func otherEnd(txn statedb.ReadTxn, seen *statedb.Table[Seen], name string) string {
+	is, _, _ := seen.Get(txn, SeenByName.Query(name))
+	if is.Type != Veth {
+		return ""
+	}
+	end, _, _ := seen.Get(txn, SeenByIndex.Query(is.Peer))
+	return end.Name
 }
 
 // MinIPv6MTU is the least MTU with which a link has IPv6. The kernel removes addresses and settings when it becomes less.
@@ -188,18 +228,6 @@ func RemovedFirst(links *statedb.Table[Link]) func(txn statedb.ReadTxn, was Link
 	}
 }
 
-// NeedsName reports whether a row that cannot be applied yet is to have a name of a removed veth.
-func NeedsName(txn statedb.ReadTxn, links *statedb.Table[Link], was Link) bool {
-	for _, name := range []string{was.Name, was.Peer} {
-		for l := range links.List(txn, ByEnd.Query(Key(name))) {
-			if l.Status.Kind() != reconciler.Done {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // DeletedAfter makes links stay while links that the kernel has as their ports are to have another master, but are pending or in error:
 // the kernel would set them free with the link.
 func DeletedAfter(db *statedb.DB, links *statedb.Table[Link], seen *statedb.Table[Seen], observed reconciler.Observation[Link]) reconciler.Dependency[Link] {
@@ -211,8 +239,13 @@ func DeletedAfter(db *statedb.DB, links *statedb.Table[Link], seen *statedb.Tabl
 				return
 			}
 			for s := range seen.All(txn) {
-				if s.Master == master.Index && !yield(ByKey.Query(Key(s.Name))) {
-					return
+				if s.Master != master.Index {
+					continue
+				}
+				for _, name := range s.names() {
+					if !yield(ByKey.Query(Key(name))) {
+						return
+					}
 				}
 			}
 		}

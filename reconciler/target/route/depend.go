@@ -91,11 +91,13 @@ func (d Dependencies) ofGateways() reconciler.Dependency[Route] {
 }
 
 // DeletedBefore makes addresses stay until the IPv4 routes of their devices are deleted: with the last IPv4 address of a device
-// the kernel removes all of its IPv4 routes. It makes links stay until the routes are deleted that the kernel has through them.
+// the kernel removes all of its IPv4 routes. It makes links stay until the routes are deleted that the kernel has through them, or whose source
+// addresses they have.
 func DeletedBefore(d Dependencies) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
 		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, d.deviceAddresses).OneOf(Route.hops),
 		link.DependsOnBy(d.Devices, d.existing, d.existingLinks).OneOf(Route.hops).Or(d.ofGateways()),
+		link.DependsOn(d.Devices, d.sourceDevice),
 	}
 }
 
@@ -116,6 +118,22 @@ func (d Dependencies) deviceAddresses(r Route) iter.Seq[statedb.Query[address.Ad
 			}
 		}
 	}
+}
+
+// sourceDevice returns the device that has the source address of an IPv4 route, if others have added that. The kernel removes the route
+// with the address.
+func (d Dependencies) sourceDevice(r Route) string {
+	if !r.Source.Is4() {
+		return ""
+	}
+	txn := d.DB.ReadTxn()
+	for range d.Addresses.List(txn, address.ByHost.Query(r.Source)) {
+		return "" // see source
+	}
+	for s := range d.KernelAddresses.List(txn, address.SeenByHost.Query(r.Source)) {
+		return s.Device
+	}
+	return ""
 }
 
 // existing is what a route needs, and the devices through which the kernel sends packets to its gateways.
@@ -145,7 +163,7 @@ func (d Dependencies) existing(r Route) (e existing) {
 func (d Dependencies) existingLinks(e existing) iter.Seq[statedb.Query[link.Link]] {
 	return func(yield func(statedb.Query[link.Link]) bool) {
 		for device := range strings.FieldsSeq(e.devices) {
-			if d.waitFor(e.needs, device) {
+			if d.waitFor(e.needs, device, d.Devices.OtherEnd(device)) {
 				continue
 			}
 			for q := range d.Devices.Rows(device) {
@@ -157,12 +175,17 @@ func (d Dependencies) existingLinks(e existing) iter.Seq[statedb.Query[link.Link
 	}
 }
 
-// waitFor reports whether an address that leads to one of the gateways is on a link that waits for the name of a device.
-func (d Dependencies) waitFor(n needs, device string) bool {
+// waitFor reports whether a device of a route, or one with an address that leads to one of its gateways, waits for the names of another link.
+func (d Dependencies) waitFor(n needs, names ...string) bool {
+	for way := range n.ways() {
+		if way.Device != "" && d.Devices.WaitsFor(way.Device, names...) {
+			return true
+		}
+	}
 	txn := d.DB.ReadTxn()
 	for q := range d.addresses(n) {
 		for a := range d.Addresses.List(txn, q) {
-			if d.Devices.WaitsFor(a.Device, device) {
+			if d.Devices.WaitsFor(a.Device, names...) {
 				return true
 			}
 		}

@@ -1,8 +1,10 @@
 package route
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,42 +16,44 @@ import (
 )
 
 // DevicesDeletedAfter makes links stay while the kernel has routes through them whose rows lead elsewhere by now but cannot be applied: it
-// would remove these routes with the link. The same holds for IPv4 addresses and routes whose gateways are in their networks or, if a device
-// is to have no other address, all through the device. A veth does not wait for rows that are only pending while one of its names is
-// needed before they can be applied.
-func DevicesDeletedAfter(
-	db *statedb.DB, rows *statedb.Table[link.Link], others *statedb.Table[address.Address], routes *statedb.Table[Route], seen *statedb.Table[Seen],
-) (links []reconciler.Dependency[link.Link], addresses []reconciler.Dependency[address.Address]) {
-	u := &users{db: db, seen: seen}
-	return u.keepLinks(rows, routes), u.keepAddresses(others, routes)
+// would remove these routes with the link. The same holds for IPv4 addresses and routes whose gateways are in their networks, whose source
+// they are or, if a device is to have no other address, all through the device. A veth does not wait for rows that wait for one of its names.
+func DevicesDeletedAfter(d Dependencies) (links []reconciler.Dependency[link.Link], addresses []reconciler.Dependency[address.Address]) {
+	u := &users{Dependencies: d}
+	return []reconciler.Dependency[link.Link]{u.keepLinks()}, []reconciler.Dependency[address.Address]{u.keepNetworks(), u.keepSources()}
 }
 
-func (u *users) keepLinks(rows *statedb.Table[link.Link], routes *statedb.Table[Route]) []reconciler.Dependency[link.Link] {
-	type ends struct{ name, peer string }
-	of := func(l link.Link) ends { return ends{l.Name, l.Peer} }
-	through := func(e ends) iter.Seq[statedb.Query[Route]] {
-		return u.queries(func(netip.Addr) bool { return true }, e.name, e.peer)
+func (u *users) keepLinks() reconciler.Dependency[link.Link] {
+	type ends struct {
+		name, peer string
+		needed     bool
 	}
-	return []reconciler.Dependency[link.Link]{
-		reconciler.DependsOnBy(routes, Route.GetStatus, func(l link.Link) ends {
-			if l.Type == link.Veth && link.NeedsName(u.db.ReadTxn(), rows, l) {
-				return ends{}
+	by := func(l link.Link) ends {
+		e := ends{name: l.Name, peer: cmp.Or(u.Devices.OtherEnd(l.Name), l.Peer)}
+		e.needed = e.peer != "" && u.Devices.AreNeeded(e.name, e.peer)
+		return e
+	}
+	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, by, func(e ends) iter.Seq[statedb.Query[Route]] {
+		return u.queries(func(yield func(Key) bool) {
+			for key := range u.through(func(netip.Addr) bool { return true }, e.name, e.peer) {
+				if e.needed && u.waits(key, e.name, e.peer) {
+					continue
+				}
+				if !yield(key) {
+					return
+				}
 			}
-			return of(l)
-		}, through, Observed(u.seen)).OrFailed(),
-		reconciler.DependsOnBy(routes, failed, of, through, Observed(u.seen)).OrFailed(),
-	}
+		})
+	}, Observed(u.KernelRoutes)).OrFailed()
 }
 
-// failed returns the status of a row, as done if it is pending.
-func failed(r Route) reconciler.Status {
-	if r.Status.Kind() == reconciler.Pending {
-		return r.Status.After(nil, r.Status.Since())
-	}
-	return r.Status
+// waits reports whether a row is pending and waits for one of some names of links.
+func (u *users) waits(key Key, names ...string) bool {
+	row, _, _ := u.Routes.Get(u.DB.ReadTxn(), ByKey.Query(key))
+	return row.Status.Kind() == reconciler.Pending && u.waitFor(row.needs(), names...)
 }
 
-func (u *users) keepAddresses(others *statedb.Table[address.Address], routes *statedb.Table[Route]) []reconciler.Dependency[address.Address] {
+func (u *users) keepNetworks() reconciler.Dependency[address.Address] {
 	type network struct {
 		address.Network
 		last bool // of the device
@@ -58,39 +62,57 @@ func (u *users) keepAddresses(others *statedb.Table[address.Address], routes *st
 		if a.Address.Addr().Is6() {
 			return network{}
 		}
-		return network{address.Network{Device: a.Device, Prefix: a.Address.Masked()}, !address.HasIPv4(u.db.ReadTxn(), others, a.Device)}
+		return network{address.Network{Device: a.Device, Prefix: a.Address.Masked()}, !address.HasIPv4(u.DB.ReadTxn(), u.Addresses, a.Device)}
 	}
-	through := func(n network) iter.Seq[statedb.Query[Route]] {
-		return u.queries(func(gateway netip.Addr) bool { return n.last || n.Prefix.Contains(gateway) }, n.Device)
-	}
-	return []reconciler.Dependency[address.Address]{reconciler.DependsOnBy(routes, Route.GetStatus, by, through, Observed(u.seen)).OrFailed()}
+	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, by, func(n network) iter.Seq[statedb.Query[Route]] {
+		return u.queries(u.through(func(gateway netip.Addr) bool { return n.last || n.Prefix.Contains(gateway) }, n.Device))
+	}, Observed(u.KernelRoutes)).OrFailed()
 }
 
-// users is an index of the existing routes by device and gateway, made on demand. It is safe for concurrent use.
-type users struct {
-	db   *statedb.DB
-	seen *statedb.Table[Seen]
+func (u *users) keepSources() reconciler.Dependency[address.Address] {
+	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, func(a address.Address) netip.Addr { return a.Address.Addr() },
+		func(source netip.Addr) iter.Seq[statedb.Query[Route]] {
+			return u.queries(slices.Values(u.with(source)))
+		},
+		Observed(u.KernelRoutes)).OrFailed()
+}
 
-	mu  sync.Mutex
-	due time.Time // when it may be made again
-	rev statedb.Revision
-	by  map[string]map[netip.Addr][]Key // by the names of the device and the gateway
+// users is an index of the existing routes by device and gateway, and by source, made on demand. It is safe for concurrent use.
+type users struct {
+	Dependencies
+
+	mu       sync.Mutex
+	due      time.Time // when it may be made again
+	rev      statedb.Revision
+	by       map[string]map[netip.Addr][]Key // by the names of the device and the gateway
+	bySource map[netip.Addr][]Key            // IPv4 only
 }
 
 // usersShare is how much longer than making it the index is used although routes have changed. What matters are routes by earlier
 // versions of rows, which have been there for longer.
 const usersShare = 10
 
-// queries yields queries for the rows of the routes through devices whose gateways are chosen, and none for the device "".
-func (u *users) queries(chosen func(gateway netip.Addr) bool, devices ...string) iter.Seq[statedb.Query[Route]] {
+// queries yields the queries for the rows with some keys.
+func (u *users) queries(keys iter.Seq[Key]) iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
+		for key := range keys {
+			if !yield(ByKey.Query(key)) {
+				return
+			}
+		}
+	}
+}
+
+// through yields the keys of the routes through devices whose gateways are chosen, and none for the device "".
+func (u *users) through(chosen func(gateway netip.Addr) bool, devices ...string) iter.Seq[Key] {
+	return func(yield func(Key) bool) {
 		for _, device := range devices {
 			for gateway, keys := range u.of(device) {
 				if !chosen(gateway) {
 					continue
 				}
 				for _, key := range keys {
-					if !yield(ByKey.Query(key)) {
+					if !yield(key) {
 						return
 					}
 				}
@@ -101,28 +123,45 @@ func (u *users) queries(chosen func(gateway netip.Addr) bool, devices ...string)
 
 // of returns the keys of the routes through a device, by gateway.
 func (u *users) of(device string) map[netip.Addr][]Key {
-	if device == "" {
-		return nil
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	txn := u.db.ReadTxn()
-	if rev, began := u.seen.Revision(txn), time.Now(); u.by == nil || rev != u.rev && !began.Before(u.due) {
-		u.by, u.rev = map[string]map[netip.Addr][]Key{}, rev
-		for s := range u.seen.All(txn) {
-			for _, h := range s.seenNexthops() {
-				u.add(h.Device, h.Gateway, s.Key)
-				for name := range strings.FieldsSeq(h.OtherNames) {
-					u.add(name, h.Gateway, s.Key)
-				}
-			}
-		}
-		u.due = time.Now().Add(usersShare * time.Since(began))
-	}
+	u.renewLocked()
 	return u.by[device]
 }
 
+// with returns the keys of the routes that have a source address.
+func (u *users) with(source netip.Addr) []Key {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.renewLocked()
+	return u.bySource[source]
+}
+
+func (u *users) renewLocked() {
+	txn, began := u.DB.ReadTxn(), time.Now()
+	rev := u.KernelRoutes.Revision(txn)
+	if u.by != nil && (rev == u.rev || began.Before(u.due)) {
+		return
+	}
+	u.by, u.bySource, u.rev = map[string]map[netip.Addr][]Key{}, map[netip.Addr][]Key{}, rev
+	for s := range u.KernelRoutes.All(txn) {
+		if s.Source.Is4() {
+			u.bySource[s.Source] = append(u.bySource[s.Source], s.Key)
+		}
+		for _, h := range s.seenNexthops() {
+			u.add(h.Device, h.Gateway, s.Key)
+			for name := range strings.FieldsSeq(h.OtherNames) {
+				u.add(name, h.Gateway, s.Key)
+			}
+		}
+	}
+	u.due = time.Now().Add(usersShare * time.Since(began))
+}
+
 func (u *users) add(device string, gateway netip.Addr, key Key) {
+	if device == "" {
+		return
+	}
 	if u.by[device] == nil {
 		u.by[device] = map[netip.Addr][]Key{}
 	}

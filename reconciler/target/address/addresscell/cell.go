@@ -46,7 +46,7 @@ func Cell() cell.Cell {
 					DependsOn: []reconciler.Dependency[address.Address]{
 						link.DependsOn(devices, func(a address.Address) string { return a.Device }),
 					},
-					DeletedAfter: address.DeletedAfter(db, addresses, kernel, seen),
+					DeletedAfter: address.DeletedAfter(db, devices, addresses, kernel, seen),
 					Observed:     seen,
 					RemovedFirst: address.RemovedFirst(addresses),
 					Removes:      t.Removes(kernel),

@@ -28,21 +28,12 @@ func Cell() cell.Cell {
 			},
 			func(t *route.Target) reconciler.Target[route.Route] { return t },
 			(*route.Target).NewMirror,
-			func(
-				rules optionalRules,
-				db *statedb.DB, devices link.Devices,
-				addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
-				kernelAddresses *statedb.Table[address.Seen],
-				routes *statedb.Table[route.Route], seen *statedb.Table[route.Seen],
-			) reconcilercell.Relations[route.Route] {
-				d := route.Dependencies{
-					DB: db, Devices: devices, Addresses: addresses, SeenAddresses: seenAddresses, KernelAddresses: kernelAddresses,
-					Routes: routes, KernelRoutes: seen,
-				}
+			func(d route.Dependencies, rules optionalRules, seen *statedb.Table[route.Seen]) reconcilercell.Relations[route.Route] {
 				return reconcilercell.Relations[route.Route]{
 					DependsOn: route.DependsOn(d), DeletedBefore: route.DeletedBefore(d), DeletedAfter: rules.deletedAfter(), Observed: route.Observed(seen),
 				}
 			}),
+		cell.ProvidePrivate(dependencies),
 		cell.Provide(deletedAfter),
 		kindcell.Observed[route.Mirror](route.SeenSchema()),
 	)
@@ -56,12 +47,19 @@ type deletedAfterOut struct {
 	Addresses []reconciler.Dependency[address.Address] `group:"deleted-after,flatten"`
 }
 
-func deletedAfter(
-	db *statedb.DB, rows *statedb.Table[link.Link], others *statedb.Table[address.Address], routes *statedb.Table[route.Route],
-	seen *statedb.Table[route.Seen],
-) deletedAfterOut {
-	links, addresses := route.DevicesDeletedAfter(db, rows, others, routes, seen)
+func deletedAfter(d route.Dependencies) deletedAfterOut {
+	links, addresses := route.DevicesDeletedAfter(d)
 	return deletedAfterOut{Links: links, Addresses: addresses}
+}
+
+func dependencies(
+	db *statedb.DB, devices link.Devices, addresses *statedb.Table[address.Address], seenAddresses reconciler.Observation[address.Address],
+	kernelAddresses *statedb.Table[address.Seen], routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen],
+) route.Dependencies {
+	return route.Dependencies{
+		DB: db, Devices: devices, Addresses: addresses, SeenAddresses: seenAddresses, KernelAddresses: kernelAddresses,
+		Routes: routes, KernelRoutes: kernelRoutes,
+	}
 }
 
 // optionalRules are the tables of rules, if there are any.
