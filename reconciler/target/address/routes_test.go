@@ -2,6 +2,7 @@ package address
 
 import (
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -245,6 +246,10 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 			for _, s := range lostRoutes(t, watcher) { // it is behind that of others then
 				mustUpdate(t, target, row("e0", s), true)
 			}
+			waitUntil(t, func() bool { // the kernel takes a while to notice a carrier, or its loss
+				e0, err := net.InterfaceByName("e0")
+				return err == nil && (e0.Flags&net.FlagRunning != 0) != (name == "without a carrier")
+			})
 			all, _, err := watcher.look(t.Context())
 			if err != nil || len(all) != 1 {
 				t.Fatalf("addresses %v, %v", all, err)
