@@ -220,7 +220,8 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 		"with another metric":     {row("e0", "2001:db8::1/64"), []string{"-6 route add 2001:db8::/64 dev v0 metric 300"}, ""},
 		"through the device":      {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev e0 src 192.0.2.1"}, ""},
 		"by a gateway": {
-			row("e0", "192.0.2.1/24"), []string{"address add 10.0.0.1/24 dev v0", "route replace 192.0.2.0/24 via 10.0.0.2"},
+			row("e0", "192.0.2.1/24"),
+			[]string{"address add 10.0.0.1/24 dev v0", "route replace 192.0.2.0/24 via 10.0.0.2"},
 			"192.0.2.0/24 of e0: a route of others leads to v0",
 		},
 		"with an address":      {row("e0", "192.0.2.1/24"), []string{"address add 192.0.2.2/24 dev v0"}, ""},
@@ -240,8 +241,11 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 			for _, args := range c.others {
 				nstest.IP(t, strings.Fields(args)...)
 			}
-			if name == "by a rule" {
+			switch name {
+			case "by a rule":
 				defer nstest.IP(t, "rule", "del", "priority", "10")
+			case "that drops packets":
+				defer nstest.IP(t, "route", "del", "unreachable", "192.0.2.0/25")
 			}
 			for _, s := range lostRoutes(t, watcher) { // it is behind that of others then
 				mustUpdate(t, target, row("e0", s), true)
