@@ -255,9 +255,8 @@ func (d Dependency[Obj]) Or(other Dependency[Obj]) Dependency[Obj] {
 	return d
 }
 
-// Serving returns a copy of d, which depends on rows of type Dep, for rows that can do with what they name only if serves reports true,
-// such as with an address only if its link is up. It matters when named rows are deleted: the others are no alternatives then. Serves is
-// called like the function status of [DependsOn].
+// Serving returns a copy of d, which is a dependency on rows of type Dep, in which a row takes the place of one that is deleted only if serves
+// reports true, such as an address only if its link is up (see [Dependency.OneOf]). Serves is called like the function status of [DependsOn].
 func Serving[Obj, Dep any](d Dependency[Obj], serves func(txn statedb.ReadTxn, dep Dep) bool) Dependency[Obj] {
 	d.of.Serves = func(txn store.ReadTxn, e *store.Entry) bool { return serves(txn, rowOf[Dep](e)) }
 	return d

@@ -32,7 +32,7 @@ type Dependency struct {
 	// Or, if it is not nil, has as many sets as the dependency for each row: the rows that a set of it names are as good as
 	// those of the same set of the dependency. By determines these, too.
 	Or *Dependency
-	// Serves reports whether a row of Table that is done is good enough; nil: each is. What a delete takes away is not asked.
+	// Serves reports whether a row of Table that is done can take the place of one that is deleted; nil: each can.
 	Serves func(txn store.ReadTxn, row *store.Entry) bool
 	// Kept reports whether the target keeps the rows when it loses what they depend on.
 	Kept bool

@@ -389,8 +389,8 @@ func (l *ChangeLimiter) Expire(now time.Time) {
 	l.fewer = l.fewer || l.checksHeld() && !now.Before(l.dependents.next)
 }
 
-// Relieve stops holding changes that are within their limit again. It reports whether there were any, or held ones have
-// another reason now.
+// Relieve stops holding changes that are within their limit again. It reports whether there were any, or whether the reason for which
+// others are held has changed.
 func (l *ChangeLimiter) Relieve(now time.Time) (relieved bool) {
 	if !l.fewer {
 		return false

@@ -85,7 +85,7 @@ func (d Devices) Rows(device string) iter.Seq[statedb.Query[Link]] {
 // OtherEnd returns the name of the other end of a veth, or "" if it is not in this network namespace.
 func (d Devices) OtherEnd(device string) string { return otherEnd(d.db.ReadTxn(), d.seen, device) }
 
-// AreNeeded reports whether a veth cannot be made before another link gives up one of some names.
+// AreNeeded reports whether a row that is to create a link, or the other end of a veth, with one of some names is pending or in error.
 func (d Devices) AreNeeded(names ...string) bool {
 	for _, name := range names {
 		for l := range d.links.List(d.db.ReadTxn(), ByEnd.Query(Key(name))) {
@@ -97,7 +97,7 @@ func (d Devices) AreNeeded(names ...string) bool {
 	return false
 }
 
-// WaitsFor reports whether a device is an end of a veth that cannot be made before another link gives up one of some names.
+// WaitsFor reports whether the row that is to create a device is pending or in error, and needs one of some names.
 func (d Devices) WaitsFor(device string, names ...string) bool {
 	for l := range d.links.List(d.db.ReadTxn(), ByEnd.Query(Key(device))) {
 		if l.Status.Kind() != reconciler.Done && (slices.Contains(names, l.Name) || l.Peer != "" && slices.Contains(names, l.Peer)) {

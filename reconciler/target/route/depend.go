@@ -175,7 +175,8 @@ func (d Dependencies) existingLinks(e existing) iter.Seq[statedb.Query[link.Link
 	}
 }
 
-// waitFor reports whether a device of a route, or one with an address that leads to one of its gateways, waits for the names of another link.
+// waitFor reports whether a device of a route, or one with an address that leads to one of its gateways, waits for one of some names: see
+// [link.Devices.WaitsFor].
 func (d Dependencies) waitFor(n needs, names ...string) bool {
 	for way := range n.ways() {
 		if way.Device != "" && d.Devices.WaitsFor(way.Device, names...) {
