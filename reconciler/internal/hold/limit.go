@@ -116,13 +116,6 @@ type HeldDeletes struct {
 	Stranding bool `json:"stranding,omitempty"`
 }
 
-// plans numbers the plans, so that only changes that were shown can be approved.
-type plans struct {
-	run     string // distinguishes the plans of different runs
-	current uint64 // the plan that the next held change will belong to
-	shown   uint64 // the last plan that was shown and not yet approved, or 0
-}
-
 // NewChangeLimiter returns a policy with a limit of deletes and a limit of updates. Either may be off. If neither member nor last is nil,
 // deletes that would strand rows of the group of member are held, too. Memory may be nil.
 func NewChangeLimiter(
@@ -403,14 +396,14 @@ func (l *ChangeLimiter) Relieve(now time.Time) (relieved bool) {
 			return
 		}
 		if c == l.deletes {
-			before := c.strands
 			if l.dependents.check(c, txn, now); l.dependents.more {
 				l.plans.next() // who looked at the plan did not see all
 			}
-			relieved = relieved || c.strands != before // the reasons are outdated
+			relieved = relieved || l.dependents.news // the reasons are outdated
 		}
 		if c.undecided == 0 || !c.exceeded(rows) && c.strands == "" {
 			l.release(c)
+			l.dependents.next = now // the check was just made
 			relieved = true
 		}
 	})
@@ -464,35 +457,3 @@ func (l *ChangeLimiter) HeldKind(key string) (kind pool.Kind, held bool) {
 	}
 	return by.kind, true
 }
-
-// PlanID returns the id of the current plan, which all held changes belong to.
-func (l *ChangeLimiter) PlanID() string { return l.plans.id(l.plans.current) }
-
-// ShowPlan returns the id of the current plan, which can be approved from now on.
-func (l *ChangeLimiter) ShowPlan() string {
-	l.plans.shown = l.plans.current
-	return l.PlanID()
-}
-
-// Approve admits the held changes of the plan that was shown last, and returns their number. It
-// reports false if id identifies another plan.
-func (l *ChangeLimiter) Approve(id string) (items int, ok bool) {
-	if l.plans.shown == 0 || id != l.plans.id(l.plans.shown) {
-		return 0, false
-	}
-	l.each(func(c *counter) {
-		if c.holding {
-			items += c.approve(l.plans.shown)
-			if c.undecided == 0 && l.known(c) {
-				l.release(c)
-			}
-		}
-	})
-	l.plans.next()
-	return items, true
-}
-
-func (p *plans) id(plan uint64) string { return p.run + "-" + strconv.FormatUint(plan, 10) }
-
-// next starts a new plan; the one that was shown can no longer be approved.
-func (p *plans) next() { p.current, p.shown = max(p.current, p.shown+1), 0 }

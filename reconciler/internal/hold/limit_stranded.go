@@ -69,9 +69,9 @@ type strandings struct {
 }
 
 // strands describes the rows of the group that deleting rows of m would strand, or returns "". What was not applied yet can be
-// stranded: whether it was is not known at the start. It also returns the number of rows, and reports whether that may change because rows are
-// pending.
-func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *DeletesLast) (text string, rows int, undecided bool) {
+// stranded: whether it was is not known at the start. It also returns the names of the tables with the
+// keys of the rows, and reports whether that may change because rows are pending.
+func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *DeletesLast) (text string, rows map[string]bool, undecided bool) {
 	s := &strandings{txn: txn, lost: map[*store.Table]*stranded{}, freed: map[string]bool{}}
 	gone := s.in(m)
 	for _, row := range deleted {
@@ -90,10 +90,11 @@ func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *Delete
 	}
 	deletes := maps.Clone(gone.rows)
 	if len(deletes) == 0 {
-		return "", 0, false
+		return "", nil, false
 	}
 	s.follow(m, m.group.remaining())
 	var texts []string
+	rows = map[string]bool{}
 	for _, of := range s.order {
 		lost := s.lost[of.table].rows
 		if of == m {
@@ -107,10 +108,12 @@ func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *Delete
 			which += " and others"
 		}
 		texts = append(texts, fmt.Sprintf("%d of %d rows of %s (%s)", len(lost), of.table.Len(txn), of.table.Name(), which))
-		rows += len(lost)
+		for key := range lost {
+			rows[of.table.Name()+"\x00"+key] = true
+		}
 	}
 	if len(texts) == 0 {
-		return "", 0, false
+		return "", nil, false
 	}
 	return strings.Join(texts, " and ") + " would lack what they depend on", rows, s.undecided
 }
@@ -277,7 +280,8 @@ type dependentsCheck struct {
 	last   *DeletesLast // nil: nothing is checked
 	stale  bool         // rows to be deleted were added or withdrawn since the last check
 	next   time.Time    // when another check may be made
-	more   bool         // the last check has found more rows than the one before
+	more   bool         // the last check has found rows that the one before has not
+	news   bool         // it has found other rows
 	asked  time.Time    // when the first of the checks was made that pending rows have left undecided; zero: the last one was not
 	// read are the revisions up to which no row was declared that has not been checked.
 	read map[*store.Table]store.Revision
@@ -288,7 +292,7 @@ const checkInterval = 5 * time.Second
 
 // check sets c.strands. It returns when to call it again if it is too early.
 func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (again time.Time) {
-	d.more = false
+	d.more, d.news = false, false
 	switch {
 	case !d.checks(c):
 		return time.Time{}
@@ -310,7 +314,10 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 		}
 	}
 	d.asked = time.Time{}
-	d.more = rows > c.stranded
+	for row := range rows {
+		d.more = d.more || !c.stranded[row]
+	}
+	d.news = d.more || len(rows) != len(c.stranded)
 	c.strands, c.stranded = text, rows
 	d.stale, d.next = false, now.Add(10*time.Since(began))
 	if c.strands != "" || c.holding {
@@ -322,6 +329,21 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 // checksHeld reports whether held deletes are checked from time to time: rows that depend on what they remove come and go.
 func (l *ChangeLimiter) checksHeld() bool {
 	return l.deletes != nil && l.deletes.holding && l.deletes.undecided > 0 && l.known(l.deletes) && l.dependents.checks(l.deletes)
+}
+
+// strandsMore reports whether rows were declared since the last check of held deletes that these would strand. Relieve finds them again.
+func (l *ChangeLimiter) strandsMore() bool {
+	d, c, txn := &l.dependents, l.deletes, l.owner.DB.ReadTxn()
+	if !l.checksHeld() || !d.declared(txn) {
+		return false
+	}
+	text, rows := c.strands, c.stranded
+	d.next = time.Time{}
+	d.check(c, txn, time.Now())
+	if d.more {
+		c.strands, c.stranded, d.next, l.fewer = text, rows, time.Time{}, true
+	}
+	return d.more
 }
 
 // checks reports whether anything is checked.

@@ -13,8 +13,9 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// elsewhere returns an error if the kernel sends packets for the networks of some addresses to other devices, by routes of others to just
-// these networks, which come before the kernel's own. It is no error that another device has an address of the network.
+// elsewhere returns an error if the kernel sends packets for the networks of some addresses to other devices, by other routes to just
+// these networks, which come before the kernel's own. It is no error that another device has an address of the network. Ports are not
+// looked at.
 func (w *RouteWatcher) elsewhere(ctx context.Context, all []Seen) error {
 	var found []foreignRoute
 	for _, s := range all {
@@ -45,7 +46,7 @@ func (w *RouteWatcher) elsewhere(ctx context.Context, all []Seen) error {
 	if len(found) > 1 {
 		others = fmt.Sprintf(", and %d others", len(found)-1)
 	}
-	return fmt.Errorf("%s of %s: a route of others leads to %s%s", found[0].address.Address.Masked(), found[0].address.Device, to.Name, others)
+	return fmt.Errorf("%s of %s: another route leads to %s%s", found[0].address.Address.Masked(), found[0].address.Device, to.Name, others)
 }
 
 // foreignRoute is a route of others to the network of an address.

@@ -29,14 +29,6 @@ type Device struct {
 // ByDevice finds rows by their device and family.
 var ByDevice = statedb.NewIndex("device", func(a Address) Device { return Device{a.Device, a.Address.Addr().Is6()} })
 
-// ByIPv6 finds the IPv6 addresses.
-var ByIPv6 = statedb.NewMultiIndex("ipv6", func(a Address) iter.Seq[bool] {
-	if a.Address.Addr().Is4() {
-		return nil
-	}
-	return slices.Values([]bool{true})
-})
-
 // HasIPv4 reports whether a device has a declared IPv4 address that has been applied.
 func HasIPv4(txn statedb.ReadTxn, addresses *statedb.Table[Address], device string) bool {
 	for a := range addresses.List(txn, ByDevice.Query(Device{Name: device})) {
@@ -49,7 +41,7 @@ func HasIPv4(txn statedb.ReadTxn, addresses *statedb.Table[Address], device stri
 
 // DeletedAfter makes IPv4 addresses stay until others are added, if those of their device, or of their network, are all pending: with
 // the last IPv4 address of a device the kernel removes all of its IPv4 routes, no matter who made them. IPv6 addresses that the kernel uses
-// stay until it uses all others, one of which may be in their place: it may still find that another host has that.
+// stay until it uses the others of their device or network, one of which may be in their place: it may still find that another host has that.
 func DeletedAfter(
 	db *statedb.DB, devices link.Devices, addresses *statedb.Table[Address], seen *statedb.Table[Seen], observed reconciler.Observation[Address],
 ) []reconciler.Dependency[Address] {
@@ -79,8 +71,8 @@ func isUsed(txn statedb.ReadTxn, seen *statedb.Table[Seen], a Address) bool {
 	return false
 }
 
-// deletedAfterTentative makes IPv6 addresses that the kernel uses stay while it looks for duplicates of others, on any device with a carrier,
-// or has found some.
+// deletedAfterTentative makes IPv6 addresses that the kernel uses stay while it looks for duplicates of others of their network, on any device
+// with a carrier, or has found some.
 func deletedAfterTentative(
 	db *statedb.DB, devices link.Devices, addresses *statedb.Table[Address], seen *statedb.Table[Seen],
 ) reconciler.Dependency[Address] {
@@ -93,18 +85,26 @@ func deletedAfterTentative(
 		}
 		return false
 	}
+	type network struct {
+		netip.Prefix
+		links statedb.Revision // with other links, other devices may have a carrier
+	}
 	return reconciler.DependsOnBy(addresses, func(a Address) reconciler.Status {
 		if waits(db.ReadTxn(), a) {
 			return reconciler.Status{}
 		}
 		return a.Status.After(nil, a.Status.Since())
-	}, func(a Address) bool {
-		return a.Address.Addr().Is6() && isUsed(db.ReadTxn(), seen, a)
-	}, func(used bool) iter.Seq[statedb.Query[Address]] {
-		if !used {
+	}, func(a Address) network {
+		txn := db.ReadTxn()
+		if a.Address.Addr().Is4() || !isUsed(txn, seen, a) {
+			return network{}
+		}
+		return network{a.Address.Masked(), devices.Revision(txn)}
+	}, func(n network) iter.Seq[statedb.Query[Address]] {
+		if !n.IsValid() {
 			return nil
 		}
-		return slices.Values([]statedb.Query[Address]{ByIPv6.Query(true)})
+		return slices.Values([]statedb.Query[Address]{ByNetwork.Query(Network{Prefix: n.Prefix})})
 	}, reconciler.Observes(seen, rowsOf, func(txn statedb.ReadTxn, a Address) []reconciler.Change {
 		if waits(txn, a) {
 			return []reconciler.Change{{Field: "address", Want: a.Address.String()}}

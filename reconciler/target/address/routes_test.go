@@ -213,16 +213,16 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 		others []string // arguments of ip
 		want   string
 	}{
-		"instead of the kernel's": {row("e0", "192.0.2.1/24"), []string{"route replace 192.0.2.0/24 dev v0"}, "192.0.2.0/24 of e0: a route of others leads to v0"},
-		"before the kernel's":     {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev v0"}, "192.0.2.0/24 of e0: a route of others leads to v0"},
+		"instead of the kernel's": {row("e0", "192.0.2.1/24"), []string{"route replace 192.0.2.0/24 dev v0"}, "192.0.2.0/24 of e0: another route leads to v0"},
+		"before the kernel's":     {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev v0"}, "192.0.2.0/24 of e0: another route leads to v0"},
 		"after the kernel's":      {row("e0", "192.0.2.1/24"), []string{"route append 192.0.2.0/24 dev v0"}, ""},
-		"in IPv6":                 {row("e0", "2001:db8::1/64"), []string{"-6 route replace 2001:db8::/64 dev v0 metric 100"}, "2001:db8::/64 of e0: a route of others leads to v0"},
+		"in IPv6":                 {row("e0", "2001:db8::1/64"), []string{"-6 route replace 2001:db8::/64 dev v0 metric 100"}, "2001:db8::/64 of e0: another route leads to v0"},
 		"with another metric":     {row("e0", "2001:db8::1/64"), []string{"-6 route add 2001:db8::/64 dev v0 metric 300"}, ""},
 		"through the device":      {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev e0 src 192.0.2.1"}, ""},
 		"by a gateway": {
 			row("e0", "192.0.2.1/24"),
 			[]string{"address add 10.0.0.1/24 dev v0", "route replace 192.0.2.0/24 via 10.0.0.2"},
-			"192.0.2.0/24 of e0: a route of others leads to v0",
+			"192.0.2.0/24 of e0: another route leads to v0",
 		},
 		"with an address":      {row("e0", "192.0.2.1/24"), []string{"address add 192.0.2.2/24 dev v0"}, ""},
 		"without a carrier":    {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev v0", "link set e1 down"}, ""},

@@ -41,7 +41,7 @@ var ByKey = statedb.NewIndex("key", Address.Key)
 // Schema declares the table "addresses".
 func Schema() statedb.Schema[Address] {
 	return reconciler.Reconciled(statedb.Schema[Address]{
-		Name: "addresses", Primary: ByKey, Secondary: []statedb.Indexer[Address]{ByHost, ByDevice, ByNetwork, ByIPv6},
+		Name: "addresses", Primary: ByKey, Secondary: []statedb.Indexer[Address]{ByHost, ByDevice, ByNetwork},
 	})
 }
 

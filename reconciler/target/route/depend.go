@@ -178,6 +178,9 @@ func (d Dependencies) existingLinks(e existing) iter.Seq[statedb.Query[link.Link
 // waitFor reports whether a device of a route, or one with an address that leads to one of its gateways, waits for one of some names: see
 // [link.Devices.WaitsFor].
 func (d Dependencies) waitFor(n needs, names ...string) bool {
+	if !d.Devices.AreNeeded(names...) {
+		return false // as almost always
+	}
 	for way := range n.ways() {
 		if way.Device != "" && d.Devices.WaitsFor(way.Device, names...) {
 			return true

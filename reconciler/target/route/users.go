@@ -62,7 +62,10 @@ func (u *users) keepNetworks() reconciler.Dependency[address.Address] {
 		if a.Address.Addr().Is6() {
 			return network{}
 		}
-		return network{address.Network{Device: a.Device, Prefix: a.Address.Masked()}, !address.HasIPv4(u.DB.ReadTxn(), u.Addresses, a.Device)}
+		if !address.HasIPv4(u.DB.ReadTxn(), u.Addresses, a.Device) {
+			return network{address.Network{Device: a.Device}, true}
+		}
+		return network{address.Network{Device: a.Device, Prefix: a.Address.Masked()}, false}
 	}
 	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, by, func(n network) iter.Seq[statedb.Query[Route]] {
 		return u.queries(u.through(func(gateway netip.Addr) bool { return n.last || n.Prefix.Contains(gateway) }, n.Device))
@@ -70,7 +73,15 @@ func (u *users) keepNetworks() reconciler.Dependency[address.Address] {
 }
 
 func (u *users) keepSources() reconciler.Dependency[address.Address] {
-	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, func(a address.Address) netip.Addr { return a.Address.Addr() },
+	by := func(a address.Address) (source netip.Addr) {
+		for other := range u.Addresses.List(u.DB.ReadTxn(), address.ByHost.Query(a.Address.Addr())) {
+			if other.Status.Kind() == reconciler.Done {
+				return netip.Addr{} // it stays the machine's
+			}
+		}
+		return a.Address.Addr()
+	}
+	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, by,
 		func(source netip.Addr) iter.Seq[statedb.Query[Route]] {
 			return u.queries(slices.Values(u.with(source)))
 		},
