@@ -254,6 +254,9 @@ func (l *ChangeLimiter) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (R
 		by.admit(c)
 		return Reason{}, false
 	}
+	if c.state == admitted || !by.holding {
+		l.plans.next() // who looked at a plan did not see it
+	}
 	by.retract(c) // it may have been admitted, and have waited for something else since
 	if !by.holding {
 		by.hold(rows, now)
@@ -365,7 +368,9 @@ func (l *ChangeLimiter) Searched(now time.Time) {
 		l.release(l.deletes)
 		return
 	}
-	l.dependents.check(l.deletes, l.owner.DB.ReadTxn(), now)
+	if l.dependents.check(l.deletes, l.owner.DB.ReadTxn(), now); l.dependents.more {
+		l.deletes.stranded, l.dependents.next, l.fewer = nil, time.Time{}, true // Relieve finds them again
+	}
 	l.fewer = l.fewer || !l.deletes.limited // what they would have stranded may be gone
 	l.remember(l.deletes, now)
 	l.owner.Logger.Warn("deletes that were held before are held until they are approved", "reconciler", l.owner.Name, "rows", l.deletes.undecided)

@@ -3,6 +3,7 @@ package hold
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/statehive/statehive/reconciler/internal/pool"
 )
@@ -60,5 +61,31 @@ func TestAPlanNamesTheRowsThatItWouldStrand(t *testing.T) {
 	want("1 of 1 rows of routes (a)")
 	if n, ok := l.Approve(shown); !ok || n != 13 {
 		t.Errorf("approved %d, %t", n, ok)
+	}
+}
+
+func TestADeleteThatIsHeldLaterIsNotInAPlanThatWasShown(t *testing.T) {
+	b := newBed(t, "links", "routes")
+	members := b.group(t, "links", "routes")
+	b.put("links", row{ID: "a"}, row{ID: "b"})
+	b.put("routes", row{ID: "r", Of: "b"})
+	l := b.stranding("links", members["links"], nil)
+	holds := func(task *pool.Task, want bool) {
+		t.Helper()
+		b.now = b.now.Add(time.Second)
+		if _, held := l.Holds(task, b.db.ReadTxn(), b.now); held != want {
+			t.Errorf("held: %t", held)
+		}
+	}
+	first := b.removed(l, "links", "a")
+	holds(first, false) // it fails, and is tried again later
+	holds(b.removed(l, "links", "b"), true)
+	shown := l.ShowPlan()
+	holds(first, true)
+	if n, ok := l.Approve(shown); ok {
+		t.Errorf("approved %d", n)
+	}
+	if n, ok := l.Approve(l.ShowPlan()); !ok || n != 2 {
+		t.Errorf("approved %d, %t, expected 2", n, ok)
 	}
 }

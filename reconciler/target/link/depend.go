@@ -110,6 +110,9 @@ func (d Devices) WaitsFor(device string, names ...string) bool {
 // Revision is that of the existing links: it changes with their state.
 func (d Devices) Revision(txn statedb.ReadTxn) statedb.Revision { return d.seen.Revision(txn) }
 
+// DeclaredRevision is that of the rows of links.
+func (d Devices) DeclaredRevision(txn statedb.ReadTxn) statedb.Revision { return d.links.Revision(txn) }
+
 // IsRunning reports whether a device is set up and has a carrier.
 func (d Devices) IsRunning(txn statedb.ReadTxn, device string) bool {
 	is, _, _ := d.seen.Get(txn, SeenByName.Query(device))

@@ -25,12 +25,16 @@ func DevicesDeletedAfter(d Dependencies) (links []reconciler.Dependency[link.Lin
 
 func (u *users) keepLinks() reconciler.Dependency[link.Link] {
 	type ends struct {
-		name, peer string
-		needed     bool
+		name, peer       string
+		needed           bool
+		links, addresses statedb.Revision // if one of the names is needed: which rows wait for it depends on these tables, too
 	}
 	by := func(l link.Link) ends {
 		e := ends{name: l.Name, peer: cmp.Or(u.Devices.OtherEnd(l.Name), l.Peer)}
-		e.needed = e.peer != "" && u.Devices.AreNeeded(e.name, e.peer)
+		if e.needed = e.peer != "" && u.Devices.AreNeeded(e.name, e.peer); e.needed {
+			txn := u.DB.ReadTxn()
+			e.links, e.addresses = u.Devices.DeclaredRevision(txn), u.Addresses.Revision(txn)
+		}
 		return e
 	}
 	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, by, func(e ends) iter.Seq[statedb.Query[Route]] {
@@ -68,7 +72,13 @@ func (u *users) keepNetworks() reconciler.Dependency[address.Address] {
 		return network{address.Network{Device: a.Device, Prefix: a.Address.Masked()}, false}
 	}
 	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, by, func(n network) iter.Seq[statedb.Query[Route]] {
-		return u.queries(u.through(func(gateway netip.Addr) bool { return n.last || n.Prefix.Contains(gateway) }, n.Device))
+		return u.queries(func(yield func(Key) bool) {
+			for key := range u.through(func(gateway netip.Addr) bool { return n.last || n.Prefix.Contains(gateway) }, n.Device) {
+				if key.Destination.Addr().Is4() && !yield(key) {
+					return
+				}
+			}
+		})
 	}, Observed(u.KernelRoutes)).OrFailed()
 }
 
