@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -308,13 +309,13 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 
 func TestWhatIsNotAnnouncedIsListedNowAndThen(t *testing.T) {
 	mirrored(t, func(t *testing.T, k *kernel, start func()) {
-		may := false
-		k.mirror.config.Unannounced = func() bool { return may }
+		var may atomic.Bool
+		k.mirror.config.Unannounced = may.Load
 		start()
 		k.set("a", 2)
 		pass(time.Hour)
 		k.want(map[string]int{"a": 1, "b": 1})
-		may = true
+		may.Store(true)
 		pass(unannouncedInterval)
 		k.want(map[string]int{"a": 2, "b": 1})
 		k.wantSource(true, "")
