@@ -85,8 +85,8 @@ func (u *users) keepNetworks() reconciler.Dependency[address.Address] {
 func (u *users) keepSources() reconciler.Dependency[address.Address] {
 	by := func(a address.Address) (source netip.Addr) {
 		for other := range u.Addresses.List(u.DB.ReadTxn(), address.ByHost.Query(a.Address.Addr())) {
-			if other.Status.Kind() == reconciler.Done {
-				return netip.Addr{} // it stays the machine's
+			if other.Status.Kind() == reconciler.Done || other.Address.Addr().Is6() {
+				return netip.Addr{} // it stays the machine's, or its other prefix length has to go first
 			}
 		}
 		return a.Address.Addr()
@@ -106,7 +106,7 @@ type users struct {
 	due      time.Time // when it may be made again
 	rev      statedb.Revision
 	by       map[string]map[netip.Addr][]Key // by the names of the device and the gateway
-	bySource map[netip.Addr][]Key            // IPv4 only
+	bySource map[netip.Addr][]Key
 }
 
 // usersShare is how much longer than making it the index is used although routes have changed. What matters are routes by earlier
@@ -166,7 +166,7 @@ func (u *users) renewLocked() {
 	}
 	u.by, u.bySource, u.rev = map[string]map[netip.Addr][]Key{}, map[netip.Addr][]Key{}, rev
 	for s := range u.KernelRoutes.All(txn) {
-		if s.Source.Is4() {
+		if s.Source.IsValid() {
 			u.bySource[s.Source] = append(u.bySource[s.Source], s.Key)
 		}
 		for _, h := range s.seenNexthops() {
