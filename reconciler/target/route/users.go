@@ -16,8 +16,9 @@ import (
 )
 
 // DevicesDeletedAfter makes links stay while the kernel has routes through them whose rows lead elsewhere by now but cannot be applied: it
-// would remove these routes with the link. The same holds for IPv4 addresses and routes whose gateways are in their networks, whose source
-// they are or, if a device is to have no other address, all through the device. A veth does not wait for rows that wait for one of its names.
+// would remove these routes with the link. The same holds for addresses that are the sources of routes, and for IPv4 addresses in whose networks
+// gateways are or, if a device is to have no other one, with any route through the device. A veth does not wait for rows that wait for one of
+// its names.
 func DevicesDeletedAfter(d Dependencies) (links []reconciler.Dependency[link.Link], addresses []reconciler.Dependency[address.Address]) {
 	u := &users{Dependencies: d}
 	return []reconciler.Dependency[link.Link]{u.keepLinks()}, []reconciler.Dependency[address.Address]{u.keepNetworks(), u.keepSources()}
@@ -86,7 +87,7 @@ func (u *users) keepSources() reconciler.Dependency[address.Address] {
 	by := func(a address.Address) (source netip.Addr) {
 		for other := range u.Addresses.List(u.DB.ReadTxn(), address.ByHost.Query(a.Address.Addr())) {
 			if other.Status.Kind() == reconciler.Done || other.Address.Addr().Is6() {
-				return netip.Addr{} // it stays the machine's, or its other prefix length has to go first
+				return netip.Addr{} // the machine keeps it, or an IPv6 address gets another prefix length: then this one has to go first
 			}
 		}
 		return a.Address.Addr()
