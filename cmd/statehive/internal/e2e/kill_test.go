@@ -51,6 +51,11 @@ func TestAgentKilledAtAnyMomentLeavesNothingOfItsOwnAndTouchesNothingElse(t *tes
 	original := w.settledKernel(t)
 	foreign := w.foreign(t)
 
+	// The first run with a state directory holds the deletes of what it finds: it finds nothing.
+	must(t, w.launch())
+	must(t, until(t.Context(), patience, func(ctx context.Context) error { return w.converged(ctx, nil) }))
+	must(t, w.kill())
+
 	for i := range kills {
 		must(t, w.declare(choosePlan(choose)))
 		must(t, w.launch("--full-interval", "1s"))
