@@ -183,17 +183,19 @@ func TestARowThatAdoptsTakesThePlaceOfWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestTheKernelsOwnRulesStayUnlessTheyAreAdopted(t *testing.T) {
+func TestTheKernelsOwnRulesStay(t *testing.T) {
 	each(t, func(t *testing.T, target *Target) {
-		row := Rule{Priority: 32766, Table: route.MainTable}
-		if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "protocol kernel") {
-			t.Errorf("Update: %v", err)
+		for _, adopt := range []bool{false, true} {
+			for _, table := range []route.Table{route.MainTable, 100} { // the rule as it is, and another one
+				row := Rule{Priority: 32766, Table: table, Adopt: adopt}
+				_, err := target.Update(t.Context(), txn(), row)
+				if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "the kernel's own") || strings.Contains(err.Error(), "adopt: true") {
+					t.Errorf("Update of %+v: %v", row, err)
+				}
+				mustDelete(t, target, row)
+			}
 		}
-		row.Adopt = true
-		mustUpdate(t, target, row, true)
-		wantLines(t, 32766, "from all lookup 254 proto 79")
-		nstest.IP(t, "rule", "add", "priority", "32766", "table", "main", "protocol", "kernel")
-		nstest.IP(t, "rule", "del", "priority", "32766", "table", "main", "protocol", "79")
+		wantLines(t, 32766, "from all lookup 254")
 		wantObserved(t, target)
 	})
 }

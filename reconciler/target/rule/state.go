@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/reconciler/target/steps"
 )
@@ -23,7 +25,7 @@ type comparison struct {
 // compare compares a row, which must be normalized, with the rules that have its key.
 func (r Rule) compare(there []Seen) (c comparison) {
 	for _, s := range there {
-		if s.Protocol == rtnl.Ours || r.Adopt {
+		if s.Protocol == rtnl.Ours || r.Adopt && !s.isOfKernel() {
 			c.old = append(c.old, s)
 		} else {
 			c.others = append(c.others, s)
@@ -45,6 +47,10 @@ func (r Rule) compare(there []Seen) (c comparison) {
 	}
 	return c
 }
+
+// isOfKernel reports whether the kernel made the rule, such as the one that leads to the table main. It is not adopted: hardly
+// anything works without it, and nobody would bring it back.
+func (s Seen) isOfKernel() bool { return s.Protocol == unix.RTPROT_KERNEL }
 
 // check returns an error if others hold the key of a row.
 func (c comparison) check() error {
@@ -130,8 +136,12 @@ type ForeignError struct {
 
 // Error implements error.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("rule %s: %v (%s, protocol %s); it is left alone: remove it, choose another priority, or take its place with adopt: true",
-		e.Holder.Key, ErrForeign, e.Holder.describe(), e.Holder.Protocol)
+	remedy := "remove it, choose another priority, or take its place with adopt: true"
+	if e.Holder.isOfKernel() {
+		remedy = "it is the kernel's own, which is never adopted; choose another priority"
+	}
+	return fmt.Sprintf("rule %s: %v (%s, protocol %s); it is left alone: %s",
+		e.Holder.Key, ErrForeign, e.Holder.describe(), e.Holder.Protocol, remedy)
 }
 
 // Unwrap returns ErrForeign.
