@@ -150,8 +150,7 @@ func TestAnEmptyDirectoryAtARestartIsIncomplete(t *testing.T) {
 // restarted makes the source one with a memory of an earlier run.
 func (h *harness) restarted(m *memory) {
 	h.source.config.Memory = m
-	h.source.recalled = m.InForce()
-	h.source.remembered = h.source.recalled
+	h.source.recall(m.InForce())
 }
 
 func TestAMemoryThatFailsIsLoggedOnce(t *testing.T) {

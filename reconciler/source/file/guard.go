@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,8 @@ import (
 // A directory that is empty or gone has more often been lost than emptied on purpose.
 // So rows stay in force when it is gone, is on another device, or no longer has any
 // documents, until the file of each is back, another file declares it, or an operator approves.
-// A restart in between does not change that: until as many files are back, no orphans are removed.
+// A restart in between does not change that: until as many files are back, no orphans are removed. Nor are they
+// after a restart with another directory, until an operator approves: it may be that of another machine.
 
 var errOtherDevice = errors.New("the directory is on another device than before: it was unmounted, or something is mounted over it")
 
@@ -137,7 +139,7 @@ func (s *Source) approveLoss(l *listing) {
 		l.confirmed = l.confirmed || f.lost
 		f.lost = false
 	}
-	l.confirmed = l.confirmed || s.recalled.Lost || len(s.last.staying) > 0
+	l.confirmed = l.confirmed || s.recalled.Lost || s.recalled.Dir != "" || len(s.last.staying) > 0
 	s.recalled = InForce{}
 }
 
@@ -147,8 +149,12 @@ func (s *Source) explainLoss(next *state, l *listing, r resolution) {
 	if n.lostFiles == 0 {
 		n.lostFiles = s.missing(n.files, *next)
 	}
-	next.unconfirmed = n.lostFiles > 0 || len(r.staying) > 0
+	next.unconfirmed = n.lostFiles > 0 || len(r.staying) > 0 || s.recalled.Dir != ""
 	if n.lostFiles == 0 {
+		if was := s.recalled.Dir; was != "" {
+			s.explain(next, l, fmt.Sprintf("in the previous run, documents were in %s; no row of these is removed until this directory is approved (approve documents)",
+				trusted.Name(was)))
+		}
 		return
 	}
 	what := "the directory no longer has any documents; "
@@ -175,7 +181,7 @@ func (s *Source) missing(back int, next state) int {
 		s.recalled.Lost = s.recalled.Files > 0
 	}
 	if back > 0 && !s.recalled.Lost || back >= s.recalled.Files {
-		s.recalled = InForce{}
+		s.recalled = InForce{Dir: s.recalled.Dir}
 	}
 	if !s.recalled.Lost {
 		return 0
@@ -253,6 +259,15 @@ func (s *Source) withdrawn(l *listing) state {
 	return next
 }
 
+// recall sets what was in force in the previous run.
+func (s *Source) recall(was InForce) {
+	s.remembered = was
+	if was.Files == 0 || was.Dir == s.config.Dir {
+		was.Dir = ""
+	}
+	s.recalled = was
+}
+
 // inForce returns what Memory has to store after a listing. That is nothing if it is intended that no rows are in
 // force: because of an approval, or because filters drop all documents.
 func (s *Source) inForce(l *listing, next state, kept map[*fileState]*content) InForce {
@@ -264,11 +279,12 @@ func (s *Source) inForce(l *listing, next state, kept map[*fileState]*content) I
 	}
 	n := resolution{kept: kept}.count()
 	files := n.files + n.lostFiles
+	dir := cmp.Or(s.recalled.Dir, s.config.Dir)
 	switch dropped := next.filtered && next.incomplete == ""; {
 	case s.recalled.Lost:
-		return InForce{Files: max(files, s.recalled.Files), Lost: true}
+		return InForce{Files: max(files, s.recalled.Files), Lost: true, Dir: dir}
 	case len(next.held) > 0:
-		return InForce{Files: files, Lost: n.lostFiles > 0}
+		return InForce{Files: files, Lost: n.lostFiles > 0, Dir: dir}
 	case l.confirmed || dropped:
 		return InForce{}
 	}

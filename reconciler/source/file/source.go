@@ -69,6 +69,8 @@ type InForce struct {
 	Files int `json:"files"`
 	// Lost reports whether files were lost together and were not all back.
 	Lost bool `json:"lost,omitempty"`
+	// Dir is the absolute path of the directory.
+	Dir string `json:"dir,omitempty"`
 }
 
 // Default limits on the files that are read.
@@ -135,7 +137,7 @@ type progress struct {
 	doubt       time.Time             // since when the directory cannot be listed
 	began       time.Time             // the time of the first scan
 	device      uint64                // the device of the directory when its documents were last applied
-	recalled    InForce               // what was in force in the previous run, while that is of interest
+	recalled    InForce               // what was in force in the previous run, while that is of interest; Dir only if it is another one
 	remembered  InForce               // what Memory has stored
 	memoryError string                // why Memory could not store it
 	goneIsFine  bool                  // the absence of the directory was approved
@@ -169,8 +171,7 @@ func New(c Config) (*Source, error) {
 	c.Dir = dir
 	s := &Source{config: c, progress: progress{log: c.Logger, files: map[string]*fileState{}}, approvals: approvals{wake: make(chan struct{}, 1)}, readDir: list, deviceOf: deviceOf, writing: openForWriting, directory: newResponder(dir)}
 	if c.Memory != nil {
-		s.recalled = c.Memory.InForce()
-		s.remembered = s.recalled
+		s.recall(c.Memory.InForce())
 	}
 	s.parser = newParser(c.Kinds)
 	for _, k := range c.Kinds {

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,7 +133,7 @@ func TestRowsOfLostFilesStayUntilEachFileIsBack(t *testing.T) {
 				h.settle()
 				all(h, files)
 				h.settle()
-				if want := (InForce{Files: 3, Lost: true}); m.inForce != want {
+				if want := (InForce{Files: 3, Lost: true, Dir: h.dir}); m.inForce != want {
 					t.Errorf("stored %+v, want %+v", m.inForce, want)
 				}
 				// One is back, with another version.
@@ -153,7 +154,7 @@ func TestRowsOfLostFilesStayUntilEachFileIsBack(t *testing.T) {
 				h.settle()
 				h.wantRoutes("10.100.102.0/24 eth0", "10.100.103.0/24 eth0")
 				h.wantState(true, "")
-				if want := (InForce{Files: 2}); m.inForce != want {
+				if want := (InForce{Files: 2, Dir: h.dir}); m.inForce != want {
 					t.Errorf("stored %+v, want %+v", m.inForce, want)
 				}
 			})
@@ -215,6 +216,7 @@ func TestARestartDoesNotEndTheWaitForLostFiles(t *testing.T) {
 	restart := func(files map[string]string, test func(h *harness)) {
 		t.Helper()
 		bubble(t, files, func(_ *testing.T, h *harness) {
+			m.inForce.Dir = h.dir // each has another one
 			h.restarted(m)
 			h.settle()
 			test(h)
@@ -246,10 +248,54 @@ func TestARestartDoesNotEndTheWaitForLostFiles(t *testing.T) {
 			t.Errorf("approved %+v, %v", approved, err)
 		}
 		h.wantState(true, "")
-		if want := (InForce{Files: 1}); m.inForce != want {
+		if want := (InForce{Files: 1, Dir: h.dir}); m.inForce != want {
 			t.Errorf("stored %+v, want %+v", m.inForce, want)
 		}
 	})
+}
+
+func TestAnotherDirectoryAtTheNextStartIsAskedAbout(t *testing.T) {
+	m := &memory{inForce: InForce{Files: 1, Dir: "/other"}}
+	files := map[string]string{"a.yaml": routeTo(netA, "eth0"), "b.yaml": routeTo(netB, "eth0")}
+	restart := func(test func(h *harness)) {
+		t.Helper()
+		bubble(t, files, func(_ *testing.T, h *harness) {
+			m.inForce.Dir = cmp.Or(m.inForce.Dir, h.dir)
+			h.restarted(m)
+			h.settle()
+			test(h)
+		})
+	}
+	const why = ".: in the previous run, documents were in /other; no row of these is removed until this directory is approved (approve documents)"
+	for range 2 { // nor does a restart end it
+		restart(func(h *harness) {
+			h.wantState(true, why)
+			h.wantRoutes(netA+" eth0", netB+" eth0")
+			h.remove("b.yaml")
+			h.settle()
+			h.wantState(true, why)
+			h.wantRoutes(netA + " eth0") // what is here can be changed and removed
+			if want := (InForce{Files: 1, Dir: "/other"}); m.inForce != want {
+				t.Errorf("stored %+v, want %+v", m.inForce, want)
+			}
+		})
+	}
+	restart(func(h *harness) {
+		if approved, err := h.approve(); err != nil || approved.Rows != 2 || approved.Withdrawn != 0 {
+			t.Errorf("approved %+v, %v", approved, err)
+		}
+		h.wantState(true, "")
+		if want := (InForce{Files: 2, Dir: h.dir}); m.inForce != want {
+			t.Errorf("stored %+v, want %+v", m.inForce, want)
+		}
+		if _, err := h.approve(); !errors.Is(err, ErrNothingToApprove) {
+			t.Errorf("approved twice: %v", err)
+		}
+	})
+	m.inForce.Dir = "" // the same one: see above
+	restart(func(h *harness) { h.wantState(true, "") })
+	m.inForce = InForce{Dir: "/other"} // it declared nothing
+	restart(func(h *harness) { h.wantState(true, "") })
 }
 
 func TestAFileThatIsBackBrokenDefendsItsRows(t *testing.T) {
