@@ -16,13 +16,13 @@ type counter struct {
 	claims map[string]*claim // the claims of the items that it counts, by encoded key
 	tally  *tally
 
-	undecided int             // items that are neither admitted nor approved
-	holding   bool            // undecided items are held
-	limited   bool            // while they are held, more than are allowed have been
-	unknown   bool            // they are held because it is not known what was held before
-	strands   string          // the rows that they would strand: see Member.strands
-	stranded  map[string]bool // these rows: see Member.strands
-	since     time.Time       // when holding became true
+	undecided int         // items that are neither admitted nor approved
+	holding   bool        // undecided items are held
+	limited   bool        // while they are held, more than are allowed have been
+	unknown   bool        // they are held because it is not known what was held before
+	strands   string      // the rows that they would strand: see Member.strands
+	stranded  rowsByTable // these rows: see Member.strands
+	since     time.Time   // when holding became true
 	// While items are held, the changes within the window before that count on, and only so many rows may be changed as when
 	// holding began: neither time nor other rows release anything.
 	allowed int

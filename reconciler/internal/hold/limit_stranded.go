@@ -58,6 +58,21 @@ func (s *stranded) has(q store.Query) bool {
 	return set.keys[string(q.Key)]
 }
 
+// rowsByTable are rows of several tables, by encoded key.
+type rowsByTable map[*store.Table]map[string]*store.Entry
+
+func (r rowsByTable) contains(others rowsByTable) bool {
+	for table, rows := range others {
+		known := r[table]
+		for key := range rows {
+			if known[key] == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // strandings finds the rows that some deletes would strand.
 type strandings struct {
 	txn   store.ReadTxn
@@ -69,9 +84,8 @@ type strandings struct {
 }
 
 // strands describes the rows of the group that deleting rows of m would strand, or returns "". What was not applied yet can be
-// stranded: whether it was is not known at the start. It also returns the names of the tables with the
-// keys of the rows, and reports whether that may change because rows are pending.
-func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *DeletesLast) (text string, rows map[string]bool, undecided bool) {
+// stranded: whether it was is not known at the start. It also returns the rows, and reports whether that may change because rows are pending.
+func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *DeletesLast) (text string, rows rowsByTable, undecided bool) {
 	s := &strandings{txn: txn, lost: map[*store.Table]*stranded{}, freed: map[string]bool{}}
 	gone := s.in(m)
 	for _, row := range deleted {
@@ -94,7 +108,7 @@ func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *Delete
 	}
 	s.follow(m, m.group.remaining())
 	var texts []string
-	rows = map[string]bool{}
+	rows = rowsByTable{}
 	for _, of := range s.order {
 		lost := s.lost[of.table].rows
 		if of == m {
@@ -108,9 +122,7 @@ func (m *Member) strands(txn store.ReadTxn, deleted []*store.Entry, last *Delete
 			which += " and others"
 		}
 		texts = append(texts, fmt.Sprintf("%d of %d rows of %s (%s)", len(lost), of.table.Len(txn), of.table.Name(), which))
-		for key := range lost {
-			rows[of.table.Name()+"\x00"+key] = true
-		}
+		rows[of.table] = lost
 	}
 	if len(texts) == 0 {
 		return "", nil, false
@@ -314,10 +326,8 @@ func (d *dependentsCheck) check(c *counter, txn store.ReadTxn, now time.Time) (a
 		}
 	}
 	d.asked = time.Time{}
-	for row := range rows {
-		d.more = d.more || !c.stranded[row]
-	}
-	d.news = d.more || len(rows) != len(c.stranded)
+	d.more = !c.stranded.contains(rows)
+	d.news = d.more || !rows.contains(c.stranded)
 	c.strands, c.stranded = text, rows
 	d.stale, d.next = false, now.Add(10*time.Since(began))
 	if c.strands != "" || c.holding {

@@ -151,8 +151,12 @@ func (d Dependencies) existing(r Route) (e existing) {
 	hops := is.seenNexthops()
 	for way := range e.gateways() {
 		for _, h := range hops {
-			if h.Gateway == way.Gateway && h.Device != "" {
-				e.devices += h.Device + " "
+			switch {
+			case h.Gateway != way.Gateway || h.Device == "":
+			case e.devices == "":
+				e.devices = h.Device
+			default:
+				e.devices += " " + h.Device
 			}
 		}
 	}
