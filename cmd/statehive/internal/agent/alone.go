@@ -72,7 +72,10 @@ func anotherAgent(names []string) error {
 		if err != nil {
 			continue // an agent always listens
 		}
-		if _, killed := by.process.Killed(); !killed && !by.powerless() {
+		if by.powerless() {
+			continue
+		}
+		if _, killed := by.process.Killed(); !killed {
 			return by.refusal()
 		}
 	}
@@ -110,8 +113,12 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 		}
 		var by holder
 		if by, err = holderOf(addr); err == nil {
+			// First, since other users can have one of their processes killed after the other.
+			if err = by.keeps(logger); err == nil {
+				return nil, nil //nolint:nilnil // nil is a listener of nothing
+			}
 			if _, killed := by.process.Killed(); !killed {
-				return nil, by.keeps(logger)
+				return nil, err
 			}
 			if waits, hangs := by.process.Hangs(); hangs {
 				return nil, &hangingError{by.pid, "the lock of the network namespace", waits}
@@ -122,6 +129,7 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 		if uid, err := ownerOf(name); err == nil && uid != 0 && uid != uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
 			others = append(others, uid)
 		}
+		err = fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", err)
 		if !errors.Is(err, unix.ECONNREFUSED) {
 			break
 		}
@@ -131,7 +139,7 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 		logger.Warn("Another user has the name that agents lock this network namespace with, but answers nobody: this agent goes on without the lock", "user", others[0])
 		return nil, nil //nolint:nilnil // the same
 	}
-	return nil, fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", err)
+	return nil, err
 }
 
 func newNamespaceLock(listener net.Listener) *namespaceLock {

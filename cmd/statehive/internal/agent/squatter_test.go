@@ -26,7 +26,8 @@ import (
 
 // squatterVariable tells the test binary to hold a lock, and how: '0' listens, '1' listens in a user namespace of its own,
 // 'b' is bound and does not listen, 'f' has a full queue, 'd' has ended, and another process has its socket ('e' is what
-// ends), 's' runs su meanwhile, 'c' confines itself as agents do, and 'r' takes and frees it all the time.
+// ends), 's' runs su meanwhile, 'c' confines itself as agents do, 'r' takes and frees it all the time, and with 'k' processes
+// listen in turn, each of which ('l') is killed and ends after the next one was.
 const squatterVariable = "STATEHIVE_TEST_SQUATTER"
 
 // Another user who has the name of the lock does not keep the agent from starting, not even as root of
@@ -55,6 +56,7 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 		"an ordinary user with a full queue":     {uid: other, nested: "f"},
 		"an ordinary user whose process ended":   {uid: other, nested: "d"},
 		"an ordinary user who runs su":           {uid: other, nested: "s"},
+		"an ordinary user's killed processes":    {uid: other, nested: "k"},
 		"an ordinary user's capable program":     {uid: other, nested: "0", setcap: true, program: copied},
 		"a user of this program by its file":     {uid: other, nested: "0", setcap: true, refused: true},
 		"a user of another agent":                {uid: other, nested: "0", ambient: netAdmin, program: copied, refused: true},
@@ -62,6 +64,7 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 		"root, who does not listen":              {uid: 0, nested: "b", refused: true},
 		"a user who may change the network":      {uid: other, nested: "0", ambient: netAdmin, refused: true},
 		"root":                                   {uid: 0, nested: "0", refused: true},
+		"root's killed processes":                {uid: 0, nested: "k", refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := fmt.Sprintf("@statehive-test-%d-%s", os.Getpid(), name)
@@ -79,7 +82,7 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 			}
 			var log bytes.Buffer
 			held, err := lockNamespace(lock, slog.New(slog.NewTextHandler(&log, nil)))
-			want := fmt.Sprintf("of user %d (", c.uid)
+			want := fmt.Sprintf("of user %d", c.uid)
 			if c.nested == "b" {
 				want = "which process it is cannot be found out"
 			}
@@ -215,6 +218,11 @@ func squat(t *testing.T, held string) {
 	case 'r':
 		squatAgainAndAgain(t, held[1:])
 		return
+	case 'k':
+		squatInTurn(t, held[1:])
+		return
+	case 'l':
+		t.Fatal(unix.Listen(socketInTurn, unix.SOMAXCONN), unix.Kill(unix.Getpid(), unix.SIGKILL))
 	case 'b', 'f':
 		squatWithoutAnswer(t, held[1:], held[0] == 'f')
 		return
