@@ -32,7 +32,7 @@
 // that table; without one it asks the kernel each time.
 //
 // The kernel adds a route to the network of an address along with the address. If others remove
-// it while the link is up, a [RouteWatcher] notices within ten seconds, and Update has the kernel add it again. A route
+// it while the link is up, or it expires, a [RouteWatcher] notices within ten seconds, and Update has the kernel add it again. A route
 // to the same network and through the same device that others have put in its place is left alone.
 // So is it if others have added the first IPv4 address of the network, whose route it is, unless the device is a port of a VRF.
 //

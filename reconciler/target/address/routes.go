@@ -41,11 +41,12 @@ type RouteWatcher struct {
 	seen   *statedb.Table[Seen]
 	log    *slog.Logger
 	due    chan Key // rows to update
+	losses map[SeenKey]losses
 }
 
 // NewRouteWatcher returns a watcher for the addresses that a mirror has seen.
 func (t *Target) NewRouteWatcher(db *statedb.DB, seen *statedb.Table[Seen], log *slog.Logger) *RouteWatcher {
-	return &RouteWatcher{t, db, seen, log, make(chan Key)}
+	return &RouteWatcher{t, db, seen, log, make(chan Key), map[SeenKey]losses{}}
 }
 
 // Related triggers updates of the rows whose addresses have lost the route. It takes effect
@@ -68,7 +69,7 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 		}
 		began := time.Now()
 		all, lost, err := w.look(ctx)
-		foreign := err
+		foreign, again := err, w.again(lost)
 		if err == nil {
 			foreign = w.elsewhere(ctx, all)
 		}
@@ -79,6 +80,8 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 			health.Degraded("addresses that lose the route to their network are not noticed", err)
 		case foreign != nil:
 			health.Degraded("packets for networks of addresses go elsewhere", foreign)
+		case again != nil:
+			health.Degraded("networks of addresses lose their routes again and again", again)
 		default:
 			health.OK("up to date")
 		}
@@ -119,6 +122,41 @@ func (w *RouteWatcher) look(ctx context.Context) (all, lost []Seen, err error) {
 	}
 	w.target.unrouted.set(lost, first)
 	return all, lost, err
+}
+
+// losses says how often the route to the network of an address was found to be lost, and how many looks ago.
+type losses struct {
+	device     string
+	times, ago int
+}
+
+// again returns an error if addresses have lost the route to their network more than once, with less than three looks in between: others
+// remove it whenever it was added, or a neighbor's router advertisements let it expire.
+func (w *RouteWatcher) again(lost []Seen) error {
+	const looks = 3
+	for _, s := range lost {
+		key := SeenKey{s.Index, s.Address}
+		w.losses[key] = losses{s.Device, w.losses[key].times + 1, 0}
+	}
+	var names []string
+	for key, l := range w.losses {
+		if l.times > 1 {
+			names = append(names, fmt.Sprintf("%s on %s", key.Address, l.device))
+		}
+		if l.ago++; l.ago < looks {
+			w.losses[key] = l
+		} else {
+			delete(w.losses, key)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	others := ""
+	if len(names) > 1 {
+		others = fmt.Sprintf(", and %d others", len(names)-1)
+	}
+	return errors.New(slices.Min(names) + others)
 }
 
 // owns reports whether there is a record of an address of ours under one of the names of its device.
@@ -194,10 +232,22 @@ func (t *Target) networks(ctx context.Context, protocol byte, link rtnl.Link) (m
 	return all, nil
 }
 
-// decodeNetwork reads which network on which device a route leads to without a gateway.
+// decodeNetwork reads which network on which device a route leads to without a gateway. One that has expired leads nowhere: the kernel lists
+// it until it removes it.
 func decodeNetwork(m syscall.NetlinkMessage) (n connected, ok bool) {
 	n, viaGateway, ok := decodeRoute(m)
-	return n, ok && !viaGateway
+	return n, ok && !viaGateway && !hasExpired(m)
+}
+
+// hasExpired reports whether the lifetime of a decoded route has ended. Only IPv6 routes have one, and few of them.
+func hasExpired(m syscall.NetlinkMessage) bool {
+	const expires = 8 // of rta_cacheinfo in linux/rtnetlink.h: the time left, or 0 if it does not expire
+	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofRtMsg:]) {
+		if kind == unix.RTA_CACHEINFO {
+			return int32(rtnl.Uint32(value[min(expires, len(value)):])) < 0 //nolint:gosec // the kernel's has a sign
+		}
+	}
+	return false
 }
 
 // decodeRoute reads which network on which device a route leads to.

@@ -3,11 +3,13 @@ package address
 import (
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -85,6 +87,67 @@ func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
 			}
 			mustDelete(t, target, c.row)
 		})
+	}
+}
+
+// The kernel still lists it for up to half a minute, but does not use it. A router advertisement can bring that about.
+func TestTheRouteOfANetworkThatHasExpiredIsBack(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	db, seen := runMirror(t, target)
+	watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+	lasting := with("e0", "2001:db8::1/64", rtnl.Scope{}, "1h", "30m")
+	mustUpdate(t, target, lasting, true)
+	if lost := lostRoutes(t, watcher); len(lost) > 0 {
+		t.Errorf("with its route: %v", lost)
+	}
+	nstest.IP(t, strings.Fields("-6 route change 2001:db8::/64 dev e0 proto kernel metric 256 expires 1")...)
+	waitUntil(t, func() bool {
+		is := routesOf(t, "-6", "e0")
+		return strings.Contains(is, "expires -") || !strings.Contains(is, "2001:db8::/64")
+	})
+	if lost := lostRoutes(t, watcher); !slices.Equal(lost, []string{"2001:db8::1/64"}) {
+		t.Errorf("with a route that has expired: %v", lost)
+	}
+	mustUpdate(t, target, lasting, true)
+	if lost := lostRoutes(t, watcher); len(lost) > 0 {
+		t.Errorf("with its new route: %v", lost)
+	}
+	if to := nstest.IP(t, "-6", "route", "get", "2001:db8::9"); !strings.Contains(to, "dev e0") {
+		t.Errorf("the route is %s", to)
+	}
+	mustDelete(t, target, lasting)
+}
+
+func TestRoutesThatAreLostAgainAndAgainAreReported(t *testing.T) {
+	a, b := Seen{Device: "e0", Index: 2, Address: netip.MustParsePrefix("2001:db8::1/64")}, Seen{Device: "e1", Index: 3, Address: netip.MustParsePrefix("192.0.2.1/24")}
+	w := new(Target).NewRouteWatcher(nil, nil, nil)
+	for i, look := range []struct {
+		lost []Seen
+		want string
+	}{
+		{},
+		{lost: []Seen{a}},
+		{},
+		{},
+		{},
+		{lost: []Seen{a}},
+		{},
+		{lost: []Seen{a}, want: "2001:db8::1/64 on e0"},
+		{lost: []Seen{b}, want: "2001:db8::1/64 on e0"},
+		{lost: []Seen{b}, want: "192.0.2.1/24 on e1, and 1 others"},
+		{want: "192.0.2.1/24 on e1"},
+		{want: "192.0.2.1/24 on e1"},
+		{},
+		{lost: []Seen{a, b}},
+	} {
+		got := ""
+		if err := w.again(look.lost); err != nil {
+			got = err.Error()
+		}
+		if got != look.want {
+			t.Errorf("look %d: got %q, want %q", i, got, look.want)
+		}
 	}
 }
 
