@@ -88,8 +88,12 @@ func TestAnAdoptedLinkThatIsGivenBackHasItsAttributesAgain(t *testing.T) {
 				t.Cleanup(func() { remove(t, "x0") })
 				dir := t.TempDir()
 				target := open(t, dir)
+				nstest.IP(t, "link", "set", "x0", "alias", "theirs")
 				mustUpdate(t, target, Link{Name: "x0", Type: Bridge, Up: true, Adopt: true, MTU: 1300, MAC: "02:00:00:00:00:30"}, true)
 				mustUpdate(t, target, row, true)
+				if is := mustLink(t, "x0").Attrs().Alias; is != "theirs" {
+					t.Errorf("alias %q", is)
+				}
 				mustDelete(t, open(t, dir), "x0")
 				if is := mustLink(t, "x0").Attrs(); is.MTU != 1400 || is.HardwareAddr.String() != "02:00:00:00:00:40" {
 					t.Errorf("MTU %d, address %v", is.MTU, is.HardwareAddr)
@@ -134,7 +138,7 @@ func TestACrashBetweenAdoptionAndAlias(t *testing.T) {
 	dir := t.TempDir()
 	before := newTarget(t, dir)
 	row := Link{Name: "br0", Type: Bridge, Up: true, Adopt: true}
-	s, err := before.looker(t.Context()).lookFor(row)
+	s, err := before.looker(t.Context()).lookFor(txn(), row)
 	if err == nil {
 		_, err = before.keep(s, takenOver(s))
 	}

@@ -16,6 +16,7 @@ type before struct {
 	MAC    string `json:"mac,omitempty"`    // empty if we have not changed it
 	Port   bool   `json:"port,omitempty"`   // whether we have changed the master
 	Master int    `json:"master,omitempty"` // index of the previous master; 0 if there was none
+	Alias  string `json:"alias,omitempty"`  // that the link had when it was adopted
 }
 
 // attributes returns the changes to make to an existing link.
@@ -27,7 +28,7 @@ func (s state) attributes(row Link) []change {
 	case s.created() && s.link.Alias != alias:
 		due = append(due, setAlias(s.name, s.link.Index, s.link.Alias, alias))
 	case s.borrowed() && s.link.Alias == alias: // it was adopted before
-		due = append(due, setAlias(s.name, s.link.Index, alias, ""))
+		due = append(due, setAlias(s.name, s.link.Index, alias, s.rec.Borrowed.Before.Alias))
 	}
 	due = append(due, s.masterChanges(row)...)
 	was := s.before()
@@ -202,27 +203,31 @@ func (t *Target) isDeclared(txn statedb.ReadTxn, name string) bool {
 	return found
 }
 
-// passOn gives the record of a link of others to another row without a type that is for the link, under another of its names, if there
-// is one.
+// passOn gives the record of a link whose row is deleted to another row that is for the link, under another of its names, if there is
+// one: without a type if the link is of others.
 func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (passed bool, err error) {
-	if t.rows == nil {
+	if t.rows == nil || s.created() && s.link.Up && s.link.OtherNames == "" {
 		return false, nil
 	}
-	link, err := t.conn.LinkByIndex(ctx, s.rec.Borrowed.Index)
+	var index int
+	if s.created() {
+		index = s.link.Index
+	} else {
+		index = s.rec.Borrowed.Index
+	}
+	link, err := t.conn.LinkByIndex(ctx, index) // the names of a link that is down are not announced
 	if err != nil {
 		return false, unlessGone(err)
 	}
-	for _, name := range seenOf(link).names() {
-		row, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
-		if name == s.name || !found || row.Type != "" {
-			continue
-		}
-		if rec, has := t.records.Get(name); has {
-			return rec.Borrowed != nil && rec.Borrowed.Index == link.Index, nil
-		}
-		return true, t.records.Put(name, s.rec)
+	is := seenOf(link)
+	heir := t.heir(txn, &is, s.name, s.created())
+	if heir == "" {
+		return false, nil
 	}
-	return false, nil
+	if rec, has := t.records.Get(heir); has {
+		return (state{link: &is, rec: rec}).isRecorded(), nil
+	}
+	return true, t.records.Put(heir, s.rec)
 }
 
 // endRenamed ends the record of a name whose link has another name now, and gives that link back what it had before.

@@ -46,6 +46,7 @@ func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Li
 	}
 	u.create(u.look(func(row Link) bool { return row.Type != "" }))
 	u.change(u.look(func(row Link) bool { return row.Type == "" }))
+	u.compare()
 	return u.results
 }
 
@@ -57,14 +58,14 @@ func (u *updates) look(which func(Link) bool) (at []int) {
 		if u.results[i].Err != nil || !which(row) {
 			continue
 		}
-		s, err := l.lookFor(row)
-		if s.renamed != nil || s.strayed {
+		s, err := l.lookFor(u.txn, row)
+		if !s.shared && (s.renamed != nil || s.strayed) {
 			if err = u.target.settle(u.ctx, u.txn, s); err == nil {
 				l = u.target.looker(u.ctx)
-				s, err = l.lookFor(row)
+				s, err = l.lookFor(u.txn, row)
 			}
 		}
-		if u.states[i], u.results[i].Err = s, err; err == nil {
+		if u.states[i], u.results[i].Err = s, err; err == nil && !s.shared {
 			at = append(at, i)
 		}
 	}
@@ -108,7 +109,7 @@ func (u *updates) create(at []int) {
 		case s.link == nil:
 			absent = append(absent, i)
 		case !s.created():
-			u.states[i], u.results[i].Err = u.target.keep(s, takenOver(s))
+			u.states[i], u.results[i].Err = u.takeOver(s)
 			there = append(there, i)
 		case !s.isLike(u.rows[i]):
 			wrong = append(wrong, i)
@@ -121,6 +122,18 @@ func (u *updates) create(at []int) {
 	made := u.make(append(absent, wrong...))
 	u.lookAgain(there, made)
 	u.change(append(there, made...))
+}
+
+// takeOver records that a link of others is ours from now on.
+func (u *updates) takeOver(s state) (state, error) {
+	link, err := looker{target: u.target, ctx: u.ctx}.byIndex(s.link.Index) // the kernel does not announce the alias of a link that is down
+	if link != nil {
+		s.link = link
+	}
+	if err != nil {
+		return s, err
+	}
+	return u.target.keep(s, takenOver(s))
 }
 
 // rename gives links of ours, and their other ends, the names in their rows. It returns the places of the rows that can still be
@@ -147,7 +160,7 @@ func (u *updates) rename(at []int) (rest []int) {
 			u.results[i].Err = u.target.records.Remove(name)
 		}
 		if u.results[i].Err == nil {
-			u.states[i], u.results[i].Err = u.target.looker(u.ctx).lookFor(u.rows[i])
+			u.states[i], u.results[i].Err = u.target.looker(u.ctx).lookFor(u.txn, u.rows[i])
 		}
 	}
 	return slices.DeleteFunc(at, func(i int) bool { return u.results[i].Err != nil })
@@ -368,6 +381,21 @@ func (u *updates) change(at []int) {
 	}
 }
 
+// compare returns errors for the rows to whose links others are applied that have not made them as they declare.
+func (u *updates) compare() {
+	l := u.target.looker(u.ctx)
+	for i, row := range u.rows {
+		if !u.states[i].shared || u.results[i].Err != nil {
+			continue
+		}
+		changes, err := l.diff(u.txn, row)
+		if err == nil && len(changes) > 0 {
+			err = fmt.Errorf("link %s waits for the row of another name of it: %s is %q, not %q", row.Name, changes[0].Field, changes[0].Is, changes[0].Want)
+		}
+		u.results[i].Err = err
+	}
+}
+
 // DeleteBatch implements reconciler.BatchTarget. It deletes links that we created, and
 // restores the attributes of links that existed before.
 func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Link) []error {
@@ -377,7 +405,7 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Li
 		s, err := l.look(row.Name)
 		u.states[i] = s
 		passed := false
-		if err == nil && (s.renamed != nil || s.borrowed()) {
+		if err == nil && s.isRecorded() {
 			passed, err = t.passOn(ctx, txn, s)
 		}
 		switch {

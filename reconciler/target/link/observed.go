@@ -160,7 +160,11 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 	}
 	for is := range seen.List(txn, SeenByName.Query(want.Name)) {
 		due := want.differences(is)
-		rec, _ := t.records.Get(want.Name)
+		applied := t.applied(txn, &is, want)
+		if applied.Name != want.Name && !applied.declaresSame(want) {
+			due = append(due, steps.Field("applied document", applied.Name, want.Name, nil)...)
+		}
+		rec, _ := t.records.Get(applied.Name)
 		if s := (state{link: &is, rec: rec}); want.Type != "" && !s.created() {
 			due = append(due, steps.Field("owner", "others", alias, nil)...)
 		} else if s.created() && is.Up { // the kernel does not report the alias of a link that is down

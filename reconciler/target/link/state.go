@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler/target/mirror"
+	"github.com/statehive/statehive/statedb"
 )
 
 // alias marks the links that we created, visibly for people.
@@ -93,6 +94,7 @@ type state struct {
 
 	renamed *Seen // the link of others that the record is about, if it has another name now; otherwise nil
 	strayed bool  // whether the link of others that has the name has a record of another name only
+	shared  bool  // whether another row is applied to the link, under another of its names
 }
 
 // looker looks up links in a mirror's table or in the kernel.
@@ -204,11 +206,16 @@ func (l looker) lookAt(row Link) (state, error) {
 }
 
 // lookFor returns the state of a row's link, and an error if the row cannot be applied.
-func (l looker) lookFor(row Link) (state, error) {
+func (l looker) lookFor(txn statedb.ReadTxn, row Link) (state, error) {
 	s, err := l.lookAt(row)
+	if err == nil && s.link != nil {
+		s.shared, err = l.target.share(txn, s, row)
+	}
 	switch {
 	case err != nil:
 		return state{}, err
+	case s.shared:
+		return s, nil
 	case s.link == nil && row.Type == "":
 		return state{}, fmt.Errorf("link %s does not exist and has no type to create it with: %w", row.Name, syscall.ENODEV)
 	case s.link != nil && row.Type != "" && !s.created():
@@ -294,7 +301,11 @@ func (s state) before() before {
 
 // takenOver returns the record of a link of others that is being taken over.
 func takenOver(s state) record {
-	return record{Created: &created{Type: s.link.Type, Adopted: true, Index: s.link.Index, Before: s.before()}}
+	was := s.before()
+	if s.link.Alias != alias {
+		was.Alias = s.link.Alias
+	}
+	return record{Created: &created{Type: s.link.Type, Adopted: true, Index: s.link.Index, Before: was}}
 }
 
 // isLike reports whether the link has the type and the peer of the row. A peer

@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// Owned is the state directory. Required.
 	Owned *ownership.Store
-	// Rows, if not nil, is the table of the rows. A link of others whose row is deleted keeps its attributes if another row is for
+	// Rows, if not nil, is the table of the rows. A link whose row is deleted stays as it is if another row is for
 	// it, under another name, such as an alternative name or the new name of a link that was renamed.
 	Rows *statedb.Table[Link]
 	// Used, if not nil, reports whether rows of other kinds name a device. A veth whose row has got another name is not renamed then.
@@ -94,29 +94,31 @@ func (t *Target) Delete(ctx context.Context, txn statedb.ReadTxn, row Link) erro
 }
 
 // Diff implements reconciler.Differ.
-func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Link) ([]reconciler.Change, error) {
-	return t.looker(ctx).diff(row)
+func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row Link) ([]reconciler.Change, error) {
+	return t.looker(ctx).diff(txn, row)
 }
 
 // DiffBatch implements reconciler.BatchDiffer.
-func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Link) []reconciler.DiffResult {
+func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []Link) []reconciler.DiffResult {
 	l, results := t.looker(ctx), make([]reconciler.DiffResult, len(rows))
 	for i, row := range rows {
-		results[i].Changes, results[i].Err = l.diff(row)
+		results[i].Changes, results[i].Err = l.diff(txn, row)
 	}
 	return results
 }
 
 // diff returns the changes that Update would make.
-func (l looker) diff(row Link) ([]reconciler.Change, error) {
+func (l looker) diff(txn statedb.ReadTxn, row Link) ([]reconciler.Change, error) {
 	row, err := row.Normalized()
 	if err != nil {
 		return nil, reconciler.Terminal(err)
 	}
-	s, err := l.lookFor(row)
+	s, err := l.lookFor(txn, row)
 	switch {
 	case err != nil:
 		return nil, err
+	case s.shared:
+		return asChanges(s.attributes(row)), nil
 	case s.link == nil:
 		return creationChanges(row), nil
 	case row.Type != "" && !s.created():

@@ -1,0 +1,73 @@
+package link
+
+import (
+	"fmt"
+
+	"github.com/statehive/statehive/statedb"
+)
+
+// Several rows can be for one link, under its names: while documents follow a device that gets another name, for example. One of them is
+// applied to it, and has the record. The others are done if they declare the same, and otherwise in error. When the row that is
+// applied is deleted, its record passes on to another one.
+
+// applied returns the row that is applied to a link which a row is for: the one with a record of the link or, if there is none, the
+// one with the link's proper name. That is the row itself unless the link has several names.
+func (t *Target) applied(txn statedb.ReadTxn, is *Seen, row Link) Link {
+	if t.rows == nil || is.OtherNames == "" {
+		return row
+	}
+	first := Link{}
+	for _, name := range is.names() {
+		other, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
+		if name == row.Name {
+			other, found = row, true
+		}
+		if !found {
+			continue
+		}
+		if rec, _ := t.records.Get(name); (state{link: is, rec: rec}).isRecorded() {
+			return other
+		}
+		if first.Name == "" {
+			first = other
+		}
+	}
+	if first.Name == "" { // it has lost the row's name
+		return row
+	}
+	return first
+}
+
+// declaresSame reports whether two rows declare the same of a link.
+func (l Link) declaresSame(other Link) bool {
+	a, errA := l.Normalized()
+	b, errB := other.Normalized()
+	return errA == nil && errB == nil &&
+		a.Type == b.Type && a.Peer == b.Peer && a.Up == b.Up && a.MTU == b.MTU && a.MAC == b.MAC && a.Master == b.Master
+}
+
+// share finds out whether another row is applied to the link of a row. It is an error if that declares something else.
+func (t *Target) share(txn statedb.ReadTxn, s state, row Link) (shared bool, err error) {
+	first := t.applied(txn, s.link, row)
+	switch {
+	case first.Name == row.Name:
+		return false, nil
+	case !first.declaresSame(row):
+		return true, fmt.Errorf("link %s is also declared as %s, with other fields, and is left as that is: remove one of the documents", row.Name, first.Name)
+	}
+	return true, nil
+}
+
+// heir returns the name of another row for a link of which a row is deleted, if there is one that the link may be left to.
+func (t *Target) heir(txn statedb.ReadTxn, is *Seen, deleted string, hasType bool) string {
+	if t.rows == nil {
+		return ""
+	}
+	for _, name := range is.names() {
+		row, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
+		if name != deleted && found && (row.Type != "") == hasType {
+			return name
+		}
+	}
+	return ""
+}

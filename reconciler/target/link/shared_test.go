@@ -1,0 +1,221 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
+)
+
+// declared is a target with the table of its rows.
+type declared struct {
+	*testing.T
+	*Target
+	db   *statedb.DB
+	rows *statedb.RWTable[Link]
+}
+
+func newDeclared(t *testing.T, dir string) *declared {
+	t.Helper()
+	db := statedb.New()
+	rows, err := statedb.NewTable(db, Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := New(Config{Owned: nstest.Store(t, dir), Rows: statedb.ReadOnly(rows)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { target.Close() })
+	return &declared{t, target, db, rows}
+}
+
+func (d *declared) write(write func(txn *statedb.WriteTxn) error) {
+	d.Helper()
+	if err := d.db.Update(d.Context(), write, d.rows); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// update declares a row and applies it. It expects an error that contains a text, or none.
+func (d *declared) update(row Link, want string) {
+	d.Helper()
+	d.write(func(txn *statedb.WriteTxn) error {
+		_, _, err := d.rows.Insert(txn, row)
+		return err
+	})
+	d.again(row, want)
+}
+
+func (d *declared) again(row Link, want string) {
+	d.Helper()
+	_, err := d.Update(d.Context(), d.db.ReadTxn(), row)
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		d.Errorf("Update(%+v): %v, want %q", row, err, want)
+	}
+	changes, diffErr := d.Diff(d.Context(), d.db.ReadTxn(), row)
+	if err == nil && (diffErr != nil || len(changes) > 0) {
+		d.Errorf("after the update of %s: %v, %v", row.Name, changes, diffErr)
+	}
+}
+
+func (d *declared) delete(row Link) {
+	d.Helper()
+	d.write(func(txn *statedb.WriteTxn) error {
+		_, _, err := d.rows.Delete(txn, row)
+		return err
+	})
+	if err := d.Delete(d.Context(), d.db.ReadTxn(), row); err != nil {
+		d.Errorf("Delete(%s): %v", row.Name, err)
+	}
+}
+
+func named(row Link, name string) Link {
+	row.Name, row.Adopt = name, row.Type != ""
+	return row
+}
+
+func TestALinkStaysWhileOneOfItsNamesIsDeclared(t *testing.T) {
+	for name, row := range map[string]Link{
+		"of ours":        {Name: "br9", Type: Bridge, Up: true, MTU: 1400},
+		"of ours, down":  {Name: "br9", Type: Bridge, MTU: 1400},
+		"of ours, other": {Name: "br9", Type: Veth, Peer: "br9p", Up: true, MTU: 1400},
+		"of others":      {Name: "br9", Up: true, MTU: 1400},
+	} {
+		for _, last := range []string{"br9", "lan"} {
+			t.Run(fmt.Sprintf("%s, %s last", name, last), func(t *testing.T) {
+				remove(t, "br9")
+				if row.Type == "" {
+					bridge(t, "br9")
+				}
+				dir := t.TempDir()
+				d := newDeclared(t, dir)
+				d.update(row, "")
+				nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
+				index := mustLink(t, "br9").Attrs().Index
+				d.update(named(row, "lan"), "")
+				first := row
+				if last == "br9" {
+					first = named(row, "lan")
+				}
+				d.delete(first)
+				is := mustLink(t, "br9").Attrs()
+				if is.Index != index || is.MTU != 1400 {
+					t.Errorf("after the first delete: index %d, %d before, MTU %d", is.Index, index, is.MTU)
+				}
+				d.again(named(row, last), "")
+				wantObserved(t, d.Target, last)
+				d.delete(named(row, last))
+				wantNoRecords(t, dir)
+				if row.Type != "" {
+					wantAbsent(t, "br9")
+				} else if mtu := mustLink(t, "br9").Attrs().MTU; mtu != 1500 {
+					t.Errorf("in the end the MTU is %d", mtu)
+				}
+			})
+		}
+	}
+}
+
+func TestADocumentIsEditedToAnotherNameOfItsLink(t *testing.T) {
+	remove(t, "br9")
+	row := Link{Name: "br9", Type: Bridge, Up: true}
+	d := newDeclared(t, t.TempDir())
+	d.update(row, "")
+	nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
+	index := mustLink(t, "br9").Attrs().Index
+	d.write(func(txn *statedb.WriteTxn) error {
+		_, _, err := d.rows.Delete(txn, row)
+		return err
+	})
+	d.update(named(row, "lan"), "")
+	d.delete(row)
+	if is := mustLink(t, "br9").Attrs().Index; is != index {
+		t.Errorf("the link was made anew: index %d, %d before", is, index)
+	}
+	d.delete(named(row, "lan"))
+	wantAbsent(t, "br9")
+}
+
+func TestOneOfTwoRowsThatContradictEachOtherIsApplied(t *testing.T) {
+	bridge(t, "br8")
+	nstest.Veth(t, "v0", "v1")
+	nstest.IP(t, "link", "property", "add", "dev", "v0", "altname", "port")
+	dir := t.TempDir()
+	d := newDeclared(t, dir)
+	const refused = "is also declared as v0, with other fields"
+	d.update(Link{Name: "v0", Up: true}, "")
+	other := Link{Name: "port", Up: true, MTU: 1300, Master: "br8"}
+	d.update(other, refused)
+	is := mustLink(t, "v0").Attrs()
+	if is.MasterIndex != 0 || is.MTU != 1500 {
+		t.Errorf("master %d, MTU %d", is.MasterIndex, is.MTU)
+	}
+	other.MTU, other.Master = 0, ""
+	d.update(other, "")
+	other.MTU = 1300
+	d.update(other, refused)
+	d.update(Link{Name: "v0", Up: true, MTU: 1300}, "")
+	d.again(other, "")
+	d.update(Link{Name: "v0", Up: true}, "")
+	d.again(other, refused)
+
+	// The one that is applied goes: now the other one is.
+	d.delete(Link{Name: "v0", Up: true})
+	d.again(other, "")
+	if mtu := mustLink(t, "v0").Attrs().MTU; mtu != 1300 {
+		t.Errorf("MTU %d", mtu)
+	}
+	d.update(Link{Name: "v0", Up: true}, "is also declared as port")
+	d.delete(other)
+	d.again(Link{Name: "v0", Up: true}, "")
+	d.delete(Link{Name: "v0", Up: true})
+	if mtu := mustLink(t, "v0").Attrs().MTU; mtu != 1500 {
+		t.Errorf("in the end the MTU is %d", mtu)
+	}
+	wantNoRecords(t, dir)
+
+	t.Run("also if one has a type", func(t *testing.T) {
+		remove(t, "br9")
+		d := newDeclared(t, t.TempDir())
+		d.update(Link{Name: "br9", Type: Bridge, Up: true}, "")
+		nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
+		d.update(Link{Name: "lan", Up: true}, "is also declared as br9")
+		d.update(Link{Name: "lan", Type: Veth, Peer: "lanp", Up: true, Adopt: true}, "is also declared as br9")
+		d.delete(Link{Name: "lan", Type: Veth, Peer: "lanp"})
+		mustLink(t, "br9")
+	})
+}
+
+func TestRowsOfOneLinkAreComparedWithIt(t *testing.T) {
+	d := newDeclared(t, t.TempDir())
+	seen, err := statedb.NewTable(d.db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := Seen{Name: "br9", OtherNames: "lan", Index: 9, Type: Bridge, Up: true, MTU: 1400, Alias: alias}
+	same := Link{Name: "lan", Type: Bridge, Up: true}
+	d.write(func(txn *statedb.WriteTxn) error {
+		_, _, err := d.rows.Insert(txn, Link{Name: "br9", Type: Bridge, Up: true})
+		return err
+	})
+	if err := errors.Join(
+		d.db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+			_, _, err := seen.Insert(txn, is)
+			return err
+		}, seen),
+		d.records.Put("br9", record{Created: &created{Type: Bridge, Index: 9}}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if due := d.differences(d.db.ReadTxn(), statedb.ReadOnly(seen), same); len(due) > 0 {
+		t.Errorf("of a row that declares the same: %v", due)
+	}
+	same.MTU = 1400
+	if due := d.differences(d.db.ReadTxn(), statedb.ReadOnly(seen), same); len(due) != 1 || due[0].Is != "br9" {
+		t.Errorf("of a row that declares something else: %v", due)
+	}
+}
