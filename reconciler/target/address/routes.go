@@ -178,7 +178,11 @@ func (s Seen) connected() connected { return connected{s.Index, s.Address.Masked
 // withoutRoute returns those of some addresses whose network has no route through their device. It may be a route that
 // others have put in place of the kernel's.
 func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
-	routed, err := t.networks(ctx, unix.RTPROT_KERNEL, rtnl.Link{})
+	of := map[connected]struct{}{}
+	for _, s := range all {
+		of[s.connected()] = struct{}{}
+	}
+	routed, err := t.networks(ctx, of, unix.RTPROT_KERNEL, rtnl.Link{})
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +204,7 @@ func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
 			continue // the route belongs in the table of the VRF, which only the kernel knows
 		}
 		if others[s.Index] == nil {
-			if others[s.Index], err = t.networks(ctx, unix.RTPROT_UNSPEC, link); err != nil {
+			if others[s.Index], err = t.networks(ctx, of, unix.RTPROT_UNSPEC, link); err != nil {
 				return nil, err
 			}
 		}
@@ -208,9 +212,9 @@ func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
 	return slices.DeleteFunc(lost, func(s Seen) bool { return others[s.Index] == nil || others[s.Index][s.connected()] }), nil
 }
 
-// networks lists the networks to which routes of a protocol lead, or, if link is not the zero value, all routes through link
+// networks returns those of some networks to which routes of a protocol lead, or, if link is not the zero value, any routes through link
 // in the main table; those of a port may be in the table of its VRF.
-func (t *Target) networks(ctx context.Context, protocol byte, link rtnl.Link) (map[connected]bool, error) {
+func (t *Target) networks(ctx context.Context, of map[connected]struct{}, protocol byte, link rtnl.Link) (map[connected]bool, error) {
 	all := map[connected]bool{}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		r := rtnl.Request{Type: unix.RTM_GETROUTE, Data: make([]byte, unix.SizeofRtMsg)}
@@ -221,7 +225,11 @@ func (t *Target) networks(ctx context.Context, protocol byte, link rtnl.Link) (m
 		if link.Index > 0 && link.Master == 0 {
 			r.AddUint32(unix.RTA_TABLE, unix.RT_TABLE_MAIN)
 		}
-		found, err := rtnl.Dump(ctx, t.conn, r, decodeNetwork)
+		found, err := rtnl.Dump(ctx, t.conn, r, func(m syscall.NetlinkMessage) (connected, bool) {
+			n, ok := decodeNetwork(m)
+			_, asked := of[n] // of others there may be millions
+			return n, ok && asked
+		})
 		if err != nil && !errors.Is(err, syscall.ENOENT) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
