@@ -45,7 +45,7 @@ type Subscription interface {
 	Close()
 }
 
-// Config configures a mirror. All fields are required, except Unannounced. List, Apply and Unannounced are called
+// Config configures a mirror. All fields are required, except Unannounced, RecheckAt and Recheck. List, Apply and these are called
 // by one goroutine.
 type Config[Row comparable, Event any] struct {
 	DB *statedb.DB
@@ -66,6 +66,10 @@ type Config[Row comparable, Event any] struct {
 	// Unannounced, if not nil, is called every 30 seconds. If it reports that there may be changes of which the kernel announces nothing,
 	// the objects are listed again.
 	Unannounced func() bool
+	// RecheckAt, if not nil, returns when Recheck is due, or the zero time if it is not. Recheck returns the rows with what neither List nor
+	// Apply could find out at a reasonable cost; the table is complete without it.
+	RecheckAt func() time.Time
+	Recheck   func(ctx context.Context) ([]Row, error)
 }
 
 // Mirror keeps a table in step with the kernel while Run runs. Run may be called by one
@@ -128,8 +132,9 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	m.update(func() { m.stream = s })
 	defer m.update(func() { m.stream = nil })
 
-	timer, asking := time.NewTimer(0), time.NewTicker(unannouncedInterval)
+	timer, rechecking, asking := time.NewTimer(0), time.NewTimer(0), time.NewTicker(unannouncedInterval)
 	defer timer.Stop()
+	defer rechecking.Stop()
 	defer asking.Stop()
 	notBefore, doubtful := time.Now(), true
 	listed := false
@@ -140,8 +145,13 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			due = timer.C
 		}
 		var received <-chan struct{}
+		var recheck <-chan time.Time
 		if listed {
 			received = s.signal
+		}
+		if at := m.recheckAt(); listed && !at.IsZero() {
+			rechecking.Reset(time.Until(at))
+			recheck = rechecking.C
 		}
 		select {
 		case <-ctx.Done():
@@ -165,6 +175,10 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			}
 			health.OK("up to date")
 			listed, doubtful = true, false
+		case <-recheck:
+			if err := m.recheck(ctx); err != nil {
+				return err
+			}
 		case <-asking.C:
 			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced()
 		case <-received:
@@ -175,6 +189,23 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			doubtful = doubtful || doubt
 		}
 	}
+}
+
+// recheckAt returns when a recheck is due, or the zero time if none is.
+func (m *Mirror[Row, Event]) recheckAt() time.Time {
+	if m.config.RecheckAt == nil {
+		return time.Time{}
+	}
+	return m.config.RecheckAt()
+}
+
+// recheck puts the rows that a recheck returns into the table.
+func (m *Mirror[Row, Event]) recheck(ctx context.Context) error {
+	rows, err := m.config.Recheck(ctx)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	return m.config.DB.Update(ctx, func(txn *statedb.WriteTxn) error { return Write(txn, m.config.Table, rows, nil) }, m.config.Table)
 }
 
 // list replaces the content of the table by the existing objects, and returns the earliest time

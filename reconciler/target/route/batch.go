@@ -145,6 +145,11 @@ func (u *updates) whoHolds(at int, reliable bool) {
 // lookUp looks up the routes with the key of a row, in a listing that began after since.
 func (u *updates) lookUp(at int, since time.Time) {
 	w := u.wants[at]
+	since, err := u.target.sparingly(w.row.Key(), since)
+	if err != nil {
+		u.results[at].Err = err
+		return
+	}
 	s, err := u.target.look(u.ctx, w, since)
 	switch {
 	case errors.Is(err, ErrForeign):
@@ -192,11 +197,12 @@ func (u *updates) replaceOne(at int, is Seen) {
 func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route) []error {
 	outcomes := make([]error, len(rows))
 	known, began := t.mirror.Load().Settled(ctx), time.Now()
+	keys := keysOf(rows)
 	var at []int // the place in rows of each request
 	var requests []rtnl.Request
 	for i, row := range rows {
 		key := row.Key()
-		deletions, err := t.deletions(ctx, known, key, began)
+		deletions, err := t.deletions(ctx, known, key, began, keys)
 		if len(deletions) == 0 {
 			deletions = row.hiddenDeletions()
 		}
@@ -219,7 +225,7 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 // deletions returns the requests that remove the routes of ours with a key. Each request names
 // a route that is known to exist, because to the kernel metric 0 means any metric, and an
 // IPv6 route without a gateway means all next hops, no matter who made them.
-func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key, since time.Time) ([]rtnl.Request, error) {
+func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key, since time.Time, others []Key) ([]rtnl.Request, error) {
 	is, found := known.Get(SeenByKey.Query(key))
 	switch {
 	case !key.Destination.IsValid(), known.Reliable() && !found:
@@ -227,7 +233,7 @@ func (t *Target) deletions(ctx context.Context, known mirror.View[Seen], key Key
 	case found && is.Kind == "":
 		return is.ours().deletions(), nil
 	}
-	s, err := t.lookUp(ctx, key, since)
+	s, err := t.lookUp(ctx, key, since, others...)
 	var requests []rtnl.Request
 	for _, r := range s.ours {
 		requests = append(requests, r.deletions()...)

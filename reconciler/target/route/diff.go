@@ -18,7 +18,7 @@ func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row Route) ([]re
 
 // DiffBatch implements reconciler.BatchDiffer.
 func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route) []reconciler.DiffResult {
-	d := comparison{target: t, began: time.Now(), known: t.mirror.Load().View(ctx), indexes: t.indexes()}
+	d := comparison{target: t, began: time.Now(), keys: keysOf(rows), known: t.mirror.Load().View(ctx), indexes: t.indexes()}
 	results := make([]reconciler.DiffResult, len(rows))
 	for i, row := range rows {
 		results[i].Changes, results[i].Err = d.diff(ctx, row)
@@ -30,6 +30,7 @@ func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Route)
 type comparison struct {
 	target  *Target
 	began   time.Time
+	keys    []Key // of the rows
 	known   mirror.View[Seen]
 	indexes *rtnl.Indexes
 }
@@ -68,7 +69,7 @@ func (d comparison) diff(ctx context.Context, row Route) ([]reconciler.Change, e
 
 // listed compares a row with a listing of its table, which all rows share.
 func (d comparison) listed(ctx context.Context, w wanted) ([]reconciler.Change, error) {
-	s, err := d.target.look(ctx, w, d.began)
+	s, err := d.target.look(ctx, w, d.began, d.keys...)
 	if err != nil || w.isMetBy(s) {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ import (
 // keeper keeps the table of a mirror. It belongs to one goroutine, except for decode.
 type keeper struct {
 	target   *Target
+	db       *statedb.DB
 	table    *statedb.RWTable[Seen]
 	changes6 atomic.Uint64 // number of notifications of IPv6 routes
 
@@ -37,6 +39,10 @@ type keeper struct {
 	// beside has the keys of routes of ours that others have routes with, too. Only the first
 	// listing looks for them among all routes, of which there may be many; nil before it.
 	beside map[Key]struct{}
+	// unsure is whether which of the rows are behind may have changed, and markAt is when that may be found out: it takes a listing
+	// of all routes, for which there is at most one part in listingShare of the time.
+	unsure bool
+	markAt time.Time
 }
 
 // decode reads a notification, and counts those of IPv6 routes.
@@ -73,7 +79,9 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 			k.shared[s.Key] = struct{}{}
 		}
 	}
-	if err := k.markBehind(ctx, rows); err != nil {
+	if k.beside != nil && time.Now().Before(k.markAt) {
+		k.keepBehind(rows)
+	} else if err := k.markBehind(ctx, rows); err != nil {
 		return nil, err
 	}
 	if err := k.locateGateways(ctx, rows); err != nil {
@@ -82,37 +90,12 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	return rows, ctx.Err()
 }
 
-// markBehind marks the rows of routes that the kernel does not use because of those of others.
-func (k *keeper) markBehind(ctx context.Context, rows []Seen) error {
-	at, tables := map[Key]int{}, map[listed]struct{}{}
-	for i, s := range rows {
-		if _, is := k.beside[s.Key]; is || k.beside == nil {
-			at[s.Key] = i
-			tables[listed{s.Key.family(), s.Key.Table}] = struct{}{}
-		}
-	}
-	beside := map[Key]struct{}{}
-	for which := range tables {
-		states, err := k.target.listStates(ctx, which, func(key Key) bool { _, is := at[key]; return is })
-		if err != nil {
-			return err
-		}
-		for key, s := range states {
-			if len(s.foreign) > 0 {
-				beside[key] = struct{}{}
-				rows[at[key]].Behind = s.behind
-			}
-		}
-	}
-	k.beside = beside
-	return nil
-}
-
-// list6 lists our IPv6 routes. It repeats the listing until no route changes meanwhile: if one
+// list6 lists our IPv6 routes. It repeats a listing in several parts until no route changes meanwhile: if one
 // does, the kernel skips some routes and repeats others without reporting an error.
 func (k *keeper) list6(ctx context.Context, drain func() error) ([]kernelRoute, error) {
-	routes, _, err := mirror.ListQuietly(drain, &k.changes6, func() ([]kernelRoute, error) {
-		return k.target.list(ctx, Inet6, 0, Protocol)
+	routes, _, err := mirror.ListQuietly(drain, &k.changes6, func() (routes []kernelRoute, whole bool, err error) {
+		routes, parts, err := k.target.listInParts(ctx, listed{family: Inet6}, Protocol, func(Key) bool { return true })
+		return routes, parts <= 1, err
 	})
 	return routes, err
 }
@@ -197,6 +180,14 @@ func (k *keeper) count(s Seen, delta int) {
 // apply applies an event to the table. It returns the reason why the table may be wrong, or
 // an empty string.
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
+	doubt, err = k.write(txn, e)
+	if doubt == mayBeBehind || doubt == mayBeFirst {
+		k.unsure, doubt = true, ""
+	}
+	return doubt, err
+}
+
+func (k *keeper) write(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	switch e.kind {
 	case routeAdded:
 		return k.added(txn, e)
@@ -251,7 +242,7 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case !e.ours:
 		return k.addedBeside(txn, is, e)
 	case !found:
-		return cmp.Or(k.doubtBeside(s.Key), k.doubtOnLink(s)), k.put(txn, s)
+		return cmp.Or(k.doubtOnLink(s), k.doubtBeside(s.Key)), k.put(txn, s)
 	case all != nil:
 		k.addedToSeveral(s, all)
 		return "", nil
@@ -284,14 +275,6 @@ func (k *keeper) addedBeside(txn *statedb.WriteTxn, is Seen, e event) (doubt str
 	is.Behind = true
 	_, _, err = k.table.Insert(txn, is)
 	return "", err
-}
-
-// doubtBeside returns a doubt if others have routes with a key of ours, one of which has changed.
-func (k *keeper) doubtBeside(key Key) string {
-	if _, is := k.beside[key]; is {
-		return "a route of ours has changed, and those of others may come before it"
-	}
-	return ""
 }
 
 func (k *keeper) addedToSeveral(s Seen, all []Seen) {
@@ -327,14 +310,6 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 		return k.doubtOnLink(is), k.remove(txn, is)
 	}
 	return "an unknown route was removed", nil
-}
-
-// doubtBehind returns a doubt if ours is behind routes of others, one of which has changed or is gone.
-func (s Seen) doubtBehind() string {
-	if s.Behind {
-		return "a route of others has changed or is gone, perhaps the only one before ours"
-	}
-	return ""
 }
 
 // nexthopGone removes a next hop from an IPv6 route with several. Each of them carries the protocol of the program that added it. When
@@ -374,7 +349,7 @@ func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt
 		delete(k.several, s.Key)
 	}
 	_, _, err = k.table.Insert(txn, row)
-	return cmp.Or(k.doubtBeside(s.Key), k.doubtOnLink(s)), err
+	return cmp.Or(k.doubtOnLink(s), k.doubtBeside(s.Key)), err
 }
 
 func (k *keeper) put(txn *statedb.WriteTxn, s Seen) error {

@@ -69,6 +69,15 @@ func usualMetric(family Family) uint32 {
 	return 0
 }
 
+// keysOf returns the keys of rows.
+func keysOf(rows []Route) []Key {
+	keys := make([]Key, len(rows))
+	for i, row := range rows {
+		keys[i] = row.Key()
+	}
+	return keys
+}
+
 func (k Key) family() Family { return familyOf(k.Destination.Addr()) }
 
 // String returns the text form.

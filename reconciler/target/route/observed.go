@@ -55,9 +55,9 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 // NewMirror returns a mirror. It must run before the target is used and until t is
 // closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
-	k := &keeper{target: t, table: seen}
+	k := &keeper{target: t, db: db, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
-		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply,
+		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply, RecheckAt: k.recheckAt, Recheck: k.recheck,
 		// Routes vanish with links and addresses, and the kernel does not announce each.
 		Subscribe: func() (mirror.Subscription, error) {
 			k.beside = nil // what others did meanwhile was not announced

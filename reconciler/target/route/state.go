@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
@@ -67,8 +66,8 @@ type state struct {
 
 // look looks up the routes with the key of a row, and returns an error if others hold the key. The state has routes of
 // others only if the row adopts them.
-func (t *Target) look(ctx context.Context, w wanted, since time.Time) (state, error) {
-	s, err := t.lookUp(ctx, w.row.Key(), since)
+func (t *Target) look(ctx context.Context, w wanted, since time.Time, also ...Key) (state, error) {
+	s, err := t.lookUp(ctx, w.row.Key(), since, also...)
 	if err != nil {
 		return state{}, err
 	}
@@ -96,89 +95,6 @@ func (t *Target) isBehind(ctx context.Context, w wanted) bool {
 	}
 	chosen, ok, _ := t.chosen(ctx, w.row.Key())
 	return ok && chosen.protocol != Protocol
-}
-
-// listings caches recent listings of routing tables. Rows that are looked up together share
-// a listing, and so do rows that fail repeatedly because others hold their keys.
-type listings struct {
-	mu      sync.Mutex
-	byTable map[listed]listing
-}
-
-// listed identifies a listing: the routes of a family in a table.
-type listed struct {
-	family Family
-	table  Table
-}
-
-type listing struct {
-	at     time.Time // start time of the listing
-	took   time.Duration
-	states map[Key]state
-}
-
-// listingLife is the longest time for which a listing is kept.
-const listingLife = 5 * time.Second
-
-// lookUp returns the routes that have a key, from a listing that began after since or from a
-// new one.
-func (t *Target) lookUp(ctx context.Context, key Key, since time.Time) (state, error) {
-	t.lists.mu.Lock()
-	defer t.lists.mu.Unlock()
-	which := listed{key.family(), key.Table}
-	l, known := t.lists.byTable[which]
-	if !known || l.at.Before(since) {
-		var err error
-		l = listing{at: time.Now()}
-		if l.states, err = t.listStates(ctx, which, func(Key) bool { return true }); err != nil {
-			return state{}, err
-		}
-		l.took = time.Since(l.at)
-		if t.lists.byTable == nil {
-			t.lists.byTable = map[listed]listing{}
-		}
-		t.lists.byTable[which] = l
-		time.AfterFunc(listingLife, func() { t.lists.forget(which, l.at) })
-	}
-	return l.states[key], nil
-}
-
-// lately returns the earliest start of a listing that is recent enough to find out who holds
-// a taken key. Listing again would cost more than it is worth.
-func (t *Target) lately(key Key) time.Time {
-	t.lists.mu.Lock()
-	defer t.lists.mu.Unlock()
-	l := t.lists.byTable[listed{key.family(), key.Table}]
-	if _, told := l.states[key]; !told {
-		return time.Now()
-	}
-	return time.Now().Add(-min(10*l.took, listingLife))
-}
-
-func (l *listings) forget(which listed, at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.byTable[which].at.Equal(at) {
-		delete(l.byTable, which)
-	}
-}
-
-// listStates lists the routes of a routing table whose keys some accepts, grouped by keys.
-func (t *Target) listStates(ctx context.Context, which listed, some func(Key) bool) (map[Key]state, error) {
-	states := map[Key]state{}
-	routes, err := t.listSome(ctx, which, 0, some)
-	for _, r := range routes {
-		s := states[r.Key]
-		switch {
-		case r.protocol != Protocol && r.tos == 0: // a route with a TOS coexists with ours
-			s.foreign = append(s.foreign, r)
-			s.behind = s.behind || !r.Dead && (r.preference > 0 || len(s.ours) == 0 && r.preference == 0)
-		case r.protocol == Protocol && !slices.ContainsFunc(s.ours, r.same):
-			s.ours = append(s.ours, r)
-		}
-		states[r.Key] = s
-	}
-	return states, err
 }
 
 // matches reports whether a route of ours is as the row wants it.

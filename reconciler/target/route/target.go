@@ -21,6 +21,9 @@ type Config struct {
 	// Allowed, if not nil, returns an error for devices that routes must not use,
 	// by name and index: see link.Target.Vouches.
 	Allowed func(ctx context.Context, device string, index int) error
+	// Declared reports whether there is a row with a key. Of the routes of others, of which there may be many, only those with the
+	// keys of rows are kept in memory for a while. If it is nil, all are.
+	Declared func(Key) bool
 }
 
 // Target creates routes in the network namespace that it was created in.

@@ -19,6 +19,13 @@ var errInterrupted = errors.New("every dump was interrupted by changes")
 // Messages for which decode returns false are skipped. A dump that is interrupted by a change
 // is repeated. The data of a message is valid until decode returns.
 func Dump[T any](ctx context.Context, c *Conn, request Request, decode func(syscall.NetlinkMessage) (T, bool)) (items []T, err error) {
+	items, _, err = DumpInParts(ctx, c, request, decode)
+	return items, err
+}
+
+// DumpInParts is like [Dump], and returns the number of parts in which the kernel listed the objects. Changes between the
+// parts may make it skip some or repeat others.
+func DumpInParts[T any](ctx context.Context, c *Conn, request Request, decode func(syscall.NetlinkMessage) (T, bool)) (items []T, parts int, err error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
 	for range maxDumps {
@@ -33,9 +40,9 @@ func Dump[T any](ctx context.Context, c *Conn, request Request, decode func(sysc
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return items, nil
+	return items, c.parts, nil
 }
 
 // Get requests one object and calls use with the answer, whose data is valid until use
@@ -57,11 +64,12 @@ func (c *Conn) ask(ctx context.Context, request Request, flags uint16, each func
 		return fmt.Errorf("send to the kernel: %w", err)
 	}
 	interrupted := false
-	for {
+	for c.parts = 0; ; {
 		b, err := c.questions.receive()
 		if err != nil {
 			return fmt.Errorf("receive from the kernel: %w", err)
 		}
+		counted := false
 		for m := range messages(b) {
 			if m.Header.Seq != c.asked {
 				continue // answers another request, whose answer could not be read
@@ -78,6 +86,9 @@ func (c *Conn) ask(ctx context.Context, request Request, flags uint16, each func
 				each(m)
 				return nil
 			default:
+				if !counted {
+					c.parts, counted = c.parts+1, true
+				}
 				each(m)
 			}
 		}

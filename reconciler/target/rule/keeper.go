@@ -44,7 +44,10 @@ func (k *keeper) decode(m syscall.NetlinkMessage) (e event, ok bool) {
 // list returns all rules. It lists again if rules were added or removed meanwhile, because
 // the kernel then skips other rules without reporting an error.
 func (k *keeper) list(ctx context.Context, drain func() error) (rules []Seen, err error) {
-	rules, k.listed, err = mirror.ListQuietly(drain, &k.changes, func() ([]Seen, error) { return k.target.list(ctx) })
+	rules, k.listed, err = mirror.ListQuietly(drain, &k.changes, func() ([]Seen, bool, error) {
+		rules, err := k.target.list(ctx)
+		return rules, false, err
+	})
 	return rules, err
 }
 

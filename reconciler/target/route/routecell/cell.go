@@ -22,8 +22,11 @@ func Cell() cell.Cell {
 			Schema: route.Schema(), Default: route.Default, Normalized: route.Route.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(check linkcell.Check, l cell.Lifecycle) (*route.Target, error) {
-				t, err := route.New(route.Config{Allowed: check})
+			func(check linkcell.Check, l cell.Lifecycle, db *statedb.DB, rows *statedb.Table[route.Route]) (*route.Target, error) {
+				t, err := route.New(route.Config{Allowed: check, Declared: func(key route.Key) bool {
+					_, _, found := rows.Get(db.ReadTxn(), route.ByKey.Query(key))
+					return found
+				}})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *route.Target) reconciler.Target[route.Route] { return t },

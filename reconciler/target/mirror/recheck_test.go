@@ -1,0 +1,28 @@
+package mirror
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+func TestARecheckPutsRowsIntoACompleteTable(t *testing.T) {
+	mirrored(t, func(t *testing.T, k *kernel, start func()) {
+		var due time.Time
+		k.mirror.config.RecheckAt = func() time.Time { return due }
+		k.mirror.config.Recheck = func(context.Context) ([]thing, error) {
+			due = time.Time{}
+			return []thing{{Name: "a", Size: 9}}, nil
+		}
+		due = time.Now().Add(time.Minute)
+		start()
+		pass(30 * time.Second)
+		k.want(map[string]int{"a": 1, "b": 1})
+		k.wantSource(true, "")
+		pass(time.Minute)
+		k.want(map[string]int{"a": 9, "b": 1})
+		if k.listings != 1 {
+			t.Errorf("%d listings", k.listings)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package route
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// The doubts that concern only which routes are behind. The table does not count as incomplete while they last: to end them takes a listing of
+// all routes, of which there may be millions, and others can cause them all the time, as by router advertisements.
+const (
+	mayBeBehind = "a route of ours has changed, and those of others may come before it"
+	mayBeFirst  = "a route of others has changed or is gone, perhaps the only one before ours"
+)
+
+// doubtBeside returns a doubt if others have routes with a key of ours, one of which has changed.
+func (k *keeper) doubtBeside(key Key) string {
+	if _, is := k.beside[key]; is {
+		return mayBeBehind
+	}
+	return ""
+}
+
+// doubtBehind returns a doubt if ours is behind routes of others, one of which has changed or is gone.
+func (s Seen) doubtBehind() string {
+	if s.Behind {
+		return mayBeFirst
+	}
+	return ""
+}
+
+// markBehind marks the rows of routes that the kernel does not use because of those of others.
+func (k *keeper) markBehind(ctx context.Context, rows []Seen) error {
+	began := time.Now()
+	at, tables := map[Key]int{}, map[listed]struct{}{}
+	for i, s := range rows {
+		if _, is := k.beside[s.Key]; is || k.beside == nil {
+			at[s.Key] = i
+			tables[listed{s.Key.family(), s.Key.Table}] = struct{}{}
+		}
+	}
+	beside := map[Key]struct{}{}
+	for _, i := range at {
+		rows[i].Behind = false
+	}
+	for which := range tables {
+		states, err := k.target.listStates(ctx, which, func(key Key) bool { _, is := at[key]; return is })
+		if err != nil {
+			return err
+		}
+		for key, s := range states {
+			if len(s.foreign) > 0 {
+				beside[key] = struct{}{}
+				rows[at[key]].Behind = s.behind
+			}
+		}
+	}
+	for key, i := range at {
+		if _, was := k.beside[key]; was && !rows[i].Nexthops.IsZero() {
+			beside[key] = struct{}{} // the kernel does not list routes of others that are between the next hops of ours
+		}
+	}
+	k.beside, k.unsure = beside, false
+	k.markAt = time.Now().Add(listingShare * time.Since(began))
+	return nil
+}
+
+// keepBehind marks the rows that were behind before.
+func (k *keeper) keepBehind(rows []Seen) {
+	if len(k.beside) == 0 {
+		return
+	}
+	k.unsure = true
+	txn := k.db.ReadTxn()
+	for i, s := range rows {
+		if _, is := k.beside[s.Key]; is {
+			before, _, _ := k.table.Get(txn, SeenByKey.Query(s.Key))
+			rows[i].Behind = before.Behind
+		}
+	}
+}
+
+// recheckAt returns when recheck is due, or the zero time.
+func (k *keeper) recheckAt() time.Time {
+	if !k.unsure {
+		return time.Time{}
+	}
+	return k.markAt.Add(time.Nanosecond) // not zero
+}
+
+// recheck marks the rows with whose keys others have routes, too, and returns those that have changed. It forgets none of the keys: a route of
+// ours that is replaced may be away for a moment.
+func (k *keeper) recheck(ctx context.Context) (changed []Seen, err error) {
+	txn, keys := k.db.ReadTxn(), k.beside
+	var rows []Seen
+	for key := range keys {
+		if s, _, found := k.table.Get(txn, SeenByKey.Query(key)); found {
+			rows = append(rows, s)
+		}
+	}
+	before := slices.Clone(rows)
+	if err := k.markBehind(ctx, rows); err != nil {
+		return nil, err
+	}
+	k.beside = keys
+	for i, s := range rows {
+		if s != before[i] {
+			changed = append(changed, s)
+		}
+	}
+	return changed, nil
+}

@@ -1,0 +1,103 @@
+package route
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+)
+
+// addRoutes adds many IPv6 routes. The words say where they lead.
+func addRoutes(t *testing.T, count int, words string) {
+	t.Helper()
+	var batch strings.Builder
+	for i := range count {
+		fmt.Fprintf(&batch, "route add 2001:db8:%x:%x::/64 %s\n", 0x100+i>>16, i&0xffff, words)
+	}
+	path := filepath.Join(t.TempDir(), "batch")
+	if err := os.WriteFile(path, []byte(batch.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nstest.IP(t, "-6", "-batch", path)
+}
+
+// TestManyRoutesOfOthersCostLittle: of 50,000 of them, one beside a declared key changes over and over, as by router advertisements.
+func TestManyRoutesOfOthersCostLittle(t *testing.T) {
+	network(t)
+	const count = 50_000
+	addRoutes(t, count, "dev e1 proto static")
+	row := Route{Destination: to("::/0"), Gateway: gateway6}
+	target := newTarget(t)
+	target.config.Declared = func(key Key) bool { return key == row.Key() }
+	db, seen := runMirror(t, target)
+	mustUpdate(t, target, row, true)
+	others := func(verb, preference string) {
+		t.Helper()
+		nstest.IP(t, "-6", "route", verb, "default", "dev", "e1", "pref", preference)
+	}
+	others("append", "high")
+	wantBehind(t, target, db, seen, row, "dev e1")
+	asked := target.conn.Asked()
+	const changes = 50
+	for range changes {
+		others("del", "high")
+		others("append", "medium")
+		others("del", "medium")
+		others("append", "high")
+		if !target.mirror.Load().View(t.Context()).Reliable() {
+			t.Fatal("the routes of ours are in doubt")
+		}
+		_, _ = target.Update(t.Context(), txn(), row)
+	}
+	const each = 2 // the index of the device for an error, and the route that the kernel uses
+	if n := target.conn.Asked() - asked; n > each*changes+changes/2 {
+		t.Errorf("%d questions after %d changes", n, changes)
+	}
+	target.lists.mu.Lock()
+	l := target.lists.byTable[listed{Inet6, MainTable}]
+	if len(l.states) > 1 || l.routes < count {
+		t.Errorf("of %d routes, %d are kept", l.routes, len(l.states))
+	}
+	target.lists.mu.Unlock()
+	wantBehind(t, target, db, seen, row, "dev e1")
+	others("del", "high")
+	wantBehind(t, target, db, seen, row, "")
+}
+
+// TestAListingInOnePartIsWhole while other routes change all the time.
+func TestAListingInOnePartIsWhole(t *testing.T) {
+	network(t)
+	addRoutes(t, 10, "via 2001:db8::99 proto 79")
+	k := &keeper{target: newTarget(t)}
+	rows, err := k.list(t.Context(), func() error {
+		k.changes6.Add(1)
+		return nil
+	})
+	if err != nil || len(rows) != 10 {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+}
+
+func TestWhatATableOfManyRoutesHadIsNotAskedAgainAtOnce(t *testing.T) {
+	target, at := newTarget(t), time.Now().Add(-time.Minute)
+	key, since := Route{Destination: to("::/0")}.Key(), at.Add(1)
+	for name, c := range map[string]struct {
+		listing listing
+		same    bool
+		refused bool
+	}{
+		"a few routes":    {listing{at: at, took: time.Hour, routes: 9}, true, false},
+		"a listed key":    {listing{at: at, took: time.Hour, routes: manyRoutes, states: map[Key]state{key: {}}}, false, false},
+		"an unlisted key": {listing{at: at, took: time.Hour, routes: manyRoutes}, true, true},
+		"long ago":        {listing{at: at, took: 1, routes: manyRoutes}, true, false},
+	} {
+		target.lists.byTable = map[listed]listing{{Inet6, MainTable}: c.listing}
+		if from, err := target.sparingly(key, since); from.Equal(since) != c.same || (err != nil) != c.refused {
+			t.Errorf("%s: from %v, %v", name, from, err)
+		}
+	}
+}
