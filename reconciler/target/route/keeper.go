@@ -36,7 +36,7 @@ type keeper struct {
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
-	// beside has the keys of routes of ours that others have routes with, too. Only the first
+	// beside has the keys of routes of ours that others have, or had, routes with, too. Only the first
 	// listing looks for them among all routes, of which there may be many; nil before it.
 	beside map[Key]struct{}
 	// unsure is whether which of the rows are behind may have changed, and markAt is when that may be found out: it takes a listing
