@@ -65,6 +65,9 @@ func (u *updates) look(which func(Link) bool) (at []int) {
 				s, err = l.lookFor(u.txn, row)
 			}
 		}
+		if err == nil {
+			err = u.target.inherit(s)
+		}
 		if u.states[i], u.results[i].Err = s, err; err == nil && !s.shared {
 			at = append(at, i)
 		}

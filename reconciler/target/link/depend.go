@@ -65,6 +65,12 @@ func (d Devices) Names(name string) iter.Seq[string] {
 	}
 }
 
+// ProperName returns the proper name of a device, given any of its names, or "" if there is no such device.
+func (d Devices) ProperName(txn statedb.ReadTxn, name string) string {
+	is, _, _ := d.seen.Get(txn, SeenByName.Query(name))
+	return is.Name
+}
+
 // Rows returns the queries for the rows that a device needs, under any of its names: one that has the name, and one that creates it as the
 // other end of a veth. There are none for the name "".
 func (d Devices) Rows(device string) iter.Seq[statedb.Query[Link]] {
@@ -188,7 +194,11 @@ func Replaces(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, row Link) (wa
 			return Link{}, false
 		}
 		peer, _, _ := seen.Get(txn, SeenByIndex.Query(is.Peer))
-		if row.Type != "" && !(state{link: &is, peer: peer.Name}).isLike(row) {
+		name := peer.Name
+		if slices.Contains(peer.names(), row.Peer) {
+			name = row.Peer
+		}
+		if row.Type != "" && !(state{link: &is, peer: name}).isLike(row) {
 			return Link{Name: row.Name, Peer: peer.Name}, true
 		}
 		tooSmall := row.MTU != 0 && row.MTU < MinIPv6MTU && is.MTU >= MinIPv6MTU

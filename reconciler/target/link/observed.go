@@ -171,7 +171,7 @@ func (t *Target) differences(txn statedb.ReadTxn, seen *statedb.Table[Seen], wan
 			due = append(due, steps.Field("alias", is.Alias, alias, nil)...)
 		}
 		peer, _, here := seen.Get(txn, SeenByIndex.Query(is.Peer))
-		if _, _, taken := seen.Get(txn, SeenByName.Query(want.Peer)); want.Type == Veth && (here || taken) {
+		if _, _, taken := seen.Get(txn, SeenByName.Query(want.Peer)); want.Type == Veth && (here || taken) && !slices.Contains(peer.names(), want.Peer) {
 			due = append(due, steps.Field("peer", peer.Name, want.Peer, nil)...)
 		}
 		if master, _, _ := seen.Get(txn, SeenByIndex.Query(is.Master)); want.Master != "" && !slices.Contains(master.names(), want.Master) {

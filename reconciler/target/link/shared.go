@@ -58,6 +58,32 @@ func (t *Target) share(txn statedb.ReadTxn, s state, row Link) (shared bool, err
 	return true, nil
 }
 
+// inherited returns the record of the link of a row under another of its names, with that name, if no row has it any more: the row's
+// document has been edited. Otherwise it returns the row's own record.
+func (t *Target) inherited(txn statedb.ReadTxn, s state) (name string, rec record) {
+	if t.rows == nil || s.link.OtherNames == "" {
+		return "", s.rec
+	}
+	for _, name := range s.link.names() {
+		rec, _ := t.records.Get(name)
+		if (state{link: s.link, rec: rec}).isRecorded() && !t.isDeclared(txn, name) {
+			return name, rec
+		}
+	}
+	return "", s.rec
+}
+
+// inherit moves an inherited record to the name of its row.
+func (t *Target) inherit(s state) error {
+	if s.earlier == "" {
+		return nil
+	}
+	if err := t.records.Put(s.name, s.rec); err != nil {
+		return err
+	}
+	return t.records.Remove(s.earlier)
+}
+
 // heir returns the name of another row for a link of which a row is deleted, if there is one that the link may be left to.
 func (t *Target) heir(txn statedb.ReadTxn, is *Seen, deleted string, hasType bool) string {
 	if t.rows == nil {

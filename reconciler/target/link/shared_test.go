@@ -62,17 +62,6 @@ func (d *declared) again(row Link, want string) {
 	}
 }
 
-func (d *declared) delete(row Link) {
-	d.Helper()
-	d.write(func(txn *statedb.WriteTxn) error {
-		_, _, err := d.rows.Delete(txn, row)
-		return err
-	})
-	if err := d.Delete(d.Context(), d.db.ReadTxn(), row); err != nil {
-		d.Errorf("Delete(%s): %v", row.Name, err)
-	}
-}
-
 func named(row Link, name string) Link {
 	row.Name, row.Adopt = name, row.Type != ""
 	return row
@@ -120,24 +109,100 @@ func TestALinkStaysWhileOneOfItsNamesIsDeclared(t *testing.T) {
 	}
 }
 
-func TestADocumentIsEditedToAnotherNameOfItsLink(t *testing.T) {
-	remove(t, "br9")
-	row := Link{Name: "br9", Type: Bridge, Up: true}
-	d := newDeclared(t, t.TempDir())
-	d.update(row, "")
-	nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
-	index := mustLink(t, "br9").Attrs().Index
+func (d *declared) forget(row Link) {
+	d.Helper()
 	d.write(func(txn *statedb.WriteTxn) error {
 		_, _, err := d.rows.Delete(txn, row)
 		return err
 	})
+}
+
+func (d *declared) delete(row Link) {
+	d.Helper()
+	d.forget(row)
+	if err := d.Delete(d.Context(), d.db.ReadTxn(), row); err != nil {
+		d.Errorf("Delete(%s): %v", row.Name, err)
+	}
+}
+
+func TestADocumentIsEditedToAnotherNameOfItsLink(t *testing.T) {
+	for _, adopt := range []bool{false, true} {
+		remove(t, "br9")
+		row := Link{Name: "br9", Type: Bridge, Up: true}
+		dir := t.TempDir()
+		d := newDeclared(t, dir)
+		d.update(row, "")
+		nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
+		index := mustLink(t, "br9").Attrs().Index
+		d.forget(row)
+		edited := named(row, "lan")
+		edited.Adopt = adopt
+		d.update(edited, "")
+		d.delete(row)
+		if is := mustLink(t, "br9").Attrs().Index; is != index {
+			t.Errorf("the link was made anew: index %d, %d before", is, index)
+		}
+		d.delete(edited)
+		wantAbsent(t, "br9")
+		wantNoRecords(t, dir)
+	}
+}
+
+func TestWhatALinkWasIsKnownUnderAnotherName(t *testing.T) {
+	bridge(t, "br9")
+	nstest.IP(t, "link", "set", "br9", "mtu", "1450", "alias", "theirs")
+	nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
+	dir := t.TempDir()
+	d := newDeclared(t, dir)
+	row := Link{Name: "br9", Type: Bridge, Up: true, MTU: 1400, Adopt: true}
+	d.update(row, "")
+	d.forget(row)
 	d.update(named(row, "lan"), "")
 	d.delete(row)
-	if is := mustLink(t, "br9").Attrs().Index; is != index {
-		t.Errorf("the link was made anew: index %d, %d before", is, index)
+	d.update(Link{Name: "lan", Type: Bridge, Up: true}, "")
+	d.update(Link{Name: "lan", Up: true}, "")
+	if is := mustLink(t, "br9").Attrs(); is.MTU != 1450 || is.Alias != "theirs" {
+		t.Errorf("MTU %d, alias %q", is.MTU, is.Alias)
 	}
-	d.delete(named(row, "lan"))
-	wantAbsent(t, "br9")
+	d.delete(Link{Name: "lan", Up: true})
+	mustLink(t, "br9")
+	wantNoRecords(t, dir)
+}
+
+// A row names the other end of its veth by an alternative name.
+func TestAPeerMayBeAnAlternativeName(t *testing.T) {
+	eachWay(t, func(t *testing.T, open func(*testing.T, string) *Target) {
+		remove(t, "v0")
+		target := open(t, t.TempDir())
+		row := Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}
+		mustUpdate(t, target, row, true)
+		index, end := mustLink(t, "v0").Attrs().Index, mustLink(t, "v1").Attrs().Index
+		same := func(when string) {
+			t.Helper()
+			if a, b := mustLink(t, "v0").Attrs().Index, mustLink(t, "v1").Attrs().Index; a != index || b != end {
+				t.Errorf("%s, it was made anew", when)
+			}
+		}
+		nstest.IP(t, "link", "property", "add", "dev", "v1", "altname", "uplink")
+		row.Peer = "uplink"
+		wantDiff(t, target, row)
+		mustUpdate(t, target, row, false)
+		same("after an edit of the peer to another of its names")
+
+		nstest.IP(t, "link", "set", "v1", "name", "v9")
+		nstest.IP(t, "link", "property", "add", "dev", "v9", "altname", "v1")
+		row.Peer = "v1"
+		mustUpdate(t, target, row, false)
+		same("after a rename, with the old name as an alternative one")
+
+		nstest.IP(t, "link", "property", "add", "dev", "v0", "altname", "wan")
+		row.Peer = "wan"
+		if _, err := target.Update(t.Context(), txn(), row); err == nil || !strings.Contains(err.Error(), "another name of itself") {
+			t.Errorf("with a name of its own: %v", err)
+		}
+		same("after that")
+		mustDelete(t, target, "v0")
+	})
 }
 
 func TestOneOfTwoRowsThatContradictEachOtherIsApplied(t *testing.T) {

@@ -95,6 +95,8 @@ type state struct {
 	renamed *Seen // the link of others that the record is about, if it has another name now; otherwise nil
 	strayed bool  // whether the link of others that has the name has a record of another name only
 	shared  bool  // whether another row is applied to the link, under another of its names
+
+	earlier string // the name that the record is under, if it is not the row's but another one of the link, which is in no row any more
 }
 
 // looker looks up links in a mirror's table or in the kernel.
@@ -211,6 +213,11 @@ func (l looker) lookFor(txn statedb.ReadTxn, row Link) (state, error) {
 	if err == nil && s.link != nil {
 		s.shared, err = l.target.share(txn, s, row)
 	}
+	if err == nil && s.link != nil && !s.shared && !s.isRecorded() {
+		if s.earlier, s.rec = l.target.inherited(txn, s); s.earlier != "" {
+			s, err = l.lookAround(s)
+		}
+	}
 	switch {
 	case err != nil:
 		return state{}, err
@@ -220,6 +227,16 @@ func (l looker) lookFor(txn statedb.ReadTxn, row Link) (state, error) {
 		return state{}, fmt.Errorf("link %s does not exist and has no type to create it with: %w", row.Name, syscall.ENODEV)
 	case s.link != nil && row.Type != "" && !s.created():
 		return s, l.target.refusal(s, row)
+	case s.link != nil && row.Type == Veth && s.link.Type == Veth && s.peer != "" && s.peer != row.Peer:
+		holder, err := l.byName(row.Peer)
+		switch {
+		case holder == nil || err != nil:
+			return s, err
+		case holder.Index == s.link.Index:
+			return s, fmt.Errorf("link %s stays as it is: its peer %s is another name of itself", s.name, row.Peer)
+		case holder.Index == s.link.Peer:
+			s.peer = row.Peer // an alternative name
+		}
 	case s.link != nil && row.Type == Veth && s.link.Type == Veth && s.peer == "":
 		if other, err := l.byName(row.Peer); other != nil || err != nil {
 			return s, cmp.Or(err, fmt.Errorf("the other end of %s is in another network namespace, and %s is another link: rename or remove that", row.Name, row.Peer))

@@ -35,7 +35,7 @@ type replacement struct {
 }
 
 // UpdateBatch implements reconciler.BatchTarget.
-func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rule) []reconciler.BatchResult {
+func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Rule) []reconciler.BatchResult {
 	u := &updates{target: t, ctx: ctx, rows: make([]Rule, len(rows)), results: make([]reconciler.BatchResult, len(rows))}
 	var at []int
 	for i, row := range rows {
@@ -44,7 +44,9 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rule
 			u.results[i].Err = reconciler.Terminal(err)
 			continue
 		}
-		at = append(at, i)
+		if u.results[i].Err = t.checkDevices(txn, u.rows[i]); u.results[i].Err == nil {
+			at = append(at, i)
+		}
 	}
 	u.compare(at, t.mirror.Load().View(ctx), func(at int) { u.add = append(u.add, at) })
 	u.finish()

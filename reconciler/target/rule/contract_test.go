@@ -16,7 +16,7 @@ import (
 
 func newTarget(t *testing.T) *Target {
 	t.Helper()
-	target, err := New()
+	target, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/route"
 	"github.com/statehive/statehive/statedb"
 )
@@ -41,6 +43,27 @@ func tried(r route.Route) reconciler.Status {
 		return r.Status.After(nil, r.Status.Since())
 	}
 	return r.Status
+}
+
+// ByDevice finds rows by the names of their devices.
+var ByDevice = statedb.NewMultiIndex("device", func(r Rule) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		_ = (r.In == "" || yield(r.In)) && (r.Out == "" || r.Out == r.In || yield(r.Out))
+	}
+})
+
+// Named has rows checked again that name a device by an alternative name which it has got.
+func Named(links *statedb.Table[link.Seen]) reconciler.Related[Rule] {
+	return reconciler.WatchesBy(links, func(s link.Seen) string { return s.OtherNames },
+		func(_ statedb.ReadTxn, s link.Seen) iter.Seq[statedb.Query[Rule]] {
+			return func(yield func(statedb.Query[Rule]) bool) {
+				for name := range strings.FieldsSeq(s.OtherNames) {
+					if !yield(ByDevice.Query(name)) {
+						return
+					}
+				}
+			}
+		})
 }
 
 // Packets are the packets that a rule is for, with what it does with them.

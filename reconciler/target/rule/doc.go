@@ -11,7 +11,7 @@
 // are several rules of ours with a key, all but one are removed.
 //
 // Devices are matched by name: a rule may exist before its device, and does
-// not match anything until then. Alternative names of a device do not count.
+// not match anything until then. A row that names a device by an alternative name is in error.
 //
 // [DependsOn] says which routes a rule waits for.
 //

@@ -200,6 +200,28 @@ func TestTheKernelsOwnRulesStay(t *testing.T) {
 	})
 }
 
+func TestARowWithAnAlternativeNameIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, target *Target) {
+		names := map[string]string{"br9": "br9", "lan": "br9"}
+		target.config.ProperName = func(_ statedb.ReadTxn, device string) string { return names[device] }
+		const want = ": lan is an alternative name of br9, and the kernel matches rules by proper names only: use br9"
+		for field, row := range map[string]Rule{"in": {Priority: 100, In: "lan"}, "out": {Priority: 100, In: "br9", Out: "lan"}} {
+			_, err := target.Update(t.Context(), txn(), row)
+			_, diffErr := target.Diff(t.Context(), txn(), row)
+			for _, err := range []error{err, diffErr} {
+				if err == nil || err.Error() != "rule inet 100: "+field+want {
+					t.Errorf("%+v: %v", row, err)
+				}
+			}
+		}
+		wantLines(t, 100)
+		delete(names, "lan") // there is no such device yet
+		row := Rule{Priority: 100, In: "lan", Out: "br9", Table: 100}
+		mustUpdate(t, target, row, true)
+		mustDelete(t, target, row)
+	})
+}
+
 func TestEachFieldIsChanged(t *testing.T) {
 	each(t, func(t *testing.T, target *Target) {
 		row := Rule{Priority: 100, Table: 100}

@@ -53,7 +53,7 @@ var ByKey = statedb.NewIndex("key", Rule.Key)
 
 // Schema declares the table "rules".
 func Schema() statedb.Schema[Rule] {
-	return reconciler.Reconciled(statedb.Schema[Rule]{Name: "rules", Primary: ByKey, Secondary: []statedb.Indexer[Rule]{ByPackets}})
+	return reconciler.Reconciled(statedb.Schema[Rule]{Name: "rules", Primary: ByKey, Secondary: []statedb.Indexer[Rule]{ByPackets, ByDevice}})
 }
 
 // Default returns the defaults of fields that a document leaves out.

@@ -14,12 +14,20 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
+// Config is the configuration of a target.
+type Config struct {
+	// ProperName, if not nil, returns the proper name of an existing device, given any of its names, or "". Rows that name a device by
+	// another one are refused.
+	ProperName func(txn statedb.ReadTxn, device string) string
+}
+
 // Target creates rules in the network namespace that it was created in.
 type Target struct {
 	reconciler.NoInit // there is nothing to prepare
 	reconciler.NoPrune[Rule]
 
-	conn *rtnl.Conn
+	config Config
+	conn   *rtnl.Conn
 	// mirror has the existing rules; if it is nil, the kernel is asked each time.
 	mirror atomic.Pointer[mirror.Mirror[Seen, event]]
 }
@@ -31,12 +39,12 @@ var (
 )
 
 // New returns a target. Close it after use.
-func New() (*Target, error) {
+func New(config Config) (*Target, error) {
 	conn, err := rtnl.Dial()
 	if err != nil {
 		return nil, err
 	}
-	return &Target{conn: conn}, nil
+	return &Target{config: config, conn: conn}, nil
 }
 
 // Close releases the target's sockets.
@@ -63,15 +71,32 @@ func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row Rule) ([]rec
 }
 
 // DiffBatch implements reconciler.BatchDiffer.
-func (t *Target) DiffBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rule) []reconciler.DiffResult {
+func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []Rule) []reconciler.DiffResult {
 	results := make([]reconciler.DiffResult, len(rows))
 	there, err := t.rules(ctx, t.mirror.Load().View(ctx))
 	for i, row := range rows {
-		if results[i].Err = errors.Join(err, ctx.Err()); results[i].Err == nil {
+		if results[i].Err = errors.Join(err, ctx.Err(), t.checkDevices(txn, row)); results[i].Err == nil {
 			results[i].Changes, results[i].Err = row.diff(there)
 		}
 	}
 	return results
+}
+
+// checkDevices refuses a row that names a device by an alternative name. The kernel looks at these only when a rule is added: when
+// the device comes later, or is made anew, the rule does not match.
+func (t *Target) checkDevices(txn statedb.ReadTxn, row Rule) error {
+	if t.config.ProperName == nil {
+		return nil
+	}
+	for _, field := range []field{{"in", row.In}, {"out", row.Out}} {
+		if field.value == "" {
+			continue
+		}
+		if name := t.config.ProperName(txn, field.value); name != "" && name != field.value {
+			return fmt.Errorf("rule %s: %s: %s is an alternative name of %s, and the kernel matches rules by proper names only: use %s", row.Key(), field.name, field.value, name, name)
+		}
+	}
+	return nil
 }
 
 // diff returns the changes that Update would make for a row.

@@ -6,12 +6,13 @@ import (
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/target/kindcell"
+	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/route"
 	"github.com/statehive/statehive/reconciler/target/rule"
 	"github.com/statehive/statehive/statedb"
 )
 
-// Cell returns the module. It needs the module of package routecell.
+// Cell returns the module. It needs the modules of packages linkcell and routecell.
 func Cell() cell.Cell {
 	return kindcell.Cell(
 		kindcell.Kind[rule.Rule]{
@@ -19,16 +20,17 @@ func Cell() cell.Cell {
 			Schema: rule.Schema(), Default: rule.Default, Normalized: rule.Rule.Normalized,
 		},
 		cell.ProvidePrivate(
-			func(l cell.Lifecycle) (*rule.Target, error) {
-				t, err := rule.New()
+			func(l cell.Lifecycle, devices link.Devices) (*rule.Target, error) {
+				t, err := rule.New(rule.Config{ProperName: devices.ProperName})
 				return kindcell.Closed(l, t, err)
 			},
 			func(t *rule.Target) reconciler.Target[rule.Rule] { return t },
 			(*rule.Target).NewMirror,
 			func(
-				rules *statedb.Table[rule.Rule], routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen],
+				rules *statedb.Table[rule.Rule], routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen], links *statedb.Table[link.Seen],
 			) reconcilercell.Relations[rule.Rule] {
 				return reconcilercell.Relations[rule.Rule]{
+					Related:      []reconciler.Related[rule.Rule]{rule.Named(links)},
 					DependsOn:    []reconciler.Dependency[rule.Rule]{rule.DependsOn(routes)},
 					DeletedAfter: rule.DeletedAfter(rules, seen),
 					Observed:     rule.Observed(seen),
