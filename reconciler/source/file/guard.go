@@ -152,8 +152,10 @@ func (s *Source) explainLoss(next *state, l *listing, r resolution) {
 	next.unconfirmed = n.lostFiles > 0 || len(r.staying) > 0 || s.recalled.Dir != ""
 	if n.lostFiles == 0 {
 		if was := s.recalled.Dir; was != "" {
-			s.explain(next, l, fmt.Sprintf("in the previous run, documents were in %s; no row of these is removed until this directory is approved (approve documents)",
+			refused := next.incomplete
+			s.explain(next, l, fmt.Sprintf("in the previous run, documents were in %s; none of their rows is removed until this directory is approved (approve documents)",
 				trusted.Name(was)))
+			next.incomplete = cmp.Or(refused, next.incomplete)
 		}
 		return
 	}

@@ -266,7 +266,7 @@ func TestAnotherDirectoryAtTheNextStartIsAskedAbout(t *testing.T) {
 			test(h)
 		})
 	}
-	const why = ".: in the previous run, documents were in /other; no row of these is removed until this directory is approved (approve documents)"
+	const why = ".: in the previous run, documents were in /other; none of their rows is removed until this directory is approved (approve documents)"
 	for range 2 { // nor does a restart end it
 		restart(func(h *harness) {
 			h.wantState(true, why)

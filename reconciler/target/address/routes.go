@@ -154,7 +154,7 @@ func (w *RouteWatcher) again(lost []Seen) error {
 	}
 	others := ""
 	if len(names) > 1 {
-		others = fmt.Sprintf(", and %d others", len(names)-1)
+		others = fmt.Sprintf(", and %d more", len(names)-1)
 	}
 	return errors.New(slices.Min(names) + others)
 }

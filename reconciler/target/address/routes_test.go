@@ -135,7 +135,7 @@ func TestRoutesThatAreLostAgainAndAgainAreReported(t *testing.T) {
 		{},
 		{lost: []Seen{a}, want: "2001:db8::1/64 on e0"},
 		{lost: []Seen{b}, want: "2001:db8::1/64 on e0"},
-		{lost: []Seen{b}, want: "192.0.2.1/24 on e1, and 1 others"},
+		{lost: []Seen{b}, want: "192.0.2.1/24 on e1, and 1 more"},
 		{want: "192.0.2.1/24 on e1"},
 		{want: "192.0.2.1/24 on e1"},
 		{},

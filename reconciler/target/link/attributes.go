@@ -204,7 +204,7 @@ func (t *Target) isDeclared(txn statedb.ReadTxn, name string) bool {
 }
 
 // passOn gives the record of a link whose row is deleted to another row that is for the link, under another of its names, if there is
-// one: without a type if the link is of others.
+// one.
 func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (passed bool, err error) {
 	if t.rows == nil || s.created() && s.link.Up && s.link.OtherNames == "" {
 		return false, nil
@@ -220,12 +220,21 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (pass
 		return false, unlessGone(err)
 	}
 	is := seenOf(link)
-	heir := t.heir(txn, &is, s.name, s.created())
+	heir := t.heir(txn, &is, s.peer, s.name, s.rec)
 	if heir == "" {
 		return false, nil
 	}
-	if rec, has := t.records.Get(heir); has {
-		return (state{link: &is, rec: rec}).isRecorded(), nil
+	rec, _ := t.records.Get(heir)
+	names := is.names()
+	switch {
+	case (state{link: &is, rec: rec}).isRecorded():
+		if slices.Index(names, heir) < slices.Index(names, s.name) {
+			return true, nil // that row is the one that is applied: see applied
+		}
+	case rec.Borrowed != nil: // of another link, which may have another name now
+		if err := t.endRenamed(ctx, txn, heir); err != nil {
+			return false, err
+		}
 	}
 	return true, t.records.Put(heir, s.rec)
 }

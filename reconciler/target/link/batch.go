@@ -393,7 +393,8 @@ func (u *updates) compare() {
 		}
 		changes, err := l.diff(u.txn, row)
 		if err == nil && len(changes) > 0 {
-			err = fmt.Errorf("link %s waits for the row of another name of it: %s is %q, not %q", row.Name, changes[0].Field, changes[0].Is, changes[0].Want)
+			err = fmt.Errorf("link %s waits for row %s, which declares the same link: %s is %q, not %q",
+				row.Name, u.target.applied(u.txn, u.states[i].link, row).Name, changes[0].Field, changes[0].Is, changes[0].Want)
 		}
 		u.results[i].Err = err
 	}

@@ -160,10 +160,10 @@ func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, wa
 		rec, _ := t.records.Get(was.Name)
 		if rec.Borrowed != nil { // the link may have another name now
 			is, _, found := seen.Get(txn, SeenByIndex.Query(rec.Borrowed.Index))
-			return found && is.Up && !rec.Borrowed.Up && t.heir(txn, &is, was.Name, false) == ""
+			return found && is.Up && !rec.Borrowed.Up && t.heir(txn, &is, "", was.Name, rec) == ""
 		}
 		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
-		return found && (state{link: &is, rec: rec}).created() && t.heir(txn, &is, was.Name, true) == ""
+		return found && (state{link: &is, rec: rec}).created() && t.heir(txn, &is, otherEnd(txn, seen, was.Name), was.Name, rec) == ""
 	}
 	return func(txn statedb.ReadTxn, was Link) (Link, bool) {
 		is := was

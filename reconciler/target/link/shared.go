@@ -53,20 +53,20 @@ func (t *Target) share(txn statedb.ReadTxn, s state, row Link) (shared bool, err
 	case first.Name == row.Name:
 		return false, nil
 	case !first.declaresSame(row):
-		return true, fmt.Errorf("link %s is also declared as %s, with other fields, and is left as that is: remove one of the documents", row.Name, first.Name)
+		return true, fmt.Errorf("link %s is also declared as %s, with different fields, and stays as %s declares it: remove one of the documents", row.Name, first.Name, first.Name)
 	}
 	return true, nil
 }
 
 // inherited returns the record of the link of a row under another of its names, with that name, if no row has it any more: the row's
-// document has been edited. Otherwise it returns the row's own record.
-func (t *Target) inherited(txn statedb.ReadTxn, s state) (name string, rec record) {
+// document has been edited. Otherwise, or if the row is for another type of link, it returns the row's own record.
+func (t *Target) inherited(txn statedb.ReadTxn, s state, row Link) (name string, rec record) {
 	if t.rows == nil || s.link.OtherNames == "" {
 		return "", s.rec
 	}
 	for _, name := range s.link.names() {
 		rec, _ := t.records.Get(name)
-		if (state{link: s.link, rec: rec}).isRecorded() && !t.isDeclared(txn, name) {
+		if (state{link: s.link, rec: rec}).isRecorded() && !t.isDeclared(txn, name) && (rec.Created == nil || row.mayKeep(s.link, s.peer)) {
 			return name, rec
 		}
 	}
@@ -84,14 +84,20 @@ func (t *Target) inherit(s state) error {
 	return t.records.Remove(s.earlier)
 }
 
-// heir returns the name of another row for a link of which a row is deleted, if there is one that the link may be left to.
-func (t *Target) heir(txn statedb.ReadTxn, is *Seen, deleted string, hasType bool) string {
+// mayKeep reports whether a row is for a link that we have created, whose other end has a name, so that it need not be made anew.
+func (l Link) mayKeep(is *Seen, peer string) bool {
+	return l.Type == "" || l.Type == is.Type && l.Peer == peer
+}
+
+// heir returns the name of another row for a link of which a row is deleted, if there is one that the link may be left to. Peer is the
+// name of its other end.
+func (t *Target) heir(txn statedb.ReadTxn, is *Seen, peer, deleted string, rec record) string {
 	if t.rows == nil {
 		return ""
 	}
 	for _, name := range is.names() {
 		row, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
-		if name != deleted && found && (row.Type != "") == hasType {
+		if name != deleted && found && (row.Type == "" || rec.Created != nil && row.mayKeep(is, peer)) {
 			return name
 		}
 	}

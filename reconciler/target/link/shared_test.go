@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -211,7 +212,7 @@ func TestOneOfTwoRowsThatContradictEachOtherIsApplied(t *testing.T) {
 	nstest.IP(t, "link", "property", "add", "dev", "v0", "altname", "port")
 	dir := t.TempDir()
 	d := newDeclared(t, dir)
-	const refused = "is also declared as v0, with other fields"
+	const refused = "is also declared as v0, with different fields"
 	d.update(Link{Name: "v0", Up: true}, "")
 	other := Link{Name: "port", Up: true, MTU: 1300, Master: "br8"}
 	d.update(other, refused)
@@ -253,6 +254,70 @@ func TestOneOfTwoRowsThatContradictEachOtherIsApplied(t *testing.T) {
 		d.delete(Link{Name: "lan", Type: Veth, Peer: "lanp"})
 		mustLink(t, "br9")
 	})
+}
+
+// The row that is left is for a link of another type.
+func TestALinkIsNotLeftToARowOfAnotherType(t *testing.T) {
+	for name, other := range map[string]Link{
+		"a veth":                    {Name: "lan", Type: Veth, Peer: "lanp", Up: true},
+		"a veth that adopts":        {Name: "lan", Type: Veth, Peer: "lanp", Up: true, Adopt: true},
+		"a veth with another peer":  {Name: "lan", Type: Veth, Peer: "lanp", Up: true, MTU: 1400},
+		"one of any type, of which": {Name: "lan", Up: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			remove(t, "br9")
+			row := Link{Name: "br9", Type: Bridge, Up: true}
+			if other.MTU != 0 {
+				row.Type, row.Peer = Veth, "br9p"
+			}
+			d := newDeclared(t, t.TempDir())
+			d.update(row, "")
+			nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
+			index := mustLink(t, "br9").Attrs().Index
+			d.update(other, "is also declared as br9")
+			d.forget(row)
+			if other.Type != "" {
+				d.again(other, "left alone")
+			} else {
+				d.again(other, "")
+			}
+			if is := mustLink(t, "br9").Attrs().Index; is != index {
+				t.Errorf("the link was made anew: index %d, %d before", is, index)
+			}
+			d.delete(row)
+			if other.Type != "" {
+				wantAbsent(t, "br9")
+				return
+			}
+			mustLink(t, "br9")
+			d.delete(other)
+			wantAbsent(t, "br9")
+		})
+	}
+}
+
+// Others have made another link with the name of a row, or given it to one.
+func TestALinkIsLeftToARowWithAnOldRecord(t *testing.T) {
+	bridge(t, "br8")
+	bridge(t, "br9")
+	nstest.IP(t, "link", "set", "br9", "down")
+	dir := t.TempDir()
+	d := newDeclared(t, dir)
+	nine, eight := Link{Name: "br9", Up: true}, Link{Name: "br8", Up: true}
+	d.update(nine, "")
+	d.update(eight, "")
+	nstest.IP(t, "link", "del", "br8")
+	nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "br8")
+	d.again(eight, "")
+	d.delete(nine)
+	if is := mustLink(t, "br9").Attrs().Flags; is&net.FlagUp == 0 {
+		t.Error("the link was set down")
+	}
+	d.delete(eight)
+	if is := mustLink(t, "br9").Attrs().Flags; is&net.FlagUp != 0 {
+		t.Error("in the end the link is up")
+	}
+	wantNoRecords(t, dir)
 }
 
 func TestRowsOfOneLinkAreComparedWithIt(t *testing.T) {

@@ -45,8 +45,8 @@ type Subscription interface {
 	Close()
 }
 
-// Config configures a mirror. All fields are required, except Unannounced, RecheckAt and Recheck. List, Apply and these are called
-// by one goroutine.
+// Config configures a mirror. All fields are required, except Unannounced, RecheckAt, Recheck and Lost. All functions but Decode and
+// Subscribe are called by one goroutine.
 type Config[Row comparable, Event any] struct {
 	DB *statedb.DB
 	// Table belongs to the mirror: nobody else may write it.
@@ -69,7 +69,9 @@ type Config[Row comparable, Event any] struct {
 	// RecheckAt, if not nil, returns when Recheck is due, or the zero time if it is not. Recheck returns the rows with what neither List nor
 	// Apply could find out at a reasonable cost; the table is complete without it.
 	RecheckAt func() time.Time
-	Recheck   func(ctx context.Context) ([]Row, error)
+	// Lost, if not nil, is called when notifications were lost, before the objects are listed again.
+	Lost    func()
+	Recheck func(ctx context.Context) ([]Row, error)
 }
 
 // Mirror keeps a table in step with the kernel while Run runs. Run may be called by one
@@ -177,7 +179,9 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			listed, doubtful = true, false
 		case <-recheck:
 			if err := m.recheck(ctx); err != nil {
-				return err
+				health.Degraded("rows are not checked", err)
+			} else {
+				health.OK("up to date")
 			}
 		case <-asking.C:
 			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced()
@@ -282,6 +286,9 @@ func (m *Mirror[Row, Event]) apply(ctx context.Context, s *stream[Event]) (doubt
 	events, lost, position := s.take()
 	doubt := ""
 	if lost {
+		if m.config.Lost != nil {
+			m.config.Lost()
+		}
 		doubt = "notifications of the kernel were lost"
 	}
 	if len(events) > 0 || lost {

@@ -136,6 +136,7 @@ func (u *updates) whoHolds(at int, reliable bool) {
 	case ok && chosen.protocol != Protocol && reliable && !w.row.Adopt:
 		u.results[at].Err = errors.Join(u.target.foreignError(u.ctx, w.row, chosen), u.removeHidden(at, chosen))
 	case reliable:
+		u.target.spendIf(w.row.Key(), func(s state) bool { return len(s.ours) > 0 }) // these are gone by now
 		u.lookUp(at, u.target.lately(w.row.Key()))
 	default:
 		u.lookUp(at, u.began)
@@ -218,6 +219,9 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 		if err != nil && !errors.Is(err, syscall.ESRCH) {
 			outcomes[at[n]] = fmt.Errorf("remove route %s: %w", rows[at[n]].Key(), err)
 		}
+	}
+	for _, key := range keys {
+		t.spend(key)
 	}
 	return outcomes
 }

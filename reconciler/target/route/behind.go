@@ -13,6 +13,9 @@ const (
 	mayBeFirst  = "a route of others has changed or is gone, perhaps the only one before ours"
 )
 
+// recheckRetry is how long to wait after a recheck that has failed.
+const recheckRetry = time.Second
+
 // doubtBeside returns a doubt if others have routes with a key of ours, one of which has changed.
 func (k *keeper) doubtBeside(key Key) string {
 	if _, is := k.beside[key]; is {
@@ -100,6 +103,7 @@ func (k *keeper) recheck(ctx context.Context) (changed []Seen, err error) {
 	}
 	before := slices.Clone(rows)
 	if err := k.markBehind(ctx, rows); err != nil {
+		k.markAt = time.Now().Add(recheckRetry)
 		return nil, err
 	}
 	k.beside = keys

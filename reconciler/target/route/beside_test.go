@@ -127,10 +127,13 @@ func TestAnIPv6RouteComesBackBesideNextHopsOfOthers(t *testing.T) {
 
 // TestAChangeStaysBeforeWhatOthersHaveAppended: the kernel uses the first of the routes with one key.
 func TestAChangeStaysBeforeWhatOthersHaveAppended(t *testing.T) {
-	for _, destination := range []string{"10.1.0.0/16", "0.0.0.0/0"} {
+	for destination, hiding := range map[string]string{"10.1.0.0/16": "", "0.0.0.0/0": "", "10.3.0.0/16": "10.3.0.0/17"} {
 		t.Run(destination, func(t *testing.T) {
 			each(t, func(t *testing.T, target *Target) {
 				row := Route{Destination: to(destination), Gateway: gateway4}
+				if hiding != "" { // the kernel's answer for the destination is another route
+					nstest.IP(t, "route", "add", hiding, "via", "192.0.2.95", "proto", "static")
+				}
 				mustUpdate(t, target, row, true)
 				nstest.IP(t, "route", "append", destination, "via", "192.0.2.98", "proto", "static")
 				for _, row.Gateway = range []netip.Addr{ip("192.0.2.97"), gateway4, ip("192.0.2.96")} {
@@ -281,4 +284,52 @@ func TestIPv6RoutesMayGoUnannounced(t *testing.T) {
 		}
 		txn.Abort()
 	}
+}
+
+// TestARouteThatOthersAppendedIsKnown when something changes that may let it come first.
+func TestARouteThatOthersAppendedIsKnown(t *testing.T) {
+	network(t)
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	mustUpdate(t, target, row, true)
+	nstest.IP(t, "route", "append", "10.1.0.0/16", "via", "192.0.2.98", "proto", "static")
+	nstest.IP(t, "route", "del", "10.1.0.0/16", "via", gateway4.String(), "proto", "79")
+	nstest.IP(t, "route", "append", "10.1.0.0/16", "via", gateway4.String(), "proto", "79")
+	nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(s Seen) bool { return s.Behind }, func() Seen {
+		is, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
+		is.Behind = true
+		return is
+	}())
+}
+
+// TestARouteThatIsUsedAgainIsNoticed: with ignore_routes_with_linkdown the kernel skips those through links without a carrier.
+func TestARouteThatIsUsedAgainIsNoticed(t *testing.T) {
+	network(t)
+	nstest.Veth(t, "q0", "q1")
+	nstest.IP(t, "address", "add", "10.77.0.1/24", "dev", "q0")
+	setting := func(value string) {
+		t.Helper()
+		if err := os.WriteFile("/proc/sys/net/ipv4/conf/q0/ignore_routes_with_linkdown", []byte(value), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setting("1")
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
+	mustUpdate(t, target, row, true)
+	wantBehind := func(behind bool) {
+		t.Helper()
+		is, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
+		is.Behind = behind
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+	}
+	nstest.IP(t, "route", "prepend", "10.1.0.0/16", "via", "10.77.0.9", "proto", "static")
+	wantBehind(true)
+	nstest.IP(t, "link", "set", "q1", "down")
+	wantBehind(false)
+	setting("0")
+	wantBehind(true)
+	mustDelete(t, target, row)
 }

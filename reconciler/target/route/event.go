@@ -29,10 +29,11 @@ const (
 	linkGone
 	addressAdded
 	addressGone
+	settingsChanged // of a device or of all
 )
 
-// decode reads a notification. IPv4 routes of others, of which there may be many, only matter if
-// they replace a route or come before one of ours. An IPv6 route of ours comes after all others when it changes.
+// decode reads a notification. IPv4 routes of others with a TOS, which coexist with ours, do not matter. An IPv6 route of ours comes after
+// all others when it changes.
 func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 	switch m.Header.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
@@ -44,7 +45,7 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 		if m.Header.Type == unix.RTM_DELROUTE {
 			e.kind, e.replaced = routeGone, false
 		}
-		return e, ok && (e.ours || e.replaced || r.Key.family() == Inet6 || e.precedes)
+		return e, ok && (e.ours || r.Key.family() == Inet6 || r.tos == 0)
 	case unix.RTM_NEWLINK:
 		e.kind = linkChanged
 		e.link, ok = rtnl.DecodeLink(m)
@@ -53,6 +54,9 @@ func decode(m syscall.NetlinkMessage) (e event, ok bool) {
 		e.kind = linkGone
 		e.link, ok = rtnl.DecodeLink(m)
 		return e, ok
+	case unix.RTM_NEWNETCONF:
+		e.kind = settingsChanged
+		return e, true
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if e.kind = addressAdded; m.Header.Type == unix.RTM_DELADDR {
 			e.kind = addressGone

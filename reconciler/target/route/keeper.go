@@ -195,6 +195,11 @@ func (k *keeper) write(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		return k.gone(txn, e)
 	case linkChanged:
 		return k.linkChanged(txn, e.link)
+	case settingsChanged: // whether routes through links without a carrier are used is one
+		if len(k.beside) > 0 {
+			doubt = mayBeBehind
+		}
+		return doubt, nil
 	case linkGone:
 		k.links.Remove(e.link.Index)
 		return k.doubtOf(e.link.Index, "the link of some routes is gone"), nil
@@ -248,6 +253,7 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 		return "", nil
 	case same(is, s), s.extends(is):
 		k.count(is, -1)
+		s.Behind = is.Behind
 		return k.doubtBeside(s.Key), k.put(txn, s)
 	}
 	k.several[s.Key] = []Seen{is, s}

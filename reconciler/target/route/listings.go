@@ -33,11 +33,15 @@ type listing struct {
 const (
 	// listingLife is how long a listing is kept, or longer if it is used for longer.
 	listingLife = 5 * time.Second
-	// listingShare is how much longer than it took a listing is used.
-	listingShare = 10
+	// listingShare is how much longer than it took a listing is used, up to maxListingAge.
+	listingShare  = 10
+	maxListingAge = 30 * time.Second
 	// manyRoutes is the number of routes in a table that makes listings take at most one part in listingShare of the time.
 	manyRoutes = 10_000
 )
+
+// usable returns how long a listing is used.
+func (l listing) usable() time.Duration { return min(listingShare*l.took, maxListingAge) }
 
 // isDeclared reports whether a row has a key, or may have it.
 func (t *Target) isDeclared(key Key) bool { return t.config.Declared == nil || t.config.Declared(key) }
@@ -67,7 +71,7 @@ func (t *Target) lookUp(ctx context.Context, key Key, since time.Time, others ..
 			t.lists.byTable = map[listed]listing{}
 		}
 		t.lists.byTable[which] = l
-		time.AfterFunc(max(listingLife, listingShare*l.took), func() { t.lists.forget(which, l.at) })
+		time.AfterFunc(max(listingLife, l.usable()), func() { t.lists.forget(which, l.at) })
 	}
 	return l.states[key], nil
 }
@@ -81,7 +85,7 @@ func (t *Target) lately(key Key) time.Time {
 	if _, told := l.states[key]; !told {
 		return time.Now()
 	}
-	return time.Now().Add(-listingShare * l.took)
+	return time.Now().Add(-l.usable())
 }
 
 // sparingly returns since, or an earlier time if a table of many routes was listed lately. It returns an error if that listing says nothing about the
@@ -90,7 +94,7 @@ func (t *Target) sparingly(key Key, since time.Time) (time.Time, error) {
 	t.lists.mu.Lock()
 	defer t.lists.mu.Unlock()
 	l := t.lists.byTable[listed{key.family(), key.Table}]
-	wait := time.Until(l.at.Add(listingShare * l.took))
+	wait := time.Until(l.at.Add(l.usable()))
 	if l.routes < manyRoutes || wait <= 0 || !l.at.Before(since) {
 		return since, nil
 	}
@@ -101,11 +105,16 @@ func (t *Target) sparingly(key Key, since time.Time) (time.Time, error) {
 		key, l.routes, l.took.Round(time.Millisecond), wait.Round(time.Millisecond))
 }
 
-// spend forgets what is known about a key whose routes are about to be changed.
-func (t *Target) spend(key Key) {
+// spend forgets what is known about a key whose routes are changed.
+func (t *Target) spend(key Key) { t.spendIf(key, func(state) bool { return true }) }
+
+func (t *Target) spendIf(key Key, is func(state) bool) {
 	t.lists.mu.Lock()
 	defer t.lists.mu.Unlock()
-	delete(t.lists.byTable[listed{key.family(), key.Table}].states, key)
+	states := t.lists.byTable[listed{key.family(), key.Table}].states
+	if s, told := states[key]; told && is(s) {
+		delete(states, key)
+	}
 }
 
 func (l *listings) forget(which listed, at time.Time) {

@@ -112,6 +112,8 @@ func TestOthersRoutesAreNotListenedTo(t *testing.T) {
 	}
 	preferred := route6(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.RTPROT_BOOT)
 	preferred.Data = append(preferred.Data, 5, 0, unix.RTA_PREF, 0, 1, 0, 0, 0) // high
+	withTOS := route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP)
+	withTOS.Data[3] = 4
 	link := rtnl.LinkRequest(unix.RTM_NEWLINK, 0, 7, 0, 0)
 	link.AddString(unix.IFLA_IFNAME, "e0")
 	link.AddUint32(unix.IFLA_MTU, 1500)
@@ -121,7 +123,9 @@ func TestOthersRoutesAreNotListenedTo(t *testing.T) {
 	}{
 		"ours":                 {route(unix.RTM_NEWROUTE, 0, Protocol), true},
 		"ours that went":       {route(unix.RTM_DELROUTE, 0, Protocol), true},
-		"others'":              {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.RTPROT_BGP), false},
+		"others' with a TOS":   {withTOS, false},
+		"others' after ours":   {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, unix.RTPROT_BGP), true},
+		"settings":             {message(unix.RTM_NEWNETCONF, 0), true},
 		"others' before ours":  {route(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), true},
 		"others' that went":    {route(unix.RTM_DELROUTE, 0, unix.RTPROT_BGP), true},
 		"others' of IPv6":      {route6(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, unix.RTPROT_BGP), true},

@@ -83,8 +83,9 @@ func (u *updates) appendThenRemove(replacements []replacement) {
 func (u *updates) keepFirst(replaced []replacement) {
 	var at []int
 	var requests []rtnl.Request
+	began := time.Now()
 	for _, r := range replaced {
-		if u.results[r.at].Err == nil && u.isBehind(r.at) {
+		if u.results[r.at].Err == nil && u.isBehind(r.at, began) {
 			route := u.wants[r.at].wantedRoute()
 			at, requests = append(at, r.at, r.at), append(requests, route.deletion(), route.addition(0))
 		}
@@ -94,14 +95,14 @@ func (u *updates) keepFirst(replaced []replacement) {
 	}
 }
 
-// isBehind reports whether a route of others is known to come before the one of a row, which exists.
-func (u *updates) isBehind(at int) bool {
+// isBehind reports whether a route of others is known to come before the one of a row, which exists. Rows that need a listing share one that
+// began after since.
+func (u *updates) isBehind(at int, since time.Time) bool {
 	key := u.wants[at].row.Key()
-	if !key.Destination.Addr().IsUnspecified() {
-		chosen, ok, _ := u.target.chosen(u.ctx, key)
+	if chosen, ok, hidden := u.target.chosen(u.ctx, key); !hidden {
 		return ok && chosen.protocol != Protocol
 	}
-	s, err := u.target.lookUp(u.ctx, key, time.Now())
+	s, err := u.target.lookUp(u.ctx, key, since)
 	return err == nil && s.behind
 }
 

@@ -24,7 +24,7 @@ type Conn struct {
 	asking    sync.Mutex // guards what follows
 	questions transport
 	asked     uint32 // the last sequence number
-	parts     int    // number of messages with objects in the last answer
+	parts     int    // number of datagrams with objects in the last answer
 }
 
 // transport is a [socket].

@@ -69,7 +69,7 @@ func isForwarding(name string) bool {
 
 // copied are the parameters that the kernel copies from all devices to each, by family.
 var copied = map[string][]string{
-	"ipv4": {"forwarding"}, "ipv6": {"forwarding", "disable_ipv6", "ignore_routes_with_linkdown"},
+	"ipv4": {"forwarding"}, "ipv6": {"forwarding", "force_forwarding", "disable_ipv6", "ignore_routes_with_linkdown", "addr_gen_mode"},
 }
 
 // ofAll returns the name of the sysctl of all devices that the kernel copies to the one of a device, or "".

@@ -25,6 +25,7 @@ func TestWhatOthersSetForAllDevicesStays(t *testing.T) {
 		"IPv6 turned on, of later devices":        {all: ipv6, device: "net.ipv6.conf.default.forwarding", declared: "1", before: "0", after: "1"},
 		"not touched by others, of later devices": {all: ipv6, device: "net.ipv6.conf.default.forwarding", declared: "1", before: "0", after: "0"},
 		"IPv6 disabled":                           {all: "net.ipv6.conf.all.disable_ipv6", device: "net.ipv6.conf.e0.disable_ipv6", declared: "0", before: "0", after: "1"},
+		"address generation, exchanged":           {all: "net.ipv6.conf.all.addr_gen_mode", device: "net.ipv6.conf.e0.addr_gen_mode", declared: "1", before: "0", after: "1", exchange: true},
 		"not touched by others":                   {all: forwarding, device: "net.ipv4.conf.e0.forwarding", declared: "1", before: "0", after: "0"},
 		"not touched by others, but different":    {all: forwarding, device: "net.ipv4.conf.e0.forwarding", declared: "1", before: "1", after: "1"},
 	} {

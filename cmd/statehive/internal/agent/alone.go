@@ -113,7 +113,7 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 		}
 		var by holder
 		if by, err = holderOf(addr); err == nil {
-			// First, since other users can have one of their processes killed after the other.
+			// This comes first because another user can have processes killed one after another.
 			if err = by.keeps(logger); err == nil {
 				return nil, nil //nolint:nilnil // nil is a listener of nothing
 			}

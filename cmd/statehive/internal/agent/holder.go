@@ -62,6 +62,20 @@ func (h holder) powerless() bool {
 	if h.pid == 0 || h.uid == 0 || h.uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
 		return false
 	}
+	return h.lacksPower() || h.hasEnded() // perhaps between two questions, and then they had no answer
+}
+
+// hasEnded reports whether the holder has ended, or another process has its number by now.
+func (h holder) hasEnded() bool {
+	now, err := process.Find(h.pid)
+	if err != nil { // it may only be hidden in /proc
+		return errors.Is(unix.Kill(h.pid, 0), unix.ESRCH)
+	}
+	return h.process != process.Process{} && now != h.process
+}
+
+// lacksPower is powerless for a process of another ordinary user.
+func (h holder) lacksPower() bool {
 	capable, err := mayChangeNetwork(h.pid)
 	if errors.Is(err, unix.ESRCH) {
 		return true

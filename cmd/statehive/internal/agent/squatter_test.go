@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/cmd/statehive/internal/confine"
+	"github.com/statehive/statehive/internal/process"
 )
 
 // squatterVariable tells the test binary to hold a lock, and how: '0' listens, '1' listens in a user namespace of its own,
@@ -194,6 +195,32 @@ func holding(t *testing.T, command *exec.Cmd) (release func()) {
 		_ = in.Close()
 		_, _ = io.Copy(io.Discard, reader)
 		_ = command.Wait() // what it has to say was said
+	}
+}
+
+// A process that ends between two questions leaves some of them unanswered.
+func TestAHolderThatHasEndedIsNoAgent(t *testing.T) {
+	self, err := process.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		holder holder
+		ended  bool
+	}{
+		"this process":                  {holder{pid: self.PID, process: self}, false},
+		"one that could not be told":    {holder{pid: self.PID}, false},
+		"an earlier one of its number":  {holder{pid: self.PID, process: process.Process{PID: self.PID}}, true},
+		"one that has ended":            {holder{pid: cmd.Process.Pid, process: process.Process{PID: cmd.Process.Pid}}, true},
+		"one that ended before, unseen": {holder{pid: cmd.Process.Pid}, true},
+	} {
+		if ended := c.holder.hasEnded(); ended != c.ended {
+			t.Errorf("%s: ended %t", name, ended)
+		}
 	}
 }
 
