@@ -32,6 +32,8 @@ func TestManyDoubtsMakeFewListings(t *testing.T) {
 
 func TestNotificationsThatWereLostMakeAListing(t *testing.T) {
 	mirrored(t, func(t *testing.T, k *kernel, start func()) {
+		lost := 0
+		k.mirror.config.Lost = func() { lost++ }
 		start()
 		k.set("a", 2)
 		k.set("b", 0)
@@ -42,6 +44,9 @@ func TestNotificationsThatWereLostMakeAListing(t *testing.T) {
 		pass(longest)
 		k.want(map[string]int{"a": 2})
 		k.wantSource(true, "")
+		if lost != 1 {
+			t.Errorf("told %d times that notifications were lost", lost)
+		}
 		if k.subscriptions != 1 {
 			t.Errorf("%d subscriptions, expected to go on with the first", k.subscriptions)
 		}

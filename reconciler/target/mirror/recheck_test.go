@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 )
@@ -20,6 +21,30 @@ func TestARecheckPutsRowsIntoACompleteTable(t *testing.T) {
 		k.want(map[string]int{"a": 1, "b": 1})
 		k.wantSource(true, "")
 		pass(time.Minute)
+		k.want(map[string]int{"a": 9, "b": 1})
+		if k.listings != 1 {
+			t.Errorf("%d listings", k.listings)
+		}
+	})
+}
+
+func TestAFailedRecheckIsRepeatedAndReported(t *testing.T) {
+	mirrored(t, func(t *testing.T, k *kernel, start func()) {
+		due, failures := time.Now().Add(time.Minute), 2
+		k.mirror.config.RecheckAt = func() time.Time { return due }
+		k.mirror.config.Recheck = func(context.Context) ([]thing, error) {
+			if failures--; failures >= 0 {
+				due = time.Now().Add(time.Minute)
+				return nil, errors.New("interrupted")
+			}
+			due = time.Time{}
+			return []thing{{Name: "a", Size: 9}}, nil
+		}
+		start()
+		pass(90 * time.Second)
+		k.want(map[string]int{"a": 1, "b": 1})
+		k.wantSource(true, "")
+		pass(2 * time.Minute)
 		k.want(map[string]int{"a": 9, "b": 1})
 		if k.listings != 1 {
 			t.Errorf("%d listings", k.listings)
