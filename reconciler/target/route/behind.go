@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -37,7 +38,7 @@ func (k *keeper) markBehind(ctx context.Context, rows []Seen) error {
 	began := time.Now()
 	at, tables := map[Key]int{}, map[listed]struct{}{}
 	for i, s := range rows {
-		if _, is := k.beside[s.Key]; is || k.beside == nil {
+		if _, is := k.beside[s.Key]; is || k.anew {
 			at[s.Key] = i
 			tables[listed{s.Key.family(), s.Key.Table}] = struct{}{}
 		}
@@ -63,14 +64,14 @@ func (k *keeper) markBehind(ctx context.Context, rows []Seen) error {
 			beside[key] = struct{}{} // the kernel does not list routes of others that are between the next hops of ours
 		}
 	}
-	k.beside, k.unsure = beside, false
+	k.beside, k.anew, k.unsure = beside, false, false
 	k.markAt = time.Now().Add(listingShare * time.Since(began))
 	return nil
 }
 
 // keepBehind marks the rows that were behind before.
 func (k *keeper) keepBehind(rows []Seen) {
-	if len(k.beside) == 0 {
+	if len(k.beside) == 0 && !k.anew {
 		return
 	}
 	k.unsure = true
@@ -96,9 +97,15 @@ func (k *keeper) recheckAt() time.Time {
 func (k *keeper) recheck(ctx context.Context) (changed []Seen, err error) {
 	txn, keys := k.db.ReadTxn(), k.beside
 	var rows []Seen
-	for key := range keys {
-		if s, _, found := k.table.Get(txn, SeenByKey.Query(key)); found {
+	if k.anew {
+		for s := range k.table.All(txn) {
 			rows = append(rows, s)
+		}
+	} else {
+		for key := range keys {
+			if s, _, found := k.table.Get(txn, SeenByKey.Query(key)); found {
+				rows = append(rows, s)
+			}
 		}
 	}
 	before := slices.Clone(rows)
@@ -106,7 +113,7 @@ func (k *keeper) recheck(ctx context.Context) (changed []Seen, err error) {
 		k.markAt = time.Now().Add(recheckRetry)
 		return nil, err
 	}
-	k.beside = keys
+	maps.Copy(k.beside, keys)
 	for i, s := range rows {
 		if s != before[i] {
 			changed = append(changed, s)

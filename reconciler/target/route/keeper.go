@@ -36,9 +36,11 @@ type keeper struct {
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
 	// listing has only the protocol of the first next hop.
 	shared map[Key]struct{}
-	// beside has the keys of routes of ours that others have, or had, routes with, too. Only the first
-	// listing looks for them among all routes, of which there may be many; nil before it.
+	// beside has the keys of routes of ours that others have, or had, routes with, too.
 	beside map[Key]struct{}
+	// anew is whether they have to be looked for among all routes, of which there may be many, because not all changes of these were
+	// announced.
+	anew bool
 	// unsure is whether which of the rows are behind may have changed, and markAt is when that may be found out: it takes a listing
 	// of all routes, for which there is at most one part in listingShare of the time.
 	unsure bool
@@ -79,7 +81,7 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 			k.shared[s.Key] = struct{}{}
 		}
 	}
-	if k.beside != nil && time.Now().Before(k.markAt) {
+	if time.Now().Before(k.markAt) {
 		k.keepBehind(rows)
 	} else if err := k.markBehind(ctx, rows); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/statedb"
 )
 
 // addRoutes adds many IPv6 routes. The words say where they lead.
@@ -99,5 +100,47 @@ func TestWhatATableOfManyRoutesHadIsNotAskedAgainAtOnce(t *testing.T) {
 		if from, err := target.sparingly(key, since); from.Equal(since) != c.same || (err != nil) != c.refused {
 			t.Errorf("%s: from %v, %v", name, from, err)
 		}
+	}
+}
+
+// TestRoutesOfOthersAreLookedForAnew when notifications were lost: at the next listing or, if the last one was a moment ago, soon after it.
+func TestRoutesOfOthersAreLookedForAnew(t *testing.T) {
+	network(t)
+	nstest.IP(t, "route", "add", "10.1.0.0/16", "via", gateway4.String(), "proto", "79")
+	db := statedb.New()
+	seen, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keeper{target: newTarget(t), db: db, table: seen}
+	list := func(want bool) (rows []Seen) {
+		t.Helper()
+		rows, err := k.list(t.Context(), func() error { return nil })
+		if err != nil || len(rows) != 1 || rows[0].Behind != want {
+			t.Errorf("%+v, %v; want behind %t", rows, err, want)
+		}
+		return rows
+	}
+	rows := list(false)
+	nstest.IP(t, "route", "prepend", "10.1.0.0/16", "via", "192.0.2.98", "proto", "static")
+	k.anew, k.markAt = true, time.Now().Add(time.Hour)
+	list(false)
+	if !k.recheckAt().Equal(k.markAt.Add(1)) {
+		t.Errorf("checked again at %v", k.recheckAt())
+	}
+	err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, _, err := seen.Insert(txn, rows[0])
+		return err
+	}, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := k.recheck(t.Context()); err != nil || len(changed) != 1 || !changed[0].Behind {
+		t.Errorf("changed %+v, %v", changed, err)
+	}
+	k.beside, k.anew, k.markAt = map[Key]struct{}{}, true, time.Time{}
+	list(true)
+	if k.anew || !k.recheckAt().IsZero() {
+		t.Error("looked for again")
 	}
 }

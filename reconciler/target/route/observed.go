@@ -55,16 +55,16 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 // NewMirror returns a mirror. It must run before the target is used and until t is
 // closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
-	k := &keeper{target: t, db: db, table: seen}
+	k := &keeper{target: t, db: db, table: seen, beside: map[Key]struct{}{}}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply, RecheckAt: k.recheckAt, Recheck: k.recheck,
 		// Routes vanish with links and addresses, and the kernel does not announce each.
 		Subscribe: func() (mirror.Subscription, error) {
-			k.beside = nil // what others did meanwhile was not announced
+			k.anew = true // what others did meanwhile was not announced
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 				unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF)
 		},
-		Lost: func() { k.beside = nil },
+		Lost: func() { k.anew = true },
 	})
 	t.mirror.Store(m)
 	return Mirror{m}, err
