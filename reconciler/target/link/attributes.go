@@ -220,21 +220,21 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (pass
 		return false, unlessGone(err)
 	}
 	is := seenOf(link)
-	heir := t.heir(txn, &is, s.peer, s.name, s.rec)
+	heir := t.heir(txn, &is, s.name, s.rec, t.looker(ctx).indexOf)
 	if heir == "" {
 		return false, nil
 	}
 	rec, _ := t.records.Get(heir)
-	names := is.names()
-	switch {
-	case (state{link: &is, rec: rec}).isRecorded():
-		if slices.Index(names, heir) < slices.Index(names, s.name) {
-			return true, nil // that row is the one that is applied: see applied
-		}
-	case rec.Borrowed != nil: // of another link, which may have another name now
+	if rec.Borrowed != nil && rec.Borrowed.Index != is.Index { // that link may have another name now
 		if err := t.endRenamed(ctx, txn, heir); err != nil {
 			return false, err
 		}
+		rec, _ = t.records.Get(heir)
+	}
+	names := is.names()
+	own := slices.Index(names, s.name)
+	if (state{link: &is, rec: rec}).isRecorded() && (own < 0 || slices.Index(names, heir) < own) {
+		return true, nil // that row is the one that is applied: see applied
 	}
 	return true, t.records.Put(heir, s.rec)
 }

@@ -160,15 +160,23 @@ func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, wa
 		rec, _ := t.records.Get(was.Name)
 		if rec.Borrowed != nil { // the link may have another name now
 			is, _, found := seen.Get(txn, SeenByIndex.Query(rec.Borrowed.Index))
-			return found && is.Up && !rec.Borrowed.Up && t.heir(txn, &is, "", was.Name, rec) == ""
+			return found && is.Up && !rec.Borrowed.Up && t.heir(txn, &is, was.Name, rec, indexIn(txn, seen)) == ""
 		}
 		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
-		return found && (state{link: &is, rec: rec}).created() && t.heir(txn, &is, otherEnd(txn, seen, was.Name), was.Name, rec) == ""
+		return found && (state{link: &is, rec: rec}).created() && t.heir(txn, &is, was.Name, rec, indexIn(txn, seen)) == ""
 	}
 	return func(txn statedb.ReadTxn, was Link) (Link, bool) {
 		is := was
 		is.Peer = cmp.Or(otherEnd(txn, seen, was.Name), was.Peer)
 		return is, removes(txn, was)
+	}
+}
+
+// indexIn returns a function that returns the index of the link with a name, or 0.
+func indexIn(txn statedb.ReadTxn, seen *statedb.Table[Seen]) func(name string) int {
+	return func(name string) int {
+		is, _, _ := seen.Get(txn, SeenByName.Query(name))
+		return is.Index
 	}
 }
 

@@ -59,18 +59,26 @@ func (t *Target) share(txn statedb.ReadTxn, s state, row Link) (shared bool, err
 }
 
 // inherited returns the record of the link of a row under another of its names, with that name, if no row has it any more: the row's
-// document has been edited. Otherwise, or if the row is for another type of link, it returns the row's own record.
-func (t *Target) inherited(txn statedb.ReadTxn, s state, row Link) (name string, rec record) {
-	if t.rows == nil || s.link.OtherNames == "" {
+// document has been edited. Otherwise, or if we have created the link and the row is for another one, it returns the row's own record.
+func (l looker) inherited(txn statedb.ReadTxn, s state, row Link) (name string, rec record) {
+	if l.target.rows == nil || s.link.OtherNames == "" {
 		return "", s.rec
 	}
 	for _, name := range s.link.names() {
-		rec, _ := t.records.Get(name)
-		if (state{link: s.link, rec: rec}).isRecorded() && !t.isDeclared(txn, name) && (rec.Created == nil || row.mayKeep(s.link, s.peer)) {
+		rec, _ := l.target.records.Get(name)
+		if (state{link: s.link, rec: rec}).isRecorded() && !l.target.isDeclared(txn, name) && (rec.Created == nil || row.mayKeep(s.link, l.indexOf)) {
 			return name, rec
 		}
 	}
 	return "", s.rec
+}
+
+// indexOf returns the index of the link with a name, or 0.
+func (l looker) indexOf(name string) int {
+	if is, err := l.byName(name); err == nil && is != nil {
+		return is.Index
+	}
+	return 0
 }
 
 // inherit moves an inherited record to the name of its row.
@@ -84,20 +92,20 @@ func (t *Target) inherit(s state) error {
 	return t.records.Remove(s.earlier)
 }
 
-// mayKeep reports whether a row is for a link that we have created, whose other end has a name, so that it need not be made anew.
-func (l Link) mayKeep(is *Seen, peer string) bool {
-	return l.Type == "" || l.Type == is.Type && l.Peer == peer
+// mayKeep reports whether a row is for a link that we have created, so that it need not be made anew. A veth whose other end is in another
+// network namespace has no peer that could differ.
+func (l Link) mayKeep(is *Seen, indexOf func(name string) int) bool {
+	return l.Type == "" || l.Type == is.Type && (is.Peer == 0 || indexOf(l.Peer) == is.Peer)
 }
 
-// heir returns the name of another row for a link of which a row is deleted, if there is one that the link may be left to. Peer is the
-// name of its other end.
-func (t *Target) heir(txn statedb.ReadTxn, is *Seen, peer, deleted string, rec record) string {
+// heir returns the name of another row for a link of which a row with a record is deleted, if there is one that the link may be left to.
+func (t *Target) heir(txn statedb.ReadTxn, is *Seen, deleted string, rec record, indexOf func(name string) int) string {
 	if t.rows == nil {
 		return ""
 	}
 	for _, name := range is.names() {
 		row, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
-		if name != deleted && found && (row.Type == "" || rec.Created != nil && row.mayKeep(is, peer)) {
+		if name != deleted && found && (row.Type == "" || rec.Created != nil && row.mayKeep(is, indexOf)) {
 			return name
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -259,10 +260,10 @@ func TestOneOfTwoRowsThatContradictEachOtherIsApplied(t *testing.T) {
 // The row that is left is for a link of another type.
 func TestALinkIsNotLeftToARowOfAnotherType(t *testing.T) {
 	for name, other := range map[string]Link{
-		"a veth":                    {Name: "lan", Type: Veth, Peer: "lanp", Up: true},
-		"a veth that adopts":        {Name: "lan", Type: Veth, Peer: "lanp", Up: true, Adopt: true},
-		"a veth with another peer":  {Name: "lan", Type: Veth, Peer: "lanp", Up: true, MTU: 1400},
-		"one of any type, of which": {Name: "lan", Up: true},
+		"a veth":                   {Name: "lan", Type: Veth, Peer: "lanp", Up: true},
+		"a veth that adopts":       {Name: "lan", Type: Veth, Peer: "lanp", Up: true, Adopt: true},
+		"a veth with another peer": {Name: "lan", Type: Veth, Peer: "lanp", Up: true, MTU: 1400},
+		"one without a type":       {Name: "lan", Up: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remove(t, "br9")
@@ -294,6 +295,65 @@ func TestALinkIsNotLeftToARowOfAnotherType(t *testing.T) {
 			wantAbsent(t, "br9")
 		})
 	}
+}
+
+// The other end of a veth is in another network namespace, or its peer is an alternative name.
+func TestAVethIsLeftToItsOtherRowWhateverThePeerIs(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, row *Link){
+		"elsewhere": func(t *testing.T, _ *Link) {
+			t.Helper()
+			nstest.IP(t, "link", "set", "br9p", "netns", strconv.Itoa(otherNamespace(t)))
+		},
+		"an alternative name": func(t *testing.T, row *Link) {
+			t.Helper()
+			nstest.IP(t, "link", "property", "add", "dev", "br9p", "altname", "end")
+			row.Peer = "end"
+		},
+	} {
+		for _, edited := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, edited %t", name, edited), func(t *testing.T) {
+				remove(t, "br9")
+				d := newDeclared(t, t.TempDir())
+				row := Link{Name: "br9", Type: Veth, Peer: "br9p", Up: true}
+				d.update(row, "")
+				prepare(t, &row)
+				d.update(row, "")
+				nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
+				index := mustLink(t, "br9").Attrs().Index
+				if edited {
+					d.forget(row)
+				}
+				other := row
+				other.Name = "lan"
+				d.update(other, "")
+				d.delete(row)
+				d.again(other, "")
+				if is := mustLink(t, "br9").Attrs().Index; is != index {
+					t.Errorf("the link was made anew: index %d, %d before", is, index)
+				}
+				d.delete(other)
+				wantAbsent(t, "br9")
+			})
+		}
+	}
+}
+
+// A link of others is renamed, and has rows by both names for a while.
+func TestTheRecordOfARenamedLinkStaysWithItsNewRow(t *testing.T) {
+	bridge(t, "br9")
+	remove(t, "new9")
+	dir := t.TempDir()
+	d := newDeclared(t, dir)
+	d.update(Link{Name: "br9", Up: true}, "")
+	nstest.IP(t, "link", "set", "br9", "name", "new9")
+	d.update(Link{Name: "new9", Up: true, MTU: 1400}, "")
+	d.delete(Link{Name: "br9", Up: true})
+	d.again(Link{Name: "new9", Up: true, MTU: 1400}, "")
+	d.delete(Link{Name: "new9", Up: true})
+	if mtu := mustLink(t, "new9").Attrs().MTU; mtu != 1500 {
+		t.Errorf("in the end the MTU is %d", mtu)
+	}
+	wantNoRecords(t, dir)
 }
 
 // Others have made another link with the name of a row, or given it to one.

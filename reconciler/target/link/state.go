@@ -214,7 +214,7 @@ func (l looker) lookFor(txn statedb.ReadTxn, row Link) (state, error) {
 		s.shared, err = l.target.share(txn, s, row)
 	}
 	if err == nil && s.link != nil && !s.shared && !s.isRecorded() {
-		if s.earlier, s.rec = l.target.inherited(txn, s, row); s.earlier != "" {
+		if s.earlier, s.rec = l.inherited(txn, s, row); s.earlier != "" {
 			s, err = l.lookAround(s)
 		}
 	}

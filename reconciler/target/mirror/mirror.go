@@ -45,8 +45,7 @@ type Subscription interface {
 	Close()
 }
 
-// Config configures a mirror. All fields are required, except Unannounced, RecheckAt, Recheck and Lost. All functions but Decode and
-// Subscribe are called by one goroutine.
+// Config configures a mirror. All fields are required, except Unannounced, RecheckAt, Recheck and Lost. All functions but Decode are called by one goroutine.
 type Config[Row comparable, Event any] struct {
 	DB *statedb.DB
 	// Table belongs to the mirror: nobody else may write it.
@@ -69,9 +68,9 @@ type Config[Row comparable, Event any] struct {
 	// RecheckAt, if not nil, returns when Recheck is due, or the zero time if it is not. Recheck returns the rows with what neither List nor
 	// Apply could find out at a reasonable cost; the table is complete without it.
 	RecheckAt func() time.Time
+	Recheck   func(ctx context.Context) ([]Row, error)
 	// Lost, if not nil, is called when notifications were lost, before the objects are listed again.
-	Lost    func()
-	Recheck func(ctx context.Context) ([]Row, error)
+	Lost func()
 }
 
 // Mirror keeps a table in step with the kernel while Run runs. Run may be called by one
@@ -140,6 +139,7 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	defer asking.Stop()
 	notBefore, doubtful := time.Now(), true
 	listed := false
+	var rechecked error // of the last recheck
 	for {
 		var due <-chan time.Time
 		if doubtful {
@@ -175,13 +175,19 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			if notBefore, err = m.list(ctx, s); err != nil {
 				return err
 			}
-			health.OK("up to date")
+			if rechecked == nil {
+				health.OK("up to date")
+			}
 			listed, doubtful = true, false
 		case <-recheck:
-			if err := m.recheck(ctx); err != nil {
-				health.Degraded("rows are not checked", err)
-			} else {
+			var rows []Row
+			if rows, rechecked = m.config.Recheck(ctx); rechecked == nil {
+				if err := m.put(ctx, rows); err != nil {
+					return err
+				}
 				health.OK("up to date")
+			} else if ctx.Err() == nil {
+				health.Degraded("what else is known about some rows may be outdated", rechecked)
 			}
 		case <-asking.C:
 			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced()
@@ -203,11 +209,10 @@ func (m *Mirror[Row, Event]) recheckAt() time.Time {
 	return m.config.RecheckAt()
 }
 
-// recheck puts the rows that a recheck returns into the table.
-func (m *Mirror[Row, Event]) recheck(ctx context.Context) error {
-	rows, err := m.config.Recheck(ctx)
-	if err != nil || len(rows) == 0 {
-		return err
+// put puts rows into the table.
+func (m *Mirror[Row, Event]) put(ctx context.Context, rows []Row) error {
+	if len(rows) == 0 {
+		return nil
 	}
 	return m.config.DB.Update(ctx, func(txn *statedb.WriteTxn) error { return Write(txn, m.config.Table, rows, nil) }, m.config.Table)
 }

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,6 +45,9 @@ func TestAFailedRecheckIsRepeatedAndReported(t *testing.T) {
 		pass(90 * time.Second)
 		k.want(map[string]int{"a": 1, "b": 1})
 		k.wantSource(true, "")
+		if told := k.told[len(k.told)-1]; !strings.Contains(told, "interrupted") {
+			t.Errorf("health was told %q", told)
+		}
 		pass(2 * time.Minute)
 		k.want(map[string]int{"a": 9, "b": 1})
 		if k.listings != 1 {

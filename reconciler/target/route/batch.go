@@ -59,6 +59,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 			u.results[i].Err = w.doubt(is)
 		case w.matches(is):
 			if t.isBehind(ctx, w) {
+				t.spendIf(w.row.Key(), func(s state) bool { return !s.behind })
 				u.lookUp(i, t.lately(w.row.Key()))
 			}
 		case w.mayReplace(is):
@@ -121,6 +122,9 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 		case w.mayReplace(is):
 			u.replaceOne(at, is)
 		default:
+			if is.Behind {
+				u.target.spendIf(w.row.Key(), func(s state) bool { return !s.behind })
+			}
 			u.lookUp(at, u.began)
 		}
 	}

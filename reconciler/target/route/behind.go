@@ -64,8 +64,13 @@ func (k *keeper) markBehind(ctx context.Context, rows []Seen) error {
 			beside[key] = struct{}{} // the kernel does not list routes of others that are between the next hops of ours
 		}
 	}
+	for key := range k.beside {
+		if _, here := at[key]; !here && k.target.isDeclared(key) {
+			beside[key] = struct{}{} // a route of ours that is replaced may be away for a moment
+		}
+	}
 	k.beside, k.anew, k.unsure = beside, false, false
-	k.markAt = time.Now().Add(listingShare * time.Since(began))
+	k.markAt = time.Now().Add(usable(time.Since(began)))
 	return nil
 }
 

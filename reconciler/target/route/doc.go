@@ -25,7 +25,8 @@
 // Others can add a route with the key of ours that the kernel uses instead: one that comes
 // first, or an IPv6 route with a high preference. An IPv6 route of ours that changes comes after
 // all others. The row is then in error, unless it has Adopt. To find that out takes a listing of all routes, of which there may
-// be millions: a mirror spends at most a tenth of its time on it, and so does a target when rows are updated.
+// be millions: a mirror spends about a tenth of its time on it, or does it every 30 seconds if it takes longer, and so does a target when
+// rows are updated.
 //
 // In IPv6 others can add next hops to a route of ours. Such a next hop is left alone, and
 // the row is in error, unless it has Adopt. A next hop whose link is down, which the kernel

@@ -29,7 +29,7 @@ const (
 	linkGone
 	addressAdded
 	addressGone
-	settingsChanged // of a device or of all
+	settingsChanged // settings of a device, or of all devices
 )
 
 // decode reads a notification. IPv4 routes of others with a TOS, which coexist with ours, do not matter. An IPv6 route of ours comes after

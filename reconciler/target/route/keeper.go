@@ -42,7 +42,7 @@ type keeper struct {
 	// announced.
 	anew bool
 	// unsure is whether which of the rows are behind may have changed, and markAt is when that may be found out: it takes a listing
-	// of all routes, for which there is at most one part in listingShare of the time.
+	// of all routes: see listingShare.
 	unsure bool
 	markAt time.Time
 }

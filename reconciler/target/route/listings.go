@@ -36,12 +36,14 @@ const (
 	// listingShare is how much longer than it took a listing is used, up to maxListingAge.
 	listingShare  = 10
 	maxListingAge = 30 * time.Second
-	// manyRoutes is the number of routes in a table that makes listings take at most one part in listingShare of the time.
+	// manyRoutes is the number of routes in a table from which on a listing of it is used so long in any case.
 	manyRoutes = 10_000
 )
 
 // usable returns how long a listing is used.
-func (l listing) usable() time.Duration { return min(listingShare*l.took, maxListingAge) }
+func (l listing) usable() time.Duration { return usable(l.took) }
+
+func usable(took time.Duration) time.Duration { return min(listingShare*took, maxListingAge) }
 
 // isDeclared reports whether a row has a key, or may have it.
 func (t *Target) isDeclared(key Key) bool { return t.config.Declared == nil || t.config.Declared(key) }
@@ -105,9 +107,10 @@ func (t *Target) sparingly(key Key, since time.Time) (time.Time, error) {
 		key, l.routes, l.took.Round(time.Millisecond), wait.Round(time.Millisecond))
 }
 
-// spend forgets what is known about a key whose routes are changed.
+// spend forgets what is known about a key whose routes are about to change or have just changed.
 func (t *Target) spend(key Key) { t.spendIf(key, func(state) bool { return true }) }
 
+// spendIf forgets what is known about a key if that is known to be outdated.
 func (t *Target) spendIf(key Key, is func(state) bool) {
 	t.lists.mu.Lock()
 	defer t.lists.mu.Unlock()

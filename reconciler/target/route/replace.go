@@ -99,7 +99,7 @@ func (u *updates) keepFirst(replaced []replacement) {
 // began after since.
 func (u *updates) isBehind(at int, since time.Time) bool {
 	key := u.wants[at].row.Key()
-	if chosen, ok, hidden := u.target.chosen(u.ctx, key); !hidden {
+	if chosen, ok, hidden := u.target.chosen(u.ctx, key); ok || !hidden {
 		return ok && chosen.protocol != Protocol
 	}
 	s, err := u.target.lookUp(u.ctx, key, since)

@@ -103,7 +103,7 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 	addr := &net.UnixAddr{Name: name, Net: "unix"}
 	var err error
 	var others []uint32 // other users who had bound the name but did not listen
-	for range lockTries {
+	for try := range lockTries {
 		var listener *net.UnixListener
 		if listener, err = net.ListenUnix("unix", addr); err == nil {
 			return listener, nil
@@ -113,6 +113,9 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 		}
 		var by holder
 		if by, err = holderOf(addr); err == nil {
+			if by.hasEnded() && try < lockTries-1 { // the name is free, unless another process has inherited the socket
+				continue
+			}
 			// This comes first because another user can have processes killed one after another.
 			if err = by.keeps(logger); err == nil {
 				return nil, nil //nolint:nilnil // nil is a listener of nothing

@@ -62,7 +62,7 @@ func (h holder) powerless() bool {
 	if h.pid == 0 || h.uid == 0 || h.uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
 		return false
 	}
-	return h.lacksPower() || h.hasEnded() // perhaps between two questions, and then they had no answer
+	return h.lacksPower() || h.hasEnded() // it may have ended between two questions, which then had no answer
 }
 
 // hasEnded reports whether the holder has ended, or another process has its number by now.
