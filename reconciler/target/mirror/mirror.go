@@ -80,6 +80,8 @@ type Mirror[Row comparable, Event any] struct {
 	source *statedb.Source
 	wanted chan struct{} // has a token if somebody waits for a listing
 
+	rechecked error // of the last recheck; it belongs to Run
+
 	mu      sync.Mutex
 	stream  *stream[Event] // nil while nothing is received
 	fault   error          // the reason why stream is nil
@@ -139,7 +141,6 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	defer asking.Stop()
 	notBefore, doubtful := time.Now(), true
 	listed := false
-	var rechecked error // of the last recheck
 	for {
 		var due <-chan time.Time
 		if doubtful {
@@ -175,19 +176,13 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 			if notBefore, err = m.list(ctx, s); err != nil {
 				return err
 			}
-			if rechecked == nil {
+			if m.rechecked == nil {
 				health.OK("up to date")
 			}
 			listed, doubtful = true, false
 		case <-recheck:
-			var rows []Row
-			if rows, rechecked = m.config.Recheck(ctx); rechecked == nil {
-				if err := m.put(ctx, rows); err != nil {
-					return err
-				}
-				health.OK("up to date")
-			} else if ctx.Err() == nil {
-				health.Degraded("what else is known about some rows may be outdated", rechecked)
+			if err := m.recheck(ctx, health); err != nil {
+				return err
 			}
 		case <-asking.C:
 			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced()
@@ -209,8 +204,16 @@ func (m *Mirror[Row, Event]) recheckAt() time.Time {
 	return m.config.RecheckAt()
 }
 
-// put puts rows into the table.
-func (m *Mirror[Row, Event]) put(ctx context.Context, rows []Row) error {
+// recheck puts the rows that a recheck returns into the table. If it fails, that is reported until one succeeds.
+func (m *Mirror[Row, Event]) recheck(ctx context.Context, health reconciler.Health) error {
+	var rows []Row
+	if rows, m.rechecked = m.config.Recheck(ctx); m.rechecked != nil {
+		if ctx.Err() == nil {
+			health.Degraded("what else is known about some rows may be outdated", m.rechecked)
+		}
+		return nil
+	}
+	health.OK("up to date")
 	if len(rows) == 0 {
 		return nil
 	}
