@@ -45,7 +45,10 @@ func TestAFailedRecheckIsRepeatedAndReported(t *testing.T) {
 		pass(90 * time.Second)
 		k.want(map[string]int{"a": 1, "b": 1})
 		k.wantSource(true, "")
-		if told := k.told[len(k.told)-1]; !strings.Contains(told, "interrupted") {
+		k.mu.Lock()
+		told := k.told[len(k.told)-1]
+		k.mu.Unlock()
+		if !strings.Contains(told, "interrupted") {
 			t.Errorf("health was told %q", told)
 		}
 		pass(2 * time.Minute)
