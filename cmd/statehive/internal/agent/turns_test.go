@@ -15,8 +15,8 @@ import (
 // socketInTurn is the descriptor of the socket in the processes that squatInTurn starts.
 const socketInTurn = 3
 
-// squatInTurn has a name, and the kernel says that a killed process does, until the standard input ends: processes listen on the
-// same socket, and each is killed at once but ends only after the next one was killed.
+// squatInTurn binds a name and holds it until the standard input ends. Processes listen on the socket one after another. Each is killed
+// at once, but ends only after the next one was killed, so the kernel always names a killed process as the listener.
 func squatInTurn(t *testing.T, name string) {
 	t.Helper()
 	runtime.LockOSThread() // only the thread that traces can let go
