@@ -2,6 +2,7 @@ package address
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -36,17 +37,17 @@ const networkRoute = "networkRoute"
 // together with the address, and not again if somebody removes it, for example with
 // "ip route flush".
 type RouteWatcher struct {
-	target *Target
-	db     *statedb.DB
-	seen   *statedb.Table[Seen]
-	log    *slog.Logger
-	due    chan Key // rows to update
-	losses map[SeenKey]losses
+	target  *Target
+	db      *statedb.DB
+	seen    *statedb.Table[Seen]
+	log     *slog.Logger
+	due     chan Key // rows to update
+	missing map[SeenKey]missing
 }
 
 // NewRouteWatcher returns a watcher for the addresses that a mirror has seen.
 func (t *Target) NewRouteWatcher(db *statedb.DB, seen *statedb.Table[Seen], log *slog.Logger) *RouteWatcher {
-	return &RouteWatcher{t, db, seen, log, make(chan Key), map[SeenKey]losses{}}
+	return &RouteWatcher{t, db, seen, log, make(chan Key), map[SeenKey]missing{}}
 }
 
 // Related triggers updates of the rows whose addresses have lost the route. It takes effect
@@ -124,29 +125,29 @@ func (w *RouteWatcher) look(ctx context.Context) (all, lost []Seen, err error) {
 	return all, lost, err
 }
 
-// losses says how often the route to the network of an address was found to be lost, and how many looks ago.
-type losses struct {
+// missing says how often the route to the network of an address was found to be lost, and how many checks ago.
+type missing struct {
 	device     string
 	times, ago int
 }
 
-// again returns an error if addresses have lost the route to their network more than once, with less than three looks in between: others
+// again returns an error if addresses have lost the route to their network more than once, with fewer than three checks in between: others
 // remove it whenever it was added, or a neighbor's router advertisements let it expire.
 func (w *RouteWatcher) again(lost []Seen) error {
-	const looks = 3
+	const checks = 3
 	for _, s := range lost {
 		key := SeenKey{s.Index, s.Address}
-		w.losses[key] = losses{s.Device, w.losses[key].times + 1, 0}
+		w.missing[key] = missing{s.Device, w.missing[key].times + 1, 0}
 	}
 	var names []string
-	for key, l := range w.losses {
-		if l.times > 1 {
-			names = append(names, fmt.Sprintf("%s on %s", key.Address, l.device))
+	for key, m := range w.missing {
+		if m.times > 1 {
+			names = append(names, fmt.Sprintf("%s on %s", key.Address, m.device))
 		}
-		if l.ago++; l.ago < looks {
-			w.losses[key] = l
+		if m.ago++; m.ago < checks {
+			w.missing[key] = m
 		} else {
-			delete(w.losses, key)
+			delete(w.missing, key)
 		}
 	}
 	if len(names) == 0 {
@@ -182,11 +183,11 @@ func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
 	for _, s := range all {
 		of[s.connected()] = struct{}{}
 	}
-	routed, err := t.networks(ctx, of, unix.RTPROT_KERNEL, rtnl.Link{})
+	routed, err := t.networks(ctx, of, unix.RTPROT_KERNEL, 0)
 	if err != nil {
 		return nil, err
 	}
-	lost := slices.DeleteFunc(all, func(s Seen) bool { return routed[s.connected()] })
+	lost := slices.DeleteFunc(all, func(s Seen) bool { return routed[s.connected()].main })
 	if len(lost) == 0 {
 		return nil, nil
 	}
@@ -194,88 +195,134 @@ func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
 	if err := links.List(ctx, t.conn); err != nil {
 		return nil, err
 	}
-	others := map[int]map[connected]bool{} // by the index of the device
-	for _, s := range lost {
+	others := map[int]map[connected]tables{} // by the index of the device
+	lost = slices.DeleteFunc(lost, func(s Seen) bool {
 		link, known := links.Of(s.Index)
 		if !known || !link.Up || s.Address.Addr().Is4() && link.Flags&unix.IFF_LOOPBACK != 0 {
-			continue // it has the route when it is up, with or without a carrier
+			return true // it has the route when it is up, with or without a carrier
 		}
-		if master, known := links.Of(link.Master); known && master.Type == "vrf" && s.secondary {
-			continue // the route belongs in the table of the VRF, which only the kernel knows
+		vrf := inVRF(&links, link)
+		if vrf && (s.secondary || routed[s.connected()].another) {
+			return true // the route belongs in the table of the VRF, which only the kernel knows
 		}
-		if others[s.Index] == nil {
-			if others[s.Index], err = t.networks(ctx, of, unix.RTPROT_UNSPEC, link); err != nil {
-				return nil, err
-			}
+		if others[s.Index] == nil && err == nil {
+			others[s.Index], err = t.networks(ctx, of, unix.RTPROT_UNSPEC, s.Index)
 		}
-	}
-	return slices.DeleteFunc(lost, func(s Seen) bool { return others[s.Index] == nil || others[s.Index][s.connected()] }), nil
+		in := others[s.Index][s.connected()]
+		return in.main || vrf && in.another
+	})
+	return lost, err
 }
 
-// networks returns those of some networks to which routes of a protocol lead, or, if link is not the zero value, any routes through link
-// in the main table; those of a port may be in the table of its VRF.
-func (t *Target) networks(ctx context.Context, of map[connected]struct{}, protocol byte, link rtnl.Link) (map[connected]bool, error) {
-	all := map[connected]bool{}
+// inVRF reports whether a link is a port of a VRF, whose routes are in a table of their own.
+func inVRF(links *rtnl.Devices, link rtnl.Link) bool {
+	master, known := links.Of(link.Master)
+	return known && master.Type == "vrf"
+}
+
+// tables says in which tables a network has a route: in main, where the kernel adds it except for ports of a VRF, or in another one.
+type tables struct{ main, another bool }
+
+// networks returns to which of some networks routes lead that are of a protocol and through the device with an index, if these are given.
+func (t *Target) networks(ctx context.Context, of map[connected]struct{}, protocol byte, index int) (map[connected]tables, error) {
+	type tabled struct {
+		connected
+		main bool
+	}
+	all := map[connected]tables{}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		r := rtnl.Request{Type: unix.RTM_GETROUTE, Data: make([]byte, unix.SizeofRtMsg)}
 		r.Data[0], r.Data[5], r.Data[7] = family, protocol, unix.RTN_UNICAST
-		if link.Index > 0 {
-			r.AddUint32(unix.RTA_OIF, uint32(link.Index))
+		if index > 0 {
+			r.AddUint32(unix.RTA_OIF, uint32(index))
 		}
-		if link.Index > 0 && link.Master == 0 {
-			r.AddUint32(unix.RTA_TABLE, unix.RT_TABLE_MAIN)
-		}
-		found, err := rtnl.Dump(ctx, t.conn, r, func(m syscall.NetlinkMessage) (connected, bool) {
-			n, ok := decodeNetwork(m)
-			_, asked := of[n] // of others there may be millions
-			return n, ok && asked
+		found, err := rtnl.Dump(ctx, t.conn, r, func(m syscall.NetlinkMessage) (n tabled, ok bool) {
+			is, ok := decodeRoute(m)
+			if !ok || len(is.hops) != 1 || is.hops[0].gateway || is.expired { // an expired one is listed until the kernel removes it
+				return n, false
+			}
+			n = tabled{connected{is.hops[0].index, is.to}, is.table == unix.RT_TABLE_MAIN}
+			_, asked := of[n.connected] // of others there may be millions
+			return n, asked
 		})
 		if err != nil && !errors.Is(err, syscall.ENOENT) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, n := range found {
-			all[n] = true
+			in := all[n.connected]
+			all[n.connected] = tables{in.main || n.main, in.another || !n.main}
 		}
 	}
 	return all, nil
 }
 
-// decodeNetwork reads which network on which device a route leads to without a gateway. One that has expired leads nowhere: the kernel lists
-// it until it removes it.
-func decodeNetwork(m syscall.NetlinkMessage) (n connected, ok bool) {
-	n, viaGateway, ok := decodeRoute(m)
-	return n, ok && !viaGateway && !hasExpired(m)
+// route is a route as the kernel has it.
+type route struct {
+	to       netip.Prefix
+	table    byte
+	kind     byte // such as RTN_UNICAST
+	protocol byte
+	hops     []hop
+	expired  bool
 }
 
-// hasExpired reports whether the lifetime of a decoded route has ended. Only IPv6 routes have one, and few of them.
-func hasExpired(m syscall.NetlinkMessage) bool {
-	const expires = 8 // of rta_cacheinfo in linux/rtnetlink.h: the time left, or 0 if it does not expire
-	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofRtMsg:]) {
-		if kind == unix.RTA_CACHEINFO {
-			return int32(rtnl.Uint32(value[min(expires, len(value)):])) < 0 //nolint:gosec // the kernel's has a sign
-		}
-	}
-	return false
+// hop is a next hop: a device, or a gateway on it.
+type hop struct {
+	index   int
+	gateway bool
 }
 
-// decodeRoute reads which network on which device a route leads to.
-func decodeRoute(m syscall.NetlinkMessage) (n connected, viaGateway, ok bool) {
+// decodeRoute reads a route from a message about it, unless it is a default route.
+func decodeRoute(m syscall.NetlinkMessage) (r route, ok bool) {
 	if len(m.Data) < unix.SizeofRtMsg {
-		return n, false, false
+		return r, false
 	}
-	var addr netip.Addr
-	for kind, value := range rtnl.Attributes(m.Data[unix.SizeofRtMsg:]) {
+	r.table, r.protocol, r.kind = m.Data[4], m.Data[5], m.Data[7]
+	attributes := m.Data[unix.SizeofRtMsg:]
+	for kind, value := range rtnl.Attributes(attributes) {
 		switch kind {
 		case unix.RTA_DST:
-			addr, _ = netip.AddrFromSlice(value)
-		case unix.RTA_OIF:
-			n.index = int(rtnl.Uint32(value))
-		case unix.RTA_GATEWAY, unix.RTA_VIA:
-			viaGateway = true
+			addr, _ := netip.AddrFromSlice(value)
+			r.to = netip.PrefixFrom(addr, int(m.Data[1]))
+		case unix.RTA_MULTIPATH:
+			r.hops = append(r.hops, decodeHops(value)...)
+		case unix.RTA_CACHEINFO: // the time that is left, or 0 if it does not expire; only IPv6 routes do
+			const expires = 8                                                    // of rta_cacheinfo in linux/rtnetlink.h
+			r.expired = int32(rtnl.Uint32(value[min(expires, len(value)):])) < 0 //nolint:gosec // the kernel's has a sign
 		}
 	}
-	n.prefix = netip.PrefixFrom(addr, int(m.Data[1]))
-	return n, viaGateway, n.prefix.IsValid()
+	if h := decodeHop(attributes); h.index > 0 {
+		r.hops = append(r.hops, h)
+	}
+	return r, r.to.IsValid()
+}
+
+// decodeHop reads a next hop from its attributes, without its device if that is not one of them.
+func decodeHop(attributes []byte) (h hop) {
+	for kind, value := range rtnl.Attributes(attributes) {
+		switch kind {
+		case unix.RTA_OIF:
+			h.index = int(rtnl.Uint32(value))
+		case unix.RTA_GATEWAY, unix.RTA_VIA:
+			h.gateway = true
+		}
+	}
+	return h
+}
+
+// decodeHops reads the next hops of a route that has several.
+func decodeHops(b []byte) (hops []hop) {
+	for len(b) >= unix.SizeofRtNexthop {
+		size := int(binary.NativeEndian.Uint16(b)) // of rtnexthop in linux/rtnetlink.h
+		if size < unix.SizeofRtNexthop || size > len(b) {
+			return hops
+		}
+		h := decodeHop(b[unix.SizeofRtNexthop:size])
+		h.index = int(rtnl.Uint32(b[4:]))
+		hops = append(hops, h)
+		b = b[min((size+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1), len(b)):]
+	}
+	return hops
 }
 
 // networkRoute returns the request that adds the route to the network of an IPv4 address, as the kernel does. The kernel

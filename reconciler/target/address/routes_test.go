@@ -122,7 +122,7 @@ func TestTheRouteOfANetworkThatHasExpiredIsBack(t *testing.T) {
 func TestRoutesThatAreLostAgainAndAgainAreReported(t *testing.T) {
 	a, b := Seen{Device: "e0", Index: 2, Address: netip.MustParsePrefix("2001:db8::1/64")}, Seen{Device: "e1", Index: 3, Address: netip.MustParsePrefix("192.0.2.1/24")}
 	w := new(Target).NewRouteWatcher(nil, nil, nil)
-	for i, look := range []struct {
+	for i, check := range []struct {
 		lost []Seen
 		want string
 	}{
@@ -142,11 +142,11 @@ func TestRoutesThatAreLostAgainAndAgainAreReported(t *testing.T) {
 		{lost: []Seen{a, b}},
 	} {
 		got := ""
-		if err := w.again(look.lost); err != nil {
+		if err := w.again(check.lost); err != nil {
 			got = err.Error()
 		}
-		if got != look.want {
-			t.Errorf("look %d: got %q, want %q", i, got, look.want)
+		if got != check.want {
+			t.Errorf("check %d: got %q, want %q", i, got, check.want)
 		}
 	}
 }
@@ -262,6 +262,7 @@ func TestOnlyRoutesInTheTableOfTheKernelCount(t *testing.T) {
 	mustUpdate(t, target, row("e0", "192.0.2.1/24"), true)
 	nstest.IP(t, "address", "add", "198.51.100.1/24", "dev", "e0") // of others
 	nstest.IP(t, "route", "add", "192.0.2.0/24", "dev", "e0", "table", "100")
+	nstest.IP(t, "route", "add", "192.0.2.0/24", "dev", "e0", "table", "101", "proto", "kernel", "scope", "link", "src", "192.0.2.1")
 	nstest.IP(t, "route", "flush", "table", "main")
 	mustUpdate(t, target, row("lo", "203.0.113.1/24"), true) // the kernel adds a local route
 	if lost := lostRoutes(t, target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))); !slices.Equal(lost, []string{"192.0.2.1/24"}) {
@@ -293,6 +294,37 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 		"by a rule":            {row("e0", "192.0.2.1/24"), []string{"route add 192.0.2.0/24 dev v0 table 7", "rule add priority 10 lookup 7"}, ""},
 		"that drops packets":   {row("e0", "192.0.2.1/24"), []string{"route add unreachable 192.0.2.0/25"}, ""},
 		"of an address itself": {row("e0", "2001:db8::1/128"), nil, ""},
+		"by a gateway on the device": {
+			row("e0", "192.0.2.1/24"),
+			[]string{"address add 10.0.0.1/24 dev e0", "route replace 192.0.2.0/24 via 10.0.0.2"},
+			"192.0.2.0/24 of e0: another route leads to a gateway on e0",
+		},
+		"with several next hops": {
+			row("e0", "192.0.2.1/24"),
+			[]string{"route prepend 192.0.2.0/24 nexthop dev e0 nexthop dev v0"},
+			"192.0.2.0/24 of e0: another route leads to v0",
+		},
+		"with several next hops in IPv6": {
+			row("e0", "2001:db8::1/64"),
+			[]string{"-6 route add 2001:db8::/64 metric 100 nexthop via fe80::1 dev e0 nexthop via fe80::2 dev v0"},
+			"2001:db8::/64 of e0: another route leads to v0",
+		},
+		"with several next hops through the device": {
+			row("e0", "192.0.2.1/24"),
+			[]string{"route prepend 192.0.2.0/24 nexthop dev e0 nexthop dev e0"},
+			"",
+		},
+		"unreachable":                    {row("e0", "192.0.2.1/24"), []string{"route replace unreachable 192.0.2.0/24"}, "192.0.2.0/24 of e0: a route of type unreachable comes first"},
+		"unreachable, one host first":    {row("e0", "192.0.2.9/24"), []string{"route prepend unreachable 192.0.2.0/24", "route add 192.0.2.1 dev v0"}, "192.0.2.0/24 of e0: a route of type unreachable comes first"},
+		"blackhole":                      {row("e0", "192.0.2.1/24"), []string{"route prepend blackhole 192.0.2.0/24"}, "192.0.2.0/24 of e0: a route of type blackhole comes first"},
+		"prohibit":                       {row("e0", "192.0.2.1/24"), []string{"route prepend prohibit 192.0.2.0/24"}, "192.0.2.0/24 of e0: a route of type prohibit comes first"},
+		"throw":                          {row("e0", "192.0.2.1/24"), []string{"route prepend throw 192.0.2.0/24"}, "192.0.2.0/24 of e0: a route of type throw comes first"},
+		"unreachable in IPv6":            {row("e0", "2001:db8::1/64"), []string{"-6 route add unreachable 2001:db8::/64 metric 32"}, "2001:db8::/64 of e0: a route of type unreachable comes first"},
+		"blackhole in IPv6":              {row("e0", "2001:db8::1/64"), []string{"-6 route add blackhole 2001:db8::/64 metric 32"}, "2001:db8::/64 of e0: a route of type blackhole comes first"},
+		"throw in IPv6":                  {row("e0", "2001:db8::1/64"), []string{"-6 route add throw 2001:db8::/64 metric 32"}, "2001:db8::/64 of e0: a route of type throw comes first"},
+		"unreachable after the kernel's": {row("e0", "192.0.2.1/24"), []string{"route append unreachable 192.0.2.0/24"}, ""},
+		"local":                          {row("e0", "192.0.2.9/24"), []string{"route add local 192.0.2.0/24 dev lo"}, "192.0.2.0/24 of e0: another route leads to lo"},
+		"on a port":                      {row("e0", "192.0.2.1/24"), []string{"link add b0 type bridge", "link set e0 master b0", "route prepend 192.0.2.0/24 dev v0"}, "192.0.2.0/24 of e0: another route leads to v0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nstest.Veth(t, "e0", "e1")
@@ -307,9 +339,15 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 			switch name {
 			case "by a rule":
 				defer nstest.IP(t, "rule", "del", "priority", "10")
-			case "that drops packets":
-				defer nstest.IP(t, "route", "del", "unreachable", "192.0.2.0/25")
+			case "local":
+				defer nstest.IP(t, "route", "del", "local", "192.0.2.0/24")
+			case "on a port":
+				defer nstest.IP(t, "link", "del", "b0")
 			}
+			defer func() {
+				nstest.IP(t, "-4", "route", "flush", "table", "main")
+				nstest.IP(t, "-6", "route", "flush", "table", "main")
+			}()
 			for _, s := range lostRoutes(t, watcher) { // it is behind that of others then
 				mustUpdate(t, target, row("e0", s), true)
 			}
