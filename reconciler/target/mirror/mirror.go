@@ -164,16 +164,7 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 		case <-m.wanted:
 			notBefore, doubtful = time.Now(), true
 		case <-due:
-			// What was received before a listing must not be applied after it.
-			if _, err := s.drain(); err != nil {
-				return fmt.Errorf("receive notifications: %w", err)
-			}
-			if !listed { // Apply must not be called before a listing
-				s.drop()
-			} else if _, err := m.apply(ctx, s); err != nil {
-				return err
-			}
-			if notBefore, err = m.list(ctx, s); err != nil {
+			if notBefore, err = m.relist(ctx, s, listed); err != nil {
 				return err
 			}
 			if m.rechecked == nil {
@@ -218,6 +209,20 @@ func (m *Mirror[Row, Event]) recheck(ctx context.Context, health reconciler.Heal
 		return nil
 	}
 	return m.config.DB.Update(ctx, func(txn *statedb.WriteTxn) error { return Write(txn, m.config.Table, rows, nil) }, m.config.Table)
+}
+
+// relist lists the objects after it has applied what was received before, which must not be applied after that. It is not applied if
+// they were not listed before.
+func (m *Mirror[Row, Event]) relist(ctx context.Context, s *stream[Event], listed bool) (notBefore time.Time, err error) {
+	if _, err := s.drain(); err != nil {
+		return notBefore, fmt.Errorf("receive notifications: %w", err)
+	}
+	if !listed {
+		s.drop()
+	} else if _, err := m.apply(ctx, s); err != nil {
+		return notBefore, err
+	}
+	return m.list(ctx, s)
 }
 
 // list replaces the content of the table by the existing objects, and returns the earliest time

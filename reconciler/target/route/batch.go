@@ -59,7 +59,7 @@ func (t *Target) UpdateBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 			u.results[i].Err = w.doubt(is)
 		case w.matches(is):
 			if t.isBehind(ctx, w) {
-				t.spendIf(w.row.Key(), func(s state) bool { return !s.behind })
+				t.forgetIf(w.row.Key(), func(s state) bool { return !s.behind })
 				u.lookUp(i, t.lately(w.row.Key()))
 			}
 		case w.mayReplace(is):
@@ -123,7 +123,7 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 			u.replaceOne(at, is)
 		default:
 			if is.Behind {
-				u.target.spendIf(w.row.Key(), func(s state) bool { return !s.behind })
+				u.target.forgetIf(w.row.Key(), func(s state) bool { return !s.behind })
 			}
 			u.lookUp(at, u.began)
 		}
@@ -140,7 +140,7 @@ func (u *updates) whoHolds(at int, reliable bool) {
 	case ok && chosen.protocol != Protocol && reliable && !w.row.Adopt:
 		u.results[at].Err = errors.Join(u.target.foreignError(u.ctx, w.row, chosen), u.removeHidden(at, chosen))
 	case reliable:
-		u.target.spendIf(w.row.Key(), func(s state) bool { return len(s.ours) > 0 }) // these are gone by now
+		u.target.forgetIf(w.row.Key(), func(s state) bool { return len(s.ours) > 0 }) // these are gone by now
 		u.lookUp(at, u.target.lately(w.row.Key()))
 	default:
 		u.lookUp(at, u.began)
@@ -225,7 +225,7 @@ func (t *Target) DeleteBatch(ctx context.Context, _ statedb.ReadTxn, rows []Rout
 		}
 	}
 	for _, key := range keys {
-		t.spend(key)
+		t.forget(key)
 	}
 	return outcomes
 }

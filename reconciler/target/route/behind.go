@@ -2,36 +2,24 @@ package route
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
-)
-
-// The doubts that concern only which routes are behind. The table does not count as incomplete while they last: to end them takes a listing of
-// all routes, of which there may be millions, and others can cause them all the time, as by router advertisements.
-const (
-	mayBeBehind = "a route of ours has changed, and those of others may come before it"
-	mayBeFirst  = "a route of others has changed or is gone, perhaps the only one before ours"
 )
 
 // recheckRetry is how long to wait after a recheck that has failed.
 const recheckRetry = time.Second
 
-// doubtBeside returns a doubt if others have routes with a key of ours, one of which has changed.
-func (k *keeper) doubtBeside(key Key) string {
+// changedBeside notes that a route of ours has changed with whose key others have routes, which may come before it now. That does not put
+// the table in doubt: to find out takes a listing of all routes, of which there may be millions, and others can cause it all the time,
+// as by router advertisements.
+func (k *keeper) changedBeside(key Key) {
 	if _, is := k.beside[key]; is {
-		return mayBeBehind
+		k.unsure = true
 	}
-	return ""
 }
 
-// doubtBehind returns a doubt if ours is behind routes of others, one of which has changed or is gone.
-func (s Seen) doubtBehind() string {
-	if s.Behind {
-		return mayBeFirst
-	}
-	return ""
-}
+// changedBefore notes that a route of others with the key of one of ours has changed or is gone, perhaps the only one before it.
+func (k *keeper) changedBefore(ours Seen) { k.unsure = k.unsure || ours.Behind }
 
 // markBehind marks the rows of routes that the kernel does not use because of those of others.
 func (k *keeper) markBehind(ctx context.Context, rows []Seen) error {
@@ -97,17 +85,16 @@ func (k *keeper) recheckAt() time.Time {
 	return k.markAt.Add(time.Nanosecond) // not zero
 }
 
-// recheck marks the rows with whose keys others have routes, too, and returns those that have changed. It forgets none of the keys: a route of
-// ours that is replaced may be away for a moment.
+// recheck marks the rows with whose keys others have routes, too, and returns those that have changed.
 func (k *keeper) recheck(ctx context.Context) (changed []Seen, err error) {
-	txn, keys := k.db.ReadTxn(), k.beside
+	txn := k.db.ReadTxn()
 	var rows []Seen
 	if k.anew {
 		for s := range k.table.All(txn) {
 			rows = append(rows, s)
 		}
 	} else {
-		for key := range keys {
+		for key := range k.beside {
 			if s, _, found := k.table.Get(txn, SeenByKey.Query(key)); found {
 				rows = append(rows, s)
 			}
@@ -118,7 +105,6 @@ func (k *keeper) recheck(ctx context.Context) (changed []Seen, err error) {
 		k.markAt = time.Now().Add(recheckRetry)
 		return nil, err
 	}
-	maps.Copy(k.beside, keys)
 	for i, s := range rows {
 		if s != before[i] {
 			changed = append(changed, s)

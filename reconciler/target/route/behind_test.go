@@ -188,12 +188,12 @@ func TestARouteIsNotBehindOneThatTheKernelSkips(t *testing.T) {
 	}
 }
 
-func TestAPreferenceThatIsNoLongerHighIsADoubt(t *testing.T) {
-	k := &keeper{beside: map[Key]struct{}{}}
+func TestAfterAPreferenceThatIsNoLongerHighItIsUnsureWhatIsBehind(t *testing.T) {
 	for _, behind := range []bool{false, true} {
+		k := &keeper{beside: map[Key]struct{}{}}
 		is := Seen{Key: Route{Destination: to("::/0")}.Key(), Behind: behind}
-		if doubt, err := k.addedBeside(nil, is, event{route: Seen{Key: is.Key}}); err != nil || (doubt != "") != behind {
-			t.Errorf("behind %v: %q, %v", behind, doubt, err)
+		if doubt, err := k.addedBeside(nil, is, event{route: Seen{Key: is.Key}}); err != nil || doubt != "" || k.unsure != behind {
+			t.Errorf("behind %v: unsure %v, %q, %v", behind, k.unsure, doubt, err)
 		}
 	}
 }

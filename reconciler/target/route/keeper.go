@@ -1,7 +1,6 @@
 package route
 
 import (
-	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -182,14 +181,6 @@ func (k *keeper) count(s Seen, delta int) {
 // apply applies an event to the table. It returns the reason why the table may be wrong, or
 // an empty string.
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
-	doubt, err = k.write(txn, e)
-	if doubt == mayBeBehind || doubt == mayBeFirst {
-		k.unsure, doubt = true, ""
-	}
-	return doubt, err
-}
-
-func (k *keeper) write(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	switch e.kind {
 	case routeAdded:
 		return k.added(txn, e)
@@ -198,10 +189,8 @@ func (k *keeper) write(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case linkChanged:
 		return k.linkChanged(txn, e.link)
 	case settingsChanged: // whether routes through links without a carrier are used is one
-		if len(k.beside) > 0 {
-			doubt = mayBeBehind
-		}
-		return doubt, nil
+		k.unsure = k.unsure || len(k.beside) > 0
+		return "", nil
 	case linkGone:
 		k.links.Remove(e.link.Index)
 		return k.doubtOf(e.link.Index, "the link of some routes is gone"), nil
@@ -249,14 +238,16 @@ func (k *keeper) added(txn *statedb.WriteTxn, e event) (doubt string, err error)
 	case !e.ours:
 		return k.addedBeside(txn, is, e)
 	case !found:
-		return cmp.Or(k.doubtOnLink(s), k.doubtBeside(s.Key)), k.put(txn, s)
+		k.changedBeside(s.Key)
+		return k.doubtOnLink(s), k.put(txn, s)
 	case all != nil:
 		k.addedToSeveral(s, all)
 		return "", nil
 	case same(is, s), s.extends(is):
 		k.count(is, -1)
 		s.Behind = is.Behind
-		return k.doubtBeside(s.Key), k.put(txn, s)
+		k.changedBeside(s.Key)
+		return "", k.put(txn, s)
 	}
 	k.several[s.Key] = []Seen{is, s}
 	k.count(s, 1)
@@ -276,7 +267,8 @@ func (k *keeper) addedBeside(txn *statedb.WriteTxn, is Seen, e event) (doubt str
 		k.shared[is.Key] = struct{}{}
 		return "others have added a next hop", nil
 	case !e.precedes: // it coexists with ours, perhaps because its preference is no longer high
-		return is.doubtBehind(), nil
+		k.changedBefore(is)
+		return "", nil
 	case is.Behind:
 		return "", nil
 	}
@@ -311,7 +303,8 @@ func (k *keeper) gone(txn *statedb.WriteTxn, e event) (doubt string, err error) 
 	case !is.Nexthops.IsZero() && s.Nexthops.IsZero() && all == nil && s.Key.family() == Inet6:
 		return k.nexthopGone(txn, is, s, e.ours)
 	case !e.ours:
-		return is.doubtBehind(), nil
+		k.changedBefore(is)
+		return "", nil
 	case all != nil:
 		return k.goneOfSeveral(txn, s, all)
 	case same(is, s):
@@ -327,7 +320,8 @@ func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (d
 	i := slices.IndexFunc(hops, func(h SeenNexthop) bool { return h.Gateway == gone.Gateway && h.index == gone.index })
 	switch {
 	case i < 0 && !ours: // it coexisted with ours
-		return is.doubtBehind(), nil
+		k.changedBefore(is)
+		return "", nil
 	case i < 0:
 		return "an unknown next hop was removed", nil
 	case ours && k.isShared(is.Key):
@@ -339,7 +333,8 @@ func (k *keeper) nexthopGone(txn *statedb.WriteTxn, is, gone Seen, ours bool) (d
 	if len(hops) == 1 {
 		is = is.ours().by(hops[0]).Seen
 	}
-	return k.doubtBeside(is.Key), k.put(txn, is)
+	k.changedBeside(is.Key)
+	return "", k.put(txn, is)
 }
 
 func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt string, err error) {
@@ -357,7 +352,8 @@ func (k *keeper) goneOfSeveral(txn *statedb.WriteTxn, s Seen, all []Seen) (doubt
 		delete(k.several, s.Key)
 	}
 	_, _, err = k.table.Insert(txn, row)
-	return cmp.Or(k.doubtOnLink(s), k.doubtBeside(s.Key)), err
+	k.changedBeside(s.Key)
+	return k.doubtOnLink(s), err
 }
 
 func (k *keeper) put(txn *statedb.WriteTxn, s Seen) error {

@@ -107,11 +107,11 @@ func (t *Target) sparingly(key Key, since time.Time) (time.Time, error) {
 		key, l.routes, l.took.Round(time.Millisecond), wait.Round(time.Millisecond))
 }
 
-// spend forgets what is known about a key whose routes are about to change or have just changed.
-func (t *Target) spend(key Key) { t.spendIf(key, func(state) bool { return true }) }
+// forget drops what is known about a key whose routes are about to change or have just changed.
+func (t *Target) forget(key Key) { t.forgetIf(key, func(state) bool { return true }) }
 
-// spendIf forgets what is known about a key if that is known to be outdated.
-func (t *Target) spendIf(key Key, is func(state) bool) {
+// forgetIf drops what is known about a key if that is known to be outdated.
+func (t *Target) forgetIf(key Key, is func(state) bool) {
 	t.lists.mu.Lock()
 	defer t.lists.mu.Unlock()
 	states := t.lists.byTable[listed{key.family(), key.Table}].states

@@ -24,7 +24,7 @@ type replacement struct {
 func (u *updates) replaceOld() {
 	var appended, extended, adopted, inTurn []replacement
 	for _, r := range u.replace {
-		u.target.spend(u.wants[r.at].row.Key())
+		u.target.forget(u.wants[r.at].row.Key())
 		switch w := u.wants[r.at]; {
 		case w.row.Family == Inet:
 			appended = append(appended, r)
