@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -13,20 +14,30 @@ import (
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
-// elsewhere returns an error if the kernel does not send packets for the networks of some addresses to their devices, because of other
-// routes to just these networks, which come before the kernel's own. It is no error that another device has an address of the network.
-// Ports of a VRF are not looked at: their routes are in another table.
+// elsewhere returns an error if the kernel does not send packets for the networks of some addresses to their devices, because of routes of
+// others to just these networks, which come before the kernel's own. It is no error if they lead to another device that has an address of
+// the network, or to a gateway on the device. Two kinds of networks are not looked at: those of ports of a VRF, whose routes are in another
+// table, and link-local ones of IPv6, whose packets always name their device.
 func (w *RouteWatcher) elsewhere(ctx context.Context, all []Seen) error {
+	local, known := map[netip.Addr]struct{}{}, map[connected]struct{}{}
+	for s := range w.seen.All(w.db.ReadTxn()) {
+		local[s.Address.Addr()], known[s.connected()] = struct{}{}, struct{}{}
+	}
 	var found []captured
-	failed := map[netip.Prefix]struct{}{} // networks to which nothing leads
+	done, failed := map[connected]bool{}, map[netip.Prefix][]Seen{} // networks to which nothing leads
 	for _, s := range all {
-		by, leads, err := w.target.routeOf(ctx, s.Address.Masked())
+		network := s.connected()
+		if done[network] || network.prefix.Addr().Is6() && network.prefix.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		done[network] = true
+		by, leads, err := w.target.routeOf(ctx, network.prefix, local)
 		switch {
 		case err != nil:
-			return fmt.Errorf("find the route to %s: %w", s.Address.Masked(), err)
+			return fmt.Errorf("find the route to %s: %w", network.prefix, err)
 		case !leads:
-			failed[s.Address.Masked()] = struct{}{}
-		case by.isOfOthers() && slices.ContainsFunc(by.hops, func(h hop) bool { return h != hop{index: s.Index} }), by.drops() != "":
+			failed[network.prefix] = append(failed[network.prefix], s)
+		case by.drops() != "" || by.isOfOthers() && slices.ContainsFunc(by.hops, func(h hop) bool { return h.leaves(network, known) }):
 			found = append(found, captured{s, by})
 		}
 	}
@@ -34,12 +45,13 @@ func (w *RouteWatcher) elsewhere(ctx context.Context, all []Seen) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range all {
-		if by, drops := dropped[s.Address.Masked()]; drops {
-			found = append(found, captured{s, by})
-		}
-	}
-	return w.target.report(ctx, found)
+	return w.target.report(ctx, append(found, dropped...))
+}
+
+// leaves reports whether a next hop leads to another device than that of a network, and to none that has the network, too.
+func (h hop) leaves(network connected, known map[connected]struct{}) bool {
+	_, has := known[connected{h.index, network.prefix}]
+	return h.index != network.index && (h.gateway || !has)
 }
 
 // captured is an address to whose network another route comes first.
@@ -72,9 +84,9 @@ func (t *Target) report(ctx context.Context, found []captured) error {
 	return fmt.Errorf("%s of %s: %s%s", c.address.Address.Masked(), c.address.Device, c.by.describe(&links, c.address.Index), others)
 }
 
-// isOfOthers reports whether a route was not made by the kernel, and is where the kernel's are.
+// isOfOthers reports whether a route was not made by the kernel or for a document, and is where the kernel's are.
 func (r route) isOfOthers() bool {
-	return r.protocol != unix.RTPROT_KERNEL && (r.table == unix.RT_TABLE_MAIN || r.table == unix.RT_TABLE_LOCAL)
+	return r.protocol != unix.RTPROT_KERNEL && r.protocol != Protocol && (r.table == unix.RT_TABLE_MAIN || r.table == unix.RT_TABLE_LOCAL)
 }
 
 // drops returns the type of a route in the table main that drops packets, or "".
@@ -92,29 +104,16 @@ func (r route) describe(links *rtnl.Devices, index int) string {
 	if kind := r.drops(); kind != "" {
 		return "a route of type " + kind + " comes first"
 	}
-	to := ""
-	for _, h := range r.hops {
-		link, _ := links.Of(h.index)
-		switch {
-		case h.index != index:
-			return "another route leads to " + link.Name
-		case h.gateway:
-			to = "another route leads to a gateway on " + link.Name
-		}
-	}
-	return to
+	i := slices.IndexFunc(r.hops, func(h hop) bool { return h.index != index })
+	link, _ := links.Of(r.hops[i].index)
+	return "another route leads to " + link.Name
 }
 
 // routeOf returns the route that the kernel uses for packets to a network, if it leads to just this network, and the zero value otherwise.
 // It leads nowhere if the kernel has none, or one that drops packets, which it does not show in IPv4.
-func (t *Target) routeOf(ctx context.Context, network netip.Prefix) (r route, leads bool, err error) {
-	const tries = 10 // of several hosts of a network, few are this machine or have routes of their own
+func (t *Target) routeOf(ctx context.Context, network netip.Prefix, local map[netip.Addr]struct{}) (r route, leads bool, err error) {
 	leads = true
-	host := network.Addr().Next()
-	for range tries {
-		if !network.Contains(host) {
-			break
-		}
+	for host := range hosts(network, local) {
 		var is route
 		err := t.conn.Get(ctx, routeTo(host), func(m syscall.NetlinkMessage) { is, _ = decodeRoute(m) })
 		switch {
@@ -127,37 +126,76 @@ func (t *Target) routeOf(ctx context.Context, network netip.Prefix) (r route, le
 		case is.to.Bits() < network.Bits():
 			return route{}, true, nil
 		}
-		host = host.Next()
 	}
 	return route{}, leads, nil
+}
+
+// hosts returns some addresses of a network that are not local, half of them from its end, because some hosts may have routes of their own.
+func hosts(network netip.Prefix, local map[netip.Addr]struct{}) iter.Seq[netip.Addr] {
+	const tries = 10
+	bytes := network.Addr().AsSlice()
+	for bit := network.Bits(); bit < 8*len(bytes); bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+	first, last := network.Addr(), netip.Addr{}
+	last, _ = netip.AddrFromSlice(bytes)
+	if network.Bits() < first.BitLen()-1 { // the first one names the network, and the last one is for broadcasts
+		first, last = first.Next(), last.Prev()
+	}
+	return func(yield func(netip.Addr) bool) {
+		n := 0
+		try := func(host netip.Addr) bool {
+			if _, is := local[host]; is {
+				return true
+			}
+			n++
+			return yield(host)
+		}
+		for ; n < tries/2 && first.IsValid() && first.Compare(last) <= 0; first = first.Next() {
+			if !try(first) {
+				return
+			}
+		}
+		for ; n < tries && last.IsValid() && last.Compare(first) >= 0; last = last.Prev() {
+			if !try(last) {
+				return
+			}
+		}
+	}
 }
 
 // nowhere are the answers of the kernel if it has no route, or one that drops packets.
 var nowhere = []error{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EACCES, syscall.EINVAL}
 
-// dropped returns the routes in the table main to just one of some networks that drop packets.
-func (t *Target) dropped(ctx context.Context, networks map[netip.Prefix]struct{}) (map[netip.Prefix]route, error) {
-	all := map[netip.Prefix]route{}
+// dropped returns those of some addresses, by their networks, for which a route in the table main that drops packets comes before all others
+// to just the network.
+func (t *Target) dropped(ctx context.Context, networks map[netip.Prefix][]Seen) (found []captured, err error) {
 	if len(networks) == 0 {
-		return all, nil
+		return nil, nil
 	}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		r := rtnl.Request{Type: unix.RTM_GETROUTE, Data: make([]byte, unix.SizeofRtMsg)}
 		r.Data[0] = family
 		r.AddUint32(unix.RTA_TABLE, unix.RT_TABLE_MAIN)
-		found, err := rtnl.Dump(ctx, t.conn, r, func(m syscall.NetlinkMessage) (route, bool) {
+		routes, err := rtnl.Dump(ctx, t.conn, r, func(m syscall.NetlinkMessage) (route, bool) {
 			is, _ := decodeRoute(m)
 			_, asked := networks[is.to]
-			return is, asked && is.drops() != ""
+			return is, asked
 		})
 		if err != nil && !errors.Is(err, syscall.ENOENT) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
-		for _, is := range found {
-			all[is.to] = is
+		known := map[netip.Prefix]bool{}
+		for _, is := range routes { // the kernel lists those to one network in the order in which it uses them
+			if !known[is.to] && is.drops() != "" {
+				for _, s := range networks[is.to] {
+					found = append(found, captured{s, is})
+				}
+			}
+			known[is.to] = true
 		}
 	}
-	return all, nil
+	return found, nil
 }
 
 // routeTo returns a request for the route that the kernel uses for packets to an address.

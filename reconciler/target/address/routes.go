@@ -211,7 +211,10 @@ func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
 		in := others[s.Index][s.connected()]
 		return in.main || vrf && in.another
 	})
-	return lost, err
+	if err != nil {
+		return nil, err
+	}
+	return lost, nil
 }
 
 // inVRF reports whether a link is a port of a VRF, whose routes are in a table of their own.

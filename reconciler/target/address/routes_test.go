@@ -1,6 +1,7 @@
 package address
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -271,6 +272,14 @@ func TestOnlyRoutesInTheTableOfTheKernelCount(t *testing.T) {
 	mustDelete(t, target, row("lo", "203.0.113.1/24"))
 }
 
+// addresses returns the arguments of ip to do something with several addresses.
+func addresses(what string, first, last int) (all []string) {
+	for i := first; i <= last; i++ {
+		all = append(all, fmt.Sprintf("address "+what, i))
+	}
+	return all
+}
+
 func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		row    Address
@@ -297,7 +306,38 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 		"by a gateway on the device": {
 			row("e0", "192.0.2.1/24"),
 			[]string{"address add 10.0.0.1/24 dev e0", "route replace 192.0.2.0/24 via 10.0.0.2"},
-			"192.0.2.0/24 of e0: another route leads to a gateway on e0",
+			"",
+		},
+		"by a gateway on a device with an address": {
+			row("e0", "192.0.2.1/24"),
+			[]string{"address add 192.0.2.2/24 dev v0 noprefixroute", "address add 10.0.0.1/24 dev v0", "route prepend 192.0.2.0/24 via 10.0.0.2"},
+			"192.0.2.0/24 of e0: another route leads to v0",
+		},
+		"to a device with an address": {
+			row("e0", "2001:db8::1/64"),
+			[]string{"address add 2001:db8::2/64 dev v0 noprefixroute", "-6 route add 2001:db8::/64 dev v0 proto ra metric 100"},
+			"",
+		},
+		"of a document":    {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev v0 proto 79"}, ""},
+		"link-local":       {row("e0", "fe80::5/64"), []string{"-6 route add fe80::/64 dev v0 metric 50"}, ""},
+		"an odd /31":       {row("e0", "192.0.2.1/31"), []string{"route replace 192.0.2.0/31 dev v0"}, "192.0.2.0/31 of e0: another route leads to v0"},
+		"an odd /127":      {row("e0", "2001:db8::1/127"), []string{"-6 route add 2001:db8::/127 dev v0 metric 100"}, "2001:db8::/127 of e0: another route leads to v0"},
+		"an even /31":      {row("e0", "192.0.2.0/31"), []string{"route replace blackhole 192.0.2.0/31"}, "192.0.2.0/31 of e0: a route of type blackhole comes first"},
+		"to no other host": {row("e0", "192.0.2.1/30"), []string{"address add 192.0.2.2/30 dev e0", "route prepend 192.0.2.0/30 dev v0"}, ""},
+		"to hosts behind many of this machine": {
+			row("e0", "192.0.2.1/24"),
+			append(addresses("add 192.0.2.%d/24 dev e0", 2, 60), "route prepend 192.0.2.0/24 dev v0"),
+			"192.0.2.0/24 of e0: another route leads to v0",
+		},
+		"to hosts behind many with routes of their own": {
+			row("e0", "192.0.2.1/24"),
+			[]string{"route add 192.0.2.0/25 dev e0", "route prepend 192.0.2.0/24 dev v0"},
+			"192.0.2.0/24 of e0: another route leads to v0",
+		},
+		"that drops packets in part, and others after the kernel's": {
+			row("e0", "192.0.2.1/24"),
+			[]string{"route add unreachable 192.0.2.0/25", "route add unreachable 192.0.2.128/25", "route add blackhole 192.0.2.0/24 metric 254"},
+			"",
 		},
 		"with several next hops": {
 			row("e0", "192.0.2.1/24"),
