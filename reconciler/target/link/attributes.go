@@ -27,7 +27,7 @@ func (s state) attributes(row Link) []change {
 	switch {
 	case s.created() && s.link.Alias != alias:
 		due = append(due, setAlias(s.name, s.link.Index, s.link.Alias, alias))
-	case s.borrowed() && s.link.Alias == alias: // it was adopted before
+	case s.borrowed() && s.rec.Borrowed.Marked && s.link.Alias == alias:
 		due = append(due, setAlias(s.name, s.link.Index, alias, s.rec.Borrowed.Before.Alias))
 	}
 	due = append(due, s.masterChanges(row)...)
@@ -138,8 +138,7 @@ func (b before) untouched(row Link) before {
 func (t *Target) note(s state, row Link) (state, error) {
 	switch {
 	case s.created() && s.rec.Created.Adopted && row.Type == "":
-		next := borrowed{Index: s.link.Index, Up: s.link.Up, Before: s.touched(s.rec.Created.Before, row)}
-		return t.keep(s, record{Borrowed: &next})
+		return t.keep(s, givenBack(s.link, s.touched(s.rec.Created.Before, row)))
 	case s.created():
 		made := *s.rec.Created
 		made.Index, made.Before = s.link.Index, s.touched(made.Before, row)
@@ -151,6 +150,11 @@ func (t *Target) note(s state, row Link) (state, error) {
 	}
 	next.Before = s.touched(next.Before, row)
 	return t.keep(s, record{Borrowed: &next})
+}
+
+// givenBack returns the record of a link that was adopted, when its row has no type any more.
+func givenBack(is *Seen, was before) record {
+	return record{Borrowed: &borrowed{Index: is.Index, Up: is.Up, Marked: true, Before: was}}
 }
 
 // settle sets the records right that are about another link than they were because links were renamed. The record of a name whose
@@ -205,7 +209,7 @@ func (t *Target) isDeclared(txn statedb.ReadTxn, name string) bool {
 
 // passOn gives the record of a link whose row is deleted to another row that is for the link, under another of its names, if there is
 // one.
-func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (passed bool, err error) {
+func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (done bool, err error) {
 	if t.rows == nil || s.created() && s.link.Up && s.link.OtherNames == "" {
 		return false, nil
 	}
@@ -220,9 +224,13 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (pass
 		return false, unlessGone(err)
 	}
 	is := seenOf(link)
-	heir := t.heir(txn, &is, s.name, s.rec, t.looker(ctx).indexOf)
-	if heir == "" {
+	row, found := t.heir(txn, &is, s.name, s.rec, t.looker(ctx).indexOf)
+	if !found {
 		return false, nil
+	}
+	heir, passed := row.Name, s.rec
+	if row.Type == "" && passed.Created != nil && passed.Created.Adopted {
+		passed = givenBack(&is, passed.Created.Before)
 	}
 	rec, _ := t.records.Get(heir)
 	if rec.Borrowed != nil && rec.Borrowed.Index != is.Index { // that link may have another name now
@@ -236,7 +244,7 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (pass
 	if (state{link: &is, rec: rec}).isRecorded() && (own < 0 || slices.Index(names, heir) < own) {
 		return true, nil // that row is the one that is applied: see applied
 	}
-	return true, t.records.Put(heir, s.rec)
+	return true, t.records.Put(heir, passed)
 }
 
 // endRenamed ends the record of a name whose link has another name now, and gives that link back what it had before.

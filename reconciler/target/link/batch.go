@@ -183,8 +183,8 @@ func (u *updates) misnamed(l looker, i int) (link *Seen, name string, err error)
 	s, row := u.states[i], u.rows[i]
 	switch {
 	case s.link == nil && s.rec.Created != nil && s.rec.Created.Index != 0:
-		link, err = l.byIndex(s.rec.Created.Index)
-		if link == nil || link.Alias != alias || link.Type != row.Type || u.target.isDeclared(u.txn, link.Name) {
+		link, err = l.renamed(s.rec)
+		if link == nil || link.Type != row.Type || u.target.isDeclared(u.txn, link.Name) {
 			return nil, "", err
 		}
 		return link, row.Name, err

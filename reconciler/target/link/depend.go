@@ -156,14 +156,18 @@ func DependsOnBy[Obj any, Key comparable](d Devices, by func(Obj) Key, on func(K
 // does not if the link is of others, unless the agent has set it up and no row has another name of it. The other end of a veth goes with it,
 // whatever its name is in the row.
 func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, was Link) (is Link, removes bool) {
+	left := func(txn statedb.ReadTxn, is Seen, was Link, rec record) bool {
+		_, left := t.heir(txn, &is, was.Name, rec, indexIn(txn, seen))
+		return left
+	}
 	removes := func(txn statedb.ReadTxn, was Link) bool {
 		rec, _ := t.records.Get(was.Name)
 		if rec.Borrowed != nil { // the link may have another name now
 			is, _, found := seen.Get(txn, SeenByIndex.Query(rec.Borrowed.Index))
-			return found && is.Up && !rec.Borrowed.Up && t.heir(txn, &is, was.Name, rec, indexIn(txn, seen)) == ""
+			return found && is.Up && !rec.Borrowed.Up && !left(txn, is, was, rec)
 		}
 		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
-		return found && (state{link: &is, rec: rec}).created() && t.heir(txn, &is, was.Name, rec, indexIn(txn, seen)) == ""
+		return found && (state{link: &is, rec: rec}).created() && !left(txn, is, was, rec)
 	}
 	return func(txn statedb.ReadTxn, was Link) (Link, bool) {
 		is := was

@@ -158,11 +158,12 @@ func TestLinksThatOthersRenameGetTheirNamesBack(t *testing.T) {
 		"a bridge":              {Link{Name: "br7", Type: Bridge, Up: true}, []string{"br7", "uplink"}},
 		"a bridge that is down": {Link{Name: "br7", Type: Bridge}, []string{"br7", "uplink"}},
 	} {
-		for _, mirrored := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, mirror %v", name, mirrored), func(t *testing.T) {
+		for _, how := range []string{"asked", "with a mirror", "while stopped"} {
+			t.Run(name+", "+how, func(t *testing.T) {
 				remove(t, c.row.Name)
-				target := newTarget(t, t.TempDir())
-				if mirrored {
+				dir := t.TempDir()
+				target := newTarget(t, dir)
+				if how == "with a mirror" {
 					runMirror(t, target)
 				}
 				mustUpdate(t, target, c.row, true)
@@ -172,6 +173,12 @@ func TestLinksThatOthersRenameGetTheirNamesBack(t *testing.T) {
 				}
 				for i := 0; i < len(c.rename); i += 2 {
 					nstest.IP(t, "link", "set", c.rename[i], "name", c.rename[i+1])
+				}
+				if how == "while stopped" {
+					target = newTarget(t, dir)
+					if err := target.Init(t.Context()); err != nil {
+						t.Fatal(err)
+					}
 				}
 				mustUpdate(t, target, c.row, true)
 				mustUpdate(t, target, c.row, false)

@@ -98,16 +98,16 @@ func (l Link) mayKeep(is *Seen, indexOf func(name string) int) bool {
 	return l.Type == "" || l.Type == is.Type && (is.Peer == 0 || indexOf(l.Peer) == is.Peer)
 }
 
-// heir returns the name of another row for a link of which a row with a record is deleted, if there is one that the link may be left to.
-func (t *Target) heir(txn statedb.ReadTxn, is *Seen, deleted string, rec record, indexOf func(name string) int) string {
+// heir returns another row for a link of which a row with a record is deleted, if there is one that the link may be left to.
+func (t *Target) heir(txn statedb.ReadTxn, is *Seen, deleted string, rec record, indexOf func(name string) int) (row Link, found bool) {
 	if t.rows == nil {
-		return ""
+		return row, false
 	}
 	for _, name := range is.names() {
 		row, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
-		if name != deleted && found && (row.Type == "" || rec.Created != nil && row.mayKeep(is, indexOf)) {
-			return name
+		if name != deleted && found && (row.Type == "" || (rec.Created != nil || row.Adopt) && row.mayKeep(is, indexOf)) {
+			return row, true
 		}
 	}
-	return ""
+	return row, false
 }

@@ -257,6 +257,45 @@ func TestOneOfTwoRowsThatContradictEachOtherIsApplied(t *testing.T) {
 	})
 }
 
+// The error says to remove one of the documents.
+func TestALinkOfOthersIsLeftToTheRowThatAdoptsIt(t *testing.T) {
+	bridge(t, "br9")
+	nstest.IP(t, "link", "property", "add", "dev", "br9", "altname", "lan")
+	dir := t.TempDir()
+	d := newDeclared(t, dir)
+	plain, adopts := Link{Name: "lan", Up: true}, Link{Name: "br9", Type: Bridge, Up: true, Adopt: true}
+	d.update(plain, "")
+	nstest.IP(t, "address", "add", "192.0.2.1/24", "dev", "br9")
+	nstest.IP(t, "route", "add", "198.51.100.0/24", "via", "192.0.2.2")
+	d.update(adopts, "is also declared as lan")
+	d.delete(plain)
+	d.again(adopts, "")
+	if routes := nstest.IP(t, "route"); !strings.Contains(routes, "198.51.100.0/24") {
+		t.Errorf("the routes are %q", routes)
+	}
+
+	// And back: as soon as it is left to a row without a type, it belongs to others again.
+	d.update(plain, "is also declared as br9")
+	d.delete(adopts)
+	d.delete(plain)
+	if is := mustLink(t, "br9").Attrs(); is.Alias != "" {
+		t.Errorf("its alias is %q", is.Alias)
+	}
+	wantNoRecords(t, dir)
+}
+
+// Its record is lost. Health goes on naming it.
+func TestTheMarkOfALinkThatWasNotAdoptedStays(t *testing.T) {
+	bridge(t, "br9")
+	nstest.IP(t, "link", "set", "br9", "alias", alias)
+	d := newDeclared(t, t.TempDir())
+	d.update(Link{Name: "br9", Up: true}, "")
+	d.delete(Link{Name: "br9", Up: true})
+	if is := mustLink(t, "br9").Attrs().Alias; is != alias {
+		t.Errorf("its alias is %q", is)
+	}
+}
+
 // The row that is left is for a link of another type.
 func TestALinkIsNotLeftToARowOfAnotherType(t *testing.T) {
 	for name, other := range map[string]Link{

@@ -37,6 +37,7 @@ type created struct {
 type borrowed struct {
 	Index  int    `json:"index"`
 	Up     bool   `json:"up"`
+	Marked bool   `json:"marked,omitempty"` // whether it was adopted before, and got our alias
 	Before before `json:"before,omitzero"`
 }
 
@@ -137,6 +138,18 @@ func (l looker) byIndex(index int) (*Seen, error) {
 	link, err := l.target.conn.LinkByIndex(l.ctx, index)
 	s := seenOf(link)
 	return found(&s, err)
+}
+
+// renamed returns the link of ours that a record is about, if it exists under any name, or nil.
+func (l looker) renamed(rec record) (*Seen, error) {
+	if rec.Created.Index == 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	link, err := l.byIndex(rec.Created.Index)
+	if link == nil || link.Alias != alias || link.Type != rec.Created.Type {
+		return nil, err
+	}
+	return link, nil
 }
 
 func found(s *Seen, err error) (*Seen, error) {

@@ -72,7 +72,11 @@ func (t *Target) Init(ctx context.Context) error {
 	l := t.looker(ctx)
 	for name := range t.records.All() {
 		s, err := l.look(name)
-		if err == nil && !s.isRecorded() {
+		var renamed *Seen
+		if err == nil && s.link == nil && s.rec.Created != nil {
+			renamed, err = l.renamed(s.rec)
+		}
+		if err == nil && !s.isRecorded() && renamed == nil {
 			err = t.records.Remove(name)
 		}
 		if err != nil {
