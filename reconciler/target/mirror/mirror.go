@@ -132,6 +132,7 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	receiving.Go(func() { failed <- s.run() })
 	defer receiving.Wait()
 	defer subscription.Close()
+	m.rechecked = nil
 	m.update(func() { m.stream = s })
 	defer m.update(func() { m.stream = nil })
 
@@ -166,6 +167,9 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 		case <-due:
 			if notBefore, err = m.relist(ctx, s, listed); err != nil {
 				return err
+			}
+			if m.recheckAt().IsZero() { // perhaps because listing has done what a recheck does
+				m.rechecked = nil
 			}
 			if m.rechecked == nil {
 				health.OK("up to date")

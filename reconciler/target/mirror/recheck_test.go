@@ -58,3 +58,25 @@ func TestAFailedRecheckIsRepeatedAndReported(t *testing.T) {
 		}
 	})
 }
+
+// What a recheck finds out, a listing may find out, too.
+func TestAFailedRecheckIsNotReportedAfterAListingThatMakesItNeedless(t *testing.T) {
+	mirrored(t, func(t *testing.T, k *kernel, start func()) {
+		due := time.Now().Add(time.Minute)
+		k.mirror.config.RecheckAt = func() time.Time { return due }
+		k.mirror.config.Recheck = func(context.Context) ([]thing, error) {
+			due = time.Now().Add(time.Hour)
+			return nil, errors.New("interrupted")
+		}
+		start()
+		pass(2 * time.Minute)
+		due = time.Time{}
+		k.doubt()
+		pass(time.Minute)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if told := k.told[len(k.told)-1]; told != "ok: up to date" {
+			t.Errorf("health was told %q", told)
+		}
+	})
+}

@@ -122,9 +122,7 @@ func (u *updates) lookCloser(known mirror.View[Seen]) {
 		case w.mayReplace(is):
 			u.replaceOne(at, is)
 		default:
-			if is.Behind {
-				u.target.forgetIf(w.row.Key(), func(s state) bool { return !s.behind })
-			}
+			u.target.forgetIf(w.row.Key(), func(s state) bool { return w.isMetBy(s) || s.isOlderThan(is) })
 			u.lookUp(at, u.began)
 		}
 	}
@@ -140,7 +138,7 @@ func (u *updates) whoHolds(at int, reliable bool) {
 	case ok && chosen.protocol != Protocol && reliable && !w.row.Adopt:
 		u.results[at].Err = errors.Join(u.target.foreignError(u.ctx, w.row, chosen), u.removeHidden(at, chosen))
 	case reliable:
-		u.target.forgetIf(w.row.Key(), func(s state) bool { return len(s.ours) > 0 }) // these are gone by now
+		u.target.forgetIf(w.row.Key(), func(s state) bool { return len(s.ours) > 0 || len(s.foreign) == 0 }) // ours are gone by now
 		u.lookUp(at, u.target.lately(w.row.Key()))
 	default:
 		u.lookUp(at, u.began)

@@ -123,9 +123,12 @@ func (k *keeper) rows(routes []kernelRoute) []Seen {
 	return rows
 }
 
+// severalKind is the kind of the row for a key with several routes.
+const severalKind = "several"
+
 // severalOf returns the row for a key with several routes, of which the first is in effect.
 func severalOf(first Seen) Seen {
-	first.Kind = "several"
+	first.Kind = severalKind
 	return first
 }
 

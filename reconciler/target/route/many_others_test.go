@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,45 @@ func TestWhatATableOfManyRoutesHadIsNotAskedAgainAtOnce(t *testing.T) {
 		if from, err := target.sparingly(key, since); from.Equal(since) != c.same || (err != nil) != c.refused {
 			t.Errorf("%s: from %v, %v", name, from, err)
 		}
+	}
+}
+
+// A listing that is used for longer because the table is large had the route before others changed it.
+func TestAnOldListingDoesNotHideWhatOthersHaveChanged(t *testing.T) {
+	network(t)
+	addRoutes(t, manyRoutes, "dev e1 proto static")
+	a, b := Route{Destination: to("2001:db8:a::/48"), Gateway: gateway6}, Route{Destination: to("2001:db8:b::/48"), Gateway: gateway6}
+	target := newTarget(t)
+	target.config.Declared = func(key Key) bool { return key == a.Key() || key == b.Key() }
+	runMirror(t, target)
+	mustUpdate(t, target, a, true)
+	mustUpdate(t, target, b, true)
+	change := func(r Route) { // and keep the protocol
+		shown := strings.Fields(nstest.IP(t, "-6", "route", "show", r.Destination.String()))
+		nstest.IP(t, slices.Concat([]string{"-6", "route", "change"}, shown, []string{"initcwnd", "10"})...)
+	}
+	took := func(took time.Duration) {
+		target.lists.mu.Lock()
+		defer target.lists.mu.Unlock()
+		which := listed{Inet6, MainTable}
+		l, known := target.lists.byTable[which]
+		if !known {
+			t.Fatal("the table was not listed")
+		}
+		l.took = took
+		target.lists.byTable[which] = l
+	}
+	change(a)
+	mustUpdate(t, target, a, true)
+	took(time.Minute)
+	change(b)
+	if result, err := target.Update(t.Context(), txn(), b); err == nil || !strings.Contains(err.Error(), "is listed again in") {
+		t.Errorf("with an old listing: %v, %v", result, err)
+	}
+	took(0)
+	mustUpdate(t, target, b, true)
+	if is := nstest.IP(t, "-6", "route", "show", b.Destination.String()); strings.Contains(is, "initcwnd") {
+		t.Errorf("the route is %s", is)
 	}
 }
 

@@ -41,6 +41,9 @@ func (u *updates) replaceOld() {
 	u.changeNexthops(extended)
 	u.takeOver(adopted)
 	u.removeThenAdd(inTurn)
+	for _, r := range u.replace {
+		u.target.forget(u.wants[r.at].row.Key()) // it may have been listed meanwhile
+	}
 }
 
 // appendThenRemove appends IPv4 routes after the old ones and then removes the old ones, so

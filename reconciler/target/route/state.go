@@ -87,6 +87,12 @@ func (w wanted) isMetBy(s state) bool {
 	return len(s.ours) == 1 && w.matches(s.ours[0].Seen) && !s.behind && (!w.row.Adopt || len(s.foreign) == 0)
 }
 
+// isOlderThan reports whether a listing is older than what a mirror has seen of a route of ours.
+func (s state) isOlderThan(is Seen) bool {
+	here := func(r kernelRoute) bool { return same(r.Seen, is) }
+	return is.Behind && !s.behind || is.Kind != severalKind && !slices.ContainsFunc(s.ours, here)
+}
+
 // isBehind reports whether the route of a row that adopts exists, but the kernel uses
 // somebody else's route, as after an interrupted takeover.
 func (t *Target) isBehind(ctx context.Context, w wanted) bool {
