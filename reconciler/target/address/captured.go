@@ -137,8 +137,8 @@ func hosts(network netip.Prefix, local map[netip.Addr]struct{}) iter.Seq[netip.A
 	for bit := network.Bits(); bit < 8*len(bytes); bit++ {
 		bytes[bit/8] |= 0x80 >> (bit % 8)
 	}
-	first, last := network.Addr(), netip.Addr{}
-	last, _ = netip.AddrFromSlice(bytes)
+	first := network.Addr()
+	last, _ := netip.AddrFromSlice(bytes)
 	if network.Bits() < first.BitLen()-1 { // the first one names the network, and the last one is for broadcasts
 		first, last = first.Next(), last.Prev()
 	}
