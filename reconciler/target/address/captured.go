@@ -89,9 +89,9 @@ func (r route) isOfOthers() bool {
 	return r.protocol != unix.RTPROT_KERNEL && r.protocol != Protocol && (r.table == unix.RT_TABLE_MAIN || r.table == unix.RT_TABLE_LOCAL)
 }
 
-// drops returns the type of a route in the table main that drops packets, or "".
+// drops returns the type of a route of others in the table main that drops packets, or "".
 func (r route) drops() string {
-	if r.table != unix.RT_TABLE_MAIN {
+	if r.table != unix.RT_TABLE_MAIN || r.protocol == Protocol {
 		return ""
 	}
 	return map[byte]string{
