@@ -1,7 +1,6 @@
 package link
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -240,20 +239,25 @@ func (l looker) lookFor(txn statedb.ReadTxn, row Link) (state, error) {
 		return state{}, fmt.Errorf("link %s does not exist and has no type to create it with: %w", row.Name, syscall.ENODEV)
 	case s.link != nil && row.Type != "" && !s.created():
 		return s, l.target.refusal(s, row)
-	case s.link != nil && row.Type == Veth && s.link.Type == Veth && s.peer != "" && s.peer != row.Peer:
-		holder, err := l.byName(row.Peer)
-		switch {
-		case holder == nil || err != nil:
-			return s, err
-		case holder.Index == s.link.Index:
-			return s, fmt.Errorf("link %s stays as it is: its peer %s is another name of itself", s.name, row.Peer)
-		case holder.Index == s.link.Peer:
-			s.peer = row.Peer // an alternative name
-		}
-	case s.link != nil && row.Type == Veth && s.link.Type == Veth && s.peer == "":
-		if other, err := l.byName(row.Peer); other != nil || err != nil {
-			return s, cmp.Or(err, fmt.Errorf("the other end of %s is in another network namespace, and %s is another link: rename or remove that", row.Name, row.Peer))
-		}
+	case s.link != nil && row.Type == Veth && s.link.Type == Veth && s.peer != row.Peer:
+		return l.withPeer(s, row)
+	}
+	return s, nil
+}
+
+// withPeer returns the state of a veth whose other end has another name than in its row: an alternative one of the row's, or none because it
+// is in another network namespace. It is an error if the name in the row is that of another link, which cannot be made the other end.
+func (l looker) withPeer(s state, row Link) (state, error) {
+	holder, err := l.byName(row.Peer)
+	switch {
+	case holder == nil || err != nil:
+		return s, err
+	case s.peer == "":
+		return s, fmt.Errorf("the other end of %s is in another network namespace, and %s is another link: rename or remove that", row.Name, row.Peer)
+	case holder.Index == s.link.Index:
+		return s, fmt.Errorf("link %s stays as it is: its peer %s is another name of itself", s.name, row.Peer)
+	case holder.Index == s.link.Peer:
+		s.peer = row.Peer
 	}
 	return s, nil
 }
