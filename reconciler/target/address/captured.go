@@ -24,7 +24,8 @@ func (w *RouteWatcher) elsewhere(ctx context.Context, all []Seen) error {
 		local[s.Address.Addr()], known[s.connected()] = struct{}{}, struct{}{}
 	}
 	var found []captured
-	done, failed := map[connected]bool{}, map[netip.Prefix][]Seen{} // networks to which nothing leads
+	done := map[connected]bool{}
+	failed := map[netip.Prefix][]Seen{} // by the networks to which nothing leads
 	for _, s := range all {
 		network := s.connected()
 		if done[network] || network.prefix.Addr().Is6() && network.prefix.Addr().IsLinkLocalUnicast() {
@@ -37,8 +38,12 @@ func (w *RouteWatcher) elsewhere(ctx context.Context, all []Seen) error {
 			return fmt.Errorf("find the route to %s: %w", network.prefix, err)
 		case !leads:
 			failed[network.prefix] = append(failed[network.prefix], s)
-		case by.drops() != "" || by.isOfOthers() && slices.ContainsFunc(by.hops, func(h hop) bool { return h.leaves(network, known) }):
-			found = append(found, captured{s, by})
+		case by.drops() != "":
+			found = append(found, captured{s, by, 0})
+		case by.isOfOthers():
+			if i := slices.IndexFunc(by.hops, func(h hop) bool { return h.leaves(network, known) }); i >= 0 {
+				found = append(found, captured{s, by, by.hops[i].index})
+			}
 		}
 	}
 	dropped, err := w.target.dropped(ctx, failed)
@@ -58,6 +63,7 @@ func (h hop) leaves(network connected, known map[connected]struct{}) bool {
 type captured struct {
 	address Seen
 	by      route
+	to      int // the index of the device that it leads to, unless it drops packets
 }
 
 // report returns an error about the first of some addresses whose links have a carrier, if there are any.
@@ -81,12 +87,12 @@ func (t *Target) report(ctx context.Context, found []captured) error {
 		others = fmt.Sprintf(", and %d more", len(found)-1)
 	}
 	c := found[0]
-	return fmt.Errorf("%s of %s: %s%s", c.address.Address.Masked(), c.address.Device, c.by.describe(&links, c.address.Index), others)
+	return fmt.Errorf("%s of %s: %s%s", c.address.Address.Masked(), c.address.Device, c.describe(&links), others)
 }
 
 // isOfOthers reports whether a route was not made by the kernel or for a document, and is where the kernel's are.
 func (r route) isOfOthers() bool {
-	return r.protocol != unix.RTPROT_KERNEL && r.protocol != Protocol && (r.table == unix.RT_TABLE_MAIN || r.table == unix.RT_TABLE_LOCAL)
+	return r.table == unix.RT_TABLE_MAIN && r.protocol != unix.RTPROT_KERNEL && r.protocol != Protocol
 }
 
 // drops returns the type of a route of others in the table main that drops packets, or "".
@@ -99,18 +105,17 @@ func (r route) drops() string {
 	}[r.kind]
 }
 
-// describe says where a route leads that comes before the one to the device with an index.
-func (r route) describe(links *rtnl.Devices, index int) string {
-	if kind := r.drops(); kind != "" {
+// describe says what the route does.
+func (c captured) describe(links *rtnl.Devices) string {
+	if kind := c.by.drops(); kind != "" {
 		return "a route of type " + kind + " comes first"
 	}
-	i := slices.IndexFunc(r.hops, func(h hop) bool { return h.index != index })
-	link, _ := links.Of(r.hops[i].index)
+	link, _ := links.Of(c.to)
 	return "another route leads to " + link.Name
 }
 
-// routeOf returns the route that the kernel uses for packets to a network, if it leads to just this network, and the zero value otherwise.
-// It leads nowhere if the kernel has none, or one that drops packets, which it does not show in IPv4.
+// routeOf returns the route that the kernel uses for packets to a network, if it is a route to just this network, and the zero value otherwise.
+// leads is false if the kernel has no route, or one that drops packets, which it does not show in IPv4.
 func (t *Target) routeOf(ctx context.Context, network netip.Prefix, local map[netip.Addr]struct{}) (r route, leads bool, err error) {
 	leads = true
 	for host := range hosts(network, local) {
@@ -189,7 +194,7 @@ func (t *Target) dropped(ctx context.Context, networks map[netip.Prefix][]Seen) 
 		for _, is := range routes { // the kernel lists those to one network in the order in which it uses them
 			if !known[is.to] && is.drops() != "" {
 				for _, s := range networks[is.to] {
-					found = append(found, captured{s, is})
+					found = append(found, captured{s, is, 0})
 				}
 			}
 			known[is.to] = true

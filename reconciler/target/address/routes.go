@@ -125,7 +125,7 @@ func (w *RouteWatcher) look(ctx context.Context) (all, lost []Seen, err error) {
 	return all, lost, err
 }
 
-// missing says how often the route to the network of an address was found to be lost, and how many checks ago.
+// missing says how often the route to the network of an address was found to be missing, and how many checks ago.
 type missing struct {
 	device     string
 	times, ago int
@@ -275,7 +275,7 @@ type hop struct {
 	gateway bool
 }
 
-// decodeRoute reads a route from a message about it, unless it is a default route.
+// decodeRoute reads a route from a message about it. ok is false for a default route.
 func decodeRoute(m syscall.NetlinkMessage) (r route, ok bool) {
 	if len(m.Data) < unix.SizeofRtMsg {
 		return r, false

@@ -318,6 +318,11 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 			[]string{"address add 2001:db8::2/64 dev v0 noprefixroute", "-6 route add 2001:db8::/64 dev v0 proto ra metric 100"},
 			"",
 		},
+		"with several next hops, one of which has an address": {
+			row("e0", "192.0.2.1/24"),
+			[]string{"address add 192.0.2.2/24 dev e1 noprefixroute", "route prepend 192.0.2.0/24 nexthop dev e1 nexthop dev v0"},
+			"192.0.2.0/24 of e0: another route leads to v0",
+		},
 		"of a document, that drops packets": {row("e0", "192.0.2.1/24"), []string{"route prepend blackhole 192.0.2.0/24 proto 79"}, ""},
 		"of a document":                     {row("e0", "192.0.2.1/24"), []string{"route prepend 192.0.2.0/24 dev v0 proto 79"}, ""},
 		"link-local":                        {row("e0", "fe80::5/64"), []string{"-6 route add fe80::/64 dev v0 metric 50"}, ""},
@@ -364,7 +369,7 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 		"blackhole in IPv6":              {row("e0", "2001:db8::1/64"), []string{"-6 route add blackhole 2001:db8::/64 metric 32"}, "2001:db8::/64 of e0: a route of type blackhole comes first"},
 		"throw in IPv6":                  {row("e0", "2001:db8::1/64"), []string{"-6 route add throw 2001:db8::/64 metric 32"}, "2001:db8::/64 of e0: a route of type throw comes first"},
 		"unreachable after the kernel's": {row("e0", "192.0.2.1/24"), []string{"route append unreachable 192.0.2.0/24"}, ""},
-		"local":                          {row("e0", "192.0.2.9/24"), []string{"route add local 192.0.2.0/24 dev lo"}, "192.0.2.0/24 of e0: another route leads to lo"},
+		"local":                          {row("e0", "2001:db8::1/64"), []string{"-6 route add local 2001:db8::/64 dev lo"}, ""},
 		"on a port":                      {row("e0", "192.0.2.1/24"), []string{"link add b0 type bridge", "link set e0 master b0", "route prepend 192.0.2.0/24 dev v0"}, "192.0.2.0/24 of e0: another route leads to v0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -381,7 +386,7 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 			case "by a rule":
 				defer nstest.IP(t, "rule", "del", "priority", "10")
 			case "local":
-				defer nstest.IP(t, "route", "del", "local", "192.0.2.0/24")
+				defer nstest.IP(t, "-6", "route", "del", "local", "2001:db8::/64")
 			case "on a port":
 				defer nstest.IP(t, "link", "del", "b0")
 			}

@@ -194,6 +194,29 @@ func TestLinksThatOthersRenameGetTheirNamesBack(t *testing.T) {
 	}
 }
 
+// Its document goes, too: whoever gives it another name takes it over.
+func TestALinkThatWasRenamedWhileStoppedIsNotTakenBackWithoutItsDocument(t *testing.T) {
+	remove(t, "br7")
+	dir := t.TempDir()
+	row := Link{Name: "br7", Type: Bridge, Up: true}
+	mustUpdate(t, newTarget(t, dir), row, true)
+	nstest.IP(t, "link", "set", "br7", "name", "uplink")
+	index := mustLink(t, "uplink").Attrs().Index
+	target := newTarget(t, dir)
+	if err := target.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantObserved(t, target, "br7") // so it is found to be an orphan
+	mustDelete(t, target, "br7")
+	wantNoRecords(t, dir)
+	mustUpdate(t, target, row, true)
+	if now := mustLink(t, "uplink").Attrs().Index; now != index {
+		t.Errorf("the link has the index %d, and had %d", now, index)
+	}
+	mustDelete(t, target, "br7")
+	remove(t, "uplink")
+}
+
 // Two links of others, both with rows, exchange their names: nothing is set down.
 func TestLinksOfOthersThatExchangeTheirNamesStayUp(t *testing.T) {
 	nstest.Veth(t, "v0", "v1")

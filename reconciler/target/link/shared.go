@@ -104,10 +104,10 @@ func (t *Target) heir(txn statedb.ReadTxn, is *Seen, deleted string, rec record,
 		return row, false
 	}
 	for _, name := range is.names() {
-		row, _, found := t.rows.Get(txn, ByKey.Query(Key(name)))
+		row, _, found = t.rows.Get(txn, ByKey.Query(Key(name)))
 		if name != deleted && found && (row.Type == "" || (rec.Created != nil || row.Adopt) && row.mayKeep(is, indexOf)) {
 			return row, true
 		}
 	}
-	return row, false
+	return Link{}, false
 }

@@ -36,7 +36,7 @@ type created struct {
 type borrowed struct {
 	Index  int    `json:"index"`
 	Up     bool   `json:"up"`
-	Marked bool   `json:"marked,omitempty"` // whether it was adopted before, and got our alias
+	Marked bool   `json:"marked,omitempty"` // whether it has had our alias, because it was adopted before
 	Before before `json:"before,omitzero"`
 }
 
@@ -137,6 +137,15 @@ func (l looker) byIndex(index int) (*Seen, error) {
 	link, err := l.target.conn.LinkByIndex(l.ctx, index)
 	s := seenOf(link)
 	return found(&s, err)
+}
+
+// recorded returns the state of a name with a record, and whether the link that the record is about exists, under any name.
+func (l looker) recorded(name string) (s state, is bool, err error) {
+	if s, err = l.look(name); err != nil || s.isRecorded() || s.link != nil || s.rec.Created == nil {
+		return s, s.isRecorded(), err
+	}
+	ours, err := l.renamed(s.rec)
+	return s, ours != nil, err
 }
 
 // renamed returns the link of ours that a record is about, if it exists under any name, or nil.

@@ -71,12 +71,8 @@ func (t *Target) Init(ctx context.Context) error {
 	}
 	l := t.looker(ctx)
 	for name := range t.records.All() {
-		s, err := l.look(name)
-		var renamed *Seen
-		if err == nil && s.link == nil && s.rec.Created != nil {
-			renamed, err = l.renamed(s.rec)
-		}
-		if err == nil && !s.isRecorded() && renamed == nil {
+		_, recorded, err := l.recorded(name)
+		if err == nil && !recorded {
 			err = t.records.Remove(name)
 		}
 		if err != nil {
@@ -154,7 +150,7 @@ func (t *Target) Vouches(ctx context.Context, device string, index int) error {
 }
 
 // Observe implements reconciler.Observer: it yields the links that we created
-// and those whose attributes we set.
+// and those whose attributes we set, under their names in the records.
 func (t *Target) Observe(ctx context.Context) iter.Seq2[Link, error] {
 	return func(yield func(Link, error) bool) {
 		l := looker{target: t, ctx: ctx}
@@ -167,8 +163,8 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Link, error] {
 			l.view = view
 		}
 		for name := range t.records.All() {
-			s, err := l.look(name)
-			if err == nil && !s.isRecorded() {
+			s, recorded, err := l.recorded(name)
+			if err == nil && !recorded {
 				continue
 			}
 			if !yield(s.row(), err) || err != nil {

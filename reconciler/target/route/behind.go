@@ -9,7 +9,7 @@ import (
 // recheckRetry is how long to wait after a recheck that has failed.
 const recheckRetry = time.Second
 
-// changedBeside notes that a route of ours has changed with whose key others have routes, which may come before it now. That does not put
+// changedBeside notes that a route of ours has changed whose key others have routes with, too, which may come before it now. That does not put
 // the table in doubt: to find out takes a listing of all routes, of which there may be millions, and others can cause it all the time,
 // as by router advertisements.
 func (k *keeper) changedBeside(key Key) {
