@@ -250,3 +250,42 @@ func TestALifetimeThatHasEndedIsSeen(t *testing.T) {
 	wait("it is gone", func(_ Seen, there bool) bool { return !there })
 	mustUpdate(t, target, row, true)
 }
+
+// Their rows are not applied meanwhile, as when a delete is held. After a restart the record says what they are.
+func TestAddressesWhoseRowsAreNotAppliedDoNotExpire(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	dir := t.TempDir()
+	four := with("e0", "192.0.2.1/24", rtnl.Scope{}, "6s", "5s")
+	six := with("e0", "2001:db8::1/64", rtnl.Scope{}, "6s", "5s")
+	first := newTarget(t, dir)
+	for _, row := range []Address{four, six} {
+		mustUpdate(t, first, row, true)
+	}
+	target := newTarget(t, dir)
+	if err := target.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	runMirror(t, target)
+	nstest.IP(t, "address", "add", "192.0.2.9/24", "dev", "e0", "valid_lft", "6", "preferred_lft", "5") // of others
+	nstest.Run(t, Renewer{target})
+	waitUntil(t, func() bool { // it would be gone if it were not renewed
+		_, there := shown(t, with("e0", "192.0.2.9/24", rtnl.Scope{}, "", ""))
+		return !there
+	})
+	for _, row := range []Address{four, six} {
+		if is, there := shown(t, row); !there || is.Deprecated || is.Valid == 0 {
+			t.Errorf("there is %+v, %v", is, there)
+		}
+	}
+	mustDelete(t, target, four)
+	if next, err := target.renewExpiring(t.Context()); err != nil || next > time.Second {
+		t.Errorf("one is left: %v, %v", next, err)
+	}
+	mustDelete(t, target, six)
+	if next, err := target.renewExpiring(t.Context()); err != nil || next != idleInterval {
+		t.Errorf("none is left: %v, %v", next, err)
+	}
+	if _, there := shown(t, four); there {
+		t.Error("a deleted address was added again")
+	}
+}

@@ -61,6 +61,14 @@ type record struct {
 	Key     Key  `json:"key"`
 	Index   int  `json:"index"`   // of the device
 	Existed bool `json:"existed"` // it existed before us, so it is not removed
+	// The lifetimes of its row, if that has any.
+	Valid     Lifetime `json:"valid,omitzero"`
+	Preferred Lifetime `json:"preferred,omitzero"`
+}
+
+// recordOf returns the record of a row's address.
+func (s state) recordOf(existed bool) record {
+	return record{s.key, s.index, existed, s.row.ValidLifetime, s.row.PreferredLifetime}
 }
 
 func (r record) seenKey() SeenKey { return SeenKey{r.Index, r.Key.Address} }

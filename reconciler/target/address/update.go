@@ -241,7 +241,7 @@ func (u *updates) claim(txn statedb.ReadTxn) {
 // address does not apply to the address that is added now.
 func (t *Target) claim(ctx context.Context, txn statedb.ReadTxn, indexes *rtnl.Indexes, s state) error {
 	old, known := t.records.Get(s.key.String())
-	next := record{Key: s.key, Index: s.index, Existed: s.present && !s.row.Adopt && !t.isOurs(s.is, old, known)}
+	next := s.recordOf(s.present && !s.row.Adopt && !t.isOurs(s.is, old, known))
 	switch {
 	case known && old == next:
 		return nil
@@ -407,7 +407,7 @@ func (u *updates) again() {
 // added since we looked, it is somebody else's, and is recorded as such before anything else
 // can go wrong, unless the row adopts it or it has our mark.
 func (t *Target) explainExists(ctx context.Context, s state) (state, error) {
-	name, rec := s.key.String(), record{Key: s.key, Index: s.index, Existed: !s.row.Adopt}
+	name, rec := s.key.String(), s.recordOf(!s.row.Adopt)
 	if err := t.records.Put(name, rec); err != nil {
 		return s, err
 	}

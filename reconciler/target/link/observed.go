@@ -74,16 +74,43 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 		List:        func(ctx context.Context, _ func() error) ([]Seen, error) { return t.list(ctx) },
 		Unannounced: func() bool { return hasUnannounced(db.ReadTxn(), statedb.ReadOnly(seen)) },
 		Apply: func(txn *statedb.WriteTxn, e event) (doubt string, err error) {
-			if e.gone {
-				_, _, err = seen.Delete(txn, e.link)
-			} else {
-				_, _, err = seen.Insert(txn, e.link)
-			}
-			return "", err
+			return "", apply(txn, seen, e)
 		},
 	})
 	t.mirror.Store(m)
 	return Mirror{m}, err
+}
+
+// apply writes an event. The kernel does not announce that the other end of a veth has come from another network namespace, or gone to one,
+// while that end is down.
+func apply(txn *statedb.WriteTxn, seen *statedb.RWTable[Seen], e event) error {
+	if other, _, found := seen.Get(txn, SeenByIndex.Query(otherIndex(txn, seen, e))); found && other.Type == Veth {
+		switch {
+		case !e.gone:
+			other.Peer = e.link.Index
+		case other.Peer == e.link.Index:
+			other.Peer = 0
+		}
+		if _, _, err := seen.Insert(txn, other); err != nil {
+			return err
+		}
+	}
+	var err error
+	if e.gone {
+		_, _, err = seen.Delete(txn, e.link)
+	} else {
+		_, _, err = seen.Insert(txn, e.link)
+	}
+	return err
+}
+
+// otherIndex returns the index of the other end of the veth that an event is about, or 0.
+func otherIndex(txn statedb.ReadTxn, seen *statedb.RWTable[Seen], e event) int {
+	if !e.gone {
+		return e.link.Peer
+	}
+	was, _, _ := seen.Get(txn, SeenByIndex.Query(e.link.Index))
+	return was.Peer
 }
 
 // hasUnannounced reports whether there are links that are down and have alternative names: the kernel announces nothing about these.
@@ -136,16 +163,25 @@ func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Un
 // others made in place of one of ours counts as a difference, and so does a veth whose other
 // end was renamed.
 func (t *Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Link] {
-	return reconciler.Observes(seen, rowsOf,
+	return reconciler.Observes(seen, rowsOf(seen),
 		func(txn statedb.ReadTxn, want Link) []reconciler.Change { return t.differences(txn, seen, want) })
 }
 
-// rowsOf yields queries for the rows that a link matters to: its own row, the row of the veth
-// whose other end it is, and the rows of its ports.
-func rowsOf(_ statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
-	return func(yield func(statedb.Query[Link]) bool) {
-		for _, name := range s.names() {
-			for _, q := range append(rowsFor(name), ByMaster.Query(Key(name))) {
+// rowsOf returns a function that yields queries for the rows that a link matters to: its own row, the row of the veth
+// whose other end it is, whatever the name of that end, and the rows of its ports.
+func rowsOf(seen *statedb.Table[Seen]) func(statedb.ReadTxn, Seen) iter.Seq[statedb.Query[Link]] {
+	return func(txn statedb.ReadTxn, s Seen) iter.Seq[statedb.Query[Link]] {
+		return func(yield func(statedb.Query[Link]) bool) {
+			var queries []statedb.Query[Link]
+			for _, name := range s.names() {
+				queries = append(append(queries, rowsFor(name)...), ByMaster.Query(Key(name)))
+			}
+			if other, _, found := seen.Get(txn, SeenByIndex.Query(s.Peer)); found {
+				for _, name := range other.names() {
+					queries = append(queries, ByKey.Query(Key(name)))
+				}
+			}
+			for _, q := range queries {
 				if !yield(q) {
 					return
 				}

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -167,9 +170,23 @@ func TestARenamedEndOfAVethIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"a": "[a]", "b": "[a]", "c": "[c a]", "x": "[]"} { // a is a port of c
-		got := []Key{}
-		for query := range rowsOf(db.ReadTxn(), Seen{Name: name, OtherNames: "other"}) {
+	seen, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		_, _, err := seen.Insert(txn, Seen{Name: "a", Index: 7, Type: Veth})
+		return err
+	}, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a": "[a]", "b": "[a]", "c": "[c a]", "x": "[]", "a renamed end": "[a]"} { // a is a port of c
+		got, s := []Key{}, Seen{Name: name, OtherNames: "other"}
+		if name == "a renamed end" {
+			s.Peer = 7
+		}
+		for query := range rowsOf(statedb.ReadOnly(seen))(db.ReadTxn(), s) {
 			for row := range links.List(db.ReadTxn(), query) {
 				got = append(got, row.Key())
 			}
@@ -178,6 +195,48 @@ func TestARenamedEndOfAVethIsNoticed(t *testing.T) {
 			t.Errorf("%s has the rows %v compared, expected %s", name, got, want)
 		}
 	}
+}
+
+// The kernel announces only the end that is moved if that is down.
+func TestTheOtherEndOfAVethGoesToAnotherNamespaceAndComesBack(t *testing.T) {
+	target := newTarget(t, t.TempDir())
+	db, seen := runMirror(t, target)
+	row := Link{Name: "v0", Type: Veth, Peer: "v1", Up: true}
+	mustUpdate(t, target, row, true)
+	v0, pid := mustLink(t, "v0").Attrs().Index, otherNamespace(t)
+	want := func(peer int) {
+		t.Helper()
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(s Seen) bool { return s.Index == v0 && s.Peer == peer }, func() Seen {
+			s, _, _ := seen.Get(db.ReadTxn(), SeenByIndex.Query(v0))
+			s.Peer = peer
+			return s
+		}())
+	}
+	differ := func(want bool) {
+		t.Helper()
+		if is := target.differences(db.ReadTxn(), statedb.ReadOnly(seen), row); (len(is) > 0) != want {
+			t.Errorf("differences %v", is)
+		}
+	}
+	want(mustLink(t, "v1").Attrs().Index)
+	inside := func(arguments ...string) {
+		t.Helper()
+		arguments = append([]string{"--target", strconv.Itoa(pid), "--net", "ip"}, arguments...)
+		if output, err := exec.CommandContext(t.Context(), "nsenter", arguments...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+	}
+	nstest.IP(t, "link", "set", "v1", "netns", strconv.Itoa(pid))
+	want(0)
+	differ(false)
+	inside("link", "set", "v1", "name", "eth0")
+	inside("link", "set", "eth0", "netns", strconv.Itoa(os.Getpid()))
+	want(mustLink(t, "eth0").Attrs().Index)
+	differ(true)
+	mustUpdate(t, target, row, true)
+	want(mustLink(t, "v1").Attrs().Index)
+	differ(false)
+	mustDelete(t, target, "v0")
 }
 
 func TestLinksWithOurAliasAndNoRecordAreUnrecorded(t *testing.T) {

@@ -36,6 +36,7 @@ func Cell() cell.Cell {
 			func(t *address.Target) reconciler.Target[address.Address] { return t },
 			(*address.Target).NewMirror,
 			(*address.Target).NewRouteWatcher,
+			(*address.Target).NewRenewer,
 			(*address.Target).Unrecorded,
 			func(
 				t *address.Target, db *statedb.DB, kernel *statedb.Table[address.Seen], devices link.Devices,
@@ -55,8 +56,11 @@ func Cell() cell.Cell {
 		cell.Provide((*address.Target).Observed, deviceUser),
 		kindcell.Observed[address.Mirror](address.SeenSchema()),
 		kindcell.Unrecorded[address.Seen](),
-		cell.Invoke(func(w *address.RouteWatcher, jobs job.Group) error {
-			return jobs.Add(job.OneShot("network-routes", func(ctx context.Context, health health.Health) error { return w.Run(ctx, health) }))
+		cell.Invoke(func(w *address.RouteWatcher, r address.Renewer, jobs job.Group) error {
+			return jobs.Add(
+				job.OneShot("network-routes", func(ctx context.Context, health health.Health) error { return w.Run(ctx, health) }),
+				job.OneShot("lifetimes", func(ctx context.Context, health health.Health) error { return r.Run(ctx, health) }),
+			)
 		}),
 	)
 }

@@ -13,11 +13,14 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
+// Runner is a part of a target that runs for as long as the target is used.
+type Runner interface {
+	Run(ctx context.Context, health reconciler.Health) error
+}
+
 // Mirror runs a mirror, which must be healthy, until the end of the test. It returns the
 // mirror's table in a database of its own.
-func Mirror[Seen any, M interface {
-	Run(ctx context.Context, health reconciler.Health) error
-}](t *testing.T, schema statedb.Schema[Seen], newMirror func(*statedb.DB, *statedb.RWTable[Seen]) (M, error)) (*statedb.DB, *statedb.RWTable[Seen]) {
+func Mirror[Seen any, M Runner](t *testing.T, schema statedb.Schema[Seen], newMirror func(*statedb.DB, *statedb.RWTable[Seen]) (M, error)) (*statedb.DB, *statedb.RWTable[Seen]) {
 	t.Helper()
 	db := statedb.New()
 	seen, err := statedb.NewTable(db, schema)
@@ -28,16 +31,22 @@ func Mirror[Seen any, M interface {
 	if err != nil {
 		t.Fatal(err)
 	}
+	Run(t, m)
+	return db, seen
+}
+
+// Run runs a part of a target, which must be healthy, until the end of the test.
+func Run(t *testing.T, r Runner) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- m.Run(ctx, healthy{t}) }()
+	go func() { ended <- r.Run(ctx, healthy{t}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	return db, seen
 }
 
 type healthy struct{ t *testing.T }
