@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
@@ -267,7 +269,8 @@ func TestAddressesWhoseRowsAreNotAppliedDoNotExpire(t *testing.T) {
 	}
 	runMirror(t, target)
 	nstest.IP(t, "address", "add", "192.0.2.9/24", "dev", "e0", "valid_lft", "6", "preferred_lft", "5") // of others
-	nstest.Run(t, Renewer{target})
+	renewer := target.NewRenewer(Mirror{})
+	nstest.Run(t, renewer)
 	waitUntil(t, func() bool { // it would be gone if it were not renewed
 		_, there := shown(t, with("e0", "192.0.2.9/24", rtnl.Scope{}, "", ""))
 		return !there
@@ -278,14 +281,55 @@ func TestAddressesWhoseRowsAreNotAppliedDoNotExpire(t *testing.T) {
 		}
 	}
 	mustDelete(t, target, four)
-	if next, err := target.renewExpiring(t.Context()); err != nil || next > time.Second {
-		t.Errorf("one is left: %v, %v", next, err)
-	}
 	mustDelete(t, target, six)
-	if next, err := target.renewExpiring(t.Context()); err != nil || next != idleInterval {
-		t.Errorf("none is left: %v, %v", next, err)
-	}
 	if _, there := shown(t, four); there {
 		t.Error("a deleted address was added again")
+	}
+}
+
+func TestWhatIsRenewedOfAddressesWhoseRowsAreNotApplied(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	const lasting, short = "876000h", "10s"
+	for name, c := range map[string]struct {
+		row     Address
+		age     time.Duration
+		others  func(*Seen)
+		renewed bool
+	}{
+		"soon":                         {with("e0", "192.0.2.1/24", rtnl.Scope{}, "12s", short), 7 * time.Second, nil, false},
+		"in time":                      {with("e0", "192.0.2.1/24", rtnl.Scope{}, "12s", short), 8 * time.Second, nil, true},
+		"in IPv6":                      {with("e0", "2001:db8::1/64", rtnl.Scope{}, "12s", short), 8 * time.Second, nil, true},
+		"for a century":                {with("e0", "192.0.2.1/24", rtnl.Scope{}, lasting, lasting), time.Hour, nil, false},
+		"for ever, but not preferred":  {with("e0", "192.0.2.1/24", rtnl.Scope{}, "", "0s"), time.Hour, nil, false},
+		"a preferred one that ran out": {with("e0", "192.0.2.1/24", rtnl.Scope{}, "1h", short), 8 * time.Second, func(s *Seen) { s.PreferredLifetime = LifetimeOf(0) }, true},
+		"that others have set":         {with("e0", "192.0.2.1/24", rtnl.Scope{}, "12s", short), time.Hour, func(s *Seen) { s.ValidLifetime = LifetimeOf(60) }, false},
+		"of others":                    {with("e0", "192.0.2.1/24", rtnl.Scope{}, "12s", short), time.Hour, func(s *Seen) { s.Ours = false }, false},
+		"that others have changed":     {with("e0", "192.0.2.1/24", rtnl.Scope{}, "12s", short), time.Hour, func(s *Seen) { s.unmarked = true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := newTarget(t, t.TempDir())
+			mustUpdate(t, target, c.row, true)
+			present, err := target.presentNow(t.Context(), unix.AF_UNSPEC)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := target.NewRenewer(Mirror{})
+			r.list()
+			due, next := r.due(func(key SeenKey) (Seen, bool) {
+				s, found := present(key)
+				s.set -= uint32(c.age / (10 * time.Millisecond))
+				if c.others != nil {
+					c.others(&s)
+				}
+				return s, found
+			})
+			if (len(due) == 1) != c.renewed || next <= 0 || next > longestRenewal {
+				t.Errorf("due: %d; next in %v", len(due), next)
+			}
+			if len(due) == 1 && (due[0].row.ValidLifetime != c.row.ValidLifetime || due[0].row.PreferredLifetime != c.row.PreferredLifetime) {
+				t.Errorf("it gets %v and %v", due[0].row.ValidLifetime, due[0].row.PreferredLifetime)
+			}
+			mustDelete(t, target, c.row)
+		})
 	}
 }

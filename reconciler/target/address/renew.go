@@ -14,21 +14,25 @@ import (
 
 // Renewer renews the lifetimes of addresses whose rows are not applied: while they are paused or wait for something else, while their
 // delete is held, and after a start until their documents are read. An address must not expire because somebody is asked about it. Other
-// rows are renewed by Update, which is earlier.
-type Renewer struct{ target *Target }
+// rows are renewed by Update, which is earlier. Addresses that others have changed are left alone.
+type Renewer struct {
+	target     *Target
+	limited    []record // those of addresses of ours whose lifetimes end
+	generation uint64   // of the records that limited was made from
+}
 
 // NewRenewer returns a renewer for the addresses of a target. The mirror must run before it.
-func (t *Target) NewRenewer(Mirror) Renewer { return Renewer{t} }
+func (t *Target) NewRenewer(Mirror) *Renewer { return &Renewer{target: t} }
 
+// The lifetimes are looked at every longestRenewal, and earlier if some have to be renewed before, but not within shortestRenewal, and
+// less often if that would take more than one part in routesShare of the time.
 const (
-	// idleInterval is how often it is asked whether there are addresses with lifetimes.
-	idleInterval = 10 * time.Second
-	// While there are, they are looked at at most and at least so often, unless that would take more than one part in routesShare of the time.
-	shortestInterval, longestInterval = 100 * time.Millisecond, time.Second
+	shortestRenewal = 100 * time.Millisecond
+	longestRenewal  = time.Second
 )
 
 // Run renews lifetimes until ctx ends.
-func (r Renewer) Run(ctx context.Context, health reconciler.Health) error {
+func (r *Renewer) Run(ctx context.Context, health reconciler.Health) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -37,8 +41,7 @@ func (r Renewer) Run(ctx context.Context, health reconciler.Health) error {
 			return nil
 		case <-timer.C:
 		}
-		began := time.Now()
-		next, err := r.target.renewExpiring(ctx)
+		next, err := r.renew(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -47,60 +50,94 @@ func (r Renewer) Run(ctx context.Context, health reconciler.Health) error {
 		default:
 			health.OK("up to date")
 		}
-		timer.Reset(max(next, routesShare*time.Since(began)))
+		timer.Reset(next)
 	}
 }
 
-// renewExpiring renews the addresses of which no more than a quarter of the shorter lifetime is left. It returns when to do that again.
-func (t *Target) renewExpiring(ctx context.Context) (next time.Duration, err error) {
-	limited := t.limitedRecords()
-	if len(limited) == 0 {
-		return idleInterval, nil
+// renew renews the addresses of which no more than a quarter of the shorter lifetime is left. It returns when to do that again.
+func (r *Renewer) renew(ctx context.Context) (next time.Duration, err error) {
+	r.list()
+	if len(r.limited) == 0 {
+		return longestRenewal, nil
 	}
-	t.writing.Lock() // the kernel would add an address that is just being removed
-	defer t.writing.Unlock()
-	present, err := t.present(ctx)
+	present, err := r.target.present(ctx)
 	if err != nil {
-		return shortestInterval, err
+		return longestRenewal, err
 	}
-	next = longestInterval
-	var requests []rtnl.Request
-	var keys []Key
-	for _, rec := range limited {
-		is, found := present(rec.seenKey())
-		shortest, ends := is.lifetimes().shortest()
-		if !found || !ends || is.Duplicate || !t.isOurs(is, rec, true) {
+	began := time.Now() // to wait for the mirror takes no time of others
+	due, next := r.due(present)
+	if len(due) > 0 {
+		err = r.renewDue(ctx)
+	}
+	return max(next, shortestRenewal, routesShare*time.Since(began)), err
+}
+
+// list finds the records of addresses that expire.
+func (r *Renewer) list() {
+	generation := r.target.records.Generation()
+	if r.limited != nil && r.generation == generation {
+		return
+	}
+	r.generation, r.limited = generation, []record{}
+	for _, rec := range r.target.records.All() {
+		if _, ends := rec.row().lifetimes().shortest(); ends && !rec.Existed {
+			r.limited = append(r.limited, rec)
+		}
+	}
+}
+
+// row returns a row that has what is recorded of it.
+func (r record) row() Address {
+	return Address{Device: r.Key.Device, Address: r.Key.Address, ValidLifetime: r.Valid, PreferredLifetime: r.Preferred}
+}
+
+// due returns the states of the addresses that have to be renewed now, and when the next ones have to be.
+func (r *Renewer) due(present presence) (due []state, next time.Duration) {
+	next = longestRenewal
+	for _, rec := range r.limited {
+		s := state{row: rec.row(), key: rec.Key, index: rec.Index}
+		if s.is, s.present = present(s.seenKey()); !s.present || s.is.Duplicate || s.is.unmarked || !r.target.isOurs(s.is, rec, true) || !s.hasItsLifetimes() {
 			continue
 		}
-		if wait := shortest*3/4 - is.lifetimes().age(); wait > 0 {
-			next = min(next, wait)
-			continue
+		if s.key.Address.Addr().Is4() {
+			s.row.Scope = s.is.Scope
 		}
-		keys, requests = append(keys, rec.Key), append(requests, rec.state(is).making(unix.NLM_F_REPLACE))
+		shortest, _ := s.given().shortest()
+		wait := shortest - shortest/4
+		if left := wait - s.given().age(); left > 0 {
+			wait = left
+		} else {
+			due = append(due, s)
+		}
+		next = min(next, wait)
 	}
-	for i, err := range t.conn.Execute(ctx, requests) {
+	return due, next
+}
+
+// hasItsLifetimes reports whether the address has the lifetimes of the row, of which the preferred one may have run out.
+func (s state) hasItsLifetimes() bool {
+	want, is := s.row.lifetimes(), s.is.lifetimes()
+	return want.valid.agrees(is.valid) && (is.preferred.seconds == 0 || want.preferred.agrees(is.preferred))
+}
+
+// renewDue renews the addresses that have to be renewed according to the kernel. The mirror is not enough: the kernel would add an address
+// that has just been removed, and does not announce that a tentative one was renewed.
+func (r *Renewer) renewDue(ctx context.Context) error {
+	r.target.writing.Lock()
+	defer r.target.writing.Unlock()
+	present, err := r.target.presentNow(ctx, unix.AF_UNSPEC)
+	if err != nil {
+		return err
+	}
+	due, _ := r.due(present)
+	requests := make([]rtnl.Request, len(due))
+	for i, s := range due {
+		requests[i] = s.making(unix.NLM_F_REPLACE)
+	}
+	for i, err := range r.target.conn.Execute(ctx, requests) {
 		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.ENODEV) {
-			return shortestInterval, fmt.Errorf("renew the lifetimes of address %s on %s: %w", keys[i].Address, keys[i].Device, err)
+			return fmt.Errorf("renew the lifetimes of address %s on %s: %w", due[i].key.Address, due[i].key.Device, err)
 		}
 	}
-	return max(next, shortestInterval), nil
-}
-
-// limitedRecords returns the records of addresses of ours that have lifetimes.
-func (t *Target) limitedRecords() (limited []record) {
-	for _, rec := range t.records.All() {
-		if row := (Address{ValidLifetime: rec.Valid, PreferredLifetime: rec.Preferred}); !rec.Existed && !row.lifetimes().endless() {
-			limited = append(limited, rec)
-		}
-	}
-	return limited
-}
-
-// state returns the state that a row of a record would have, whose address is as recorded.
-func (r record) state(is Seen) state {
-	row := Address{Device: r.Key.Device, Address: r.Key.Address, ValidLifetime: r.Valid, PreferredLifetime: r.Preferred}
-	if row.Address.Addr().Is4() {
-		row.Scope = is.Scope
-	}
-	return state{row: row, key: r.Key, index: r.Index, is: is, present: true}
+	return nil
 }

@@ -78,7 +78,7 @@ func (u *updates) putBack() {
 		if u.results[i].Err != nil && s.cleared && !s.duplicate {
 			s.row.Scope, s.row.ValidLifetime, s.row.PreferredLifetime = s.is.Scope, s.is.ValidLifetime, s.is.PreferredLifetime
 			requests = append(requests, s.making(unix.NLM_F_CREATE|unix.NLM_F_EXCL))
-			if err := u.target.records.Put(s.key.String(), record{Key: s.key, Index: s.index}); err != nil {
+			if err := u.target.records.Put(s.key.String(), s.recordOf(false)); err != nil {
 				u.results[i].Err = errors.Join(u.results[i].Err, err)
 			}
 		}

@@ -194,8 +194,8 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, indexes *rtnl.
 		case err != nil:
 			return false, err
 		case index == rec.Index:
-			rec.Key = key
-			return true, t.records.Put(key.String(), rec)
+			s := state{row: row, key: key, index: index}
+			return true, t.records.Put(key.String(), s.recordOf(rec.Existed))
 		}
 	}
 	return false, nil

@@ -56,7 +56,7 @@ func Cell() cell.Cell {
 		cell.Provide((*address.Target).Observed, deviceUser),
 		kindcell.Observed[address.Mirror](address.SeenSchema()),
 		kindcell.Unrecorded[address.Seen](),
-		cell.Invoke(func(w *address.RouteWatcher, r address.Renewer, jobs job.Group) error {
+		cell.Invoke(func(w *address.RouteWatcher, r *address.Renewer, jobs job.Group) error {
 			return jobs.Add(
 				job.OneShot("network-routes", func(ctx context.Context, health health.Health) error { return w.Run(ctx, health) }),
 				job.OneShot("lifetimes", func(ctx context.Context, health health.Health) error { return r.Run(ctx, health) }),
