@@ -17,9 +17,19 @@ import (
 type folder struct {
 	path string // without symbolic links
 	fd   int
-	// others is whether another user can change what is in it.
-	others bool
+	// others is whether another user can change what is in it, and user is whether it is such a user's own, with the number owner.
+	others, user bool
+	owner        uint32
 	identity
+}
+
+// vouches returns an error if what was found in the directory once cannot be put there again: its owner could have made it look like
+// another user's, or like a program with the rights of one, by a file system of its own.
+func (f *folder) vouches(found *original) error {
+	if !f.user || found.Owner == f.owner && found.Mode&(unix.S_ISUID|unix.S_ISGID) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it was of user %d with mode %04o, in a directory of user %d, who could have made it look so", found.Owner, found.Mode&0o7777, f.owner)
 }
 
 // identity identifies a directory, also after a reboot.
@@ -67,7 +77,6 @@ func (f *folder) close() error { return unix.Close(f.fd) }
 type pathWalk struct {
 	*folder
 	trusts    func(uid uint32) bool
-	owner     uint32 // of the directory
 	device    uint64 // of the directory
 	exchanges bool   // others can rename the directory or what is in it
 }
@@ -99,7 +108,7 @@ func walkTo(name string) (_ *folder, err error) {
 			return nil, errors.Join(err, w.close())
 		}
 	}
-	w.others = w.exchanges
+	w.others, w.user = w.exchanges, !w.trusts(w.owner)
 	return w.folder, nil
 }
 

@@ -247,6 +247,9 @@ func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
 	if rec.Original == nil || rec.Original.Kept {
 		return false, nil
 	}
+	if err := s.folder.vouches(rec.Original); err != nil && s.row.OnDelete == Restore {
+		return false, reconciler.Terminal(fmt.Errorf("file %s: what was there before cannot be restored: %w: expected onDelete to be %s or %s", s.row.Path, err, Remove, Keep))
+	}
 	isOriginal := !s.recorded || s.is.Hash != "" && s.is.Hash == rec.Original.Hash
 	if lost := isOriginal && !s.inSync(); !lost && s.row.OnDelete != Restore {
 		return false, nil

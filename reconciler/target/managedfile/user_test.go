@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/statehive/statehive/reconciler/target/ownership"
+	"github.com/statehive/statehive/statedb"
 )
 
 const userDir = "STATEHIVE_TEST_USER_DIR"
@@ -87,4 +88,53 @@ func asAnotherUser(t *testing.T, dir string) {
 	row := file(filepath.Join(own, "mine"), "x")
 	mustUpdate(t, target, row, true)
 	mustDelete(t, target, row)
+}
+
+// The owner of a directory can have a file system of its own say that a file is root's, or runs with the rights of its owner, while the
+// agent looks at it. It must not become so elsewhere.
+func TestAFileThatAnotherUserCannotHaveMadeIsNotRestored(t *testing.T) {
+	if !othersExist() {
+		return // root has no other user here
+	}
+	const user = 65533
+	for name, c := range map[string]struct {
+		owner    int
+		mode     os.FileMode
+		restored bool
+	}{
+		"the user's":                      {user, 0o644, true},
+		"root's":                          {0, 0o644, false},
+		"of a third user":                 {65532, 0o644, false},
+		"root's, with the user ID":        {0, 0o755 | os.ModeSetuid, false},
+		"the user's, with the user ID":    {user, 0o755 | os.ModeSetuid, false},
+		"the user's, with the group ID":   {user, 0o755 | os.ModeSetgid, false},
+		"the user's, in a root directory": {user, 0o755, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "a")
+			mustWrite(t, path, "theirs")
+			must(t, os.Chown(path, c.owner, c.owner))
+			must(t, os.Chmod(path, c.mode))
+			target, row := openedTarget(t, t.TempDir()), file(path, "ours", restored, adopted)
+			mustUpdate(t, target, row, true) // the directory is root's, as if its owner had that said
+			if !strings.HasSuffix(name, "in a root directory") {
+				must(t, os.Chown(dir, user, user))
+			}
+			err := target.Delete(t.Context(), statedb.New().ReadTxn(), row)
+			if (err == nil) != c.restored || err != nil && !strings.Contains(err.Error(), "who could have made it look so") {
+				t.Errorf("Delete: %v", err)
+			}
+			if c.restored {
+				wantFile(t, path, "theirs", c.mode)
+				return
+			}
+			wantFile(t, path, "ours", 0o644)
+			must(t, os.Chown(path, c.owner, c.owner))
+			must(t, os.Chmod(path, c.mode))
+			if err := updateError(t, openedTarget(t, t.TempDir()), row); !strings.Contains(err.Error(), "who could have made it look so") || !strings.Contains(err.Error(), "expected onDelete to be") {
+				t.Errorf("Update: %v", err)
+			}
+		})
+	}
 }
