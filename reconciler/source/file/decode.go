@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -189,12 +190,27 @@ func (d *decoder) structure(n *yaml.Node, out reflect.Value, path string) {
 		}
 		for _, f := range known {
 			if f.name == key.Value {
-				d.value(value, out.FieldByIndex(f.index), at)
+				d.field(value, out.FieldByIndex(f.index), at)
 				return
 			}
 		}
 		d.problem(key, at, "unknown field of kind %s; %s", d.kind, instead(key.Value, "fields", names(known)))
 	})
+}
+
+// field decodes the value of a field. Empty text is refused, as it is what templates make of a variable that is not set, unless the field
+// tells it from no value.
+func (d *decoder) field(n *yaml.Node, out reflect.Value, path string) {
+	text := n
+	if n.Kind == yaml.AliasNode {
+		text = n.Alias
+	}
+	distinguishes := slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Interface}, out.Kind())
+	if text.Kind == yaml.ScalarNode && text.Value == "" && text.ShortTag() == "!!str" && !distinguishes {
+		d.problem(n, path, "empty text; expected %s, or the field left out", expected(out.Type()))
+		return
+	}
+	d.value(n, out, path)
 }
 
 // pairs calls fn with each key of a mapping, its value and its path. Keys that

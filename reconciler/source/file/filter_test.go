@@ -110,7 +110,7 @@ func TestTransformedRowsAreStored(t *testing.T) {
 // Two documents may become rows with one key, or rows with the same key different ones.
 func TestTheKeyOfATransformedRowCounts(t *testing.T) {
 	configured(t, map[string]string{
-		"a.yaml": "kind: set\nname: one\nteam: x\n", "b.yaml": "kind: set\nname: one\nteam: y\n", "c.yaml": "kind: set\nname: x/one\nteam: \"\"\n",
+		"a.yaml": "kind: set\nname: one\nteam: x\n", "b.yaml": "kind: set\nname: one\nteam: y\n", "c.yaml": "kind: set\nname: x/one\n",
 	}, func(_ *KindConfig[route], s *KindConfig[*set]) {
 		s.Transform = func(s *set) (*set, error) {
 			c := *s
