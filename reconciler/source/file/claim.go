@@ -73,7 +73,7 @@ func (k *kind[Obj]) claim(d *decoder, document *yaml.Node) (covers func(row any)
 			continue // one that is given twice may be meant either way
 		}
 		before := len(d.problems) + d.more
-		if d.value(values[0], from.FieldByIndex(f.index), f.name); len(d.problems)+d.more == before {
+		if d.field(values[0], from.FieldByIndex(f.index), f.name); len(d.problems)+d.more == before {
 			given = append(given, f.index)
 		}
 	}

@@ -535,3 +535,17 @@ func (h *harness) wantDestinations(want []string) {
 		h.t.Errorf("in force are %q\nwant %q", is, want)
 	}
 }
+
+// Empty text is refused, and says nothing of which row the document declares, even where a row may have an empty key.
+func TestARowStaysWhileItMayBeInADocumentWithAnEmptyKey(t *testing.T) {
+	configured(t, map[string]string{"a.yaml": documents(routeTo(netA, "eth0"), routeTo(netC, "eth0"))},
+		func(r *KindConfig[route], _ *KindConfig[*set]) { r.Normalized = nil },
+		func(_ *testing.T, h *harness) {
+			h.settle()
+			h.write("b.yaml", "kind: route\ndestination: \"\"\ndevice: eth0\n")
+			h.write("a.yaml", routeTo(netA, "eth0"))
+			h.settle()
+			h.wantRoutes(netA+" eth0", netC+" eth0")
+			h.wantError("a.yaml", movedWhy("a.yaml", "b.yaml is refused", 1))
+		})
+}

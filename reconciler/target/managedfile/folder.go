@@ -17,19 +17,25 @@ import (
 type folder struct {
 	path string // without symbolic links
 	fd   int
-	// others is whether another user can change what is in it, and user is whether it is such a user's own, with the number owner.
-	others, user bool
-	owner        uint32
+	// others is whether another user can change what is in it, user is whether it is such a user's own, with the number owner, and served
+	// is whether it is on a file system in user space of such a user.
+	others, user, served bool
+	owner                uint32
+	device               uint64
 	identity
 }
 
-// vouches returns an error if what was found in the directory once cannot be put there again: its owner could have made it look like
-// another user's, or like a program with the rights of one, by a file system of its own.
+// vouches returns an error if what was found in the directory once must not be put there again, because another user could have made it look
+// like somebody else's, or like a program with the rights of one: by a file system of that user's own.
 func (f *folder) vouches(found *original) error {
-	if !f.user || found.Owner == f.owner && found.Mode&(unix.S_ISUID|unix.S_ISGID) == 0 {
-		return nil
+	hasSetID := found.Mode&(unix.S_ISUID|unix.S_ISGID) != 0
+	switch {
+	case found.Mounted:
+		return errors.New("another file system was mounted there, which can say anything of its files")
+	case f.others && hasSetID, f.user && found.Owner != f.owner:
+		return fmt.Errorf("it was of user %d with mode %04o, in a directory in which other users could have made it look so", found.Owner, uint32(found.Mode))
 	}
-	return fmt.Errorf("it was of user %d with mode %04o, in a directory of user %d, who could have made it look so", found.Owner, found.Mode&0o7777, f.owner)
+	return nil
 }
 
 // identity identifies a directory, also after a reboot.
@@ -77,8 +83,7 @@ func (f *folder) close() error { return unix.Close(f.fd) }
 type pathWalk struct {
 	*folder
 	trusts    func(uid uint32) bool
-	device    uint64 // of the directory
-	exchanges bool   // others can rename the directory or what is in it
+	exchanges bool // others can rename the directory or what is in it
 }
 
 // walkTo opens one directory after the other.
@@ -161,11 +166,11 @@ func (w *pathWalk) move(to string, from int, name string) error {
 	if w.fd >= 0 {
 		err = w.close() // of a descriptor that nothing was written to
 	}
-	if stat.Dev != w.device && isServedByOthers(fd, stat.Dev, w.trusts) {
-		w.exchanges = true
+	if stat.Dev != w.device {
+		w.served = isServedByOthers(fd, stat.Dev, w.trusts)
 	}
 	w.fd, w.path, w.owner, w.device = fd, to, stat.Uid, stat.Dev
-	if !w.trusts(stat.Uid) || stat.Mode&0o022 != 0 && stat.Mode&unix.S_ISVTX == 0 {
+	if w.served || !w.trusts(stat.Uid) || stat.Mode&0o022 != 0 && stat.Mode&unix.S_ISVTX == 0 {
 		w.exchanges = true
 	}
 	return err

@@ -244,11 +244,14 @@ func (t *Target) recordFor(s *state) (*record, error) {
 // keepOriginal keeps the content of a file that existed before, if it is to be restored or is
 // about to be lost.
 func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
-	if rec.Original == nil || rec.Original.Kept {
+	if rec.Original == nil {
 		return false, nil
 	}
 	if err := s.folder.vouches(rec.Original); err != nil && s.row.OnDelete == Restore {
 		return false, reconciler.Terminal(fmt.Errorf("file %s: what was there before cannot be restored: %w: expected onDelete to be %s or %s", s.row.Path, err, Remove, Keep))
+	}
+	if rec.Original.Kept {
+		return false, nil
 	}
 	isOriginal := !s.recorded || s.is.Hash != "" && s.is.Hash == rec.Original.Hash
 	if lost := isOriginal && !s.inSync(); !lost && s.row.OnDelete != Restore {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/statedb"
 )
@@ -109,6 +111,7 @@ func TestAFileThatAnotherUserCannotHaveMadeIsNotRestored(t *testing.T) {
 		"the user's, with the user ID":    {user, 0o755 | os.ModeSetuid, false},
 		"the user's, with the group ID":   {user, 0o755 | os.ModeSetgid, false},
 		"the user's, in a root directory": {user, 0o755, true},
+		"root's, in a group's directory":  {0, 0o755 | os.ModeSetuid, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -118,11 +121,15 @@ func TestAFileThatAnotherUserCannotHaveMadeIsNotRestored(t *testing.T) {
 			must(t, os.Chmod(path, c.mode))
 			target, row := openedTarget(t, t.TempDir()), file(path, "ours", restored, adopted)
 			mustUpdate(t, target, row, true) // the directory is root's, as if its owner had that said
-			if !strings.HasSuffix(name, "in a root directory") {
+			switch {
+			case strings.HasSuffix(name, "in a group's directory"):
+				must(t, os.Chown(dir, 0, user))
+				must(t, os.Chmod(dir, 0o775))
+			case !strings.HasSuffix(name, "in a root directory"):
 				must(t, os.Chown(dir, user, user))
 			}
 			err := target.Delete(t.Context(), statedb.New().ReadTxn(), row)
-			if (err == nil) != c.restored || err != nil && !strings.Contains(err.Error(), "who could have made it look so") {
+			if (err == nil) != c.restored || err != nil && !strings.Contains(err.Error(), "could have made it look so") {
 				t.Errorf("Delete: %v", err)
 			}
 			if c.restored {
@@ -132,9 +139,46 @@ func TestAFileThatAnotherUserCannotHaveMadeIsNotRestored(t *testing.T) {
 			wantFile(t, path, "ours", 0o644)
 			must(t, os.Chown(path, c.owner, c.owner))
 			must(t, os.Chmod(path, c.mode))
-			if err := updateError(t, openedTarget(t, t.TempDir()), row); !strings.Contains(err.Error(), "who could have made it look so") || !strings.Contains(err.Error(), "expected onDelete to be") {
+			if err := updateError(t, openedTarget(t, t.TempDir()), row); !strings.Contains(err.Error(), "could have made it look so") || !strings.Contains(err.Error(), "expected onDelete to be") {
 				t.Errorf("Update: %v", err)
 			}
+		})
+	}
+}
+
+// Such a file system may be mounted on a directory of root that its user may write to, or on the file itself.
+func TestAFileOfAnotherFileSystemIsNotRestored(t *testing.T) {
+	for name, mount := range map[string]func(t *testing.T, dir, path string) (unmount func()){
+		"over the directory": func(t *testing.T, dir, path string) func() {
+			serveDiskOf(t, 65533, dir)
+			mustWrite(t, path, "theirs")
+			return func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) }
+		},
+		"on the file": func(t *testing.T, dir, path string) func() {
+			other := filepath.Join("/dev/shm", filepath.Base(filepath.Dir(dir))+"-theirs")
+			mustWrite(t, other, "theirs")
+			t.Cleanup(func() { must(t, os.Remove(other)) })
+			must(t, unix.Mount(other, path, "", unix.MS_BIND, ""))
+			return func() { must(t, unix.Unmount(path, unix.MNT_DETACH)) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !othersExist() {
+				return // root has no other user here
+			}
+			dir := t.TempDir()
+			path := filepath.Join(dir, "a")
+			mustWrite(t, path, "real")
+			unmount := mount(t, dir, path)
+			target := openedTarget(t, t.TempDir())
+			err := updateError(t, target, file(path, "ours", restored, adopted))
+			if !strings.Contains(err.Error(), "another file system was mounted there") {
+				t.Errorf("Update: %v", err)
+			}
+			unmount()
+			mustUpdate(t, target, file(path, "ours", restored, adopted), true)
+			mustDelete(t, target, file(path, "ours", restored, adopted))
+			wantFile(t, path, "real", 0)
 		})
 	}
 }
