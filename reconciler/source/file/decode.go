@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -205,12 +204,16 @@ func (d *decoder) field(n *yaml.Node, out reflect.Value, path string) {
 	if n.Kind == yaml.AliasNode {
 		text = n.Alias
 	}
-	distinguishes := slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Interface}, out.Kind())
-	if text.Kind == yaml.ScalarNode && text.Value == "" && text.ShortTag() == "!!str" && !distinguishes {
-		d.problem(n, path, "empty text; expected %s, or the field left out", expected(out.Type()))
+	if text.Kind == yaml.ScalarNode && text.Value == "" && text.ShortTag() == "!!str" && !distinguishesEmpty(out.Type()) {
+		d.problem(n, path, "empty text; expected %s, or the field left out if it is not required", expected(out.Type()))
 		return
 	}
 	d.value(n, out, path)
+}
+
+// distinguishesEmpty reports whether a field of a type tells empty text from none.
+func distinguishesEmpty(t reflect.Type) bool {
+	return t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface
 }
 
 // pairs calls fn with each key of a mapping, its value and its path. Keys that

@@ -80,11 +80,11 @@ func TestParseMessages(t *testing.T) {
 			`f.yaml:3:9: field "gateway": no value; expected an IP address such as 192.0.2.1 or 2001:db8::1, or the field left out`,
 		}},
 		{"empty text", "kind: route\ndestination: 10.0.0.0/8\ngateway: \"\"\n", []string{
-			`f.yaml:3:10: field "gateway": empty text; expected an IP address such as 192.0.2.1 or 2001:db8::1, or the field left out`,
+			`f.yaml:3:10: field "gateway": empty text; expected an IP address such as 192.0.2.1 or 2001:db8::1, or the field left out if it is not required`,
 		}},
 		{"empty text of an alias", "kind: route\ndestination: 10.0.0.0/8\ngateway: &none \"\"\ndevice: *none\n", []string{
-			`f.yaml:3:10: field "gateway": empty text; expected an IP address such as 192.0.2.1 or 2001:db8::1, or the field left out`,
-			`f.yaml:4:9: field "device": empty text; expected text, or the field left out`,
+			`f.yaml:3:10: field "gateway": empty text; expected an IP address such as 192.0.2.1 or 2001:db8::1, or the field left out if it is not required`,
+			`f.yaml:4:9: field "device": empty text; expected text, or the field left out if it is not required`,
 		}},
 		{"field given twice", "kind: route\ndestination: 10.0.0.0/8\ndestination: 11.0.0.0/8\n", []string{
 			`f.yaml:3:1: field "destination": given twice, first on line 2`,

@@ -147,6 +147,9 @@ func (d describer) field(f reflect.StructField, says tag, byDefault reflect.Valu
 	if value, ok := plainValue(byDefault); ok {
 		s["default"] = value
 	}
+	if s["type"] == "string" && !distinguishesEmpty(f.Type) {
+		s["minLength"] = 1
+	}
 	return s
 }
 

@@ -116,8 +116,9 @@ func (r *Renewer) due(present presence) (due []state, next time.Duration) {
 
 // hasItsLifetimes reports whether the address has the lifetimes of the row, of which the preferred one may have run out.
 func (s state) hasItsLifetimes() bool {
-	want, is := s.row.lifetimes(), s.is.lifetimes()
-	return want.valid.agrees(is.valid) && (is.preferred.seconds == 0 || want.preferred.agrees(is.preferred))
+	want, is := s.given(), s.is.lifetimes()
+	ranOut := is.preferred.seconds == 0 && want.preferred != Forever && want.age() >= want.preferred.duration()-tolerance*time.Second
+	return want.valid.agrees(is.valid) && (ranOut || want.preferred.agrees(is.preferred))
 }
 
 // renewDue renews the addresses that have to be renewed according to the kernel. The mirror is not enough: the kernel would add an address

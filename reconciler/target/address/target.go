@@ -194,8 +194,11 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, indexes *rtnl.
 		case err != nil:
 			return false, err
 		case index == rec.Index:
-			s := state{row: row, key: key, index: index}
-			return true, t.records.Put(key.String(), s.recordOf(rec.Existed))
+			if before, known := t.records.Get(key.String()); known && before.Index == index {
+				rec.Valid, rec.Preferred = before.Valid, before.Preferred
+			}
+			rec.Key = key
+			return true, t.records.Put(key.String(), rec)
 		}
 	}
 	return false, nil

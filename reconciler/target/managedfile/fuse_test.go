@@ -76,8 +76,8 @@ func serveDiskOf(t *testing.T, user int, dir string) *servedDisk {
 	must(t, cmd.Start())
 	must(t, file.Close())
 	t.Cleanup(func() {
-		must(t, cmd.Process.Kill()) // all who wait get an error
-		_ = cmd.Wait()              // it was killed
+		must(t, cmd.Process.Kill())                                                  // all who wait get an error
+		_ = cmd.Wait()                                                               // it was killed
 		if err := unix.Unmount(dir, unix.MNT_DETACH); !errors.Is(err, unix.EINVAL) { // the test may have unmounted it
 			must(t, err)
 		}

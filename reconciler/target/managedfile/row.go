@@ -122,6 +122,9 @@ func (f File) checkTemplate() error {
 	if f.Template == nil {
 		return nil
 	}
+	if *f.Template == "" {
+		return errors.New("it is empty; expected a template, or the content \"\" for an empty file")
+	}
 	_, err := parseTemplate(*f.Template)
 	return err
 }
