@@ -127,7 +127,7 @@ func (a kernelAddress) isSecondary() bool {
 func (a kernelAddress) connects() bool {
 	without := uint32(unix.IFA_F_TEMPORARY | unix.IFA_F_DADFAILED)
 	if a.Address.Addr().Is4() {
-		if a.Address.IsSingleIP() {
+		if a.Address.IsSingleIP() || a.Address.Masked().Addr().As4()[0] == 0 { // to 0.0.0.0/8 the kernel adds no route
 			return false
 		}
 		without = unix.IFA_F_NOPREFIXROUTE // it cannot be changed

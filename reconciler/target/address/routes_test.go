@@ -223,6 +223,7 @@ func TestAddressesThatNeedNoRouteHaveLostNone(t *testing.T) {
 		do      []string // by others, after the address was added
 	}{
 		"a host":             {"192.0.2.1/32", nil},
+		"any network":        {"192.0.2.1/0", nil},
 		"another route":      {"192.0.2.1/24", []string{"route replace 192.0.2.0/24 dev e0 proto static"}},
 		"another metric":     {"192.0.2.1/24", []string{"route add 192.0.2.0/24 dev e0 metric 5", "route del 192.0.2.0/24 dev e0 proto kernel"}},
 		"another IPv6 route": {"2001:db8::1/64", []string{"-6 route add 2001:db8::/64 dev e0 metric 5", "-6 route del 2001:db8::/64 dev e0 proto kernel"}},

@@ -22,6 +22,7 @@ type folder struct {
 	others, user, served bool
 	owner                uint32
 	device               uint64
+	trusts               func(uid uint32) bool // whether a user may do all that the agent may
 	identity
 }
 
@@ -82,13 +83,12 @@ func (f *folder) close() error { return unix.Close(f.fd) }
 // pathWalk follows a path from directory to directory.
 type pathWalk struct {
 	*folder
-	trusts    func(uid uint32) bool
 	exchanges bool // others can rename the directory or what is in it
 }
 
 // walkTo opens one directory after the other.
 func walkTo(name string) (_ *folder, err error) {
-	w := &pathWalk{folder: &folder{path: "/", fd: -1}, trusts: trusted.Owners()}
+	w := &pathWalk{folder: &folder{path: "/", fd: -1, trusts: trusted.Owners()}}
 	if err := w.move("/", unix.AT_FDCWD, "/"); err != nil {
 		return nil, fmt.Errorf("open directory /: %w", err)
 	}

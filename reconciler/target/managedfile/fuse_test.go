@@ -65,7 +65,11 @@ func serveDiskOf(t *testing.T, user int, dir string) *servedDisk {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	must(t, err)
-	must(t, unix.Mount("served", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=0,allow_other", fd, user)))
+	mode := "40000"
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		mode = "100644"
+	}
+	must(t, unix.Mount("served", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=%s,user_id=%d,group_id=0,allow_other", fd, mode, user)))
 	file := os.NewFile(uintptr(fd), "fuse")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestChildThatServesADisk$")
 	cmd.Env, cmd.ExtraFiles, cmd.Stderr = append(os.Environ(), serves+"=1"), []*os.File{file}, os.Stderr
@@ -380,10 +384,34 @@ func TestLinksOfADiskInUserSpaceAreNotFollowed(t *testing.T) {
 
 func TestWhoServesADisk(t *testing.T) {
 	const mounts = "36 35 0:50 / /a rw,nosuid shared:1 - fuse.sshfs b: rw,user_id=0,group_id=0\n" +
-		"37 35 0:51 / /b rw - fuse.sshfs b: rw,user_id=1000,group_id=0,allow_other\n38 35 0:52 / /c rw - virtiofs c rw\nmistake\n"
-	for minor, want := range map[uint32]bool{50: false, 51: true, 52: false, 53: true} {
-		if got := isOfOthers(mounts, unix.Mkdev(0, minor), func(uid uint32) bool { return uid == 0 }); got != want {
-			t.Errorf("0:%d is of others: %v, expected %v", minor, got, want)
+		"37 35 0:51 / /b rw - fuse.sshfs b: rw,user_id=1000,group_id=0,allow_other\n38 35 0:52 / /c rw - virtiofs c rw\nmistake\n" +
+		"39 35 0:53 / /d rw - fuse x\vuser_id=0 rw,user_id=1000\n40 35 0:54 / /e rw - fuse.x\u00a0user_id=0 y rw,user_id=1000\n" +
+		"41 35 0:55 / /f rw - fuse x\\040user_id=0\u0085- rw,user_id=1000\n42 35 0:56 / /g rw - fuse x rw,user_id=0,user_id=1000\n" +
+		"43 35 0:57 / /h rw - fuse x y rw,user_id=0\n"
+	for minor, want := range map[uint32]uint32{50: 0, 51: 1000, 52: 0, 53: 1000, 54: 1000, 55: 1000, 56: nobody, 57: nobody} {
+		if user, found := mounter(mounts, unix.Mkdev(0, minor)); user != want || !found {
+			t.Errorf("0:%d is of user %d, %v, expected %d", minor, user, found, want)
 		}
 	}
+	if user, found := mounter(mounts, unix.Mkdev(0, 58)); found {
+		t.Errorf("one that is not mounted is of user %d", user)
+	}
+}
+
+// A user may mount one on a file that belongs to that user, in a directory of root. It keeps no other files of the directory from being applied.
+func TestADiskThatHangsOnAFileConcernsOnlyThatFile(t *testing.T) {
+	if !othersExist() {
+		return // root has no other user here who could mount one
+	}
+	dir := t.TempDir()
+	theirs, ours := file(filepath.Join(dir, "a"), "x"), file(filepath.Join(dir, "b"), "x")
+	mustWrite(t, theirs.Path, "y")
+	disk := serveDiskOf(t, 65533, theirs.Path)
+	disk.hang(fuseGetattr, fuseOpen, fuseRead, fuseStatfs)
+	target := openedTarget(t, t.TempDir())
+	if err := updateError(t, target, theirs); !strings.Contains(err.Error(), "user 65533 has mounted a file system on it") {
+		t.Errorf("error %v", err)
+	}
+	mustUpdate(t, target, ours, true)
+	disk.thaw()
 }

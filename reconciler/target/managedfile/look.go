@@ -137,6 +137,9 @@ func (t *Target) look(key Key, f *folder) (version, error) {
 func (t *Target) lookNow(key Key, f *folder) (version, error) {
 	var stat unix.Stat_t
 	name := path.Base(string(key))
+	if err := f.checkMount(name); err != nil {
+		return version{}, fmt.Errorf("look at file %s: %w", key, err)
+	}
 	err := unix.Fstatat(f.fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
 		t.versions.note(key, version{}, time.Now())
