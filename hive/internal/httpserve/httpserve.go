@@ -53,8 +53,9 @@ type Limiter interface {
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, fail Fail, logger *slog.Logger) error {
 	all := newConns()
 	server := &http.Server{
-		Handler:           &guard{next: handler, fail: fail, logger: logger, conns: all},
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		DisableGeneralOptionsHandler: true, // it would answer OPTIONS * before the guard
+		Handler:                      &guard{next: handler, fail: fail, logger: logger, conns: all},
+		ReadHeaderTimeout:            headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		ConnState:      all.changed,

@@ -17,12 +17,11 @@ import (
 type folder struct {
 	path string // without symbolic links
 	fd   int
-	// others is whether another user can change what is in it, user is whether it is such a user's own, with the number owner, and served
-	// is whether it is on a file system in user space of such a user.
-	others, user, served bool
-	owner                uint32
-	device               uint64
-	trusts               func(uid uint32) bool // whether a user may do all that the agent may
+	// others is whether another user can change what is in it, and user is whether it is such a user's own, with the number owner.
+	others, user bool
+	owner        uint32
+	device       uint64
+	trusts       func(uid uint32) bool // whether a user may do all that the agent may
 	identity
 }
 
@@ -30,10 +29,7 @@ type folder struct {
 // like somebody else's, or like a program with the rights of one: by a file system of that user's own.
 func (f *folder) vouches(found *original) error {
 	hasSetID := found.Mode&(unix.S_ISUID|unix.S_ISGID) != 0
-	switch {
-	case found.Mounted:
-		return errors.New("another file system was mounted there, which can say anything of its files")
-	case f.others && hasSetID, f.user && found.Owner != f.owner:
+	if f.others && hasSetID || f.user && found.Owner != f.owner {
 		return fmt.Errorf("it was of user %d with mode %04o, in a directory in which other users could have made it look so", found.Owner, uint32(found.Mode))
 	}
 	return nil
@@ -166,11 +162,11 @@ func (w *pathWalk) move(to string, from int, name string) error {
 	if w.fd >= 0 {
 		err = w.close() // of a descriptor that nothing was written to
 	}
-	if stat.Dev != w.device {
-		w.served = isServedByOthers(fd, stat.Dev, w.trusts)
+	if err == nil && stat.Dev != w.device && isServedByOthers(fd, stat.Dev, w.trusts) {
+		err = fmt.Errorf("it is on a file system that another user has mounted, who would get what is written: expected another directory: %w", fs.ErrPermission)
 	}
 	w.fd, w.path, w.owner, w.device = fd, to, stat.Uid, stat.Dev
-	if w.served || !w.trusts(stat.Uid) || stat.Mode&0o022 != 0 && stat.Mode&unix.S_ISVTX == 0 {
+	if !w.trusts(stat.Uid) || stat.Mode&0o022 != 0 && stat.Mode&unix.S_ISVTX == 0 {
 		w.exchanges = true
 	}
 	return err

@@ -110,6 +110,9 @@ func (d *servedDisk) thaw() { d.t.Helper(); d.tell("thaw") }
 // refuse answers all who wait with an error, and goes on.
 func (d *servedDisk) refuse() { d.t.Helper(); d.tell("refuse") }
 
+// fail makes requests of a kind get an error.
+func (d *servedDisk) fail(kind int) { d.t.Helper(); d.tell("fail", kind) }
+
 // slow makes each answer take a number of milliseconds.
 func (d *servedDisk) slow(ms int) { d.t.Helper(); d.tell("slow", ms) }
 
@@ -120,7 +123,7 @@ func TestChildThatServesADisk(t *testing.T) {
 		return // serveDisk asks for it
 	}
 	s := &server{
-		fd: 3, names: map[string]uint64{}, last: 1, hanging: map[uint32]int{},
+		fd: 3, names: map[string]uint64{}, last: 1, hanging: map[uint32]int{}, failing: map[uint32]bool{},
 		nodes: map[uint64]*servedFile{1: {mode: unix.S_IFDIR | 0o755, changed: time.Now()}},
 	}
 	go s.run()
@@ -141,6 +144,7 @@ type server struct {
 	nodes   map[uint64]*servedFile
 	last    uint64
 	hanging map[uint32]int // requests of these kinds wait, after a number of them
+	failing map[uint32]bool
 	waiting [][]byte
 	delay   time.Duration // of all others
 }
@@ -179,6 +183,8 @@ func (s *server) obey(command string, args []string) {
 		for _, kind := range numbers {
 			s.hanging[uint32(kind)] = 0
 		}
+	case "fail":
+		s.failing[uint32(numbers[0])] = true
 	case "thaw", "refuse":
 		clear(s.hanging)
 		for _, request := range s.waiting {
@@ -202,6 +208,8 @@ func (s *server) got(request []byte) {
 		hangs = false
 	}
 	switch {
+	case s.failing[kind]:
+		s.reply(request, nil, unix.EIO)
 	case hangs:
 		s.waiting = append(s.waiting, request)
 	case s.delay > 0 && kind != fuseInit:
@@ -361,20 +369,29 @@ func TestADiskInUserSpaceIsUsedLikeAnyOther(t *testing.T) {
 	}
 }
 
-// A file system in user space says of each file whose it is, and its owner can have it say root.
-func TestLinksOfADiskInUserSpaceAreNotFollowed(t *testing.T) {
+// A file system in user space says of each file whose it is, and its owner can have it say root. It need not say what it is. What is written
+// to it is its owner's.
+func TestADiskInUserSpaceOfAnotherUserIsNotUsed(t *testing.T) {
 	if !othersExist() {
 		return // root has no other user here who could mount one
 	}
 	theirs, ours := t.TempDir(), t.TempDir()
-	serveDiskOf(t, 65533, theirs)
+	disk := serveDiskOf(t, 65533, theirs)
 	must(t, os.Symlink(ours, filepath.Join(theirs, "link")))
 	target := openedTarget(t, t.TempDir())
 	if err := updateError(t, target, file(filepath.Join(theirs, "link", "a"), "x\n")); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error %v", err)
 	}
 	wantAbsent(t, filepath.Join(ours, "a"))
-	mustUpdate(t, target, file(filepath.Join(theirs, "a"), "x\n"), true)
+	secret := file(filepath.Join(theirs, "a"), "x\n", withMode(0o600))
+	if err := updateError(t, target, secret); !strings.Contains(err.Error(), "another user has mounted") {
+		t.Errorf("error %v", err)
+	}
+	wantAbsent(t, secret.Path)
+	disk.fail(fuseStatfs)
+	if err := updateError(t, target, secret); !strings.Contains(err.Error(), "another user has mounted") {
+		t.Errorf("of a disk that does not say what it is: error %v", err)
+	}
 
 	roots := t.TempDir()
 	serveDisk(t, roots)
@@ -388,7 +405,7 @@ func TestWhoServesADisk(t *testing.T) {
 		"39 35 0:53 / /d rw - fuse x\vuser_id=0 rw,user_id=1000\n40 35 0:54 / /e rw - fuse.x\u00a0user_id=0 y rw,user_id=1000\n" +
 		"41 35 0:55 / /f rw - fuse x\\040user_id=0\u0085- rw,user_id=1000\n42 35 0:56 / /g rw - fuse x rw,user_id=0,user_id=1000\n" +
 		"43 35 0:57 / /h rw - fuse x y rw,user_id=0\n"
-	for minor, want := range map[uint32]uint32{50: 0, 51: 1000, 52: 0, 53: 1000, 54: 1000, 55: 1000, 56: nobody, 57: nobody} {
+	for minor, want := range map[uint32]uint32{50: 0, 51: 1000, 52: 0, 53: 1000, 54: 1000, 55: 1000, 56: unknown, 57: unknown} {
 		if user, found := mounter(mounts, unix.Mkdev(0, minor)); user != want || !found {
 			t.Errorf("0:%d is of user %d, %v, expected %d", minor, user, found, want)
 		}
@@ -405,13 +422,19 @@ func TestADiskThatHangsOnAFileConcernsOnlyThatFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	theirs, ours := file(filepath.Join(dir, "a"), "x"), file(filepath.Join(dir, "b"), "x")
-	mustWrite(t, theirs.Path, "y")
+	target := openedTarget(t, t.TempDir())
+	mustUpdate(t, target, theirs, true)
 	disk := serveDiskOf(t, 65533, theirs.Path)
 	disk.hang(fuseGetattr, fuseOpen, fuseRead, fuseStatfs)
-	target := openedTarget(t, t.TempDir())
-	if err := updateError(t, target, theirs); !strings.Contains(err.Error(), "user 65533 has mounted a file system on it") {
+	if err := updateError(t, target, theirs); !strings.Contains(err.Error(), "a file system of user 65533 is mounted on it") {
 		t.Errorf("error %v", err)
 	}
 	mustUpdate(t, target, ours, true)
+	for _, err := range target.Observe(t.Context()) {
+		if err != nil && !strings.Contains(err.Error(), "is mounted on it") {
+			t.Error(err)
+		}
+	}
+	mustUpdate(t, target, file(ours.Path, "y"), true)
 	disk.thaw()
 }

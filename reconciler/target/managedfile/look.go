@@ -135,12 +135,8 @@ func (t *Target) look(key Key, f *folder) (version, error) {
 }
 
 func (t *Target) lookNow(key Key, f *folder) (version, error) {
-	var stat unix.Stat_t
 	name := path.Base(string(key))
-	if err := f.checkMount(name); err != nil {
-		return version{}, fmt.Errorf("look at file %s: %w", key, err)
-	}
-	err := unix.Fstatat(f.fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	stat, err := f.stat(name)
 	if errors.Is(err, unix.ENOENT) {
 		t.versions.note(key, version{}, time.Now())
 		return version{}, nil
@@ -171,11 +167,17 @@ func (t *Target) lookNow(key Key, f *folder) (version, error) {
 // read reads a file of at most MaxSize bytes. If it is larger or not a regular file, read
 // returns only the stamp.
 func read(f *folder, name string) ([]byte, version, error) {
-	// O_NONBLOCK, because opening a pipe would wait for its writer.
-	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		err = unix.ENOENT // it was replaced: the next look shows by what
+	at, err := f.place(name)
+	if err != nil {
+		return nil, version{}, err
 	}
+	defer func() { _ = unix.Close(at) }()
+	var there unix.Stat_t
+	if err := unix.Fstat(at, &there); err != nil || !stampOf(&there).regular() {
+		return nil, version{stamp: stampOf(&there)}, err
+	}
+	// O_NONBLOCK, because a lease would be waited for.
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(at), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, version{}, err
 	}

@@ -101,12 +101,11 @@ func (t *Target) recoverOne(p pending) error {
 	}
 	defer func() { _ = f.close() }() // nothing was written to it
 	untouched, err := change(t, f, func(f *folder) (bool, error) {
-		var left, file unix.Stat_t
-		err := unix.Fstatat(f.fd, p.Temporary, &left, unix.AT_SYMLINK_NOFOLLOW)
+		left, err := f.stat(p.Temporary)
 		if err != nil {
 			return false, err
 		}
-		err = unix.Fstatat(f.fd, path.Base(string(p.Key)), &file, unix.AT_SYMLINK_NOFOLLOW)
+		file, err := f.stat(path.Base(string(p.Key)))
 		inPlace := err == nil && file.Ino == left.Ino && file.Dev == left.Dev
 		return !inPlace, unix.Unlinkat(f.fd, p.Temporary, 0)
 	}, nil)

@@ -1,7 +1,9 @@
 package managedfile
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -10,10 +12,10 @@ import (
 )
 
 // isServedByOthers reports whether a directory is on a file system in user space that another user
-// has mounted. Such a file system says of each file whose it is, and can say root.
+// has mounted. Such a file system says of each file whose it is, and can say root. It need not say what it is.
 func isServedByOthers(fd int, device uint64, trusts func(uid uint32) bool) bool {
 	var disk unix.Statfs_t
-	if err := unix.Fstatfs(fd, &disk); err != nil || disk.Type != unix.FUSE_SUPER_MAGIC {
+	if err := unix.Fstatfs(fd, &disk); err == nil && disk.Type != unix.FUSE_SUPER_MAGIC {
 		return false
 	}
 	mounts, err := os.ReadFile(mountsFile)
@@ -27,8 +29,8 @@ func isServedByOthers(fd int, device uint64, trusts func(uid uint32) bool) bool 
 // mountsFile lists the file systems that are mounted.
 const mountsFile = "/proc/self/mountinfo"
 
-// nobody is who has mounted what is not told.
-const nobody = 65534
+// unknown is who has mounted what the list does not say of. No user has that number.
+const unknown = math.MaxUint32
 
 // mounter returns who has mounted a device, according to the list of mounts. found is whether it is in the list. Users choose the name and
 // the type of a file system in user space; of white space, the kernel escapes only that which separates fields and lines.
@@ -40,11 +42,11 @@ func mounter(mounts string, device uint64) (user uint32, found bool) {
 		if len(of) < 3 || of[2] != number {
 			continue
 		}
-		if len(about) != 3 {
-			return nobody, true
+		if len(about) != 3 && strings.HasPrefix(about[0], "fuse") {
+			return unknown, true
 		}
 		var ids []string
-		for option := range strings.SplitSeq(about[2], ",") {
+		for option := range strings.SplitSeq(about[len(about)-1], ",") {
 			if id, ok := strings.CutPrefix(option, "user_id="); ok {
 				ids = append(ids, id)
 			}
@@ -54,28 +56,59 @@ func mounter(mounts string, device uint64) (user uint32, found bool) {
 		}
 		uid, err := strconv.ParseUint(ids[0], 10, 32)
 		if err != nil || len(ids) > 1 {
-			return nobody, true
+			return unknown, true
 		}
 		return uint32(uid), true
 	}
 	return 0, false
 }
 
-// checkMount returns an error if another user has mounted a file system in user space on a file. That is asked without asking the file system,
-// which need not answer.
-func (f *folder) checkMount(name string) error {
+// place opens the place of a file without opening the file, which another user's file system need not answer. It returns an error if such a
+// file system is mounted on the file. What is asked of the descriptor is about what was there at that moment.
+func (f *folder) place(name string) (fd int, err error) {
+	fd, err = unix.Openat(f.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := f.checkMount(fd); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// stat returns the attributes of what is at a name in the directory.
+func (f *folder) stat(name string) (stat unix.Stat_t, err error) {
+	fd, err := f.place(name)
+	if err == nil {
+		err = errors.Join(unix.Fstat(fd, &stat), unix.Close(fd))
+	}
+	return stat, err
+}
+
+// checkMount returns an error if another user has mounted a file system in user space on what is open.
+func (f *folder) checkMount(fd int) error {
 	var stat unix.Statx_t
-	err := unix.Statx(f.fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, 0, &stat)
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, 0, &stat); err != nil {
+		return err
+	}
 	device := unix.Mkdev(stat.Dev_major, stat.Dev_minor)
-	if err != nil || device == f.device {
-		return nil //nolint:nilerr // whoever looks at the file says so
+	told := stat.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0
+	isMount := told && stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+	if !told {
+		isMount = device != f.device // or it is on another layer of an overlay, which no mount has
+	}
+	if !isMount {
+		return nil
 	}
 	mounts, err := os.ReadFile(mountsFile)
 	if err != nil {
 		return err
 	}
-	if user, _ := mounter(string(mounts), device); f.trusts != nil && !f.trusts(user) {
-		return fmt.Errorf("user %d has mounted a file system on it: expected none there", user)
+	switch user, found := mounter(string(mounts), device); {
+	case found && !f.trusts(user):
+		return fmt.Errorf("a file system of user %d is mounted on it: expected it to be unmounted (umount)", user)
+	case !found && told:
+		return errors.New("a file system was mounted on it until this moment")
 	}
 	return nil
 }

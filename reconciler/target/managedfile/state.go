@@ -61,8 +61,6 @@ type original struct {
 	ACL []byte `json:"acl,omitempty"`
 	// Kept is whether its content is attached to the record.
 	Kept bool `json:"kept,omitempty"`
-	// Mounted is whether a file system of another user was mounted in place of its directory, or any in its own.
-	Mounted bool `json:"mounted,omitempty"`
 }
 
 func (o *original) attributes() attributes {
@@ -301,7 +299,6 @@ func (s *state) newRecord() record {
 	if !s.recorded && r.Existed {
 		r.Original = &original{
 			Inode: s.is.Inode, Size: s.is.Size, Mode: s.is.Mode, Owner: s.is.Owner, Group: s.is.Group, Hash: s.is.Hash, ACL: []byte(s.is.ACL),
-			Mounted: s.folder.served || s.is.Device != s.folder.device,
 		}
 	}
 	if !r.wrote(s.want) {

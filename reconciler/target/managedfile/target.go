@@ -141,8 +141,7 @@ func (o *operation) eachRecorded(ctx context.Context, do func(name string, rec r
 // lookAtName returns the stamp of what is at a name, without reading it.
 func (t *Target) lookAtName(f *folder, name string) (is stamp, err error) {
 	return ask(t.answers, f, func(f *folder) (stamp, error) {
-		var stat unix.Stat_t
-		err := unix.Fstatat(f.fd, path.Base(name), &stat, unix.AT_SYMLINK_NOFOLLOW)
+		stat, err := f.stat(path.Base(name))
 		if errors.Is(err, unix.ENOENT) {
 			return stamp{}, nil
 		}

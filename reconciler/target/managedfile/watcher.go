@@ -342,7 +342,7 @@ func (r *watching) check() {
 		}
 		is, err := r.target.lookAtName(f, string(key))
 		seen, _, _ := r.seen.Get(txn, SeenByKey.Query(key))
-		differs[i] = err == nil && seen.version.stamp != is && r.dirs.has(key)
+		differs[i] = !unanswered(err) && seen.version.stamp != is && r.dirs.has(key) // what cannot be looked at has no stamp
 	})
 	for i, key := range files {
 		if differs[i] {

@@ -301,8 +301,7 @@ func (t *Target) finish(in *folder, all []*writing) {
 		unsynced := in.sync()
 		found := make([]stamp, len(renamed))
 		for i, w := range renamed {
-			var stat unix.Stat_t
-			if unix.Fstatat(in.fd, path.Base(string(w.key)), &stat, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			if stat, err := in.stat(path.Base(string(w.key))); err == nil {
 				found[i] = stampOf(&stat) // or else it was removed in the meantime: the next look shows that
 			}
 		}
