@@ -179,3 +179,41 @@ func TestAFileOfAnotherFileSystemIsNotRestored(t *testing.T) {
 		})
 	}
 }
+
+// The owner of a file can put something in place of the temporary file that is about to become it, in a sticky directory or by a mount.
+func TestATemporaryFileThatCannotBeRemovedStopsNoOtherFile(t *testing.T) {
+	for name, obstruct := range map[string]func(t *testing.T, path string){
+		"a directory": func(t *testing.T, path string) {
+			must(t, os.Remove(path))
+			must(t, os.Mkdir(path, 0o755))
+		},
+		"a mount": func(t *testing.T, path string) {
+			must(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
+			t.Cleanup(func() { must(t, unix.Unmount(path, unix.MNT_DETACH)) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, state := t.TempDir(), t.TempDir()
+			target := openedTarget(t, state)
+			theirs, ours := file(filepath.Join(dir, "theirs"), "2"), file(filepath.Join(dir, "ours"), "1")
+			mustUpdate(t, target, file(theirs.Path, "1"), true)
+			target.reached = func(step string) {
+				if step != "temporary" {
+					return
+				}
+				made, err := filepath.Glob(filepath.Join(dir, ".statehive-tmp-*"))
+				if must(t, err); len(made) == 1 {
+					obstruct(t, made[0])
+				}
+			}
+			if err := updateError(t, target, theirs); err == nil {
+				t.Error("it was written")
+			}
+			target.reached = func(string) {}
+			for _, content := range []string{"1", "2"} {
+				mustUpdate(t, target, file(ours.Path, content), true)
+			}
+			mustUpdate(t, target, theirs, true)
+		})
+	}
+}

@@ -83,9 +83,11 @@ func (t *Target) writeAll(ctx context.Context, all []*writing) {
 
 // writeInto does that for the files of one directory, up to wide of them at the same time.
 func (t *Target) writeInto(ctx context.Context, in *folder, all []*writing, wide int) {
-	if err := t.removeLeft(in); err != nil {
+	if err := t.removeLeft(in); unanswered(err) {
 		failAll(all, err)
 		return
+	} else if err != nil { // their owner can see to that
+		t.log.Warn("Temporary files of an earlier change cannot be removed", "error", err)
 	}
 	id, err := t.announceWriting(all)
 	if err != nil {
@@ -370,7 +372,8 @@ func (t *Target) unlinkAll(in *folder, names []string) error {
 	_, err := change(t, in, func(in *folder) (struct{}, error) {
 		var errs []error
 		for _, name := range names {
-			if err := unix.Unlinkat(in.fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			// A directory is not the agent's, but has taken the place of the file.
+			if err := unix.Unlinkat(in.fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EISDIR) {
 				errs = append(errs, fmt.Errorf("remove temporary file %s: %w", path.Join(in.path, name), err))
 			}
 		}
