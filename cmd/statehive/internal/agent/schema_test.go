@@ -130,6 +130,9 @@ func TestTheSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 			if property.(object)["enum"] != nil {
 				change(field, "an unknown text", "no-such-text")
 			}
+			if property.(object)["minLength"] != nil {
+				change(field, "empty text", "")
+			}
 			if _, isList := property.(object)["items"]; !isList && field != "kind" {
 				change(field, "a list", []string{"x"})
 			}
@@ -168,7 +171,7 @@ func fits(root, schema object, value any) error {
 
 // needs are the types that keywords are about; others are for the keyword "type" to refuse.
 var needs = map[string]string{
-	"minimum": "integer", "maximum": "integer", "required": "object", "properties": "object", "additionalProperties": "object", "items": "array",
+	"minimum": "integer", "maximum": "integer", "minLength": "string", "required": "object", "properties": "object", "additionalProperties": "object", "items": "array",
 }
 
 var errDiffers = errors.New("it does not fit")
@@ -205,6 +208,9 @@ func checkOf(name string) (check keyword, known bool) {
 				types = []any{want}
 			}
 			return differs(slices.ContainsFunc(types, func(name any) bool { return name == typeOf(value) || name == "number" && typeOf(value) == "integer" }))
+		},
+		"minLength": func(_, _ object, want, value any) error {
+			return differs(float64(len(value.(string))) >= want.(float64)) // the schemas have only 1
 		},
 		"minimum": func(_, _ object, want, value any) error { return differs(float64(value.(int)) >= want.(float64)) },
 		"maximum": func(_, _ object, want, value any) error { return differs(float64(value.(int)) <= want.(float64)) },

@@ -21,11 +21,11 @@ const (
 
 // directives are those that the unit and its drop-ins may have. Systemd ignores what it does not know.
 var directives = strings.Fields(`
-	[Unit] Description Documentation After Before Wants
+	[Unit] Description Documentation After Before Wants StartLimitIntervalSec
 	[Install] WantedBy
 	[Service] Type ExecStart ExecReload Restart RestartSec TimeoutStopSec
 	StateDirectory StateDirectoryMode RuntimeDirectory RuntimeDirectoryMode ConfigurationDirectory ConfigurationDirectoryMode UMask
-	MemoryMax TasksMax LimitNOFILE LimitCORE
+	MemoryMax TasksMax OOMScoreAdjust LimitNOFILE LimitCORE
 	CapabilityBoundingSet AmbientCapabilities NoNewPrivileges RestrictSUIDSGID
 	ProtectSystem ReadWritePaths ReadOnlyPaths ProtectHome PrivateTmp PrivateMounts ProtectControlGroups ProtectKernelModules
 	ProtectKernelLogs ProtectProc ProtectClock PrivateDevices BindPaths DevicePolicy DeviceAllow NoExecPaths ExecPaths RemoveIPC
