@@ -105,7 +105,7 @@ func (r route) drops() string {
 	}[r.kind]
 }
 
-// describe says what the route does.
+// describe returns what the route does with packets for the network, for the operator.
 func (c captured) describe(links *rtnl.Devices) string {
 	if kind := c.by.drops(); kind != "" {
 		return "a route of type " + kind + " comes first"

@@ -253,7 +253,7 @@ func TestALifetimeThatHasEndedIsSeen(t *testing.T) {
 	mustUpdate(t, target, row, true)
 }
 
-// Their rows are not applied meanwhile, as when a delete is held. After a restart the record says what they are.
+// The rows are not applied in the meantime, for example because a delete is held. After a restart, the lifetimes come from the records.
 func TestAddressesWhoseRowsAreNotAppliedDoNotExpire(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")
 	dir := t.TempDir()

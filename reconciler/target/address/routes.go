@@ -125,7 +125,8 @@ func (w *RouteWatcher) look(ctx context.Context) (all, lost []Seen, err error) {
 	return all, lost, err
 }
 
-// missing says how often the route to the network of an address was found to be missing, and how many checks ago.
+// missing counts how many times the route to the network of an address was found to be missing, and how many checks have passed since the
+// last time.
 type missing struct {
 	device     string
 	times, ago int

@@ -194,7 +194,7 @@ func TestLinksThatOthersRenameGetTheirNamesBack(t *testing.T) {
 	}
 }
 
-// Its document goes, too: whoever gives it another name takes it over.
+// If its document is removed as well, the link belongs to whoever has renamed it.
 func TestALinkThatWasRenamedWhileStoppedIsNotTakenBackWithoutItsDocument(t *testing.T) {
 	remove(t, "br7")
 	dir := t.TempDir()
