@@ -78,7 +78,7 @@ func deletedAfterTentative(
 ) reconciler.Dependency[Address] {
 	waits := func(txn statedb.ReadTxn, a Address) bool {
 		switch a.Status.Kind() {
-		case reconciler.Done:
+		case reconciler.Done, reconciler.Pending:
 			return devices.IsRunning(txn, a.Device) && !isUsed(txn, seen, a)
 		case reconciler.Error:
 			return errors.Is(a.Status.Err(), ErrDuplicate)
