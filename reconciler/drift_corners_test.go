@@ -87,6 +87,28 @@ func TestRepairsOfARowThatIsAgainAreSlowed(t *testing.T) {
 	}
 }
 
+// A repair that fails is tried again at once if the observed state changes meanwhile, which is not another drift.
+func TestTriesOfOneRepairAreNoRepeatedDrift(t *testing.T) {
+	watching(t, nil, func(_ *testing.T, o *watchful) {
+		tries := 0
+		o.target.will(func(context.Context, call) (reconciler.Result, error) {
+			if tries++; tries < 10 {
+				take(time.Millisecond)
+				o.sight(sighting{"a", 7 + tries})
+				take(time.Millisecond)
+				return reconciler.Result{}, reconciler.RetryAfter(time.Minute, errBoom)
+			}
+			o.sight(sighting{"a", 1})
+			return reconciler.Result{}, nil
+		})
+		o.pass(2 * time.Second)
+		o.see(sighting{"a", 7})
+		o.pass(time.Second)
+		o.equal("tries", 10, tries)
+		o.equal("health", "ok: reconciled", o.health.last())
+	})
+}
+
 // A longer Config.Backoff slows repairs at least as much as the default.
 func TestRepairsAreSlowedByTheReplacedBackoff(t *testing.T) {
 	updates := func(b func(int) time.Duration) (n int) {

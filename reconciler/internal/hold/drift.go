@@ -203,10 +203,10 @@ func (r *Repairs) recheck(key string) {
 	}
 }
 
-// Ended counts an update that ran only because of drift.
+// Ended counts an update of a row that was done, if it ran only because of drift. If it fails, the tries after it do not count.
 func (r *Repairs) Ended(t *pool.Task, now time.Time) {
 	it := t.Item
-	if it == nil || t.Kind != pool.Update || !it.Differs || !it.Ran.OnlyDrift() {
+	if it == nil || t.Kind != pool.Update || t.Was != status.Done || !it.Differs || !it.Ran.OnlyDrift() {
 		return
 	}
 	r.p.Count()
