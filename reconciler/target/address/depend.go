@@ -72,7 +72,7 @@ func isUsed(txn statedb.ReadTxn, seen *statedb.Table[Seen], a Address) bool {
 }
 
 // deletedAfterTentative makes IPv6 addresses that the kernel uses stay while it looks for duplicates of others of their network, on any device
-// with a carrier, or has found some.
+// with a carrier, or has found some. Each link has a link-local network of its own.
 func deletedAfterTentative(
 	db *statedb.DB, devices link.Devices, addresses *statedb.Table[Address], seen *statedb.Table[Seen],
 ) reconciler.Dependency[Address] {
@@ -96,7 +96,7 @@ func deletedAfterTentative(
 		return a.Status.After(nil, a.Status.Since())
 	}, func(a Address) network {
 		txn := db.ReadTxn()
-		if a.Address.Addr().Is4() || !isUsed(txn, seen, a) {
+		if addr := a.Address.Addr(); addr.Is4() || addr.IsLinkLocalUnicast() || !isUsed(txn, seen, a) {
 			return network{}
 		}
 		return network{a.Address.Masked(), devices.Revision(txn)}

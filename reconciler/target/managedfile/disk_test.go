@@ -138,3 +138,22 @@ func TestOneFileHasOneRow(t *testing.T) {
 	wantFile(t, filepath.Join(dir, "other", "a"), "second", 0o644)
 	wantTidy(t, dir, state)
 }
+
+// Files of some file systems have another device than the mount that they are on.
+func TestAFileThatIsMountedFromAnOverlayIsLookedAt(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	mount(t, at("lower"), 0)
+	mount(t, at("upper"), 0)
+	must(t, os.Mkdir(at("upper/files"), 0o755))
+	must(t, os.Mkdir(at("upper/work"), 0o755))
+	mustWrite(t, at("lower/a"), "x")
+	mustWrite(t, at("b"), "")
+	must(t, os.Mkdir(at("both"), 0o755))
+	options := "lowerdir=" + at("lower") + ",upperdir=" + at("upper/files") + ",workdir=" + at("upper/work")
+	must(t, unix.Mount("overlay", at("both"), "overlay", 0, options))
+	t.Cleanup(func() { must(t, unix.Unmount(at("both"), 0)) })
+	must(t, unix.Mount(at("both/a"), at("b"), "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(at("b"), 0)) })
+	mustUpdate(t, openedTarget(t, t.TempDir()), file(at("b"), "x"), false)
+}

@@ -25,9 +25,9 @@ type folder struct {
 	identity
 }
 
-// vouches returns an error if what was found in the directory once must not be put there again, because another user could have made it look
+// checkOriginal returns an error if what was found in the directory once must not be put there again, because another user could have made it look
 // like somebody else's, or like a program with the rights of one: by a file system of that user's own.
-func (f *folder) vouches(found *original) error {
+func (f *folder) checkOriginal(found *original) error {
 	hasSetID := found.Mode&(unix.S_ISUID|unix.S_ISGID) != 0
 	if f.others && hasSetID || f.user && found.Owner != f.owner {
 		return fmt.Errorf("it was of user %d with mode %04o, in a directory in which other users could have made it look so", found.Owner, uint32(found.Mode))

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler"
 )
 
 // The requests of the FUSE protocol that a servedDisk knows.
@@ -406,11 +408,11 @@ func TestWhoServesADisk(t *testing.T) {
 		"41 35 0:55 / /f rw - fuse x\\040user_id=0\u0085- rw,user_id=1000\n42 35 0:56 / /g rw - fuse x rw,user_id=0,user_id=1000\n" +
 		"43 35 0:57 / /h rw - fuse x y rw,user_id=0\n"
 	for minor, want := range map[uint32]uint32{50: 0, 51: 1000, 52: 0, 53: 1000, 54: 1000, 55: 1000, 56: unknown, 57: unknown} {
-		if user, found := mounter(mounts, unix.Mkdev(0, minor)); user != want || !found {
+		if user, found := mounter(mounts, ofDevice(unix.Mkdev(0, minor))); user != want || !found {
 			t.Errorf("0:%d is of user %d, %v, expected %d", minor, user, found, want)
 		}
 	}
-	if user, found := mounter(mounts, unix.Mkdev(0, 58)); found {
+	if user, found := mounter(mounts, ofDevice(unix.Mkdev(0, 58))); found {
 		t.Errorf("one that is not mounted is of user %d", user)
 	}
 }
@@ -437,4 +439,30 @@ func TestADiskThatHangsOnAFileConcernsOnlyThatFile(t *testing.T) {
 	}
 	mustUpdate(t, target, file(ours.Path, "y"), true)
 	disk.thaw()
+}
+
+// The kernel does not tell that a file system is mounted on a file, and what is there cannot be looked at.
+func TestADiskThatIsMountedOnAFileIsReported(t *testing.T) {
+	if !othersExist() {
+		return // root has no other user here who could mount one
+	}
+	row := file(filepath.Join(t.TempDir(), "a"), "x")
+	l := newLive(t, row)
+	l.settled()
+	serveDiskOf(t, 65533, row.Path)
+	becomes := func(what string, is func(reconciler.Status) bool) {
+		t.Helper()
+		eventually(t, what, func() error {
+			got, _, _ := l.files.Get(l.db.ReadTxn(), ByKey.Query(row.Key()))
+			if !is(got.Status) {
+				return fmt.Errorf("status %v", got.Status)
+			}
+			return nil
+		})
+	}
+	becomes("the row of a file that a user has mounted something on", func(s reconciler.Status) bool {
+		return s.Err() != nil && strings.Contains(s.Err().Error(), "a file system of user 65533 is mounted on it")
+	})
+	must(t, unix.Unmount(row.Path, unix.MNT_DETACH))
+	becomes("the row after that", func(s reconciler.Status) bool { return s.Kind() == reconciler.Done })
 }

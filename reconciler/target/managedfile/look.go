@@ -167,7 +167,7 @@ func (t *Target) lookNow(key Key, f *folder) (version, error) {
 // read reads a file of at most MaxSize bytes. If it is larger or not a regular file, read
 // returns only the stamp.
 func read(f *folder, name string) ([]byte, version, error) {
-	at, err := f.place(name)
+	at, err := f.openPath(name)
 	if err != nil {
 		return nil, version{}, err
 	}

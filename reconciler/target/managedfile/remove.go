@@ -150,7 +150,7 @@ func (o *operation) restore(r *release, f *folder, rec record) (*writing, error)
 		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: it or its directory is not the one that was written last; it stays as it is: give the delete up, or declare it with onDelete %s or %s",
 			key, Remove, Keep))
 	}
-	if err := f.vouches(was); err != nil {
+	if err := f.checkOriginal(was); err != nil {
 		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: %w; it stays as it is: give the delete up, or declare it with onDelete %s or %s", key, err, Remove, Keep))
 	}
 	data, err := o.target.records.Attachment(string(key))

@@ -22,7 +22,7 @@ func isServedByOthers(fd int, device uint64, trusts func(uid uint32) bool) bool 
 	if err != nil {
 		return true // it may be
 	}
-	user, found := mounter(string(mounts), device)
+	user, found := mounter(string(mounts), ofDevice(device))
 	return !found || !trusts(user)
 }
 
@@ -32,14 +32,19 @@ const mountsFile = "/proc/self/mountinfo"
 // unknown is who has mounted what the list does not say of. No user has that number.
 const unknown = math.MaxUint32
 
-// mounter returns who has mounted a device, according to the list of mounts. found is whether it is in the list. Users choose the name and
-// the type of a file system in user space; of white space, the kernel escapes only that which separates fields and lines.
-func mounter(mounts string, device uint64) (user uint32, found bool) {
+// ofDevice returns a function that reports whether the fields of a mount are those of a mounted device.
+func ofDevice(device uint64) func(fields []string) bool {
 	number := fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
+	return func(fields []string) bool { return fields[2] == number }
+}
+
+// mounter returns who has mounted something, according to the list of mounts. found is whether it is in the list. Users choose the name and
+// the type of a file system in user space; of white space, the kernel escapes only that which separates fields and lines.
+func mounter(mounts string, is func(fields []string) bool) (user uint32, found bool) {
 	for line := range strings.Lines(mounts) {
 		mount, disk, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
 		of, about := strings.Split(mount, " "), strings.Split(disk, " ")
-		if len(of) < 3 || of[2] != number {
+		if len(of) < 3 || !is(of) {
 			continue
 		}
 		if len(about) != 3 && strings.HasPrefix(about[0], "fuse") {
@@ -63,9 +68,9 @@ func mounter(mounts string, device uint64) (user uint32, found bool) {
 	return 0, false
 }
 
-// place opens the place of a file without opening the file, which another user's file system need not answer. It returns an error if such a
+// openPath opens the path of a file without opening the file, which another user's file system need not answer. It returns an error if such a
 // file system is mounted on the file. What is asked of the descriptor is about what was there at that moment.
-func (f *folder) place(name string) (fd int, err error) {
+func (f *folder) openPath(name string) (fd int, err error) {
 	fd, err = unix.Openat(f.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
@@ -78,7 +83,7 @@ func (f *folder) place(name string) (fd int, err error) {
 
 // stat returns the attributes of what is at a name in the directory.
 func (f *folder) stat(name string) (stat unix.Stat_t, err error) {
-	fd, err := f.place(name)
+	fd, err := f.openPath(name)
 	if err == nil {
 		err = errors.Join(unix.Fstat(fd, &stat), unix.Close(fd))
 	}
@@ -88,7 +93,7 @@ func (f *folder) stat(name string) (stat unix.Stat_t, err error) {
 // checkMount returns an error if another user has mounted a file system in user space on what is open.
 func (f *folder) checkMount(fd int) error {
 	var stat unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, 0, &stat); err != nil {
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &stat); err != nil {
 		return err
 	}
 	device := unix.Mkdev(stat.Dev_major, stat.Dev_minor)
@@ -100,11 +105,16 @@ func (f *folder) checkMount(fd int) error {
 	if !isMount {
 		return nil
 	}
+	is := ofDevice(device)
+	if stat.Mask&unix.STATX_MNT_ID != 0 { // files may have another device than their mount, as those of btrfs
+		id := strconv.FormatUint(stat.Mnt_id, 10)
+		is = func(fields []string) bool { return fields[0] == id }
+	}
 	mounts, err := os.ReadFile(mountsFile)
 	if err != nil {
 		return err
 	}
-	switch user, found := mounter(string(mounts), device); {
+	switch user, found := mounter(string(mounts), is); {
 	case found && !f.trusts(user):
 		return fmt.Errorf("a file system of user %d is mounted on it: expected it to be unmounted (umount)", user)
 	case !found && told:

@@ -246,7 +246,7 @@ func (t *Target) keepOriginal(s *state, rec record) (kept bool, err error) {
 	if rec.Original == nil {
 		return false, nil
 	}
-	if err := s.folder.vouches(rec.Original); err != nil && s.row.OnDelete == Restore {
+	if err := s.folder.checkOriginal(rec.Original); err != nil && s.row.OnDelete == Restore {
 		return false, reconciler.Terminal(fmt.Errorf("file %s: what was there before cannot be restored: %w: expected onDelete to be %s or %s", s.row.Path, err, Remove, Keep))
 	}
 	if rec.Original.Kept {
