@@ -117,7 +117,7 @@ func decodeLifetimes(cacheInfo []byte, flags uint32) lifetimes {
 	case preferred != endless:
 		l.preferred = LifetimeOf(preferred + elapsed)
 	}
-	if _, ends := l.shortest(); !ends {
+	if l.endless() {
 		l.set = 0
 	}
 	return l

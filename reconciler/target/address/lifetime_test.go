@@ -335,3 +335,18 @@ func TestWhatIsRenewedOfAddressesWhoseRowsAreNotApplied(t *testing.T) {
 		})
 	}
 }
+
+// Whether it was the declared lifetime that ran out depends on when it was set.
+func TestItIsKnownWhenAnAddressThatIsValidForEverWasDeprecated(t *testing.T) {
+	r := rtnl.Request{Data: make([]byte, unix.SizeofIfaCacheinfo)}
+	set := sinceBoot() - 500
+	r.PutUint32(4, endless)
+	r.PutUint32(12, set)
+	if l := decodeLifetimes(r.Data, unix.IFA_F_PERMANENT|unix.IFA_F_DEPRECATED); l != (lifetimes{Forever, LifetimeOf(0), set}) {
+		t.Errorf("%+v, set at %d", l, set)
+	}
+	r.PutUint32(0, endless)
+	if l := decodeLifetimes(r.Data, unix.IFA_F_PERMANENT); l != (lifetimes{valid: Forever, preferred: Forever}) {
+		t.Errorf("%+v", l)
+	}
+}
