@@ -37,8 +37,8 @@
 //
 // When the row is deleted, the file is removed ([Remove]), restored to its previous state
 // ([Restore]), or left ([Keep]). If others have changed its content, it is left in all cases,
-// and a warning is logged. While a lease (fcntl F_SETLEASE) keeps it from being read, the row is
-// in error.
+// and a warning is logged. While a lease (fcntl F_SETLEASE), or its owner, group and mode, keep it from
+// being read, the row is in error.
 //
 // # Templates
 //
@@ -68,7 +68,7 @@
 // not notify of changes through other hard links or by other machines, so the watcher also
 // looks at 256 files each second. While the times, inode and size of a file are unchanged, it
 // is read again only by full passes, and at most once a minute. A file that cannot be read
-// because of a lease counts as changed.
+// counts as changed.
 //
 // A [Target] is safe for concurrent use on different rows. Its errors name the file and
 // match the kernel's error numbers; those about files of others match [ErrForeign].

@@ -57,13 +57,13 @@ func (s stamp) kind() string {
 // version is the state of a file at one time, with a hash of its content.
 type version struct {
 	stamp
-	// These are empty if it is not a regular file, larger than MaxSize, or leased.
+	// These are empty if it is not a regular file, larger than MaxSize, or cannot be read.
 	Hash string
 	ACL  string // as the kernel encodes it; empty if there is none
 }
 
-// leased reports whether somebody had a lease on it, so that it could not be read.
-func (v version) leased() bool { return v.regular() && v.Size <= MaxSize && v.Hash == "" }
+// unread reports whether it could not be read, because somebody had a lease on it, or because it is not for the agent's user to read.
+func (v version) unread() bool { return v.regular() && v.Size <= MaxSize && v.Hash == "" }
 
 // versions caches the last seen version of each file, so that unchanged files are not read
 // again. It is safe for concurrent use.
@@ -96,7 +96,7 @@ func (v *versions) get(key Key, is stamp, now time.Time) (version, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	known := v.known[key]
-	return known.version, known.firm && !known.leased() && known.stamp == is && now.Sub(known.at) < freshFor
+	return known.version, known.firm && !known.unread() && known.stamp == is && now.Sub(known.at) < freshFor
 }
 
 // last returns the version that was seen last, and the one that an operation has written or
@@ -153,7 +153,7 @@ func (t *Target) lookNow(key Key, f *folder) (version, error) {
 		switch {
 		case errors.Is(err, unix.ENOENT):
 			is, err = version{}, nil
-		case errors.Is(err, unix.EAGAIN): // the lease may last as long as it is renewed: what differs is not waited for
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES): // this may last as long as somebody likes: what differs is not waited for
 			is, err = version{stamp: stampOf(&stat)}, nil
 		}
 		if err != nil {

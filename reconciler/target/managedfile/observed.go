@@ -19,7 +19,7 @@ type Seen struct {
 	Group uint32 `json:"group"`
 	Size  int64  `json:"size"`
 	// Hash is the SHA-256 of the content in hexadecimal digits. It is empty if this is not a
-	// regular file, larger than MaxSize, or cannot be read because of a lease.
+	// regular file, larger than MaxSize, or cannot be read.
 	Hash string `json:"hash,omitempty"`
 	// ACL is whether the file has one.
 	ACL bool `json:"acl,omitempty"`

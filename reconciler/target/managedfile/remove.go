@@ -113,8 +113,8 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 // lookToRelease returns what is at a path. It is an error if that cannot be read, since only the agent's own content may be removed.
 func (o *operation) lookToRelease(key Key, f *folder) (version, error) {
 	is, err := o.target.look(key, f)
-	if err == nil && is.leased() {
-		err = fmt.Errorf("file %s cannot be read to see whether it is the agent's, because another process has a lease on it: it stays until the lease ends", key)
+	if err == nil && is.unread() {
+		err = fmt.Errorf("file %s cannot be read to see whether it is the agent's, because another process has a lease on it, or because of its owner, group and mode: it stays until it can be read", key)
 	}
 	return is, err
 }

@@ -60,11 +60,15 @@ func TestChildOfAnotherUser(t *testing.T) {
 	must(t, err)
 	for name, want := range map[string]string{
 		"roots/a":        "make a temporary file in " + filepath.Join(dir, "roots") + ": permission denied",
-		"own/unreadable": "read file " + filepath.Join(dir, "own", "unreadable") + ": permission denied",
+		"own/unreadable": "keep what file " + filepath.Join(dir, "own", "unreadable") + " was before: permission denied",
 	} {
-		if err := updateError(t, target, file(filepath.Join(dir, name), "x")); !strings.Contains(err.Error(), want) || !errors.Is(err, fs.ErrPermission) {
+		err := updateError(t, target, file(filepath.Join(dir, name), "x", adopted, func(f *File) { f.OnDelete = Restore }))
+		if !strings.Contains(err.Error(), want) || !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%s: error %v, expected %s", name, err, want)
 		}
+	}
+	if err := updateError(t, target, file(filepath.Join(dir, "own", "unreadable"), "x")); !errors.Is(err, ErrForeign) {
+		t.Errorf("a file that cannot be read: error %v", err)
 	}
 	err = updateError(t, target, file(filepath.Join(dir, "own", "b"), "x", func(f *File) { f.Owner = "0" }))
 	if want := "give it to user 0 and group 65533: operation not permitted"; !strings.Contains(err.Error(), want) {
@@ -89,6 +93,18 @@ func asAnotherUser(t *testing.T, dir string) {
 	target := openedTarget(t, filepath.Join(dir, "state"))
 	row := file(filepath.Join(own, "mine"), "x")
 	mustUpdate(t, target, row, true)
+	mustDelete(t, target, row)
+
+	// What cannot be read any more is replaced, but not removed.
+	mustUpdate(t, target, row, true)
+	must(t, os.Chmod(row.Path, 0))
+	if os.Getuid() != 0 {
+		if err := target.Delete(t.Context(), nil, row); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+			t.Errorf("Delete of a file that cannot be read: %v", err)
+		}
+	}
+	mustUpdate(t, target, row, true)
+	wantFile(t, row.Path, "x", 0o644)
 	mustDelete(t, target, row)
 }
 
