@@ -139,8 +139,8 @@ func TestOneFileHasOneRow(t *testing.T) {
 	wantTidy(t, dir, state)
 }
 
-// Files of some file systems have another device than the mount that they are on.
-func TestAFileThatIsMountedFromAnOverlayIsLookedAt(t *testing.T) {
+// On some file systems, the device number of a file is not that of its mount.
+func TestABindMountOfAFileOfAnOverlayIsCompared(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	mount(t, at("lower"), 0)

@@ -37,8 +37,8 @@
 //
 // When the row is deleted, the file is removed ([Remove]), restored to its previous state
 // ([Restore]), or left ([Keep]). If others have changed its content, it is left in all cases,
-// and a warning is logged. While a lease (fcntl F_SETLEASE), or its owner, group and mode, keep it from
-// being read, the row is in error.
+// and a warning is logged. While a lease (fcntl F_SETLEASE) or its permissions keep it
+// from being read, the row is in error.
 //
 // # Templates
 //

@@ -441,7 +441,7 @@ func TestADiskThatHangsOnAFileConcernsOnlyThatFile(t *testing.T) {
 	disk.thaw()
 }
 
-// The kernel does not tell that a file system is mounted on a file, and what is there cannot be looked at.
+// The kernel sends no notification when a file system is mounted on a file, which cannot be looked at then.
 func TestADiskThatIsMountedOnAFileIsReported(t *testing.T) {
 	if !othersExist() {
 		return // root has no other user here who could mount one
@@ -460,9 +460,9 @@ func TestADiskThatIsMountedOnAFileIsReported(t *testing.T) {
 			return nil
 		})
 	}
-	becomes("the row of a file that a user has mounted something on", func(s reconciler.Status) bool {
+	becomes("the row while it is mounted", func(s reconciler.Status) bool {
 		return s.Err() != nil && strings.Contains(s.Err().Error(), "a file system of user 65533 is mounted on it")
 	})
 	must(t, unix.Unmount(row.Path, unix.MNT_DETACH))
-	becomes("the row after that", func(s reconciler.Status) bool { return s.Kind() == reconciler.Done })
+	becomes("the row after it is unmounted", func(s reconciler.Status) bool { return s.Kind() == reconciler.Done })
 }

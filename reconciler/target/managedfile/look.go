@@ -62,7 +62,7 @@ type version struct {
 	ACL  string // as the kernel encodes it; empty if there is none
 }
 
-// unread reports whether it could not be read, because somebody had a lease on it, or because it is not for the agent's user to read.
+// unread reports whether it could not be read, because of a lease or its permissions.
 func (v version) unread() bool { return v.regular() && v.Size <= MaxSize && v.Hash == "" }
 
 // versions caches the last seen version of each file, so that unchanged files are not read
@@ -153,7 +153,7 @@ func (t *Target) lookNow(key Key, f *folder) (version, error) {
 		switch {
 		case errors.Is(err, unix.ENOENT):
 			is, err = version{}, nil
-		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES): // this may last as long as somebody likes: what differs is not waited for
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES): // a lease or its permissions, which may last: it is not waited for
 			is, err = version{stamp: stampOf(&stat)}, nil
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/statedb"
 )
 
 // Writes through a mapping of a file do not always change its times.
@@ -179,4 +180,25 @@ func TestADeletedFileWithALeaseIsReleasedOnceItCanBeRead(t *testing.T) {
 			wantAbsent(t, row.Path)
 		}
 	}
+}
+
+// The owner of a file may write to it before it is in its place, and set its modification time back.
+func TestAFileThatIsChangedWhileItIsWrittenIsRepaired(t *testing.T) {
+	row := file(filepath.Join(t.TempDir(), "a"), "ours\n")
+	target := openedTarget(t, t.TempDir())
+	target.reached = func(step string) {
+		if step != "renamed" {
+			return
+		}
+		info, err := os.Stat(row.Path)
+		must(t, err)
+		must(t, os.WriteFile(row.Path, []byte("evil\n"), 0o644))
+		must(t, os.Chtimes(row.Path, time.Time{}, info.ModTime()))
+		<-time.After(2 * tick) // the directory is synced slowly
+	}
+	_, err := target.Update(t.Context(), statedb.New().ReadTxn(), row)
+	must(t, err)
+	target.reached = func(string) {}
+	mustUpdate(t, target, row, true)
+	wantFile(t, row.Path, "ours\n", 0o644)
 }

@@ -114,7 +114,7 @@ func (o *operation) release(r *release, onDelete string, rec record) error {
 func (o *operation) lookToRelease(key Key, f *folder) (version, error) {
 	is, err := o.target.look(key, f)
 	if err == nil && is.unread() {
-		err = fmt.Errorf("file %s cannot be read to see whether it is the agent's, because another process has a lease on it, or because of its owner, group and mode: it stays until it can be read", key)
+		err = fmt.Errorf("file %s cannot be read to see whether it is the agent's, because of a lease of another process or its permissions: it stays until it can be read", key)
 	}
 	return is, err
 }

@@ -32,7 +32,7 @@ const mountsFile = "/proc/self/mountinfo"
 // unknown is who has mounted what the list does not say of. No user has that number.
 const unknown = math.MaxUint32
 
-// ofDevice returns a function that reports whether the fields of a mount are those of a mounted device.
+// ofDevice returns a function that reports whether a line of the list, split into fields, is about a device.
 func ofDevice(device uint64) func(fields []string) bool {
 	number := fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
 	return func(fields []string) bool { return fields[2] == number }
@@ -40,11 +40,11 @@ func ofDevice(device uint64) func(fields []string) bool {
 
 // mounter returns who has mounted something, according to the list of mounts. found is whether it is in the list. Users choose the name and
 // the type of a file system in user space; of white space, the kernel escapes only that which separates fields and lines.
-func mounter(mounts string, is func(fields []string) bool) (user uint32, found bool) {
+func mounter(mounts string, matches func(fields []string) bool) (user uint32, found bool) {
 	for line := range strings.Lines(mounts) {
 		mount, disk, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
 		of, about := strings.Split(mount, " "), strings.Split(disk, " ")
-		if len(of) < 3 || !is(of) {
+		if len(of) < 3 || !matches(of) {
 			continue
 		}
 		if len(about) != 3 && strings.HasPrefix(about[0], "fuse") {
@@ -105,16 +105,16 @@ func (f *folder) checkMount(fd int) error {
 	if !isMount {
 		return nil
 	}
-	is := ofDevice(device)
-	if stat.Mask&unix.STATX_MNT_ID != 0 { // files may have another device than their mount, as those of btrfs
+	matches := ofDevice(device)
+	if stat.Mask&unix.STATX_MNT_ID != 0 { // on btrfs, for example, the device of a file is not that of its mount
 		id := strconv.FormatUint(stat.Mnt_id, 10)
-		is = func(fields []string) bool { return fields[0] == id }
+		matches = func(fields []string) bool { return fields[0] == id }
 	}
 	mounts, err := os.ReadFile(mountsFile)
 	if err != nil {
 		return err
 	}
-	switch user, found := mounter(string(mounts), is); {
+	switch user, found := mounter(string(mounts), matches); {
 	case found && !f.trusts(user):
 		return fmt.Errorf("a file system of user %d is mounted on it: expected it to be unmounted (umount)", user)
 	case !found && told:

@@ -174,9 +174,7 @@ func (r *watching) lookAtDirty(ctx context.Context, health reconciler.Health) er
 	}
 	found := make([]version, len(keys))
 	byDirectory(len(keys), func(i int) string { return dirOf(keys[i]) }, func(i int) {
-		if is, err := r.lookAt(o, keys[i]); err == nil {
-			found[i] = is
-		}
+		found[i] = r.lookAt(o, keys[i])
 	})
 	var put, gone []Seen
 	for i, key := range keys {
@@ -199,17 +197,14 @@ func (r *watching) lookAtDirty(ctx context.Context, health reconciler.Health) er
 
 // lookAt returns what is there. A file that the target may not write is not looked at. What cannot be looked at counts as absent, so that
 // the row is updated, which reports why.
-func (r *watching) lookAt(o *operation, key Key) (version, error) {
-	f, err := o.open(string(key))
-	if err != nil {
-		r.target.versions.note(key, version{}, time.Now())
-		return version{}, err
+func (r *watching) lookAt(o *operation, key Key) version {
+	if f, err := o.open(string(key)); err == nil {
+		if is, err := r.target.look(key, f); err == nil || unanswered(err) {
+			return is
+		}
 	}
-	is, err := r.target.look(key, f)
-	if err != nil && !unanswered(err) {
-		r.target.versions.note(key, version{}, time.Now())
-	}
-	return is, err
+	r.target.versions.note(key, version{}, time.Now())
+	return version{}
 }
 
 // retry triggers an update of a row that is in error if its file has changed, since what was in

@@ -299,12 +299,13 @@ func (t *Target) finish(in *folder, all []*writing) {
 	if len(renamed) == 0 {
 		return
 	}
-	found, err := change(t, in, func(in *folder) ([]stamp, error) {
+	found, err := change(t, in, func(in *folder) ([]seenVersion, error) {
 		unsynced := in.sync()
-		found := make([]stamp, len(renamed))
+		found := make([]seenVersion, len(renamed))
 		for i, w := range renamed {
-			if stat, err := in.stat(path.Base(string(w.key))); err == nil {
-				found[i] = stampOf(&stat) // or else it was removed in the meantime: the next look shows that
+			at := time.Now() // before it is read; what was written is not assumed, because the owner may have written to it since
+			if _, is, err := read(in, path.Base(string(w.key))); err == nil {
+				found[i] = seenVersion{version: is, at: at} // or else it was removed in the meantime: the next look shows that
 			}
 		}
 		return found, unsynced
@@ -313,8 +314,8 @@ func (t *Target) finish(in *folder, all []*writing) {
 		if w.err = err; found == nil {
 			continue
 		}
-		if is := found[i]; is.Inode == w.is.Inode && is.Device == w.is.Device && is.Size == w.is.Size && is.Modified == w.is.Modified {
-			t.versions.note(w.key, version{is, hashOf([]byte(w.content)), w.ACL}, time.Now())
+		if is := found[i]; is.exists() {
+			t.versions.note(w.key, is.version, is.at)
 		}
 	}
 }
