@@ -87,8 +87,8 @@ func TestRepairsOfARowThatIsAgainAreSlowed(t *testing.T) {
 	}
 }
 
-// A repair that fails is tried again at once if the observed state changes meanwhile, which is not another drift.
-func TestTriesOfOneRepairAreNoRepeatedDrift(t *testing.T) {
+// A failed repair is retried at once if the observed state has changed meanwhile. That is not another drift.
+func TestRetriesOfARepairAreNotRepeatedDrift(t *testing.T) {
 	watching(t, nil, func(_ *testing.T, o *watchful) {
 		tries := 0
 		o.target.will(func(context.Context, call) (reconciler.Result, error) {

@@ -110,8 +110,10 @@ func NewRepairs(p RepairParams) *Repairs {
 }
 
 // IsRepair reports whether drift is the only reason to run an operation.
-func (r *Repairs) IsRepair(t *pool.Task) bool {
-	return r.p.Observed != nil && t.Kind == pool.Update && t.Was == status.Done && t.Item.Reasons.OnlyDrift()
+func (r *Repairs) IsRepair(t *pool.Task) bool { return r.isRepair(t, t.Item.Reasons) }
+
+func (r *Repairs) isRepair(t *pool.Task, why workqueue.Reason) bool {
+	return r.p.Observed != nil && t.Kind == pool.Update && t.Was == status.Done && why.OnlyDrift()
 }
 
 // Certainty returns how far the observed table can be relied on for the row of an operation: it
@@ -203,10 +205,10 @@ func (r *Repairs) recheck(key string) {
 	}
 }
 
-// Ended counts an update of a row that was done, if it ran only because of drift. If it fails, the tries after it do not count.
+// Ended counts a repair. Retries of one that has failed do not count, because their row is in error.
 func (r *Repairs) Ended(t *pool.Task, now time.Time) {
 	it := t.Item
-	if it == nil || t.Kind != pool.Update || t.Was != status.Done || !it.Differs || !it.Ran.OnlyDrift() {
+	if it == nil || !it.Differs || !r.isRepair(t, it.Ran) {
 		return
 	}
 	r.p.Count()
