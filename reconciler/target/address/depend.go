@@ -72,7 +72,7 @@ func isUsed(txn statedb.ReadTxn, seen *statedb.Table[Seen], a Address) bool {
 }
 
 // deletedAfterTentative makes IPv6 addresses that the kernel uses stay while it looks for duplicates of others of their network, on any device
-// with a carrier, or has found some. Each link has a link-local network of its own.
+// with a carrier, or has found some. Link-local networks of different devices have nothing to do with each other.
 func deletedAfterTentative(
 	db *statedb.DB, devices link.Devices, addresses *statedb.Table[Address], seen *statedb.Table[Seen],
 ) reconciler.Dependency[Address] {

@@ -336,8 +336,8 @@ func TestWhatIsRenewedOfAddressesWhoseRowsAreNotApplied(t *testing.T) {
 	}
 }
 
-// Whether it was the declared lifetime that ran out depends on when it was set.
-func TestItIsKnownWhenAnAddressThatIsValidForEverWasDeprecated(t *testing.T) {
+// Whether the declared lifetime has run out depends on when it was set.
+func TestItIsKnownWhenAPermanentAddressWasDeprecated(t *testing.T) {
 	r := rtnl.Request{Data: make([]byte, unix.SizeofIfaCacheinfo)}
 	set := sinceBoot() - 500
 	r.PutUint32(4, endless)
