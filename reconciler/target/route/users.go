@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/address"
@@ -99,20 +98,26 @@ func (u *users) keepSources() reconciler.Dependency[address.Address] {
 		Observed(u.KernelRoutes)).OrFailed()
 }
 
-// users is an index of the existing routes by device and gateway, and by source, made on demand. It is safe for concurrent use.
+// users is an index of the existing routes by device and gateway, and by source, kept from its first use on. It is safe for concurrent use.
 type users struct {
 	Dependencies
 
 	mu       sync.Mutex
-	due      time.Time // when it may be made again
-	rev      statedb.Revision
-	by       map[string]map[netip.Addr][]Key // by the names of the device and the gateway
-	bySource map[netip.Addr][]Key
+	changes  *statedb.Cursor[Seen]            // nil before the first use
+	by       map[string]map[netip.Addr][]user // by the names of the device and the gateway
+	bySource map[netip.Addr][]user
+	entries  int
+	current  int // entries when the index was made, all of which were up to date
 }
 
-// usersShare is how much longer than making it the index is used although routes have changed. What matters are routes by earlier
-// versions of rows, which have been there for longer.
-const usersShare = 10
+// minEntries keeps the index of few routes from being made again and again.
+const minEntries = 1000
+
+// user is a version of an existing route. It is out of date once the route has another revision.
+type user struct {
+	key Key
+	rev statedb.Revision
+}
 
 // queries yields the queries for the rows with some keys.
 func (u *users) queries(keys iter.Seq[Key]) iter.Seq[statedb.Query[Route]] {
@@ -129,65 +134,89 @@ func (u *users) queries(keys iter.Seq[Key]) iter.Seq[statedb.Query[Route]] {
 func (u *users) through(chosen func(gateway netip.Addr) bool, devices ...string) iter.Seq[Key] {
 	return func(yield func(Key) bool) {
 		for _, device := range devices {
-			for gateway, keys := range u.of(device) {
-				if !chosen(gateway) {
-					continue
-				}
-				for _, key := range keys {
-					if !yield(key) {
-						return
-					}
+			for _, key := range u.of(device, chosen) {
+				if !yield(key) {
+					return
 				}
 			}
 		}
 	}
 }
 
-// of returns the keys of the routes through a device, by gateway.
-func (u *users) of(device string) map[netip.Addr][]Key {
+// of returns the keys of the routes through a device whose gateways are chosen.
+func (u *users) of(device string, chosen func(gateway netip.Addr) bool) (keys []Key) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.renewLocked()
-	return u.by[device]
+	txn := u.followLocked()
+	for gateway, all := range u.by[device] {
+		if chosen(gateway) {
+			keys = u.appendCurrent(keys, txn, all)
+		}
+	}
+	return keys
 }
 
 // with returns the keys of the routes that have a source address.
 func (u *users) with(source netip.Addr) []Key {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.renewLocked()
-	return u.bySource[source]
+	return u.appendCurrent(nil, u.followLocked(), u.bySource[source])
 }
 
-func (u *users) renewLocked() {
-	txn, began := u.DB.ReadTxn(), time.Now()
-	rev := u.KernelRoutes.Revision(txn)
-	if u.by != nil && (rev == u.rev || began.Before(u.due)) {
-		return
-	}
-	u.by, u.bySource, u.rev = map[string]map[netip.Addr][]Key{}, map[netip.Addr][]Key{}, rev
-	for s := range u.KernelRoutes.All(txn) {
-		if s.Source.IsValid() {
-			u.bySource[s.Source] = append(u.bySource[s.Source], s.Key)
-		}
-		for _, h := range s.seenNexthops() {
-			u.add(h.Device, h.Gateway, s.Key)
-			for name := range strings.FieldsSeq(h.OtherNames) {
-				u.add(name, h.Gateway, s.Key)
-			}
+func (u *users) appendCurrent(keys []Key, txn statedb.ReadTxn, all []user) []Key {
+	for _, one := range all {
+		if _, rev, found := u.KernelRoutes.Get(txn, SeenByKey.Query(one.key)); found && rev == one.rev {
+			keys = append(keys, one.key)
 		}
 	}
-	u.due = time.Now().Add(usersShare * time.Since(began))
+	return keys
 }
 
-func (u *users) add(device string, gateway netip.Addr, key Key) {
+// followLocked brings the index up to date, and returns the snapshot that it is of. It makes the index anew once half of the entries may be
+// out of date.
+func (u *users) followLocked() statedb.ReadTxn {
+	txn := u.DB.ReadTxn()
+	anew := u.changes == nil || u.entries > minEntries+2*u.current
+	if anew {
+		if u.changes != nil {
+			u.changes.Close()
+		}
+		u.changes = u.KernelRoutes.Changes(0)
+		u.by, u.bySource, u.entries = map[string]map[netip.Addr][]user{}, map[netip.Addr][]user{}, 0
+	}
+	for c := range u.changes.Next(txn) {
+		if c.Kind == statedb.Upsert {
+			u.addLocked(c.Object, c.Revision)
+		}
+	}
+	if anew {
+		u.current = u.entries
+	}
+	return txn
+}
+
+func (u *users) addLocked(s Seen, rev statedb.Revision) {
+	if s.Source.IsValid() {
+		u.bySource[s.Source] = append(u.bySource[s.Source], user{s.Key, rev})
+		u.entries++
+	}
+	for _, h := range s.seenNexthops() {
+		u.addHopLocked(h.Device, h.Gateway, user{s.Key, rev})
+		for name := range strings.FieldsSeq(h.OtherNames) {
+			u.addHopLocked(name, h.Gateway, user{s.Key, rev})
+		}
+	}
+}
+
+func (u *users) addHopLocked(device string, gateway netip.Addr, one user) {
 	if device == "" {
 		return
 	}
 	if u.by[device] == nil {
-		u.by[device] = map[netip.Addr][]Key{}
+		u.by[device] = map[netip.Addr][]user{}
 	}
-	if keys := u.by[device][gateway]; len(keys) == 0 || keys[len(keys)-1] != key {
-		u.by[device][gateway] = append(keys, key)
+	if all := u.by[device][gateway]; len(all) == 0 || all[len(all)-1] != one {
+		u.by[device][gateway] = append(all, one)
+		u.entries++
 	}
 }
