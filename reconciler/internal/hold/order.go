@@ -43,9 +43,16 @@ type Order struct {
 // them is kept until a table changes.
 type awaited struct {
 	Dependency
-	versions, spare []tableVersion // of the answers
-	answers         map[any]string // by the key of the row: see Dependency.key
-	text            []byte         // reused buffer
+	versions, spare []tableVersion     // of the answers
+	answers         map[any]awaitedRow // by the key of the row: see Dependency.key
+	text            []byte             // reused buffer
+}
+
+// awaitedRow describes a row that deletes wait for, or is the zero value. With a grace time, it is the one that has failed last, unless
+// another one is pending.
+type awaitedRow struct {
+	text   string
+	failed time.Time // zero: it is pending, or there is no grace time
 }
 
 // orderedItem is a delete, or an update that replaces a row, that waits for the deletes of dependents.
@@ -93,7 +100,7 @@ func (o *Order) Holds(t *pool.Task, txn store.ReadTxn, now time.Time) (Reason, b
 	}
 	text := ""
 	if !it.AtOnce {
-		if text = o.pending(t.Entry, txn); text == "" {
+		if text = o.pending(it, t.Entry, txn); text == "" {
 			text = o.unappliedRow(it, t.Entry, wait, txn)
 		}
 	}
@@ -176,20 +183,21 @@ func (o *Order) waits(t *pool.Task, wait orderedItem, row *store.Entry, orphan b
 
 // pending returns a description of a row that has to be there before another one is deleted, and is
 // pending, or "" if there is none. A row for which that cannot be told is deleted.
-func (o *Order) pending(row *store.Entry, txn store.ReadTxn) string {
+func (o *Order) pending(it *workqueue.Item, row *store.Entry, txn store.ReadTxn) string {
 	for i := range o.after {
-		if text := o.after[i].pending(row, txn); text != "" {
-			return text
+		d := &o.after[i]
+		if one := d.pending(row, txn); one.isAwaited(it.DeletedAt, d.Grace) {
+			return one.text
 		}
 	}
 	return ""
 }
 
-func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) string {
+func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) awaitedRow {
 	var err error
 	var key any
 	if key, d.text, err = d.key(row, d.text); err != nil {
-		return ""
+		return awaitedRow{}
 	}
 	if key == nil {
 		key = string(d.text)
@@ -197,40 +205,63 @@ func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) string {
 	before := d.versions
 	d.versions = d.appendObserved(append(d.spare[:0], tableVersion{d.Table.Revision(txn), true}), txn)
 	if d.spare = before; !slices.Equal(before, d.versions) {
-		d.answers = map[any]string{}
+		d.answers = map[any]awaitedRow{}
 	}
-	text, known := d.answers[key]
+	one, known := d.answers[key]
 	if !known {
 		queries, err := d.appendQueries(nil, row)
 		if err != nil {
-			return ""
+			return awaitedRow{}
 		}
-		text = d.firstPending(queries, txn)
-		d.answers[key] = text
+		one = d.firstPending(queries, txn)
+		d.answers[key] = one
 	}
-	return text
+	return one
 }
 
-func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (text string) {
+func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (first awaitedRow) {
 	for _, q := range queries {
 		for e := range d.Table.List(txn, q, nil).Entries() {
 			state := d.notDone(e)
 			there := state == "" || d.exists(txn, e)
 			switch {
 			case there && d.OneOf != nil:
-				return "" // one is enough
-			case there, state != pendingState && !d.OrFailed, text != "":
+				return awaitedRow{} // one is enough
+			case there, state != pendingState && !d.OrFailed:
 				continue
 			}
-			if text = "the update of " + d.Table.Name() + " " + d.Table.KeyText(e); state != pendingState {
-				text += ", which " + state
+			one := awaitedRow{text: "the update of " + d.Table.Name() + " " + d.Table.KeyText(e)}
+			if state != pendingState {
+				one.text += ", which " + state
+				one.failed = d.failed(e)
 			}
-			if d.OneOf == nil {
-				return text
+			if first.text == "" || one.isAwaitedMore(first) {
+				first = one
+			}
+			if d.OneOf == nil && first.failed.IsZero() {
+				return first
 			}
 		}
 	}
-	return text
+	return first
+}
+
+// failed returns when a row that is in error failed first, if that matters.
+func (d *awaited) failed(row *store.Entry) (at time.Time) {
+	if d.Grace != 0 {
+		_ = pool.Guard(func() { at = d.Status(row).Since() })
+	}
+	return at
+}
+
+// isAwaitedMore reports whether all deletes that wait for the other row wait for r as well, and others may.
+func (r awaitedRow) isAwaitedMore(other awaitedRow) bool {
+	return !other.failed.IsZero() && (r.failed.IsZero() || r.failed.After(other.failed))
+}
+
+// isAwaited reports whether a delete that was requested at a time waits for the row.
+func (r awaitedRow) isAwaited(requested time.Time, grace time.Duration) bool {
+	return r.text != "" && (r.failed.IsZero() || !r.failed.Before(requested.Add(-grace)))
 }
 
 // exists reports whether a row that is not done, as none is after a start, is known to be there already.

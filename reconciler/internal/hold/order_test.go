@@ -3,6 +3,7 @@ package hold
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
+	"github.com/statehive/statehive/reconciler/internal/status"
 	"github.com/statehive/statehive/reconciler/internal/workqueue"
 	"github.com/statehive/statehive/statedb"
 )
@@ -368,5 +370,57 @@ func TestADeleteWaitsForWhatIsToBeThereBefore(t *testing.T) {
 		}
 		t.Log(name)
 		b.want(order, b.task(pool.Delete, "rows", "gone"), want)
+	}
+}
+
+// Rows that failed long before a delete was requested are not there to replace what it removes.
+func TestADeleteWaitsForFailuresWithinAGraceTime(t *testing.T) {
+	b := newBed(t, "rows")
+	b.put("rows", row{ID: "early", Of: "e"}, row{ID: "late", Of: "e"}, row{ID: "e", State: "error"}, row{ID: "f", State: "error"}, row{ID: "p"})
+	var ids []string
+	failed := map[string]time.Time{"e": time.Unix(500, 0), "f": time.Unix(550, 0)}
+	d := b.onOf("rows")
+	d.OrFailed, d.Grace = true, 10*time.Second
+	d.Status = func(e *store.Entry) status.Status {
+		if at, failed := failed[rowOf(e).ID]; failed {
+			return status.Status{}.After(io.ErrUnexpectedEOF, at)
+		}
+		return statusOf(e)
+	}
+	d.On = func(_ *store.Entry, yield func(store.Query) bool) {
+		for _, id := range ids {
+			if !yield(byID.Query(id).Untyped()) {
+				return
+			}
+		}
+	}
+	for _, c := range []struct {
+		ids  []string
+		at   int64
+		want string
+	}{
+		{[]string{"e"}, 400, "the update of rows e, which is in error: unexpected EOF"},
+		{[]string{"e"}, 510, "the update of rows e, which is in error: unexpected EOF"},
+		{[]string{"e"}, 511, ""},
+		{[]string{"e", "f"}, 511, "the update of rows f, which is in error: unexpected EOF"},
+		{[]string{"f", "e"}, 511, "the update of rows f, which is in error: unexpected EOF"},
+		{[]string{"f", "e"}, 561, ""},
+		{[]string{"e", "p", "f"}, 561, "the update of rows p"},
+	} {
+		ids = c.ids
+		order := NewOrder(b.owner("rows"), nil, nil, []Dependency{d}, nil, nil)
+		for _, first := range []bool{true, false} { // another delete may have asked before
+			gone := b.task(pool.Delete, "rows", "late")
+			if gone.Item.DeletedAt = time.Unix(c.at, 0); first {
+				other := b.task(pool.Delete, "rows", "early")
+				other.Item.DeletedAt = time.Unix(300, 0)
+				if _, held := b.holds(order, other); !held {
+					t.Errorf("%v: a delete before all of them does not wait", c.ids)
+				}
+			}
+			if why, _ := b.holds(order, gone); why.Text != c.want {
+				t.Errorf("%v, deleted at %d: waits for %q, want %q", c.ids, c.at, why.Text, c.want)
+			}
+		}
 	}
 }

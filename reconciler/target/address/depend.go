@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/link"
@@ -61,6 +62,10 @@ func DeletedAfter(
 	}
 }
 
+// duplicateGrace is how long before an address is deleted the kernel may have found that another host has one that is in its place: the
+// documents of the two may be changed one after the other. A duplicate that is older is not in its place.
+const duplicateGrace = 10 * time.Second
+
 // isUsed reports whether the kernel uses the address of a row.
 func isUsed(txn statedb.ReadTxn, seen *statedb.Table[Seen], a Address) bool {
 	for s := range seen.List(txn, SeenByName.Query(a.Key())) {
@@ -69,6 +74,17 @@ func isUsed(txn statedb.ReadTxn, seen *statedb.Table[Seen], a Address) bool {
 		}
 	}
 	return false
+}
+
+// awaited returns a status with which deletes wait for a row, or do not wait. One that is done waits for the kernel.
+func awaited(s reconciler.Status, waits bool) reconciler.Status {
+	switch {
+	case !waits:
+		return s.After(nil, s.Since())
+	case s.Kind() == reconciler.Done:
+		return reconciler.Status{}
+	}
+	return s
 }
 
 // deletedAfterTentative makes IPv6 addresses that the kernel uses stay while it looks for duplicates of others of their network, on any device
@@ -90,10 +106,7 @@ func deletedAfterTentative(
 		links statedb.Revision // with other links, other devices may have a carrier
 	}
 	return reconciler.DependsOnBy(addresses, func(a Address) reconciler.Status {
-		if waits(db.ReadTxn(), a) {
-			return reconciler.Status{}
-		}
-		return a.Status.After(nil, a.Status.Since())
+		return awaited(a.Status, waits(db.ReadTxn(), a))
 	}, func(a Address) network {
 		txn := db.ReadTxn()
 		if addr := a.Address.Addr(); addr.Is4() || addr.IsLinkLocalUnicast() || !isUsed(txn, seen, a) {
@@ -110,7 +123,7 @@ func deletedAfterTentative(
 			return []reconciler.Change{{Field: "address", Want: a.Address.String()}}
 		}
 		return nil
-	}))
+	})).OrFailedWithin(duplicateGrace)
 }
 
 // deletedAfterUsable makes IPv6 addresses that the kernel uses stay while others of their device are pending, or are done while the kernel
@@ -120,10 +133,7 @@ func deletedAfterUsable(
 ) reconciler.Dependency[Address] {
 	isUsed := func(a Address) bool { return isUsed(db.ReadTxn(), seen, a) }
 	status := func(a Address) reconciler.Status {
-		if isUsed(a) || a.Status.Kind() == reconciler.Error && !errors.Is(a.Status.Err(), ErrDuplicate) {
-			return a.Status.After(nil, a.Status.Since()) // not waited for here
-		}
-		return reconciler.Status{}
+		return awaited(a.Status, !isUsed(a) && (a.Status.Kind() != reconciler.Error || errors.Is(a.Status.Err(), ErrDuplicate)))
 	}
 	by := func(a Address) Device {
 		if a.Address.Addr().Is4() || !isUsed(a) {
@@ -141,7 +151,7 @@ func deletedAfterUsable(
 			return nil
 		}
 		return []reconciler.Change{{Field: "address", Want: a.Address.String()}}
-	}))
+	})).OrFailedWithin(duplicateGrace)
 }
 
 // Serves returns a function that reports whether an address can lead to gateways: its link is up and the kernel uses it.
