@@ -5,6 +5,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler/internal/engine"
 	"github.com/statehive/statehive/reconciler/internal/hold"
+	"github.com/statehive/statehive/reconciler/internal/pool"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -178,6 +179,9 @@ var (
 	// ErrBatchResults is the error of rows whose [BatchTarget] did not return exactly one
 	// outcome for each of them.
 	ErrBatchResults = engine.ErrBatchResults
+	// ErrApplied is matched by errors of [Target.Update] that mean that the row was applied, although the result does not work, as when
+	// another host has an address. Deletes do not wait for such a row because of [Params.DeletesLast].
+	ErrApplied = pool.ErrApplied
 	// NotDoneByKey is the primary index of the table of [NotDoneSchema].
 	NotDoneByKey = engine.NotDoneByKey
 )

@@ -131,6 +131,10 @@ func TestADeleteDoesNotWait(t *testing.T) {
 			c.pass(time.Second)
 			c.commit("-routes eth0/a")
 		},
+		"for a row that was applied and does not work": func(c *chain) {
+			c.breaks("routes eth0/b?", true)
+			c.commit("-routes eth0/a", "routes eth0/b?")
+		},
 		"for a row that needs it to be gone": func(c *chain) {
 			c.breaks("routes eth0/a'", true)
 			c.commit("-routes eth0/a", "routes eth0/a'")

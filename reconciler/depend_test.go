@@ -268,6 +268,9 @@ func (g *chainTarget) do(op, id string) error {
 	if g.broken[name] && strings.HasSuffix(name, "'") {
 		return fs.ErrExist
 	}
+	if g.broken[name] && strings.HasSuffix(name, "?") {
+		return fmt.Errorf("%w: %w", errBoom, reconciler.ErrApplied)
+	}
 	if g.broken[name] {
 		return errBoom
 	}

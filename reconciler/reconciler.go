@@ -45,7 +45,7 @@ type Params[Obj any] struct {
 	// [Dependency.OrFailed], nor for one that agrees with the observed state, as after a start.
 	DeletedAfter []Dependency[Obj]
 	// DeletesLast makes a delete wait for all rows of the table that were inserted or changed after its own row, and after the start, until
-	// each has been applied since, or is gone: one of them may be in its place, and fail. The deletes of orphans, and those of the first ten
+	// each has been applied since, if only with an error that matches [ErrApplied], or is gone: one of them may be in its place, and fail. The deletes of orphans, and those of the first ten
 	// minutes, also wait for the rows of the start. A delete that is triggered by its key does not wait. DeletesLast suits rows that people
 	// write: where rows come and go all the time, and one of them always fails, nothing would ever be deleted.
 	DeletesLast bool

@@ -270,6 +270,14 @@ func Serving[Obj, Dep any](d Dependency[Obj], serves func(txn statedb.ReadTxn, d
 	return d
 }
 
+// Tolerating returns a copy of d, which is a dependency on rows of type Dep, in which updates do not wait for a row that is not done, or differs
+// from the observed state, if tolerates reports true, such as an address if another one leads to the same network. It must depend
+// on nothing but the row and the tables that d compares rows with, and is called like the function status of [DependsOn].
+func Tolerating[Obj, Dep any](d Dependency[Obj], tolerates func(txn statedb.ReadTxn, dep Dep) bool) Dependency[Obj] {
+	d.of.Tolerates = func(txn store.ReadTxn, e *store.Entry) bool { return tolerates(txn, rowOf[Dep](e)) }
+	return d
+}
+
 func dependsOn[Obj, Dep any](
 	table *statedb.Table[Dep], status func(Dep) Status, names func(Obj, func(store.Query) bool), by func(*store.Entry) any,
 	observed []Observation[Dep],

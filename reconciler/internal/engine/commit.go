@@ -252,10 +252,12 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 		l.setDeleting(it, false) // the status was written, so the row exists
 	}
 	mustSettle := l.mustSettle(out)
+	if out.Kind == pool.Update && (out.Err == nil || errors.Is(out.Err, pool.ErrApplied)) {
+		l.order.Applied(it.Key)
+	}
 	if it.Err = out.Err; out.Err == nil {
 		if out.Kind == pool.Update {
 			l.agrees(it)
-			l.order.Applied(it.Key)
 		}
 		it.Applied = out.Ended
 		it.Attempts, it.Tries = 0, nil

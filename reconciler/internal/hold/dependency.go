@@ -35,6 +35,9 @@ type Dependency struct {
 	Or *Dependency
 	// Serves reports whether a row of Table that is done can take the place of one that is deleted; nil: each can.
 	Serves func(txn store.ReadTxn, row *store.Entry) bool
+	// Tolerates reports whether updates need not wait for a row of Table, although it is not done or differs. It may only depend on the row
+	// and the tables of Observed; nil: they wait for each.
+	Tolerates func(txn store.ReadTxn, row *store.Entry) bool
 	// Kept reports whether the target keeps the rows when it loses what they depend on.
 	Kept bool
 	// OrFailed reports whether deletes that wait for pending rows also wait for those that are in error: if Grace is not zero, only
@@ -91,11 +94,11 @@ func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool)
 			state, observed = difference, true
 		}
 	}
-	if state == "" {
+	if state == "" || d.tolerates(txn, dep) {
 		return blocker{}, false
 	}
 	b := blocker{key: string(dep.Key()), text: fmt.Sprintf("%s %s, which %s", d.Table.Name(), d.Table.KeyText(dep), state)}
-	if observed {
+	if observed || d.Tolerates != nil {
 		b.again = func(txn store.ReadTxn) string {
 			newest := d.Table.FindKey(txn, dep.Key())
 			if newest == nil {
@@ -106,6 +109,13 @@ func (d *Dependency) blocks(txn store.ReadTxn, dep *store.Entry) (blocker, bool)
 		}
 	}
 	return b, true
+}
+
+func (d *Dependency) tolerates(txn store.ReadTxn, dep *store.Entry) (tolerates bool) {
+	if d.Tolerates != nil {
+		_ = pool.Guard(func() { tolerates = d.Tolerates(txn, dep) }) // a row for which that is unknown is waited for
+	}
+	return tolerates
 }
 
 // notDone returns why a row is not done, or "" if it is done.

@@ -108,6 +108,47 @@ func TestDoneRowThatDiffersFromWhatIsObservedBlocks(t *testing.T) {
 	b.want(c, b.task(pool.Update, "rows", "a"), Reason{})
 }
 
+func TestUpdateDoesNotWaitForRowsThatAreTolerated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "rows", "links", "seen", "others")
+		b.put("links", row{ID: "x", State: "error"}, row{ID: "y"}, row{ID: "z", State: "done"})
+		b.put("rows", row{ID: "a", Of: "x"}, row{ID: "b", Of: "y"}, row{ID: "c", Of: "z"})
+		on := b.onOf("links")
+		on.Observed = []*Observation{b.observed("seen"), b.observed("others")}
+		on.Observed[1].Compare = func(store.ReadTxn, *store.Entry) []Change { return nil }
+		on.Tolerates = func(txn store.ReadTxn, e *store.Entry) bool {
+			for range found(b.tables["others"].Untyped(), txn, rowOf(e).ID) {
+				return true
+			}
+			return false
+		}
+		var released []string
+		d := NewDependencies(b.owner("rows"), []Dependency{on}, func(keys []string) { released = append(released, keys...) })
+		c := d.NewChecker()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go d.Follow(0)(ctx)
+		synctest.Wait()
+		var want []string
+		for _, id := range []string{"a", "b", "c"} {
+			task := b.task(pool.Update, "rows", id)
+			if _, held := b.holds(c, task); !held {
+				t.Errorf("%s is not held", id)
+			}
+			want = append(want, task.Item.Key)
+		}
+		b.put("others", row{ID: "x"}, row{ID: "y"}, row{ID: "z"})
+		synctest.Wait()
+		if slices.Sort(released); !slices.Equal(released, want) {
+			t.Errorf("released %q, want %q", released, want)
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			b.want(c, b.task(pool.Update, "rows", id), Reason{})
+		}
+	})
+}
+
 // observed is an observation that wants a row of a table with the same key.
 func (b *bed) observed(table string) *Observation {
 	return &Observation{

@@ -40,6 +40,8 @@ var (
 	ErrOverdue = fmt.Errorf("operation is overdue: %w", context.DeadlineExceeded)
 	// ErrStopped is the cause of the end of contexts when the reconciler stops and no longer waits.
 	ErrStopped = errors.New("reconciler stops")
+	// ErrApplied is matched by the error of an update that has applied its row, although the result does not work.
+	ErrApplied = errors.New("it was applied")
 	// ErrGoexit is the error of an operation that ended its goroutine.
 	ErrGoexit = errors.New("runtime.Goexit was called")
 )

@@ -97,7 +97,7 @@ func deletedAfterTentative(
 		case reconciler.Done, reconciler.Pending:
 			return devices.IsRunning(txn, a.Device) && !isUsed(txn, seen, a)
 		case reconciler.Error:
-			return errors.Is(a.Status.Err(), ErrDuplicate)
+			return errors.Is(a.Status.Err(), ErrDuplicate) && !isUsed(txn, seen, a)
 		}
 		return false
 	}
@@ -158,6 +158,28 @@ func deletedAfterUsable(
 func Serves(devices link.Devices, seen *statedb.Table[Seen]) func(statedb.ReadTxn, Address) bool {
 	return func(txn statedb.ReadTxn, a Address) bool {
 		return devices.IsUp(txn, a.Device) && len(unusable(txn, seen, a)) == 0
+	}
+}
+
+// Reaches returns a function that reports whether the kernel reaches the network of an address through its device, by this address or another one.
+func Reaches(seen *statedb.Table[Seen]) func(statedb.ReadTxn, Address) bool {
+	return func(txn statedb.ReadTxn, a Address) bool {
+		for range seen.List(txn, SeenByNetwork.Query(Network{a.Device, a.Address.Masked()})) {
+			return true
+		}
+		return false
+	}
+}
+
+// UsesHost returns a function that reports whether the kernel uses an address, on any device.
+func UsesHost(seen *statedb.Table[Seen]) func(statedb.ReadTxn, Address) bool {
+	return func(txn statedb.ReadTxn, a Address) bool {
+		for s := range seen.List(txn, SeenByHost.Query(a.Address.Addr())) {
+			if s.isUsable() {
+				return true
+			}
+		}
+		return false
 	}
 }
 

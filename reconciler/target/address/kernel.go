@@ -20,7 +20,7 @@ import (
 var ErrDuplicate = errors.New("another host has the address")
 
 // DuplicateError is the error for an address that another host uses. It matches
-// ErrDuplicate.
+// ErrDuplicate and [reconciler.ErrApplied].
 type DuplicateError struct{ Key Key }
 
 // Error implements error.
@@ -28,8 +28,8 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("address %s on %s: %v, as the kernel's detection of duplicates found; it is not in use here: free it there; it is tried again every %v", e.Key.Address, e.Key.Device, ErrDuplicate, duplicateRetry)
 }
 
-// Unwrap returns ErrDuplicate.
-func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
+// Unwrap returns what the error matches.
+func (e *DuplicateError) Unwrap() []error { return []error{ErrDuplicate, reconciler.ErrApplied} }
 
 // duplicateRetry is the time after which the kernel is made to look for duplicates of an address again. It does not take longer than
 // duplicateSearch.

@@ -69,16 +69,19 @@ type Dependencies struct {
 
 // DependsOn makes routes wait for the rows without which the kernel would refuse them:
 //   - the links of their devices;
-//   - the addresses whose networks contain the gateways (see [address.Containing]);
+//   - the addresses whose networks contain the gateways (see [address.Containing]), except those to whose networks the kernel
+//     has another address;
 //   - the routes that lead to the gateways without a gateway of their own (see [ByNetwork]);
-//   - the source address, which the kernel refuses in IPv6 as long as it is tentative.
+//   - the source address, which the kernel refuses in IPv6 as long as it is tentative, unless it is in use on some device.
 //
 // Routes do not wait for objects made by others, which are in no row.
 func DependsOn(d Dependencies) []reconciler.Dependency[Route] {
 	return []reconciler.Dependency[Route]{
 		link.DependsOnBy(d.Devices, Route.needs, d.links),
-		d.ofGateways(),
-		reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, address.ObservedUsable(d.KernelAddresses)).OneOf(nil),
+		reconciler.Tolerating(d.ofGateways(), address.Reaches(d.KernelAddresses)),
+		reconciler.Tolerating(
+			reconciler.DependsOn(d.Addresses, address.Address.GetStatus, source, d.SeenAddresses, address.ObservedUsable(d.KernelAddresses)).OneOf(nil),
+			address.UsesHost(d.KernelAddresses)),
 		reconciler.DependsOnBy(d.Routes, Route.GetStatus, Route.needs, needs.routes, Observed(d.KernelRoutes)).OneOf(Route.hops).Or(d.ofGateways()),
 	}
 }
