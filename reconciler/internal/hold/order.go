@@ -39,22 +39,6 @@ type Order struct {
 	relieved  bool // a row has failed that may need one of these deletes
 }
 
-// awaited are rows that have to be there before others are deleted. Many of those name the same rows, so the answer for
-// them is kept until a table changes.
-type awaited struct {
-	Dependency
-	versions, spare []tableVersion     // of the answers
-	answers         map[any]awaitedRow // by the key of the row: see Dependency.key
-	text            []byte             // reused buffer
-}
-
-// awaitedRow describes a row that deletes wait for, or is the zero value. With a grace time, it is the one that has failed last, unless
-// another one is pending.
-type awaitedRow struct {
-	text   string
-	failed time.Time // zero: it is pending, or there is no grace time
-}
-
 // orderedItem is a delete, or an update that replaces a row, that waits for the deletes of dependents.
 type orderedItem struct {
 	since     time.Time
@@ -179,99 +163,6 @@ func (o *Order) waits(t *pool.Task, wait orderedItem, row *store.Entry, orphan b
 	}
 	o.waiting[key] = wait
 	return Reason{workqueue.Order, on.text, wait.since.Add(limit)}, true
-}
-
-// pending returns a description of a row that has to be there before another one is deleted, and is
-// pending, or "" if there is none. A row for which that cannot be told is deleted.
-func (o *Order) pending(it *workqueue.Item, row *store.Entry, txn store.ReadTxn) string {
-	for i := range o.after {
-		d := &o.after[i]
-		if one := d.pending(row, txn); one.isAwaited(it.DeletedAt, d.Grace) {
-			return one.text
-		}
-	}
-	return ""
-}
-
-func (d *awaited) pending(row *store.Entry, txn store.ReadTxn) awaitedRow {
-	var err error
-	var key any
-	if key, d.text, err = d.key(row, d.text); err != nil {
-		return awaitedRow{}
-	}
-	if key == nil {
-		key = string(d.text)
-	}
-	before := d.versions
-	d.versions = d.appendObserved(append(d.spare[:0], tableVersion{d.Table.Revision(txn), true}), txn)
-	if d.spare = before; !slices.Equal(before, d.versions) {
-		d.answers = map[any]awaitedRow{}
-	}
-	one, known := d.answers[key]
-	if !known {
-		queries, err := d.appendQueries(nil, row)
-		if err != nil {
-			return awaitedRow{}
-		}
-		one = d.firstPending(queries, txn)
-		d.answers[key] = one
-	}
-	return one
-}
-
-func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (first awaitedRow) {
-	for _, q := range queries {
-		for e := range d.Table.List(txn, q, nil).Entries() {
-			state := d.notDone(e)
-			there := state == "" || d.exists(txn, e)
-			switch {
-			case there && d.OneOf != nil:
-				return awaitedRow{} // one is enough
-			case there, state != pendingState && !d.OrFailed:
-				continue
-			}
-			one := awaitedRow{text: "the update of " + d.Table.Name() + " " + d.Table.KeyText(e)}
-			if state != pendingState {
-				one.text += ", which " + state
-				one.failed = d.failed(e)
-			}
-			if first.text == "" || one.isAwaitedMore(first) {
-				first = one
-			}
-			if d.OneOf == nil && first.failed.IsZero() {
-				return first
-			}
-		}
-	}
-	return first
-}
-
-// failed returns when a row that is in error failed first, if that matters.
-func (d *awaited) failed(row *store.Entry) (at time.Time) {
-	if d.Grace != 0 {
-		_ = pool.Guard(func() { at = d.Status(row).Since() })
-	}
-	return at
-}
-
-// isAwaitedMore reports whether all deletes that wait for the other row wait for r as well, and others may.
-func (r awaitedRow) isAwaitedMore(other awaitedRow) bool {
-	return !other.failed.IsZero() && (r.failed.IsZero() || r.failed.After(other.failed))
-}
-
-// isAwaited reports whether a delete that was requested at a time waits for the row.
-func (r awaitedRow) isAwaited(requested time.Time, grace time.Duration) bool {
-	return r.text != "" && (r.failed.IsZero() || !r.failed.Before(requested.Add(-grace)))
-}
-
-// exists reports whether a row that is not done, as none is after a start, is known to be there already.
-func (d *awaited) exists(txn store.ReadTxn, row *store.Entry) bool {
-	for _, o := range d.Observed {
-		if !o.Reliable(txn) {
-			return false
-		}
-	}
-	return len(d.Observed) > 0 && d.difference(txn, row) == ""
 }
 
 // NoteGate updates the group's record of whether the delete of an item is parked or awaits a pending row, after the gate has
