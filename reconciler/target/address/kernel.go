@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -43,6 +44,9 @@ const (
 type duplicates struct {
 	mu    sync.Mutex
 	since map[SeenKey]time.Time
+	// removed are those of ours that the kernel has removed because another host has them, as it does with addresses that have lifetimes.
+	removed map[SeenKey]time.Time
+	kept    int // of removed, when it last had no outdated ones
 }
 
 func (d *duplicates) add(key SeenKey) {
@@ -52,6 +56,39 @@ func (d *duplicates) add(key SeenKey) {
 		d.since = map[SeenKey]time.Time{}
 	}
 	d.since[key] = time.Now()
+	delete(d.removed, key)
+}
+
+// maxRemovedAge is how long it is known that the kernel has removed an address. It is added again earlier.
+const maxRemovedAge = 2 * duplicateRetry
+
+// remove records that the kernel has removed an address.
+func (d *duplicates) remove(key SeenKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.removed == nil {
+		d.removed = map[SeenKey]time.Time{}
+	}
+	if len(d.removed) > 2*d.kept {
+		maps.DeleteFunc(d.removed, func(_ SeenKey, at time.Time) bool { return time.Since(at) > maxRemovedAge })
+		d.kept = len(d.removed)
+	}
+	d.removed[key] = time.Now()
+}
+
+// isRemoved reports whether the kernel has removed an address, which has not been added since.
+func (d *duplicates) isRemoved(key SeenKey) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, removed := d.removed[key]
+	return removed && time.Since(at) <= maxRemovedAge
+}
+
+// isBack records that an address was added.
+func (d *duplicates) isBack(key SeenKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.removed, key)
 }
 
 // left returns the time until an address is to be looked at again, or 0 if the search should have ended.

@@ -383,6 +383,34 @@ func TestAnAddressThatAnotherHostHasIsAnError(t *testing.T) {
 	wantOn(t, "e0", "2001:db8::1/64", false)
 }
 
+// The kernel removes such an address, so that it does not say any more that it is a duplicate.
+func TestAnAddressWithLifetimesThatAnotherHostHasIsAnError(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e1", "nodad")
+	target := newTarget(t, t.TempDir())
+	runMirror(t, target)
+	row := with("e0", "2001:db8::1/64", rtnl.Scope{}, "24h", "12h")
+	mustUpdate(t, target, row, true)
+	gone := func() bool { return nstest.IP(t, "address", "show", "dev", "e0", "to", "2001:db8::1") == "" }
+	for range 2 { // it is added anew, and removed again
+		waitUntil(t, gone)
+		if _, err := target.Diff(t.Context(), txn(), row); !errors.Is(err, ErrDuplicate) {
+			t.Errorf("compared when it is gone: %v, want %v", err, ErrDuplicate)
+		}
+		if _, err := target.Update(t.Context(), txn(), row); !errors.Is(err, ErrDuplicate) {
+			t.Errorf("applied when it is gone: %v, want %v", err, ErrDuplicate)
+		}
+	}
+	nstest.IP(t, "address", "del", "2001:db8::1/64", "dev", "e1")
+	waitUntil(t, func() bool {
+		_, err := target.Update(t.Context(), txn(), row)
+		return err == nil && !gone() && nstest.IP(t, "address", "show", "dev", "e0", "tentative") == ""
+	})
+	nstest.IP(t, "address", "del", "2001:db8::1/64", "dev", "e0") // by others: it is no duplicate
+	mustUpdate(t, target, row, true)
+	mustDelete(t, target, row)
+}
+
 func TestADuplicateAddressOfOthersIsLeftAlone(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")
 	nstest.IP(t, "address", "add", "2001:db8::1/64", "dev", "e1", "nodad")

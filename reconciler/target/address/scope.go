@@ -61,7 +61,7 @@ func (u *updates) clear() {
 	var at []int
 	var recs []record
 	for i, s := range u.states {
-		if u.results[i].Err == nil && (s.duplicate || s.changesScope()) {
+		if u.results[i].Err == nil && s.present && (s.duplicate || s.changesScope()) {
 			at, recs = append(at, i), append(recs, record{Key: s.key, Index: s.index})
 		}
 	}

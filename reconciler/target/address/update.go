@@ -83,7 +83,7 @@ type state struct {
 	// itself, or one of others that came first.
 	unrouted bool
 	routeOf  Seen
-	// duplicate is whether the address is ours, and the kernel has found that another host has it. It is added anew to have the
+	// duplicate is whether the address is ours, and the kernel has found that another host has it, and may have removed it. It is added anew to have the
 	// kernel look again: we may have had it ourselves, on another device.
 	duplicate bool
 	cleared   bool   // it was removed to be added with another scope
@@ -121,7 +121,11 @@ func (u *updates) lookAt(row Address, present presence) (s state, err error) {
 	if left := u.target.duplicates.left(s.seenKey()); left > 0 {
 		return s, reconciler.RetryAfter(left, &DuplicateError{Key: s.key})
 	}
-	if s.is, s.present = present(s.seenKey()); s.is.Duplicate {
+	s.is, s.present = present(s.seenKey())
+	if s.duplicate = !s.present && u.target.duplicates.isRemoved(s.seenKey()); s.duplicate {
+		return s, nil
+	}
+	if s.is.Duplicate {
 		rec, known := u.target.records.Get(s.key.String())
 		if s.duplicate = s.row.Adopt || u.target.isOurs(s.is, rec, known); !s.duplicate {
 			return s, &DuplicateError{Key: s.key}
