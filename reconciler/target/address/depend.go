@@ -164,7 +164,7 @@ func Serves(devices link.Devices, seen *statedb.Table[Seen]) func(statedb.ReadTx
 // Reaches returns a function that reports whether the kernel reaches the network of an address through its device, by this address or another one.
 func Reaches(seen *statedb.Table[Seen]) func(statedb.ReadTxn, Address) bool {
 	return func(txn statedb.ReadTxn, a Address) bool {
-		for range seen.List(txn, SeenByNetwork.Query(Network{a.Device, a.Address.Masked()})) {
+		for range seen.List(txn, seenByNetwork.Query(Network{a.Device, a.Address.Masked()})) {
 			return true
 		}
 		return false

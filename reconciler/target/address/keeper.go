@@ -106,12 +106,12 @@ func (k *keeper) named(s Seen) Seen {
 func (k *keeper) apply(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 	switch e.kind {
 	case unix.RTM_NEWADDR:
-		k.target.duplicates.isBack(e.address.SeenKey)
+		k.target.duplicates.noteAdded(e.address.SeenKey)
 		_, _, err = k.table.Insert(txn, k.seen(txn, e.address))
 	case unix.RTM_DELADDR:
 		delete(k.limited, e.address.SeenKey)
 		if s := e.address; s.isDuplicate() && s.flags&unix.IFA_F_PERMANENT == 0 && k.target.recorded.has(k.target.records, s.SeenKey) {
-			k.target.duplicates.remove(s.SeenKey)
+			k.target.duplicates.noteRemoved(s.SeenKey)
 		}
 		_, _, err = k.table.Delete(txn, e.address.seen())
 		if e.address.hasPeer {

@@ -62,8 +62,8 @@ func (d *duplicates) add(key SeenKey) {
 // maxRemovedAge is how long it is known that the kernel has removed an address. It is added again earlier.
 const maxRemovedAge = 2 * duplicateRetry
 
-// remove records that the kernel has removed an address.
-func (d *duplicates) remove(key SeenKey) {
+// noteRemoved records that the kernel has removed an address.
+func (d *duplicates) noteRemoved(key SeenKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.removed == nil {
@@ -84,8 +84,8 @@ func (d *duplicates) isRemoved(key SeenKey) bool {
 	return removed && time.Since(at) <= maxRemovedAge
 }
 
-// isBack records that an address was added.
-func (d *duplicates) isBack(key SeenKey) {
+// noteAdded records that an address was added.
+func (d *duplicates) noteAdded(key SeenKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.removed, key)

@@ -78,8 +78,8 @@ var SeenByHost = statedb.NewIndex("host", func(s Seen) netip.Addr { return s.Add
 // SeenByName finds addresses by any of the names of their devices.
 var SeenByName = statedb.NewMultiIndex("name", func(s Seen) iter.Seq[Key] { return slices.Values(s.keys()) })
 
-// SeenByNetwork finds the addresses that the kernel uses by their networks, on any of the names of their devices.
-var SeenByNetwork = statedb.NewMultiIndex("network", func(s Seen) iter.Seq[Network] {
+// seenByNetwork finds the addresses that the kernel uses by their networks, on any of the names of their devices.
+var seenByNetwork = statedb.NewMultiIndex("network", func(s Seen) iter.Seq[Network] {
 	return func(yield func(Network) bool) {
 		for _, key := range s.keys() {
 			if s.isUsable() && !yield(Network{key.Device, key.Address.Masked()}) {
@@ -101,7 +101,7 @@ func (s Seen) keys() []Key {
 // SeenSchema declares the table "observed-addresses".
 func SeenSchema() statedb.Schema[Seen] {
 	return statedb.Schema[Seen]{
-		Name: "observed-addresses", Primary: SeenByKey, Secondary: []statedb.Indexer[Seen]{SeenByName, SeenByHost, SeenByNetwork},
+		Name: "observed-addresses", Primary: SeenByKey, Secondary: []statedb.Indexer[Seen]{SeenByName, SeenByHost, seenByNetwork},
 	}
 }
 

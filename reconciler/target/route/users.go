@@ -103,7 +103,7 @@ type users struct {
 	Dependencies
 
 	mu       sync.Mutex
-	changes  *statedb.Cursor[Seen]            // nil before the first use
+	changes  *statedb.Cursor[Seen]            // nil before the first use; it is open as long as the process runs
 	by       map[string]map[netip.Addr][]user // by the names of the device and the gateway
 	bySource map[netip.Addr][]user
 	entries  int
