@@ -3,6 +3,7 @@ package managedfile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -12,43 +13,76 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leftovers are the lists of temporary files that this process could not remove, because their
-// directory did not respond. It is safe for concurrent use.
+// leftovers are the lists of temporary files that could not be removed, for example because their directory did not respond. It is
+// safe for concurrent use.
 type leftovers struct {
 	mu   sync.Mutex
 	byIn map[string][]string // identifiers of lists, by the directory without symbolic links
 }
 
-func (t *Target) noteLeft(in *folder, id string) {
+// maxLeft is with how many temporary files that cannot be removed a file is not written any more.
+const maxLeft = 8
+
+func (t *Target) noteLeft(id string, list []pending) {
 	t.left.mu.Lock()
 	defer t.left.mu.Unlock()
-	t.left.byIn[in.path] = append(t.left.byIn[in.path], id)
+	if len(list) > 0 { // all are in one directory
+		t.left.byIn[list[0].Directory] = append(t.left.byIn[list[0].Directory], id)
+	}
 }
 
-// removeLeft removes what earlier writings have left over in a directory that responds again.
-func (t *Target) removeLeft(in *folder) error {
+// removeLeft removes what earlier writings have left over in a directory. It returns errors for the files that are not to be written, because
+// too much of them stays: of those that others, such as the owner of the directory, keep from being removed.
+func (t *Target) removeLeft(in *folder) (full map[Key]error, err error) {
 	t.left.mu.Lock()
 	ids := t.left.byIn[in.path]
 	delete(t.left.byIn, in.path)
 	t.left.mu.Unlock()
-	for i, id := range ids {
-		list, _ := t.pending.Get(id)
-		var names []string
-		for _, p := range list {
-			names = append(names, p.Temporary)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	lists := map[string][]pending{}
+	for _, id := range ids {
+		lists[id], _ = t.pending.Get(id)
+	}
+	stay, err := t.unlinkAll(in, slices.Concat(slices.Collect(maps.Values(lists))...))
+	if err != nil {
+		for id, list := range lists {
+			t.noteLeft(id, list)
 		}
-		err := t.unlinkAll(in, names)
-		if err == nil {
-			err = t.pending.Remove(id)
-		}
-		if err != nil {
-			for _, id := range ids[i:] {
-				t.noteLeft(in, id)
+		return nil, err
+	}
+	if err := t.forgetLists(lists, stay); err != nil {
+		return nil, err
+	}
+	full, left := map[Key]error{}, map[Key]int{}
+	for _, id := range slices.Sorted(maps.Keys(lists)) { // the same one is named each time
+		for _, p := range lists[id] {
+			if err := stay[p.Temporary]; err == nil {
+				continue
+			} else if left[p.Key]++; left[p.Key] == maxLeft {
+				full[p.Key] = fmt.Errorf("write file %s: too many temporary files are left over: %w", p.Key, err)
 			}
-			return err
 		}
 	}
-	return nil
+	return full, nil
+}
+
+// forgetLists removes the lists of temporary files of which none stays, and notes the others as left over.
+func (t *Target) forgetLists(lists map[string][]pending, stay map[string]error) error {
+	var done []string
+	for id, list := range lists {
+		if slices.ContainsFunc(list, func(p pending) bool { return stay[p.Temporary] != nil }) {
+			t.noteLeft(id, list)
+		} else {
+			done = append(done, id)
+		}
+	}
+	errs := t.pending.RemoveAll(done)
+	for id := range errs {
+		t.noteLeft(id, lists[id])
+	}
+	return errors.Join(slices.Collect(maps.Values(errs))...)
 }
 
 // recover removes the temporary files of a process that was killed while it wrote. A file that
@@ -71,22 +105,14 @@ func (t *Target) recover(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	stay := map[string]bool{} // by the name of the temporary file, which is random
+	stay := map[string]error{} // by the name of the temporary file, which is random
 	for i, err := range errs {
 		if err != nil {
-			stay[all[i].Temporary] = true
-			t.log.Warn("A temporary file may be left over: it is looked for again at the next start", "file", string(all[i].Key), "error", err)
+			stay[all[i].Temporary] = err
+			t.log.Warn("A temporary file may be left over: it is looked for again before the file is written", "file", string(all[i].Key), "error", err)
 		}
 	}
-	for id, list := range lists {
-		if slices.ContainsFunc(list, func(p pending) bool { return stay[p.Temporary] }) {
-			continue
-		}
-		if err := t.pending.Remove(id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.forgetLists(lists, stay)
 }
 
 // recoverOne removes the record only after the temporary file: as long as that is there, another

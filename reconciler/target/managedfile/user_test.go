@@ -233,3 +233,51 @@ func TestATemporaryFileThatCannotBeRemovedStopsNoOtherFile(t *testing.T) {
 		})
 	}
 }
+
+// What cannot be removed stays, but does not become more with each attempt.
+func TestTemporaryFilesThatCannotBeRemovedAreFew(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	target := openedTarget(t, state)
+	theirs, ours := file(filepath.Join(dir, "theirs"), "1"), file(filepath.Join(dir, "ours"), "1")
+	mounted := map[string]bool{}
+	attempt := func() error {
+		target.reached = func(step string) {
+			made, err := filepath.Glob(filepath.Join(dir, ".statehive-tmp-*"))
+			for _, path := range made {
+				if must(t, err); step == "temporary" && !mounted[path] {
+					must(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
+					mounted[path] = true
+				}
+			}
+		}
+		defer func() { target.reached = func(string) {} }()
+		return updateError(t, target, theirs)
+	}
+	t.Cleanup(func() {
+		for path := range mounted {
+			must(t, unix.Unmount(path, unix.MNT_DETACH))
+		}
+	})
+	var err error
+	for range 20 {
+		err = attempt()
+	}
+	target = openedTarget(t, state)
+	must(t, target.Init(t.Context()))
+	for range 20 {
+		err = attempt()
+	}
+	if lists, listErr := os.ReadDir(filepath.Join(state, "file-writing")); len(mounted) != maxLeft || len(lists) != maxLeft || listErr != nil {
+		t.Errorf("%d temporary files in %d lists, want %d: %v", len(mounted), len(lists), maxLeft, listErr)
+	}
+	if err == nil || !strings.Contains(err.Error(), "too many temporary files are left over: remove temporary file "+dir) {
+		t.Errorf("error %v", err)
+	}
+	mustUpdate(t, target, ours, true)
+	for path := range mounted {
+		must(t, unix.Unmount(path, unix.MNT_DETACH))
+		delete(mounted, path)
+	}
+	mustUpdate(t, target, theirs, true)
+	wantTidy(t, dir, state)
+}

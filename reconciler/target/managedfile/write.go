@@ -1,6 +1,7 @@
 package managedfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -83,11 +84,17 @@ func (t *Target) writeAll(ctx context.Context, all []*writing) {
 
 // writeInto does that for the files of one directory, up to wide of them at the same time.
 func (t *Target) writeInto(ctx context.Context, in *folder, all []*writing, wide int) {
-	if err := t.removeLeft(in); unanswered(err) {
+	full, err := t.removeLeft(in)
+	if err != nil {
 		failAll(all, err)
 		return
-	} else if err != nil { // their owner can see to that
-		t.log.Warn("Temporary files of an earlier change cannot be removed", "error", err)
+	}
+	all = slices.DeleteFunc(all, func(w *writing) bool {
+		w.err = full[w.key]
+		return w.err != nil
+	})
+	if len(all) == 0 {
+		return
 	}
 	id, err := t.announceWriting(all)
 	if err != nil {
@@ -109,9 +116,7 @@ func (t *Target) writeInto(ctx context.Context, in *folder, all []*writing, wide
 	t.finish(in, all)
 	t.reached("synced")
 	t.tidyUp(in, all)
-	if slices.ContainsFunc(all, func(w *writing) bool { return w.left }) {
-		t.noteLeft(in, id)
-	} else if err := t.pending.Remove(id); err != nil {
+	if err := t.endWriting(id, all); err != nil {
 		t.log.Warn("A list of temporary files is left over until the next start", "error", err)
 	}
 }
@@ -126,13 +131,35 @@ func failAll(all []*writing, err error) {
 
 // announceWriting stores the names of the temporary files that will be made.
 func (t *Target) announceWriting(all []*writing) (id string, err error) {
-	list := make([]pending, len(all))
-	for i, w := range all {
+	for _, w := range all {
 		w.temporary = temporaryName()
-		list[i] = pending{Key: w.key, Directory: w.folder.path, Temporary: w.temporary, Fresh: w.fresh}
 	}
 	id = strconv.FormatUint(t.writings.Add(1), 10)
-	return id, t.pending.Put(id, list)
+	return id, t.pending.Put(id, pendingOf(all))
+}
+
+// endWriting removes the list of temporary files, apart from those that are left over.
+func (t *Target) endWriting(id string, all []*writing) error {
+	var left []*writing
+	for _, w := range all {
+		if w.left {
+			left = append(left, w)
+		}
+	}
+	if len(left) == 0 {
+		return t.pending.Remove(id)
+	}
+	list := pendingOf(left)
+	t.noteLeft(id, list)
+	return t.pending.Put(id, list)
+}
+
+func pendingOf(all []*writing) []pending {
+	list := make([]pending, len(all))
+	for i, w := range all {
+		list[i] = pending{Key: w.key, Directory: w.folder.path, Temporary: w.temporary, Fresh: w.fresh}
+	}
+	return list
 }
 
 // prepare makes the temporary file, with content and attributes, and waits until it is on the
@@ -332,11 +359,7 @@ func (t *Target) tidyUp(in *folder, all []*writing) {
 			}
 		}
 	}
-	if err := t.unlinkTemporary(in, made); err != nil {
-		for _, w := range made {
-			w.left = true
-		}
-	}
+	t.unlinkTemporary(in, made)
 	var untouched []string
 	for _, w := range failed {
 		if w.fresh && (!w.left || !w.made) {
@@ -349,36 +372,29 @@ func (t *Target) tidyUp(in *folder, all []*writing) {
 	}
 }
 
-// unlinkTemporary removes temporary files in a directory, and adds to the err of each why it
-// could not be removed.
-func (t *Target) unlinkTemporary(in *folder, all []*writing) error {
+// unlinkTemporary removes temporary files in a directory. If one cannot be removed, it adds to the err why, and sets left.
+func (t *Target) unlinkTemporary(in *folder, all []*writing) {
 	if len(all) == 0 {
-		return nil
+		return
 	}
-	names := make([]string, len(all))
-	for i, w := range all {
-		names[i] = w.temporary
-	}
-	err := t.unlinkAll(in, names)
-	if err != nil {
-		for _, w := range all {
-			w.err = errors.Join(w.err, err)
+	errs, err := t.unlinkAll(in, pendingOf(all))
+	for _, w := range all {
+		if err := cmp.Or(err, errs[w.temporary]); err != nil {
+			w.left, w.err = true, errors.Join(w.err, err)
 		}
 	}
-	return err
 }
 
-// unlinkAll removes names from a directory.
-func (t *Target) unlinkAll(in *folder, names []string) error {
-	_, err := change(t, in, func(in *folder) (struct{}, error) {
-		var errs []error
-		for _, name := range names {
+// unlinkAll removes temporary files from a directory, and returns the errors by their names.
+func (t *Target) unlinkAll(in *folder, all []pending) (map[string]error, error) {
+	return change(t, in, func(in *folder) (map[string]error, error) {
+		errs := map[string]error{}
+		for _, p := range all {
 			// A directory is not the agent's, but has taken the place of the file.
-			if err := unix.Unlinkat(in.fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EISDIR) {
-				errs = append(errs, fmt.Errorf("remove temporary file %s: %w", path.Join(in.path, name), err))
+			if err := unix.Unlinkat(in.fd, p.Temporary, 0); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EISDIR) {
+				errs[p.Temporary] = fmt.Errorf("remove temporary file %s: %w", path.Join(in.path, p.Temporary), err)
 			}
 		}
-		return struct{}{}, errors.Join(errs...)
+		return errs, nil
 	}, nil)
-	return err
 }
