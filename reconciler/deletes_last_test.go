@@ -153,6 +153,26 @@ func TestADeleteDoesNotWait(t *testing.T) {
 	}
 }
 
+// It may be in the place of what is deleted, however long the other row has not worked.
+func TestADeleteWaitsForARowThatWaitsForOneThatDoesNotWork(t *testing.T) {
+	deletesLast(t, func(t *testing.T, c *chain) {
+		c.breaks("addresses eth1/1?", true)
+		c.commit("links eth1", "addresses eth1/1?")
+		c.pass(time.Hour)
+		c.commit("routes eth1/b", "-routes eth0/a")
+		c.pass(time.Hour)
+		if !c.there("routes eth0/a") {
+			t.Error("the old one is gone")
+		}
+		c.wantWaits("routes", "eth0/a", "order: the update of routes eth1/b")
+		c.breaks("addresses eth1/1?", false)
+		c.pass(10 * time.Minute)
+		if c.there("routes eth0/a") || !c.there("routes eth1/b") {
+			t.Error("the new one is not there, or the old one stays")
+		}
+	})
+}
+
 // What was changed while a row was paused was changed with it.
 func TestADeleteWaitsForRowsThatChangedInAPause(t *testing.T) {
 	deletesLast(t, func(t *testing.T, c *chain) {

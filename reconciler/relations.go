@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/engine"
@@ -131,17 +130,11 @@ func (d Dependency[Obj]) Kept() Dependency[Obj] {
 	return d
 }
 
-// OrFailed returns a copy of d, for DeletedAfter, that also makes deletes wait for rows that are in error.
+// OrFailed returns a copy of d, for DeletedAfter, that also makes deletes wait for rows that are in error, but not for one with an error that
+// matches [ErrApplied] if it had been so for longer than ten seconds when the delete was requested: that is not there to replace what is deleted.
 func (d Dependency[Obj]) OrFailed() Dependency[Obj] {
 	d.of.OrFailed = true
 	return d
-}
-
-// OrFailedWithin is like OrFailed, but deletes do not wait for rows that had been in error for longer than a grace time, which must not be
-// zero, when the deletes were requested: these rows are not there to replace what is deleted.
-func (d Dependency[Obj]) OrFailedWithin(grace time.Duration) Dependency[Obj] {
-	d.of.Grace = grace
-	return d.OrFailed()
 }
 
 // Table returns the name of the table whose rows are waited for, or "" for the zero value.

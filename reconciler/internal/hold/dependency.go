@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/pool"
@@ -40,10 +39,8 @@ type Dependency struct {
 	Tolerates func(txn store.ReadTxn, row *store.Entry) bool
 	// Kept reports whether the target keeps the rows when it loses what they depend on.
 	Kept bool
-	// OrFailed reports whether deletes that wait for pending rows also wait for those that are in error: if Grace is not zero, only
-	// for those that had not been so for longer than that when the delete was requested.
+	// OrFailed reports whether deletes that wait for pending rows also wait for those that are in error.
 	OrFailed bool
-	Grace    time.Duration
 }
 
 // Check returns an error if the dependency is not declared properly.

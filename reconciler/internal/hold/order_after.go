@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -18,19 +19,23 @@ type awaited struct {
 	text            []byte             // reused buffer
 }
 
-// awaitedRow describes a row that deletes wait for, or is the zero value. With a grace time, it is the one that has failed last, unless
-// another one is pending.
+// awaitedRow describes a row that deletes wait for, or is the zero value. If all have been applied and are in error, it is the one for which that
+// came last.
 type awaitedRow struct {
 	text   string
-	failed time.Time // zero: it is pending, or there is no grace time
+	failed time.Time // see failed
 }
+
+// failedGrace is how long before a delete is requested a row that was applied may have come to be in error, if it is in the place of
+// what is deleted: the documents of the two may be changed one after the other.
+const failedGrace = 10 * time.Second
 
 // pending returns a description of a row that has to be there before another one is deleted, and is
 // pending, or "" if there is none. A row for which that cannot be told is deleted.
 func (o *Order) pending(it *workqueue.Item, row *store.Entry, txn store.ReadTxn) string {
 	for i := range o.after {
 		d := &o.after[i]
-		if one := d.pending(row, txn); one.isAwaited(it.DeletedAt, d.Grace) {
+		if one := d.pending(row, txn); one.isAwaited(it.DeletedAt) {
 			return one.text
 		}
 	}
@@ -74,10 +79,7 @@ func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (first 
 			case there, state != pendingState && !d.OrFailed:
 				continue
 			}
-			one := awaitedRow{}
-			if state != pendingState {
-				one.failed = d.failed(e)
-			}
+			one := awaitedRow{failed: d.failed(e)}
 			if first.text != "" && !one.supersedes(first) {
 				continue
 			}
@@ -92,12 +94,14 @@ func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (first 
 	return first
 }
 
-// failed returns when a row that is in error failed first, if that matters.
-func (d *awaited) failed(row *store.Entry) (at time.Time) {
-	if d.Grace != 0 {
-		_ = pool.Guard(func() { at = d.Status(row).Since() })
-	}
-	return at
+// failed returns since when a row that was applied has been in error (see pool.ErrApplied), or zero.
+func (d *awaited) failed(row *store.Entry) (since time.Time) {
+	_ = pool.Guard(func() {
+		if s := d.Status(row); errors.Is(s.Err(), pool.ErrApplied) {
+			since = s.Since()
+		}
+	})
+	return since
 }
 
 // supersedes reports whether all deletes that wait for the other row wait for r as well, and more may.
@@ -106,8 +110,8 @@ func (r awaitedRow) supersedes(other awaitedRow) bool {
 }
 
 // isAwaited reports whether a delete that was requested at a time waits for the row.
-func (r awaitedRow) isAwaited(requested time.Time, grace time.Duration) bool {
-	return r.text != "" && (r.failed.IsZero() || !r.failed.Before(requested.Add(-grace)))
+func (r awaitedRow) isAwaited(requested time.Time) bool {
+	return r.text != "" && (r.failed.IsZero() || !r.failed.Before(requested.Add(-failedGrace)))
 }
 
 // exists reports whether a row that is not done, as none is after a start, is known to be there already.

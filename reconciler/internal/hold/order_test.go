@@ -3,7 +3,6 @@ package hold
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -373,17 +372,19 @@ func TestADeleteWaitsForWhatIsToBeThereBefore(t *testing.T) {
 	}
 }
 
-// Rows that failed long before a delete was requested are not there to replace what it removes.
-func TestADeleteWaitsForFailuresWithinAGraceTime(t *testing.T) {
+// Rows that were applied, and in error long before a delete was requested, are not there to replace what it removes.
+func TestADeleteDoesNotWaitForRowsThatWereAppliedAndHaveLongBeenInError(t *testing.T) {
 	b := newBed(t, "rows")
-	b.put("rows", row{ID: "early", Of: "e"}, row{ID: "late", Of: "e"}, row{ID: "e", State: "error"}, row{ID: "f", State: "error"}, row{ID: "p"})
+	b.put("rows", row{ID: "early", Of: "e"}, row{ID: "late", Of: "e"}, row{ID: "e", State: "error"}, row{ID: "f", State: "error"}, row{ID: "p"},
+		row{ID: "x", State: "error"})
 	var ids []string
+	errApplied := fmt.Errorf("a neighbor has it: %w", pool.ErrApplied)
 	failed := map[string]time.Time{"e": time.Unix(500, 0), "f": time.Unix(550, 0)}
 	d := b.onOf("rows")
-	d.OrFailed, d.Grace = true, 10*time.Second
+	d.OrFailed = true
 	d.Status = func(e *store.Entry) status.Status {
 		if at, failed := failed[rowOf(e).ID]; failed {
-			return status.Status{}.After(io.ErrUnexpectedEOF, at)
+			return status.Status{}.After(errApplied, at)
 		}
 		return statusOf(e)
 	}
@@ -399,11 +400,12 @@ func TestADeleteWaitsForFailuresWithinAGraceTime(t *testing.T) {
 		at   int64
 		want string
 	}{
-		{[]string{"e"}, 400, "the update of rows e, which is in error: unexpected EOF"},
-		{[]string{"e"}, 510, "the update of rows e, which is in error: unexpected EOF"},
+		{[]string{"e"}, 400, "the update of rows e, which is in error: a neighbor has it: it was applied"},
+		{[]string{"e"}, 510, "the update of rows e, which is in error: a neighbor has it: it was applied"},
 		{[]string{"e"}, 511, ""},
-		{[]string{"e", "f"}, 511, "the update of rows f, which is in error: unexpected EOF"},
-		{[]string{"f", "e"}, 511, "the update of rows f, which is in error: unexpected EOF"},
+		{[]string{"e", "x"}, 511, "the update of rows x, which is in error: unexpected EOF"}, // it may be tried again
+		{[]string{"e", "f"}, 511, "the update of rows f, which is in error: a neighbor has it: it was applied"},
+		{[]string{"f", "e"}, 511, "the update of rows f, which is in error: a neighbor has it: it was applied"},
 		{[]string{"f", "e"}, 561, ""},
 		{[]string{"e", "p", "f"}, 561, "the update of rows p"},
 	} {

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/link"
@@ -61,10 +60,6 @@ func DeletedAfter(
 		deletedAfterTentative(db, devices, addresses, seen),
 	}
 }
-
-// duplicateGrace is how long before an address is deleted the kernel may have found that another host has one that is in its place: the
-// documents of the two may be changed one after the other. A duplicate that is older is not in its place.
-const duplicateGrace = 10 * time.Second
 
 // isUsed reports whether the kernel uses the address of a row.
 func isUsed(txn statedb.ReadTxn, seen *statedb.Table[Seen], a Address) bool {
@@ -123,7 +118,7 @@ func deletedAfterTentative(
 			return []reconciler.Change{{Field: "address", Want: a.Address.String()}}
 		}
 		return nil
-	})).OrFailedWithin(duplicateGrace)
+	})).OrFailed()
 }
 
 // deletedAfterUsable makes IPv6 addresses that the kernel uses stay while others of their device are pending, or are done while the kernel
@@ -151,7 +146,7 @@ func deletedAfterUsable(
 			return nil
 		}
 		return []reconciler.Change{{Field: "address", Want: a.Address.String()}}
-	})).OrFailedWithin(duplicateGrace)
+	})).OrFailed()
 }
 
 // Serves returns a function that reports whether an address can lead to gateways: its link is up and the kernel uses it.
