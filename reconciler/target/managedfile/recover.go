@@ -23,12 +23,10 @@ type leftovers struct {
 // maxLeft is with how many temporary files that cannot be removed a file is not written any more.
 const maxLeft = 8
 
-func (t *Target) noteLeft(id string, list []pending) {
+func (t *Target) noteLeft(directory string, ids ...string) {
 	t.left.mu.Lock()
 	defer t.left.mu.Unlock()
-	if len(list) > 0 { // all are in one directory
-		t.left.byIn[list[0].Directory] = append(t.left.byIn[list[0].Directory], id)
-	}
+	t.left.byIn[directory] = append(t.left.byIn[directory], ids...)
 }
 
 // removeLeft removes what earlier writings have left over in a directory. It returns errors for the files that are not to be written, because
@@ -47,16 +45,17 @@ func (t *Target) removeLeft(in *folder) (full map[Key]error, err error) {
 	}
 	stay, err := t.unlinkAll(in, slices.Concat(slices.Collect(maps.Values(lists))...))
 	if err != nil {
-		for id, list := range lists {
-			t.noteLeft(id, list)
-		}
+		t.noteLeft(in.path, ids...)
 		return nil, err
 	}
-	if err := t.forgetLists(lists, stay); err != nil {
+	ids, err = t.forgetLists(lists, stay)
+	t.noteLeft(in.path, ids...)
+	if err != nil {
 		return nil, err
 	}
 	full, left := map[Key]error{}, map[Key]int{}
-	for _, id := range slices.Sorted(maps.Keys(lists)) { // the same one is named each time
+	slices.Sort(ids)
+	for _, id := range ids { // the same one is named each time
 		for _, p := range lists[id] {
 			if err := stay[p.Temporary]; err == nil {
 				continue
@@ -68,21 +67,18 @@ func (t *Target) removeLeft(in *folder) (full map[Key]error, err error) {
 	return full, nil
 }
 
-// forgetLists removes the lists of temporary files of which none stays, and notes the others as left over.
-func (t *Target) forgetLists(lists map[string][]pending, stay map[string]error) error {
+// forgetLists removes the lists of temporary files of which none stays, and returns the identifiers of the others.
+func (t *Target) forgetLists(lists map[string][]pending, stay map[string]error) (others []string, err error) {
 	var done []string
 	for id, list := range lists {
 		if slices.ContainsFunc(list, func(p pending) bool { return stay[p.Temporary] != nil }) {
-			t.noteLeft(id, list)
+			others = append(others, id)
 		} else {
 			done = append(done, id)
 		}
 	}
 	errs := t.pending.RemoveAll(done)
-	for id := range errs {
-		t.noteLeft(id, lists[id])
-	}
-	return errors.Join(slices.Collect(maps.Values(errs))...)
+	return slices.AppendSeq(others, maps.Keys(errs)), errors.Join(slices.Collect(maps.Values(errs))...)
 }
 
 // recover removes the temporary files of a process that was killed while it wrote. A file that
@@ -109,10 +105,16 @@ func (t *Target) recover(ctx context.Context) error {
 	for i, err := range errs {
 		if err != nil {
 			stay[all[i].Temporary] = err
-			t.log.Warn("A temporary file may be left over: it is looked for again before the file is written", "file", string(all[i].Key), "error", err)
+			t.log.Warn("A temporary file may be left over: it is looked for again later", "file", string(all[i].Key), "error", err)
 		}
 	}
-	return t.forgetLists(lists, stay)
+	ids, err := t.forgetLists(lists, stay)
+	for _, id := range ids {
+		if list := lists[id]; !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh }) { // the next start removes a record, too
+			t.noteLeft(list[0].Directory, id) // all are in one directory
+		}
+	}
+	return err
 }
 
 // recoverOne removes the record only after the temporary file: as long as that is there, another

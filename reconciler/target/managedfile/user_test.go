@@ -273,6 +273,7 @@ func TestTemporaryFilesThatCannotBeRemovedAreFew(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "too many temporary files are left over: remove temporary file "+dir) {
 		t.Errorf("error %v", err)
 	}
+	wantRecords(t, target, 0)
 	mustUpdate(t, target, ours, true)
 	for path := range mounted {
 		must(t, unix.Unmount(path, unix.MNT_DETACH))

@@ -149,9 +149,8 @@ func (t *Target) endWriting(id string, all []*writing) error {
 	if len(left) == 0 {
 		return t.pending.Remove(id)
 	}
-	list := pendingOf(left)
-	t.noteLeft(id, list)
-	return t.pending.Put(id, list)
+	t.noteLeft(left[0].folder.path, id)
+	return t.pending.Put(id, pendingOf(left))
 }
 
 func pendingOf(all []*writing) []pending {
@@ -359,23 +358,27 @@ func (t *Target) tidyUp(in *folder, all []*writing) {
 			}
 		}
 	}
-	t.unlinkTemporary(in, made)
+	answered := t.unlinkTemporary(in, made)
 	var untouched []string
 	for _, w := range failed {
-		if w.fresh && (!w.left || !w.made) {
+		if w.fresh && (answered || !w.made) {
 			untouched = append(untouched, string(w.key))
+			w.fresh = false
 		}
 	}
 	errs := t.records.RemoveAll(untouched)
 	for _, w := range failed {
-		w.err = errors.Join(w.err, errs[string(w.key)])
+		if err := errs[string(w.key)]; err != nil {
+			w.err, w.fresh = errors.Join(w.err, err), true
+		}
 	}
 }
 
-// unlinkTemporary removes temporary files in a directory. If one cannot be removed, it adds to the err why, and sets left.
-func (t *Target) unlinkTemporary(in *folder, all []*writing) {
+// unlinkTemporary removes temporary files in a directory. If one cannot be removed, it adds to the err why, and sets left. It reports whether
+// the directory has answered.
+func (t *Target) unlinkTemporary(in *folder, all []*writing) bool {
 	if len(all) == 0 {
-		return
+		return true
 	}
 	errs, err := t.unlinkAll(in, pendingOf(all))
 	for _, w := range all {
@@ -383,6 +386,7 @@ func (t *Target) unlinkTemporary(in *folder, all []*writing) {
 			w.left, w.err = true, errors.Join(w.err, err)
 		}
 	}
+	return err == nil
 }
 
 // unlinkAll removes temporary files from a directory, and returns the errors by their names.
