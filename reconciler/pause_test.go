@@ -212,3 +212,52 @@ func TestACallThatIsGivenUpIsNotMadeLater(t *testing.T) {
 		w.wantLog("update a=1")
 	})
 }
+
+// A pause ends with the process. What it kept may be wanted, as a document has said that is in no row any more.
+func TestDeletesThatAPauseHasKeptAreHeldAfterARestart(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(w *world)
+		held   []string
+	}{
+		"all paused": {func(*world) {}, idsOf(1, 3)},
+		"one": {func(w *world) {
+			w.resume(reconciler.Selector[row]{})
+			w.put(numbered(3, 2)...)
+			w.pause(keys("10001"), time.Time{})
+			w.delete(idsOf(1, 3)...)
+			w.pass(time.Second)
+		}, idsOf(1, 2)},
+		"resumed":     {func(w *world) { w.resume(reconciler.Selector[row]{}) }, nil},
+		"there again": {func(w *world) { w.put(numbered(3, 2)...) }, nil},
+		"forgotten": {func(w *world) {
+			w.check(w.r.Forget(w.t.Context(), "10001"))
+			w.check(w.r.Forget(w.t.Context(), "10002"))
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &heldMemory{}
+			prepared(t, func(w *world) { w.params = func(p *reconciler.Params[row]) { p.Memory = m } }, func(_ *testing.T, w *world) {
+				w.put(numbered(3, 1)...)
+				w.pass(time.Second)
+				w.pause(reconciler.Selector[row]{}, time.Time{})
+				w.delete(idsOf(1, 3)...)
+				w.pass(time.Second)
+				c.change(w)
+				w.pass(time.Second)
+				w.equal("remembered", c.held != nil, m.held != nil)
+				w.stop()
+				w.target.log()
+				w.start()
+				w.pass(time.Hour)
+				w.wantHeld(c.held...)
+				if c.held == nil {
+					return
+				}
+				w.equal("deleted", []string(nil), w.deleted())
+				w.approve()
+				w.wantConverged()
+				w.equal("remembered", (*reconciler.HeldDeletes)(nil), m.held)
+			})
+		})
+	}
+}

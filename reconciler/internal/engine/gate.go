@@ -96,14 +96,19 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	}
 	for _, p := range l.policies.list {
 		if why, held := p.Holds(op, txn, now); held {
-			l.order.NoteGate(op, why)
+			l.noteGate(op, why)
 			why.Until = earliest(why.Until, l.compareHeld(op, txn, now))
 			l.holdItem(op.Item, why)
 			return true
 		}
 	}
-	l.order.NoteGate(op, hold.Reason{})
+	l.noteGate(op, hold.Reason{})
 	return false
+}
+
+func (l *loop) noteGate(op *pool.Task, why hold.Reason) {
+	l.order.NoteGate(op, why)
+	l.limits.NoteGate(op, why)
 }
 
 // holdItem moves an item to the stage of the reason that holds it.
@@ -154,8 +159,8 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // Pause holds the selected rows, including future rows and deletes, until a time, or until
 // [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
-// running operation continues. Pauses do not survive a restart. Pause returns [ErrNotRunning] if
-// the reconciler is not running.
+// running operation continues. Pauses do not survive a restart, but the Memory holds the deletes that they kept. Pause returns
+// [ErrNotRunning] if the reconciler is not running.
 func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) error {
 	which.Keys = slices.Clone(which.Keys)
 	return r.call(ctx, func(l *loop) {

@@ -94,8 +94,9 @@ type ChangeLimiter struct {
 	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
 	// known. Which ones is known when orphans have been searched for.
 	recalled bool
-	created  int  // rows that an update has created or changed, before orphans were searched for
-	searched bool // orphans have been searched for
+	paused   map[string]struct{} // keys of the deletes that a pause holds, which are held after a restart
+	created  int                 // rows that an update has created or changed, before orphans were searched for
+	searched bool                // orphans have been searched for
 }
 
 // Memory remembers across restarts that deletes are held. Its methods are called from one goroutine.
@@ -124,7 +125,7 @@ func NewChangeLimiter(
 	l := &ChangeLimiter{
 		owner: owner, dependents: dependentsCheck{member: member, last: last}, status: statusOf,
 		deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
-		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory,
+		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory, paused: map[string]struct{}{},
 	}
 	if l.deletes != nil && memory != nil {
 		if was := memory.DeletesHeld(); was != nil {
@@ -184,6 +185,7 @@ func (l *ChangeLimiter) count(it *workqueue.Item, by *counter) {
 
 // Discount removes an item whose row is no longer to be changed.
 func (l *ChangeLimiter) Discount(it *workqueue.Item) {
+	l.setPaused(it.Key, false)
 	if by, c := l.claimOf(it.Key); c != nil {
 		l.fewer = l.fewer || c.state != approved
 		by.giveUp(it.Key)
@@ -278,15 +280,35 @@ func (l *ChangeLimiter) release(c *counter) {
 	l.remember(c, time.Now())
 }
 
+// NoteGate records for what reason the gate has held an item, or the zero reason if it has let it through. A pause ends with the process, so the
+// next one holds the deletes that it has kept: what they were to leave in place may be known from their rows alone.
+func (l *ChangeLimiter) NoteGate(t *pool.Task, why Reason) {
+	l.setPaused(t.Item.Key, t.Kind == pool.Delete && why.Stage == workqueue.Paused)
+}
+
+func (l *ChangeLimiter) setPaused(key string, paused bool) {
+	before := len(l.paused)
+	if delete(l.paused, key); paused {
+		l.paused[key] = struct{}{}
+	}
+	if (before == 0) != (len(l.paused) == 0) {
+		l.remember(l.deletes, time.Now())
+	}
+}
+
 // retryMemory is how long to wait before what could not be stored is stored again.
 const retryMemory = 10 * time.Second
 
 // remember stores in the memory whether and how deletes are held.
 func (l *ChangeLimiter) remember(c *counter, now time.Time) {
-	if c != l.deletes || l.memory == nil {
+	if c == nil || c != l.deletes || l.memory == nil {
 		return
 	}
-	err := l.memory.SetDeletesHeld(c.held())
+	held := c.held()
+	if len(l.paused) > 0 {
+		held = &HeldDeletes{} // those of all orphans
+	}
+	err := l.memory.SetDeletesHeld(held)
 	l.failed, l.changed = err, l.changed || err != nil || l.failed != nil
 	if err == nil {
 		l.retryAt = time.Time{}
