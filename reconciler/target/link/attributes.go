@@ -137,7 +137,7 @@ func (b before) untouched(row Link) before {
 // note records the current attributes of a link before they are changed for a row.
 func (t *Target) note(s state, row Link) (state, error) {
 	switch {
-	case s.created() && s.rec.Created.Adopted && row.Type == "":
+	case s.created() && s.rec.givesBack(row):
 		return t.keep(s, givenBack(s.link, s.touched(s.rec.Created.Before, row)))
 	case s.created():
 		made := *s.rec.Created
@@ -150,6 +150,11 @@ func (t *Target) note(s state, row Link) (state, error) {
 	}
 	next.Before = s.touched(next.Before, row)
 	return t.keep(s, record{Borrowed: &next})
+}
+
+// givesBack reports whether a link was adopted and a row for it has no type any more.
+func (r record) givesBack(row Link) bool {
+	return r.Created != nil && r.Created.Adopted && row.Type == ""
 }
 
 // givenBack returns the record of a link that was adopted, when its row has no type any more.
@@ -229,7 +234,7 @@ func (t *Target) passOn(ctx context.Context, txn statedb.ReadTxn, s state) (done
 		return false, nil
 	}
 	heir, passed := row.Name, s.rec
-	if row.Type == "" && passed.Created != nil && passed.Created.Adopted {
+	if passed.givesBack(row) {
 		passed = givenBack(&is, passed.Created.Before)
 	}
 	rec, _ := t.records.Get(heir)

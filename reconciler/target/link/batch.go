@@ -416,11 +416,14 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Li
 		case err != nil:
 			u.results[i].Err = err
 		case passed:
-		case s.created():
+		case s.created() && !s.rec.givesBack(row):
 			u.request(i, s.deletion(), "delete link "+s.name)
 		case s.renamed != nil:
 			u.results[i].Err = t.endRenamed(ctx, txn, s.name)
-		case s.borrowed():
+		case s.isRecorded():
+			if s.created() {
+				s.rec = givenBack(s.link, s.rec.Created.Before)
+			}
 			for _, c := range s.restoration() {
 				u.request(i, c.request, c.does)
 			}

@@ -167,7 +167,7 @@ func (t *Target) Removes(seen *statedb.Table[Seen]) func(txn statedb.ReadTxn, wa
 			return found && is.Up && !rec.Borrowed.Up && !left(txn, is, was, rec)
 		}
 		is, _, found := seen.Get(txn, SeenByName.Query(was.Name))
-		return found && (state{link: &is, rec: rec}).created() && !left(txn, is, was, rec)
+		return found && (state{link: &is, rec: rec}).created() && !rec.givesBack(was) && !left(txn, is, was, rec)
 	}
 	return func(txn statedb.ReadTxn, was Link) (Link, bool) {
 		is := was

@@ -34,6 +34,19 @@ func mustDelete(t *testing.T, target *Target, name string) {
 	}
 }
 
+// deleteObserved deletes what a new process finds.
+func deleteObserved(t *testing.T, target *Target) {
+	t.Helper()
+	for row, err := range target.Observe(t.Context()) {
+		if err == nil {
+			err = target.Delete(t.Context(), txn(), row)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func wantDiff(t *testing.T, target *Target, row Link, want ...reconciler.Change) {
 	t.Helper()
 	changes, err := target.Diff(t.Context(), txn(), row)
