@@ -654,3 +654,37 @@ func TestWhatWasAsDeclaredIsRestoredAfterSeveralChanges(t *testing.T) {
 	wantFile(t, path, "theirs", 0o755|os.ModeSetuid)
 	wantTidy(t, dir, state)
 }
+
+// The document is edited, together with a mistake, and goes while the agent does not run.
+func TestWhatIsToBecomeOfAFileIsNotedAlthoughItIsInError(t *testing.T) {
+	mistake := func(f *File) { f.Owner = "nosuchuser" }
+	for name, c := range map[string]struct {
+		before, after func(*File)
+		want          string // the content in the end
+	}{
+		"keep":    {func(*File) {}, kept, "new"},
+		"restore": {func(*File) {}, restored, "old"},
+		"remove":  {kept, func(*File) {}, ""},
+		"unknown": {kept, func(f *File) { f.OnDelete = "leave" }, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, state := filepath.Join(t.TempDir(), "a"), t.TempDir()
+			mustWrite(t, path, "old")
+			target := openedTarget(t, state)
+			mustUpdate(t, target, file(path, "new", adopted, c.before), true)
+			if err := updateError(t, target, file(path, "new", adopted, c.after, mistake)); err == nil {
+				t.Error("no error")
+			}
+			target = openedTarget(t, state)
+			for row, err := range target.Observe(t.Context()) {
+				must(t, err)
+				mustDelete(t, target, row)
+			}
+			if c.want == "" {
+				wantAbsent(t, path)
+			} else {
+				wantFile(t, path, c.want, 0o644)
+			}
+		})
+	}
+}

@@ -23,19 +23,33 @@ type leftovers struct {
 // maxLeft is with how many temporary files that cannot be removed a file is not written any more.
 const maxLeft = 8
 
-func (t *Target) noteLeft(directory string, ids ...string) {
-	t.left.mu.Lock()
-	defer t.left.mu.Unlock()
-	t.left.byIn[directory] = append(t.left.byIn[directory], ids...)
+// lists returns the identifiers of the lists of a directory.
+func (l *leftovers) lists(directory string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(slices.Values(l.byIn[directory]))
+}
+
+func (l *leftovers) note(directory, id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.byIn[directory] = append(l.byIn[directory], id)
+}
+
+func (l *leftovers) forget(directory string, ids map[string]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.byIn[directory] = slices.DeleteFunc(l.byIn[directory], func(id string) bool { return ids[id] })
+	if len(l.byIn[directory]) == 0 {
+		delete(l.byIn, directory)
+	}
 }
 
 // removeLeft removes what earlier writings have left over in a directory. It returns errors for the files that are not to be written, because
-// too much of them stays: of those that others, such as the owner of the directory, keep from being removed.
+// too much of them stays: of those that others, such as the owner of the directory, keep from being removed. Several calls for one directory, by
+// different paths, may run at the same time.
 func (t *Target) removeLeft(in *folder) (full map[Key]error, err error) {
-	t.left.mu.Lock()
-	ids := t.left.byIn[in.path]
-	delete(t.left.byIn, in.path)
-	t.left.mu.Unlock()
+	ids := t.left.lists(in.path)
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -45,17 +59,14 @@ func (t *Target) removeLeft(in *folder) (full map[Key]error, err error) {
 	}
 	stay, err := t.unlinkAll(in, slices.Concat(slices.Collect(maps.Values(lists))...))
 	if err != nil {
-		t.noteLeft(in.path, ids...)
 		return nil, err
 	}
-	ids, err = t.forgetLists(lists, stay)
-	t.noteLeft(in.path, ids...)
-	if err != nil {
+	done, err := t.forgetLists(lists, stay)
+	if t.left.forget(in.path, done); err != nil {
 		return nil, err
 	}
 	full, left := map[Key]error{}, map[Key]int{}
-	slices.Sort(ids)
-	for _, id := range ids { // the same one is named each time
+	for _, id := range ids { // in order, so that the same one is named each time
 		for _, p := range lists[id] {
 			if err := stay[p.Temporary]; err == nil {
 				continue
@@ -67,18 +78,19 @@ func (t *Target) removeLeft(in *folder) (full map[Key]error, err error) {
 	return full, nil
 }
 
-// forgetLists removes the lists of temporary files of which none stays, and returns the identifiers of the others.
-func (t *Target) forgetLists(lists map[string][]pending, stay map[string]error) (others []string, err error) {
-	var done []string
+// forgetLists removes the lists of temporary files of which none stays, and returns their identifiers.
+func (t *Target) forgetLists(lists map[string][]pending, stay map[string]error) (done map[string]bool, err error) {
+	done = map[string]bool{}
 	for id, list := range lists {
-		if slices.ContainsFunc(list, func(p pending) bool { return stay[p.Temporary] != nil }) {
-			others = append(others, id)
-		} else {
-			done = append(done, id)
+		if !slices.ContainsFunc(list, func(p pending) bool { return stay[p.Temporary] != nil }) {
+			done[id] = true
 		}
 	}
-	errs := t.pending.RemoveAll(done)
-	return slices.AppendSeq(others, maps.Keys(errs)), errors.Join(slices.Collect(maps.Values(errs))...)
+	errs := t.pending.RemoveAll(slices.Collect(maps.Keys(done)))
+	for id := range errs {
+		delete(done, id)
+	}
+	return done, errors.Join(slices.Collect(maps.Values(errs))...)
 }
 
 // recover removes the temporary files of a process that was killed while it wrote. A file that
@@ -108,10 +120,11 @@ func (t *Target) recover(ctx context.Context) error {
 			t.log.Warn("A temporary file may be left over: it is looked for again later", "file", string(all[i].Key), "error", err)
 		}
 	}
-	ids, err := t.forgetLists(lists, stay)
-	for _, id := range ids {
-		if list := lists[id]; !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh }) { // the next start removes a record, too
-			t.noteLeft(list[0].Directory, id) // all are in one directory
+	done, err := t.forgetLists(lists, stay)
+	for id, list := range lists {
+		// The next start looks at lists again after which a record may have to be removed, too.
+		if !done[id] && !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh }) {
+			t.left.note(list[0].Directory, id) // all are in one directory
 		}
 	}
 	return err

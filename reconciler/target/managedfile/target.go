@@ -1,6 +1,7 @@
 package managedfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,7 +209,27 @@ func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 			t.versions.noteMade(s.row.Key(), s.want)
 		}
 	}
+	t.noteOnDelete(rows, results)
 	return results
+}
+
+// noteOnDelete stores what is to become of files that could not be brought into the desired state: their documents may go while the agent
+// does not run, and then only the records are left.
+func (t *Target) noteOnDelete(rows []File, results []reconciler.BatchResult) {
+	records := map[string]record{}
+	for i, row := range rows {
+		onDelete := cmp.Or(row.OnDelete, Remove)
+		if rec, known := t.records.Get(row.Path); known && results[i].Err != nil && checkOnDelete(onDelete) == nil && rec.OnDelete != onDelete {
+			rec.OnDelete = onDelete
+			records[row.Path] = rec
+		}
+	}
+	errs := t.records.PutAll(records)
+	for i, row := range rows {
+		if err := errs[row.Path]; err != nil {
+			results[i].Err = errors.Join(results[i].Err, err)
+		}
+	}
 }
 
 // endedResults sets an error for all that have none yet.

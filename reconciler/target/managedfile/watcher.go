@@ -74,7 +74,8 @@ type watching struct {
 	*Watcher
 	notify   *notifier
 	dirs     *directories
-	dirty    map[Key]bool // to be looked at
+	dirty    map[Key]bool        // to be looked at
+	moved    map[*directory]bool // may be elsewhere now; the value is whether their watch has ended
 	cursor   *statedb.Cursor[File]
 	accounts accounts
 	complete bool   // the table was marked as complete
@@ -87,7 +88,10 @@ func (w *Watcher) follow(ctx context.Context, health reconciler.Health) error {
 	if err != nil {
 		return explain("", err)
 	}
-	r := &watching{Watcher: w, notify: notify, dirs: newDirectories(notify, w.target.answers), dirty: map[Key]bool{}, cursor: w.files.Changes(0), accounts: accountsIn(w.target.accounts)}
+	r := &watching{
+		Watcher: w, notify: notify, dirs: newDirectories(notify, w.target.answers), dirty: map[Key]bool{}, moved: map[*directory]bool{},
+		cursor: w.files.Changes(0), accounts: accountsIn(w.target.accounts),
+	}
 	defer r.cursor.Close()
 	defer notify.close()
 	if err := r.forgetUndeclared(ctx); err != nil {
@@ -99,6 +103,7 @@ func (w *Watcher) follow(ctx context.Context, health reconciler.Health) error {
 		if err := r.declared(ctx); err != nil {
 			return err
 		}
+		r.watchMoved()
 		if err := r.lookAtDirty(ctx, health); err != nil {
 			return err
 		}
@@ -267,7 +272,7 @@ func (r *watching) wait(ctx context.Context, check <-chan time.Time) error {
 				return err
 			}
 		}
-		if len(r.dirty) > 0 && !collecting {
+		if len(r.dirty)+len(r.moved) > 0 && !collecting {
 			collecting = true
 			patience = time.After(settle)
 		}
@@ -283,12 +288,23 @@ func (r *watching) happened(n notification) {
 	for _, key := range files {
 		r.dirty[key] = true
 	}
-	// The watch of a directory ends with it. A directory made since then may have the same
-	// inode number.
-	again := slices.Clone(dirs)
-	if !n.ended {
-		again = slices.DeleteFunc(again, func(dir *directory) bool { return !r.dirs.changed(dir) })
+	for _, dir := range dirs {
+		r.moved[dir] = r.moved[dir] || n.ended
 	}
+}
+
+// watchMoved watches the directories that are elsewhere now. It looks once for each, after however many notifications: others can
+// cause any number of them.
+func (r *watching) watchMoved() {
+	var again []*directory
+	for dir, ended := range r.moved {
+		// The watch of a directory ends with it. A directory made since then may have the same
+		// inode number.
+		if r.dirs.all[dir.path] == dir && (ended || r.dirs.changed(dir)) {
+			again = append(again, dir)
+		}
+	}
+	clear(r.moved)
 	r.watch(again...)
 }
 

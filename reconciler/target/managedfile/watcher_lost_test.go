@@ -61,7 +61,7 @@ func TestADirectoryWithTheNumberOfItsPredecessorIsWatched(t *testing.T) {
 	notify, err := newNotifier()
 	must(t, err)
 	t.Cleanup(notify.close)
-	r := &watching{notify: notify, dirs: newDirectories(notify, newAnswers()), dirty: map[Key]bool{}}
+	r := &watching{notify: notify, dirs: newDirectories(notify, newAnswers()), dirty: map[Key]bool{}, moved: map[*directory]bool{}}
 	watched := r.dirs.add(Key(filepath.Join(dir, "a")))
 	r.watch(watched)
 	must(t, os.Remove(dir))
@@ -72,7 +72,13 @@ func TestADirectoryWithTheNumberOfItsPredecessorIsWatched(t *testing.T) {
 	watched.device, watched.inode = stat.Dev, stat.Ino // as if it had the number
 	before := watched.watch
 	clear(r.dirty)
-	r.happened(event)
+	for range 3 {
+		r.happened(event)
+	}
+	if len(r.moved) != 1 || watched.watch != before {
+		t.Errorf("%d directories to be watched again, want 1 of %d", len(r.moved), before)
+	}
+	r.watchMoved()
 	if len(r.dirs.watched) != 1 || watched.watch == before || watched.at != dir || !r.dirty[Key(filepath.Join(dir, "a"))] {
 		t.Errorf("after %v: watched are %v, to be looked at %v", event, r.dirs.watched, r.dirty)
 	}

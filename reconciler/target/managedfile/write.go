@@ -149,8 +149,9 @@ func (t *Target) endWriting(id string, all []*writing) error {
 	if len(left) == 0 {
 		return t.pending.Remove(id)
 	}
-	t.noteLeft(left[0].folder.path, id)
-	return t.pending.Put(id, pendingOf(left))
+	err := t.pending.Put(id, pendingOf(left))
+	t.left.note(left[0].folder.path, id)
+	return err
 }
 
 func pendingOf(all []*writing) []pending {
