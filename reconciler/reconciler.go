@@ -45,9 +45,10 @@ type Params[Obj any] struct {
 	// [Dependency.OrFailed], nor for one that agrees with the observed state, as after a start.
 	DeletedAfter []Dependency[Obj]
 	// DeletesLast makes a delete wait for all rows of the table that were inserted or changed after its own row, and after the start, until
-	// each has been applied since, if only with an error that matches [ErrApplied], or is gone: one of them may be in its place, and fail. The deletes of orphans, and those of the first ten
-	// minutes, also wait for the rows of the start. A delete that is triggered by its key does not wait. DeletesLast suits rows that people
-	// write: where rows come and go all the time, and one of them always fails, nothing would ever be deleted.
+	// each has been applied since, if only with an error that matches [ErrApplied], or is gone: one of them may be in its place, and fail. The
+	// deletes of orphans, and those of the first ten minutes, also wait for the rows of the start. A delete that is triggered by its key does
+	// not wait. DeletesLast suits rows that people write: where rows come and go all the time, and one of them always fails, nothing would ever
+	// be deleted.
 	DeletesLast bool
 	// RemovedFirst, if set, yields queries for the rows that may not be possible to apply before a row is deleted. If one of them has
 	// failed with an error that matches [fs.ErrExist], DeletesLast does not make the delete wait. RemovedFirst is called from one
@@ -184,8 +185,8 @@ func (r *Reconciler[Obj]) Trigger(ctx context.Context, which Selector[Obj]) (int
 
 // Pause holds the selected rows, including future rows and deletes, until a time, or until
 // [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
-// running operation continues. Pauses do not survive a restart, but a [Memory] holds the deletes that they kept. Pause returns [ErrNotRunning]
-// if the reconciler is not running.
+// running operation continues. Pauses do not survive a restart, but with a [Memory] the deletes that they kept are held then. Pause returns
+// [ErrNotRunning] if the reconciler is not running.
 func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until time.Time) error {
 	return r.engine.Pause(ctx, which.untyped(), until)
 }

@@ -108,7 +108,8 @@ type Memory interface {
 	SetDeletesHeld(held *HeldDeletes) error
 }
 
-// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held: then the deletes of all orphans are.
+// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that a pause has kept deletes: then those of
+// all orphans are held.
 type HeldDeletes struct {
 	// Done is how many other rows had been deleted within the window, Allowed how many may be without an approval.
 	Done    int `json:"done"`
