@@ -94,7 +94,7 @@ type ChangeLimiter struct {
 	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
 	// known. Which ones is known when orphans have been searched for.
 	recalled bool
-	paused   map[string]struct{} // keys of the deletes that a pause holds, which are held after a restart
+	paused   map[string]struct{} // keys of the items that a pause holds: see NoteGate
 	created  int                 // rows that an update has created or changed, before orphans were searched for
 	searched bool                // orphans have been searched for
 }
@@ -108,8 +108,8 @@ type Memory interface {
 	SetDeletesHeld(held *HeldDeletes) error
 }
 
-// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that a pause has kept deletes: then those of
-// all orphans are held.
+// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that a pause has kept something: then those
+// of all orphans are held.
 type HeldDeletes struct {
 	// Done is how many other rows had been deleted within the window, Allowed how many may be without an approval.
 	Done    int `json:"done"`
@@ -281,10 +281,10 @@ func (l *ChangeLimiter) release(c *counter) {
 	l.remember(c, time.Now())
 }
 
-// NoteGate records for what reason the gate has held an item, or the zero reason if it has let it through. A pause ends with the process, so the
-// next one holds the deletes that it has kept: what they were to leave in place may be known from their rows alone.
+// NoteGate records for what reason the gate has held an item, or the zero reason if it has let it through. A pause ends with the process, and the
+// next one holds the deletes of orphans: what is to become of them may be known from rows alone that were not applied in the pause.
 func (l *ChangeLimiter) NoteGate(t *pool.Task, why Reason) {
-	l.setPaused(t.Item.Key, t.Kind == pool.Delete && why.Stage == workqueue.Paused)
+	l.setPaused(t.Item.Key, why.Stage == workqueue.Paused)
 }
 
 func (l *ChangeLimiter) setPaused(key string, paused bool) {
