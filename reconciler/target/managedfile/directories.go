@@ -36,13 +36,13 @@ type directories struct {
 	notify  *notifier
 	answers *answers
 	all     map[string]*directory
-	watched map[int32][]*directory
+	watched map[int32]map[*directory]bool
 	unsure  []string // paths still to be checked in this turn
 	files   []Key    // files still to be checked in this turn
 }
 
 func newDirectories(notify *notifier, a *answers) *directories {
-	return &directories{notify: notify, answers: a, all: map[string]*directory{}, watched: map[int32][]*directory{}}
+	return &directories{notify: notify, answers: a, all: map[string]*directory{}, watched: map[int32]map[*directory]bool{}}
 }
 
 // add declares a file, and returns its directory if it is new.
@@ -79,10 +79,7 @@ func (d *directories) remove(key Key) {
 
 // release ends the watch of a directory, unless another directory shares it.
 func (d *directories) release(dir *directory) {
-	rest := slices.DeleteFunc(d.watched[dir.watch], func(other *directory) bool { return other == dir })
-	if len(rest) > 0 {
-		d.watched[dir.watch] = rest
-	} else if dir.at != "" {
+	if delete(d.watched[dir.watch], dir); len(d.watched[dir.watch]) == 0 && dir.at != "" {
 		delete(d.watched, dir.watch)
 		d.notify.remove(dir.watch)
 	}
@@ -93,9 +90,13 @@ func (d *directories) release(dir *directory) {
 // noticed, unless their err is set. It returns the directories of which changes may have been
 // missed: these, and those that shared their watches.
 func (d *directories) watch(dirs ...*directory) (missed []*directory) {
+	shared := map[int32]bool{}
 	for _, dir := range dirs {
 		missed = append(missed, dir)
-		missed = append(missed, d.watched[dir.watch]...)
+		if !shared[dir.watch] {
+			shared[dir.watch] = true
+			missed = slices.AppendSeq(missed, maps.Keys(d.watched[dir.watch]))
+		}
 	}
 	slices.SortFunc(missed, func(a, b *directory) int { return strings.Compare(a.path, b.path) })
 	missed = slices.Compact(missed)
@@ -112,7 +113,10 @@ func (d *directories) watch(dirs ...*directory) (missed []*directory) {
 			continue
 		}
 		dir.watchPoint = found[i]
-		d.watched[dir.watch] = append(d.watched[dir.watch], dir)
+		if d.watched[dir.watch] == nil {
+			d.watched[dir.watch] = map[*directory]bool{}
+		}
+		d.watched[dir.watch][dir] = true
 	}
 	return missed
 }
@@ -174,9 +178,9 @@ func (d *directories) find(dir string, watch func(fd int) (int32, error)) (watch
 // have been replaced.
 func (d *directories) concerned(n notification) (files []Key, dirs []*directory) {
 	if n.name == "" {
-		return nil, d.watched[n.watch]
+		return nil, slices.Collect(maps.Keys(d.watched[n.watch]))
 	}
-	for _, dir := range d.watched[n.watch] {
+	for dir := range d.watched[n.watch] {
 		switch {
 		case dir.exists() && dir.files[n.name]:
 			files = append(files, Key(path.Join(dir.path, n.name)))

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -81,6 +83,54 @@ func TestADirectoryWithTheNumberOfItsPredecessorIsWatched(t *testing.T) {
 	r.watchMoved()
 	if len(r.dirs.watched) != 1 || watched.watch == before || watched.at != dir || !r.dirty[Key(filepath.Join(dir, "a"))] {
 		t.Errorf("after %v: watched are %v, to be looked at %v", event, r.dirs.watched, r.dirty)
+	}
+}
+
+// missingDirectories returns directories that share the watch of the one in which the first part of their paths is missing.
+func missingDirectories(tb testing.TB, n int) (dirs *directories, all []*directory) {
+	tb.Helper()
+	dir := tb.TempDir()
+	notify, err := newNotifier()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(notify.close)
+	dirs = newDirectories(notify, newAnswers())
+	for i := range n {
+		all = append(all, dirs.add(Key(filepath.Join(dir, "missing", strconv.Itoa(i), "a"))))
+	}
+	dirs.watch(all...)
+	return dirs, all
+}
+
+// Somebody makes the missing directory, or removes it: all are watched again.
+func TestDirectoriesThatShareAWatchTakeMemoryInProportion(t *testing.T) {
+	perDirectory := func(n int) uint64 {
+		dirs, all := missingDirectories(t, n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		missed := dirs.watch(all...)
+		runtime.ReadMemStats(&after)
+		if len(missed) != n || len(dirs.watched) != 1 {
+			t.Fatalf("%d directories with %d watches, want %d with one", len(missed), len(dirs.watched), n)
+		}
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(n)
+	}
+	if few, many := perDirectory(100), perDirectory(2000); many > 3*few {
+		t.Errorf("%d bytes for each of 2000, %d for each of 100", many, few)
+	}
+}
+
+func BenchmarkMissingDirectories(b *testing.B) {
+	for _, n := range []int{1000, 4000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			b.ReportAllocs()
+			dirs, all := missingDirectories(b, n)
+			for b.Loop() {
+				dirs.watch(all...)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/directory")
+		})
 	}
 }
 
