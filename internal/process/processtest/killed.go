@@ -146,7 +146,8 @@ func EndMainThread() {
 		if state, err := stateOf(unix.Getpid(), unix.Getpid()); err != nil || state == 'Z' {
 			return
 		}
-		<-time.After(time.Millisecond) // a timer wakes the main thread if that is the one that waits for the network: it takes no goroutine until then
+		// The main thread takes no goroutine while it waits for the network. A timer wakes it.
+		<-time.After(time.Millisecond)
 	}
 }
 

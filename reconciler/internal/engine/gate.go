@@ -159,8 +159,8 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // Pause holds the selected rows, including future rows and deletes, until a time, or until
 // [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
-// running operation continues. Pauses do not survive a restart, but with a Memory the deletes of orphans are held then if
-// a pause has kept something. Pause returns [ErrNotRunning] if the reconciler is not running.
+// running operation continues. Pauses do not survive a restart. If one was holding anything then, and there is a Memory, the
+// deletes of orphans are held after it. Pause returns [ErrNotRunning] if the reconciler is not running.
 func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) error {
 	which.Keys = slices.Clone(which.Keys)
 	return r.call(ctx, func(l *loop) {

@@ -39,7 +39,7 @@ type Dependency struct {
 	Tolerates func(txn store.ReadTxn, row *store.Entry) bool
 	// Kept reports whether the target keeps the rows when it loses what they depend on.
 	Kept bool
-	// OrFailed reports whether deletes that wait for pending rows also wait for those that are in error.
+	// OrFailed reports whether deletes that wait for pending rows also wait for those that are in error: see failedGrace.
 	OrFailed bool
 }
 

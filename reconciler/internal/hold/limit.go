@@ -108,8 +108,8 @@ type Memory interface {
 	SetDeletesHeld(held *HeldDeletes) error
 }
 
-// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that a pause has kept something: then those
-// of all orphans are held.
+// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that a pause was holding something:
+// then the deletes of all orphans are held.
 type HeldDeletes struct {
 	// Done is how many other rows had been deleted within the window, Allowed how many may be without an approval.
 	Done    int `json:"done"`
@@ -281,8 +281,9 @@ func (l *ChangeLimiter) release(c *counter) {
 	l.remember(c, time.Now())
 }
 
-// NoteGate records for what reason the gate has held an item, or the zero reason if it has let it through. A pause ends with the process, and the
-// next one holds the deletes of orphans: what is to become of them may be known from rows alone that were not applied in the pause.
+// NoteGate records why the gate has held an item; the zero reason means that it has not. A pause ends with the process. If it was holding
+// anything, the next process holds the deletes of all orphans, because the last versions of their rows, which may say what is to become of
+// them, may not have been applied.
 func (l *ChangeLimiter) NoteGate(t *pool.Task, why Reason) {
 	l.setPaused(t.Item.Key, why.Stage == workqueue.Paused)
 }

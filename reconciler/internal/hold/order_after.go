@@ -19,15 +19,15 @@ type awaited struct {
 	text            []byte             // reused buffer
 }
 
-// awaitedRow describes a row that deletes wait for, or is the zero value. If all have been applied and are in error, it is the one for which that
-// came last.
+// awaitedRow describes a row that deletes wait for, or is the zero value. If all of them were applied and are in error, it is the one that
+// has been so for the shortest time.
 type awaitedRow struct {
 	text   string
-	failed time.Time // see failed
+	failed time.Time // since when it has been in error although it was applied; zero: it is not
 }
 
-// failedGrace is how long before a delete is requested a row that was applied may have come to be in error, if it is in the place of
-// what is deleted: the documents of the two may be changed one after the other.
+// A delete waits for a row that was applied and is in error if that began at most failedGrace before the delete was requested: the documents
+// of the two may be changed one after the other. A row that failed earlier does not replace what is deleted.
 const failedGrace = 10 * time.Second
 
 // pending returns a description of a row that has to be there before another one is deleted, and is
@@ -79,7 +79,10 @@ func (d *awaited) firstPending(queries []store.Query, txn store.ReadTxn) (first 
 			case there, state != pendingState && !d.OrFailed:
 				continue
 			}
-			one := awaitedRow{failed: d.failed(e)}
+			one := awaitedRow{}
+			if state != pendingState {
+				one.failed = d.failed(e)
+			}
 			if first.text != "" && !one.supersedes(first) {
 				continue
 			}

@@ -20,10 +20,10 @@ type leftovers struct {
 	byIn map[string][]string // identifiers of lists, by the directory without symbolic links
 }
 
-// maxLeft is with how many temporary files that cannot be removed a file is not written any more.
+// maxLeft is how many temporary files of one file may be left over. The file is not written again until some of them can be removed.
 const maxLeft = 8
 
-// lists returns the identifiers of the lists of a directory.
+// lists returns the identifiers of the lists of a directory, in order.
 func (l *leftovers) lists(directory string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,8 +45,8 @@ func (l *leftovers) forget(directory string, ids map[string]bool) {
 	}
 }
 
-// removeLeft removes what earlier writings have left over in a directory. It returns errors for the files that are not to be written, because
-// too much of them stays: of those that others, such as the owner of the directory, keep from being removed. Several calls for one directory, by
+// removeLeft removes what earlier writings have left over in a directory. It returns an error for each file that must not be written, because
+// maxLeft of its temporary files cannot be removed, as when the owner of the directory has replaced them. Calls for one directory, by
 // different paths, may run at the same time.
 func (t *Target) removeLeft(in *folder) (full map[Key]error, err error) {
 	ids := t.left.lists(in.path)
@@ -122,7 +122,7 @@ func (t *Target) recover(ctx context.Context) error {
 	}
 	done, err := t.forgetLists(lists, stay)
 	for id, list := range lists {
-		// The next start looks at lists again after which a record may have to be removed, too.
+		// Where a record may have to be removed, too, that is left to the next start.
 		if !done[id] && !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh }) {
 			t.left.note(list[0].Directory, id) // all are in one directory
 		}

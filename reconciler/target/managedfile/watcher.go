@@ -75,7 +75,7 @@ type watching struct {
 	notify   *notifier
 	dirs     *directories
 	dirty    map[Key]bool        // to be looked at
-	moved    map[*directory]bool // may be elsewhere now; the value is whether their watch has ended
+	moved    map[*directory]bool // may have moved; the value is whether the watch has ended
 	cursor   *statedb.Cursor[File]
 	accounts accounts
 	complete bool   // the table was marked as complete
@@ -293,8 +293,8 @@ func (r *watching) happened(n notification) {
 	}
 }
 
-// watchMoved watches the directories that are elsewhere now. It looks once for each, after however many notifications: others can
-// cause any number of them.
+// watchMoved renews the watches of directories that have moved. It checks each of them once, however many notifications there were, because
+// others can cause any number of them.
 func (r *watching) watchMoved() {
 	var again []*directory
 	for dir, ended := range r.moved {

@@ -154,6 +154,7 @@ func (t *Target) endWriting(id string, all []*writing) error {
 	return err
 }
 
+// pendingOf returns the list of the temporary files of writings.
 func pendingOf(all []*writing) []pending {
 	list := make([]pending, len(all))
 	for i, w := range all {
