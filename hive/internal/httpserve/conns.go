@@ -32,6 +32,9 @@ const (
 	// maxWait is how long a new connection of a network may wait for one of the others to end, while all are being answered. No
 	// further ones are accepted meanwhile.
 	maxWait = time.Second
+	// unreadTimeout is how long the kernel keeps what a client of a network does not acknowledge or has no room for, also after the connection
+	// has been closed here.
+	unreadTimeout = 10 * time.Second
 	// slowAnswer is how long a request of a network may take while there are too many.
 	slowAnswer = 5 * time.Second
 )
@@ -73,6 +76,7 @@ type client struct {
 	came    time.Time // when the connection was accepted
 	since   time.Time // when the request in hand was handed to the handler; zero: there is none
 	limits  Limits    // of that request
+	served  bool      // a request has been answered
 
 	receiving atomic.Bool  // the request is not complete
 	sending   atomic.Int64 // since when, in Unix nanoseconds, an answer is being sent; 0: none is
@@ -86,7 +90,28 @@ func newClient(conn net.Conn) *client {
 		c.root = c.uid == 0
 	}
 	_, c.network = conn.LocalAddr().(*net.TCPAddr)
+	if raw, err := rawConn(conn); c.network && err == nil {
+		_ = raw.Control(func(fd uintptr) { // which does not fail for TCP
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unreadTimeout/time.Millisecond))
+		})
+	}
 	return c
+}
+
+func rawConn(conn net.Conn) (syscall.RawConn, error) {
+	if conn, ok := conn.(syscall.Conn); ok {
+		return conn.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// giveWay closes the connection. If the client has not sent a request or does not read the answer, the kernel drops at once what it would
+// otherwise keep for it, which is not counted as a connection any more.
+func (c *client) giveWay() {
+	if conn, ok := c.Conn.(*net.TCPConn); ok && (!c.served || c.unreceived()) {
+		_ = conn.SetLinger(0)
+	}
+	_ = c.Close() // nothing is lost that was promised
 }
 
 // Write notes since when it waits for the client.
@@ -111,11 +136,7 @@ func (c *client) young() bool { return c.network && time.Since(c.came) < youth }
 // unread reports whether the kernel holds something that the client has sent: that the server has not come to read it yet is
 // not the client's fault.
 func (c *client) unread() bool {
-	conn, ok := c.Conn.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := conn.SyscallConn()
+	raw, err := rawConn(c.Conn)
 	if err != nil {
 		return false
 	}
@@ -164,7 +185,7 @@ func (c *conns) add(next *client) {
 	for until := time.Now().Add(wait); !c.tryAdd(next); {
 		left := time.Until(until)
 		if left <= 0 {
-			_ = next.Close() // nothing was promised
+			next.giveWay()
 			return
 		}
 		select {
@@ -182,7 +203,7 @@ func (c *conns) tryAdd(next *client) bool {
 		if out == next {
 			return false
 		}
-		_ = out.Close() // nothing is lost that was promised
+		out.giveWay()
 		c.drop(out)
 	}
 	c.open = append(c.open, next)
@@ -259,7 +280,7 @@ func (c *conns) begin(one *client, limits Limits, complete bool) error {
 func (c *conns) end(one *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one.since, one.limits = time.Time{}, Limits{}
+	one.since, one.limits, one.served = time.Time{}, Limits{}, true
 }
 
 func (c *conns) tooMany(next *client, limits Limits) error {

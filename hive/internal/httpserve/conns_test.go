@@ -1,10 +1,16 @@
 package httpserve
 
 import (
+	"errors"
+	"io"
 	"net"
+	"runtime"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestConnectionsLeaveRoomForOtherDescriptors(t *testing.T) {
@@ -63,4 +69,79 @@ func TestAConnectionDoesNotWaitLongForYoungOnes(t *testing.T) {
 			t.Errorf("it has waited for %v", waited)
 		}
 	})
+}
+
+// What the kernel holds for a client that has given way is not counted as a connection, and the client may never read it.
+func TestTheKernelKeepsNothingForClientsThatGiveWay(t *testing.T) {
+	listening, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listening.Close() }()
+	for name, c := range map[string]struct {
+		begin func(*conns, *client)
+		want  error
+	}{
+		"has sent nothing":    {func(*conns, *client) {}, syscall.ECONNRESET},
+		"does not read":       {(*conns).answerTooMuch, syscall.ECONNRESET},
+		"waits after reading": {(*conns).end, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listening.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			accepted, err := listener{listening}.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone := accepted.(*client)
+			gone.came = gone.came.Add(-time.Minute)
+			if got := userTimeout(t, gone.Conn); got != unreadTimeout {
+				t.Errorf("the kernel keeps unread data for %v, want %v", got, unreadTimeout)
+			}
+			c1 := &conns{max: 1, freed: make(chan struct{}, 1), open: []*client{gone}}
+			c.begin(c1, gone)
+			silent, other := net.Pipe()
+			defer func() { _ = other.Close() }()
+			next := &client{Conn: silent}
+			if c1.add(next); len(c1.open) != 1 || c1.open[0] != next {
+				t.Fatal("it has not given way")
+			}
+			if _, err := io.Copy(io.Discard, conn); !errors.Is(err, c.want) {
+				t.Errorf("its connection ends with %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// answerTooMuch begins an answer that fills the buffers of the kernel.
+func (c *conns) answerTooMuch(one *client) {
+	_ = c.begin(one, Limits{}, true) // limits of users are not its own
+	go func() {
+		for b := make([]byte, 1<<20); ; {
+			if _, err := one.Write(b); err != nil {
+				return // it has given way
+			}
+		}
+	}()
+	for !one.unreceived() {
+		runtime.Gosched()
+	}
+}
+
+func userTimeout(t *testing.T, conn net.Conn) time.Duration {
+	t.Helper()
+	raw, err := rawConn(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	milliseconds := 0
+	if err := errors.Join(raw.Control(func(fd uintptr) {
+		milliseconds, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+	}), err); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(milliseconds) * time.Millisecond
 }
