@@ -103,6 +103,14 @@ func (l lifetimes) age() time.Duration {
 	return time.Duration(max(elapsed, 0)) * 10 * time.Millisecond
 }
 
+// left returns how long the address is still valid.
+func (l lifetimes) left() time.Duration {
+	if l.valid == Forever {
+		return math.MaxInt64
+	}
+	return l.valid.duration() - l.age()
+}
+
 // decodeLifetimes computes the lifetimes of an address from the kernel's cache info and flags.
 func decodeLifetimes(cacheInfo []byte, flags uint32) lifetimes {
 	preferred, valid := rtnl.Uint32(cacheInfo), rtnl.Uint32(cacheInfo[min(4, len(cacheInfo)):])

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -26,6 +27,10 @@ const (
 	routesInterval = 10 * time.Second
 	routesShare    = 20
 )
+
+// A route that expires within routesAhead, and before the addresses of its network do, is added again like one that has expired: others,
+// such as router advertisements, have shortened its lifetime.
+const routesAhead = 2 * routesInterval
 
 // attributeMetric is the kernel's IFA_RT_PRIORITY.
 const attributeMetric = 9
@@ -88,7 +93,7 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 		}
 		timer.Reset(max(routesInterval, routesShare*time.Since(began)))
 		for _, s := range lost {
-			w.log.Warn("The route to the network of an address is gone, and will be added again", "address", s.Address, "device", s.Device)
+			w.log.Warn("The route to the network of an address is gone or about to expire, and will be added again", "address", s.Address, "device", s.Device)
 			for _, key := range s.keys() {
 				select {
 				case w.due <- key:
@@ -180,9 +185,13 @@ func (s Seen) connected() connected { return connected{s.Index, s.Address.Masked
 // withoutRoute returns those of some addresses whose network has no route through their device. It may be a route that
 // others have put in place of the kernel's.
 func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
-	of := map[connected]struct{}{}
+	of := map[connected]time.Duration{}
 	for _, s := range all {
-		of[s.connected()] = struct{}{}
+		left := s.lifetimes().left()
+		if least, known := of[s.connected()]; known {
+			left = min(left, least)
+		}
+		of[s.connected()] = left
 	}
 	routed, err := t.networks(ctx, of, unix.RTPROT_KERNEL, 0)
 	if err != nil {
@@ -227,8 +236,9 @@ func inVRF(links *rtnl.Devices, link rtnl.Link) bool {
 // tables says in which tables a network has a route: in main, where the kernel adds it except for ports of a VRF, or in another one.
 type tables struct{ main, another bool }
 
-// networks returns to which of some networks routes lead that are of a protocol and through the device with an index, if these are given.
-func (t *Target) networks(ctx context.Context, of map[connected]struct{}, protocol byte, index int) (map[connected]tables, error) {
+// networks returns to which of some networks, whose addresses all live for some time, routes lead that are of a protocol and through the device
+// with an index, if these are given.
+func (t *Target) networks(ctx context.Context, of map[connected]time.Duration, protocol byte, index int) (map[connected]tables, error) {
 	type tabled struct {
 		connected
 		main bool
@@ -242,12 +252,12 @@ func (t *Target) networks(ctx context.Context, of map[connected]struct{}, protoc
 		}
 		found, err := rtnl.Dump(ctx, t.conn, r, func(m syscall.NetlinkMessage) (n tabled, ok bool) {
 			is, ok := decodeRoute(m)
-			if !ok || len(is.hops) != 1 || is.hops[0].gateway || is.expired { // an expired one is listed until the kernel removes it
+			if !ok || len(is.hops) != 1 || is.hops[0].gateway {
 				return n, false
 			}
 			n = tabled{connected{is.hops[0].index, is.to}, is.table == unix.RT_TABLE_MAIN}
-			_, asked := of[n.connected] // of others there may be millions
-			return n, asked
+			lives, asked := of[n.connected] // of others there may be millions
+			return n, asked && is.left >= max(0, min(routesAhead, lives-tolerance*time.Second))
 		})
 		if err != nil && !errors.Is(err, syscall.ENOENT) {
 			return nil, fmt.Errorf("list routes: %w", err)
@@ -267,7 +277,7 @@ type route struct {
 	kind     byte // such as RTN_UNICAST
 	protocol byte
 	hops     []hop
-	expired  bool
+	left     time.Duration // until it expires; negative if it has and the kernel still lists it, math.MaxInt64 if it never does
 }
 
 // hop is a next hop: a device, or a gateway on it.
@@ -281,7 +291,7 @@ func decodeRoute(m syscall.NetlinkMessage) (r route, ok bool) {
 	if len(m.Data) < unix.SizeofRtMsg {
 		return r, false
 	}
-	r.table, r.protocol, r.kind = m.Data[4], m.Data[5], m.Data[7]
+	r.table, r.protocol, r.kind, r.left = m.Data[4], m.Data[5], m.Data[7], math.MaxInt64
 	attributes := m.Data[unix.SizeofRtMsg:]
 	for kind, value := range rtnl.Attributes(attributes) {
 		switch kind {
@@ -290,9 +300,11 @@ func decodeRoute(m syscall.NetlinkMessage) (r route, ok bool) {
 			r.to = netip.PrefixFrom(addr, int(m.Data[1]))
 		case unix.RTA_MULTIPATH:
 			r.hops = append(r.hops, decodeHops(value)...)
-		case unix.RTA_CACHEINFO: // the time that is left, or 0 if it does not expire; only IPv6 routes do
-			const expires = 8                                                    // of rta_cacheinfo in linux/rtnetlink.h
-			r.expired = int32(rtnl.Uint32(value[min(expires, len(value)):])) < 0 //nolint:gosec // the kernel's has a sign
+		case unix.RTA_CACHEINFO: // only IPv6 routes expire
+			const expires = 8                                                            // of rta_cacheinfo in linux/rtnetlink.h, in hundredths of a second; 0: never
+			if left := int32(rtnl.Uint32(value[min(expires, len(value)):])); left != 0 { //nolint:gosec // the kernel's has a sign
+				r.left = time.Duration(left) * 10 * time.Millisecond
+			}
 		}
 	}
 	if h := decodeHop(attributes); h.index > 0 {

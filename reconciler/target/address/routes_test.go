@@ -120,6 +120,40 @@ func TestTheRouteOfANetworkThatHasExpiredIsBack(t *testing.T) {
 	mustDelete(t, target, lasting)
 }
 
+func TestTheRouteOfANetworkThatWouldExpireBeforeItsAddressesIsBack(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	target := newTarget(t, t.TempDir())
+	db, seen := runMirror(t, target)
+	watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+	short, long := with("e1", "2001:db8:1::1/64", rtnl.Scope{}, "15s", "15s"), with("e0", "2001:db8::1/64", rtnl.Scope{}, "1h", "30m")
+	other := with("e0", "2001:db8::2/64", rtnl.Scope{}, "forever", "30m")
+	for _, row := range []Address{short, long, other} {
+		mustUpdate(t, target, row, true)
+	}
+	if lost := lostRoutes(t, watcher); len(lost) > 0 {
+		t.Errorf("with routes that expire when their addresses do: %v", lost)
+	}
+	for _, expires := range []struct {
+		in   string
+		lost []string
+	}{
+		{"60", nil}, // it may be looked at again before that
+		{"15", []string{"2001:db8::1/64", "2001:db8::2/64"}},
+	} {
+		nstest.IP(t, strings.Fields("-6 route change 2001:db8::/64 dev e0 proto kernel metric 256 expires "+expires.in)...)
+		if lost := lostRoutes(t, watcher); !slices.Equal(lost, expires.lost) {
+			t.Errorf("with a route that expires in %s s: %v, want %v", expires.in, lost, expires.lost)
+		}
+	}
+	mustUpdate(t, target, long, true)
+	if lost := lostRoutes(t, watcher); len(lost) > 0 {
+		t.Errorf("with its new route: %v", lost)
+	}
+	for _, row := range []Address{short, long, other} {
+		mustDelete(t, target, row)
+	}
+}
+
 func TestRoutesThatAreLostAgainAndAgainAreReported(t *testing.T) {
 	a, b := Seen{Device: "e0", Index: 2, Address: netip.MustParsePrefix("2001:db8::1/64")}, Seen{Device: "e1", Index: 3, Address: netip.MustParsePrefix("192.0.2.1/24")}
 	w := new(Target).NewRouteWatcher(nil, nil, nil)
