@@ -2,7 +2,6 @@ package address
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -53,12 +52,15 @@ type shownAddress struct {
 // shown returns the address of a row, if the device has it.
 func shown(t *testing.T, row Address) (is shownAddress, there bool) {
 	t.Helper()
+	return shownBy(t, nstest.NewShower(t), row)
+}
+
+func shownBy(t *testing.T, ip *nstest.Shower, row Address) (is shownAddress, there bool) {
+	t.Helper()
 	var links []struct {
 		Addresses []shownAddress `json:"addr_info"`
 	}
-	if err := json.Unmarshal([]byte(nstest.IP(t, "-json", "address", "show", "dev", row.Device)), &links); err != nil {
-		t.Fatal(err)
-	}
+	ip.Show(t, &links, "address", "show", "dev", row.Device)
 	for _, link := range links {
 		for _, is := range link.Addresses {
 			if fmt.Sprintf("%s/%d", is.Local, is.PrefixLen) == row.Address.String() {
@@ -98,10 +100,10 @@ func TestTargetWithAMirrorKeepsTheContract(t *testing.T) {
 func keepsTheContract(t *testing.T, open func(*testing.T, string) *Target) {
 	t.Helper()
 	nstest.Veth(t, "e0", "e1")
-	dir := t.TempDir()
+	dir, ip := t.TempDir(), nstest.NewShower(t)
 	holds := func(t *testing.T, row Address) bool {
 		t.Helper()
-		is, there := shown(t, row)
+		is, there := shownBy(t, ip, row)
 		return there && is.Scope == cmp.Or(row.Scope.String(), "global") && is.isFor(row)
 	}
 	targettest.Run(t, targettest.Contract[Address]{

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/targettest"
@@ -47,6 +49,7 @@ func TestTargetWithAMirrorKeepsTheContract(t *testing.T) {
 func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 	t.Helper()
 	nstest.Veth(t, "e0", "e1")
+	ip := nstest.NewShower(t)
 	targettest.Run(t, targettest.Contract[Neighbor]{
 		Open: func(t *testing.T) reconciler.Target[Neighbor] { return open(t) },
 		Key:  func(n Neighbor) string { return n.Key().String() },
@@ -61,7 +64,7 @@ func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 		Invalid: []Neighbor{
 			row("", "192.0.2.5", mac5), {Device: "e0", MAC: mac5}, row("e0", "192.0.2.7", "none"), row("e0", "fe80::7%e0", mac5),
 		},
-		Holds:  holds,
+		Holds:  func(t *testing.T, n Neighbor) bool { return holdsBy(t, ip, n) },
 		Remove: func(t *testing.T, n Neighbor) { nstest.TryIP(t, "neigh", "del", n.Address.String(), "dev", n.Device) },
 		Disturb: func(t *testing.T, n Neighbor) {
 			nstest.IP(t, "neigh", "replace", n.Address.String(), "lladdr", "02:00:00:00:00:99", "dev", n.Device)
@@ -70,15 +73,23 @@ func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 	})
 }
 
-// holds looks for the line that ip(8) has for a neighbor.
+// holds looks for what ip(8) shows of a neighbor.
 func holds(t *testing.T, n Neighbor) bool {
+	t.Helper()
+	return holdsBy(t, nstest.NewShower(t), n)
+}
+
+func holdsBy(t *testing.T, ip *nstest.Shower, n Neighbor) bool {
 	t.Helper()
 	n, err := n.Normalized()
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := strings.Fields(nstest.IP(t, "neigh", "show", n.Address.String(), "dev", n.Device))
-	return slices.Equal(words, []string{n.Address.String(), "lladdr", n.MAC, "PERMANENT", "proto", "79"})
+	var entries []map[string]any
+	ip.Show(t, &entries, "neigh", "show", n.Address.String(), "dev", n.Device)
+	return cmp.Equal(entries, []map[string]any{
+		{"dst": n.Address.String(), "lladdr": n.MAC, "state": []any{"PERMANENT"}, "protocol": "79"},
+	})
 }
 
 // foreign makes entries as others do, and has the kernel make one.

@@ -2,7 +2,6 @@ package route
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -67,6 +66,7 @@ func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ips := map[string]*nstest.Shower{"-4": newShower(t, "-4"), "-6": newShower(t, "-6")}
 	targettest.Run(t, targettest.Contract[Route]{
 		Open: func(t *testing.T) reconciler.Target[Route] { return open(t) },
 		Key:  keyText,
@@ -117,7 +117,10 @@ func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 			{Destination: to("10.2.0.0/16"), Type: Blackhole, Device: "e0"},
 			{Destination: to("10.2.0.0/16"), Gateway: gateway4, Nexthops: hops("192.0.2.98")},
 		},
-		Holds:   holds,
+		Holds: func(t *testing.T, row Route) bool {
+			family, _ := selector(row)
+			return holdsBy(t, ips[family], row)
+		},
 		Remove:  remove,
 		Disturb: disturb,
 		Foreign: foreign,
@@ -156,6 +159,7 @@ func hops(texts ...string) immutable.List[Nexthop] {
 // shown is a route as ip(8) shows it.
 type shown struct {
 	Type     string     `json:"type"`
+	Table    string     `json:"table"`
 	Gateway  netip.Addr `json:"gateway"`
 	Dev      string     `json:"dev"`
 	Scope    string     `json:"scope"`
@@ -174,16 +178,20 @@ type shown struct {
 // protocol.
 func show(t *testing.T, row Route, protocol string) (routes []shown) {
 	t.Helper()
-	key := row.Key()
 	family, _ := selector(row)
-	text := nstest.TryIP(t, "-json", "-details", family, "route", "show", "exact", key.Destination.String(), "table", key.Table.String(), "proto", protocol)
-	if text == "" {
-		return nil // the table has no route
-	}
-	if err := json.Unmarshal([]byte(text), &routes); err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
-	return slices.DeleteFunc(routes, func(r shown) bool { return r.Metric != key.Metric })
+	return showBy(t, newShower(t, family), row, protocol)
+}
+
+func newShower(t *testing.T, family string) *nstest.Shower {
+	t.Helper()
+	return nstest.NewShower(t, family, "-details")
+}
+
+func showBy(t *testing.T, ip *nstest.Shower, row Route, protocol string) (routes []shown) {
+	t.Helper()
+	key := row.Key()
+	ip.Show(t, &routes, "route", "show", "exact", key.Destination.String(), "table", "all", "proto", protocol)
+	return slices.DeleteFunc(routes, func(r shown) bool { return r.Table != key.Table.String() || r.Metric != key.Metric })
 }
 
 // text is the whole of a route but for its key.
@@ -239,7 +247,13 @@ func shownFor(t *testing.T, row Route) string {
 // holds looks whether ip(8) shows the route of a row, and no other of ours with its key.
 func holds(t *testing.T, row Route) bool {
 	t.Helper()
-	routes := show(t, row, "79")
+	family, _ := selector(row)
+	return holdsBy(t, newShower(t, family), row)
+}
+
+func holdsBy(t *testing.T, ip *nstest.Shower, row Route) bool {
+	t.Helper()
+	routes := showBy(t, ip, row, "79")
 	return len(routes) == 1 && routes[0].text() == shownFor(t, row)
 }
 

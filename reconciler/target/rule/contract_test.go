@@ -56,6 +56,7 @@ func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 	}
 	changed := everything
 	changed.From, changed.Mark, changed.Table, changed.Action = netip.Prefix{}, mark(t, "0x11/0xff"), 0, Prohibit
+	ips := map[string]*nstest.Shower{"-4": newShower(t, "-4"), "-6": newShower(t, "-6")}
 	targettest.Run(t, targettest.Contract[Rule]{
 		Open: func(t *testing.T) reconciler.Target[Rule] { return open(t) },
 		Key:  func(r Rule) string { return r.Key().String() },
@@ -83,7 +84,7 @@ func keepsTheContract(t *testing.T, open func(*testing.T) *Target) {
 			{Priority: 107, From: prefix("10.0.0.1/8")},
 			{Priority: 107, Action: Blackhole, Table: 5},
 		},
-		Holds:   holds,
+		Holds:   func(t *testing.T, row Rule) bool { return holdsBy(t, ips[familyFlag(row)], row) },
 		Remove:  remove,
 		Disturb: disturb,
 		Foreign: foreign,
@@ -97,49 +98,64 @@ func familyFlag(r Rule) string {
 	return "-4"
 }
 
-// lines returns the lines that ip(8) has for the rules with the priority of a row.
-func lines(t *testing.T, row Rule) []string {
-	t.Helper()
-	shown := nstest.IP(t, "-N", "-d", familyFlag(row), "rule", "show", "priority", strconv.Itoa(int(row.Priority)))
-	return strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
+// shown is a rule as ip(8) shows it.
+type shown struct {
+	From     string `json:"src"`
+	FromBits int    `json:"srclen"`
+	To       string `json:"dst"`
+	ToBits   int    `json:"dstlen"`
+	Mark     string `json:"fwmark"`
+	Mask     string `json:"fwmask"`
+	In       string `json:"iif"`
+	Out      string `json:"oif"`
+	Table    string `json:"table"`
+	Action   string `json:"action"`
+	Protocol string `json:"protocol"`
 }
 
-func wordAfter(words []string, word string) string {
-	if i := slices.Index(words, word); i >= 0 && i+1 < len(words) {
-		return words[i+1]
-	}
-	return ""
+func newShower(t *testing.T, family string) *nstest.Shower {
+	t.Helper()
+	return nstest.NewShower(t, family, "-N", "-details")
 }
 
 // holds reports whether there is a single rule of ours, as ip(8) shows it.
 func holds(t *testing.T, row Rule) bool {
 	t.Helper()
+	return holdsBy(t, newShower(t, familyFlag(row)), row)
+}
+
+func holdsBy(t *testing.T, ip *nstest.Shower, row Rule) bool {
+	t.Helper()
 	row, err := row.Normalized()
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := lines(t, row)
-	words := strings.Fields(shown[0])
-	from, action := "all", wordAfter(words, "lookup")
+	var rules []shown
+	ip.Show(t, &rules, "rule", "show", "priority", strconv.Itoa(int(row.Priority)))
+	want := shown{From: "all", In: row.In, Out: row.Out, Protocol: "79"}
 	if row.From.IsValid() {
-		from = row.From.String()
+		want.From, want.FromBits = row.From.Addr().String(), shownBits(row.From)
 	}
-	table := ""
+	if row.To.IsValid() {
+		want.To, want.ToBits = row.To.Addr().String(), shownBits(row.To)
+	}
+	if want.Mark, want.Mask, _ = strings.Cut(row.Mark.String(), "/"); want.Mark == "0x0" {
+		want.Mark = "0"
+	}
 	if row.Action == Lookup {
-		table = strconv.Itoa(int(row.Table))
+		want.Table = strconv.Itoa(int(row.Table))
 	} else {
-		action = ""
-		if !slices.Contains(words, strconv.Itoa(int(actionNumbers[row.Action]))) {
-			return false
-		}
+		want.Action = strconv.Itoa(int(actionNumbers[row.Action]))
 	}
-	fwmark := wordAfter(words, "fwmark")
-	if mask, isZero := strings.CutPrefix(fwmark, "0/"); isZero {
-		fwmark = "0x0/" + mask
+	return slices.Equal(rules, []shown{want})
+}
+
+// shownBits is the length of a prefix, which is not shown for hosts.
+func shownBits(p netip.Prefix) int {
+	if p.IsSingleIP() {
+		return 0
 	}
-	return len(shown) == 1 && action == table && wordAfter(words, "from") == from && wordAfter(words, "to") == prefixText(row.To) &&
-		fwmark == row.Mark.String() && wordAfter(words, "iif") == row.In && wordAfter(words, "oif") == row.Out &&
-		wordAfter(words, "proto") == "79"
+	return p.Bits()
 }
 
 func remove(t *testing.T, row Rule) {
