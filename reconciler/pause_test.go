@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/statehive/statehive/reconciler"
 )
 
@@ -244,6 +246,21 @@ func TestDeletesAreHeldAfterARestartInAPause(t *testing.T) {
 		"forgotten": {func(w *world) {
 			w.check(w.r.Forget(w.t.Context(), "10001"))
 			w.check(w.r.Forget(w.t.Context(), "10002"))
+		}, true, idsOf(1, 3)},
+		"waiting for the limit of the rate, with the last one": {func(w *world) {
+			w.put(numbered(3, 1)...)
+			w.pass(time.Second)
+			resume(w)
+			w.check(w.r.SetLimits(reconciler.Limits{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)}))
+			w.put(numbered(3, 2)...)
+			w.pass(time.Second)
+			w.pause(keys("10001"), time.Time{})
+			w.delete("10001")
+			w.pass(2 * time.Minute)
+		}, true, idsOf(1, 2)},
+		"over": {func(w *world) {
+			resume(w)
+			w.pause(keys("x"), time.Now().Add(time.Millisecond))
 		}, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

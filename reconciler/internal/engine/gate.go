@@ -96,19 +96,14 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	}
 	for _, p := range l.policies.list {
 		if why, held := p.Holds(op, txn, now); held {
-			l.noteGate(op, why)
+			l.order.NoteGate(op, why)
 			why.Until = earliest(why.Until, l.compareHeld(op, txn, now))
 			l.holdItem(op.Item, why)
 			return true
 		}
 	}
-	l.noteGate(op, hold.Reason{})
+	l.order.NoteGate(op, hold.Reason{})
 	return false
-}
-
-func (l *loop) noteGate(op *pool.Task, why hold.Reason) {
-	l.order.NoteGate(op, why)
-	l.limits.NoteGate(op, why)
 }
 
 // holdItem moves an item to the stage of the reason that holds it.
@@ -159,13 +154,14 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // Pause holds the selected rows, including future rows and deletes, until a time, or until
 // [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
-// running operation continues. Pauses do not survive a restart. If one was holding anything then, and there is a Memory, the
-// deletes of orphans are held after it. Pause returns [ErrNotRunning] if the reconciler is not running.
+// running operation continues. Pauses do not survive a restart. If there is a Memory, the deletes of orphans are held after a restart
+// in a pause. Pause returns [ErrNotRunning] if the reconciler is not running.
 func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) error {
 	which.Keys = slices.Clone(which.Keys)
 	return r.call(ctx, func(l *loop) {
 		l.giveUpRound(time.Now())
 		r.pauses.Begin(which, until)
+		l.limits.SetPaused(true)
 		for _, w := range l.pool.Workers() {
 			if w.Batch != nil {
 				l.takeBack(w.Batch)
@@ -182,6 +178,7 @@ func (r *Engine) Resume(ctx context.Context, which Selector) error {
 	covered := false
 	err := r.call(ctx, func(l *loop) {
 		r.pauses.End(which)
+		l.limits.SetPaused(r.pauses.Any())
 		covered = len(which.Keys) > 0 && r.pauses.All()
 		l.release(workqueue.Paused, time.Now())
 	})

@@ -142,6 +142,7 @@ func (l *loop) checkSources(now time.Time) {
 func (l *loop) decide(now time.Time) {
 	l.queue.Wake(now)
 	if l.r.pauses.Expire(now) {
+		l.limits.SetPaused(l.r.pauses.Any())
 		l.release(workqueue.Paused, now)
 	}
 	l.repairs.Expire(now)

@@ -94,9 +94,9 @@ type ChangeLimiter struct {
 	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
 	// known. Which ones is known when orphans have been searched for.
 	recalled bool
-	paused   map[string]struct{} // keys of the items that a pause holds: see NoteGate
-	created  int                 // rows that an update has created or changed, before orphans were searched for
-	searched bool                // orphans have been searched for
+	paused   bool // see SetPaused
+	created  int  // rows that an update has created or changed, before orphans were searched for
+	searched bool // orphans have been searched for
 }
 
 // Memory remembers across restarts that deletes are held. Its methods are called from one goroutine.
@@ -108,8 +108,8 @@ type Memory interface {
 	SetDeletesHeld(held *HeldDeletes) error
 }
 
-// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that a pause was holding something:
-// then the deletes of all orphans are held.
+// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that rows were paused: then the deletes
+// of all orphans are held.
 type HeldDeletes struct {
 	// Done is how many other rows had been deleted within the window, Allowed how many may be without an approval.
 	Done    int `json:"done"`
@@ -126,7 +126,7 @@ func NewChangeLimiter(
 	l := &ChangeLimiter{
 		owner: owner, dependents: dependentsCheck{member: member, last: last}, status: statusOf,
 		deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
-		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory, paused: map[string]struct{}{},
+		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory,
 	}
 	if l.deletes != nil && memory != nil {
 		if was := memory.DeletesHeld(); was != nil {
@@ -186,7 +186,6 @@ func (l *ChangeLimiter) count(it *workqueue.Item, by *counter) {
 
 // Discount removes an item whose row is no longer to be changed.
 func (l *ChangeLimiter) Discount(it *workqueue.Item) {
-	l.setPaused(it.Key, false)
 	if by, c := l.claimOf(it.Key); c != nil {
 		l.fewer = l.fewer || c.state != approved
 		by.giveUp(it.Key)
@@ -281,19 +280,11 @@ func (l *ChangeLimiter) release(c *counter) {
 	l.remember(c, time.Now())
 }
 
-// NoteGate records why the gate has held an item; the zero reason means that it has not. A pause ends with the process. If it was holding
-// anything, the next process holds the deletes of all orphans, because the last versions of their rows, which may say what is to become of
-// them, may not have been applied.
-func (l *ChangeLimiter) NoteGate(t *pool.Task, why Reason) {
-	l.setPaused(t.Item.Key, why.Stage == workqueue.Paused)
-}
-
-func (l *ChangeLimiter) setPaused(key string, paused bool) {
-	before := len(l.paused)
-	if delete(l.paused, key); paused {
-		l.paused[key] = struct{}{}
-	}
-	if (before == 0) != (len(l.paused) == 0) {
+// SetPaused records whether any rows are paused. A pause ends with the process: the next one then holds the deletes of all orphans, because
+// the last versions of their rows, which may say what is to become of them, may not have been applied.
+func (l *ChangeLimiter) SetPaused(paused bool) {
+	if l.paused != paused {
+		l.paused = paused
 		l.remember(l.deletes, time.Now())
 	}
 }
@@ -307,7 +298,7 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 		return
 	}
 	held := c.held()
-	if len(l.paused) > 0 {
+	if l.paused {
 		held = &HeldDeletes{} // those of all orphans
 	}
 	err := l.memory.SetDeletesHeld(held)
