@@ -158,6 +158,37 @@ func goOnAfterKill(t *testing.T, target *Target, what, dir string) {
 	}
 }
 
+// Who sees the name of a temporary file in a directory in which everybody may make files can use it again once the file is renamed.
+func TestTheNamesOfTemporaryFilesSayNothingAfterAKill(t *testing.T) {
+	for _, next := range []string{"change", "delete"} {
+		dir, state := killBed(t, "make")
+		killed(t, "renamed", "make", dir, state)
+		target := newTarget(t, Config{}, state)
+		planted := 0
+		for _, list := range target.pending.All() {
+			for _, p := range list {
+				mustWrite(t, filepath.Join(dir, p.Temporary), "")
+				planted++
+			}
+		}
+		if planted != 3 {
+			t.Fatalf("%d temporary files are written down, want 3", planted)
+		}
+		target = openedTarget(t, state)
+		wantTidy(t, dir, state)
+		rows := killRows(dir, "make")
+		if next == "change" {
+			rows = killRows(dir, "change")
+			goOnAfterKill(t, target, "change", dir)
+		}
+		for _, row := range rows[:2] {
+			mustDelete(t, target, row)
+		}
+		wantAbsent(t, filepath.Join(dir, "made"))
+		wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0o644)
+	}
+}
+
 // What others make after the kill, where we had not made anything yet, is theirs: the
 // record that was written beforehand claims nothing.
 func TestWhatOthersMakeAfterAKillIsTheirs(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"sync"
@@ -33,7 +32,9 @@ func (l *leftovers) lists(directory string) []string {
 func (l *leftovers) note(directory, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.byIn[directory] = append(l.byIn[directory], id)
+	if !slices.Contains(l.byIn[directory], id) { // Init is repeated until it succeeds
+		l.byIn[directory] = append(l.byIn[directory], id)
+	}
 }
 
 func (l *leftovers) forget(directory string, ids map[string]bool) {
@@ -123,7 +124,7 @@ func (t *Target) recover(ctx context.Context) error {
 	done, err := t.forgetLists(lists, stay)
 	for id, list := range lists {
 		// Where a record may have to be removed, too, that is left to the next start.
-		if !done[id] && !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh }) {
+		if !done[id] && len(list) > 0 && !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh }) {
 			t.left.note(list[0].Directory, id) // all are in one directory
 		}
 	}
@@ -142,12 +143,10 @@ func (t *Target) recoverOne(p pending) error {
 	}
 	defer func() { _ = f.close() }() // nothing was written to it
 	untouched, err := change(t, f, func(f *folder) (bool, error) {
-		left, err := f.stat(p.Temporary)
+		inPlace, err := t.isInPlace(f, p)
 		if err != nil {
 			return false, err
 		}
-		file, err := f.stat(path.Base(string(p.Key)))
-		inPlace := err == nil && file.Ino == left.Ino && file.Dev == left.Dev
 		return !inPlace, unix.Unlinkat(f.fd, p.Temporary, 0)
 	}, nil)
 	if errors.Is(err, unix.ENOENT) {
@@ -157,4 +156,20 @@ func (t *Target) recoverOne(p pending) error {
 		err = t.records.Remove(string(p.Key))
 	}
 	return err
+}
+
+// isInPlace reports whether a temporary file has been renamed although something has its name: another link of the file, or what somebody
+// has made there since. The error matches ENOENT if nothing has.
+func (t *Target) isInPlace(f *folder, p pending) (bool, error) {
+	left, err := f.stat(p.Temporary)
+	if err != nil {
+		return false, err
+	}
+	is, err := t.lookNow(p.Key, f)
+	if err != nil {
+		return false, err
+	}
+	rec, known := t.records.Get(string(p.Key))
+	isNew := rec.Original == nil || rec.Original.Inode != is.Inode
+	return is.Inode == left.Ino && is.Device == left.Dev || known && rec.wrote(is) && isNew, nil
 }

@@ -279,6 +279,9 @@ func TestTemporaryFilesThatCannotBeRemovedAreFew(t *testing.T) {
 	if lists, err := os.ReadDir(filepath.Join(state, "file-writing")); len(mounted) != 2*maxLeft || len(lists) != 2*maxLeft || err != nil {
 		t.Errorf("%d temporary files in %d lists, want %d: %v", len(mounted), len(lists), 2*maxLeft, err)
 	}
+	if lists := target.left.lists(dir); len(lists) != 2*maxLeft {
+		t.Errorf("the target knows of %d lists, want each once: %v", len(lists), lists)
+	}
 	if err := updateError(t, target, theirs[0]); !strings.Contains(err.Error(), "too many temporary files are left over: ") {
 		t.Errorf("error %v", err)
 	}
