@@ -1,12 +1,17 @@
 package link
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
@@ -94,6 +99,38 @@ func TestAnAdoptedLinkIsGivenBackWithTheLastRow(t *testing.T) {
 			t.Errorf("MTU %d, alias %q, %v", is.MTU, is.Alias, is.Flags)
 		}
 		wantNoRecords(t, dir)
+	})
+}
+
+// The next process must not take a link for ours that was being given back when the previous one was cut off: its record says so before.
+func TestTheRecordSaysThatAnAdoptedLinkIsBeingGivenBack(t *testing.T) {
+	eachWay(t, func(t *testing.T, open func(*testing.T, string) *Target) {
+		remove(t, "x0")
+		dir := t.TempDir()
+		nstest.IP(t, "link", "add", "x0", "mtu", "1400", "type", "bridge")
+		target := open(t, dir)
+		mustUpdate(t, target, Link{Name: "x0", Type: Bridge, MTU: 1300, Adopt: true}, true)
+		watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Close(watch) }()
+		if _, err := unix.InotifyAddWatch(watch, filepath.Join(dir, "link"), unix.IN_MOVED_TO|unix.IN_DELETE); err != nil {
+			t.Fatal(err)
+		}
+		mustDelete(t, target, "x0")
+		events := make([]byte, 4096)
+		n, err := unix.Read(watch, events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var is []uint32
+		for events = events[:n]; len(events) > 0; events = events[unix.SizeofInotifyEvent+binary.NativeEndian.Uint32(events[12:]):] {
+			is = append(is, binary.NativeEndian.Uint32(events[4:]))
+		}
+		if want := []uint32{unix.IN_MOVED_TO, unix.IN_DELETE}; !slices.Equal(is, want) {
+			t.Errorf("events of the record: %x, want %x: replaced, and then removed", is, want)
+		}
 	})
 }
 

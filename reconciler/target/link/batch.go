@@ -421,8 +421,11 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Li
 		case s.renamed != nil:
 			u.results[i].Err = t.endRenamed(ctx, txn, s.name)
 		case s.isRecorded():
-			if s.created() {
-				s.rec = givenBack(s.link, s.rec.Created.Before)
+			if s.created() { // should this be cut off, the next process must not delete it
+				s, u.results[i].Err = t.keep(s, givenBack(s.link, s.rec.Created.Before))
+			}
+			if u.results[i].Err != nil {
+				continue
 			}
 			for _, c := range s.restoration() {
 				u.request(i, c.request, c.does)
