@@ -35,6 +35,9 @@ const (
 	// unreadTimeout is how long the kernel keeps what a client of a network does not acknowledge or has no room for, also after the connection
 	// has been closed here.
 	unreadTimeout = 10 * time.Second
+	// unreadBuffer is how many bytes that is. A longer answer waits for its client, which has to give way then. The kernel doubles it, and
+	// counts what it takes itself.
+	unreadBuffer = 16 << 10
 	// slowAnswer is how long a request of a network may take while there are too many.
 	slowAnswer = 5 * time.Second
 )
@@ -90,12 +93,22 @@ func newClient(conn net.Conn) *client {
 		c.root = c.uid == 0
 	}
 	_, c.network = conn.LocalAddr().(*net.TCPAddr)
-	if raw, err := rawConn(conn); c.network && err == nil {
-		_ = raw.Control(func(fd uintptr) { // which does not fail for TCP
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		c.boundKernel(tcp)
+	}
+	return c
+}
+
+// boundKernel bounds what the kernel holds for a client that does not read. None of it fails for a connection that is open, and a client that
+// has closed its own gets nothing.
+func (c *client) boundKernel(conn *net.TCPConn) {
+	_ = conn.SetWriteBuffer(unreadBuffer)
+	_ = conn.SetKeepAlive(false) // unreadTimeout would apply to it, and silent connections end anyway
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unreadTimeout/time.Millisecond))
 		})
 	}
-	return c
 }
 
 func rawConn(conn net.Conn) (syscall.RawConn, error) {

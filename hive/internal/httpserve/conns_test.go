@@ -98,8 +98,14 @@ func TestTheKernelKeepsNothingForClientsThatGiveWay(t *testing.T) {
 			}
 			gone := accepted.(*client)
 			gone.came = gone.came.Add(-time.Minute)
-			if got := userTimeout(t, gone.Conn); got != unreadTimeout {
-				t.Errorf("the kernel keeps unread data for %v, want %v", got, unreadTimeout)
+			if got, want := option(t, gone.Conn, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT), int(unreadTimeout.Milliseconds()); got != want {
+				t.Errorf("the kernel keeps unread data for %d ms, want %d", got, want)
+			}
+			if got := option(t, gone.Conn, unix.SOL_SOCKET, unix.SO_SNDBUF); got > 2*unreadBuffer {
+				t.Errorf("the kernel keeps %d bytes, want %d", got, 2*unreadBuffer)
+			}
+			if got := option(t, gone.Conn, unix.SOL_SOCKET, unix.SO_KEEPALIVE); got != 0 {
+				t.Error("idle clients are probed, and have to answer the first time")
 			}
 			c1 := &conns{max: 1, freed: make(chan struct{}, 1), open: []*client{gone}}
 			c.begin(c1, gone)
@@ -131,17 +137,14 @@ func (c *conns) answerTooMuch(one *client) {
 	}
 }
 
-func userTimeout(t *testing.T, conn net.Conn) time.Duration {
+func option(t *testing.T, conn net.Conn, level, name int) (value int) {
 	t.Helper()
 	raw, err := rawConn(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	milliseconds := 0
-	if err := errors.Join(raw.Control(func(fd uintptr) {
-		milliseconds, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
-	}), err); err != nil {
+	if err := errors.Join(raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), level, name) }), err); err != nil {
 		t.Fatal(err)
 	}
-	return time.Duration(milliseconds) * time.Millisecond
+	return value
 }
