@@ -102,6 +102,28 @@ func TestATakeoverThatWasInterruptedIsFinished(t *testing.T) {
 	})
 }
 
+// To the kernel an IPv6 route for some sources, as routing daemons add it, is another route than ours.
+func TestARouteForSomeSourcesIsNotInTheWay(t *testing.T) {
+	each(t, func(t *testing.T, target *Target) {
+		row := Route{Destination: to("2001:db8:9::/48"), Gateway: gateway6, Device: "e0"}
+		mustUpdate(t, target, row, true)
+		nstest.IP(t, strings.Fields("-6 route add 2001:db8:9::/48 from 2001:db8::/64 via 2001:db8::98 dev e0 proto static")...)
+		mustUpdate(t, target, row, false)
+		for _, gateway := range []string{"2001:db8::97", "2001:db8::96"} {
+			row.Gateway = ip(gateway)
+			mustUpdate(t, target, row, true)
+			mustUpdate(t, target, row, false)
+			mustHold(t, target, row)
+		}
+		remove(t, row)
+		mustUpdate(t, target, row, true)
+		mustDelete(t, target, row)
+		if left := nstest.IP(t, "-6", "route", "show", "2001:db8:9::/48"); !strings.Contains(left, "from 2001:db8::/64 via 2001:db8::98") || strings.Count(left, "\n") != 1 {
+			t.Errorf("left is:\n%s", left)
+		}
+	})
+}
+
 // TestARouteBesideOursIsNotTakenOver: one of another metric, table or service.
 func TestARouteBesideOursIsNotTakenOver(t *testing.T) {
 	each(t, func(t *testing.T, target *Target) {

@@ -31,8 +31,8 @@ type kernelRoute struct {
 // same reports whether two listed routes are the same route.
 func (r kernelRoute) same(other kernelRoute) bool { return r == other }
 
-// decodeRoute reads a notification or an answer about a route. It returns false
-// if the message is not about a route in a table.
+// decodeRoute reads a notification or an answer about a route. It returns false if the message is not about a route in a table, or about an
+// IPv6 route of others for packets from some sources, which coexists with ours.
 func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 	if len(m.Data) < unix.SizeofRtMsg {
 		return r, false
@@ -41,7 +41,7 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 	r.tos, r.protocol, r.Scope, r.kind = m.Data[3], m.Data[5], rtnl.ScopeOf(m.Data[6]), m.Data[7]
 	r.Key.Table = Table(m.Data[4])
 	flags := rtnl.Uint32(m.Data[8:])
-	if flags&unix.RTM_F_CLONED != 0 {
+	if flags&unix.RTM_F_CLONED != 0 || sourceBits != 0 && r.protocol != Protocol {
 		return r, false
 	}
 	everything := netip.IPv4Unspecified()
