@@ -218,6 +218,14 @@ func TestACallThatIsGivenUpIsNotMadeLater(t *testing.T) {
 // A pause ends with the process. What is to become of an orphan may be known from a row alone that was not applied in the pause.
 func TestDeletesAreHeldAfterARestartInAPause(t *testing.T) {
 	resume := func(w *world) { w.resume(reconciler.Selector[row]{}) }
+	rateLimited := func(w *world) { // nothing is paused, and the change of a row has used up the rate
+		w.put(numbered(3, 1)...)
+		w.pass(time.Second)
+		resume(w)
+		w.check(w.r.SetLimits(reconciler.Limits{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)}))
+		w.put(numbered(3, 2)...)
+		w.pass(time.Second)
+	}
 	for name, c := range map[string]struct {
 		change     func(w *world)
 		remembered bool
@@ -246,18 +254,31 @@ func TestDeletesAreHeldAfterARestartInAPause(t *testing.T) {
 		"forgotten": {func(w *world) {
 			w.check(w.r.Forget(w.t.Context(), "10001"))
 			w.check(w.r.Forget(w.t.Context(), "10002"))
-		}, true, idsOf(1, 3)},
-		"waiting for the limit of the rate, with the last one": {func(w *world) {
-			w.put(numbered(3, 1)...)
-			w.pass(time.Second)
-			resume(w)
-			w.check(w.r.SetLimits(reconciler.Limits{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)}))
-			w.put(numbered(3, 2)...)
-			w.pass(time.Second)
+		}, false, nil},
+		"waiting for the limit of the rate": {func(w *world) {
+			rateLimited(w)
 			w.pause(keys("10001"), time.Time{})
 			w.delete("10001")
 			w.pass(2 * time.Minute)
 		}, true, idsOf(1, 2)},
+		"waiting for the limit of the rate, and paused then": {func(w *world) {
+			rateLimited(w)
+			w.delete("10001")
+			w.pass(2 * time.Minute)
+			w.pause(keys("10001"), time.Time{})
+		}, true, idsOf(1, 2)},
+		"waiting for the limit of the rate, and resumed": {func(w *world) {
+			rateLimited(w)
+			w.pause(keys("10001"), time.Time{})
+			w.delete("10001")
+			w.pass(2 * time.Minute)
+			w.resume(keys("10001"))
+		}, true, idsOf(1, 2)},
+		"none of them": {func(w *world) {
+			resume(w)
+			none := reconciler.Selector[row]{Match: func(row) bool { return false }}
+			w.pause(none, time.Time{})
+		}, false, nil},
 		"over": {func(w *world) {
 			resume(w)
 			w.pause(keys("x"), time.Now().Add(time.Millisecond))

@@ -186,7 +186,7 @@ func (r *Reconciler[Obj]) Trigger(ctx context.Context, which Selector[Obj]) (int
 // Pause holds the selected rows, including future rows and deletes, until a time, or until
 // [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
 // running operation continues. Pauses do not survive a restart. If there is a [Memory], the deletes of orphans are held after a restart
-// in a pause. Pause returns [ErrNotRunning] if the reconciler is not running.
+// while changes are paused. Pause returns [ErrNotRunning] if the reconciler is not running.
 func (r *Reconciler[Obj]) Pause(ctx context.Context, which Selector[Obj], until time.Time) error {
 	return r.engine.Pause(ctx, which.untyped(), until)
 }

@@ -142,7 +142,6 @@ func (l *loop) checkSources(now time.Time) {
 func (l *loop) decide(now time.Time) {
 	l.queue.Wake(now)
 	if l.r.pauses.Expire(now) {
-		l.limits.SetPaused(l.r.pauses.Any())
 		l.release(workqueue.Paused, now)
 	}
 	l.repairs.Expire(now)
@@ -261,6 +260,7 @@ func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 // drop forgets an item that needs nothing, unless it has a refresh interval.
 func (l *loop) drop(it *workqueue.Item) {
 	l.leaveFull(it)
+	l.limits.SetPaused(it.Key, false)
 	l.limits.Discount(it)
 	l.order.Applied(it.Key)
 	it.Err = nil

@@ -94,9 +94,9 @@ type ChangeLimiter struct {
 	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
 	// known. Which ones is known when orphans have been searched for.
 	recalled bool
-	paused   bool // see SetPaused
-	created  int  // rows that an update has created or changed, before orphans were searched for
-	searched bool // orphans have been searched for
+	paused   map[string]struct{} // keys: see SetPaused
+	created  int                 // rows that an update has created or changed, before orphans were searched for
+	searched bool                // orphans have been searched for
 }
 
 // Memory remembers across restarts that deletes are held. Its methods are called from one goroutine.
@@ -108,7 +108,7 @@ type Memory interface {
 	SetDeletesHeld(held *HeldDeletes) error
 }
 
-// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that rows were paused: then the deletes
+// HeldDeletes is what a [Memory] stores. The zero value means that it is not known what was held, or that changes were paused: then the deletes
 // of all orphans are held.
 type HeldDeletes struct {
 	// Done is how many other rows had been deleted within the window, Allowed how many may be without an approval.
@@ -126,7 +126,7 @@ func NewChangeLimiter(
 	l := &ChangeLimiter{
 		owner: owner, dependents: dependentsCheck{member: member, last: last}, status: statusOf,
 		deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
-		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory,
+		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory, paused: map[string]struct{}{},
 	}
 	if l.deletes != nil && memory != nil {
 		if was := memory.DeletesHeld(); was != nil {
@@ -280,11 +280,15 @@ func (l *ChangeLimiter) release(c *counter) {
 	l.remember(c, time.Now())
 }
 
-// SetPaused records whether any rows are paused. A pause ends with the process: the next one then holds the deletes of all orphans, because
-// the last versions of their rows, which may say what is to become of them, may not have been applied.
-func (l *ChangeLimiter) SetPaused(paused bool) {
-	if l.paused != paused {
-		l.paused = paused
+// SetPaused records whether a change of a row has been paused and not gone on since. A pause ends with the process: if there is such a row, the
+// next one holds the deletes of all orphans, because the last versions of their rows, which may say what is to become of them, may not have
+// been applied.
+func (l *ChangeLimiter) SetPaused(key string, paused bool) {
+	before := len(l.paused)
+	if delete(l.paused, key); paused {
+		l.paused[key] = struct{}{}
+	}
+	if (before == 0) != (len(l.paused) == 0) {
 		l.remember(l.deletes, time.Now())
 	}
 }
@@ -298,7 +302,7 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 		return
 	}
 	held := c.held()
-	if l.paused {
+	if len(l.paused) > 0 {
 		held = &HeldDeletes{} // those of all orphans
 	}
 	err := l.memory.SetDeletesHeld(held)
