@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/statedb"
 )
@@ -158,14 +160,28 @@ func goOnAfterKill(t *testing.T, target *Target, what, dir string) {
 	}
 }
 
-// Who sees the name of a temporary file in a directory in which everybody may make files can use it again once the file is renamed.
+// Who sees the name of a temporary file in a directory in which everybody may make files can use it again once the file is renamed, and
+// others may change the file before the next process comes.
 func TestTheNamesOfTemporaryFilesSayNothingAfterAKill(t *testing.T) {
-	for _, next := range []string{"change", "delete"} {
+	for what, change := range map[string]func(file string){
+		"as it was written": func(string) {},
+		"edited":            func(file string) { mustWrite(t, file, "edited\n") },
+		"replaced": func(file string) {
+			must(t, os.Remove(file))
+			mustWrite(t, file, "replaced\n")
+		},
+		"leased": func(file string) {
+			f, err := os.OpenFile(file, os.O_RDWR, 0)
+			must(t, err)
+			t.Cleanup(func() { _ = f.Close() })
+			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+			must(t, err)
+		},
+	} {
 		dir, state := killBed(t, "make")
 		killed(t, "renamed", "make", dir, state)
-		target := newTarget(t, Config{}, state)
 		planted := 0
-		for _, list := range target.pending.All() {
+		for _, list := range newTarget(t, Config{}, state).pending.All() {
 			for _, p := range list {
 				mustWrite(t, filepath.Join(dir, p.Temporary), "")
 				planted++
@@ -174,18 +190,22 @@ func TestTheNamesOfTemporaryFilesSayNothingAfterAKill(t *testing.T) {
 		if planted != 3 {
 			t.Fatalf("%d temporary files are written down, want 3", planted)
 		}
-		target = openedTarget(t, state)
+		change(filepath.Join(dir, "adopted"))
+		target := openedTarget(t, state)
 		wantTidy(t, dir, state)
+		rec, known := target.records.Get(filepath.Join(dir, "adopted"))
+		if !known || !rec.Adopted || rec.Original == nil || rec.Original.Hash != hashOf([]byte("theirs\n")) {
+			t.Errorf("%s: the record is %t, %+v", what, known, rec)
+		}
 		rows := killRows(dir, "make")
-		if next == "change" {
-			rows = killRows(dir, "change")
+		if what != "leased" {
 			goOnAfterKill(t, target, "change", dir)
+			for _, row := range rows[:2] {
+				mustDelete(t, target, row)
+			}
+			wantAbsent(t, filepath.Join(dir, "made"))
+			wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0o644)
 		}
-		for _, row := range rows[:2] {
-			mustDelete(t, target, row)
-		}
-		wantAbsent(t, filepath.Join(dir, "made"))
-		wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0o644)
 	}
 }
 

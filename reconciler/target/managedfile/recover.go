@@ -158,8 +158,9 @@ func (t *Target) recoverOne(p pending) error {
 	return err
 }
 
-// isInPlace reports whether a temporary file has been renamed although something has its name: another link of the file, or what somebody
-// has made there since. The error matches ENOENT if nothing has.
+// isInPlace reports whether a temporary file was renamed, although there is a file of its name: another link to it, or one that somebody has made
+// since. If no file has the name, the error matches ENOENT. A record was written when the temporary file was complete, so that one with other
+// content is somebody else's.
 func (t *Target) isInPlace(f *folder, p pending) (bool, error) {
 	left, err := f.stat(p.Temporary)
 	if err != nil {
@@ -170,6 +171,12 @@ func (t *Target) isInPlace(f *folder, p pending) (bool, error) {
 		return false, err
 	}
 	rec, known := t.records.Get(string(p.Key))
-	isNew := rec.Original == nil || rec.Original.Inode != is.Inode
-	return is.Inode == left.Ino && is.Device == left.Dev || known && rec.wrote(is) && isNew, nil
+	switch {
+	case is.Inode == left.Ino && is.Device == left.Dev:
+		return true, nil
+	case !known || rec.Original == nil && !is.exists() || rec.Original != nil && rec.Original.Inode == is.Inode:
+		return false, nil
+	}
+	_, own, err := read(f, p.Temporary)
+	return err != nil || !rec.wrote(own) || rec.wrote(is), nil
 }
