@@ -27,6 +27,8 @@ const (
 	// youth is how long a connection of a network may be silent before it has to give way. The request of a prompt client arrives a
 	// moment after its connection, which would be the only silent one in a flood of requests.
 	youth = 20 * time.Millisecond
+	// receiveTime is how long a client of a network may take to receive what the server writes: a prompt one needs some round trips.
+	receiveTime = 100 * time.Millisecond
 	// maxLooks is how many connections are asked for what the server has not come to read, for one more.
 	maxLooks = 8
 	// maxWait is how long a new connection of a network may wait for one of the others to end, while all are being answered. No
@@ -99,8 +101,8 @@ func newClient(conn net.Conn) *client {
 	return c
 }
 
-// boundKernel bounds what the kernel holds for a client that does not read. None of it fails for a connection that is open, and a client that
-// has closed its own gets nothing.
+// boundKernel bounds what the kernel holds for a client that does not read. None of this fails on an open connection; if the client has already
+// closed it, there is nothing to bound.
 func (c *client) boundKernel(conn *net.TCPConn) {
 	_ = conn.SetWriteBuffer(unreadBuffer)
 	_ = conn.SetKeepAlive(false) // unreadTimeout would apply to it, and silent connections end anyway
@@ -121,7 +123,7 @@ func rawConn(conn net.Conn) (syscall.RawConn, error) {
 // giveWay closes the connection. If the client has not sent a request or does not read the answer, the kernel drops at once what it would
 // otherwise keep for it, which is not counted as a connection any more.
 func (c *client) giveWay() {
-	if conn, ok := c.Conn.(*net.TCPConn); ok && (!c.served || c.unreceived()) {
+	if conn, ok := c.Conn.(*net.TCPConn); ok && (!c.served && c.silent() || c.unreceived()) {
 		_ = conn.SetLinger(0)
 	}
 	_ = c.Close() // nothing is lost that was promised
@@ -137,7 +139,7 @@ func (c *client) Write(b []byte) (int, error) {
 // unreceived reports whether the client has to read before the handler can go on.
 func (c *client) unreceived() bool {
 	since := c.sending.Load()
-	return since != 0 && (!c.network || time.Now().UnixNano()-since > int64(youth))
+	return since != 0 && (!c.network || time.Now().UnixNano()-since > int64(receiveTime))
 }
 
 // silent reports whether the client has not sent a complete request.
