@@ -286,9 +286,9 @@ type hop struct {
 	gateway bool
 }
 
-// decodeRoute reads a route from a message about it. ok is false for a default route.
+// decodeRoute reads a route from a message about it. ok is false for a default route, and for one for packets from some sources.
 func decodeRoute(m syscall.NetlinkMessage) (r route, ok bool) {
-	if len(m.Data) < unix.SizeofRtMsg {
+	if len(m.Data) < unix.SizeofRtMsg || m.Data[2] != 0 {
 		return r, false
 	}
 	r.table, r.protocol, r.kind, r.left = m.Data[4], m.Data[5], m.Data[7], math.MaxInt64

@@ -102,6 +102,8 @@ func TestTheRouteOfANetworkThatHasExpiredIsBack(t *testing.T) {
 	if lost := lostRoutes(t, watcher); len(lost) > 0 {
 		t.Errorf("with its route: %v", lost)
 	}
+	forOtherPackets := strings.Fields("2001:db8::/64 from 2001:db8:77::/64 dev e0 proto static")
+	nstest.IP(t, append([]string{"-6", "route", "add"}, forOtherPackets...)...)
 	nstest.IP(t, strings.Fields("-6 route change 2001:db8::/64 dev e0 proto kernel metric 256 expires 1")...)
 	waitUntil(t, func() bool {
 		is := routesOf(t, "-6", "e0")
@@ -114,6 +116,7 @@ func TestTheRouteOfANetworkThatHasExpiredIsBack(t *testing.T) {
 	if lost := lostRoutes(t, watcher); len(lost) > 0 {
 		t.Errorf("with its new route: %v", lost)
 	}
+	nstest.IP(t, append([]string{"-6", "route", "del"}, forOtherPackets...)...)
 	if to := nstest.IP(t, "-6", "route", "get", "2001:db8::9"); !strings.Contains(to, "dev e0") {
 		t.Errorf("the route is %s", to)
 	}
