@@ -177,6 +177,6 @@ func (t *Target) isInPlace(f *folder, p pending) (bool, error) {
 	case !known || rec.Original == nil && !is.exists() || rec.Original != nil && rec.Original.Inode == is.Inode:
 		return false, nil
 	}
-	_, own, err := read(f, p.Temporary)
-	return err != nil || !rec.wrote(own) || rec.wrote(is), nil
+	_, own, _ := read(f, p.Temporary) // one that cannot be read has no content that is ours
+	return !rec.wrote(own) || rec.wrote(is), nil
 }
