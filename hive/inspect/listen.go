@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/internal/process"
 	"github.com/statehive/statehive/internal/trusted"
 )
 
@@ -125,10 +126,10 @@ func listenAt(path string) (*socket, error) {
 
 // bind makes the socket. The file has the mode from the beginning.
 func bind(path string) (*net.UnixListener, error) {
-	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
 		var modeErr error
 		err := raw.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), 0o600) })
-		return errors.Join(err, modeErr)
+		return errors.Join(err, modeErr, process.RefuseFiles(network, address, raw))
 	}}
 	l, err := config.Listen(context.Background(), "unix", path)
 	if err != nil {
@@ -221,12 +222,13 @@ func removeStale(path string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	dialer := net.Dialer{Control: process.RefuseFiles}
+	conn, err := dialer.DialContext(ctx, "unix", path)
 	var timeout net.Error
 	switch {
 	case err == nil:
 		peer := killed(conn)
-		_ = conn.Close() // nothing was exchanged
+		process.Discard(conn)
 		if peer == nil {
 			return ErrInUse
 		}

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -100,7 +99,8 @@ func dialTrusted(ctx context.Context, socket string) (net.Conn, error) {
 	if info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
 		return nil, &untrustedError{fmt.Sprintf("others may write to the directory %s (mode %v) and could listen in the agent's place", dir, info.Mode())}
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	dialer := net.Dialer{Control: process.RefuseFiles}
+	conn, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,8 @@ func dialTrusted(ctx context.Context, socket string) (net.Conn, error) {
 		err = killed(conn)
 	}
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		process.Discard(conn)
+		return nil, err
 	}
 	return conn, nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/internal/process"
 )
 
 // lockName is the abstract unix socket that an agent listens on while it runs. The
@@ -57,7 +59,7 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 			return nil, err
 		}
 		if err := anotherAgent(slices.Delete(lockNames(name), i, i+1)); err != nil {
-			return nil, errors.Join(err, listener.Close())
+			return nil, errors.Join(err, process.Ask(listener.Close))
 		}
 		return newNamespaceLock(listener), nil
 	}
@@ -101,11 +103,12 @@ func (e *hangingError) warn(logger *slog.Logger) {
 // if a killed one has it.
 func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 	addr := &net.UnixAddr{Name: name, Net: "unix"}
+	config := net.ListenConfig{Control: process.RefuseFiles}
 	var err error
 	var others []uint32 // other users who had bound the name but did not listen
 	for try := range lockTries {
-		var listener *net.UnixListener
-		if listener, err = net.ListenUnix("unix", addr); err == nil {
+		var listener net.Listener
+		if listener, err = config.Listen(context.Background(), addr.Net, addr.Name); err == nil {
 			return listener, nil
 		}
 		if !errors.Is(err, unix.EADDRINUSE) {
@@ -152,18 +155,30 @@ func newNamespaceLock(listener net.Listener) *namespaceLock {
 	return l
 }
 
+// maxDiscarded is how many connections may take long to close: see [process.Discard].
+const maxDiscarded = 32
+
 // answer accepts and closes the connections of processes that look for the holder of the lock.
 // The kernel tells them; connections that are not accepted would pile up.
 func (l *namespaceLock) answer(ctx context.Context) {
 	defer close(l.ended)
+	discarded := make(chan struct{}, maxDiscarded)
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case discarded <- struct{}{}:
+		}
 		conn, err := l.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil {
-			_ = conn.Close() // nothing was exchanged
-		}
+		go func() {
+			if err == nil {
+				_ = conn.Close() // nothing was exchanged
+			}
+			<-discarded
+		}()
 		select {
 		case <-ctx.Done():
 			return
@@ -172,13 +187,16 @@ func (l *namespaceLock) answer(ctx context.Context) {
 	}
 }
 
-// Close gives up the lock, if there is one.
+// Close gives up the lock, if there is one. It does not wait long for connections that nobody has accepted: they may take long to close, but the
+// name is free before.
 func (l *namespaceLock) Close() error {
 	if l == nil {
 		return nil
 	}
 	l.stop()
-	err := l.listener.Close()
-	<-l.ended
-	return err
+	return process.Ask(func() error {
+		err := l.listener.Close()
+		<-l.ended
+		return err
+	})
 }

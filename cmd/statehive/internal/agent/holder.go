@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,11 +29,13 @@ type holder struct {
 
 // holderOf asks the kernel which process listens on a socket.
 func holderOf(addr *net.UnixAddr) (holder, error) {
-	conn, err := net.DialUnix("unix", nil, addr)
+	dialer := net.Dialer{Control: process.RefuseFiles}
+	dialed, err := dialer.DialContext(context.Background(), addr.Net, addr.Name) // which does not wait
 	if err != nil {
 		return holder{}, err
 	}
-	defer func() { _ = conn.Close() }() // nothing was exchanged
+	defer process.Discard(dialed)
+	conn := dialed.(*net.UnixConn)
 	peer, err := process.Credentials(conn)
 	if err != nil {
 		return holder{}, err
