@@ -5,8 +5,9 @@ import "time"
 // Patience is how long something about another process may take: an answer of the kernel, or its end once it was killed.
 const Patience = 2 * time.Second
 
-// Ask returns the answer to a question about the memory of another process, such as its command line, or the zero value if there is none
-// within Patience. A process can lock its memory so that the kernel never answers; the question then goes on in a goroutine of its own.
+// Ask returns the answer to a question that another process may keep the kernel from answering, or the zero value if there is none within
+// Patience. The question then goes on in a goroutine of its own. It may be about the memory of the process, such as its command line, which the
+// process can lock, or the close of a connection to it: see [Discard].
 func Ask[T any](question func() T) T {
 	answer := make(chan T, 1)
 	go func() { answer <- question() }()

@@ -71,6 +71,12 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 func anotherAgent(names []string) error {
 	for _, name := range names {
 		by, err := holderOf(&net.UnixAddr{Name: name, Net: "unix"})
+		if errors.Is(err, unix.EAGAIN) { // so many connections wait there that there is no room for one more
+			if _, other := anotherUsers(name); other {
+				continue
+			}
+			return unknownAgent(err)
+		}
 		if err != nil {
 			continue // an agent always listens
 		}
@@ -132,10 +138,10 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 			continue
 		}
 		// In each try: the owner is not seen while it frees the name and takes it again.
-		if uid, err := ownerOf(name); err == nil && uid != 0 && uid != uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
+		if uid, other := anotherUsers(name); other {
 			others = append(others, uid)
 		}
-		err = fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", err)
+		err = unknownAgent(err)
 		if !errors.Is(err, unix.ECONNREFUSED) {
 			break
 		}
@@ -146,6 +152,17 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 		return nil, nil //nolint:nilnil // the same
 	}
 	return nil, err
+}
+
+// anotherUsers reports whether the socket of that name is of a user as whom no agent runs, and of which one.
+func anotherUsers(name string) (uid uint32, other bool) {
+	uid, err := ownerOf(name)
+	return uid, err == nil && uid != 0 && uid != uint32(os.Geteuid()) //nolint:gosec // never negative on Linux
+}
+
+// unknownAgent is the error of an agent that may not start because of one that cannot be asked.
+func unknownAgent(err error) error {
+	return fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", err)
 }
 
 func newNamespaceLock(listener net.Listener) *namespaceLock {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,21 +58,42 @@ func sendAlong(t *testing.T, conn net.Conn, file *os.File) error {
 	return err
 }
 
-// refuseFiles sets whether files sent along are refused, and reports whether the kernel can.
-func refuseFiles(t *testing.T, socket net.Listener, refuse bool) bool {
+// withDescriptor calls do with the descriptor of a socket.
+func withDescriptor(t *testing.T, socket syscall.Conn, do func(fd int) error) {
 	t.Helper()
-	raw, err := socket.(*net.UnixListener).SyscallConn()
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	value := 1
-	if refuse {
-		value = 0
+	if err := errors.Join(raw.Control(func(fd uintptr) { err = do(int(fd)) }), err); err != nil {
+		t.Fatal(err)
 	}
-	if controlErr := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS, value) }); controlErr != nil {
-		t.Fatal(controlErr)
-	}
-	return !errors.Is(err, unix.ENOPROTOOPT)
+}
+
+// wantFilesRefused checks that files that are sent along on a socket are refused, where the kernel can.
+func wantFilesRefused(t *testing.T, socket syscall.Conn) {
+	t.Helper()
+	withDescriptor(t, socket, func(fd int) error {
+		takes, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS)
+		switch {
+		case errors.Is(err, unix.ENOPROTOOPT):
+			return nil // before Linux 6.16
+		case err == nil && takes != 0:
+			t.Error("files that are sent along are taken")
+		}
+		return err
+	})
+}
+
+// takeFiles has a listener take files, as before Linux 6.16.
+func takeFiles(t *testing.T, listener net.Listener) {
+	t.Helper()
+	withDescriptor(t, listener.(*net.UnixListener), func(fd int) error {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 1); !errors.Is(err, unix.ENOPROTOOPT) {
+			return err
+		}
+		return nil
+	})
 }
 
 // The kernel closes what others send along together with the connection.
@@ -89,13 +111,8 @@ func TestConnectionsThatTakeLongToCloseDoNotHoldUpTheEnd(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
-	if can := refuseFiles(t, lock.listener, true); can {
-		file := lingering(t)
-		if err := sendAlong(t, connect(), file); !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EPIPE) { // it may have been closed already
-			t.Errorf("files that are sent along are not refused: %v", err)
-		}
-	}
-	refuseFiles(t, lock.listener, false)
+	wantFilesRefused(t, lock.listener.(*net.UnixListener))
+	takeFiles(t, lock.listener)
 	sent := 0
 	var files []*os.File
 	for range 5 {
@@ -120,6 +137,7 @@ func TestConnectionsThatTakeLongToCloseDoNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
+// The holder sends along a connection that lingers, and keeps no other reference to it.
 func TestTheHolderOfTheLockCannotHoldUpTheStart(t *testing.T) {
 	name := testLock(t)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", name)
@@ -127,21 +145,66 @@ func TestTheHolderOfTheLockCannotHoldUpTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	sent := make(chan struct{})
+	dialed, err := dialHolder(&net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFilesRefused(t, dialed)
+	_ = dialed.Close()
+	if conn, err := listener.Accept(); err == nil {
+		_ = conn.Close()
+	}
 	file := lingering(t)
-	go func() {
-		defer close(sent)
-		if conn, err := listener.Accept(); err == nil {
-			_ = sendAlong(t, conn, file) // it may be refused
-			t.Cleanup(func() { _ = conn.Close() })
+	for tries := 0; ; tries++ {
+		sent := make(chan error, 1)
+		go func() {
+			conn, err := listener.Accept()
+			if err == nil {
+				t.Cleanup(func() { _ = conn.Close() })
+				err = sendAlong(t, conn, file)
+			}
+			sent <- err
+		}()
+		began := time.Now()
+		if _, err := lockNamespace(name, slog.New(slog.DiscardHandler)); err == nil {
+			t.Error("a second one has it")
 		}
-	}()
-	began := time.Now()
-	if _, err := lockNamespace(name, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a second one has it")
+		if took := time.Since(began); took > 4*process.Patience {
+			t.Errorf("to find out who has the lock took %v", took)
+		}
+		err := <-sent
+		if err == nil || errors.Is(err, unix.EPERM) { // Linux 6.16 refuses it
+			return
+		}
+		if !errors.Is(err, unix.EPIPE) || tries == 100 { // it was too late
+			t.Fatal(err)
+		}
 	}
-	if took := time.Since(began); took > 4*process.Patience {
-		t.Errorf("to find out who has the lock took %v", took)
+}
+
+// At a start not only the first name of the lock counts. Anybody can connect more often than an agent accepts.
+func TestAnAgentThatIsConnectedToTooOftenIsStillFound(t *testing.T) {
+	name := testLock(t)
+	second := lockNames(name)[1]
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", second) // it has the name as an agent, and accepts nothing
+	if err != nil {
+		t.Fatal(err)
 	}
-	<-sent
+	defer func() { _ = listener.Close() }()
+	for err == nil {
+		var conn *net.UnixConn
+		if conn, err = dialHolder(&net.UnixAddr{Name: second, Net: "unix"}); err == nil {
+			err = conn.Close()
+		}
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	lock, err := lockNamespace(name, slog.New(slog.DiscardHandler))
+	if err == nil {
+		t.Error("a second agent has started")
+	}
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -29,13 +29,11 @@ type holder struct {
 
 // holderOf asks the kernel which process listens on a socket.
 func holderOf(addr *net.UnixAddr) (holder, error) {
-	dialer := net.Dialer{Control: process.RefuseFiles}
-	dialed, err := dialer.DialContext(context.Background(), addr.Net, addr.Name) // which does not wait
+	conn, err := dialHolder(addr)
 	if err != nil {
 		return holder{}, err
 	}
-	defer process.Discard(dialed)
-	conn := dialed.(*net.UnixConn)
+	defer process.Discard(conn)
 	peer, err := process.Credentials(conn)
 	if err != nil {
 		return holder{}, err
@@ -45,6 +43,16 @@ func holderOf(addr *net.UnixAddr) (holder, error) {
 		by.process = p
 	}
 	return by, nil
+}
+
+// dialHolder connects to a socket. It does not wait: if too many other connections do, the error matches EAGAIN.
+func dialHolder(addr *net.UnixAddr) (*net.UnixConn, error) {
+	dialer := net.Dialer{Control: process.RefuseFiles}
+	conn, err := dialer.DialContext(context.Background(), addr.Net, addr.Name)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
 }
 
 // keeps returns the error of an agent that may not start because of the holder, or nil if the holder cannot be an agent.
