@@ -34,12 +34,11 @@ const (
 	// maxWait is how long a new connection of a network may wait for one of the others to end, while all are being answered. No
 	// further ones are accepted meanwhile.
 	maxWait = time.Second
-	// unreadTimeout is how long the kernel keeps what a client of a network does not acknowledge or has no room for, also after the connection
-	// has been closed here.
-	unreadTimeout = 10 * time.Second
-	// unreadBuffer is how many bytes that is. A longer answer waits for its client, which has to give way then. The kernel doubles it, and
-	// counts what it takes itself.
+	// unreadBuffer is about how many bytes the kernel holds for a client of a network that does not read, apart from up to 64 KiB in one
+	// packet. The kernel doubles it, and counts what it takes itself.
 	unreadBuffer = 16 << 10
+	// deliveryLook is how often it is looked whether a client has received the end of its answers.
+	deliveryLook = 20 * time.Millisecond
 	// slowAnswer is how long a request of a network may take while there are too many.
 	slowAnswer = 5 * time.Second
 )
@@ -77,56 +76,95 @@ type client struct {
 	uid     uint32
 	known   bool // whose it is
 	root    bool
-	network bool      // anyone may be at the other end
-	came    time.Time // when the connection was accepted
+	network bool // anyone may be at the other end
+	all     *conns
+	waits   time.Time // since when a request has been waited for: since it was added, or its last answer
 	since   time.Time // when the request in hand was handed to the handler; zero: there is none
 	limits  Limits    // of that request
 	served  bool      // a request has been answered
 
+	closing   sync.Once
 	receiving atomic.Bool  // the request is not complete
 	sending   atomic.Int64 // since when, in Unix nanoseconds, an answer is being sent; 0: none is
 }
 
-func newClient(conn net.Conn) *client {
-	c := &client{Conn: conn, came: time.Now()}
+func (c *conns) newClient(conn net.Conn) *client {
+	one := &client{Conn: conn, all: c}
 	var peer Peer
-	if peer, c.known = conn.(Peer); c.known {
-		c.uid = peer.UID()
-		c.root = c.uid == 0
+	if peer, one.known = conn.(Peer); one.known {
+		one.uid = peer.UID()
+		one.root = one.uid == 0
 	}
-	_, c.network = conn.LocalAddr().(*net.TCPAddr)
+	_, one.network = conn.LocalAddr().(*net.TCPAddr)
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		c.boundKernel(tcp)
+		_ = tcp.SetWriteBuffer(unreadBuffer) // this fails only if it is closed already
 	}
-	return c
+	return one
 }
 
-// boundKernel bounds what the kernel holds for a client that does not read. None of this fails on an open connection; if the client has already
-// closed it, there is nothing to bound.
-func (c *client) boundKernel(conn *net.TCPConn) {
-	_ = conn.SetWriteBuffer(unreadBuffer)
-	_ = conn.SetKeepAlive(false) // unreadTimeout would apply to it, and silent connections end anyway
-	if raw, err := conn.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unreadTimeout/time.Millisecond))
-		})
+// Close closes the connection. What the kernel holds for a client of a network is counted as a connection until the client has received it: it
+// may never do that.
+func (c *client) Close() error {
+	conn, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		return c.end()
+	}
+	c.closing.Do(func() {
+		c.sending.Store(time.Now().UnixNano())
+		go func() {
+			c.deliver(conn)
+			_ = c.end() // nothing is lost that was promised
+		}()
+	})
+	return nil
+}
+
+// deliver waits until the client has received the end of its answers, for at most as long as an answer may take. What it has not received by then
+// is dropped.
+func (c *client) deliver(conn *net.TCPConn) {
+	_ = conn.CloseWrite() // an error shows in the state
+	look := time.NewTicker(deliveryLook)
+	defer look.Stop()
+	for until := time.Now().Add(writeTimeout); undelivered(conn); <-look.C {
+		if time.Now().After(until) {
+			_ = conn.SetLinger(0)
+			return
+		}
 	}
 }
 
-func rawConn(conn net.Conn) (syscall.RawConn, error) {
-	if conn, ok := conn.(syscall.Conn); ok {
-		return conn.SyscallConn()
+// undelivered reports whether the end of a connection has been sent and not acknowledged.
+func undelivered(conn *net.TCPConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
 	}
-	return nil, errors.ErrUnsupported
+	var info *unix.TCPInfo
+	if controlErr := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); controlErr != nil || err != nil {
+		return false // it has given way
+	}
+	switch info.State {
+	case unix.BPF_TCP_FIN_WAIT1, unix.BPF_TCP_CLOSING, unix.BPF_TCP_LAST_ACK:
+		return true
+	}
+	return false
 }
 
-// giveWay closes the connection. If the client has not sent a request or does not read the answer, the kernel drops at once what it would
-// otherwise keep for it, which is not counted as a connection any more.
+// end closes the connection at once, and makes room for another one.
+func (c *client) end() error {
+	err := c.Conn.Close()
+	c.all.remove(c)
+	return err
+}
+
+// giveWay closes the connection while mu is held. The kernel drops at once what it would otherwise hold for the client, which is not counted as a
+// connection any more.
 func (c *client) giveWay() {
-	if conn, ok := c.Conn.(*net.TCPConn); ok && (!c.served && c.silent() || c.unreceived()) {
-		_ = conn.SetLinger(0)
+	if conn, ok := c.Conn.(*net.TCPConn); ok {
+		_ = conn.SetLinger(0) // this fails only if it is closed already
 	}
-	_ = c.Close() // nothing is lost that was promised
+	_ = c.Conn.Close() // nothing is lost that was promised
+	c.all.drop(c)
 }
 
 // Write notes since when it waits for the client.
@@ -136,7 +174,7 @@ func (c *client) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// unreceived reports whether the client has to read before the handler can go on.
+// unreceived reports whether the client has to read before the handler can go on, or the connection can end.
 func (c *client) unreceived() bool {
 	since := c.sending.Load()
 	return since != 0 && (!c.network || time.Now().UnixNano()-since > int64(receiveTime))
@@ -145,13 +183,23 @@ func (c *client) unreceived() bool {
 // silent reports whether the client has not sent a complete request.
 func (c *client) silent() bool { return c.since.IsZero() || c.receiving.Load() }
 
-// young reports whether the client has to have the time to send its request.
-func (c *client) young() bool { return c.network && time.Since(c.came) < youth }
+// young reports whether the client has to have the time to send its request, or to receive the last answer.
+func (c *client) young() bool {
+	least := youth
+	if c.served {
+		least = receiveTime
+	}
+	return c.network && time.Since(c.waits) < least
+}
 
 // unread reports whether the kernel holds something that the client has sent: that the server has not come to read it yet is
 // not the client's fault.
 func (c *client) unread() bool {
-	raw, err := rawConn(c.Conn)
+	conn, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		return false
 	}
@@ -161,14 +209,17 @@ func (c *client) unread() bool {
 }
 
 // listener makes clients of connections.
-type listener struct{ net.Listener }
+type listener struct {
+	net.Listener
+	all *conns
+}
 
 func (l listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return newClient(conn), nil
+	return l.all.newClient(conn), nil
 }
 
 // changed is called when the state of a connection changes.
@@ -177,13 +228,15 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.add(one)
-	case http.StateClosed, http.StateHijacked:
-		c.remove(one)
 	case http.StateIdle:
-		c.end(one) // all of the answer is sent
-	case http.StateActive:
-		return
+		c.answered(one)
+		c.free()
+	case http.StateActive, http.StateClosed, http.StateHijacked: // it is removed when it has been closed
 	}
+}
+
+// free tells who waits in add to look again.
+func (c *conns) free() {
 	select {
 	case c.freed <- struct{}{}:
 	default: // there is a value already
@@ -200,7 +253,7 @@ func (c *conns) add(next *client) {
 	for until := time.Now().Add(wait); !c.tryAdd(next); {
 		left := time.Until(until)
 		if left <= 0 {
-			next.giveWay()
+			c.refuse(next)
 			return
 		}
 		select {
@@ -208,6 +261,12 @@ func (c *conns) add(next *client) {
 		case <-time.After(min(left, youth)): // one that was young may be silent still
 		}
 	}
+}
+
+func (c *conns) refuse(next *client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next.giveWay()
 }
 
 func (c *conns) tryAdd(next *client) bool {
@@ -219,17 +278,15 @@ func (c *conns) tryAdd(next *client) bool {
 			return false
 		}
 		out.giveWay()
-		c.drop(out)
 	}
+	next.waits = time.Now()
 	c.open = append(c.open, next)
 	return true
 }
 
 // crowded reports whether a connection should end after its request, to make room for others.
 func (c *conns) crowded(one *client) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return one.network && len(c.open) > c.max/2
+	return one.network && c.count() > c.max/2
 }
 
 // victim returns the connection that has to go when one more comes: the oldest of those that
@@ -265,6 +322,28 @@ func (c *conns) remove(one *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(one)
+	c.free()
+}
+
+// close waits until a time for clients to receive the end of their answers, and closes all connections. None may be added any more.
+func (c *conns) close(until time.Time) {
+	for left := time.Until(until); left > 0 && c.count() > 0; left = time.Until(until) {
+		select {
+		case <-c.freed:
+		case <-time.After(left):
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.open) > 0 {
+		c.open[0].giveWay()
+	}
+}
+
+func (c *conns) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open)
 }
 
 // drop is remove while mu is held. The connection may be gone already.
@@ -291,11 +370,11 @@ func (c *conns) begin(one *client, limits Limits, complete bool) error {
 	return nil
 }
 
-// end notes that a request has been answered.
-func (c *conns) end(one *client) {
+// answered notes that all of the answer to a request has been sent.
+func (c *conns) answered(one *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one.since, one.limits, one.served = time.Time{}, Limits{}, true
+	one.since, one.limits, one.served, one.waits = time.Time{}, Limits{}, true, time.Now()
 }
 
 func (c *conns) tooMany(next *client, limits Limits) error {

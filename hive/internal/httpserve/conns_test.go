@@ -26,7 +26,7 @@ func TestConnectionsLeaveRoomForOtherDescriptors(t *testing.T) {
 func TestAPromptClientDoesNotGiveWay(t *testing.T) {
 	now := time.Now()
 	long, short := now.Add(-time.Second), now.Add(time.Hour) // that is still to come however slow the test is
-	answered := func() *client { return &client{network: true, came: long, since: now} }
+	answered := func() *client { return &client{network: true, waits: long, since: now} }
 	sending := func(since time.Time) *client {
 		c := answered()
 		c.sending.Store(since.UnixNano())
@@ -36,14 +36,15 @@ func TestAPromptClientDoesNotGiveWay(t *testing.T) {
 		one  *client
 		goes bool
 	}{
-		"is being answered":    {answered(), false},
-		"has just come":        {&client{network: true, came: short}, false},
-		"is silent":            {&client{network: true, came: long}, true},
-		"is silent, and local": {&client{came: short}, true},
-		"reads":                {sending(short), false},
-		"does not read":        {sending(long), true},
+		"is being answered":      {answered(), false},
+		"has just come":          {&client{network: true, waits: short}, false},
+		"is silent":              {&client{network: true, waits: long}, true},
+		"has just got an answer": {&client{network: true, waits: short, served: true}, false},
+		"is silent, and local":   {&client{waits: short}, true},
+		"reads":                  {sending(short), false},
+		"does not read":          {sending(long), true},
 	} {
-		open, next := &conns{open: []*client{answered(), c.one, answered()}}, &client{network: true, came: now}
+		open, next := &conns{open: []*client{answered(), c.one, answered()}}, &client{network: true, waits: now}
 		want := next
 		if c.goes {
 			want = c.one
@@ -59,8 +60,9 @@ func TestAConnectionDoesNotWaitLongForYoungOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent, other := net.Pipe()
 		defer func() { _ = other.Close() }()
-		young := &client{Conn: silent, network: true, came: time.Now()}
-		c, next := &conns{max: 1, open: []*client{young}, freed: make(chan struct{}, 1)}, &client{network: true, came: time.Now()}
+		c := room(1)
+		young, next := c.newClient(remote{silent}), &client{all: c, network: true}
+		c.add(young)
 		began := time.Now()
 		if c.add(next); len(c.open) != 1 || c.open[0] != next {
 			t.Error("it was not accepted")
@@ -71,54 +73,137 @@ func TestAConnectionDoesNotWaitLongForYoungOnes(t *testing.T) {
 	})
 }
 
-// What the kernel holds for a client that has given way is not counted as a connection, and the client may never read it.
-func TestTheKernelKeepsNothingForClientsThatGiveWay(t *testing.T) {
+// A connection that has waited for room is as young as one that has not: its request has not been read either.
+func TestAConnectionThatHasWaitedDoesNotGiveWayToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := room(1)
+		busy, waiting, next := &client{all: c, network: true, since: time.Now()}, &client{all: c, network: true}, &client{all: c, network: true}
+		c.open = []*client{busy}
+		time.AfterFunc(maxWait/2, func() { c.remove(busy) })
+		c.add(waiting)
+		if got := c.victim(next); got != next {
+			t.Errorf("of %v the one that has just been added goes", c.open)
+		}
+	})
+}
+
+// room has room for so many connections.
+func room(of int) *conns { return &conns{max: of, freed: make(chan struct{}, 1)} }
+
+// remote is a connection of a network.
+type remote struct{ net.Conn }
+
+func (remote) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// connect returns the ends of a TCP connection, that of the server added to a set. The client receives little at once.
+func connect(t *testing.T, all *conns) (here *net.TCPConn, there *client) {
+	t.Helper()
 	listening, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = listening.Close() }()
-	for name, c := range map[string]struct {
-		begin func(*conns, *client)
-		want  error
-	}{
-		"has sent nothing":    {func(*conns, *client) {}, syscall.ECONNRESET},
-		"does not read":       {(*conns).answerTooMuch, syscall.ECONNRESET},
-		"waits after reading": {(*conns).end, nil},
+	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		return errors.Join(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) }), err)
+	}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", listening.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	accepted, err := listener{listening, all}.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there = accepted.(*client)
+	t.Cleanup(func() { _ = there.end() })
+	all.add(there)
+	return conn.(*net.TCPConn), there
+}
+
+// What the kernel holds for a client that has given way is not counted as a connection, and the client may never read it.
+func TestTheKernelKeepsNothingForClientsThatGiveWay(t *testing.T) {
+	for name, begin := range map[string]func(*conns, *client){
+		"has sent nothing":        func(*conns, *client) {},
+		"does not read":           (*conns).answerTooMuch,
+		"waits after its request": (*conns).answered,
+		"does not read the end": func(c *conns, one *client) {
+			_ = c.begin(one, Limits{}, true) // limits of users are not its own
+			_, _ = one.Write(make([]byte, 8<<10))
+			_ = one.Close()
+			for !one.unreceived() {
+				runtime.Gosched()
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listening.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = conn.Close() }()
-			accepted, err := listener{listening}.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			gone := accepted.(*client)
-			gone.came = gone.came.Add(-time.Minute)
-			if got, want := option(t, gone.Conn, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT), int(unreadTimeout.Milliseconds()); got != want {
-				t.Errorf("the kernel keeps unread data for %d ms, want %d", got, want)
-			}
-			if got := option(t, gone.Conn, unix.SOL_SOCKET, unix.SO_SNDBUF); got > 2*unreadBuffer {
-				t.Errorf("the kernel keeps %d bytes, want %d", got, 2*unreadBuffer)
-			}
-			if got := option(t, gone.Conn, unix.SOL_SOCKET, unix.SO_KEEPALIVE); got != 0 {
-				t.Error("idle clients are probed, and have to answer the first time")
-			}
-			c1 := &conns{max: 1, freed: make(chan struct{}, 1), open: []*client{gone}}
-			c.begin(c1, gone)
+			all := room(1)
+			here, gone := connect(t, all)
+			begin(all, gone)
+			all.mu.Lock()
+			gone.waits = gone.waits.Add(-time.Minute)
+			all.mu.Unlock()
 			silent, other := net.Pipe()
 			defer func() { _ = other.Close() }()
-			next := &client{Conn: silent}
-			if c1.add(next); len(c1.open) != 1 || c1.open[0] != next {
+			next := all.newClient(silent)
+			if all.add(next); len(all.open) != 1 || all.open[0] != next {
 				t.Fatal("it has not given way")
 			}
-			if _, err := io.Copy(io.Discard, conn); !errors.Is(err, c.want) {
-				t.Errorf("its connection ends with %v, want %v", err, c.want)
+			if _, err := io.Copy(io.Discard, here); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("its connection ends with %v", err)
 			}
 		})
+	}
+}
+
+// A client that reads slowly gets all of its answer, and is counted as a connection until then.
+func TestAConnectionCountsUntilItsAnswerIsReceived(t *testing.T) {
+	all := room(1)
+	here, there := connect(t, all)
+	if limit := option(t, there.Conn, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); limit != 0 {
+		t.Errorf("the kernel drops what a client that reads slowly has not read after %d ms", limit)
+	}
+	sent, err := there.Write(make([]byte, 8<<10))
+	if err == nil {
+		err = there.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !there.unreceived() {
+		runtime.Gosched()
+	}
+	if all.count() != 1 {
+		t.Fatal("it is not counted although its client has not read")
+	}
+	if got, err := io.Copy(io.Discard, here); err != nil || got != int64(sent) {
+		t.Errorf("the client got %d bytes of %d, %v", got, sent, err)
+	}
+	for all.count() != 0 {
+		<-all.freed
+	}
+}
+
+func TestTheEndWaitsUntilAnswersAreReceivedButNotForEver(t *testing.T) {
+	for name, reads := range map[string]bool{"reads": true, "does not read": false} {
+		all := room(1)
+		here, there := connect(t, all)
+		_, err := there.Write(make([]byte, 8<<10))
+		if err == nil {
+			err = there.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, patience := time.Now(), 200*time.Millisecond
+		if reads {
+			patience = time.Minute
+			go func() { _, _ = io.Copy(io.Discard, here) }()
+		}
+		all.close(began.Add(patience))
+		if took := time.Since(began); all.count() != 0 || !reads && took < patience || took > 30*time.Second {
+			t.Errorf("a client that %s: after %v there are %d connections", name, took, all.count())
+		}
 	}
 }
 
@@ -139,7 +224,7 @@ func (c *conns) answerTooMuch(one *client) {
 
 func option(t *testing.T, conn net.Conn, level, name int) (value int) {
 	t.Helper()
-	raw, err := rawConn(conn)
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

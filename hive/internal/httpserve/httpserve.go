@@ -44,11 +44,11 @@ type Limiter interface {
 // Serve answers requests on l until ctx is done, and closes l. Requests in hand learn of that by their own context, and
 // have 2 s to end. A handler that panics is logged and answered by fail.
 //
-// There are at most 500 connections, and no more than a quarter of the descriptors that the process may have: one more takes the place of the oldest that waits for its client: for a complete
-// request, or until the answer is read. If the connections are of a Peer, the limits of a user are 40 requests, but
-// not for root, 16 streams and 2 requests with bodies larger than 1 MiB, at once; more are answered by fail with status 429.
-// Root takes the place of any other user. A request of a network that has a body gets status 413 and its connection is closed. A connection
-// of a network that finds all others being answered waits for up to a second,
+// There are at most 500 connections, and no more than a quarter of the descriptors that the process may have. One more takes the place of the
+// oldest that waits for its client: for a complete request, or until the answer is read. A TCP connection counts until its client has received the
+// end of the answer. If the connections are of a Peer, the limits of a user are 40 requests, but not for root, 16 streams and 2 requests with
+// bodies larger than 1 MiB, at once; more are answered by fail with status 429. Root takes the place of any other user. A request of a network that
+// has a body gets status 413 and its connection is closed. A connection of a network that finds all others being answered waits for up to a second,
 // and while there are more than half as many, each ends after one request. Serve returns nil if ctx ended it.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, fail Fail, logger *slog.Logger) error {
 	all := newConns()
@@ -63,13 +63,16 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, fail Fail,
 		ConnContext:    withConn,
 	}
 	result := make(chan error, 1)
-	go func() { result <- server.Serve(listener{l}) }()
+	go func() { result <- server.Serve(listener{l, all}) }()
 	select {
 	case err := <-result:
-		return errors.Join(err, server.Close())
+		err = errors.Join(err, server.Close())
+		all.close(time.Now())
+		return err
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	until := time.Now().Add(drainTimeout)
+	drain, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
 	err := server.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -79,6 +82,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, fail Fail,
 	if ended := <-result; !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, ended)
 	}
+	all.close(until)
 	return err
 }
 
