@@ -218,6 +218,10 @@ func TestACallThatIsGivenUpIsNotMadeLater(t *testing.T) {
 // A pause ends with the process. What is to become of an orphan may be known from a row alone that was not applied in the pause.
 func TestDeletesAreHeldAfterARestartInAPause(t *testing.T) {
 	resume := func(w *world) { w.resume(reconciler.Selector[row]{}) }
+	forget := func(w *world) {
+		w.check(w.r.Forget(w.t.Context(), "10001"))
+		w.check(w.r.Forget(w.t.Context(), "10002"))
+	}
 	rateLimited := func(w *world) { // nothing is paused, and the change of a row has used up the rate
 		w.put(numbered(3, 1)...)
 		w.pass(time.Second)
@@ -250,11 +254,9 @@ func TestDeletesAreHeldAfterARestartInAPause(t *testing.T) {
 			w.pass(time.Second)
 			resume(w)
 		}, false, nil},
-		"resumed": {resume, false, nil},
-		"forgotten": {func(w *world) {
-			w.check(w.r.Forget(w.t.Context(), "10001"))
-			w.check(w.r.Forget(w.t.Context(), "10002"))
-		}, false, nil},
+		"resumed":                {resume, false, nil},
+		"forgotten":              {forget, true, idsOf(1, 3)},
+		"forgotten, and resumed": {func(w *world) { forget(w); resume(w) }, false, nil},
 		"waiting for the limit of the rate": {func(w *world) {
 			rateLimited(w)
 			w.pause(keys("10001"), time.Time{})
@@ -274,11 +276,28 @@ func TestDeletesAreHeldAfterARestartInAPause(t *testing.T) {
 			w.pass(2 * time.Minute)
 			w.resume(keys("10001"))
 		}, true, idsOf(1, 2)},
-		"none of them": {func(w *world) {
+		"resumed, and waiting for the limit of the rate then": {func(w *world) {
+			w.check(w.r.SetLimits(reconciler.Limits{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)}))
+			resume(w) // one of them takes what there is
+		}, true, idsOf(2, 3)},
+		"not read yet": {func(w *world) {
+			resume(w)
+			w.put(numbered(3, 1)...)
+			w.pass(time.Second)
+			w.check(w.r.SetLimits(reconciler.Limits{RoundSize: 1, Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)}))
+			for want := range 3 { // more changes wait than are read ahead
+				w.put(row{ID: "10000", Want: want + 2}, row{ID: "10002", Want: want + 2})
+				w.pass(time.Second)
+			}
+			w.pause(keys("10001"), time.Time{})
+			w.pass(time.Second)
+			w.delete("10001")
+		}, true, idsOf(1, 2)},
+		"none of them, and others may come": {func(w *world) {
 			resume(w)
 			none := reconciler.Selector[row]{Match: func(row) bool { return false }}
 			w.pause(none, time.Time{})
-		}, false, nil},
+		}, true, nil},
 		"over": {func(w *world) {
 			resume(w)
 			w.pause(keys("x"), time.Now().Add(time.Millisecond))

@@ -111,7 +111,6 @@ func (l *loop) changedItem(change store.Change, deleted bool, now time.Time) {
 		l.order.Changed(it.Entry)
 		l.limits.CountUpdate(it)
 	}
-	l.notePaused(it)
 	if !l.debounce(it, now) {
 		l.enqueue(it, workqueue.Changes, workqueue.Change, now)
 	}

@@ -97,24 +97,13 @@ func (l *loop) gate(op *pool.Task, txn store.ReadTxn, now time.Time) bool {
 	for _, p := range l.policies.list {
 		if why, held := p.Holds(op, txn, now); held {
 			l.order.NoteGate(op, why)
-			if why.Stage == workqueue.Paused {
-				l.limits.SetPaused(op.Item.Key, true)
-			}
 			why.Until = earliest(why.Until, l.compareHeld(op, txn, now))
 			l.holdItem(op.Item, why)
 			return true
 		}
 	}
 	l.order.NoteGate(op, hold.Reason{})
-	l.limits.SetPaused(op.Item.Key, false)
 	return false
-}
-
-// notePaused notes that an item has something to do and is paused, however long it may be until it comes to the gate.
-func (l *loop) notePaused(it *workqueue.Item) {
-	if _, paused := l.r.pauses.Paused(it.Entry); paused {
-		l.limits.SetPaused(it.Key, true)
-	}
 }
 
 // holdItem moves an item to the stage of the reason that holds it.
@@ -166,7 +155,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // Pause holds the selected rows, including future rows and deletes, until a time, or until
 // [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
 // running operation continues. Pauses do not survive a restart. If there is a Memory, the deletes of orphans are held after a restart
-// while changes are paused. Pause returns [ErrNotRunning] if the reconciler is not running.
+// in a pause, or before what was paused has been tried. Pause returns [ErrNotRunning] if the reconciler is not running.
 func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) error {
 	which.Keys = slices.Clone(which.Keys)
 	return r.call(ctx, func(l *loop) {
@@ -177,12 +166,23 @@ func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) err
 				l.takeBack(w.Batch)
 			}
 		}
-		for _, it := range l.queue.Items {
-			if it.Deleting || it.Entry != nil && r.status(it.Entry).Kind() == Pending {
-				l.notePaused(it)
-			}
-		}
+		l.limits.SetPausing(true)
 	})
+}
+
+// endPauses ends pauses, and notes the changes that these may have held back, which have yet to be applied.
+func (l *loop) endPauses(end func(), now time.Time) {
+	for _, it := range l.queue.Items {
+		if it.Entry == nil || !it.Deleting && l.r.status(it.Entry).Kind() != Pending {
+			continue
+		}
+		if _, paused := l.r.pauses.Paused(it.Entry); paused {
+			l.limits.SetPaused(it.Key)
+		}
+	}
+	end()
+	l.limits.SetPausing(l.r.pauses.Any())
+	l.release(workqueue.Paused, now)
 }
 
 // Resume ends pauses: all of them with the zero Selector; with Keys, the pauses of these keys,
@@ -192,9 +192,8 @@ func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) err
 func (r *Engine) Resume(ctx context.Context, which Selector) error {
 	covered := false
 	err := r.call(ctx, func(l *loop) {
-		r.pauses.End(which)
+		l.endPauses(func() { r.pauses.End(which) }, time.Now())
 		covered = len(which.Keys) > 0 && r.pauses.All()
-		l.release(workqueue.Paused, time.Now())
 	})
 	if err == nil && covered {
 		return ErrAllPaused

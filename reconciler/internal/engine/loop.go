@@ -141,8 +141,8 @@ func (l *loop) checkSources(now time.Time) {
 // decide makes items ready that are due, and hands out operations.
 func (l *loop) decide(now time.Time) {
 	l.queue.Wake(now)
-	if l.r.pauses.Expire(now) {
-		l.release(workqueue.Paused, now)
+	if end := l.r.pauses.NextEnd(); !end.IsZero() && !now.Before(end) {
+		l.endPauses(func() { l.r.pauses.Expire(now) }, now)
 	}
 	l.repairs.Expire(now)
 	l.limits.Expire(now)
@@ -260,7 +260,7 @@ func (l *loop) holdOrphan(it *workqueue.Item, txn store.ReadTxn) bool {
 // drop forgets an item that needs nothing, unless it has a refresh interval.
 func (l *loop) drop(it *workqueue.Item) {
 	l.leaveFull(it)
-	l.limits.SetPaused(it.Key, false)
+	l.limits.Tried(it.Key)
 	l.limits.Discount(it)
 	l.order.Applied(it.Key)
 	it.Err = nil

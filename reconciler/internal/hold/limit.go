@@ -94,6 +94,7 @@ type ChangeLimiter struct {
 	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
 	// known. Which ones is known when orphans have been searched for.
 	recalled bool
+	pausing  bool                // see SetPausing
 	paused   map[string]struct{} // keys: see SetPaused
 	created  int                 // rows that an update has created or changed, before orphans were searched for
 	searched bool                // orphans have been searched for
@@ -280,18 +281,31 @@ func (l *ChangeLimiter) release(c *counter) {
 	l.remember(c, time.Now())
 }
 
-// SetPaused records whether a change of a row has been paused and not gone on since. A pause ends with the process: if there is such a row, the
-// next one holds the deletes of all orphans, because the last versions of their rows, which may say what is to become of them, may not have
-// been applied.
-func (l *ChangeLimiter) SetPaused(key string, paused bool) {
-	before := len(l.paused)
-	if delete(l.paused, key); paused {
-		l.paused[key] = struct{}{}
-	}
-	if (before == 0) != (len(l.paused) == 0) {
+// SetPausing records whether any rows are paused. A pause ends with the process. If there is one, the next process holds the deletes of all orphans,
+// because the last versions of their rows, which may say what is to become of them, may not have been applied.
+func (l *ChangeLimiter) SetPausing(pausing bool) {
+	l.whilePaused(func() { l.pausing = pausing })
+}
+
+// SetPaused records that a change of a row was paused until now. Until it has been tried, SetPausing applies to it.
+func (l *ChangeLimiter) SetPaused(key string) {
+	l.whilePaused(func() { l.paused[key] = struct{}{} })
+}
+
+// Tried records that an operation on a row has ended, or that it needs none.
+func (l *ChangeLimiter) Tried(key string) {
+	l.whilePaused(func() { delete(l.paused, key) })
+}
+
+// whilePaused stores whether changes are paused if a change of it makes a difference.
+func (l *ChangeLimiter) whilePaused(change func()) {
+	before := l.isPaused()
+	if change(); l.isPaused() != before {
 		l.remember(l.deletes, time.Now())
 	}
 }
+
+func (l *ChangeLimiter) isPaused() bool { return l.pausing || len(l.paused) > 0 }
 
 // retryMemory is how long to wait before what could not be stored is stored again.
 const retryMemory = 10 * time.Second
@@ -302,7 +316,7 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 		return
 	}
 	held := c.held()
-	if len(l.paused) > 0 {
+	if l.isPaused() {
 		held = &HeldDeletes{} // those of all orphans
 	}
 	err := l.memory.SetDeletesHeld(held)
