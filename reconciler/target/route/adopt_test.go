@@ -1,8 +1,11 @@
 package route
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 )
@@ -102,23 +105,28 @@ func TestATakeoverThatWasInterruptedIsFinished(t *testing.T) {
 	})
 }
 
-// To the kernel an IPv6 route for some sources, as routing daemons add it, is another route than ours.
+// To the kernel an IPv6 route for some sources, as routing daemons add it, is another route than ours, whatever its protocol.
 func TestARouteForSomeSourcesIsNotInTheWay(t *testing.T) {
 	each(t, func(t *testing.T, target *Target) {
+		others := "-6 route add 2001:db8:9::/48 from 2001:db8:%d::/64 via 2001:db8::98 dev e0 proto %d"
 		row := Route{Destination: to("2001:db8:9::/48"), Gateway: gateway6, Device: "e0"}
 		mustUpdate(t, target, row, true)
-		nstest.IP(t, strings.Fields("-6 route add 2001:db8:9::/48 from 2001:db8::/64 via 2001:db8::98 dev e0 proto static")...)
-		mustUpdate(t, target, row, false)
-		for _, gateway := range []string{"2001:db8::97", "2001:db8::96"} {
-			row.Gateway = ip(gateway)
-			mustUpdate(t, target, row, true)
+		for i, protocol := range []byte{unix.RTPROT_STATIC, Protocol} {
+			nstest.IP(t, strings.Fields(fmt.Sprintf(others, i, protocol))...)
 			mustUpdate(t, target, row, false)
-			mustHold(t, target, row)
+			for _, gateway := range []string{"2001:db8::97", "2001:db8::98", "2001:db8::96"} {
+				row.Gateway = ip(gateway)
+				mustUpdate(t, target, row, true)
+				mustUpdate(t, target, row, false)
+				if is := nstest.IP(t, "-6", "route", "show", "2001:db8:9::/48"); strings.Count(is, "2001:db8:9::/48 via ") != 1 || !strings.Contains(is, "2001:db8:9::/48 via "+gateway) {
+					t.Errorf("the routes are:\n%s", is)
+				}
+			}
+			remove(t, row)
+			mustUpdate(t, target, row, true)
 		}
-		remove(t, row)
-		mustUpdate(t, target, row, true)
 		mustDelete(t, target, row)
-		if left := nstest.IP(t, "-6", "route", "show", "2001:db8:9::/48"); !strings.Contains(left, "from 2001:db8::/64 via 2001:db8::98") || strings.Count(left, "\n") != 1 {
+		if left := nstest.IP(t, "-6", "route", "show", "2001:db8:9::/48"); strings.Count(left, "via 2001:db8::98") != 2 || strings.Count(left, "\n") != 2 {
 			t.Errorf("left is:\n%s", left)
 		}
 	})

@@ -32,7 +32,7 @@ type kernelRoute struct {
 func (r kernelRoute) same(other kernelRoute) bool { return r == other }
 
 // decodeRoute reads a notification or an answer about a route. It returns false if the message is not about a route in a table, or about an
-// IPv6 route of others for packets from some sources, which coexists with ours.
+// IPv6 route for packets from some sources: no row sets that, and to the kernel it is another route.
 func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 	if len(m.Data) < unix.SizeofRtMsg {
 		return r, false
@@ -41,7 +41,7 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 	r.tos, r.protocol, r.Scope, r.kind = m.Data[3], m.Data[5], rtnl.ScopeOf(m.Data[6]), m.Data[7]
 	r.Key.Table = Table(m.Data[4])
 	flags := rtnl.Uint32(m.Data[8:])
-	if flags&unix.RTM_F_CLONED != 0 || sourceBits != 0 && r.protocol != Protocol {
+	if flags&unix.RTM_F_CLONED != 0 || sourceBits != 0 {
 		return r, false
 	}
 	everything := netip.IPv4Unspecified()
@@ -87,15 +87,14 @@ func decodeRoute(m syscall.NetlinkMessage) (r kernelRoute, ok bool) {
 	} else {
 		r.Gateway, r.index = netip.Addr{}, 0
 	}
-	more.sources = sourceBits != 0
 	r.setKind(more)
 	return r, true
 }
 
 // unsettable is what rows cannot set.
 type unsettable struct {
-	via                                             netip.Addr // a gateway of the other family, if there is one
-	sources, encapsulated, metrics, lifetime, realm bool
+	via                                    netip.Addr // a gateway of the other family, if there is one
+	encapsulated, metrics, lifetime, realm bool
 }
 
 // metricsIn returns the MTU, and whether there are other metrics. One of them is whether the MTU is locked.
@@ -167,8 +166,6 @@ func (r *kernelRoute) setKind(more unsettable) {
 		r.Kind = fmt.Sprintf("by the next hop object %d", r.nexthopID)
 	case more.via.IsValid():
 		r.Kind = "via " + more.via.String()
-	case more.sources:
-		r.Kind = "for some sources"
 	case more.encapsulated:
 		r.Kind = "encapsulated"
 	case more.metrics:
