@@ -170,6 +170,10 @@ func TestTheNamesOfTemporaryFilesSayNothingAfterAKill(t *testing.T) {
 			must(t, os.Remove(file))
 			mustWrite(t, file, "replaced\n")
 		},
+		"saved as editors do, with the number of the inode of the original": func(file string) {
+			mustWrite(t, file+"~", "edited\n")
+			must(t, os.Rename(file+"~", file))
+		},
 		"leased": func(file string) {
 			f, err := os.OpenFile(file, os.O_RDWR, 0)
 			must(t, err)
@@ -178,29 +182,33 @@ func TestTheNamesOfTemporaryFilesSayNothingAfterAKill(t *testing.T) {
 			must(t, err)
 		},
 	} {
-		dir, state := killBed(t, "make")
-		killed(t, "renamed", "make", dir, state)
-		planted := 0
-		for _, list := range newTarget(t, Config{}, state).pending.All() {
-			for _, p := range list {
-				mustWrite(t, filepath.Join(dir, p.Temporary), "")
+		for how, plant := range map[string]func(temporary, file string){
+			"empty":  func(temporary, _ string) { mustWrite(t, temporary, "") },
+			"copied": func(temporary, _ string) { mustWrite(t, temporary, "new\n") },
+			"linked": func(temporary, file string) { must(t, os.Link(file, temporary)) },
+		} {
+			dir, state := killBed(t, "make")
+			killed(t, "renamed", "make", dir, state)
+			planted := 0
+			for _, p := range written(t, state) {
+				plant(filepath.Join(dir, p.Temporary), string(p.Key))
 				planted++
 			}
-		}
-		if planted != 3 {
-			t.Fatalf("%d temporary files are written down, want 3", planted)
-		}
-		change(filepath.Join(dir, "adopted"))
-		target := openedTarget(t, state)
-		wantTidy(t, dir, state)
-		rec, known := target.records.Get(filepath.Join(dir, "adopted"))
-		if !known || !rec.Adopted || rec.Original == nil || rec.Original.Hash != hashOf([]byte("theirs\n")) {
-			t.Errorf("%s: the record is %t, %+v", what, known, rec)
-		}
-		rows := killRows(dir, "make")
-		if what != "leased" {
+			if planted != 3 {
+				t.Fatalf("%d temporary files are written down, want 3", planted)
+			}
+			change(filepath.Join(dir, "adopted"))
+			target := openedTarget(t, state)
+			wantTidy(t, dir, state)
+			rec, known := target.records.Get(filepath.Join(dir, "adopted"))
+			if !known || !rec.Adopted || rec.Original == nil || rec.Original.Hash != hashOf([]byte("theirs\n")) {
+				t.Errorf("%s, %s: the record is %t, %+v", what, how, known, rec)
+			}
+			if what == "leased" {
+				continue
+			}
 			goOnAfterKill(t, target, "change", dir)
-			for _, row := range rows[:2] {
+			for _, row := range killRows(dir, "make")[:2] {
 				mustDelete(t, target, row)
 			}
 			wantAbsent(t, filepath.Join(dir, "made"))
@@ -209,23 +217,56 @@ func TestTheNamesOfTemporaryFilesSayNothingAfterAKill(t *testing.T) {
 	}
 }
 
+// written returns the temporary files that are written down.
+func written(t *testing.T, state string) (all []pending) {
+	t.Helper()
+	for _, list := range newTarget(t, Config{}, state).pending.All() {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// The disk of a directory may be mounted later than at the next start, or something else in its place.
+func TestTemporaryFilesOfADirectoryThatIsAwayAreRemovedWhenItIsBack(t *testing.T) {
+	for what, replace := range map[string]func(dir string){
+		"nothing":           func(string) {},
+		"another directory": func(dir string) { must(t, os.Mkdir(dir, 0o755)) },
+	} {
+		dir, state := killBed(t, "make")
+		killed(t, "recorded", "make", dir, state)
+		must(t, os.Rename(dir, dir+".away"))
+		replace(dir)
+		openedTarget(t, state)
+		if n := len(written(t, state)); n != 3 {
+			t.Errorf("%s in its place: %d temporary files are written down, want 3", what, n)
+		}
+		must(t, errors.Join(os.RemoveAll(dir), os.Rename(dir+".away", dir)))
+		wantRecords(t, openedTarget(t, state), 0)
+		wantTidy(t, dir, state)
+	}
+}
+
 // What others make after the kill, where we had not made anything yet, is theirs: the
 // record that was written beforehand claims nothing.
 func TestWhatOthersMakeAfterAKillIsTheirs(t *testing.T) {
 	for _, step := range []string{"looked", "written down", "temporary", "recorded"} {
-		dir, state := killBed(t, "make")
-		killed(t, step, "make", dir, state)
-		mustWrite(t, filepath.Join(dir, "made"), "of others\n")
-		target := openedTarget(t, state)
-		if err := updateError(t, target, killRows(dir, "make")[0]); !errors.Is(err, ErrForeign) {
-			t.Errorf("killed at %q: error %v", step, err)
+		for _, content := range []string{"of others\n", "new\n"} {
+			dir, state := killBed(t, "make")
+			killed(t, step, "make", dir, state)
+			mustWrite(t, filepath.Join(dir, "made"), content)
+			target := openedTarget(t, state)
+			if content != "new\n" {
+				if err := updateError(t, target, killRows(dir, "make")[0]); !errors.Is(err, ErrForeign) {
+					t.Errorf("killed at %q: error %v", step, err)
+				}
+			}
+			if got := observed(t, target); got != "" {
+				t.Errorf("killed at %q: Observe yields %q", step, got)
+			}
+			mustDelete(t, target, killRows(dir, "make")[0])
+			wantFile(t, filepath.Join(dir, "made"), content, 0)
+			wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0)
+			wantTidy(t, dir, state)
 		}
-		if got := observed(t, target); got != "" {
-			t.Errorf("killed at %q: Observe yields %q", step, got)
-		}
-		mustDelete(t, target, killRows(dir, "make")[0])
-		wantFile(t, filepath.Join(dir, "made"), "of others\n", 0)
-		wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0)
-		wantTidy(t, dir, state)
 	}
 }

@@ -106,7 +106,7 @@ func (t *Target) recover(ctx context.Context) error {
 		all = append(all, list...)
 	}
 	errs := make([]error, len(all))
-	byDirectory(len(all), func(i int) string { return all[i].Directory }, func(i int) {
+	byDirectory(len(all), func(i int) string { return all[i].Directory.Path }, func(i int) {
 		if errs[i] = ctx.Err(); errs[i] == nil {
 			errs[i] = t.recoverOne(all[i])
 		}
@@ -117,37 +117,48 @@ func (t *Target) recover(ctx context.Context) error {
 	stay := map[string]error{} // by the name of the temporary file, which is random
 	for i, err := range errs {
 		if err != nil {
-			stay[all[i].Temporary] = err
+			if stay[all[i].Temporary] = err; errors.Is(err, errAway) {
+				continue
+			}
 			t.log.Warn("A temporary file may be left over: it is looked for again later", "file", string(all[i].Key), "error", err)
 		}
 	}
 	done, err := t.forgetLists(lists, stay)
 	for id, list := range lists {
-		// Where a record may have to be removed, too, that is left to the next start.
-		if !done[id] && len(list) > 0 && !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh }) {
-			t.left.note(list[0].Directory, id) // all are in one directory
+		// Where a record may have to be removed, too, or the directory is away, that is left to the next start.
+		if !done[id] && len(list) > 0 && !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh || errors.Is(stay[p.Temporary], errAway) }) {
+			t.left.note(list[0].Directory.Path, id) // all are in one directory
 		}
 	}
 	return err
 }
 
+// errAway is the error of a temporary file whose directory is away. Its disk may be mounted later.
+var errAway = errors.New("its directory is not there")
+
 // recoverOne removes the record only after the temporary file: as long as that is there, another
 // process's rename of it, which hangs, may yet replace what the record has the original of.
 func (t *Target) recoverOne(p pending) error {
-	f, err := t.answers.open(p.Directory)
+	f, err := t.answers.open(p.Directory.Path)
 	if errors.Is(err, unix.ENOENT) {
-		return nil
+		return errAway
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.close() }() // nothing was written to it
+	if f.identity != p.Directory {
+		return errAway
+	}
 	untouched, err := change(t, f, func(f *folder) (bool, error) {
-		inPlace, err := t.isInPlace(f, p)
+		left, err := f.stat(p.Temporary)
 		if err != nil {
 			return false, err
 		}
-		return !inPlace, unix.Unlinkat(f.fd, p.Temporary, 0)
+		rec, known := t.records.Get(string(p.Key))
+		// Others can give a file of theirs the name after the rename. A link to the one in place has changed since it was written.
+		ours := known && rec.Temporary != nil && *rec.Temporary == stampOf(&left).temporary()
+		return ours, unix.Unlinkat(f.fd, p.Temporary, 0)
 	}, nil)
 	if errors.Is(err, unix.ENOENT) {
 		return nil // it was renamed
@@ -156,27 +167,4 @@ func (t *Target) recoverOne(p pending) error {
 		err = t.records.Remove(string(p.Key))
 	}
 	return err
-}
-
-// isInPlace reports whether a temporary file was renamed, although there is a file of its name: another link to it, or one that somebody has made
-// since. If no file has the name, the error matches ENOENT. A record was written when the temporary file was complete, so that one with other
-// content is somebody else's.
-func (t *Target) isInPlace(f *folder, p pending) (bool, error) {
-	left, err := f.stat(p.Temporary)
-	if err != nil {
-		return false, err
-	}
-	is, err := t.lookNow(p.Key, f)
-	if err != nil {
-		return false, err
-	}
-	rec, known := t.records.Get(string(p.Key))
-	switch {
-	case is.Inode == left.Ino && is.Device == left.Dev:
-		return true, nil
-	case !known || rec.Original == nil && !is.exists() || rec.Original != nil && rec.Original.Inode == is.Inode:
-		return false, nil
-	}
-	_, own, _ := read(f, p.Temporary) // one that cannot be read has no content that is ours
-	return !rec.wrote(own) || rec.wrote(is), nil
 }

@@ -150,15 +150,16 @@ func TestARecordStaysWhileItsTemporaryFileMay(t *testing.T) {
 	must(t, os.WriteFile(row.Path, []byte("theirs\n"), 0o644))
 	f, err := openFolder(theirs)
 	must(t, err)
-	must(t, f.close())
 	temporary := temporaryName()
+	must(t, os.WriteFile(filepath.Join(theirs, temporary), []byte("ours\n"), 0o644))
+	is, err := f.stat(temporary)
+	must(t, errors.Join(err, f.close()))
 	must(t, target.records.Attach(row.Path, []byte("theirs\n")))
 	must(t, target.records.Put(row.Path, record{
 		Existed: true, Adopted: true, OnDelete: Restore, Directory: f.identity, Written: []string{hashOf([]byte("ours\n"))},
-		Original: &original{Size: 7, Mode: 0o644, Hash: hashOf([]byte("theirs\n")), Kept: true},
+		Original: &original{Size: 7, Mode: 0o644, Hash: hashOf([]byte("theirs\n")), Kept: true}, Temporary: new(stampOf(&is).temporary()),
 	}))
-	must(t, target.pending.Put("7", []pending{{Key: row.Key(), Directory: theirs, Temporary: temporary, Fresh: true}}))
-	must(t, os.WriteFile(filepath.Join(theirs, temporary), []byte("ours\n"), 0o644))
+	must(t, target.pending.Put("7", []pending{{Key: row.Key(), Directory: f.identity, Temporary: temporary, Fresh: true}}))
 
 	d.hang(fuseUnlink)
 	next := newTarget(t, Config{}, state)

@@ -24,6 +24,8 @@ type record struct {
 	// Directory is the directory of the file.
 	Directory identity  `json:"directory"`
 	Original  *original `json:"original,omitempty"` // of a file that existed
+	// Temporary is the file that the first version was written to before it was renamed.
+	Temporary *temporary `json:"temporary,omitempty"`
 	// Written has the hashes of the content that was last written or found in sync, and of the
 	// one before it, which is still there if the process was killed. Files with other content
 	// are neither removed nor restored.
@@ -48,6 +50,14 @@ func (r record) leaves(in identity, is version) bool {
 
 // place returns the path at which the file was written, without symbolic links.
 func (r record) place(key string) string { return path.Join(r.Directory.Path, path.Base(key)) }
+
+// temporary distinguishes a temporary file from one that others have given the same name, content and times: they cannot choose when it was changed.
+type temporary struct {
+	Inode   uint64 `json:"inode"`
+	Changed int64  `json:"changed"` // in nanoseconds of Unix time
+}
+
+func (s stamp) temporary() temporary { return temporary{s.Inode, s.Changed} }
 
 // original is the state of a file before the agent touched it.
 type original struct {

@@ -52,9 +52,9 @@ type writing struct {
 // pending is stored before a temporary file is made, so that the next process finds it if this
 // one is killed.
 type pending struct {
-	Key       Key    `json:"key"`
-	Directory string `json:"directory"` // without symbolic links
-	Temporary string `json:"temporary"` // the name of the temporary file in it
+	Key       Key      `json:"key"`
+	Directory identity `json:"directory"`
+	Temporary string   `json:"temporary"` // the name of the temporary file in it
 	// Fresh is whether there was no record of the file before.
 	Fresh bool `json:"fresh,omitempty"`
 }
@@ -158,7 +158,7 @@ func (t *Target) endWriting(id string, all []*writing) error {
 func pendingOf(all []*writing) []pending {
 	list := make([]pending, len(all))
 	for i, w := range all {
-		list[i] = pending{Key: w.key, Directory: w.folder.path, Temporary: w.temporary, Fresh: w.fresh}
+		list[i] = pending{Key: w.key, Directory: w.folder.identity, Temporary: w.temporary, Fresh: w.fresh}
 	}
 	return list
 }
@@ -217,6 +217,9 @@ func (w *writing) fill(file *os.File) (is stamp, err error) {
 	if err := unix.Fchmod(int(file.Fd()), uint32(w.Mode)); err != nil {
 		return is, fmt.Errorf("set its mode to %v: %w", w.Mode, err)
 	}
+	if err := file.Sync(); err != nil { // before its times are read, because network file systems set them now
+		return is, cause(err)
+	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
 		return is, err
@@ -225,16 +228,21 @@ func (w *writing) fill(file *os.File) (is stamp, err error) {
 		return is, fmt.Errorf("the file system made mode %v, user %d and group %d of mode %v, user %d and group %d",
 			is.Mode, is.Owner, is.Group, w.Mode, w.Owner, w.Group)
 	}
-	return is, cause(file.Sync())
+	return is, nil
 }
 
 // record stores the records. After that the files may be touched.
 func (t *Target) record(ctx context.Context, all []*writing) {
 	records := map[string]record{}
 	for _, w := range all {
-		if w.err == nil && w.record != nil {
-			records[string(w.key)] = *w.record
+		if w.err != nil || w.record == nil {
+			continue
 		}
+		rec := *w.record
+		if rec.Temporary = nil; w.fresh {
+			rec.Temporary = new(w.is.temporary())
+		}
+		records[string(w.key)] = rec
 	}
 	if ctx.Err() != nil {
 		failAll(all, ctx.Err())
