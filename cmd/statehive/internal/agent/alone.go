@@ -70,24 +70,42 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 // anotherAgent returns the error of an agent that may not start because another one has one of these names.
 func anotherAgent(names []string) error {
 	for _, name := range names {
-		by, err := holderOf(&net.UnixAddr{Name: name, Net: "unix"})
-		if errors.Is(err, unix.EAGAIN) { // so many connections wait there that there is no room for one more
-			if _, other := anotherUsers(name); other {
-				continue
-			}
-			return unknownAgent(err)
-		}
-		if err != nil {
-			continue // an agent always listens
-		}
-		if by.powerless() {
-			continue
-		}
-		if _, killed := by.process.Killed(); !killed {
-			return by.refusal()
+		if err := heldByAgent(name); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// heldByAgent is anotherAgent for one name, which nobody needs to have.
+func heldByAgent(name string) error {
+	by, err := holderOf(&net.UnixAddr{Name: name, Net: "unix"})
+	if errors.Is(err, unix.EAGAIN) { // so many connections wait that there is no room for one more
+		_, err = askNobody(name, err)
+		return err
+	}
+	if err != nil || by.powerless() {
+		return nil //nolint:nilerr // an agent always listens
+	}
+	if _, killed := by.process.Killed(); killed {
+		return nil
+	}
+	return by.refusal()
+}
+
+// askNobody finds out whether an agent may have a name at which nobody answers, and returns an error then. Otherwise it returns the users who have it,
+// if they can be seen: not those whose socket is connected, nor who free the name now and then.
+func askNobody(name string, why error) (others []uint32, err error) {
+	users, err := ownersOf(name)
+	if err != nil {
+		return nil, fmt.Errorf("an agent may run already in this network namespace, but nobody answers (%w), and who has its lock cannot be found out: %w", why, err)
+	}
+	for _, uid := range users {
+		if uid == 0 || uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
+			return nil, fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", why)
+		}
+	}
+	return users, nil
 }
 
 // hangingError is the reason to go on without a lock: its holder was killed and cannot end.
@@ -111,7 +129,7 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 	addr := &net.UnixAddr{Name: name, Net: "unix"}
 	config := net.ListenConfig{Control: process.RefuseFiles}
 	var err error
-	var others []uint32 // other users who had bound the name but did not listen
+	var others []uint32 // who have the name and do not answer
 	for try := range lockTries {
 		var listener net.Listener
 		if listener, err = config.Listen(context.Background(), addr.Net, addr.Name); err == nil {
@@ -137,32 +155,18 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 			}
 			continue
 		}
-		// In each try: the owner is not seen while it frees the name and takes it again.
-		if uid, other := anotherUsers(name); other {
-			others = append(others, uid)
-		}
-		err = unknownAgent(err)
-		if !errors.Is(err, unix.ECONNREFUSED) {
+		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) {
 			break
 		}
+		var seen []uint32
+		seen, err = askNobody(name, err)
+		others = append(others, seen...)
 	}
-	// An agent always listens, so a socket that does not is not an agent's.
-	if len(others) > 0 {
-		logger.Warn("Another user has the name that agents lock this network namespace with, but answers nobody: this agent goes on without the lock", "user", others[0])
-		return nil, nil //nolint:nilnil // the same
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
-}
-
-// anotherUsers reports whether the socket of that name is of a user as whom no agent runs, and of which one.
-func anotherUsers(name string) (uid uint32, other bool) {
-	uid, err := ownerOf(name)
-	return uid, err == nil && uid != 0 && uid != uint32(os.Geteuid()) //nolint:gosec // never negative on Linux
-}
-
-// unknownAgent is the error of an agent that may not start because of one that cannot be asked.
-func unknownAgent(err error) error {
-	return fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", err)
+	logger.Warn("Others have the name that agents lock this network namespace with, but no agent does: this agent goes on without the lock", "users", slices.Compact(others))
+	return nil, nil //nolint:nilnil // the same
 }
 
 func newNamespaceLock(listener net.Listener) *namespaceLock {

@@ -150,8 +150,8 @@ func statusField(pid int, name string) (string, error) {
 	return "", fmt.Errorf("the kernel says no %s of process %d", name, pid)
 }
 
-// ownerOf returns the user who created the socket of that name, listening or not. It needs Linux 5.3.
-func ownerOf(name string) (uint32, error) {
+// ownersOf returns the users who created the sockets of that name which listen or may yet listen: none or one. It needs Linux 5.3.
+func ownersOf(name string) (users []uint32, err error) {
 	// From linux/unix_diag.h.
 	const (
 		showName, showUser = 0x01, 0x40
@@ -160,30 +160,29 @@ func ownerOf(name string) (uint32, error) {
 	)
 	request := make([]byte, 24)
 	request[0] = unix.AF_UNIX
-	// Bound or listening, but not accepted connections, which have the same name.
+	// Bound or listening, but not accepted connections, which have the same name, nor connected ones, which can never listen.
 	binary.NativeEndian.PutUint32(request[4:], 1<<unix.BPF_TCP_CLOSE|1<<unix.BPF_TCP_LISTEN)
 	binary.NativeEndian.PutUint32(request[12:], showName|showUser)
 	dump := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 	dump.AddRawData(request)
-	sockets, err := dump.Execute(unix.NETLINK_SOCK_DIAG, 0)
-	if err != nil {
-		return 0, err
-	}
 	abstract := []byte("\x00" + strings.TrimPrefix(name, "@"))
-	for _, socket := range sockets {
+	var malformed error
+	err = dump.ExecuteIter(unix.NETLINK_SOCK_DIAG, 0, func(socket []byte) bool {
 		if len(socket) < lenMessage || socket[1] != unix.SOCK_STREAM {
-			continue
+			return true
 		}
 		attributes, err := nl.ParseRouteAttrAsMap(socket[lenMessage:])
 		if err != nil {
-			return 0, err
+			malformed = err
+			return false
 		}
 		user := attributes[attrUser].Value
 		if bytes.Equal(attributes[attrName].Value, abstract) && len(user) == 4 {
-			return binary.NativeEndian.Uint32(user), nil
+			users = append(users, binary.NativeEndian.Uint32(user))
 		}
-	}
-	return 0, fmt.Errorf("no socket %s", name)
+		return true
+	})
+	return users, errors.Join(err, malformed)
 }
 
 // maxCommand is how many bytes of a command line are read. A process can say that its command line is longer than all memory.

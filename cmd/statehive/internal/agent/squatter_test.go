@@ -26,8 +26,8 @@ import (
 )
 
 // squatterVariable tells the test binary to hold a lock, and how: '0' listens, '1' listens in a user namespace of its own,
-// 'b' is bound and does not listen, 'f' has a full queue, 'd' has ended, and another process has its socket ('e' is what
-// ends), 's' runs su meanwhile, 'c' confines itself as agents do, 'r' takes and frees it all the time, and with 'k' processes
+// 'b' is bound and does not listen, 'j' is connected besides, 'f' has a full queue, 'd' has ended, and another process has its socket ('e' is what
+// ends), 's' runs su meanwhile, 'c' confines itself as agents do, 'r' takes and frees it all the time ('q' with a full queue), and with 'k' processes
 // listen in turn, each of which ('l') is killed and ends after the next one was.
 const squatterVariable = "STATEHIVE_TEST_SQUATTER"
 
@@ -55,6 +55,7 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 		"an ordinary user in a namespace of his": {uid: other, nested: "1"},
 		"an ordinary user who does not listen":   {uid: other, nested: "b"},
 		"an ordinary user with a full queue":     {uid: other, nested: "f"},
+		"an ordinary user who is connected":      {uid: other, nested: "j"},
 		"an ordinary user whose process ended":   {uid: other, nested: "d"},
 		"an ordinary user who runs su":           {uid: other, nested: "s"},
 		"an ordinary user's killed processes":    {uid: other, nested: "k"},
@@ -90,7 +91,8 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 			if c.refused && (err == nil || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%v, %v", held, err)
 			}
-			if !c.refused && (err != nil || held != nil || !strings.Contains(log.String(), "user=65533")) {
+			seen := c.nested == "j" || strings.Contains(log.String(), "user=65533") || strings.Contains(log.String(), "users=[65533]")
+			if !c.refused && (err != nil || held != nil || !seen || log.Len() == 0) {
 				t.Errorf("%v, %v, log: %s", held, err, &log)
 			}
 			if err := held.Close(); err != nil {
@@ -100,7 +102,7 @@ func TestAnotherUserCannotTakeTheNamespaceLock(t *testing.T) {
 	}
 }
 
-// Nor does one who has it at one moment and not at the next.
+// Nor does one who has it at one moment and not at the next, or another name of the lock, at which there is no room for one more connection.
 func TestAnotherUserCannotFlickerWithTheNamespaceLock(t *testing.T) {
 	if held := os.Getenv(squatterVariable); held != "" {
 		squat(t, held)
@@ -109,15 +111,22 @@ func TestAnotherUserCannotFlickerWithTheNamespaceLock(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	name := testLock(t)
-	command := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestAnotherUserCannotFlickerWithTheNamespaceLock$")
-	command.Env = append(os.Environ(), squatterVariable+"=r"+name)
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65533, Gid: 65533}}
-	defer holding(t, command)()
-	for range 1000 {
-		held, err := lockNamespace(name, slog.New(slog.DiscardHandler))
-		if err = errors.Join(err, held.Close()); err != nil {
-			t.Fatal(err)
+	for how, names := range map[string]func(name string) []string{
+		"r": func(name string) []string { return []string{name} },
+		"q": func(name string) []string { return lockNames(name)[1:3] },
+	} {
+		name := testLock(t)
+		for _, squatted := range names(name) {
+			command := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestAnotherUserCannotFlickerWithTheNamespaceLock$")
+			command.Env = append(os.Environ(), squatterVariable+"="+how+squatted)
+			command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65533, Gid: 65533}}
+			t.Cleanup(holding(t, command))
+		}
+		for range 1000 {
+			held, err := lockNamespace(name, slog.New(slog.DiscardHandler))
+			if err = errors.Join(err, held.Close()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -242,16 +251,16 @@ func squat(t *testing.T, held string) {
 		return
 	}
 	switch held[0] {
-	case 'r':
-		squatAgainAndAgain(t, held[1:])
+	case 'r', 'q':
+		squatAgainAndAgain(t, held[1:], held[0] == 'q')
 		return
 	case 'k':
 		squatInTurn(t, held[1:])
 		return
 	case 'l':
 		t.Fatal(unix.Listen(socketInTurn, unix.SOMAXCONN), unix.Kill(unix.Getpid(), unix.SIGKILL))
-	case 'b', 'f':
-		squatWithoutAnswer(t, held[1:], held[0] == 'f')
+	case 'b', 'f', 'j':
+		squatWithoutAnswer(t, held[1:], held[0])
 		return
 	case 'd':
 		command := exec.CommandContext(t.Context(), "/proc/self/exe", os.Args[1:]...)
@@ -282,7 +291,7 @@ func squat(t *testing.T, held string) {
 }
 
 // squatWithoutAnswer has a name without that anybody could connect to it.
-func squatWithoutAnswer(t *testing.T, name string, full bool) {
+func squatWithoutAnswer(t *testing.T, name string, how byte) {
 	t.Helper()
 	open := func() int {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
@@ -295,21 +304,36 @@ func squatWithoutAnswer(t *testing.T, name string, full bool) {
 	if err := unix.Bind(fd, addr); err != nil {
 		t.Fatal(err)
 	}
-	if full {
-		err := unix.Listen(fd, 0)
-		for err == nil {
-			err = unix.Connect(open(), addr)
-		}
-		if !errors.Is(err, unix.EAGAIN) {
+	switch how {
+	case 'j':
+		listener, helper := open(), &unix.SockaddrUnix{Name: name + "-helper"}
+		if err := errors.Join(unix.Bind(listener, helper), unix.Listen(listener, 1), unix.Connect(fd, helper)); err != nil {
 			t.Fatal(err)
 		}
+	case 'f':
+		fillQueue(t, fd, name)
 	}
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 // squatAgainAndAgain takes a name and frees it until the standard input ends.
-func squatAgainAndAgain(t *testing.T, name string) {
+// fillQueue has a socket listen, until there is no room for one more connection.
+func fillQueue(t *testing.T, fd int, name string) {
+	t.Helper()
+	err := unix.Listen(fd, 0)
+	for err == nil {
+		var client int
+		if client, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0); err == nil {
+			err = errors.Join(unix.Connect(client, &unix.SockaddrUnix{Name: name}), unix.Close(client))
+		}
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+}
+
+func squatAgainAndAgain(t *testing.T, name string, full bool) {
 	t.Helper()
 	ended := make(chan bool)
 	go func() {
@@ -327,8 +351,12 @@ func squatAgainAndAgain(t *testing.T, name string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: name}); err != nil && !errors.Is(err, unix.EADDRINUSE) {
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: name})
+		if err != nil && !errors.Is(err, unix.EADDRINUSE) {
 			t.Fatal(err)
+		}
+		if full && err == nil {
+			fillQueue(t, fd, name)
 		}
 		_ = unix.Close(fd) // nothing was exchanged
 	}
