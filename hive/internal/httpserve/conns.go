@@ -84,6 +84,7 @@ type client struct {
 	served  bool      // a request has been answered
 
 	closing   sync.Once
+	failed    atomic.Bool  // an answer could not be sent
 	receiving atomic.Bool  // the request is not complete
 	sending   atomic.Int64 // since when, in Unix nanoseconds, an answer is being sent; 0: none is
 }
@@ -110,6 +111,11 @@ func (c *client) Close() error {
 		return c.end()
 	}
 	c.closing.Do(func() {
+		if c.failed.Load() { // the client learns that the answer is not complete
+			_ = conn.SetLinger(0)
+			_ = c.end() // the error of Write says more
+			return
+		}
 		c.sending.Store(time.Now().UnixNano())
 		go func() {
 			c.deliver(conn)
@@ -139,15 +145,21 @@ func undelivered(conn *net.TCPConn) bool {
 	if err != nil {
 		return false
 	}
-	var info *unix.TCPInfo
-	if controlErr := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); controlErr != nil || err != nil {
+	multipath, err := conn.MultipathTCP()
+	if err != nil {
 		return false // it has given way
 	}
-	switch info.State {
-	case unix.BPF_TCP_FIN_WAIT1, unix.BPF_TCP_CLOSING, unix.BPF_TCP_LAST_ACK:
-		return true
-	}
-	return false
+	is := false
+	err = raw.Control(func(fd uintptr) {
+		if multipath { // the state is that of one of its connections, which do not end yet
+			held, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
+			is = err == nil && held > 0
+			return
+		}
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		is = err == nil && (info.State == unix.BPF_TCP_FIN_WAIT1 || info.State == unix.BPF_TCP_CLOSING || info.State == unix.BPF_TCP_LAST_ACK)
+	})
+	return err == nil && is
 }
 
 // end closes the connection at once, and makes room for another one.
@@ -167,11 +179,15 @@ func (c *client) giveWay() {
 	c.all.drop(c)
 }
 
-// Write notes since when it waits for the client.
+// Write notes since when it waits for the client, and whether it fails.
 func (c *client) Write(b []byte) (int, error) {
 	c.sending.Store(time.Now().UnixNano())
 	defer c.sending.Store(0)
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		c.failed.Store(true)
+	}
+	return n, err
 }
 
 // unreceived reports whether the client has to read before the handler can go on, or the connection can end.
@@ -235,7 +251,7 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// free tells who waits in add to look again.
+// free tells who waits in add or close to look again.
 func (c *conns) free() {
 	select {
 	case c.freed <- struct{}{}:
@@ -325,7 +341,8 @@ func (c *conns) remove(one *client) {
 	c.free()
 }
 
-// close waits until a time for clients to receive the end of their answers, and closes all connections. None may be added any more.
+// close waits until a time for clients to receive the end of their answers, and closes all connections. What they have not received is left to the
+// kernel, which goes on after the end of the process. None may be added any more.
 func (c *conns) close(until time.Time) {
 	for left := time.Until(until); left > 0 && c.count() > 0; left = time.Until(until) {
 		select {
@@ -335,9 +352,10 @@ func (c *conns) close(until time.Time) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.open) > 0 {
-		c.open[0].giveWay()
+	for _, one := range c.open {
+		_ = one.Conn.Close() // nothing is lost that was promised
 	}
+	c.open = nil
 }
 
 func (c *conns) count() int {

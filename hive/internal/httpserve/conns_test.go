@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"syscall"
 	"testing"
@@ -96,9 +97,11 @@ type remote struct{ net.Conn }
 func (remote) LocalAddr() net.Addr { return &net.TCPAddr{} }
 
 // connect returns the ends of a TCP connection, that of the server added to a set. The client receives little at once.
-func connect(t *testing.T, all *conns) (here *net.TCPConn, there *client) {
+func connect(t *testing.T, all *conns, multipath bool) (here *net.TCPConn, there *client) {
 	t.Helper()
-	listening, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	config.SetMultipathTCP(multipath)
+	listening, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +109,7 @@ func connect(t *testing.T, all *conns) (here *net.TCPConn, there *client) {
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		return errors.Join(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) }), err)
 	}}
+	dialer.SetMultipathTCP(multipath)
 	conn, err := dialer.DialContext(t.Context(), "tcp", listening.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +142,7 @@ func TestTheKernelKeepsNothingForClientsThatGiveWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := room(1)
-			here, gone := connect(t, all)
+			here, gone := connect(t, all, false)
 			begin(all, gone)
 			all.mu.Lock()
 			gone.waits = gone.waits.Add(-time.Minute)
@@ -158,36 +162,61 @@ func TestTheKernelKeepsNothingForClientsThatGiveWay(t *testing.T) {
 
 // A client that reads slowly gets all of its answer, and is counted as a connection until then.
 func TestAConnectionCountsUntilItsAnswerIsReceived(t *testing.T) {
+	for _, multipath := range []bool{false, true} { // it is up to the client
+		all := room(1)
+		here, there := connect(t, all, multipath)
+		if multipath {
+			if is, err := there.Conn.(*net.TCPConn).MultipathTCP(); err != nil || !is {
+				t.Skipf("the kernel has no multipath TCP: %v", err)
+			}
+		} else if limit := option(t, there.Conn, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); limit != 0 {
+			t.Errorf("the kernel drops what a client that reads slowly has not read after %d ms", limit)
+		}
+		sent, err := there.Write(make([]byte, 8<<10))
+		if err == nil {
+			err = there.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for !there.unreceived() {
+			runtime.Gosched()
+		}
+		if all.count() != 1 {
+			t.Fatalf("it is not counted although its client has not read; multipath: %t", multipath)
+		}
+		if got, err := io.Copy(io.Discard, here); err != nil || got != int64(sent) {
+			t.Errorf("the client got %d bytes of %d, %v", got, sent, err)
+		}
+		for all.count() != 0 {
+			<-all.freed
+		}
+	}
+}
+
+// A client must not take a part for the whole.
+func TestAConnectionWhoseAnswerFailsIsReset(t *testing.T) {
 	all := room(1)
-	here, there := connect(t, all)
-	if limit := option(t, there.Conn, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); limit != 0 {
-		t.Errorf("the kernel drops what a client that reads slowly has not read after %d ms", limit)
+	here, there := connect(t, all, false)
+	err := there.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	for err == nil {
+		_, err = there.Write(make([]byte, 1<<20))
 	}
-	sent, err := there.Write(make([]byte, 8<<10))
-	if err == nil {
-		err = there.Close()
-	}
-	if err != nil {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
 	}
-	for !there.unreceived() {
-		runtime.Gosched()
+	if err := there.Close(); err != nil || all.count() != 0 {
+		t.Errorf("%d connections are left, %v", all.count(), err)
 	}
-	if all.count() != 1 {
-		t.Fatal("it is not counted although its client has not read")
-	}
-	if got, err := io.Copy(io.Discard, here); err != nil || got != int64(sent) {
-		t.Errorf("the client got %d bytes of %d, %v", got, sent, err)
-	}
-	for all.count() != 0 {
-		<-all.freed
+	if _, err := io.Copy(io.Discard, here); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection ends with %v", err)
 	}
 }
 
 func TestTheEndWaitsUntilAnswersAreReceivedButNotForEver(t *testing.T) {
 	for name, reads := range map[string]bool{"reads": true, "does not read": false} {
 		all := room(1)
-		here, there := connect(t, all)
+		here, there := connect(t, all, false)
 		_, err := there.Write(make([]byte, 8<<10))
 		if err == nil {
 			err = there.Close()
