@@ -251,7 +251,9 @@ func (l *loop) complete(out *pool.Task, now time.Time) {
 	if out.Kind == pool.Update && !isStatusError(out.Err) {
 		l.setDeleting(it, false) // the status was written, so the row exists
 	}
-	l.limits.Tried(it.Key)
+	if !again {
+		l.limits.Tried(it.Key)
+	}
 	mustSettle := l.mustSettle(out)
 	if out.Kind == pool.Update && (out.Err == nil || errors.Is(out.Err, pool.ErrApplied)) {
 		l.order.Applied(it.Key)

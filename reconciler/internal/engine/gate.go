@@ -155,7 +155,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // Pause holds the selected rows, including future rows and deletes, until a time, or until
 // [Reconciler.Resume] if the time is zero. Changes in the meantime result in one operation. A
 // running operation continues. Pauses do not survive a restart. If there is a Memory, the deletes of orphans are held after a restart
-// in a pause, or before what was paused has been tried. Pause returns [ErrNotRunning] if the reconciler is not running.
+// in a pause, or before what the pause held back has been tried. Pause returns [ErrNotRunning] if the reconciler is not running.
 func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) error {
 	which.Keys = slices.Clone(which.Keys)
 	return r.call(ctx, func(l *loop) {
@@ -173,8 +173,8 @@ func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) err
 // endPauses ends pauses, and notes the changes that these may have held back, which have yet to be applied.
 func (l *loop) endPauses(end func(), now time.Time) {
 	for _, it := range l.queue.Items {
-		if it.Entry == nil || !it.Deleting && l.r.status(it.Entry).Kind() != Pending {
-			continue
+		if it.Entry == nil || !it.Deleting && (it.Differs || l.r.status(it.Entry).Kind() != Pending) {
+			continue // its last version has been tried
 		}
 		if _, paused := l.r.pauses.Paused(it.Entry); paused {
 			l.limits.SetPaused(it.Key)
