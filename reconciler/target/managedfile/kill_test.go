@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -231,18 +232,34 @@ func TestTemporaryFilesOfADirectoryThatIsAwayAreRemovedWhenItIsBack(t *testing.T
 	for what, replace := range map[string]func(dir string){
 		"nothing":           func(string) {},
 		"another directory": func(dir string) { must(t, os.Mkdir(dir, 0o755)) },
+		"a file":            func(dir string) { mustWrite(t, dir, "") },
 	} {
-		dir, state := killBed(t, "make")
-		killed(t, "recorded", "make", dir, state)
-		must(t, os.Rename(dir, dir+".away"))
-		replace(dir)
-		openedTarget(t, state)
-		if n := len(written(t, state)); n != 3 {
-			t.Errorf("%s in its place: %d temporary files are written down, want 3", what, n)
+		for _, meanwhile := range []bool{false, true} {
+			dir, state := killBed(t, "make")
+			killed(t, "recorded", "make", dir, state)
+			must(t, os.Rename(dir, dir+".away"))
+			replace(dir)
+			target := openedTarget(t, state)
+			if n := len(written(t, state)); n != 3 {
+				t.Errorf("%s in its place: %d temporary files are written down, want 3", what, n)
+			}
+			must(t, errors.Join(os.RemoveAll(dir), os.Rename(dir+".away", dir)))
+			records := 0
+			if meanwhile { // the directory is back while the agent runs
+				goOnAfterKill(t, target, "make", dir)
+				records = 3
+			}
+			target = openedTarget(t, state)
+			wantRecords(t, target, records)
+			wantTidy(t, dir, state)
+			if meanwhile {
+				for _, row := range killRows(dir, "make")[:2] {
+					mustDelete(t, target, row)
+				}
+				wantAbsent(t, filepath.Join(dir, "made"))
+			}
+			wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0o644)
 		}
-		must(t, errors.Join(os.RemoveAll(dir), os.Rename(dir+".away", dir)))
-		wantRecords(t, openedTarget(t, state), 0)
-		wantTidy(t, dir, state)
 	}
 }
 
@@ -250,10 +267,15 @@ func TestTemporaryFilesOfADirectoryThatIsAwayAreRemovedWhenItIsBack(t *testing.T
 // record that was written beforehand claims nothing.
 func TestWhatOthersMakeAfterAKillIsTheirs(t *testing.T) {
 	for _, step := range []string{"looked", "written down", "temporary", "recorded"} {
-		for _, content := range []string{"of others\n", "new\n"} {
+		for _, content := range []string{"of others\n", "of others after chown -R\n", "new\n"} {
 			dir, state := killBed(t, "make")
 			killed(t, step, "make", dir, state)
 			mustWrite(t, filepath.Join(dir, "made"), content)
+			if strings.Contains(content, "chown") && step != "looked" && step != "written down" {
+				for _, p := range written(t, state) {
+					must(t, os.Chown(filepath.Join(dir, p.Temporary), 0, 0))
+				}
+			}
 			target := openedTarget(t, state)
 			if content != "new\n" {
 				if err := updateError(t, target, killRows(dir, "make")[0]); !errors.Is(err, ErrForeign) {

@@ -117,9 +117,7 @@ func (t *Target) recover(ctx context.Context) error {
 	stay := map[string]error{} // by the name of the temporary file, which is random
 	for i, err := range errs {
 		if err != nil {
-			if stay[all[i].Temporary] = err; errors.Is(err, errAway) {
-				continue
-			}
+			stay[all[i].Temporary] = err
 			t.log.Warn("A temporary file may be left over: it is looked for again later", "file", string(all[i].Key), "error", err)
 		}
 	}
@@ -133,7 +131,7 @@ func (t *Target) recover(ctx context.Context) error {
 	return err
 }
 
-// errAway is the error of a temporary file whose directory is away. Its disk may be mounted later.
+// errAway is the error of a temporary file whose directory is away. Its disk may be mounted at a later start.
 var errAway = errors.New("its directory is not there")
 
 // recoverOne removes the record only after the temporary file: as long as that is there, another
@@ -147,24 +145,44 @@ func (t *Target) recoverOne(p pending) error {
 		return err
 	}
 	defer func() { _ = f.close() }() // nothing was written to it
-	if f.identity != p.Directory {
-		return errAway
-	}
 	untouched, err := change(t, f, func(f *folder) (bool, error) {
-		left, err := f.stat(p.Temporary)
+		untouched, err := t.wasNotRenamed(f, p)
 		if err != nil {
 			return false, err
 		}
-		rec, known := t.records.Get(string(p.Key))
-		// Others can give a file of theirs the name after the rename. A link to the one in place has changed since it was written.
-		ours := known && rec.Temporary != nil && *rec.Temporary == stampOf(&left).temporary()
-		return ours, unix.Unlinkat(f.fd, p.Temporary, 0)
+		return untouched, unix.Unlinkat(f.fd, p.Temporary, 0)
 	}, nil)
 	if errors.Is(err, unix.ENOENT) {
+		if f.identity != p.Directory {
+			return errAway
+		}
 		return nil // it was renamed
 	}
 	if err == nil && untouched && p.Fresh {
 		err = t.records.Remove(string(p.Key))
 	}
 	return err
+}
+
+// wasNotRenamed reports whether a temporary file was not renamed. Others can give a file of theirs its name after that, and a link to the one in
+// place, which has changed since it was written. If they have only changed the temporary file itself, what is in place tells: it is as it was
+// before, or, if there was nothing before, not what was written. If no file has the name, the error matches ENOENT.
+func (t *Target) wasNotRenamed(f *folder, p pending) (bool, error) {
+	left, err := f.stat(p.Temporary)
+	if err != nil {
+		return false, err
+	}
+	rec, known := t.records.Get(string(p.Key))
+	if !known || rec.Temporary == nil || *rec.Temporary == stampOf(&left).temporary() {
+		return known && rec.Temporary != nil, nil
+	}
+	is, err := t.lookNow(p.Key, f)
+	switch before := rec.Original; {
+	case err != nil || !is.exists() || is.unread():
+		return false, err
+	case before == nil:
+		return !rec.wrote(is), nil
+	default:
+		return is.Hash != "" && is.Hash == before.Hash && is.attributes() == before.attributes(), nil
+	}
 }

@@ -255,7 +255,9 @@ func (t *Target) recordFor(s *state) (*record, error) {
 		original.Kept = true
 		rec.Original = &original
 	}
-	if s.recorded && !kept && rec.OnDelete == s.rec.OnDelete && rec.Adopted == s.rec.Adopted && rec.Directory == s.rec.Directory && slices.Equal(rec.Written, s.rec.Written) {
+	// A record of a temporary file that was never renamed does not hold for another one.
+	outdated := s.rec.Temporary != nil && !s.inSync()
+	if s.recorded && !kept && !outdated && rec.OnDelete == s.rec.OnDelete && rec.Adopted == s.rec.Adopted && rec.Directory == s.rec.Directory && slices.Equal(rec.Written, s.rec.Written) {
 		return nil, nil
 	}
 	return &rec, nil
