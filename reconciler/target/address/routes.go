@@ -21,16 +21,13 @@ import (
 	"github.com/statehive/statehive/statedb"
 )
 
-// The routes are looked at every routesInterval, or less often if that would take more than one
-// part in routesShare of the time.
+// The routes are looked at every routesInterval, or less often, up to maxRoutesInterval, if that would take more than one part in routesShare
+// of the time: others, such as router advertisements, can add millions of them.
 const (
-	routesInterval = 10 * time.Second
-	routesShare    = 20
+	routesInterval    = 10 * time.Second
+	maxRoutesInterval = 30 * time.Second
+	routesShare       = 20
 )
-
-// A route that expires within routesAhead, and before the addresses of its network do, is added again like one that has expired: others,
-// such as router advertisements, have shortened its lifetime.
-const routesAhead = 2 * routesInterval
 
 // attributeMetric is the kernel's IFA_RT_PRIORITY.
 const attributeMetric = 9
@@ -48,11 +45,12 @@ type RouteWatcher struct {
 	log     *slog.Logger
 	due     chan Key // rows to update
 	missing map[SeenKey]missing
+	every   time.Duration // how often they are looked at
 }
 
 // NewRouteWatcher returns a watcher for the addresses that a mirror has seen.
 func (t *Target) NewRouteWatcher(db *statedb.DB, seen *statedb.Table[Seen], log *slog.Logger) *RouteWatcher {
-	return &RouteWatcher{t, db, seen, log, make(chan Key), map[SeenKey]missing{}}
+	return &RouteWatcher{t, db, seen, log, make(chan Key), map[SeenKey]missing{}, routesInterval}
 }
 
 // Related triggers updates of the rows whose addresses have lost the route. It takes effect
@@ -63,7 +61,7 @@ func (w *RouteWatcher) Related() reconciler.Related[Address] {
 	})
 }
 
-// Run looks for such addresses every ten seconds until ctx ends.
+// Run looks for such addresses every ten seconds, or up to half a minute if there are very many routes, until ctx ends.
 func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -91,7 +89,8 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 		default:
 			health.OK("up to date")
 		}
-		timer.Reset(max(routesInterval, routesShare*time.Since(began)))
+		w.every = routesEvery(time.Since(began))
+		timer.Reset(w.every)
 		for _, s := range lost {
 			w.log.Warn("The route to the network of an address is gone or about to expire, and will be added again", "address", s.Address, "device", s.Device)
 			for _, key := range s.keys() {
@@ -102,6 +101,11 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 			}
 		}
 	}
+}
+
+// routesEvery returns how often to look at the routes if that takes some time.
+func routesEvery(look time.Duration) time.Duration {
+	return min(max(routesInterval, routesShare*look), maxRoutesInterval)
 }
 
 // look finds the addresses of ours that bring the route to a network about, one for each network, and those that have lost it.
@@ -124,7 +128,7 @@ func (w *RouteWatcher) look(ctx context.Context) (all, lost []Seen, err error) {
 		}
 	}
 	if len(all) > 0 {
-		lost, err = w.target.withoutRoute(ctx, slices.Clone(all))
+		lost, err = w.target.withoutRoute(ctx, slices.Clone(all), 2*w.every)
 	}
 	w.target.unrouted.set(lost, first)
 	return all, lost, err
@@ -183,15 +187,16 @@ type connected struct {
 func (s Seen) connected() connected { return connected{s.Index, s.Address.Masked()} }
 
 // withoutRoute returns those of some addresses whose network has no route through their device. It may be a route that
-// others have put in place of the kernel's.
-func (t *Target) withoutRoute(ctx context.Context, all []Seen) ([]Seen, error) {
+// others have put in place of the kernel's. A route that expires within a time, and before the addresses of its network do, counts like one that has
+// expired: others, such as router advertisements, have shortened its lifetime.
+func (t *Target) withoutRoute(ctx context.Context, all []Seen, ahead time.Duration) ([]Seen, error) {
 	of := map[connected]time.Duration{}
 	for _, s := range all {
-		left := s.lifetimes().left()
+		lasts := max(0, min(ahead, s.lifetimes().left()-tolerance*time.Second))
 		if least, known := of[s.connected()]; known {
-			left = min(left, least)
+			lasts = min(lasts, least)
 		}
-		of[s.connected()] = left
+		of[s.connected()] = lasts
 	}
 	routed, err := t.networks(ctx, of, unix.RTPROT_KERNEL, 0)
 	if err != nil {
@@ -236,8 +241,8 @@ func inVRF(links *rtnl.Devices, link rtnl.Link) bool {
 // tables says in which tables a network has a route: in main, where the kernel adds it except for ports of a VRF, or in another one.
 type tables struct{ main, another bool }
 
-// networks returns to which of some networks, whose addresses all live for some time, routes lead that are of a protocol and through the device
-// with an index, if these are given.
+// networks returns to which of some networks routes lead that last for some time yet, and are of a protocol and through the device with an index,
+// if these are given.
 func (t *Target) networks(ctx context.Context, of map[connected]time.Duration, protocol byte, index int) (map[connected]tables, error) {
 	type tabled struct {
 		connected
@@ -256,8 +261,8 @@ func (t *Target) networks(ctx context.Context, of map[connected]time.Duration, p
 				return n, false
 			}
 			n = tabled{connected{is.hops[0].index, is.to}, is.table == unix.RT_TABLE_MAIN}
-			lives, asked := of[n.connected] // of others there may be millions
-			return n, asked && is.left >= max(0, min(routesAhead, lives-tolerance*time.Second))
+			lasts, asked := of[n.connected] // of others there may be millions
+			return n, asked && is.left >= lasts
 		})
 		if err != nil && !errors.Is(err, syscall.ENOENT) {
 			return nil, fmt.Errorf("list routes: %w", err)

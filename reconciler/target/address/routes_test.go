@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
@@ -138,14 +139,18 @@ func TestTheRouteOfANetworkThatWouldExpireBeforeItsAddressesIsBack(t *testing.T)
 	}
 	for _, expires := range []struct {
 		in   string
+		look time.Duration
 		lost []string
 	}{
-		{"60", nil}, // it may be looked at again before that
-		{"15", []string{"2001:db8::1/64", "2001:db8::2/64"}},
+		{"40", 0, nil}, // it may be looked at again before that
+		{"40", 4 * time.Second, []string{"2001:db8::1/64", "2001:db8::2/64"}},
+		{"80", time.Minute, nil},
+		{"15", 0, []string{"2001:db8::1/64", "2001:db8::2/64"}},
 	} {
+		watcher.every = routesEvery(expires.look)
 		nstest.IP(t, strings.Fields("-6 route change 2001:db8::/64 dev e0 proto kernel metric 256 expires "+expires.in)...)
 		if lost := lostRoutes(t, watcher); !slices.Equal(lost, expires.lost) {
-			t.Errorf("with a route that expires in %s s: %v, want %v", expires.in, lost, expires.lost)
+			t.Errorf("with a route that expires in %s s, when a look takes %v: %v, want %v", expires.in, expires.look, lost, expires.lost)
 		}
 	}
 	mustUpdate(t, target, long, true)
