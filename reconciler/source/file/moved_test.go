@@ -364,6 +364,7 @@ func TestRowsOfAFileThatStaysDoSoWhileTheyMayBeInAnother(t *testing.T) {
 		"the key is given twice": "kind: route\ndestination: 10.77.0.0/16\ndestination: 10.3.0.0/16\ndevice: eth0\n",
 		"many are wrong":         documents(many...),
 		"cut off":                "kind: route\ndestination: [",
+		"cut off, and valid":     "kind: route\ndestination: 10.3.0.0/16\ndevice: eth",
 		"a list":                 "- kind: route\n  destination: 10.3.0.0/16\n",
 		"empty":                  "",
 	} {

@@ -97,6 +97,10 @@ func (p *parser) parse(file string, data []byte) *content {
 		}
 		p.run(c, file, r)
 	}
+	if bad, ok := cutOff(file, data); ok && len(c.problems) == 0 {
+		c.unclear = true
+		c.report(bad)
+	}
 	if c.total == 0 && !bytes.ContainsRune(data, '#') { // such as the output of a generator that failed, or "null"
 		c.report(problem{at: place{file: file}, message: "has no documents, which may be a failed write: expected documents, or a comment that there are none; or remove the file"})
 		return c
@@ -274,6 +278,18 @@ func notText(file string, data []byte) (problem, bool) {
 		column++
 	}
 	return problem{}, false
+}
+
+// cutOff returns a problem if a file ends in the middle of a line, as one does that was not written completely: YAML may be valid all the same.
+// JSON is not, wherever it is cut off.
+func cutOff(file string, data []byte) (problem, bool) {
+	text := bytes.TrimLeft(data, "\ufeff \t\r\n")
+	if len(text) == 0 || bytes.ContainsRune([]byte("{["), rune(text[0])) || bytes.HasSuffix(data, []byte("\n")) || bytes.HasSuffix(data, []byte("\r")) {
+		return problem{}, false
+	}
+	last := data[bytes.LastIndexByte(data, '\n')+1:]
+	at := place{file: file, line: 1 + bytes.Count(data, []byte("\n")), column: 1 + utf8.RuneCount(last)}
+	return problem{at: at, message: "the file ends in the middle of a line, which may be a failed write: expected a line break at the end"}, true
 }
 
 // nextDocument returns the data from the first document on that begins at or after the mark, but not at the first line,

@@ -101,6 +101,13 @@ func TestParseMessages(t *testing.T) {
 		{"half a file", "kind: route\ndestination: 10.0.0.0/8\n---\nkind: route\ndesti", []string{
 			`f.yaml:6:1: not YAML: could not find expected ':', while scanning a simple key that begins at line 5, column 1`,
 		}},
+		{"half a file that is valid", "kind: set\nname: a\nrules:\n- from: 192.0.2.1", []string{
+			`f.yaml:4:18: the file ends in the middle of a line, which may be a failed write: expected a line break at the end`,
+		}},
+		{"half a comment", "kind: route\ndestination: 10.0.0.0/8\n# é", []string{
+			`f.yaml:3:4: the file ends in the middle of a line, which may be a failed write: expected a line break at the end`,
+		}},
+		{"JSON without a line break", `{"kind": "route", "destination": "10.0.0.0/8"}`, nil},
 		{"unclosed list", "kind: set\nname: a\nrules: [{from: 192.0.2.1}\n", []string{
 			`f.yaml:4:1: not YAML: did not find expected ',' or ']', while parsing a flow sequence that begins at line 3, column 8`,
 		}},

@@ -11,13 +11,13 @@ import (
 // All files together are bounded, before any of them is read: what is in force stays.
 func TestADirectoryOfTooManyBytesIsNotRead(t *testing.T) {
 	document := routeTo(netA, "eth1")
-	padding := "# " + strings.Repeat("x", 998-len(document))
+	padding := "# " + strings.Repeat("x", 997-len(document)) + "\n"
 	bubble(t, map[string]string{"a.yaml": routeTo(netA, "eth0")}, func(t *testing.T, h *harness) {
 		h.source.config.MaxTotalSize, h.source.config.MaxFileSize = 1000, 2000
 		h.settle()
 		h.wantRoutes(netA + " eth0")
 		h.write("a.yaml", document)
-		h.write("b.yaml", padding+"x")
+		h.write("b.yaml", "#"+padding)
 		h.settle()
 		h.wantRoutes(netA + " eth0")
 		h.wantState(true, ".: the directory cannot be listed: its files of documents have a total of 1001 bytes, expected at most 1000; 1 row stays in force until it can be")
