@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,12 @@ func lockNames(name string) []string {
 	return names
 }
 
-// lockTries bounds the attempts to take the lock while its holders come and go.
-const lockTries = 10
+const (
+	// lockTries bounds the attempts to take the lock while its holders come and go.
+	lockTries = 10
+	// lockPatience bounds the time in which the kernel is asked for who has the names of the lock. Other users can make it take minutes to answer.
+	lockPatience = 5 * time.Second
+)
 
 // namespaceLock makes this process the only agent of its network namespace.
 type namespaceLock struct {
@@ -48,8 +53,9 @@ const answerPause = 20 * time.Millisecond
 // process. If a process has it that cannot be an agent of this namespace, the lock is nil:
 // other users cannot keep the agent from starting. Agents that were killed and cannot end do not count.
 func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
+	until := time.Now().Add(lockPatience)
 	for i, own := range lockNames(name) {
-		listener, err := takeName(own, logger)
+		listener, err := takeName(own, until, logger)
 		var killed *hangingError
 		if errors.As(err, &killed) {
 			killed.warn(logger)
@@ -58,7 +64,7 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 		if err != nil || listener == nil {
 			return nil, err
 		}
-		if err := anotherAgent(slices.Delete(lockNames(name), i, i+1)); err != nil {
+		if err := anotherAgent(slices.Delete(lockNames(name), i, i+1), until); err != nil {
 			return nil, errors.Join(err, process.Ask(listener.Close))
 		}
 		return newNamespaceLock(listener), nil
@@ -68,9 +74,9 @@ func lockNamespace(name string, logger *slog.Logger) (*namespaceLock, error) {
 }
 
 // anotherAgent returns the error of an agent that may not start because another one has one of these names.
-func anotherAgent(names []string) error {
+func anotherAgent(names []string, until time.Time) error {
 	for _, name := range names {
-		if err := heldByAgent(name); err != nil {
+		if err := heldByAgent(name, until); err != nil {
 			return err
 		}
 	}
@@ -78,25 +84,30 @@ func anotherAgent(names []string) error {
 }
 
 // heldByAgent is anotherAgent for one name, which nobody needs to have.
-func heldByAgent(name string) error {
-	by, err := holderOf(&net.UnixAddr{Name: name, Net: "unix"})
-	if errors.Is(err, unix.EAGAIN) { // so many connections wait that there is no room for one more
-		_, err = askNobody(name, err)
-		return err
+func heldByAgent(name string, until time.Time) error {
+	for range lockTries {
+		by, err := holderOf(&net.UnixAddr{Name: name, Net: "unix"})
+		if errors.Is(err, unix.EAGAIN) { // so many connections wait that there is no room for one more
+			if _, err := askNobody(name, until, err); err != nil {
+				return err
+			}
+			continue // the kernel's list may leave some out while others are made and closed
+		}
+		if err != nil || by.powerless() {
+			return nil //nolint:nilerr // an agent always listens
+		}
+		if _, killed := by.process.Killed(); killed {
+			return nil
+		}
+		return by.refusal()
 	}
-	if err != nil || by.powerless() {
-		return nil //nolint:nilerr // an agent always listens
-	}
-	if _, killed := by.process.Killed(); killed {
-		return nil
-	}
-	return by.refusal()
+	return nil
 }
 
 // askNobody finds out whether an agent may have a name at which nobody answers, and returns an error then. Otherwise it returns the users who have it,
-// if they can be seen: not those whose socket is connected, nor who free the name now and then.
-func askNobody(name string, why error) (others []uint32, err error) {
-	users, err := ownersOf(name)
+// if they can be seen in time: not those whose socket is connected, nor who free the name now and then.
+func askNobody(name string, until time.Time, why error) (others []uint32, err error) {
+	users, err := ownersOf(name, until)
 	if err != nil {
 		return nil, fmt.Errorf("an agent may run already in this network namespace, but nobody answers (%w), and who has its lock cannot be found out: %w", why, err)
 	}
@@ -125,11 +136,12 @@ func (e *hangingError) warn(logger *slog.Logger) {
 
 // takeName listens on a name of the lock. It returns nil if a process has it that cannot be an agent of this namespace, and a *hangingError
 // if a killed one has it.
-func takeName(name string, logger *slog.Logger) (net.Listener, error) {
+func takeName(name string, until time.Time, logger *slog.Logger) (net.Listener, error) {
 	addr := &net.UnixAddr{Name: name, Net: "unix"}
 	config := net.ListenConfig{Control: process.RefuseFiles}
 	var err error
 	var others []uint32 // who have the name and do not answer
+	var agent error     // one may have it: the kernel's list may leave it out while others are made and closed
 	for try := range lockTries {
 		var listener net.Listener
 		if listener, err = config.Listen(context.Background(), addr.Net, addr.Name); err == nil {
@@ -158,11 +170,11 @@ func takeName(name string, logger *slog.Logger) (net.Listener, error) {
 		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) {
 			break
 		}
-		var seen []uint32
-		seen, err = askNobody(name, err)
-		others = append(others, seen...)
+		seen, mayBe := askNobody(name, until, err)
+		others, agent = append(others, seen...), cmp.Or(agent, mayBe)
+		err = nil
 	}
-	if err != nil {
+	if err := cmp.Or(err, agent); err != nil {
 		return nil, err
 	}
 	logger.Warn("Others have the name that agents lock this network namespace with, but no agent does: this agent goes on without the lock", "users", slices.Compact(others))

@@ -208,3 +208,21 @@ func TestAnAgentThatIsConnectedToTooOftenIsStillFound(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Other users can make it take minutes to find out who has a name, with very many sockets.
+func TestTheStartDoesNotWaitLongForWhoHasTheLock(t *testing.T) {
+	name := testLock(t)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: name}) // and does not listen
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for until, started := range map[time.Duration]bool{lockPatience: false, 0: true} {
+		if _, err := takeName(name, time.Now().Add(until), slog.New(slog.DiscardHandler)); (err == nil) != started {
+			t.Errorf("after %v: %v", until, err)
+		}
+	}
+}

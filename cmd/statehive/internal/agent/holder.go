@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -150,8 +151,9 @@ func statusField(pid int, name string) (string, error) {
 	return "", fmt.Errorf("the kernel says no %s of process %d", name, pid)
 }
 
-// ownersOf returns the users who created the sockets of that name which listen or may yet listen: none or one. It needs Linux 5.3.
-func ownersOf(name string) (users []uint32, err error) {
+// ownersOf returns the users who created the sockets of that name which listen or may yet listen: none or one. It looks through all sockets until a
+// time. It needs Linux 5.3.
+func ownersOf(name string, until time.Time) (users []uint32, err error) {
 	// From linux/unix_diag.h.
 	const (
 		showName, showUser = 0x01, 0x40
@@ -167,9 +169,12 @@ func ownersOf(name string) (users []uint32, err error) {
 	dump.AddRawData(request)
 	abstract := []byte("\x00" + strings.TrimPrefix(name, "@"))
 	var malformed error
+	if !time.Now().Before(until) {
+		return nil, nil
+	}
 	err = dump.ExecuteIter(unix.NETLINK_SOCK_DIAG, 0, func(socket []byte) bool {
 		if len(socket) < lenMessage || socket[1] != unix.SOCK_STREAM {
-			return true
+			return time.Now().Before(until)
 		}
 		attributes, err := nl.ParseRouteAttrAsMap(socket[lenMessage:])
 		if err != nil {
@@ -180,7 +185,7 @@ func ownersOf(name string) (users []uint32, err error) {
 		if bytes.Equal(attributes[attrName].Value, abstract) && len(user) == 4 {
 			users = append(users, binary.NativeEndian.Uint32(user))
 		}
-		return true
+		return time.Now().Before(until)
 	})
 	return users, errors.Join(err, malformed)
 }

@@ -317,7 +317,6 @@ func squatWithoutAnswer(t *testing.T, name string, how byte) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// squatAgainAndAgain takes a name and frees it until the standard input ends.
 // fillQueue has a socket listen, until there is no room for one more connection.
 func fillQueue(t *testing.T, fd int, name string) {
 	t.Helper()
@@ -333,6 +332,7 @@ func fillQueue(t *testing.T, fd int, name string) {
 	}
 }
 
+// squatAgainAndAgain takes a name and frees it until the standard input ends.
 func squatAgainAndAgain(t *testing.T, name string, full bool) {
 	t.Helper()
 	ended := make(chan bool)
