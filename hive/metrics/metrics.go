@@ -200,7 +200,9 @@ func (s *server) wait(ctx context.Context, h health.Health) net.Listener {
 // Listen opens the socket that Config.Address names, for a process that hands it to another one (see Listener). Errors name
 // the address and the flag.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // the kernel would keep what clients do not read for a minute, whatever is done
+	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve metrics on %s: %w; choose another address with --metrics-address, or none with "+
 			"--metrics-address=", address, cause(err))

@@ -145,17 +145,8 @@ func undelivered(conn *net.TCPConn) bool {
 	if err != nil {
 		return false
 	}
-	multipath, err := conn.MultipathTCP()
-	if err != nil {
-		return false // it has given way
-	}
 	is := false
-	err = raw.Control(func(fd uintptr) {
-		if multipath { // the state is that of one of its connections, which do not end yet
-			held, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
-			is = err == nil && held > 0
-			return
-		}
+	err = raw.Control(func(fd uintptr) { // it fails if the connection has given way
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		is = err == nil && (info.State == unix.BPF_TCP_FIN_WAIT1 || info.State == unix.BPF_TCP_CLOSING || info.State == unix.BPF_TCP_LAST_ACK)
 	})

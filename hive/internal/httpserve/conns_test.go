@@ -97,11 +97,9 @@ type remote struct{ net.Conn }
 func (remote) LocalAddr() net.Addr { return &net.TCPAddr{} }
 
 // connect returns the ends of a TCP connection, that of the server added to a set. The client receives little at once.
-func connect(t *testing.T, all *conns, multipath bool) (here *net.TCPConn, there *client) {
+func connect(t *testing.T, all *conns) (here *net.TCPConn, there *client) {
 	t.Helper()
-	var config net.ListenConfig
-	config.SetMultipathTCP(multipath)
-	listening, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listening, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +107,6 @@ func connect(t *testing.T, all *conns, multipath bool) (here *net.TCPConn, there
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		return errors.Join(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) }), err)
 	}}
-	dialer.SetMultipathTCP(multipath)
 	conn, err := dialer.DialContext(t.Context(), "tcp", listening.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +139,7 @@ func TestTheKernelKeepsNothingForClientsThatGiveWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := room(1)
-			here, gone := connect(t, all, false)
+			here, gone := connect(t, all)
 			begin(all, gone)
 			all.mu.Lock()
 			gone.waits = gone.waits.Add(-time.Minute)
@@ -162,42 +159,36 @@ func TestTheKernelKeepsNothingForClientsThatGiveWay(t *testing.T) {
 
 // A client that reads slowly gets all of its answer, and is counted as a connection until then.
 func TestAConnectionCountsUntilItsAnswerIsReceived(t *testing.T) {
-	for _, multipath := range []bool{false, true} { // it is up to the client
-		all := room(1)
-		here, there := connect(t, all, multipath)
-		if multipath {
-			if is, err := there.Conn.(*net.TCPConn).MultipathTCP(); err != nil || !is {
-				t.Skipf("the kernel has no multipath TCP: %v", err)
-			}
-		} else if limit := option(t, there.Conn, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); limit != 0 {
-			t.Errorf("the kernel drops what a client that reads slowly has not read after %d ms", limit)
-		}
-		sent, err := there.Write(make([]byte, 8<<10))
-		if err == nil {
-			err = there.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for !there.unreceived() {
-			runtime.Gosched()
-		}
-		if all.count() != 1 {
-			t.Fatalf("it is not counted although its client has not read; multipath: %t", multipath)
-		}
-		if got, err := io.Copy(io.Discard, here); err != nil || got != int64(sent) {
-			t.Errorf("the client got %d bytes of %d, %v", got, sent, err)
-		}
-		for all.count() != 0 {
-			<-all.freed
-		}
+	all := room(1)
+	here, there := connect(t, all)
+	if limit := option(t, there.Conn, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); limit != 0 {
+		t.Errorf("the kernel drops what a client that reads slowly has not read after %d ms", limit)
+	}
+	sent, err := there.Write(make([]byte, 8<<10))
+	if err == nil {
+		err = there.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !there.unreceived() {
+		runtime.Gosched()
+	}
+	if all.count() != 1 {
+		t.Fatal("it is not counted although its client has not read")
+	}
+	if got, err := io.Copy(io.Discard, here); err != nil || got != int64(sent) {
+		t.Errorf("the client got %d bytes of %d, %v", got, sent, err)
+	}
+	for all.count() != 0 {
+		<-all.freed
 	}
 }
 
 // A client must not take a part for the whole.
 func TestAConnectionWhoseAnswerFailsIsReset(t *testing.T) {
 	all := room(1)
-	here, there := connect(t, all, false)
+	here, there := connect(t, all)
 	err := there.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	for err == nil {
 		_, err = there.Write(make([]byte, 1<<20))
@@ -216,7 +207,7 @@ func TestAConnectionWhoseAnswerFailsIsReset(t *testing.T) {
 func TestTheEndWaitsUntilAnswersAreReceivedButNotForEver(t *testing.T) {
 	for name, reads := range map[string]bool{"reads": true, "does not read": false} {
 		all := room(1)
-		here, there := connect(t, all, false)
+		here, there := connect(t, all)
 		_, err := there.Write(make([]byte, 8<<10))
 		if err == nil {
 			err = there.Close()
