@@ -280,6 +280,11 @@ func TestDeletesAreHeldAfterARestartInAPause(t *testing.T) {
 			w.check(w.r.SetLimits(reconciler.Limits{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)}))
 			resume(w) // one of them takes what there is
 		}, true, idsOf(2, 3)},
+		"not paused at all, but waiting for the limit of the rate": {func(w *world) {
+			rateLimited(w)
+			w.delete("10001")
+			w.pass(2 * time.Minute)
+		}, true, idsOf(1, 2)},
 		"not read yet": {func(w *world) {
 			resume(w)
 			w.put(numbered(3, 1)...)

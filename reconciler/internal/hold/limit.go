@@ -287,7 +287,8 @@ func (l *ChangeLimiter) SetPausing(pausing bool) {
 	l.whilePaused(func() { l.pausing = pausing })
 }
 
-// SetPaused records that a change of a row was paused until now. Until it has been tried, SetPausing applies to it.
+// SetPaused records that a change of a row was paused until now, or waits for the limit of the rate. Until it has been tried, this counts like a
+// pause: see SetPausing.
 func (l *ChangeLimiter) SetPaused(key string) {
 	l.whilePaused(func() { l.paused[key] = struct{}{} })
 }
