@@ -281,15 +281,29 @@ func notText(file string, data []byte) (problem, bool) {
 }
 
 // cutOff returns a problem if a file ends in the middle of a line, as one does that was not written completely: YAML may be valid all the same.
-// JSON is not, wherever it is cut off.
+// A document in brackets, such as JSON, is not, wherever it is cut off. A line "..." ends a document in any case.
 func cutOff(file string, data []byte) (problem, bool) {
-	text := bytes.TrimLeft(data, "\ufeff \t\r\n")
-	if len(text) == 0 || bytes.ContainsRune([]byte("{["), rune(text[0])) || bytes.HasSuffix(data, []byte("\n")) || bytes.HasSuffix(data, []byte("\r")) {
+	at := bytes.LastIndexByte(data, '\n') + 1
+	last := data[at:]
+	if len(bytes.Trim(last, "\ufeff \t\r")) == 0 || bytes.HasSuffix(data, []byte("\r")) || string(last) == "..." || inBrackets(data) {
 		return problem{}, false
 	}
-	last := data[bytes.LastIndexByte(data, '\n')+1:]
-	at := place{file: file, line: 1 + bytes.Count(data, []byte("\n")), column: 1 + utf8.RuneCount(last)}
-	return problem{at: at, message: "the file ends in the middle of a line, which may be a failed write: expected a line break at the end"}, true
+	end := place{file: file, line: 1 + bytes.Count(data, []byte("\n")), column: 1 + utf8.RuneCount(last)}
+	return problem{at: end, message: "the file ends in the middle of a line, which may be a failed write: expected a line break at the end"}, true
+}
+
+// inBrackets reports whether the last document of a file is in brackets.
+func inBrackets(data []byte) bool {
+	var document []byte
+	for _, document = range yamlsize.Documents(data) { // the last one is wanted
+	}
+	for line := range bytes.Lines(document) {
+		line = bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimPrefix(line, []byte("\ufeff")), []byte("---")), " \t\r\n")
+		if len(line) > 0 && line[0] != '#' {
+			return line[0] == '{' || line[0] == '['
+		}
+	}
+	return false
 }
 
 // nextDocument returns the data from the first document on that begins at or after the mark, but not at the first line,
