@@ -3,6 +3,7 @@ package dryrun
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 )
@@ -16,9 +17,9 @@ type groupID struct {
 
 // group is a set of steps that other steps need. Many steps may need the same ones: all rules of a table need its routes.
 type group struct {
-	steps   []*step // each once
-	settled bool    // all of them are in the order, and none is on its path
-	sum     *groupSummary
+	steps []*step // each once
+	node
+	sum *groupSummary
 }
 
 // groupSummary is what the actions of a group mean for the steps that need it.
@@ -31,26 +32,42 @@ func byTitle(a, b *step) int {
 	return cmp.Or(strings.Compare(a.op.Kind, b.op.Kind), strings.Compare(a.op.Key, b.op.Key))
 }
 
-// newGroup returns a group of steps, some of which may be repeated.
-func newGroup(steps []*step) *group {
+var groupSeed = maphash.MakeSeed()
+
+// group returns a group of steps, some of which may be repeated. It is the same one for the same steps, of which there may be very many.
+func (c *copied) group(steps []*step) *group {
 	slices.SortFunc(steps, byTitle)
-	return &group{steps: slices.Compact(steps)}
+	steps = slices.Compact(steps)
+	var hash maphash.Hash
+	hash.SetSeed(groupSeed)
+	for _, s := range steps {
+		maphash.WriteComparable(&hash, s)
+	}
+	sum := hash.Sum64()
+	for _, g := range c.same[sum] {
+		if slices.Equal(g.steps, steps) {
+			return g
+		}
+	}
+	g := &group{steps: slices.Clip(steps)}
+	c.same[sum] = append(c.same[sum], g)
+	return g
 }
 
-// summary returns the summary, which is kept if the actions of all the steps are known for good: not if some are in a cycle.
-func (g *group) summary() groupSummary {
+// summary returns the summary for a step that needs the group. It is kept if the actions of all steps of the group are known for good: not if the step
+// is one of them, or in a cycle with them.
+func (g *group) summary(of *step) groupSummary {
 	if g.sum != nil {
 		return *g.sum
 	}
-	sum, cyclic := groupSummary{}, false
+	var sum groupSummary
 	for _, s := range g.steps {
-		cyclic = cyclic || s.cycle != ""
 		sum.made = sum.made || s.op.Action == Create || s.op.Action == Change
 		if s.op.Action == Fail {
 			sum.failed = append(sum.failed, s)
 		}
 	}
-	if g.settled && !cyclic {
+	if g.component != of.component {
 		g.sum = &sum
 	}
 	return sum

@@ -200,6 +200,7 @@ func (k *kind[Obj]) askAgent(ctx context.Context, p Params, s *step) {
 type copied struct {
 	steps  map[string]*step // by key as text
 	groups map[groupID]*group
+	same   map[uint64][]*group // by a hash of their steps
 	table  statedb.TableMeta
 	txn    statedb.ReadTxn
 }
@@ -238,7 +239,7 @@ func (k *kind[Obj]) needed(s *step, in map[string]*copied) (needs []*group) {
 						steps = append(steps, needed)
 					}
 				}
-				other.groups[id] = newGroup(steps)
+				other.groups[id] = other.group(steps)
 			}
 			if g := other.groups[id]; len(g.steps) > 0 {
 				needs = append(needs, g)

@@ -58,9 +58,8 @@ type step struct {
 	of       Kind
 	terminal bool     // its error is not caused by a missing object
 	needs    []*group // on other rows, before this one
-	settled  bool
-	open     bool   // whether the steps that it needs are being settled
-	cycle    string // of rows that wait for each other, if it is part of one
+	node
+	cycle string // of rows that wait for each other, if it is part of one
 }
 
 // title returns the row's name as used in other operations.
@@ -120,7 +119,7 @@ func relate(ctx context.Context, rows []*step) error {
 
 // copyOf makes a table of those of the rows that are of a kind.
 func copyOf(ctx context.Context, k Kind, rows []*step) (*copied, error) {
-	c := &copied{steps: map[string]*step{}, groups: map[groupID]*group{}}
+	c := &copied{steps: map[string]*step{}, groups: map[groupID]*group{}, same: map[uint64][]*group{}}
 	for _, s := range rows {
 		if s.of == k {
 			c.steps[s.op.Key] = s
@@ -146,42 +145,88 @@ func (d *steps) ordered() []*step {
 	return append(rows.settled, deletes.settled...)
 }
 
-// order is a list of steps, each after the steps that it needs.
+// order is a list of steps, each after the steps that it needs, apart from those that need each other. These are found by Tarjan's algorithm
+// (Depth-First Search and Linear Graph Algorithms, SIAM Journal on Computing 1, 1972), of steps and groups.
 type order struct {
 	settled []*step
-	path    []*step // that are being settled, each needed by the one before
+	entered int
+	path    []*node // those entered whose component is not known yet
+}
+
+// node is a step or a group in the algorithm.
+type node struct {
+	step      *step // nil for a group
+	index     int   // when it was entered; 0: it was not
+	low       int   // the lowest index on the path that leads back there
+	onPath    bool
+	component int // the index of the first of its component
+}
+
+func (o *order) enter(n *node) {
+	o.entered++
+	n.index, n.low, n.onPath = o.entered, o.entered, true
+	o.path = append(o.path, n)
+}
+
+// led notes what follows from a node's edge to another one, which has been entered.
+func (n *node) led(to *node) {
+	if to.onPath {
+		n.low = min(n.low, to.low)
+	}
 }
 
 // settle appends a step after the steps that it needs, unless they are in the list already.
 func (o *order) settle(s *step) {
-	if s.open {
-		noteCycle(o.path[slices.Index(o.path, s):])
-	}
-	if s.settled {
+	if s.index != 0 {
 		return
 	}
-	s.settled, s.open = true, true
-	o.path = append(o.path, s)
+	s.step = s
+	o.enter(&s.node)
 	for _, g := range s.needs {
-		o.settleGroup(g, s)
+		o.settleGroup(g)
+		s.led(&g.node)
 	}
-	o.path, s.open = o.path[:len(o.path)-1], false
 	o.settled = append(o.settled, s)
+	o.leave(&s.node)
 }
 
-// settleGroup settles the steps of a group that a step needs.
-func (o *order) settleGroup(g *group, of *step) {
-	if g.settled {
+// settleGroup settles the steps of a group.
+func (o *order) settleGroup(g *group) {
+	if g.index != 0 {
 		return
 	}
-	open := false
+	o.enter(&g.node)
 	for _, needed := range g.steps {
-		if needed != of {
-			o.settle(needed)
-		}
-		open = open || needed.open
+		o.settle(needed)
+		g.led(&needed.node)
 	}
-	g.settled = !open // else a cycle may still be found
+	o.leave(&g.node)
+}
+
+// leave takes a component off the path if a node is the first of it. Several steps in it are a cycle.
+func (o *order) leave(first *node) {
+	if first.low != first.index {
+		return
+	}
+	from := len(o.path) - 1
+	for o.path[from] != first {
+		from--
+	}
+	component := o.path[from:] // the steps and groups that lead to each other
+	var cyclic []*step
+	for _, n := range component {
+		n.onPath, n.component = false, first.index
+		if n.step != nil {
+			cyclic = append(cyclic, n.step)
+		}
+	}
+	if len(cyclic) > 1 {
+		for _, s := range cyclic {
+			s.noteCycle()
+		}
+	}
+	clear(component)
+	o.path = o.path[:from]
 }
 
 // firstKindLastKey returns the deletes in the order of kinds, and from the last key to the
@@ -202,21 +247,32 @@ func (d *steps) firstKindLastKey() []*step {
 // maxCycleNames is the maximum number of rows of a cycle that are named.
 const maxCycleNames = 10
 
-// noteCycle marks rows that wait for each other: an apply never reaches them.
-func noteCycle(rows []*step) {
-	for i, s := range rows {
-		if s.cycle != "" {
-			continue // one cycle is enough
-		}
-		var names []string
-		for j := range min(len(rows), maxCycleNames) {
-			names = append(names, rows[(i+j)%len(rows)].title())
-		}
-		if len(rows) > maxCycleNames {
-			names = append(names, "...")
-		}
-		s.cycle = "in a cycle of rows that wait for each other: " + strings.Join(append(names, s.title()), " -> ")
+// noteCycle marks a row of those that wait for each other: an apply never reaches it.
+func (s *step) noteCycle() {
+	names := []string{s.title()}
+	at := s.next()
+	for ; at != s && len(names) < maxCycleNames; at = at.next() {
+		names = append(names, at.title())
 	}
+	if at != s {
+		names = append(names, "...")
+	}
+	s.cycle = "in a cycle of rows that wait for each other: " + strings.Join(append(names, s.title()), " -> ")
+}
+
+// next returns a step that a step of a cycle needs and that needs it in turn.
+func (s *step) next() *step {
+	for _, g := range s.needs {
+		if g.component != s.component {
+			continue
+		}
+		for _, needed := range g.steps {
+			if needed != s && needed.component == s.component {
+				return needed
+			}
+		}
+	}
+	return s // not if there are several
 }
 
 // decide determines the action for a row after the actions of the rows that it needs are known.
@@ -225,9 +281,12 @@ func noteCycle(rows []*step) {
 func (s *step) decide() {
 	made, after, inVain := false, names{of: s}, names{of: s}
 	for _, g := range s.needs {
-		sum := g.summary()
-		made = made || sum.made
 		after.add(g.steps)
+		if s.cycle != "" {
+			continue // that decides
+		}
+		sum := g.summary(s)
+		made = made || sum.made
 		inVain.add(sum.failed)
 	}
 	s.op.After = after.list()
