@@ -234,8 +234,9 @@ func TestTemporaryFilesOfADirectoryThatIsAwayAreRemovedWhenItIsBack(t *testing.T
 		"another directory": func(dir string) { must(t, os.Mkdir(dir, 0o755)) },
 		"a file":            func(dir string) { mustWrite(t, dir, "") },
 	} {
-		for _, meanwhile := range []bool{false, true} {
+		for _, then := range []string{"restart", "update", "others have made a file", "others have made the file"} {
 			dir, state := killBed(t, "make")
+			made, rows := filepath.Join(dir, "made"), killRows(dir, "make")
 			killed(t, "recorded", "make", dir, state)
 			must(t, os.Rename(dir, dir+".away"))
 			replace(dir)
@@ -244,21 +245,30 @@ func TestTemporaryFilesOfADirectoryThatIsAwayAreRemovedWhenItIsBack(t *testing.T
 				t.Errorf("%s in its place: %d temporary files are written down, want 3", what, n)
 			}
 			must(t, errors.Join(os.RemoveAll(dir), os.Rename(dir+".away", dir)))
-			records := 0
-			if meanwhile { // the directory is back while the agent runs
+			switch then { // the directory is back while the agent runs
+			case "update":
 				goOnAfterKill(t, target, "make", dir)
-				records = 3
+			case "others have made a file":
+				mustWrite(t, made, "of others\n")
+				if err := updateError(t, target, rows[0]); !errors.Is(err, ErrForeign) {
+					t.Errorf("%s in its place: error %v", what, err)
+				}
+			case "others have made the file":
+				mustWrite(t, made, "new\n")
+			}
+			if then != "restart" {
+				mustDelete(t, target, rows[0])
+				mustDelete(t, target, rows[1])
+				mustDelete(t, target, file(rows[2].Path, "new\n"))
+				wantTidy(t, dir, state)
 			}
 			target = openedTarget(t, state)
-			wantRecords(t, target, records)
+			wantRecords(t, target, 0)
 			wantTidy(t, dir, state)
-			if meanwhile {
-				for _, row := range killRows(dir, "make")[:2] {
-					mustDelete(t, target, row)
-				}
-				wantAbsent(t, filepath.Join(dir, "made"))
-			}
 			wantFile(t, filepath.Join(dir, "adopted"), "theirs\n", 0o644)
+			if data, _ := os.ReadFile(made); strings.HasPrefix(then, "others") != (len(data) > 0) {
+				t.Errorf("%s in its place, %s: made has %q", what, then, data)
+			}
 		}
 	}
 }

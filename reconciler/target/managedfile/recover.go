@@ -105,6 +105,7 @@ func (t *Target) recover(ctx context.Context) error {
 		}
 		all = append(all, list...)
 	}
+	t.unsettled.clear() // Init is repeated until it succeeds
 	errs := make([]error, len(all))
 	byDirectory(len(all), func(i int) string { return all[i].Directory.Path }, func(i int) {
 		if errs[i] = ctx.Err(); errs[i] == nil {
@@ -123,12 +124,81 @@ func (t *Target) recover(ctx context.Context) error {
 	}
 	done, err := t.forgetLists(lists, stay)
 	for id, list := range lists {
-		// Where a record may have to be removed, too, or the directory is away, that is left to the next start.
-		if !done[id] && len(list) > 0 && !slices.ContainsFunc(list, func(p pending) bool { return p.Fresh || errors.Is(stay[p.Temporary], errAway) }) {
+		switch {
+		case done[id] || len(list) == 0:
+		case slices.ContainsFunc(list, func(p pending) bool { return p.Fresh || errors.Is(stay[p.Temporary], errAway) }):
+			for _, p := range list {
+				if stay[p.Temporary] != nil {
+					t.unsettled.note(unsettledFile{p, id})
+				}
+			}
+		default:
 			t.left.note(list[0].Directory.Path, id) // all are in one directory
 		}
 	}
 	return err
+}
+
+// unsettled are the temporary files of which it is not known yet what became of them, and so not whether a record of the file holds. It is safe for
+// concurrent use.
+type unsettled struct {
+	mu    sync.Mutex
+	byKey map[Key][]unsettledFile
+}
+
+type unsettledFile struct {
+	pending
+	list string // its identifier
+}
+
+func (u *unsettled) clear() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.byKey = map[Key][]unsettledFile{}
+}
+
+func (u *unsettled) note(f unsettledFile) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.byKey[f.Key] = append(u.byKey[f.Key], f)
+}
+
+// take removes and returns those of a file.
+func (u *unsettled) take(key Key) []unsettledFile {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := u.byKey[key]
+	delete(u.byKey, key)
+	return all
+}
+
+// has reports whether there are any of a list.
+func (u *unsettled) has(list string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, all := range u.byKey {
+		if slices.ContainsFunc(all, func(f unsettledFile) bool { return f.list == list }) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle tries again to find out what became of the temporary files of a file, before its record is used. While its directory is away there is
+// nothing that the record could hold for.
+func (t *Target) settle(key Key) error {
+	var errs []error
+	for _, f := range t.unsettled.take(key) {
+		if err := t.recoverOne(f.pending); err != nil {
+			t.unsettled.note(f)
+			if !errors.Is(err, errAway) {
+				errs = append(errs, fmt.Errorf("file %s: it is not known what an earlier process has done with it: %w", key, err))
+			}
+		} else if !t.unsettled.has(f.list) {
+			errs = append(errs, t.pending.Remove(f.list))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // errAway is the error of a temporary file whose directory is away. Its disk may be mounted at a later start.

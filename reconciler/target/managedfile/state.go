@@ -103,15 +103,16 @@ func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 
 // operation holds what the rows of one batch share.
 type operation struct {
-	target  *Target
-	txn     statedb.ReadTxn
-	folders *folders
-	owners  *owners
-	claims  *claims
+	target   *Target
+	txn      statedb.ReadTxn
+	folders  *folders
+	owners   *owners
+	claims   *claims
+	compares bool // the contents are compared and not written, and so not kept
 }
 
 func (t *Target) begin(txn statedb.ReadTxn) *operation {
-	return &operation{t, txn, &folders{answers: t.answers, opened: map[string]opened{}}, newOwners(), t.claims}
+	return &operation{target: t, txn: txn, folders: &folders{answers: t.answers, opened: map[string]opened{}}, owners: newOwners(), claims: t.claims}
 }
 
 func (o *operation) close() { o.folders.close() }
@@ -169,6 +170,9 @@ func (o *operation) want(ctx context.Context, s *state) (err error) {
 	if err == nil {
 		s.want, err = o.wanted(row, s.content)
 	}
+	if o.compares {
+		s.content = ""
+	}
 	if err != nil {
 		return fmt.Errorf("file %s: %w", row.Path, err)
 	}
@@ -178,6 +182,9 @@ func (o *operation) want(ctx context.Context, s *state) (err error) {
 // compare finds out what a row's file is.
 func (o *operation) compare(s *state) (err error) {
 	row := s.row
+	if err := o.target.settle(row.Key()); err != nil {
+		return err
+	}
 	if s.is, err = o.target.look(row.Key(), s.folder); err != nil {
 		return err
 	}

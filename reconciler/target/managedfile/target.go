@@ -48,6 +48,7 @@ type Target struct {
 	pending    *ownership.Records[[]pending]
 	writings   atomic.Uint64 // number of announced writings
 	left       leftovers
+	unsettled  unsettled
 	versions   *versions
 	claims     *claims
 	answers    *answers
@@ -318,7 +319,7 @@ func (t *Target) Diff(ctx context.Context, txn statedb.ReadTxn, row File) ([]rec
 func (t *Target) DiffBatch(ctx context.Context, txn statedb.ReadTxn, rows []File) []reconciler.DiffResult {
 	o := t.begin(txn)
 	defer o.close()
-	o.claims = newClaims() // the rows of a plan claim nothing
+	o.claims, o.compares = newClaims(), true // the rows of a plan claim nothing
 	results := make([]reconciler.DiffResult, len(rows))
 	o.look(ctx, rows, func(i int, s *state, err error) {
 		if results[i].Err = err; err == nil {

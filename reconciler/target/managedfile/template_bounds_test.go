@@ -2,6 +2,7 @@ package managedfile
 
 import (
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -122,4 +123,17 @@ func TestATemplateHasALimitedNumberOfActions(t *testing.T) {
 	if err == nil || err.Error() != "it has 20000 actions, expected at most 10000" {
 		t.Errorf("error %v", err)
 	}
+}
+
+// The contents of all files of a plan, each of which may be rendered from a few bytes, would be in memory at once.
+func TestAPlanKeepsNoContents(t *testing.T) {
+	target := openedTarget(t, t.TempDir())
+	o := target.begin(nil)
+	defer o.close()
+	o.compares = true
+	o.look(t.Context(), []File{file(filepath.Join(t.TempDir(), "a"), "new\n")}, func(_ int, s *state, err error) {
+		if err != nil || s.content != "" || s.want.Hash != hashOf([]byte("new\n")) {
+			t.Errorf("%q, %v", s.content, err)
+		}
+	})
 }
