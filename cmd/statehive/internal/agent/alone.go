@@ -168,7 +168,7 @@ func takeName(name string, until time.Time, logger *slog.Logger) (net.Listener, 
 			continue
 		}
 		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) {
-			break
+			return nil, fmt.Errorf("find out who has the lock of the network namespace: %w", err)
 		}
 		seen, mayBe := askNobody(name, until, err)
 		others, agent = append(others, seen...), cmp.Or(agent, mayBe)
