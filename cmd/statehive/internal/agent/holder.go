@@ -151,9 +151,32 @@ func statusField(pid int, name string) (string, error) {
 	return "", fmt.Errorf("the kernel says no %s of process %d", name, pid)
 }
 
-// ownersOf returns the users who created the sockets of that name which listen or may yet listen: none or one. It looks through all sockets until a
-// time. It needs Linux 5.3.
+// ownersOf returns the users who created the sockets of that name which listen or may yet listen: none or one, and none if the kernel does not say
+// so until a time. Then it goes on in a goroutine of its own.
 func ownersOf(name string, until time.Time) (users []uint32, err error) {
+	left := time.Until(until)
+	if left <= 0 {
+		return nil, nil
+	}
+	type answer struct {
+		users []uint32
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		users, err := listOwners(name)
+		answers <- answer{users, err}
+	}()
+	select {
+	case got := <-answers:
+		return got.users, got.err
+	case <-time.After(left):
+		return nil, nil
+	}
+}
+
+// listOwners is ownersOf without a limit of time: it looks through all sockets. It needs Linux 5.3.
+func listOwners(name string) (users []uint32, err error) {
 	// From linux/unix_diag.h.
 	const (
 		showName, showUser = 0x01, 0x40
@@ -169,12 +192,9 @@ func ownersOf(name string, until time.Time) (users []uint32, err error) {
 	dump.AddRawData(request)
 	abstract := []byte("\x00" + strings.TrimPrefix(name, "@"))
 	var malformed error
-	if !time.Now().Before(until) {
-		return nil, nil
-	}
 	err = dump.ExecuteIter(unix.NETLINK_SOCK_DIAG, 0, func(socket []byte) bool {
 		if len(socket) < lenMessage || socket[1] != unix.SOCK_STREAM {
-			return time.Now().Before(until)
+			return true
 		}
 		attributes, err := nl.ParseRouteAttrAsMap(socket[lenMessage:])
 		if err != nil {
@@ -185,7 +205,7 @@ func ownersOf(name string, until time.Time) (users []uint32, err error) {
 		if bytes.Equal(attributes[attrName].Value, abstract) && len(user) == 4 {
 			users = append(users, binary.NativeEndian.Uint32(user))
 		}
-		return time.Now().Before(until)
+		return true
 	})
 	return users, errors.Join(err, malformed)
 }
