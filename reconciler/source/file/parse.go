@@ -283,9 +283,8 @@ func notText(file string, data []byte) (problem, bool) {
 // cutOff returns a problem if a file ends in the middle of a line, as one does that was not written completely: YAML may be valid all the same.
 // A document in brackets, such as JSON, is not, wherever it is cut off. A line "..." ends a document in any case.
 func cutOff(file string, data []byte) (problem, bool) {
-	at := bytes.LastIndexByte(data, '\n') + 1
-	last := data[at:]
-	if len(bytes.Trim(last, "\ufeff \t\r")) == 0 || bytes.HasSuffix(data, []byte("\r")) || string(last) == "..." || inBrackets(data) {
+	last := data[bytes.LastIndexByte(data, '\n')+1:]
+	if len(last) == 0 || len(bytes.Trim(data, "\ufeff \t\r\n")) == 0 || bytes.HasSuffix(data, []byte("\r")) || string(last) == "..." || inBrackets(data) {
 		return problem{}, false
 	}
 	end := place{file: file, line: 1 + bytes.Count(data, []byte("\n")), column: 1 + utf8.RuneCount(last)}
@@ -294,16 +293,18 @@ func cutOff(file string, data []byte) (problem, bool) {
 
 // inBrackets reports whether the last document of a file is in brackets.
 func inBrackets(data []byte) bool {
-	var document []byte
-	for _, document = range yamlsize.Documents(data) { // the last one is wanted
-	}
-	for line := range bytes.Lines(document) {
-		line = bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimPrefix(line, []byte("\ufeff")), []byte("---")), " \t\r\n")
-		if len(line) > 0 && line[0] != '#' {
-			return line[0] == '{' || line[0] == '['
+	brackets, begun := false, false
+	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\ufeff"))) {
+		rest, marked := bytes.CutPrefix(line, []byte("---"))
+		if bytes.HasPrefix(line, []byte("...")) {
+			rest, marked = nil, true
+		}
+		begun = begun && !marked
+		if rest = bytes.TrimLeft(rest, " \t\r\n"); !begun && len(rest) > 0 && rest[0] != '#' {
+			brackets, begun = rest[0] == '{' || rest[0] == '[', true
 		}
 	}
-	return false
+	return brackets
 }
 
 // nextDocument returns the data from the first document on that begins at or after the mark, but not at the first line,

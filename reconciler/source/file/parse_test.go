@@ -110,6 +110,12 @@ func TestParseMessages(t *testing.T) {
 		{"half a file after brackets", "{kind: route, destination: 10.0.0.0/8}\n---\nkind: route\ndestination: 10.1.0.0/1", []string{
 			`f.yaml:4:24: the file ends in the middle of a line, which may be a failed write: expected a line break at the end`,
 		}},
+		{"half a file after brackets that have ended", "{kind: route, destination: 10.0.0.0/8}\n...\nkind: route\ndestination: 10.1.0.0/1", []string{
+			`f.yaml:4:24: the file ends in the middle of a line, which may be a failed write: expected a line break at the end`,
+		}},
+		{"half an indentation", "kind: route\ndestination: 10.0.0.0/8\n  ", []string{
+			`f.yaml:3:3: the file ends in the middle of a line, which may be a failed write: expected a line break at the end`,
+		}},
 		{"JSON without a line break", `{"kind": "route", "destination": "10.0.0.0/8"}`, nil},
 		{"JSON after YAML", "kind: set\nname: a\n---\n# the other\n--- {\"kind\": \"route\", \"destination\": \"10.0.0.0/8\"}", nil},
 		{"the end of a document without a line break", "kind: route\ndestination: 10.0.0.0/8\n...", nil},
