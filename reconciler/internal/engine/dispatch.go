@@ -91,7 +91,8 @@ func (l *loop) fill(b *pool.Batch, n int, now time.Time) (dropped bool) {
 			l.queue.PutBack(it, b.Class)
 			if it.Differs {
 				l.repairDelayed(true)
-			} else {
+			}
+			if l.untried(it) {
 				l.limits.SetPaused(it.Key)
 			}
 			return dropped

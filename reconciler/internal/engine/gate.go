@@ -170,11 +170,16 @@ func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) err
 	})
 }
 
+// untried reports whether the last version of an item's row has not been tried, or not its delete.
+func (l *loop) untried(it *workqueue.Item) bool {
+	return it.Entry != nil && (it.Deleting || !it.Differs && l.r.status(it.Entry).Kind() == Pending)
+}
+
 // endPauses ends pauses, and notes the changes that these may have held back, which have yet to be applied.
 func (l *loop) endPauses(end func(), now time.Time) {
 	for _, it := range l.queue.Items {
-		if it.Entry == nil || !it.Deleting && (it.Differs || l.r.status(it.Entry).Kind() != Pending) {
-			continue // its last version has been tried
+		if !l.untried(it) {
+			continue
 		}
 		if _, paused := l.r.pauses.Paused(it.Entry); paused {
 			l.limits.SetPaused(it.Key)
