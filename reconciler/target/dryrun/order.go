@@ -249,10 +249,10 @@ const maxCycleNames = 10
 
 // noteCycle marks a row of those that wait for each other: an apply never reaches it.
 func (s *step) noteCycle() {
-	names := []string{s.title()}
+	names, named := []string{s.title()}, map[*step]bool{}
 	at := s.next()
-	for ; at != s && len(names) < maxCycleNames; at = at.next() {
-		names = append(names, at.title())
+	for ; at != s && !named[at] && len(names) < maxCycleNames; at = at.next() {
+		names, named[at] = append(names, at.title()), true
 	}
 	if at != s {
 		names = append(names, "...")
