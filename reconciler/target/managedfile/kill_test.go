@@ -302,3 +302,19 @@ func TestWhatOthersMakeAfterAKillIsTheirs(t *testing.T) {
 		}
 	}
 }
+
+// A directory with the name of a temporary file is not the agent's, and does not keep its row from being applied.
+func TestADirectoryInPlaceOfATemporaryFileAfterAKill(t *testing.T) {
+	dir, state := killBed(t, "make")
+	killed(t, "recorded", "make", dir, state)
+	must(t, os.Rename(dir, dir+".away"))
+	target := openedTarget(t, state)
+	must(t, os.Rename(dir+".away", dir))
+	for _, p := range written(t, state) {
+		must(t, errors.Join(os.Remove(filepath.Join(dir, p.Temporary)), os.Mkdir(filepath.Join(dir, p.Temporary), 0o755)))
+	}
+	goOnAfterKill(t, target, "make", dir)
+	if left := written(t, state); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}

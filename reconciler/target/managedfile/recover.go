@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -106,18 +107,18 @@ func (t *Target) recover(ctx context.Context) error {
 		all = append(all, list...)
 	}
 	t.unsettled.clear() // Init is repeated until it succeeds
-	errs := make([]error, len(all))
+	errs, untouched := make([]error, len(all)), make([]atomic.Bool, len(all))
 	byDirectory(len(all), func(i int) string { return all[i].Directory.Path }, func(i int) {
 		if errs[i] = ctx.Err(); errs[i] == nil {
-			errs[i] = t.recoverOne(all[i])
+			errs[i] = t.recoverOne(all[i], &untouched[i])
 		}
 	})
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	stay := map[string]error{} // by the name of the temporary file, which is random
+	stay, found := map[string]error{}, map[string]*atomic.Bool{} // by the name of the temporary file, which is random
 	for i, err := range errs {
-		if err != nil {
+		if found[all[i].Temporary] = &untouched[i]; err != nil {
 			stay[all[i].Temporary] = err
 			t.log.Warn("A temporary file may be left over: it is looked for again later", "file", string(all[i].Key), "error", err)
 		}
@@ -129,7 +130,7 @@ func (t *Target) recover(ctx context.Context) error {
 		case slices.ContainsFunc(list, func(p pending) bool { return p.Fresh || errors.Is(stay[p.Temporary], errAway) }):
 			for _, p := range list {
 				if stay[p.Temporary] != nil {
-					t.unsettled.note(unsettledFile{p, id})
+					t.unsettled.note(unsettledFile{p, id, found[p.Temporary]})
 				}
 			}
 		default:
@@ -142,13 +143,15 @@ func (t *Target) recover(ctx context.Context) error {
 // unsettled are the temporary files of which it is not known yet what became of them, and so not whether a record of the file holds. It is safe for
 // concurrent use.
 type unsettled struct {
-	mu    sync.Mutex
-	byKey map[Key][]unsettledFile
+	settling sync.Mutex // held by settle
+	mu       sync.Mutex
+	byKey    map[Key][]unsettledFile
 }
 
 type unsettledFile struct {
 	pending
-	list string // its identifier
+	list      string       // its identifier
+	untouched *atomic.Bool // see recoverOne
 }
 
 func (u *unsettled) clear() {
@@ -163,39 +166,46 @@ func (u *unsettled) note(f unsettledFile) {
 	u.byKey[f.Key] = append(u.byKey[f.Key], f)
 }
 
-// take removes and returns those of a file.
-func (u *unsettled) take(key Key) []unsettledFile {
+// of returns those of a file.
+func (u *unsettled) of(key Key) []unsettledFile {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	all := u.byKey[key]
-	delete(u.byKey, key)
-	return all
+	return slices.Clone(u.byKey[key])
 }
 
-// has reports whether there are any of a list.
-func (u *unsettled) has(list string) bool {
+// remove removes one, and reports whether it was the last one of its list.
+func (u *unsettled) remove(done unsettledFile) (last bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.byKey[done.Key] = slices.DeleteFunc(u.byKey[done.Key], func(f unsettledFile) bool { return f.Temporary == done.Temporary })
+	if len(u.byKey[done.Key]) == 0 {
+		delete(u.byKey, done.Key)
+	}
 	for _, all := range u.byKey {
-		if slices.ContainsFunc(all, func(f unsettledFile) bool { return f.list == list }) {
-			return true
+		if slices.ContainsFunc(all, func(f unsettledFile) bool { return f.list == done.list }) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
-// settle tries again to find out what became of the temporary files of a file, before its record is used. While its directory is away there is
-// nothing that the record could hold for.
+// settle tries again to find out what became of the temporary files of a file, before its record is used. While their directory is away, that is not
+// known, and no error.
 func (t *Target) settle(key Key) error {
+	if len(t.unsettled.of(key)) == 0 {
+		return nil
+	}
+	t.unsettled.settling.Lock()
+	defer t.unsettled.settling.Unlock()
 	var errs []error
-	for _, f := range t.unsettled.take(key) {
-		if err := t.recoverOne(f.pending); err != nil {
-			t.unsettled.note(f)
-			if !errors.Is(err, errAway) {
-				errs = append(errs, fmt.Errorf("file %s: it is not known what an earlier process has done with it: %w", key, err))
+	for _, f := range t.unsettled.of(key) {
+		switch err := t.recoverOne(f.pending, f.untouched); {
+		case err == nil:
+			if t.unsettled.remove(f) {
+				errs = append(errs, t.pending.Remove(f.list))
 			}
-		} else if !t.unsettled.has(f.list) {
-			errs = append(errs, t.pending.Remove(f.list))
+		case !errors.Is(err, errAway):
+			errs = append(errs, fmt.Errorf("file %s: it is not known what an earlier process has done with it: %w", key, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -205,8 +215,9 @@ func (t *Target) settle(key Key) error {
 var errAway = errors.New("its directory is not there")
 
 // recoverOne removes the record only after the temporary file: as long as that is there, another
-// process's rename of it, which hangs, may yet replace what the record has the original of.
-func (t *Target) recoverOne(p pending) error {
+// process's rename of it, which hangs, may yet replace what the record has the original of. It sets untouched when it knows that there was no rename:
+// the temporary file may be gone at the next try.
+func (t *Target) recoverOne(p pending, untouched *atomic.Bool) error {
 	f, err := t.answers.open(p.Directory.Path)
 	if errors.Is(err, unix.ENOENT) {
 		return errAway
@@ -215,23 +226,26 @@ func (t *Target) recoverOne(p pending) error {
 		return err
 	}
 	defer func() { _ = f.close() }() // nothing was written to it
-	untouched, err := change(t, f, func(f *folder) (bool, error) {
-		untouched, err := t.wasNotRenamed(f, p)
+	_, err = change(t, f, func(f *folder) (struct{}, error) {
+		was, err := t.wasNotRenamed(f, p)
 		if err != nil {
-			return false, err
+			return struct{}{}, err
 		}
-		return untouched, unix.Unlinkat(f.fd, p.Temporary, 0)
+		if was {
+			untouched.Store(true)
+		}
+		return struct{}{}, unix.Unlinkat(f.fd, p.Temporary, 0)
 	}, nil)
-	if errors.Is(err, unix.ENOENT) {
-		if f.identity != p.Directory {
-			return errAway
-		}
-		return nil // it was renamed
+	gone := errors.Is(err, unix.ENOENT)
+	switch {
+	case gone && !untouched.Load() && f.identity != p.Directory:
+		return errAway
+	case err != nil && !gone && !errors.Is(err, unix.EISDIR): // a directory is not the agent's, but has taken the place of the file
+		return err
+	case untouched.Load() && p.Fresh:
+		return t.records.Remove(string(p.Key))
 	}
-	if err == nil && untouched && p.Fresh {
-		err = t.records.Remove(string(p.Key))
-	}
-	return err
+	return nil
 }
 
 // wasNotRenamed reports whether a temporary file was not renamed. Others can give a file of theirs its name after that, and a link to the one in

@@ -37,7 +37,10 @@ func (t *Target) DeleteBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 	places := make([]string, len(rows))
 	records := make([]*record, len(rows))
 	for i, row := range rows {
-		releases[i] = &release{key: row.Key(), orphan: row.Content == nil && row.Template == nil, err: cmp.Or(ctx.Err(), t.settle(row.Key()))}
+		releases[i] = &release{key: row.Key(), orphan: row.Content == nil && row.Template == nil, err: ctx.Err()}
+		if releases[i].err == nil {
+			releases[i].err = t.settle(row.Key())
+		}
 		if rec, known := t.records.Get(row.Path); known {
 			records[i], places[i] = &rec, path.Dir(rec.place(row.Path))
 		}
