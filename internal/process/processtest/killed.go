@@ -1,4 +1,4 @@
-// Package processtest makes processes for tests that were killed and cannot end.
+// Package processtest makes what is hard to end: processes that were killed, and connections.
 package processtest
 
 import (

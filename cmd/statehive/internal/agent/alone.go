@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"time"
 
@@ -93,13 +92,12 @@ func heldByAgent(name string, until time.Time) error {
 			}
 			continue // the kernel's list may leave some out while others are made and closed
 		}
-		if err != nil || by.powerless() {
-			return nil //nolint:nilerr // an agent always listens
+		if err == nil && !by.powerless() {
+			if _, killed := by.process.Killed(); !killed {
+				return by.refusal()
+			}
 		}
-		if _, killed := by.process.Killed(); killed {
-			return nil
-		}
-		return by.refusal()
+		break // an agent always listens
 	}
 	return nil
 }
@@ -111,10 +109,8 @@ func askNobody(name string, until time.Time, why error) (others []uint32, err er
 	if err != nil {
 		return nil, fmt.Errorf("an agent may run already in this network namespace, but nobody answers (%w), and who has its lock cannot be found out: %w", why, err)
 	}
-	for _, uid := range users {
-		if uid == 0 || uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
-			return nil, fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", why)
-		}
+	if slices.ContainsFunc(users, runsAgents) {
+		return nil, fmt.Errorf("an agent runs already in this network namespace, but which process it is cannot be found out: %w", why)
 	}
 	return users, nil
 }

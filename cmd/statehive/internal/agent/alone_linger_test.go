@@ -12,41 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/internal/process"
+	"github.com/statehive/statehive/internal/process/processtest"
 )
-
-// lingering returns a TCP connection that takes 20 s to close: its peer does not read.
-func lingering(t *testing.T) *os.File {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	peer, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = peer.Close() }) // then it closes
-	if err := conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = conn.Write(make([]byte, 1<<20))
-	}
-	file, err := conn.(*net.TCPConn).File()
-	if err == nil {
-		err = unix.SetsockoptLinger(int(file.Fd()), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 20})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
 
 // sendAlong sends a file along on a connection, which then has the last reference to it.
 func sendAlong(t *testing.T, conn net.Conn, file *os.File) error {
@@ -116,7 +83,7 @@ func TestConnectionsThatTakeLongToCloseDoNotHoldUpTheEnd(t *testing.T) {
 	sent := 0
 	var files []*os.File
 	for range 5 {
-		files = append(files, lingering(t))
+		files = append(files, processtest.Lingering(t))
 	}
 	for _, file := range files {
 		if err := sendAlong(t, connect(), file); err == nil {
@@ -154,7 +121,7 @@ func TestTheHolderOfTheLockCannotHoldUpTheStart(t *testing.T) {
 	if conn, err := listener.Accept(); err == nil {
 		_ = conn.Close()
 	}
-	file := lingering(t)
+	file := processtest.Lingering(t)
 	for tries := 0; ; tries++ {
 		sent := make(chan error, 1)
 		go func() {

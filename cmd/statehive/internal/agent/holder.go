@@ -71,11 +71,14 @@ func (h holder) keeps(logger *slog.Logger) error {
 // names the process that began to listen. If that has ended or changed its user since, it is no
 // agent: another process has inherited the socket, or it now runs a privileged program such as su.
 func (h holder) powerless() bool {
-	if h.pid == 0 || h.uid == 0 || h.uid == uint32(os.Geteuid()) { //nolint:gosec // never negative on Linux
+	if h.pid == 0 || runsAgents(h.uid) {
 		return false
 	}
 	return h.lacksPower() || h.hasEnded() // it may have ended between two questions, which then had no answer
 }
+
+// runsAgents reports whether agents may run as a user.
+func runsAgents(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 // hasEnded reports whether the holder has ended, or another process has its number by now.
 func (h holder) hasEnded() bool {
@@ -152,27 +155,17 @@ func statusField(pid int, name string) (string, error) {
 }
 
 // ownersOf returns the users who created the sockets of that name which listen or may yet listen: none or one, and none if the kernel does not say
-// so until a time. Then it goes on in a goroutine of its own.
-func ownersOf(name string, until time.Time) (users []uint32, err error) {
-	left := time.Until(until)
-	if left <= 0 {
-		return nil, nil
-	}
+// so until a time.
+func ownersOf(name string, until time.Time) ([]uint32, error) {
 	type answer struct {
 		users []uint32
 		err   error
 	}
-	answers := make(chan answer, 1)
-	go func() {
+	got := process.AskUntil(until, func() answer {
 		users, err := listOwners(name)
-		answers <- answer{users, err}
-	}()
-	select {
-	case got := <-answers:
-		return got.users, got.err
-	case <-time.After(left):
-		return nil, nil
-	}
+		return answer{users, err}
+	})
+	return got.users, got.err
 }
 
 // listOwners is ownersOf without a limit of time: it looks through all sockets. It needs Linux 5.3.
