@@ -93,7 +93,7 @@ func (l *loop) fill(b *pool.Batch, n int, now time.Time) (dropped bool) {
 				l.repairDelayed(true)
 			}
 			if l.untried(it) {
-				l.limits.SetPaused(it.Key)
+				l.limits.HoldBack(it.Key)
 			}
 			return dropped
 		default:

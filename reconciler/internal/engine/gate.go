@@ -166,7 +166,7 @@ func (r *Engine) Pause(ctx context.Context, which Selector, until time.Time) err
 				l.takeBack(w.Batch)
 			}
 		}
-		l.limits.SetPausing(true)
+		l.limits.SetPaused(true)
 	})
 }
 
@@ -182,11 +182,11 @@ func (l *loop) endPauses(end func(), now time.Time) {
 			continue
 		}
 		if _, paused := l.r.pauses.Paused(it.Entry); paused {
-			l.limits.SetPaused(it.Key)
+			l.limits.HoldBack(it.Key)
 		}
 	}
 	end()
-	l.limits.SetPausing(l.r.pauses.Any())
+	l.limits.SetPaused(l.r.pauses.Any())
 	l.release(workqueue.Paused, now)
 }
 

@@ -141,7 +141,7 @@ func (l *loop) checkSources(now time.Time) {
 // decide makes items ready that are due, and hands out operations.
 func (l *loop) decide(now time.Time) {
 	l.queue.Wake(now)
-	if end := l.r.pauses.NextEnd(); !end.IsZero() && !now.Before(end) {
+	if l.r.pauses.Over(now) {
 		l.endPauses(func() { l.r.pauses.Expire(now) }, now)
 	}
 	l.repairs.Expire(now)

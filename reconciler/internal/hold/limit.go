@@ -94,8 +94,8 @@ type ChangeLimiter struct {
 	// recalled reports whether deletes are held because they were when the previous run ended, or when orphans were last
 	// known. Which ones is known when orphans have been searched for.
 	recalled bool
-	pausing  bool                // see SetPausing
-	paused   map[string]struct{} // keys: see SetPaused
+	paused   bool                // see SetPaused
+	heldBack map[string]struct{} // keys: see HoldBack
 	created  int                 // rows that an update has created or changed, before orphans were searched for
 	searched bool                // orphans have been searched for
 }
@@ -127,7 +127,7 @@ func NewChangeLimiter(
 	l := &ChangeLimiter{
 		owner: owner, dependents: dependentsCheck{member: member, last: last}, status: statusOf,
 		deletes: newCounter(deletes, pool.Delete), updates: newCounter(updates, pool.Update),
-		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory, paused: map[string]struct{}{},
+		plans: plans{run: strconv.FormatInt(now.UnixMilli(), 36), current: 1}, memory: memory, heldBack: map[string]struct{}{},
 	}
 	if l.deletes != nil && memory != nil {
 		if was := memory.DeletesHeld(); was != nil {
@@ -281,32 +281,31 @@ func (l *ChangeLimiter) release(c *counter) {
 	l.remember(c, time.Now())
 }
 
-// SetPausing records whether any rows are paused. A pause ends with the process. If there is one, the next process holds the deletes of all orphans,
+// SetPaused records whether any rows are paused. A pause ends with the process. If there is one, the next process holds the deletes of all orphans,
 // because the last versions of their rows, which may say what is to become of them, may not have been applied.
-func (l *ChangeLimiter) SetPausing(pausing bool) {
-	l.whilePaused(func() { l.pausing = pausing })
+func (l *ChangeLimiter) SetPaused(paused bool) {
+	l.setWaiting(func() { l.paused = paused })
 }
 
-// SetPaused records that a change of a row was paused until now, or waits for the limit of the rate. Until it has been tried, this counts like a
-// pause: see SetPausing.
-func (l *ChangeLimiter) SetPaused(key string) {
-	l.whilePaused(func() { l.paused[key] = struct{}{} })
+// HoldBack records that a change of a row was paused until now, or waits for the limit of the rate. Until it has been tried, it counts like a pause.
+func (l *ChangeLimiter) HoldBack(key string) {
+	l.setWaiting(func() { l.heldBack[key] = struct{}{} })
 }
 
 // Tried records that an operation on a row has ended, or that it needs none.
 func (l *ChangeLimiter) Tried(key string) {
-	l.whilePaused(func() { delete(l.paused, key) })
+	l.setWaiting(func() { delete(l.heldBack, key) })
 }
 
-// whilePaused stores whether changes are paused if a change of it makes a difference.
-func (l *ChangeLimiter) whilePaused(change func()) {
-	before := l.isPaused()
-	if change(); l.isPaused() != before {
+// setWaiting remembers whether changes wait if that becomes different.
+func (l *ChangeLimiter) setWaiting(change func()) {
+	before := l.waiting()
+	if change(); l.waiting() != before {
 		l.remember(l.deletes, time.Now())
 	}
 }
 
-func (l *ChangeLimiter) isPaused() bool { return l.pausing || len(l.paused) > 0 }
+func (l *ChangeLimiter) waiting() bool { return l.paused || len(l.heldBack) > 0 }
 
 // retryMemory is how long to wait before what could not be stored is stored again.
 const retryMemory = 10 * time.Second
@@ -317,7 +316,7 @@ func (l *ChangeLimiter) remember(c *counter, now time.Time) {
 		return
 	}
 	held := c.held()
-	if l.isPaused() {
+	if l.waiting() {
 		held = &HeldDeletes{} // those of all orphans
 	}
 	err := l.memory.SetDeletesHeld(held)

@@ -92,15 +92,21 @@ func (p *pause) removeMatching(rows Selector) {
 	p.rows.Match = func(row *store.Entry) bool { return before.matches(row) && !rows.matches(row) }
 }
 
+// Over reports whether there are pauses to [Pauses.Expire].
+func (p *Pauses) Over(now time.Time) bool {
+	return slices.ContainsFunc(p.get(), func(each pause) bool { return each.over(now) })
+}
+
 // Expire ends the pauses that are over, and reports whether there were any.
 func (p *Pauses) Expire(now time.Time) bool {
-	over := func(p pause) bool { return !p.until.IsZero() && !now.Before(p.until) }
-	if !slices.ContainsFunc(p.get(), over) {
+	if !p.Over(now) {
 		return false
 	}
-	p.set(slices.DeleteFunc(slices.Clone(p.get()), over))
+	p.set(slices.DeleteFunc(slices.Clone(p.get()), func(each pause) bool { return each.over(now) }))
 	return true
 }
+
+func (p pause) over(now time.Time) bool { return !p.until.IsZero() && !now.Before(p.until) }
 
 // NextEnd returns when the next pause ends by itself, or zero.
 func (p *Pauses) NextEnd() (end time.Time) {
