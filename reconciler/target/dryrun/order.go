@@ -213,15 +213,15 @@ func (o *order) leave(first *node) {
 		from--
 	}
 	component := o.path[from:] // the steps and groups that lead to each other
-	var cyclic []*step
+	var members []*step
 	for _, n := range component {
 		n.onPath, n.component = false, first.index
 		if n.step != nil {
-			cyclic = append(cyclic, n.step)
+			members = append(members, n.step)
 		}
 	}
-	if len(cyclic) > 1 {
-		for _, s := range cyclic {
+	if len(members) > 1 {
+		for _, s := range members {
 			s.noteCycle()
 		}
 	}
