@@ -29,6 +29,8 @@ type Policy struct {
 	// AllowSticky allows a directory that others may write to if it is sticky: they can add files to it, but not
 	// replace files that are not theirs.
 	AllowSticky bool
+	// Recursive says that everything in a directory has to be trusted, so that an error about it suggests a command for all of that.
+	Recursive bool
 	// Within, if not empty, is a directory that files must be in after all symbolic links
 	// have been followed.
 	Within string
@@ -57,16 +59,19 @@ func Name(path string) string {
 	return strconv.Quote(path)
 }
 
-// judge returns an error if a file or directory is not trusted. A directory on the way to another
-// file may be sticky.
-func judge(path string, mode fs.FileMode, owner uint32, own func(uint32) bool, onTheWay bool) error {
+// judge returns an error if a file or directory is not trusted. A sticky directory may be.
+func judge(path string, mode fs.FileMode, owner uint32, own func(uint32) bool, allow Policy) error {
+	recursive := ""
+	if allow.Recursive && mode.IsDir() {
+		recursive = "-R "
+	}
 	switch {
 	case !own(owner):
-		return &Error{path, fmt.Sprintf("belongs to uid %d, who may write to it", owner), fmt.Sprintf("chown root %q", path)}
-	case mode&fs.ModeSymlink != 0, onTheWay && mode&fs.ModeSticky != 0:
+		return &Error{path, fmt.Sprintf("belongs to uid %d, who may write to it", owner), fmt.Sprintf("chown %sroot %q", recursive, path)}
+	case mode&fs.ModeSymlink != 0, allow.AllowSticky && mode&fs.ModeSticky != 0:
 		return nil
 	case mode.Perm()&0o022 != 0:
-		return &Error{path, fmt.Sprintf("can be written to by others (mode %v)", mode), fmt.Sprintf("chmod go-w %q", path)}
+		return &Error{path, fmt.Sprintf("can be written to by others (mode %v)", mode), fmt.Sprintf("chmod %sgo-w %q", recursive, path)}
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func OpenIn(dir, name string, flags int) (*os.File, error) {
 		err = ErrSpecial
 	}
 	if err == nil {
-		err = judge(path, modeOf(stat.Mode), stat.Uid, Owners(), false)
+		err = judge(path, modeOf(stat.Mode), stat.Uid, Owners(), Policy{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -210,11 +210,11 @@ func (w *walk) enter(dir int, name string) error {
 	case unix.S_IFDIR:
 		w.dirs = append(w.dirs, o)
 		if len(w.pending) > 0 {
-			return w.judge(&o, true)
+			return w.judge(&o, Policy{AllowSticky: true})
 		}
 	case unix.S_IFLNK:
 		defer func() { _ = unix.Close(fd) }()
-		if err := w.judge(&o, false); err != nil {
+		if err := w.judge(&o, Policy{}); err != nil {
 			return err
 		}
 		return w.follow(&o)
@@ -244,15 +244,15 @@ func (w *walk) follow(link *opened) error {
 // judgeEnd checks the file or directory that was reached.
 func (w *walk) judgeEnd() error {
 	if w.end == nil {
-		return w.judge(&w.dirs[len(w.dirs)-1], w.policy.AllowSticky)
+		return w.judge(&w.dirs[len(w.dirs)-1], w.policy)
 	}
 	if err := w.special(); err != nil {
 		return err // do not suggest to change the mode of such a file
 	}
-	return w.judge(w.end, false)
+	return w.judge(w.end, Policy{})
 }
 
-func (w *walk) judge(o *opened, onTheWay bool) error {
+func (w *walk) judge(o *opened, allow Policy) error {
 	if w.policy.AllowWritable {
 		return nil
 	}
@@ -260,7 +260,7 @@ func (w *walk) judge(o *opened, onTheWay bool) error {
 	if o.stat.Mode&unix.S_IFMT == unix.S_IFLNK {
 		path = filepath.Join(path, o.name)
 	}
-	return judge(path, modeOf(o.stat.Mode), o.stat.Uid, w.own, onTheWay)
+	return judge(path, modeOf(o.stat.Mode), o.stat.Uid, w.own, allow)
 }
 
 func modeOf(bits uint32) fs.FileMode {

@@ -140,6 +140,18 @@ func TestADirectoryIsOpenedIfNobodyElseMayWriteToIt(t *testing.T) {
 	if _, err := Open(dir, Policy{}); !errors.As(err, &untrusted) {
 		t.Errorf("a sticky one, in which others may make documents: %v", err)
 	}
+	must(t, os.Chmod(dir, 0o770))
+	for recursive, want := range map[bool]string{false: "run chmod go-w ", true: "run chmod -R go-w "} {
+		if _, err := Open(dir, Policy{Recursive: recursive}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q", err, want)
+		}
+	}
+	must(t, os.WriteFile(dir+"/good", nil, 0o660), os.Chmod(dir+"/good", 0o660), os.Chmod(filepath.Dir(dir), 0o770))
+	for _, path := range []string{dir, dir + "/good"} { // an error about a directory above is not about all that is in it
+		if _, err := Open(path, Policy{Recursive: true}); err == nil || strings.Contains(err.Error(), "-R") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 }
 
 func TestAUserTrustsRootAndHimself(t *testing.T) {

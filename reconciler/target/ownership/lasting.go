@@ -58,8 +58,7 @@ func (r *Records[T]) detach(key string) error {
 	return err
 }
 
-// dropAttachments removes attachments without a record. It keeps attachments whose record was
-// set aside.
+// dropAttachments removes attachments without a record. It keeps those of records that were set aside.
 func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
 	if r.readOnly {
 		return nil
@@ -70,21 +69,15 @@ func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
 	}
 	for _, entry := range entries {
 		name, attached := strings.CutSuffix(entry.Name(), attachmentSuffix)
-		if !attached || recorded[name] {
+		if !attached || recorded[name] || wasSetAside(name) {
 			continue
 		}
-		if aside, err := filepath.Glob(globEscaper.Replace(filepath.Join(r.dir, name)) + corruptSuffix + "*"); err != nil || len(aside) > 0 {
-			continue
-		}
-		if err := os.Remove(filepath.Join(r.dir, entry.Name())); err != nil {
+		if err := os.Remove(filepath.Join(r.dir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been set aside since
 			return err
 		}
 	}
 	return nil
 }
-
-// globEscaper turns a path into a pattern that matches only that path.
-var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // each calls a function for each key, and then syncs the changes to the disk. It returns the
 // errors by key.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
@@ -67,7 +68,7 @@ func TestWhatIsAttachedGoesWithItsRecord(t *testing.T) {
 		}
 	}
 	records := openLasting(t, dir, here)
-	for _, key := range []string{".tmp-a", "[b]*", "removed", "without a record", "corrupt?"} {
+	for _, key := range []string{".tmp-a", "[b]*", "removed", "without a record"} {
 		attach(records, key)
 		if key != "without a record" {
 			put(t, records, key, key)
@@ -81,16 +82,71 @@ func TestWhatIsAttachedGoesWithItsRecord(t *testing.T) {
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("mode of an attachment: %v, %v, expected 0600", info, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "sysctl", "corrupt%3F.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for range 2 {
 		again := openLasting(t, dir, here)
 		want(again, ".tmp-a", true)
 		want(again, "[b]*", true)
 		want(again, "without a record", false)
-		want(again, "corrupt?", true) // somebody may want to mend the record
 	}
+}
+
+// Somebody may want to mend the record: what was kept with it is not replaced by what is kept with the next one, nor removed with that.
+func TestWhatIsAttachedToADamagedRecordIsSetAsideWithIt(t *testing.T) {
+	dir := t.TempDir()
+	const key = "a?"
+	name := filepath.Join(dir, "sysctl", "a%3F.json")
+	keep := func(what string) {
+		t.Helper()
+		records := openLasting(t, dir, here)
+		if err := records.Attach(key, []byte(what)); err != nil {
+			t.Fatal(err)
+		}
+		put(t, records, key, what)
+	}
+	keep("first")
+	whole, err := os.ReadFile(name)
+	if err == nil {
+		err = os.WriteFile(name, whole[:10], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep("second")
+	if err := os.Chmod(name, 0o660); err != nil { //nolint:gosec // that is the point
+		t.Fatal(err)
+	}
+	keep("third")
+	if err := openLasting(t, dir, here).Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	store := nstest.Store(t, dir)
+	records, err := ownership.NewLastingRecords[record](store, "sysctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := records.Attachment(key); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("attachment of a removed record: %q, %v", data, err)
+	}
+	wantFiles(t, dir, "a%3F.json.corrupt", "a%3F.json.corrupt-2", "a%3F.json.corrupt-2.data", "a%3F.json.corrupt.data")
+	if diff := cmp.Diff([]string{name + ".corrupt", name + ".corrupt-2"}, store.SetAside()); diff != "" {
+		t.Errorf("set aside (-want +got):\n%s", diff)
+	}
+	for from, to := range map[string]string{".corrupt": "", ".corrupt.data": ".data"} {
+		if err := os.Rename(name+from, name+to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(name, whole, 0o600); err != nil { // mended
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{name + ".corrupt-2"}, store.SetAside()); diff != "" {
+		t.Errorf("set aside, after one was given its name again (-want +got):\n%s", diff)
+	}
+	again := openLasting(t, dir, here)
+	if data, err := again.Attachment(key); string(data) != "first" || err != nil {
+		t.Errorf("attachment: %q, %v", data, err)
+	}
+	wantRecords(t, again, map[string]record{key: {"first"}})
 }
 
 func TestErrorsOfManyRecordsAreToldByTheirKeys(t *testing.T) {

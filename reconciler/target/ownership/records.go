@@ -41,7 +41,6 @@ type Records[T any] struct {
 
 const (
 	suffix          = ".json"
-	corruptSuffix   = ".corrupt"
 	temporaryPrefix = ".tmp-"
 	// maxName leaves room below the 255 bytes that file systems allow.
 	maxName = 200
@@ -86,7 +85,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 		byKey:    map[string]T{},
 	}
 	if !r.readOnly {
-		if err := trusted.MkdirAll(r.dir, trusted.Policy{}); err != nil {
+		if err := trusted.MkdirAll(r.dir, trust); err != nil {
 			return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 		}
 	}
@@ -95,7 +94,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 		return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 	}
 	for _, entry := range entries {
-		if err := r.load(entry.Name()); err != nil {
+		if err := r.load(entry.Name(), store); err != nil {
 			return nil, fmt.Errorf("open the records of kind %s: %w", kind, err)
 		}
 	}
@@ -106,10 +105,13 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 }
 
 // load loads one file of the directory.
-func (r *Records[T]) load(name string) error {
+func (r *Records[T]) load(name string, store *Store) error {
 	path := filepath.Join(r.dir, name)
 	switch {
 	case strings.HasSuffix(name, attachmentSuffix):
+		return nil
+	case wasSetAside(name):
+		store.noteAside(path)
 		return nil
 	case strings.HasSuffix(name, suffix): // also of a key that looks like a temporary file
 	case strings.HasPrefix(name, temporaryPrefix) && !r.readOnly:
@@ -130,7 +132,7 @@ func (r *Records[T]) load(name string) error {
 	case errors.Is(err, errVoid):
 		return os.Remove(path)
 	case err != nil:
-		return r.setAside(path, err)
+		return r.setAside(path, err, store)
 	}
 	r.byKey[key] = record
 	return nil
@@ -183,7 +185,7 @@ func (r *Records[T]) read(path string) (key string, record T, err error) {
 
 // list returns the entries of the directory, after checking that nobody else can write to it.
 func (r *Records[T]) list() ([]fs.DirEntry, error) {
-	d, err := trusted.Open(r.dir, trusted.Policy{})
+	d, err := trusted.Open(r.dir, trust)
 	if err != nil {
 		return nil, err
 	}
@@ -225,28 +227,6 @@ func checkSize(data []byte) error {
 	if len(data) > maxSize {
 		return fmt.Errorf("it is larger than %d bytes", maxSize)
 	}
-	return nil
-}
-
-// setAside renames a file that is not a valid record, so that it can be examined.
-func (r *Records[T]) setAside(path string, reason error) error {
-	dir, name := filepath.Split(path)
-	first := dir + name[:min(len(name), maxName+len(suffix))] + corruptSuffix // a longer name is not that of a record
-	aside := first
-	for n := 2; ; n++ {
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
-			break
-		} else if err != nil {
-			return err
-		}
-		aside = fmt.Sprintf("%s-%d", first, n)
-	}
-	if err := os.Rename(path, aside); err != nil {
-		return err
-	}
-	r.damaged[name] = true
-	r.log.Warn("A record of what this agent has written cannot be read and was set aside; what it was about is not known to be ours any more",
-		"file", aside, "error", reason)
 	return nil
 }
 

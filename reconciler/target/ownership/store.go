@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"slices"
+	"sync"
 
 	"github.com/statehive/statehive/internal/trusted"
 )
@@ -35,11 +38,33 @@ type Store struct {
 	identity Identity
 	log      *slog.Logger
 	readOnly bool
+
+	mu    sync.Mutex
+	aside []string // paths of records that were set aside
 }
 
 // ReadOnly reports whether nothing may be written. This also applies to anything else that
 // keeps files in the state directory.
 func (s *Store) ReadOnly() bool { return s.readOnly }
+
+// SetAside returns the paths, in order, of the records that were set aside because they could not be read, now or earlier, and that have been neither
+// removed nor given back their names since. Only the kinds count whose records have been opened. It is safe for concurrent use.
+func (s *Store) SetAside() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside = slices.DeleteFunc(s.aside, func(path string) bool {
+		_, err := os.Lstat(path)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	return slices.Sorted(slices.Values(s.aside))
+}
+
+// noteAside adds to what SetAside returns.
+func (s *Store) noteAside(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside = append(s.aside, path)
+}
 
 // Open opens the state directory. It returns errors of the file system.
 func Open(cfg Config) (*Store, error) {
@@ -62,14 +87,17 @@ func Open(cfg Config) (*Store, error) {
 	return &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly}, nil
 }
 
+// trust is what the directories of records have to fulfill.
+var trust = trusted.Policy{Recursive: true}
+
 // prepare creates the state directory, and refuses one in which others could write records.
 func prepare(dir string, readOnly bool) error {
 	if !readOnly {
-		if err := trusted.MkdirAll(dir, trusted.Policy{}); err != nil {
+		if err := trusted.MkdirAll(dir, trust); err != nil {
 			return fmt.Errorf("make the state directory: %w", err)
 		}
 	}
-	f, err := trusted.Open(dir, trusted.Policy{})
+	f, err := trusted.Open(dir, trust)
 	if err == nil {
 		err = f.Close()
 	}

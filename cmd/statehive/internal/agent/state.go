@@ -2,12 +2,16 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
 	"github.com/statehive/statehive/reconciler/target/dryrun/dryruncell"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
@@ -36,7 +40,37 @@ func stateCell(s *surroundings) cell.Cell {
 			return openState(dir, l, logger)
 		}),
 		cell.Provide(newMemory, newHeldDeletes),
+		cell.Invoke(watchRecords),
 	)
+}
+
+// asideInterval is the interval between looks at whether records that were set aside are still there.
+const asideInterval = time.Minute
+
+// watchRecords reports records that were set aside to health.
+func watchRecords(store *ownership.Store, mode *dryruncell.Mode, jobs job.Group, h health.Health) error {
+	if mode.ReadOnly() {
+		return nil
+	}
+	return jobs.Add(job.Timer("look for records that were set aside", func(context.Context, health.Health) error {
+		reportRecords(store, h)
+		return nil
+	}, asideInterval, job.WithImmediateRun()))
+}
+
+// reportRecords reports to health whether all records are in use.
+func reportRecords(store *ownership.Store, h health.Health) {
+	aside := store.SetAside()
+	if len(aside) == 0 {
+		h.OK("all records are in use")
+		return
+	}
+	which := aside[0]
+	if others := len(aside) - 1; others > 0 {
+		which = fmt.Sprintf("%s and %d more", which, others)
+	}
+	h.Degraded("records of what the agent has made could not be used, so that it does not know what to remove or restore; the log says why. "+
+		"Stop the agent, and mend each and cut off .corrupt from its name, or remove it", errors.New(which))
 }
 
 // readState opens the records for reading, even while an agent uses them.
