@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
@@ -181,8 +181,9 @@ type promotion struct {
 	Was   string `json:"was"` // the original setting
 }
 
-func promotionFile(device string) string {
-	return "/proc/sys/net/ipv4/conf/" + device + "/promote_secondaries"
+// promotionOf returns the name of the setting.
+func promotionOf(device string) string {
+	return procsys.NameOf("net/ipv4/conf/" + device + "/promote_secondaries")
 }
 
 // beginPromotions makes the kernel promote addresses of devices until endPromotions. It
@@ -203,12 +204,12 @@ func (t *Target) beginPromotions(ctx context.Context, devices map[int]bool) bool
 }
 
 func (t *Target) promote(link rtnl.Link) bool {
-	file := promotionFile(link.Name)
-	was, err := os.ReadFile(file)
-	if err != nil || strings.TrimSpace(string(was)) != "0" {
+	name := promotionOf(link.Name)
+	was, err := t.parameters.Read(name)
+	if err != nil || was != "0" {
 		return err == nil
 	}
-	return t.promotions.Put(link.Name, promotion{link.Index, string(was)}) == nil && os.WriteFile(file, []byte("1"), 0) == nil
+	return t.promotions.Put(link.Name, promotion{link.Index, was}) == nil && t.parameters.Write(name, "1") == nil
 }
 
 // endPromotions restores the settings, even if ctx has ended.
@@ -234,12 +235,12 @@ func (t *Target) endPromotion(ctx context.Context, p promotion) error {
 	if err != nil {
 		return err
 	}
-	file := promotionFile(link.Name)
-	is, err := os.ReadFile(file)
-	if err == nil && strings.TrimSpace(string(is)) == "1" {
-		err = os.WriteFile(file, []byte(p.Was), 0)
+	name := promotionOf(link.Name)
+	is, err := t.parameters.Read(name)
+	if err == nil && is == "1" {
+		err = t.parameters.Write(name, p.Was)
 	}
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err

@@ -3,25 +3,24 @@ package address
 import (
 	"fmt"
 	"maps"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 )
 
 func promotes(t *testing.T, device string) string {
 	t.Helper()
-	text, err := os.ReadFile(promotionFile(device))
+	value, err := procsys.New(procsys.Default).Read(promotionOf(device))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(text))
+	return value
 }
 
 func setPromotes(t *testing.T, device, value string) {
 	t.Helper()
-	if err := os.WriteFile(promotionFile(device), []byte(value), 0o600); err != nil {
+	if err := procsys.New(procsys.Default).Write(promotionOf(device), value); err != nil {
 		t.Fatal(err)
 	}
 }

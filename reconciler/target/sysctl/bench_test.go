@@ -1,12 +1,16 @@
 package sysctl
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
+)
 
 // BenchmarkRead reads one parameter, as the watcher does with each declared one every ten seconds.
 func BenchmarkRead(b *testing.B) {
-	from := files{"/proc/sys"}
+	from := procsys.New("/proc/sys")
 	for b.Loop() {
-		if _, err := from.read("net.ipv4.conf.lo.forwarding"); err != nil {
+		if _, err := from.Read("net.ipv4.conf.lo.forwarding"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/targettest"
 )
 
@@ -25,16 +26,16 @@ func keyText(row Sysctl) string { return string(row.Key()) }
 func TestTargetKeepsTheContract(t *testing.T) {
 	nstest.Veth(t, "eth0.100", "p0")
 	dir := t.TempDir()
-	kernel := files{"/proc/sys"}
+	kernel := procsys.New("/proc/sys")
 	write := func(t *testing.T, name, value string) {
 		t.Helper()
-		if err := kernel.write(name, value); err != nil {
+		if err := kernel.Write(name, value); err != nil {
 			t.Fatal(err)
 		}
 	}
 	holds := func(t *testing.T, row Sysctl) bool {
 		t.Helper()
-		is, err := kernel.read(string(row.Key()))
+		is, err := kernel.Read(string(row.Key()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -30,7 +31,7 @@ func (s Sysctl) scope() string {
 	if err != nil {
 		return ""
 	}
-	parts := strings.Split(pathOf(name), "/")
+	parts := strings.Split(procsys.PathOf(name), "/")
 	if len(parts) < 5 || parts[0] != "net" || parts[2] != "conf" && parts[2] != "neigh" {
 		return ""
 	}
@@ -39,7 +40,7 @@ func (s Sysctl) scope() string {
 
 // MTUOf returns the name of the sysctl with the IPv6 MTU of a device.
 func MTUOf(device string) Key {
-	return Key(swapSeparators.Replace("net/ipv6/conf/" + device + "/mtu"))
+	return Key(procsys.NameOf("net/ipv6/conf/" + device + "/mtu"))
 }
 
 // ByDevice finds the sysctls of a device, by its name.
@@ -75,7 +76,7 @@ var copied = map[string][]string{
 // ofAll returns the name of the sysctl of all devices that the kernel copies to the one of a device, or "".
 func (s Sysctl) ofAll() string {
 	name, err := dotted(s.Name)
-	parts := strings.Split(pathOf(name), "/")
+	parts := strings.Split(procsys.PathOf(name), "/")
 	if err != nil || s.scope() == "" || s.scope() == allDevices || parts[2] != "conf" || !slices.Contains(copied[parts[1]], parts[4]) {
 		return ""
 	}
@@ -83,7 +84,7 @@ func (s Sysctl) ofAll() string {
 		return forwarding
 	}
 	parts[3] = allDevices
-	return swapSeparators.Replace(strings.Join(parts, "/"))
+	return procsys.NameOf(strings.Join(parts, "/"))
 }
 
 // changesOthers reports whether others change along with a sysctl.
@@ -103,13 +104,13 @@ func (t *Target) Related() reconciler.Related[Sysctl] {
 // what is written: then the row is in error, and an event would only have it tried again at once.
 func (t *Target) set(name, value string) error {
 	if !changesOthers(name) {
-		return t.files.write(name, value)
+		return t.files.Write(name, value)
 	}
-	was, unread := t.files.read(name)
-	if err := t.files.write(name, value); err != nil {
+	was, unread := t.files.Read(name)
+	if err := t.files.Write(name, value); err != nil {
 		return err
 	}
-	if is, err := t.files.read(name); err == nil && unread == nil && is == was {
+	if is, err := t.files.Read(name); err == nil && unread == nil && is == was {
 		return nil
 	}
 	select {

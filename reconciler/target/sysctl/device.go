@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 )
 
 // devices looks up network devices.
@@ -98,9 +100,9 @@ func withDevice(name, device string) string {
 	if (Sysctl{Name: name}).Device() == "" {
 		return name
 	}
-	parts := strings.Split(pathOf(name), "/")
+	parts := strings.Split(procsys.PathOf(name), "/")
 	parts[3] = device
-	return swapSeparators.Replace(strings.Join(parts, "/"))
+	return procsys.NameOf(strings.Join(parts, "/"))
 }
 
 // nameNow returns the name that the parameter of a record has now, or "" if its device is gone.
@@ -169,7 +171,7 @@ func (t *Target) isOurs(name, now string, rec record, declared string) (bool, er
 	if newer, known := t.records.Get(now); known && newer.Device == rec.Device {
 		return false, nil
 	}
-	is, err := t.files.read(now)
+	is, err := t.files.Read(now)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -34,7 +34,7 @@ func TestWhatOthersSetForAllDevicesStays(t *testing.T) {
 			target := newTarget(t, Config{})
 			write := func(value string) {
 				t.Helper()
-				if err := target.files.write(c.all, value); err != nil {
+				if err := target.files.Write(c.all, value); err != nil {
 					t.Fatal(err)
 				}
 			}

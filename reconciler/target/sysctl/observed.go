@@ -5,20 +5,24 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/parallel"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/steps"
 	"github.com/statehive/statehive/statedb"
 )
 
 // All declared parameters are read every readInterval, or less often if that would take more
-// than one part in readShare of the time.
+// than one part in readShare of the time, but at least every maxReadInterval: what took the time may be over.
 const (
-	readInterval = 10 * time.Second
-	readShare    = 20
+	readInterval    = 10 * time.Second
+	maxReadInterval = 30 * time.Second
+	readShare       = 20
 )
 
 // Seen is the value of a declared parameter.
@@ -56,19 +60,20 @@ func (*Target) Observed(seen *statedb.Table[Seen]) reconciler.Observation[Sysctl
 }
 
 // Watcher maintains a table of [Seen]. The kernel does not announce changes of parameters, so the
-// watcher reads each one after a change of its row, and all of them every ten seconds. If there
-// are tens of thousands, it reads them less often.
+// watcher reads each one after a change of its row, and all of them every ten seconds, or at least every 30 seconds if there
+// are tens of thousands.
 type Watcher struct {
 	target  *Target
 	db      *statedb.DB
 	sysctls *statedb.Table[Sysctl]
 	seen    *statedb.RWTable[Seen]
 	source  *statedb.Source
+	unread  map[Key]error // of those that the kernel did not look up in time
 }
 
 // NewWatcher returns a watcher, to be run once. Nobody else may write to seen.
 func (t *Target) NewWatcher(db *statedb.DB, sysctls *statedb.Table[Sysctl], seen *statedb.RWTable[Seen]) (*Watcher, error) {
-	w := &Watcher{target: t, db: db, sysctls: sysctls, seen: seen}
+	w := &Watcher{target: t, db: db, sysctls: sysctls, seen: seen, unread: map[Key]error{}}
 	err := db.Update(context.Background(), func(txn *statedb.WriteTxn) (err error) {
 		w.source, err = seen.RegisterSource(txn, "kernel")
 		return err
@@ -82,7 +87,7 @@ func (w *Watcher) Run(ctx context.Context, health reconciler.Health) error {
 	defer cursor.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for first := true; ; first = false {
+	for {
 		var err error
 		select {
 		case <-ctx.Done():
@@ -92,15 +97,22 @@ func (w *Watcher) Run(ctx context.Context, health reconciler.Health) error {
 		case <-timer.C:
 			began := time.Now()
 			err = w.readAll(ctx)
-			timer.Reset(max(readInterval, readShare*time.Since(began)))
+			timer.Reset(pauseAfter(time.Since(began)))
 		}
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return err
-		case first:
+		case len(w.unread) > 0:
+			health.Degraded("changes of parameters are not noticed", w.unread[slices.Min(slices.Collect(maps.Keys(w.unread)))])
+		default:
 			health.OK("up to date")
 		}
 	}
+}
+
+// pauseAfter returns the time until all are read again.
+func pauseAfter(took time.Duration) time.Duration {
+	return min(max(readInterval, readShare*took), maxReadInterval)
 }
 
 // readChanged reads the parameters whose rows have changed.
@@ -138,16 +150,21 @@ func (w *Watcher) readAll(ctx context.Context) error {
 }
 
 // read reads parameters and updates the table. One that exists and cannot be read is not in it: the operations
-// of its row report the error.
-func (w *Watcher) read(ctx context.Context, txn statedb.ReadTxn, keys map[Key]bool) error {
+// of its row report the error. One that the kernel does not look up stays in it as it is.
+func (w *Watcher) read(ctx context.Context, txn statedb.ReadTxn, names map[Key]bool) error {
+	keys := slices.Collect(maps.Keys(names))
+	looks := make([]look, len(keys))
+	parallel.Each(len(keys), func(i int) { looks[i] = w.look(txn, keys[i]) }) // so that few that take long do not keep the others waiting
 	var put, gone []Seen
-	for key := range keys {
+	for i, key := range keys {
 		was, _, known := w.seen.Get(txn, SeenByKey.Query(key))
-		is, exists := w.look(txn, key)
-		switch {
-		case exists && (!known || was != is):
-			put = append(put, is)
-		case !exists && known:
+		delete(w.unread, key)
+		switch l := looks[i]; {
+		case l.late != nil:
+			w.unread[key] = l.late
+		case l.exists && (!known || was != l.is):
+			put = append(put, l.is)
+		case !l.exists && known:
 			gone = append(gone, was)
 		}
 	}
@@ -157,14 +174,24 @@ func (w *Watcher) read(ctx context.Context, txn statedb.ReadTxn, keys map[Key]bo
 	return w.db.Update(ctx, func(txn *statedb.WriteTxn) error { return mirror.Write(txn, w.seen, put, gone) }, w.seen)
 }
 
+// look is what was found out about a parameter.
+type look struct {
+	is     Seen
+	exists bool  // false if it is not declared, or may not or cannot be read
+	late   error // if nothing was found out, because the kernel did not look it up in time
+}
+
 // look reads a parameter if it is declared and may be read.
-func (w *Watcher) look(txn statedb.ReadTxn, key Key) (is Seen, exists bool) {
+func (w *Watcher) look(txn statedb.ReadTxn, key Key) look {
 	if _, _, declared := w.sysctls.Get(txn, ByKey.Query(key)); !declared || w.target.allow(string(key)) != nil {
-		return Seen{}, false
+		return look{}
 	}
-	value, err := w.target.files.read(string(key))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Seen{Name: string(key), Missing: true}, true
+	value, err := w.target.files.Read(string(key))
+	switch {
+	case errors.Is(err, procsys.ErrBusy):
+		return look{late: err}
+	case errors.Is(err, fs.ErrNotExist):
+		return look{is: Seen{Name: string(key), Missing: true}, exists: true}
 	}
-	return Seen{Name: string(key), Value: words(value)}, err == nil
+	return look{is: Seen{Name: string(key), Value: words(value)}, exists: err == nil}
 }

@@ -1,9 +1,11 @@
 package sysctl
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -49,7 +52,7 @@ func (w *watched) declare(rows ...Sysctl) {
 
 func (w *watched) set(name, value string) {
 	w.t.Helper()
-	w.check(os.WriteFile(filepath.Join(w.root, pathOf(name)), []byte(value+"\n"), 0o600))
+	w.check(os.WriteFile(filepath.Join(w.root, procsys.PathOf(name)), []byte(value+"\n"), 0o600))
 }
 
 func (w *watched) want(values map[string]string) {
@@ -107,7 +110,7 @@ func TestSysctlsAreReadWhenTheirRowsChangeAndAfterAWhile(t *testing.T) {
 		time.Sleep(readInterval)
 		synctest.Wait()
 		w.want(map[string]string{"kernel.a": "", "kernel.b": "5", "kernel.none": "missing"})
-		w.check(os.Remove(filepath.Join(w.root, pathOf("kernel.b"))))
+		w.check(os.Remove(filepath.Join(w.root, procsys.PathOf("kernel.b"))))
 		w.set("kernel.none", "7")
 		time.Sleep(readInterval)
 		synctest.Wait()
@@ -118,4 +121,91 @@ func TestSysctlsAreReadWhenTheirRowsChangeAndAfterAWhile(t *testing.T) {
 		})
 		w.want(map[string]string{"kernel.b": "missing", "kernel.none": "7"})
 	})
+}
+
+func TestWhatKeptTheWatcherWaitingIsOverSoon(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{0: readInterval, time.Second: 20 * time.Second, 35 * time.Second: maxReadInterval} {
+		if got := pauseAfter(took); got != want {
+			t.Errorf("after %v: %v, expected %v", took, got, want)
+		}
+	}
+}
+
+// reports is a health whose changes can be waited for.
+type reports chan error
+
+func (r reports) OK(string)                    { r <- nil }
+func (r reports) Degraded(_ string, err error) { r <- err }
+func (reports) Stopped(string)                 {}
+
+// Whoever keeps a directory busy delays no parameters but its own, and health says so.
+func TestAWatcherGoesOnWhileADirectoryIsBusy(t *testing.T) {
+	root := tree(t, map[string]string{"net.busy.a": "1", "net.busy.b": "1", "net.c": "1"})
+	end := nstest.SilentDisk(t, filepath.Join(root, "net", "busy"))
+	target, db := newTarget(t, Config{Root: root}), statedb.New()
+	sysctls, err := statedb.NewTable(db, Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	declare := func(value string, names ...string) {
+		t.Helper()
+		err := db.Update(t.Context(), func(txn *statedb.WriteTxn) (err error) {
+			for _, name := range names {
+				_, _, insertErr := sysctls.Insert(txn, Sysctl{Name: name, Value: value})
+				err = errors.Join(err, insertErr)
+			}
+			return err
+		}, sysctls)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(rows ...Seen) {
+		t.Helper()
+		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, rows...)
+	}
+	watcher, err := target.NewWatcher(db, statedb.ReadOnly(sysctls), seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declare("1", "net.busy.a", "net.busy.b", "net.c")
+	health := make(reports, 100)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- watcher.Run(ctx, health) }()
+	want(Seen{Name: "net.c", Value: "1"})
+	if err := <-health; !errors.Is(err, procsys.ErrBusy) || !strings.Contains(err.Error(), "net.busy.a") {
+		t.Errorf("health: %v", err)
+	}
+	if err := target.files.Write("net.c", "2"); err != nil {
+		t.Fatal(err)
+	}
+	declare("3", "net.c")
+	want(Seen{Name: "net.c", Value: "2"})
+	if err := <-health; err == nil {
+		t.Error("health is OK while a parameter cannot be read")
+	}
+	end()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, err := target.files.Read("net.busy.a"); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	declare("3", "net.busy.a", "net.busy.b")
+	want(Seen{Name: "net.busy.a", Value: "1"}, Seen{Name: "net.busy.b", Value: "1"}, Seen{Name: "net.c", Value: "2"})
+	for err := range health { // it ends when all are read
+		if err == nil {
+			break
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

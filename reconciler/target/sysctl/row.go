@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -78,10 +79,6 @@ func (k *Key) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// swapSeparators turns the dotted spelling into a path and back: a dot inside a part of
-// the path (eth0.100) is a slash in the dotted spelling (eth0/100).
-var swapSeparators = strings.NewReplacer(".", "/", "/", ".")
-
 // The same parameter has two names in the kernel. It is known by the first here, so that documents cannot contradict each other.
 const (
 	forwarding      = "net.ipv4.ip_forward"
@@ -98,9 +95,9 @@ func dotted(name string) (string, error) {
 	}
 	given := name
 	if name[first] == '/' {
-		name = swapSeparators.Replace(name)
+		name = procsys.NameOf(name)
 	}
-	for part := range strings.SplitSeq(swapSeparators.Replace(name), "/") {
+	for part := range strings.SplitSeq(procsys.NameOf(name), "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, " \t\n\x00") {
 			return "", fmt.Errorf("%q is not the name of a sysctl, it has a part %q: %s", given, part, expected)
 		}
@@ -110,9 +107,6 @@ func dotted(name string) (string, error) {
 	}
 	return name, nil
 }
-
-// pathOf returns the path below /proc/sys of a dotted name.
-func pathOf(name string) string { return swapSeparators.Replace(name) }
 
 func checkedValue(value string) (string, error) {
 	switch {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -26,7 +27,7 @@ func TestBothSpellingsOfANameAreOneSysctl(t *testing.T) {
 			if again, err := row.Normalized(); err != nil || again != row {
 				t.Errorf("Normalized again = %v, %v", again, err)
 			}
-			if got := pathOf(row.Name); got != c.path {
+			if got := procsys.PathOf(row.Name); got != c.path {
 				t.Errorf("path %q, expected %q", got, c.path)
 			}
 			var key Key

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/reconciler/target/steps"
 	"github.com/statehive/statehive/statedb"
@@ -31,7 +32,7 @@ type Config struct {
 type Target struct {
 	reconciler.NoPrune[Sysctl]
 
-	files   files
+	files   *procsys.Files
 	allow   func(name string) error
 	records *ownership.Indexed[record, parameter]
 	devices devices
@@ -59,7 +60,7 @@ var (
 // New returns a target. It returns an error if its records cannot be opened.
 func New(cfg Config) (*Target, error) {
 	if cfg.Root == "" {
-		cfg.Root = "/proc/sys"
+		cfg.Root = procsys.Default
 	}
 	if cfg.Allow == nil {
 		cfg.Allow = func(string) error { return nil }
@@ -68,7 +69,7 @@ func New(cfg Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{files: files{cfg.Root}, allow: cfg.Allow, records: ownership.IndexBy(records, recorded), devices: kernelDevices, changed: make(chan struct{}, 1)}, nil
+	return &Target{files: procsys.New(cfg.Root), allow: cfg.Allow, records: ownership.IndexBy(records, recorded), devices: kernelDevices, changed: make(chan struct{}, 1)}, nil
 }
 
 // Init implements reconciler.Target. It drops the records of parameters that are
@@ -98,7 +99,7 @@ func (t *Target) lookAt(name string, rec record) (is string, there bool, err err
 	if err != nil || now == "" {
 		return "", false, err
 	}
-	is, err = t.files.read(now)
+	is, err = t.files.Read(now)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
 	}
@@ -122,7 +123,7 @@ func (t *Target) Update(ctx context.Context, _ statedb.ReadTxn, row Sysctl) (rec
 	if err != nil {
 		return reconciler.Result{}, err
 	}
-	is, err := t.files.read(row.Name)
+	is, err := t.files.Read(row.Name)
 	if err != nil {
 		return reconciler.Result{}, err
 	}
@@ -156,7 +157,7 @@ func (t *Target) Diff(ctx context.Context, _ statedb.ReadTxn, row Sysctl) ([]rec
 	if err != nil {
 		return nil, err
 	}
-	is, err := t.files.read(row.Name)
+	is, err := t.files.Read(row.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (t *Target) write(row Sysctl) error {
 	if err := t.set(row.Name, row.Value); err != nil {
 		return err
 	}
-	is, err := t.files.read(row.Name)
+	is, err := t.files.Read(row.Name)
 	if err != nil {
 		return err
 	}
@@ -241,7 +242,7 @@ func (t *Target) ofAll(name string) (string, error) {
 	if all == "" {
 		return "", nil
 	}
-	value, err := t.files.read(all)
+	value, err := t.files.Read(all)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -249,7 +250,7 @@ func (t *Target) ofAll(name string) (string, error) {
 }
 
 func (t *Target) restore(name, original string) error {
-	is, err := t.files.read(name)
+	is, err := t.files.Read(name)
 	if err != nil || is == original {
 		return err
 	}

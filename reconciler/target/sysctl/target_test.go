@@ -12,6 +12,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/statedb"
 )
@@ -21,7 +22,7 @@ func tree(t *testing.T, values map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, value := range values {
-		path := filepath.Join(root, pathOf(name))
+		path := filepath.Join(root, procsys.PathOf(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +57,7 @@ func deleteRow(t *testing.T, target *Target, name, value string) {
 
 func wantValue(t *testing.T, target *Target, name, want string) {
 	t.Helper()
-	if got, err := target.files.read(name); err != nil || got != want {
+	if got, err := target.files.Read(name); err != nil || got != want {
 		t.Errorf("%s = %q, %v, expected %q", name, got, err, want)
 	}
 }
@@ -71,7 +72,7 @@ func TestDeleteRestoresWhatWasThereAtFirstSight(t *testing.T) {
 	mustUpdate(t, target, Sysctl{Name: name, Value: "5"}, true)
 
 	// The process dies, and somebody changes the value.
-	if err := target.files.write(name, "6"); err != nil {
+	if err := target.files.Write(name, "6"); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Owned = nstest.Store(t, dir)
@@ -92,7 +93,7 @@ func TestAValueThatWasRightAllAlongIsOursAndStays(t *testing.T) {
 	const name = "net.core.a"
 	target := newTarget(t, Config{Root: tree(t, map[string]string{name: "1"})})
 	mustUpdate(t, target, Sysctl{Name: name, Value: "1"}, false)
-	if err := target.files.write(name, "2"); err != nil {
+	if err := target.files.Write(name, "2"); err != nil {
 		t.Fatal(err)
 	}
 	mustUpdate(t, target, Sysctl{Name: name, Value: "1"}, true)
@@ -140,7 +141,7 @@ func TestRecordsOfDevicesThatAreGoneAreDropped(t *testing.T) {
 	target := newTarget(t, Config{Root: root})
 	mustUpdate(t, target, Sysctl{Name: name, Value: "1"}, true)
 	mustUpdate(t, target, Sysctl{Name: "net.core.a", Value: "1"}, false)
-	if err := os.Remove(filepath.Join(root, pathOf(name))); err != nil {
+	if err := os.Remove(filepath.Join(root, procsys.PathOf(name))); err != nil {
 		t.Fatal(err)
 	}
 	for row, err := range target.Observe(t.Context()) {
@@ -284,7 +285,7 @@ func TestASettingOfADeviceThatWasMadeAgainIsNotRestored(t *testing.T) {
 		t.Helper()
 		nstest.IP(t, "link", "del", "e0")
 		nstest.Veth(t, "e0", "e1")
-		if err := target.files.write(name, "1"); err != nil { // by the one who made it
+		if err := target.files.Write(name, "1"); err != nil { // by the one who made it
 			t.Fatal(err)
 		}
 	}
@@ -372,10 +373,10 @@ func TestIndexesOfDevices(t *testing.T) {
 
 func TestADeviceThatWasRenamedGetsItsValuesBack(t *testing.T) {
 	const before, now = "net.ipv4.neigh.e0.gc_stale_time", "net.ipv4.neigh.f0.gc_stale_time"
-	kernel := files{"/proc/sys"}
+	kernel := procsys.New("/proc/sys")
 	write := func(t *testing.T, name, value string) {
 		t.Helper()
-		if err := kernel.write(name, value); err != nil {
+		if err := kernel.Write(name, value); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -464,7 +465,7 @@ func TestDevicesWithSwappedNamesGetTheirOwnValuesBack(t *testing.T) {
 		nstest.Veth(t, "f1", "f0")
 		target := newTarget(t, Config{})
 		for name, value := range map[string]string{first: "50", second: "51"} {
-			if err := target.files.write(name, value); err != nil {
+			if err := target.files.Write(name, value); err != nil {
 				t.Fatal(err)
 			}
 		}
