@@ -218,6 +218,43 @@ func TestTheNamesOfTemporaryFilesSayNothingAfterAKill(t *testing.T) {
 	}
 }
 
+// The file of a document was not there before. Who can write to its directory replaces it after a kill, too: it is the agent's all the same.
+func TestTheNamesOfTemporaryFilesGiveNoFileToOthersAfterAKill(t *testing.T) {
+	for _, step := range []string{"recorded", "renamed"} {
+		for how, change := range map[string]func(temporary, file string){
+			"another file":        func(temporary, file string) { mustWrite(t, temporary, "x"); mustWrite(t, file, "edited\n") },
+			"linked and edited":   func(temporary, file string) { must(t, os.Link(file, temporary)); mustWrite(t, file, "edited\n") },
+			"given its name back": func(temporary, file string) { must(t, os.Rename(file, temporary)); mustWrite(t, file, "edited\n") },
+		} {
+			for _, mode := range []os.FileMode{0o755, 0o777} {
+				if step == "recorded" && how != "another file" || mode == 0o755 && how == "given its name back" {
+					continue // there is no file yet; or only an administrator can have done that, and is asked
+				}
+				dir, state := killBed(t, "make")
+				must(t, os.Chmod(dir, mode))
+				killed(t, step, "make", dir, state)
+				made := filepath.Join(dir, "made")
+				for _, p := range written(t, state) {
+					if string(p.Key) == made {
+						temporary := filepath.Join(dir, p.Temporary)
+						if step == "recorded" {
+							must(t, os.Rename(temporary, temporary+".aside")) // its inode is not used again
+						}
+						change(temporary, made)
+					}
+				}
+				target := openedTarget(t, state)
+				if _, known := target.records.Get(made); !known {
+					t.Errorf("killed at %q, %s, mode %v: the record is gone", step, how, mode)
+					continue
+				}
+				mustUpdate(t, target, killRows(dir, "make")[0], true)
+				wantFile(t, made, "new\n", 0)
+			}
+		}
+	}
+}
+
 // written returns the temporary files that are written down.
 func written(t *testing.T, state string) (all []pending) {
 	t.Helper()

@@ -248,9 +248,12 @@ func (t *Target) recoverOne(p pending, untouched *atomic.Bool) error {
 	return nil
 }
 
-// wasNotRenamed reports whether a temporary file was not renamed. Others can give a file of theirs its name after that, and a link to the one in
-// place, which has changed since it was written. If they have only changed the temporary file itself, what is in place tells: it is as it was
-// before, or, if there was nothing before, not what was written. If no file has the name, the error matches ENOENT.
+// wasNotRenamed reports whether a temporary file was certainly not renamed. Others can give a file of theirs its name after that, and a link to the
+// one in place, which has changed since it was written; or they may have changed the temporary file itself before. What is in place tells if it is as
+// it was before. If there was nothing before, nothing tells, unless the temporary file is the one that was written, and only users who may do all
+// that the agent may can have given it its name back. Otherwise the record stays, though what is in place may be a file that others have made since
+// the kill, and is replaced then. That is the lesser error: they have put it where a document says what is to be. Without the record, whoever
+// can write to the directory could keep the agent from the file for good. If no file has the name, the error matches ENOENT.
 func (t *Target) wasNotRenamed(f *folder, p pending) (bool, error) {
 	left, err := f.stat(p.Temporary)
 	if err != nil {
@@ -265,7 +268,8 @@ func (t *Target) wasNotRenamed(f *folder, p pending) (bool, error) {
 	case err != nil || !is.exists() || is.unread():
 		return false, err
 	case before == nil:
-		return !rec.wrote(is), nil
+		trusted := !f.others && f.trusts(left.Uid) // in a sticky directory, its owner can rename it
+		return trusted && left.Ino == rec.Temporary.Inode && left.Ino != is.Inode && !rec.wrote(is), nil
 	default:
 		return is.Hash != "" && is.Hash == before.Hash && is.attributes() == before.attributes(), nil
 	}
