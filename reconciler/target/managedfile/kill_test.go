@@ -355,3 +355,24 @@ func TestADirectoryInPlaceOfATemporaryFileAfterAKill(t *testing.T) {
 		t.Errorf("left over: %v", left)
 	}
 }
+
+// A plan changes nothing, and an update of the file may store its record at the same time.
+func TestADiffSettlesNothing(t *testing.T) {
+	dir, state := killBed(t, "make")
+	killed(t, "recorded", "make", dir, state)
+	must(t, os.Rename(dir, dir+".away"))
+	target := openedTarget(t, state)
+	must(t, os.Rename(dir+".away", dir))
+	for _, result := range target.DiffBatch(t.Context(), statedb.New().ReadTxn(), killRows(dir, "make")) {
+		must(t, result.Err)
+	}
+	wantRecords(t, target, 3)
+	if n := len(written(t, state)); n != 3 {
+		t.Errorf("%d temporary files are written down, want 3", n)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, temporaryPrefix+"*")); err != nil || len(left) != 3 {
+		t.Errorf("temporary files %q, %v, want 3", left, err)
+	}
+	goOnAfterKill(t, target, "make", dir)
+	wantTidy(t, dir, state)
+}

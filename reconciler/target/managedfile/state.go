@@ -182,8 +182,10 @@ func (o *operation) want(ctx context.Context, s *state) (err error) {
 // compare finds out what a row's file is.
 func (o *operation) compare(s *state) (err error) {
 	row := s.row
-	if err := o.target.settle(row.Key()); err != nil {
-		return err
+	if !o.compares { // a plan changes nothing
+		if err := o.target.settle(row.Key()); err != nil {
+			return err
+		}
 	}
 	if s.is, err = o.target.look(row.Key(), s.folder); err != nil {
 		return err
