@@ -356,6 +356,54 @@ func TestADirectoryInPlaceOfATemporaryFileAfterAKill(t *testing.T) {
 	}
 }
 
+// The directory is made anew, as below /run at a boot: what was left over in the former one does not come back. Once the files are written to the
+// new one, or have no document any more, no list of temporary files is kept.
+func TestNoListStaysOfADirectoryThatIsMadeAnew(t *testing.T) {
+	for _, step := range []string{"temporary", "recorded"} {
+		for _, then := range []string{"make and delete", "make, others delete", "delete"} {
+			dir, state := filepath.Join(t.TempDir(), "dir"), t.TempDir()
+			rows := killRows(dir, "make")
+			for range 2 {
+				must(t, os.Mkdir(dir, 0o755))
+				killed(t, step, "make", dir, state)
+				must(t, os.Rename(dir, filepath.Join(t.TempDir(), "former")))
+				must(t, os.Mkdir(dir, 0o755))
+				target := openedTarget(t, state)
+				if then != "delete" {
+					goOnAfterKill(t, target, "make", dir)
+				}
+				if then == "make, others delete" {
+					must(t, os.RemoveAll(dir))
+					must(t, os.Mkdir(dir, 0o755))
+				}
+				mustDelete(t, target, rows[0])
+				target = openedTarget(t, state) // the list of the other files stays, without that one
+				for _, row := range rows[1:] {
+					mustDelete(t, target, row)
+				}
+				wantTidy(t, dir, state)
+				must(t, os.RemoveAll(dir))
+			}
+			wantRecords(t, openedTarget(t, state), 0)
+		}
+	}
+}
+
+// An old list of temporary files says nothing about a record of another directory.
+func TestAListOfAnotherDirectoryTakesNoRecordAway(t *testing.T) {
+	dir, state := killBed(t, "make")
+	killed(t, "temporary", "make", dir, state) // there is no record yet
+	must(t, os.Rename(dir, dir+".away"))
+	must(t, os.Mkdir(dir, 0o755))
+	row := killRows(dir, "make")[1]
+	mustWrite(t, row.Path, "theirs\n") // as in the former directory
+	mustUpdate(t, openedTarget(t, state), row, true)
+	must(t, errors.Join(os.RemoveAll(dir), os.Rename(dir+".away", dir)))
+	target := openedTarget(t, state)
+	wantRecords(t, target, 1)
+	wantTidy(t, dir, state)
+}
+
 // A plan changes nothing, and an update of the file may store its record at the same time.
 func TestADiffSettlesNothing(t *testing.T) {
 	dir, state := killBed(t, "make")
