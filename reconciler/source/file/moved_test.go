@@ -356,17 +356,18 @@ func TestRowsOfAFileThatStaysDoSoWhileTheyMayBeInAnother(t *testing.T) {
 		many[i] = badField
 	}
 	for name, bad := range map[string]string{
-		"another field is wrong": documents("kind: set\nname: other\n", routeTo(netC, "eth0")+"gatway: 192.0.2.1\n"),
-		"the key is wrong":       "kind: route\ndestination: 10.3.0.0/166\ndevice: eth0\n",
-		"the key is missing":     "kind: route\ndestinatoin: 10.3.0.0/16\ndevice: eth0\n",
-		"the kind is wrong":      "kind: rout\ndestination: 10.3.0.0/16\ndevice: eth0\n",
-		"another is wrong":       documents(badField, routeTo(netC, "eth0")),
-		"the key is given twice": "kind: route\ndestination: 10.77.0.0/16\ndestination: 10.3.0.0/16\ndevice: eth0\n",
-		"many are wrong":         documents(many...),
-		"cut off":                "kind: route\ndestination: [",
-		"cut off, and valid":     "kind: route\ndestination: 10.3.0.0/16\ndevice: eth",
-		"a list":                 "- kind: route\n  destination: 10.3.0.0/16\n",
-		"empty":                  "",
+		"another field is wrong":    documents("kind: set\nname: other\n", routeTo(netC, "eth0")+"gatway: 192.0.2.1\n"),
+		"the key is wrong":          "kind: route\ndestination: 10.3.0.0/166\ndevice: eth0\n",
+		"the key is missing":        "kind: route\ndestinatoin: 10.3.0.0/16\ndevice: eth0\n",
+		"the kind is wrong":         "kind: rout\ndestination: 10.3.0.0/16\ndevice: eth0\n",
+		"another is wrong":          documents(badField, routeTo(netC, "eth0")),
+		"the key is given twice":    "kind: route\ndestination: 10.77.0.0/16\ndestination: 10.3.0.0/16\ndevice: eth0\n",
+		"many are wrong":            documents(many...),
+		"cut off":                   "kind: route\ndestination: [",
+		"cut off, and valid":        "kind: route\ndestination: 10.3.0.0/16\ndevice: eth",
+		"cut off, and wrong before": documents(badField) + "---\nkind: route\ndestination: 10.3.0.0/1",
+		"a list":                    "- kind: route\n  destination: 10.3.0.0/16\n",
+		"empty":                     "",
 	} {
 		move := func(h *harness) {
 			h.settle()

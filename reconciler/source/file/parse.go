@@ -97,9 +97,10 @@ func (p *parser) parse(file string, data []byte) *content {
 		}
 		p.run(c, file, r)
 	}
-	if bad, ok := cutOff(file, data); ok && len(c.problems) == 0 {
-		c.unclear = true
-		c.report(bad)
+	if bad, ok := cutOff(file, data); ok {
+		if c.unclear = true; len(c.problems) == 0 { // the others may be because of that
+			c.report(bad)
+		}
 	}
 	if c.total == 0 && !bytes.ContainsRune(data, '#') { // such as the output of a generator that failed, or "null"
 		c.report(problem{at: place{file: file}, message: "has no documents, which may be a failed write: expected documents, or a comment that there are none; or remove the file"})
