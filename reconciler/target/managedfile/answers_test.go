@@ -12,26 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/statedb"
 )
-
-// silentDisk mounts a file system that does not answer, until the function that it returns is called.
-func silentDisk(t *testing.T, dir string) (end func()) {
-	t.Helper()
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	must(t, err)
-	must(t, unix.Mount("silent", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
-	ended := false
-	end = func() {
-		if !ended {
-			must(t, unix.Close(fd)) // all who wait get an error
-			must(t, unix.Unmount(dir, unix.MNT_DETACH))
-		}
-		ended = true
-	}
-	t.Cleanup(end)
-	return end
-}
 
 // answered waits until no directory is waited for, and forgives that it took long.
 func answered(t *testing.T, target *Target) {
@@ -63,7 +46,7 @@ func TestADiskThatDoesNotAnswerStopsItsOwnFilesOnly(t *testing.T) {
 		}
 		return errs
 	}
-	end := silentDisk(t, silent)
+	end := nstest.SilentDisk(t, silent)
 	for range 3 {
 		errs := update()
 		if !errors.Is(errs[0], errNoAnswer) || errs[1] != nil || !errors.Is(errs[2], errNoAnswer) || !strings.Contains(errs[0].Error(), silent) {
@@ -81,7 +64,7 @@ func TestADiskThatDoesNotAnswerStopsItsOwnFilesOnly(t *testing.T) {
 		t.Errorf("afterwards: %v", errs)
 	}
 	// What is there is not forgotten.
-	end = silentDisk(t, silent)
+	end = nstest.SilentDisk(t, silent)
 	if errs := target.DeleteBatch(t.Context(), statedb.New().ReadTxn(), rows); !errors.Is(errs[0], errNoAnswer) || errs[1] != nil {
 		t.Errorf("delete: %v", errs)
 	}
@@ -180,7 +163,7 @@ func TestOnlySomeDirectoriesAreWaitedFor(t *testing.T) {
 	silent := t.TempDir()
 	a := newAnswers()
 	a.patience = time.Millisecond
-	end := silentDisk(t, silent)
+	end := nstest.SilentDisk(t, silent)
 	for i := range maxSilent {
 		if err := a.check(filepath.Join(silent, fmt.Sprint(i))); !errors.Is(err, errNoAnswer) {
 			t.Fatalf("directory %d: %v", i, err)
@@ -202,7 +185,7 @@ func TestAWatcherGoesOnWhileADiskDoesNotAnswer(t *testing.T) {
 	there, other := file(filepath.Join(silent, "a"), "ours\n"), file(filepath.Join(dir, "b"), "ours\n")
 	l := newLive(t, there, other)
 	l.settled()
-	end := silentDisk(t, silent)
+	end := nstest.SilentDisk(t, silent)
 	eventually(t, "it is noticed", func() error {
 		if err := l.health.get(); !errors.Is(err, errNoAnswer) || !strings.Contains(err.Error(), silent) {
 			return fmt.Errorf("health: %w", err)
