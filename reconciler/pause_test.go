@@ -216,6 +216,29 @@ func TestACallThatIsGivenUpIsNotMadeLater(t *testing.T) {
 }
 
 // A pause ends with the process. What is to become of an orphan may be known from a row alone that was not applied in the pause.
+// Whoever stops soon after changes that wait for the rate finds the deletes of their rows held, too.
+func TestThatChangesWaitForTheRateIsRememberedAtOnce(t *testing.T) {
+	for _, after := range []time.Duration{20 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond, 2 * time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			m := &heldMemory{}
+			prepared(t, func(w *world) { w.params = func(p *reconciler.Params[row]) { p.Memory = m } }, func(_ *testing.T, w *world) {
+				w.put(numbered(5, 1)...)
+				w.pass(time.Hour)
+				w.check(w.r.SetLimits(reconciler.Limits{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)}))
+				w.put(numbered(5, 2)...)
+				w.pass(after)
+				w.stop()
+				w.target.log()
+				w.delete(idsOf(3, 5)...)
+				w.start()
+				w.pass(time.Hour)
+				w.wantHeld(idsOf(3, 5)...)
+				w.equal("deleted", []string(nil), w.deleted())
+			})
+		})
+	}
+}
+
 func TestDeletesAreHeldAfterARestartInAPause(t *testing.T) {
 	resume := func(w *world) { w.resume(reconciler.Selector[row]{}) }
 	forget := func(w *world) {

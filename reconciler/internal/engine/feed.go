@@ -259,7 +259,11 @@ func (l *loop) giveUpRound(now time.Time) {
 	}
 	for _, part := range l.round.left {
 		for i := range part {
-			l.enqueue(l.adopt(&part[i], workqueue.InRound), workqueue.Changes, workqueue.Change, l.round.at)
+			it := l.adopt(&part[i], workqueue.InRound)
+			l.enqueue(it, workqueue.Changes, workqueue.Change, l.round.at)
+			if l.rate.Holds(now) && l.untried(it) {
+				l.limits.HoldBack(it.Key)
+			}
 		}
 	}
 	l.round = round{}
