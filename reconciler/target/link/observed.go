@@ -72,7 +72,7 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 		DB: db, Table: seen, Decode: decode,
 		Subscribe:   func() (mirror.Subscription, error) { return rtnl.Subscribe(unix.RTNLGRP_LINK) },
 		List:        func(ctx context.Context, _ func() error) ([]Seen, error) { return t.list(ctx) },
-		Unannounced: func() bool { return hasUnannounced(db.ReadTxn(), statedb.ReadOnly(seen)) },
+		Unannounced: func(context.Context) bool { return hasUnannounced(db.ReadTxn(), statedb.ReadOnly(seen)) },
 		Apply: func(txn *statedb.WriteTxn, e event) (doubt string, err error) {
 			return "", apply(txn, seen, e)
 		},
@@ -113,10 +113,10 @@ func otherIndex(txn statedb.ReadTxn, seen *statedb.RWTable[Seen], e event) int {
 	return was.Peer
 }
 
-// hasUnannounced reports whether there are links that are down and have alternative names: the kernel announces nothing about these.
+// hasUnannounced reports whether there are links that are down: the kernel does not announce their alternative names.
 func hasUnannounced(txn statedb.ReadTxn, seen *statedb.Table[Seen]) bool {
 	for s := range seen.All(txn) {
-		if !s.Up && s.OtherNames != "" {
+		if !s.Up {
 			return true
 		}
 	}

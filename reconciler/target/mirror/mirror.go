@@ -64,7 +64,7 @@ type Config[Row comparable, Event any] struct {
 	Apply func(txn *statedb.WriteTxn, event Event) (doubt string, err error)
 	// Unannounced, if not nil, is called every 30 seconds. If it reports that there may be changes of which the kernel announces nothing,
 	// the objects are listed again.
-	Unannounced func() bool
+	Unannounced func(ctx context.Context) bool
 	// RecheckAt, if not nil, returns when Recheck is due, or the zero time if it is not. Recheck returns the rows with what neither List nor
 	// Apply could find out at a reasonable cost; the table is complete without it.
 	RecheckAt func() time.Time
@@ -180,7 +180,7 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 				return err
 			}
 		case <-asking.C:
-			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced()
+			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced(ctx)
 		case <-received:
 			doubt, err := m.apply(ctx, s)
 			if err != nil {

@@ -310,7 +310,7 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 func TestWhatIsNotAnnouncedIsListedNowAndThen(t *testing.T) {
 	mirrored(t, func(t *testing.T, k *kernel, start func()) {
 		var may atomic.Bool
-		k.mirror.config.Unannounced = may.Load
+		k.mirror.config.Unannounced = func(context.Context) bool { return may.Load() }
 		start()
 		k.set("a", 2)
 		pass(time.Hour)

@@ -94,7 +94,8 @@ func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror,
 	k := &keeper{target: t, table: seen}
 	m, err := mirror.New(mirror.Config[Seen, event]{
 		DB: db, Table: seen, Decode: decode, Apply: k.apply,
-		List: func(ctx context.Context, _ func() error) ([]Seen, error) { return k.list(ctx) },
+		List:        func(ctx context.Context, _ func() error) ([]Seen, error) { return k.list(ctx) },
+		Unannounced: k.links.HasUnannounced,
 		// Entries vanish with links, and links are renamed.
 		Subscribe: func() (mirror.Subscription, error) {
 			return rtnl.Subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH)

@@ -1,8 +1,15 @@
 package route
 
 import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
@@ -121,5 +128,55 @@ func TestARouteFollowsTheNetworkOfAnAddressOfAnyLength(t *testing.T) {
 			nstest.IP(t, "address", "del", "2001:db8::7/64", "dev", "e0")
 			mustFollow(t, target, db, seen, c.row)
 		})
+	}
+}
+
+// Routers say which MTU a link has. The kernel then changes that of its routes, and announces nothing; the MTU of the link stays.
+func TestTheMTUThatARouterAdvertisesIsNoticed(t *testing.T) {
+	network(t)
+	target := newTarget(t)
+	db, seen := runMirror(t, target)
+	row := Route{Destination: to("2001:db8:1::/48"), Gateway: gateway6, MTU: 1400}
+	mustUpdate(t, target, row, true)
+	view := target.mirror.Load().View(t.Context())
+	is, found := view.Get(SeenByKey.Query(row.Key()))
+	if !found || is.MTU != row.MTU {
+		t.Fatalf("%+v", is)
+	}
+	advertise(t, "e1", 1300)
+	is.MTU = 1300
+	nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+	mustUpdate(t, target, row, true)
+	is.MTU = 1400
+	nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+}
+
+// advertise sends a router advertisement with an MTU through a device, once this has found no duplicate of its address.
+func advertise(t *testing.T, device string, mtu uint32) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); strings.Contains(nstest.IP(t, "-6", "address", "show", "dev", device), "tentative"); {
+		if time.Now().After(deadline) {
+			t.Fatal("its address is still tentative")
+		}
+	}
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }() // what was sent is sent
+	iface, err := net.InterfaceByName(device)
+	if err == nil {
+		err = errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255), unix.BindToDevice(fd, device))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := make([]byte, 24)
+	message[0] = 134                // router advertisement, without a lifetime
+	message[16], message[17] = 5, 1 // the option MTU, of 8 bytes
+	binary.BigEndian.PutUint32(message[20:], mtu)
+	all := &unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16(), ZoneId: uint32(iface.Index)} //nolint:gosec // indexes are positive
+	if err := unix.Sendto(fd, message, 0, all); err != nil {
+		t.Fatal(err)
 	}
 }

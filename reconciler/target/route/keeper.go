@@ -95,10 +95,25 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 // does, the kernel skips some routes and repeats others without reporting an error.
 func (k *keeper) list6(ctx context.Context, drain func() error) ([]kernelRoute, error) {
 	routes, _, err := mirror.ListQuietly(drain, &k.changes6, func() (routes []kernelRoute, whole bool, err error) {
-		routes, parts, err := k.target.listInParts(ctx, listed{family: Inet6}, Protocol, func(Key) bool { return true })
+		routes, parts, err := k.target.listInParts(ctx, listed{family: Inet6}, Protocol, func(kernelRoute) bool { return true })
 		return routes, parts <= 1, err
 	})
 	return routes, err
+}
+
+// mtusChanged reports whether one of our IPv6 routes has another MTU than in the table. Those of all routes through a link follow that of router
+// advertisements, unannounced.
+func (k *keeper) mtusChanged(ctx context.Context) bool {
+	if k.limited == 0 {
+		return false
+	}
+	txn, changed := k.db.ReadTxn(), false
+	_, _, err := k.target.listInParts(ctx, listed{family: Inet6}, Protocol, func(r kernelRoute) bool {
+		is, _, found := k.table.Get(txn, SeenByKey.Query(r.Key))
+		changed = changed || found && is.MTU != r.MTU
+		return false
+	})
+	return changed || err != nil // what fails is reported when they are listed
 }
 
 // rows returns a row for each key of routes.

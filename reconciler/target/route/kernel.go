@@ -329,19 +329,19 @@ func (t *Target) list(ctx context.Context, family Family, table Table, protocol 
 
 // listSome is list for the routes whose keys some accepts.
 func (t *Target) listSome(ctx context.Context, which listed, protocol byte, some func(Key) bool) ([]kernelRoute, error) {
-	routes, _, err := t.listInParts(ctx, which, protocol, some)
+	routes, _, err := t.listInParts(ctx, which, protocol, func(r kernelRoute) bool { return some(r.Key) })
 	return routes, err
 }
 
 // listInParts is listSome, and returns the number of parts of the listing: see [rtnl.DumpInParts].
-func (t *Target) listInParts(ctx context.Context, which listed, protocol byte, some func(Key) bool) ([]kernelRoute, int, error) {
+func (t *Target) listInParts(ctx context.Context, which listed, protocol byte, some func(kernelRoute) bool) ([]kernelRoute, int, error) {
 	request := fixed{family: which.family, protocol: protocol}.request(unix.RTM_GETROUTE, 0)
 	if which.table != 0 {
 		request.AddUint32(unix.RTA_TABLE, uint32(which.table))
 	}
 	routes, parts, err := rtnl.DumpInParts(ctx, t.conn, request, func(m syscall.NetlinkMessage) (kernelRoute, bool) {
 		r, ok := which.family.decode(m)
-		return r, ok && some(r.Key)
+		return r, ok && some(r)
 	})
 	if errors.Is(err, syscall.ENOENT) {
 		return nil, 0, nil // the kernel makes a table with its first route

@@ -57,7 +57,7 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
 	k := &keeper{target: t, db: db, table: seen, beside: map[Key]struct{}{}}
 	m, err := mirror.New(mirror.Config[Seen, event]{
-		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply, RecheckAt: k.recheckAt, Recheck: k.recheck,
+		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply, RecheckAt: k.recheckAt, Recheck: k.recheck, Unannounced: k.mtusChanged,
 		// Routes vanish with links and addresses, and the kernel does not announce each.
 		Subscribe: func() (mirror.Subscription, error) {
 			k.anew = true // what others did meanwhile was not announced

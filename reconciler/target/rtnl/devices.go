@@ -50,10 +50,10 @@ func (d *Devices) Names(index int) (name, others string) {
 	return link.Name, link.Others
 }
 
-// HasUnannounced reports whether there are links that are down and have alternative names: the kernel announces nothing about these.
-func (d *Devices) HasUnannounced() bool {
+// HasUnannounced reports whether there are links that are down: the kernel does not announce their alternative names.
+func (d *Devices) HasUnannounced(context.Context) bool {
 	for _, link := range d.links {
-		if !link.Up && link.Others != "" {
+		if !link.Up {
 			return true
 		}
 	}

@@ -251,7 +251,7 @@ func (t *Target) ofAll(name string) (string, error) {
 
 func (t *Target) restore(name, original string) error {
 	is, err := t.files.Read(name)
-	if err != nil || is == original {
+	if err != nil || is == original || original == "" && procsys.IsSecret(name) {
 		return err
 	}
 	err = t.set(name, original)

@@ -371,6 +371,21 @@ func TestIndexesOfDevices(t *testing.T) {
 	}
 }
 
+// The kernel refuses to read it before it was set, and it cannot be unset.
+func TestASecretThatWasNeverSetIsSetAndStays(t *testing.T) {
+	nstest.Veth(t, "e0", "e1")
+	const name, value = "net.ipv6.conf.e0.stable_secret", "2001:0db8:0000:0000:0000:0000:0000:0001"
+	target := newTarget(t, Config{Owned: nstest.Store(t, t.TempDir())})
+	wantValue(t, target, name, "")
+	mustUpdate(t, target, Sysctl{Name: name, Value: value}, true)
+	mustUpdate(t, target, Sysctl{Name: name, Value: value}, false)
+	deleteRow(t, target, name, value)
+	wantValue(t, target, name, value)
+	if _, known := target.records.Get(name); known {
+		t.Error("its record is left over")
+	}
+}
+
 func TestADeviceThatWasRenamedGetsItsValuesBack(t *testing.T) {
 	const before, now = "net.ipv4.neigh.e0.gc_stale_time", "net.ipv4.neigh.f0.gc_stale_time"
 	kernel := procsys.New("/proc/sys")

@@ -58,7 +58,7 @@ func (healthy) Stopped(string)                       {}
 // WaitForRows waits until those rows of a table that which lets through are these.
 func WaitForRows[Row any](t *testing.T, db *statedb.DB, table *statedb.Table[Row], which func(Row) bool, want ...Row) {
 	t.Helper()
-	for deadline := time.After(30 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		txn := db.ReadTxn()
 		var rows []Row
 		all, changed := table.AllWatch(txn)

@@ -13,6 +13,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -50,13 +51,20 @@ func PathOf(name string) string { return swapSeparators.Replace(name) }
 // NameOf returns the dotted name of a path. See PathOf.
 func NameOf(path string) string { return swapSeparators.Replace(path) }
 
-// Read returns the text of a parameter without the final line end. Errors match those of the file system, or ErrBusy.
+// IsSecret reports whether the kernel does not let a parameter be read before it was set for the first time. After that it always has a value.
+func IsSecret(name string) bool { return path.Base(PathOf(name)) == "stable_secret" }
+
+// Read returns the text of a parameter without the final line end, which is empty for a secret that was never set. Errors match those of the file
+// system, or ErrBusy.
 func (f *Files) Read(name string) (string, error) {
 	file, err := f.open(name, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
 	data, err := io.ReadAll(file)
+	if errors.Is(err, syscall.EIO) && IsSecret(name) {
+		err = nil
+	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return "", fmt.Errorf("read sysctl %s: %w", name, cause(err))
 	}
