@@ -350,3 +350,11 @@ func TestItIsKnownWhenAPermanentAddressWasDeprecated(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+func TestWhatKeptTheRenewerWaitingIsOverSoon(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{0: longestRenewal, 100 * time.Millisecond: 2 * time.Second, 35 * time.Second: maxRenewal} {
+		if got := pauseAfter(took, longestRenewal); got != want {
+			t.Errorf("after %v: %v, expected %v", took, got, want)
+		}
+	}
+}

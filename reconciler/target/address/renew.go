@@ -25,11 +25,17 @@ type Renewer struct {
 func (t *Target) NewRenewer(Mirror) *Renewer { return &Renewer{target: t} }
 
 // The lifetimes are looked at every longestRenewal, and earlier if some have to be renewed before, but not within shortestRenewal, and
-// less often if that would take more than one part in routesShare of the time.
+// less often, up to maxRenewal, if that would take more than one part in routesShare of the time: what took the time may be over.
 const (
 	shortestRenewal = 100 * time.Millisecond
 	longestRenewal  = time.Second
+	maxRenewal      = 10 * time.Second
 )
+
+// pauseAfter returns the time until the lifetimes are looked at again, of which some have to be renewed next.
+func pauseAfter(took, next time.Duration) time.Duration {
+	return min(max(next, shortestRenewal, routesShare*took), maxRenewal)
+}
 
 // Run renews lifetimes until ctx ends.
 func (r *Renewer) Run(ctx context.Context, health reconciler.Health) error {
@@ -69,7 +75,7 @@ func (r *Renewer) renew(ctx context.Context) (next time.Duration, err error) {
 	if len(due) > 0 {
 		err = r.renewDue(ctx)
 	}
-	return max(next, shortestRenewal, routesShare*time.Since(began)), err
+	return pauseAfter(time.Since(began), next), err
 }
 
 // list finds the records of addresses that expire.
