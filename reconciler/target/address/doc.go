@@ -21,8 +21,7 @@
 // When the first IPv4 address of a network is removed, the kernel also removes all other
 // addresses of that network, and routes through them. While an address of ours is removed,
 // the kernel is told to keep the others (promote_secondaries). The original setting is recorded,
-// so that it is restored even if the process is killed. If it cannot be changed, the other
-// addresses are added again, but not the routes.
+// so that it is restored even if the process is killed.
 //
 // An IPv6 address counts as present while the kernel still looks for duplicates of
 // it. If the kernel finds one, the row is in error.

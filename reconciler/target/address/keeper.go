@@ -44,7 +44,7 @@ func (k *keeper) list(ctx context.Context) ([]Seen, error) {
 	if err := k.links.List(ctx, k.target.conn); err != nil {
 		return nil, err
 	}
-	addresses, err := k.target.list(ctx, unix.AF_UNSPEC, false)
+	addresses, err := k.target.list(ctx, unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -149,7 +148,6 @@ type kernelAddress struct {
 	ours    bool   // whether it has our mark
 	metric  uint32 // of the route to its network
 	created uint32 // when it was added, in hundredths of a second since the boot
-	data    []byte // the message; set only if the address was listed in order to add it again
 }
 
 func (a kernelAddress) isDuplicate() bool { return a.flags&unix.IFA_F_DADFAILED != 0 }
@@ -260,16 +258,10 @@ func broadcastOf(address netip.Prefix) (netip.Addr, bool) {
 }
 
 // list returns the addresses of a family, or of all families if it is 0.
-func (t *Target) list(ctx context.Context, family byte, keepData bool) ([]kernelAddress, error) {
+func (t *Target) list(ctx context.Context, family byte) ([]kernelAddress, error) {
 	request := rtnl.Request{Type: unix.RTM_GETADDR, Data: make([]byte, unix.SizeofIfAddrmsg)}
 	request.Data[0] = family
-	addresses, err := rtnl.Dump(ctx, t.conn, request, func(m syscall.NetlinkMessage) (kernelAddress, bool) {
-		a, ok := decodeAddress(m)
-		if keepData {
-			a.data = slices.Clone(m.Data)
-		}
-		return a, ok
-	})
+	addresses, err := rtnl.Dump(ctx, t.conn, request, decodeAddress)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}

@@ -199,7 +199,7 @@ func (t *Target) present(ctx context.Context) (presence, error) {
 
 // presentNow is like present for a family, but always uses a new listing.
 func (t *Target) presentNow(ctx context.Context, family byte) (presence, error) {
-	addresses, err := t.list(ctx, family, false)
+	addresses, err := t.list(ctx, family)
 	if err != nil {
 		return nil, err
 	}

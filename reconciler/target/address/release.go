@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 )
 
@@ -59,8 +57,7 @@ func (t *Target) tellReplaced(key Key) {
 //
 // When the first IPv4 address of a network is removed, the kernel removes all other addresses of
 // that network, and with the last address of a device all its routes, unless it is told to
-// promote another address. remove sets that while addresses are removed; where that is not
-// possible, the other addresses are added again.
+// promote another address. remove sets that while addresses are removed.
 func (t *Target) remove(ctx context.Context, recs []record) []error {
 	outcomes := make([]error, len(recs))
 	var at []int
@@ -83,11 +80,8 @@ func (t *Target) remove(ctx context.Context, recs []record) []error {
 	if err != nil {
 		return fail(outcomes, at, err)
 	}
-	var before []kernelAddress
-	if !t.beginPromotions(ctx, shared) {
-		if before, err = t.list(ctx, unix.AF_INET, true); err != nil {
-			return fail(outcomes, at, errors.Join(err, t.endPromotions(ctx)))
-		}
+	if err := t.beginPromotions(ctx, shared); err != nil {
+		return fail(outcomes, at, errors.Join(err, t.endPromotions(ctx)))
 	}
 	for n, err := range t.conn.Execute(ctx, requests) {
 		key := recs[at[n]].Key
@@ -95,7 +89,7 @@ func (t *Target) remove(ctx context.Context, recs []record) []error {
 			outcomes[at[n]] = fmt.Errorf("remove address %s from %s: %w", key.Address, key.Device, err)
 		}
 	}
-	if err := errors.Join(t.endPromotions(ctx), t.bringBack(ctx, recs, before)); err != nil {
+	if err := t.endPromotions(ctx); err != nil {
 		return fail(outcomes, at, err)
 	}
 	return outcomes
@@ -164,7 +158,7 @@ func (t *Target) sharedNetworks(ctx context.Context, recs []record) (devices map
 		}
 		return devices, nil
 	}
-	addresses, err := t.list(ctx, unix.AF_INET, false)
+	addresses, err := t.list(ctx, unix.AF_INET)
 	for _, a := range addresses {
 		count(a.SeenKey)
 	}
@@ -173,122 +167,3 @@ func (t *Target) sharedNetworks(ctx context.Context, recs []record) (devices map
 
 // networkOf returns the network of an address, by the kernel's definition of a network.
 func networkOf(key SeenKey) SeenKey { return SeenKey{key.Index, key.Address.Masked()} }
-
-// promotion is the record that is written under the name of a device before the kernel is
-// told to promote the device's addresses.
-type promotion struct {
-	Index int    `json:"index"`
-	Was   string `json:"was"` // the original setting
-}
-
-// promotionOf returns the name of the setting.
-func promotionOf(device string) string {
-	return procsys.NameOf("net/ipv4/conf/" + device + "/promote_secondaries")
-}
-
-// beginPromotions makes the kernel promote addresses of devices until endPromotions. It
-// reports whether that succeeded for all devices.
-func (t *Target) beginPromotions(ctx context.Context, devices map[int]bool) bool {
-	ok := true
-	for index, shared := range devices {
-		if !shared {
-			continue
-		}
-		link, err := t.conn.LinkByIndex(ctx, index)
-		if errors.Is(err, syscall.ENODEV) {
-			continue // its addresses are gone, too
-		}
-		ok = err == nil && t.promote(link) && ok
-	}
-	return ok
-}
-
-func (t *Target) promote(link rtnl.Link) bool {
-	name := promotionOf(link.Name)
-	was, err := t.parameters.Read(name)
-	if err != nil || was != "0" {
-		return err == nil
-	}
-	return t.promotions.Put(link.Name, promotion{link.Index, was}) == nil && t.parameters.Write(name, "1") == nil
-}
-
-// endPromotions restores the settings, even if ctx has ended.
-func (t *Target) endPromotions(ctx context.Context) error {
-	var errs []error
-	for name, p := range t.promotions.All() {
-		err := t.endPromotion(context.WithoutCancel(ctx), p)
-		if err == nil {
-			err = t.promotions.Remove(name)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// endPromotion restores a setting, unless others have changed it meanwhile. The device
-// may have been renamed; another device that has its old name is left alone.
-func (t *Target) endPromotion(ctx context.Context, p promotion) error {
-	link, err := t.conn.LinkByIndex(ctx, p.Index)
-	if errors.Is(err, syscall.ENODEV) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	name := promotionOf(link.Name)
-	is, err := t.parameters.Read(name)
-	if err == nil && is == "1" {
-		err = t.parameters.Write(name, p.Was)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// bringBack adds the addresses again that the kernel removed together with the addresses of
-// records, no matter who made them.
-func (t *Target) bringBack(ctx context.Context, recs []record, before []kernelAddress) error {
-	if len(before) == 0 {
-		return nil
-	}
-	after, err := t.list(ctx, unix.AF_INET, false)
-	if err != nil {
-		return err
-	}
-	there, networks := map[SeenKey]bool{}, map[SeenKey]bool{}
-	for _, a := range after {
-		there[a.SeenKey] = true
-	}
-	for _, rec := range recs {
-		if !rec.Existed {
-			there[rec.seenKey()] = true // so that it is not added again
-			networks[networkOf(rec.seenKey())] = true
-		}
-	}
-	var errs []error
-	for _, a := range before {
-		if there[a.SeenKey] || !networks[networkOf(a.SeenKey)] {
-			continue
-		}
-		err := t.conn.Execute(ctx, []rtnl.Request{a.again()})[0]
-		if err != nil && !errors.Is(err, syscall.EEXIST) {
-			errs = append(errs, fmt.Errorf("add address %s to %s again, which went with another one: %w", a.Address, t.conn.LinkName(ctx, a.Index), err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// again returns the request that adds a listed address again.
-func (a kernelAddress) again() rtnl.Request {
-	r := rtnl.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Data: a.data[:unix.SizeofIfAddrmsg:unix.SizeofIfAddrmsg]}
-	r.Data[2] = 0
-	const kernels = unix.IFA_F_SECONDARY | unix.IFA_F_PERMANENT // set by the kernel, not by requests
-	for kind, value := range rtnl.Attributes(a.data[unix.SizeofIfAddrmsg:]) {
-		if kind != unix.IFA_FLAGS {
-			r.Add(kind, value)
-		}
-	}
-	r.AddUint32(unix.IFA_FLAGS, a.flags&^kernels)
-	return r
-}

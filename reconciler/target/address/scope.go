@@ -27,7 +27,7 @@ func (u *updates) checkScopes(txn statedb.ReadTxn) {
 			continue
 		}
 		if all == nil {
-			if all, u.results[i].Err = u.target.list(u.ctx, unix.AF_INET, false); u.results[i].Err != nil {
+			if all, u.results[i].Err = u.target.list(u.ctx, unix.AF_INET); u.results[i].Err != nil {
 				continue
 			}
 		}

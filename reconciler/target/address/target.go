@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler"
-	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
@@ -39,7 +38,6 @@ type Target struct {
 	reconciler.NoPrune[Address]
 
 	conn       *rtnl.Conn
-	parameters *procsys.Files
 	records    *ownership.Records[record]
 	promotions *ownership.Records[promotion]
 	recorded   recorded
@@ -96,7 +94,7 @@ func New(cfg Config) (*Target, error) {
 		return nil, err
 	}
 	return &Target{
-		conn: conn, parameters: procsys.New(procsys.Default), records: records, promotions: promotions, allowed: cfg.Allowed, rows: cfg.Rows,
+		conn: conn, records: records, promotions: promotions, allowed: cfg.Allowed, rows: cfg.Rows,
 		log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), marks: keepsProtocol(),
 	}, nil
 }
