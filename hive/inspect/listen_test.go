@@ -69,7 +69,7 @@ func TestListenRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ path, want string }{
 		"a living agent":     {living, "another agent is listening there already"},
 		"another file":       {file, "something else than a socket"},
-		"an open directory":  {filepath.Join(open, "x.sock"), open + " can be written to by others (mode drwxrwx---): run chmod go-w"},
+		"an open directory":  {filepath.Join(open, "x.sock"), open + " can be written to by others (mode drwxrwx---): if what it holds is right, run chmod go-w"},
 		"a path too long":    {filepath.Join(dir, strings.Repeat("x", 100)), "a socket's can have 107"},
 		"a directory's file": {filepath.Join(file, "x.sock"), "not a directory"},
 	} {

@@ -29,8 +29,9 @@ type Policy struct {
 	// AllowSticky allows a directory that others may write to if it is sticky: they can add files to it, but not
 	// replace files that are not theirs.
 	AllowSticky bool
-	// Recursive says that everything in a directory has to be trusted, so that an error about it suggests a command for all of that.
-	Recursive bool
+	// Below says that the directories below a directory have to be trusted, too, and that their files are judged one by one: the command that an
+	// error about the directory suggests mends all directories, and leaves the files as they are, which others may have written meanwhile.
+	Below bool
 	// Within, if not empty, is a directory that files must be in after all symbolic links
 	// have been followed.
 	Within string
@@ -47,7 +48,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %s: run %s, if what it holds is right", Name(e.Path), e.Reason, e.Remedy)
+	return fmt.Sprintf("%s %s: if what it holds is right, run %s", Name(e.Path), e.Reason, e.Remedy)
 }
 
 // Name returns a path for messages. It is quoted if it contains characters that are not printable,
@@ -61,17 +62,19 @@ func Name(path string) string {
 
 // judge returns an error if a file or directory is not trusted. A sticky directory may be.
 func judge(path string, mode fs.FileMode, owner uint32, own func(uint32) bool, allow Policy) error {
-	recursive := ""
-	if allow.Recursive && mode.IsDir() {
-		recursive = "-R "
+	remedy := func(command, argument string) string {
+		if allow.Below && mode.IsDir() {
+			return fmt.Sprintf("find %[1]q -type d -exec %[2]s %[3]s {} + (with %[2]s -R %[3]s %[1]q, files that others may have written are believed, too)", path, command, argument)
+		}
+		return fmt.Sprintf("%s %s %q", command, argument, path)
 	}
 	switch {
 	case !own(owner):
-		return &Error{path, fmt.Sprintf("belongs to uid %d, who may write to it", owner), fmt.Sprintf("chown %sroot %q", recursive, path)}
+		return &Error{path, fmt.Sprintf("belongs to uid %d, who may write to it", owner), remedy("chown", "root")}
 	case mode&fs.ModeSymlink != 0, allow.AllowSticky && mode&fs.ModeSticky != 0:
 		return nil
 	case mode.Perm()&0o022 != 0:
-		return &Error{path, fmt.Sprintf("can be written to by others (mode %v)", mode), fmt.Sprintf("chmod %sgo-w %q", recursive, path)}
+		return &Error{path, fmt.Sprintf("can be written to by others (mode %v)", mode), remedy("chmod", "go-w")}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,8 +50,8 @@ func TestWhatOthersMayHaveMadeIsNotOpened(t *testing.T) {
 		want  string // in the error; empty: it is opened
 	}{
 		"as it should be":         {spoil: func(*testing.T, string) {}},
-		"a file of others":        {spoil: func(t *testing.T, dir string) { must(t, os.Chown(dir+"/good", other, other)) }, want: "/dir/good belongs to uid 65533, who may write to it: run chown root"},
-		"a group may write":       {spoil: func(t *testing.T, dir string) { must(t, os.Chmod(dir+"/good", 0o664)) }, want: "/dir/good can be written to by others (mode -rw-rw-r--): run chmod go-w"},
+		"a file of others":        {spoil: func(t *testing.T, dir string) { must(t, os.Chown(dir+"/good", other, other)) }, want: "/dir/good belongs to uid 65533, who may write to it: if what it holds is right, run chown root"},
+		"a group may write":       {spoil: func(t *testing.T, dir string) { must(t, os.Chmod(dir+"/good", 0o664)) }, want: "/dir/good can be written to by others (mode -rw-rw-r--): if what it holds is right, run chmod go-w"},
 		"all may write":           {spoil: func(t *testing.T, dir string) { must(t, os.Chmod(dir+"/good", 0o646)) }, want: "can be written to by others"},
 		"a directory of others":   {spoil: func(t *testing.T, dir string) { must(t, os.Chown(dir, other, other)) }, want: "/dir belongs to uid 65533"},
 		"a directory for all":     {spoil: func(t *testing.T, dir string) { must(t, os.Chmod(dir, 0o777)) }, want: "/dir can be written to by others (mode drwxrwxrwx)"},
@@ -141,14 +142,14 @@ func TestADirectoryIsOpenedIfNobodyElseMayWriteToIt(t *testing.T) {
 		t.Errorf("a sticky one, in which others may make documents: %v", err)
 	}
 	must(t, os.Chmod(dir, 0o770))
-	for recursive, want := range map[bool]string{false: "run chmod go-w ", true: "run chmod -R go-w "} {
-		if _, err := Open(dir, Policy{Recursive: recursive}); err == nil || !strings.Contains(err.Error(), want) {
+	for below, want := range map[bool]string{false: "run chmod go-w " + strconv.Quote(dir), true: "run find " + strconv.Quote(dir) + " -type d -exec chmod go-w {} + (with chmod -R go-w "} {
+		if _, err := Open(dir, Policy{Below: below}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q", err, want)
 		}
 	}
 	must(t, os.WriteFile(dir+"/good", nil, 0o660), os.Chmod(dir+"/good", 0o660), os.Chmod(filepath.Dir(dir), 0o770))
 	for _, path := range []string{dir, dir + "/good"} { // an error about a directory above is not about all that is in it
-		if _, err := Open(path, Policy{Recursive: true}); err == nil || strings.Contains(err.Error(), "-R") {
+		if _, err := Open(path, Policy{Below: true}); err == nil || strings.Contains(err.Error(), "find") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

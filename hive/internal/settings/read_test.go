@@ -84,7 +84,7 @@ func TestFileThatOthersMayHaveWrittenIsRefused(t *testing.T) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := settings.ReadFile(path); err == nil || !strings.Contains(err.Error(), "settings.yaml can be written to by others (mode -rw-rw-rw-): run chmod go-w") {
+	if _, err := settings.ReadFile(path); err == nil || !strings.Contains(err.Error(), "settings.yaml can be written to by others (mode -rw-rw-rw-): if what it holds is right, run chmod go-w") {
 		t.Errorf("for all: %v", err)
 	}
 	if os.Getuid() != 0 {

@@ -20,12 +20,12 @@ func TestDocumentsThatOthersMayHaveWrittenAreRefused(t *testing.T) {
 		"a file of others": {
 			func(h *harness) error { return os.Chown(h.path("b.yaml"), stranger, stranger) },
 			func(h *harness) error { return os.Chown(h.path("b.yaml"), 0, 0) },
-			"b.yaml belongs to uid 65533, who may write to it: run chown root",
+			"b.yaml belongs to uid 65533, who may write to it: if what it holds is right, run chown root",
 		},
 		"a file that others may write": {
 			func(h *harness) error { return os.Chmod(h.path("b.yaml"), 0o666) },
 			func(h *harness) error { return os.Chmod(h.path("b.yaml"), 0o600) },
-			"b.yaml can be written to by others (mode -rw-rw-rw-): run chmod go-w",
+			"b.yaml can be written to by others (mode -rw-rw-rw-): if what it holds is right, run chmod go-w",
 		},
 		"a link out": {
 			func(h *harness) error {
@@ -79,7 +79,7 @@ func TestADirectoryThatOthersCanChangeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := New(Config{DB: statedb.New(), Dir: dir})
-	if err == nil || !strings.Contains(err.Error(), "conf can be written to by others (mode drwxrwx---): run chmod go-w") {
+	if err == nil || !strings.Contains(err.Error(), "conf can be written to by others (mode drwxrwx---): if what it holds is right, run chmod go-w") {
 		t.Errorf("New: %v", err)
 	}
 	if _, err := New(Config{DB: statedb.New(), Dir: dir, AllowWritable: true}); err != nil {

@@ -58,7 +58,8 @@ func (r *Records[T]) detach(key string) error {
 	return err
 }
 
-// dropAttachments removes attachments without a record. It keeps those of records that were set aside.
+// dropAttachments removes attachments without a record. It keeps those of records that were set aside, and gives them back to records that have
+// their names again.
 func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
 	if r.readOnly {
 		return nil
@@ -69,14 +70,33 @@ func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
 	}
 	for _, entry := range entries {
 		name, attached := strings.CutSuffix(entry.Name(), attachmentSuffix)
-		if !attached || recorded[name] || wasSetAside(name) {
+		if !attached || recorded[name] {
 			continue
 		}
-		if err := os.Remove(filepath.Join(r.dir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been set aside since
+		if err := r.dropAttachment(name, recorded); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been set aside since
 			return err
 		}
 	}
 	return nil
+}
+
+// dropAttachment removes the attachment of a name that no record has, or keeps it or gives it back.
+func (r *Records[T]) dropAttachment(name string, recorded map[string]bool) error {
+	path := filepath.Join(r.dir, name)
+	if wasSetAside(name) {
+		if is, err := exists(path); is || err != nil {
+			return err
+		}
+		before := name[:strings.LastIndex(name, corruptSuffix)]
+		has, err := exists(filepath.Join(r.dir, before+attachmentSuffix))
+		if err != nil {
+			return err
+		}
+		if recorded[before] && !has {
+			return os.Rename(path+attachmentSuffix, filepath.Join(r.dir, before+attachmentSuffix))
+		}
+	}
+	return os.Remove(path + attachmentSuffix)
 }
 
 // each calls a function for each key, and then syncs the changes to the disk. It returns the

@@ -131,12 +131,7 @@ func TestWhatIsAttachedToADamagedRecordIsSetAsideWithIt(t *testing.T) {
 	if diff := cmp.Diff([]string{name + ".corrupt", name + ".corrupt-2"}, store.SetAside()); diff != "" {
 		t.Errorf("set aside (-want +got):\n%s", diff)
 	}
-	for from, to := range map[string]string{".corrupt": "", ".corrupt.data": ".data"} {
-		if err := os.Rename(name+from, name+to); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(name, whole, 0o600); err != nil { // mended
+	if err := errors.Join(os.Rename(name+".corrupt", name), os.WriteFile(name, whole, 0o600)); err != nil { // mended
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{name + ".corrupt-2"}, store.SetAside()); diff != "" {
@@ -147,6 +142,11 @@ func TestWhatIsAttachedToADamagedRecordIsSetAsideWithIt(t *testing.T) {
 		t.Errorf("attachment: %q, %v", data, err)
 	}
 	wantRecords(t, again, map[string]record{key: {"first"}})
+	if err := os.Remove(name + ".corrupt-2"); err != nil {
+		t.Fatal(err)
+	}
+	openLasting(t, dir, here)
+	wantFiles(t, dir, "a%3F.json", "a%3F.json.data")
 }
 
 func TestErrorsOfManyRecordsAreToldByTheirKeys(t *testing.T) {

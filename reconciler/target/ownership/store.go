@@ -88,7 +88,7 @@ func Open(cfg Config) (*Store, error) {
 }
 
 // trust is what the directories of records have to fulfill.
-var trust = trusted.Policy{Recursive: true}
+var trust = trusted.Policy{Below: true}
 
 // prepare creates the state directory, and refuses one in which others could write records.
 func prepare(dir string, readOnly bool) error {

@@ -70,7 +70,7 @@ func reportRecords(store *ownership.Store, h health.Health) {
 		which = fmt.Sprintf("%s and %d more", which, others)
 	}
 	h.Degraded("records of what the agent has made could not be used, so that it does not know what to remove or restore; the log says why. "+
-		"Stop the agent, and mend each and cut off .corrupt from its name, or remove it", errors.New(which))
+		"Stop the agent, and mend each and cut off what begins with .corrupt from its name, or remove it", errors.New(which))
 }
 
 // readState opens the records for reading, even while an agent uses them.
