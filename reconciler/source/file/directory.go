@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -64,24 +65,38 @@ func readEntries(d *os.File, limit int) ([]os.DirEntry, error) {
 	}
 }
 
-// listDir returns the paths of the files in the directory that hold documents, sorted.
-func (s *Source) listDir(l *listing) ([]string, error) {
-	entries, info, err := s.readDir(s.config.Dir)
-	if err != nil {
-		return nil, err
+// entries is what a directory has.
+type entries struct {
+	paths  []string // of the files that hold documents, sorted
+	copies []string // of temporary files, see temporaryFile
+	device uint64   // that the directory is on
+	err    error
+}
+
+// listDir lists the directory, and looks up its files, or returns errSilent if that takes too long: other processes can keep a directory busy
+// for as long as they like. The kernel then knows the names of the files when these are read.
+func (s *Source) listDir(ctx context.Context) entries {
+	listed := make(chan entries, 1)
+	if !s.directory.responds(ctx, func() { listed <- s.entries() }) {
+		return entries{err: errSilent}
 	}
-	l.device = s.deviceOf(info)
-	l.copies = nil
-	for _, e := range entries {
-		if temporaryFile(e.Name()) {
-			l.copies = append(l.copies, filepath.Join(s.config.Dir, e.Name()))
+	return <-listed
+}
+
+func (s *Source) entries() (e entries) {
+	all, info, err := s.readDir(s.config.Dir)
+	if err != nil {
+		return entries{err: err}
+	}
+	e.device = s.deviceOf(info)
+	for _, entry := range all {
+		if temporaryFile(entry.Name()) {
+			e.copies = append(e.copies, filepath.Join(s.config.Dir, entry.Name()))
 		}
 	}
-	paths := documentFiles(s.config.Dir, entries)
-	if err := checkTotal(paths, s.config.MaxFileSize, s.config.MaxTotalSize); err != nil {
-		return nil, err
-	}
-	return paths, nil
+	e.paths = documentFiles(s.config.Dir, all)
+	e.err = checkTotal(e.paths, s.config.MaxFileSize, s.config.MaxTotalSize)
+	return e
 }
 
 // checkTotal returns an error if the total size of files exceeds maxTotal, before any of them is read. Files larger than maxFile are

@@ -137,19 +137,21 @@ func (unwatched) written() map[string]bool      { return nil }
 // list reads the directory. Watches are in place before it reads anything that
 // counts, so that no later change is missed.
 func (s *Source) list(ctx context.Context, l *listing, follower follower) {
-	responds := s.directory.responds(ctx, func() {})
-	l.found, l.busy, l.at, l.again = map[string]*content{}, map[string]bool{}, time.Now(), s.config.Rescan
-	if !responds {
-		l.err, l.again = errSilent, impaired
-		return
-	}
+	l.found, l.busy, l.again = map[string]*content{}, map[string]bool{}, s.config.Rescan
 	s.parser.filters = s.filters.current()
-	written := follower.written()
 	unsure := !s.published.initialized
 	var paths []string
+	var written map[string]bool
 	for attempt, renewed := 0, true; renewed && attempt < 3; attempt++ {
+		is := s.listDir(ctx)
+		if paths, l.copies, l.device, l.err, l.at = is.paths, is.copies, is.device, is.err, time.Now(); errors.Is(l.err, errSilent) {
+			l.again = impaired
+			return
+		}
+		if attempt == 0 {
+			written = follower.written()
+		}
 		var err error
-		paths, l.err = s.listDir(l)
 		renewed, err = follower.follow(interestOf(s.config.Dir, paths))
 		s.logWatchError(err)
 		unsure = unsure || renewed || err != nil

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,10 +24,32 @@ func (h *harness) silence() (end func(), calls *atomic.Int64) {
 	}, calls
 }
 
+// busy has listings of the directory wait: whoever may list it can do that to others.
+func (h *harness) busy() (end func(), calls *atomic.Int64) {
+	silent, calls := make(chan struct{}), new(atomic.Int64)
+	list := h.source.readDir
+	h.source.readDir = func(dir string) ([]os.DirEntry, os.FileInfo, error) {
+		calls.Add(1)
+		<-silent
+		return list(dir)
+	}
+	return func() {
+		close(silent)
+		synctest.Wait()
+	}, calls
+}
+
 func TestADirectoryThatDoesNotRespondIsReported(t *testing.T) {
+	for name, silence := range map[string]func(h *harness) (func(), *atomic.Int64){"silent": (*harness).silence, "busy": (*harness).busy} {
+		t.Run(name, func(t *testing.T) { reportsSilence(t, silence) })
+	}
+}
+
+func reportsSilence(t *testing.T, silence func(h *harness) (end func(), calls *atomic.Int64)) {
+	t.Helper()
 	bubble(t, map[string]string{"a.yaml": routeTo(netA, "a")}, func(t *testing.T, h *harness) {
 		h.settle()
-		end, calls := h.silence()
+		end, calls := silence(h)
 		h.write("b.yaml", routeTo(netB, "b"))
 		for range 3 {
 			<-time.After(h.look())

@@ -98,8 +98,10 @@ func TestTheUnitFitsTheAgent(t *testing.T) {
 	if state, err := defaultStateDir(); err != nil || "/var/lib/"+unit["StateDirectory"][0] != state {
 		t.Errorf("StateDirectory=%v, but the default is %s, %v", unit["StateDirectory"], state, err)
 	}
-	if mode := unit["RuntimeDirectoryMode"]; !slices.Equal(mode, []string{"0711"}) {
-		t.Errorf("RuntimeDirectoryMode=%v: other users may list the directory of the socket", mode)
+	for _, directive := range []string{"RuntimeDirectoryMode", "ConfigurationDirectoryMode"} {
+		if mode := unit[directive]; !slices.Equal(mode, []string{"0711"}) {
+			t.Errorf("%s=%v: other users may list the directory", directive, mode)
+		}
 	}
 	if dir := filepath.Dir(inspect.DefaultSocket(name)); "/run/"+unit["RuntimeDirectory"][0] != dir {
 		t.Errorf("RuntimeDirectory=%v, but the socket is in %s", unit["RuntimeDirectory"], dir)
