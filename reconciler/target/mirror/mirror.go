@@ -27,8 +27,11 @@ const (
 	// shortest and longest bound the least time between two listings.
 	shortest = 20 * time.Millisecond
 	longest  = 500 * time.Millisecond
-	// unannouncedInterval is how often it is asked whether there may be changes without a notification.
-	unannouncedInterval = 30 * time.Second
+	// It is asked every unannouncedInterval whether there may be changes without a notification, or less often, up to maxUnannouncedInterval, if
+	// that and listing take more than one part in unannouncedShare of the time.
+	unannouncedInterval    = 10 * time.Second
+	maxUnannouncedInterval = 30 * time.Second
+	unannouncedShare       = 20
 	// retryDelay is how long a new subscription waits after a fault.
 	retryDelay = time.Second
 )
@@ -62,7 +65,7 @@ type Config[Row comparable, Event any] struct {
 	// from a listing. If the table is in doubt after that, it returns why. It is called
 	// only after a List that has succeeded for the same subscription.
 	Apply func(txn *statedb.WriteTxn, event Event) (doubt string, err error)
-	// Unannounced, if not nil, is called every 30 seconds. If it reports that there may be changes of which the kernel announces nothing,
+	// Unannounced, if not nil, is called every ten seconds, or at least every 30 if listing takes long. If it reports that there may be changes of which the kernel announces nothing,
 	// the objects are listed again.
 	Unannounced func(ctx context.Context) bool
 	// RecheckAt, if not nil, returns when Recheck is due, or the zero time if it is not. Recheck returns the rows with what neither List nor
@@ -136,12 +139,13 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	m.update(func() { m.stream = s })
 	defer m.update(func() { m.stream = nil })
 
-	timer, rechecking, asking := time.NewTimer(0), time.NewTimer(0), time.NewTicker(unannouncedInterval)
+	timer, rechecking, asking := time.NewTimer(0), time.NewTimer(0), time.NewTimer(unannouncedInterval)
 	defer timer.Stop()
 	defer rechecking.Stop()
 	defer asking.Stop()
 	notBefore, doubtful := time.Now(), true
 	listed := false
+	var took time.Duration // the last listing
 	for {
 		var due <-chan time.Time
 		if doubtful {
@@ -165,9 +169,11 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 		case <-m.wanted:
 			notBefore, doubtful = time.Now(), true
 		case <-due:
+			began := time.Now()
 			if notBefore, err = m.relist(ctx, s, listed); err != nil {
 				return err
 			}
+			took = time.Since(began)
 			if m.recheckAt().IsZero() { // perhaps because listing has done what a recheck does
 				m.rechecked = nil
 			}
@@ -180,7 +186,9 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 				return err
 			}
 		case <-asking.C:
+			began := time.Now()
 			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced(ctx)
+			asking.Reset(min(max(unannouncedInterval, unannouncedShare*(time.Since(began)+took)), maxUnannouncedInterval))
 		case <-received:
 			doubt, err := m.apply(ctx, s)
 			if err != nil {

@@ -110,7 +110,7 @@ func (k *keeper) mtusChanged(ctx context.Context) bool {
 	txn, changed := k.db.ReadTxn(), false
 	_, _, err := k.target.listInParts(ctx, listed{family: Inet6}, Protocol, func(r kernelRoute) bool {
 		is, _, found := k.table.Get(txn, SeenByKey.Query(r.Key))
-		changed = changed || found && is.MTU != r.MTU
+		changed = changed || found && is.Kind != severalKind && is.MTU != r.MTU
 		return false
 	})
 	return changed || err != nil // what fails is reported when they are listed

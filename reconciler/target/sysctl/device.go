@@ -163,6 +163,9 @@ func (t *Target) release(name, declared string) error {
 	return t.giveUp(name, now, rec)
 }
 
+// errUnknown is the error of a row that Observe could not read the value of.
+var errUnknown = errors.New("it is not known yet whether others have changed it since its device was renamed: what the agent has is looked through again")
+
 // isOurs reports whether the parameter of a record, which has a name now, has no newer record and the declared value.
 func (t *Target) isOurs(name, now string, rec record, declared string) (bool, error) {
 	if now == name || now == "" {
@@ -174,6 +177,9 @@ func (t *Target) isOurs(name, now string, rec record, declared string) (bool, er
 	is, err := t.files.Read(now)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
+	}
+	if err == nil && declared == "" {
+		return false, fmt.Errorf("sysctl %s: %w", name, errUnknown)
 	}
 	return words(is) == declared, err
 }

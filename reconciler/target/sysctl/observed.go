@@ -140,6 +140,9 @@ func (w *Watcher) readAll(ctx context.Context) error {
 	for s := range w.seen.All(txn) {
 		keys[Key(s.Name)] = true
 	}
+	for key := range w.unread {
+		keys[key] = true
+	}
 	if err := w.read(ctx, txn, keys); err != nil {
 		return err
 	}

@@ -209,3 +209,26 @@ func TestAWatcherGoesOnWhileADirectoryIsBusy(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The other ones are given back.
+func TestABusyDirectoryIsNoErrorOfAllThatIsOurs(t *testing.T) {
+	root := tree(t, map[string]string{"net.busy.a": "1", "net.c": "1"})
+	target := newTarget(t, Config{Root: root})
+	mustUpdate(t, target, Sysctl{Name: "net.busy.a", Value: "2"}, true)
+	mustUpdate(t, target, Sysctl{Name: "net.c", Value: "2"}, true)
+	end := nstest.SilentDisk(t, filepath.Join(root, "net", "busy"))
+	if err := target.Init(t.Context()); err != nil {
+		t.Error(err)
+	}
+	got := map[string]string{}
+	for row, err := range target.Observe(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[row.Name] = row.Value
+	}
+	if diff := cmp.Diff(map[string]string{"net.busy.a": "", "net.c": "2"}, got); diff != "" {
+		t.Errorf("ours (-want +got):\n%s", diff)
+	}
+	end()
+}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/parallel"
 	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 	"github.com/statehive/statehive/reconciler/target/steps"
@@ -75,22 +78,18 @@ func New(cfg Config) (*Target, error) {
 // Init implements reconciler.Target. It drops the records of parameters that are
 // gone, such as those of a removed device.
 func (t *Target) Init(ctx context.Context) error {
-	for name, rec := range t.records.All() {
-		if ctx.Err() != nil {
-			break
+	all := maps.Collect(t.records.All())
+	names, errs := slices.Sorted(maps.Keys(all)), make([]error, len(all))
+	parallel.Each(len(names), func(i int) { // some may take long: see procsys
+		_, there, err := t.lookAt(names[i], all[names[i]])
+		if err == nil && !there && ctx.Err() == nil {
+			err = t.records.Remove(names[i])
 		}
-		_, there, err := t.lookAt(name, rec)
-		if there {
-			continue // methods that need the value report read errors
+		if !there {
+			errs[i] = err // methods that need the value report read errors
 		}
-		if err == nil {
-			err = t.records.Remove(name)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
+	})
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // lookAt reads the parameter that a record is about, wherever it is now.
@@ -278,6 +277,9 @@ func (t *Target) Observe(ctx context.Context) iter.Seq2[Sysctl, error] {
 			is, there, err := t.lookAt(name, rec)
 			if !there && err == nil {
 				continue
+			}
+			if errors.Is(err, procsys.ErrBusy) { // its own operations report that
+				is, err = "", nil
 			}
 			if err == nil {
 				err = ctx.Err()
