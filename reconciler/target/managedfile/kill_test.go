@@ -356,36 +356,31 @@ func TestADirectoryInPlaceOfATemporaryFileAfterAKill(t *testing.T) {
 	}
 }
 
-// The directory is made anew, as below /run at a boot: what was left over in the former one does not come back. Once the files are written to the
-// new one, or have no document any more, no list of temporary files is kept.
-func TestNoListStaysOfADirectoryThatIsMadeAnew(t *testing.T) {
-	for _, step := range []string{"temporary", "recorded"} {
-		for _, then := range []string{"make and delete", "make, others delete", "delete"} {
-			dir, state := filepath.Join(t.TempDir(), "dir"), t.TempDir()
-			rows := killRows(dir, "make")
-			for range 2 {
-				must(t, os.Mkdir(dir, 0o755))
-				killed(t, step, "make", dir, state)
-				must(t, os.Rename(dir, filepath.Join(t.TempDir(), "former")))
-				must(t, os.Mkdir(dir, 0o755))
-				target := openedTarget(t, state)
-				if then != "delete" {
-					goOnAfterKill(t, target, "make", dir)
-				}
-				if then == "make, others delete" {
-					must(t, os.RemoveAll(dir))
-					must(t, os.Mkdir(dir, 0o755))
-				}
-				mustDelete(t, target, rows[0])
-				target = openedTarget(t, state) // the list of the other files stays, without that one
-				for _, row := range rows[1:] {
-					mustDelete(t, target, row)
-				}
-				wantTidy(t, dir, state)
-				must(t, os.RemoveAll(dir))
+// The disk of a directory is away at the next start, and the documents go, or the files are written below it. Then it comes back.
+func TestWhatIsLeftOverOnADiskThatComesBackIsRemoved(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, target *Target, dir, state string){
+		"documents gone": func(t *testing.T, target *Target, dir, _ string) {
+			t.Helper()
+			for _, row := range killRows(dir, "make") {
+				mustDelete(t, target, row)
 			}
-			wantRecords(t, openedTarget(t, state), 0)
-		}
+		},
+		"written below": func(t *testing.T, target *Target, dir, state string) {
+			t.Helper()
+			goOnAfterKill(t, target, "make", dir)
+			openedTarget(t, state)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, state := killBed(t, "make")
+			killed(t, "temporary", "make", dir, state)
+			must(t, os.Rename(dir, dir+".away"))
+			must(t, os.Mkdir(dir, 0o755))
+			meanwhile(t, openedTarget(t, state), dir, state)
+			must(t, errors.Join(os.RemoveAll(dir), os.Rename(dir+".away", dir)))
+			openedTarget(t, state)
+			wantTidy(t, dir, state)
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -120,7 +121,11 @@ func (t *Target) recover(ctx context.Context) error {
 	for i, err := range errs {
 		if found[all[i].Temporary] = &untouched[i]; err != nil {
 			stay[all[i].Temporary] = err
-			t.log.Warn("A temporary file may be left over: it is looked for again later", "file", string(all[i].Key), "error", err)
+			level := slog.LevelWarn
+			if errors.Is(err, errAway) { // for ever, if the directory was removed
+				level = slog.LevelDebug
+			}
+			t.log.Log(ctx, level, "A temporary file may be left over: it is looked for again later", "file", string(all[i].Key), "error", err)
 		}
 	}
 	done, err := t.forgetLists(lists, stay)
@@ -129,27 +134,23 @@ func (t *Target) recover(ctx context.Context) error {
 		case done[id] || len(list) == 0:
 		case slices.ContainsFunc(list, func(p pending) bool { return p.Fresh || errors.Is(stay[p.Temporary], errAway) }):
 			for _, p := range list {
-				if f := (unsettledFile{p, id, found[p.Temporary]}); stay[p.Temporary] != nil {
-					t.unsettled.note(f)
-				} else {
-					t.unsettled.remove(f)
+				if stay[p.Temporary] != nil {
+					t.unsettled.note(unsettledFile{p, id, found[p.Temporary]})
 				}
 			}
 		default:
 			t.left.note(list[0].Directory.Path, id) // all are in one directory
 		}
 	}
-	t.storeUnsettled()
 	return err
 }
 
 // unsettled are the temporary files of which it is not known yet what became of them, and so not whether a record of the file holds. It is safe for
 // concurrent use.
 type unsettled struct {
-	settling sync.Mutex // held while one is settled, or their lists are stored
+	settling sync.Mutex // held by settle
 	mu       sync.Mutex
 	byKey    map[Key][]unsettledFile
-	changed  map[string]bool // lists that are still to be stored without those that were removed
 }
 
 type unsettledFile struct {
@@ -161,7 +162,7 @@ type unsettledFile struct {
 func (u *unsettled) clear() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.byKey, u.changed = map[Key][]unsettledFile{}, map[string]bool{}
+	u.byKey = map[Key][]unsettledFile{}
 }
 
 func (u *unsettled) note(f unsettledFile) {
@@ -177,53 +178,20 @@ func (u *unsettled) of(key Key) []unsettledFile {
 	return slices.Clone(u.byKey[key])
 }
 
-// remove removes one, of which it is known what became of it, or no longer matters.
-func (u *unsettled) remove(done unsettledFile) {
+// remove removes one, and reports whether it was the last one of its list.
+func (u *unsettled) remove(done unsettledFile) (last bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.changed[done.list] = true
 	u.byKey[done.Key] = slices.DeleteFunc(u.byKey[done.Key], func(f unsettledFile) bool { return f.Temporary == done.Temporary })
 	if len(u.byKey[done.Key]) == 0 {
 		delete(u.byKey, done.Key)
 	}
-}
-
-// changes returns what is left of the changed lists.
-func (u *unsettled) changes() map[string][]pending {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	left := map[string][]pending{}
-	for id := range u.changed {
-		left[id] = nil
-	}
-	for all := range maps.Values(u.byKey) {
-		for _, f := range all {
-			if u.changed[f.list] {
-				left[f.list] = append(left[f.list], f.pending)
-			}
+	for _, all := range u.byKey {
+		if slices.ContainsFunc(all, func(f unsettledFile) bool { return f.list == done.list }) {
+			return false
 		}
 	}
-	clear(u.changed)
-	return left
-}
-
-// storeUnsettled stores the changed lists. One that cannot be stored is looked through again at the next start.
-func (t *Target) storeUnsettled() {
-	t.unsettled.settling.Lock()
-	defer t.unsettled.settling.Unlock()
-	left := t.unsettled.changes()
-	var done []string
-	for id, list := range left {
-		if len(list) == 0 {
-			done = append(done, id)
-			delete(left, id)
-		}
-	}
-	for _, errs := range []map[string]error{t.pending.RemoveAll(done), t.pending.PutAll(left)} {
-		for _, err := range errs {
-			t.log.Warn("A list of temporary files is left over until the next start", "error", err)
-		}
-	}
+	return true
 }
 
 // settle tries again to find out what became of the temporary files of a file, before its record is used. While their directory is away, that is not
@@ -238,7 +206,9 @@ func (t *Target) settle(key Key) error {
 	for _, f := range t.unsettled.of(key) {
 		switch err := t.recoverOne(f.pending, f.untouched); {
 		case err == nil:
-			t.unsettled.remove(f)
+			if t.unsettled.remove(f) {
+				errs = append(errs, t.pending.Remove(f.list))
+			}
 		case !errors.Is(err, errAway):
 			errs = append(errs, fmt.Errorf("file %s: it is not known what an earlier process has done with it: %w", key, err))
 		}
@@ -246,32 +216,8 @@ func (t *Target) settle(key Key) error {
 	return errors.Join(errs...)
 }
 
-// forgetUnsettled forgets those of files that have no record any more, after settle: their directories are away, and nothing depends on them.
-func (t *Target) forgetUnsettled(keys []string) {
-	for _, key := range keys {
-		for _, f := range t.unsettled.of(Key(key)) {
-			t.unsettled.remove(f)
-		}
-	}
-	t.storeUnsettled()
-}
-
 // errAway is the error of a temporary file whose directory is away. Its disk may be mounted at a later start.
 var errAway = errors.New("its directory is not there")
-
-// away returns errAway, unless the record of the file is about another directory by now: nothing depends on the temporary file then.
-func (t *Target) away(p pending) error {
-	if rec, known := t.records.Get(string(p.Key)); known && rec.Directory != p.Directory {
-		return nil
-	}
-	return errAway
-}
-
-// recordWith returns the record that was stored with a temporary file, unless there is a later one, of another directory or of none.
-func (t *Target) recordWith(p pending) (rec record, found bool) {
-	rec, known := t.records.Get(string(p.Key))
-	return rec, known && rec.Directory == p.Directory && rec.Temporary != nil
-}
 
 // recoverOne removes the record only after the temporary file: as long as that is there, another
 // process's rename of it, which hangs, may yet replace what the record has the original of. It sets untouched when it knows that there was no rename:
@@ -279,7 +225,7 @@ func (t *Target) recordWith(p pending) (rec record, found bool) {
 func (t *Target) recoverOne(p pending, untouched *atomic.Bool) error {
 	f, err := t.answers.open(p.Directory.Path)
 	if errors.Is(err, unix.ENOENT) {
-		return t.away(p)
+		return errAway
 	}
 	if err != nil {
 		return err
@@ -298,7 +244,7 @@ func (t *Target) recoverOne(p pending, untouched *atomic.Bool) error {
 	gone := errors.Is(err, unix.ENOENT)
 	switch {
 	case gone && !untouched.Load() && f.identity != p.Directory:
-		return t.away(p)
+		return errAway
 	case err != nil && !gone && !errors.Is(err, unix.EISDIR): // a directory is not the agent's, but has taken the place of the file
 		return err
 	case untouched.Load() && p.Fresh:
@@ -307,6 +253,12 @@ func (t *Target) recoverOne(p pending, untouched *atomic.Bool) error {
 		}
 	}
 	return nil
+}
+
+// recordWith returns the record that was stored with a temporary file, unless there is a later one, of another directory or of none.
+func (t *Target) recordWith(p pending) (rec record, found bool) {
+	rec, known := t.records.Get(string(p.Key))
+	return rec, known && rec.Directory == p.Directory && rec.Temporary != nil
 }
 
 // wasNotRenamed reports whether a temporary file was certainly not renamed. Others can give a file of theirs its name after that, and a link to the

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -191,7 +190,6 @@ func (t *Target) forget(releases []*release) []error {
 		}
 	}
 	errs := t.records.RemoveAll(done)
-	t.forgetUnsettled(slices.DeleteFunc(done, func(key string) bool { return errs[key] != nil }))
 	for i, r := range releases {
 		outcomes[i] = errors.Join(r.err, errs[string(r.key)])
 	}

@@ -178,7 +178,6 @@ func (t *Target) UpdateBatch(ctx context.Context, txn statedb.ReadTxn, rows []Fi
 			states[i] = s
 		}
 	})
-	t.storeUnsettled()
 	writes := make([]*writing, len(rows))
 	records := map[string]record{}
 	var all []*writing
