@@ -38,8 +38,8 @@ func (m documentsMemory) SetInForce(now file.InForce) error {
 }
 
 // heldDeletes records that a reconciler holds deletes, across boots: the files that it keeps outlive them. If the reconciler has not
-// been started with the state directory before, what carries our mark was made by an agent with another one, and the deletes of
-// that are held.
+// been started with the state directory before, what carries our mark was made by an agent with another one; and if the directory is a copy, such as
+// from a backup, what was decided since it was made is not known. The deletes of what an earlier run made are held then.
 type heldDeletes struct {
 	records *ownership.Records[reconciler.HeldDeletes]
 	name    string
@@ -51,12 +51,16 @@ func newHeldDeletes(store *ownership.Store) (reconcilercell.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	started, err := ownership.NewLastingRecords[bool](store, "started")
+	started, err := ownership.NewLastingRecords[string](store, "started-in")
+	if err != nil {
+		return nil, err
+	}
+	directory, err := store.Directory()
 	return func(name string) reconciler.Memory {
-		_, known := started.Get(name)
-		h := heldDeletes{records, name, !known && !started.Damaged(name)}
+		in, known := started.Get(name)
+		h := heldDeletes{records, name, in != directory && (known || !started.Damaged(name))}
 		if h.isNew && h.SetDeletesHeld(&reconciler.HeldDeletes{}) == nil {
-			_ = started.Put(name, true) // without it, the next start is as careful
+			_ = started.Put(name, directory) // without it, the next start is as careful
 		}
 		return h
 	}, err
