@@ -151,7 +151,7 @@ func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Un
 		DB: db, Table: seen, What: "addresses",
 		Name:   func(s Seen) string { return Key{s.Device, s.Address}.String() },
 		Is:     func(s Seen) bool { return s.Ours && !t.isRecorded(s) },
-		Remedy: "declare them, or remove them (ip address del ADDRESS dev DEVICE)",
+		Remedy: "declare them, or, unless a document that is refused declares them, remove them (ip address del ADDRESS dev DEVICE)",
 	}
 }
 

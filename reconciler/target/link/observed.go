@@ -155,7 +155,7 @@ func (t *Target) Unrecorded(db *statedb.DB, seen *statedb.Table[Seen]) mirror.Un
 			}
 			return true
 		},
-		Remedy: "declare them with adopt: true, or remove them (ip link del NAME)",
+		Remedy: "declare them with adopt: true, or, unless a document that is refused declares them, remove them (ip link del NAME)",
 	}
 }
 

@@ -150,8 +150,8 @@ func (o *operation) restore(r *release, f *folder, rec record) (*writing, error)
 	case is.regular() && is.Hash != "" && is.Hash == was.Hash && is.attributes() == was.attributes():
 		return nil, nil
 	case !rec.leaves(f.identity, is), r.orphan && rec.Directory != f.identity:
-		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: it or its directory is not the one that was written last; it stays as it is: give the delete up, or declare it with onDelete %s or %s",
-			key, Remove, Keep))
+		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: it or its directory is not the one that was written last; it stays as it is, and what it held before is kept as %s: "+
+			"copy that if you want it, and give the delete up, or declare the file with onDelete %s or %s", key, o.target.records.AttachmentFile(string(key)), Remove, Keep))
 	}
 	if err := f.checkOriginal(was); err != nil {
 		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: %w; it stays as it is: give the delete up, or declare it with onDelete %s or %s", key, err, Remove, Keep))

@@ -199,8 +199,8 @@ func (o *operation) compare(s *state) (err error) {
 	case s.known && rec.isOf(s.folder.identity, s.is):
 		s.rec, s.recorded = rec, true
 	case s.known && rec.Original != nil && row.OnDelete == Restore:
-		return fmt.Errorf("file %s: the path leads to another directory than before, and what was there before is still to be given back as %s: have it lead there again, or delete the document first",
-			row.Path, rec.place(row.Path))
+		return fmt.Errorf("file %s: the path leads to another directory than before, or the directory was made anew, and what was there before is still to be given back as %s: "+
+			"have it lead there again; or copy what it held, which is kept as %s, if you want it, and delete the document first", row.Path, rec.place(row.Path), o.target.records.AttachmentFile(row.Path))
 	case s.known && rec.Directory.Path == s.folder.identity.Path && !s.is.exists():
 		// The directory was made again, or its disk is away. If that comes back, it is still known whose the file was.
 		s.rec, s.recorded = rec, true

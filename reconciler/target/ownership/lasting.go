@@ -39,11 +39,16 @@ func (r *Records[T]) Attach(key string, data []byte) error {
 	return nil
 }
 
+// AttachmentFile returns the path of the file that attached data is kept in, for messages.
+func (r *Records[T]) AttachmentFile(key string) string {
+	return filepath.Join(r.dir, fileName(key)+attachmentSuffix)
+}
+
 // Attachment returns the attached data, if nobody else may have written it. The error matches
 // fs.ErrNotExist if there is none. The caller has to detect damage, for example by a checksum in
 // the record.
 func (r *Records[T]) Attachment(key string) ([]byte, error) {
-	return readFile(filepath.Join(r.dir, fileName(key)+attachmentSuffix))
+	return readFile(r.AttachmentFile(key))
 }
 
 // detach removes the attached data. It is called after the record was removed.
@@ -51,7 +56,7 @@ func (r *Records[T]) detach(key string) error {
 	if !r.lasting {
 		return nil
 	}
-	err := os.Remove(filepath.Join(r.dir, fileName(key)+attachmentSuffix))
+	err := os.Remove(r.AttachmentFile(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
