@@ -94,8 +94,13 @@ func (s *Source) entries() (e entries) {
 			e.copies = append(e.copies, filepath.Join(s.config.Dir, entry.Name()))
 		}
 	}
+	for _, path := range e.copies {
+		_, _ = os.Stat(path) // whoever opens them reports errors
+	}
 	e.paths = documentFiles(s.config.Dir, all)
-	e.err = checkTotal(e.paths, s.config.MaxFileSize, s.config.MaxTotalSize)
+	if err := checkTotal(e.paths, s.config.MaxFileSize, s.config.MaxTotalSize); err != nil {
+		return entries{err: err}
+	}
 	return e
 }
 

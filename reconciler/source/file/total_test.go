@@ -21,6 +21,9 @@ func TestADirectoryOfTooManyBytesIsNotRead(t *testing.T) {
 		h.settle()
 		h.wantRoutes(netA + " eth0")
 		h.wantState(true, ".: the directory cannot be listed: its files of documents have a total of 1001 bytes, expected at most 1000; 1 row stays in force until it can be")
+		if h.source.files[h.path("b.yaml")] != nil {
+			t.Error("a file was read")
+		}
 		// What is not read does not count: other files, and those that are refused on their own.
 		h.write("b.yaml", padding)
 		h.write("other", strings.Repeat("x", 1000))

@@ -64,8 +64,9 @@ func (t Table) requests() ([]rtnl.Request, error) {
 		}
 		all = append(all, requests...)
 	}
+	translating := t.translating()
 	for _, chain := range t.Chains {
-		all = append(all, t.chainRequest(chain))
+		all = append(all, t.chainRequest(chain, typeOf(chain, translating)))
 	}
 	for i, chain := range t.Chains {
 		for j, rule := range chain.Rules {
@@ -145,7 +146,7 @@ func addElement(r *rtnl.Request, key []byte, flags uint32) {
 	})
 }
 
-func (t Table) chainRequest(chain Chain) rtnl.Request {
+func (t Table) chainRequest(chain Chain, kind string) rtnl.Request {
 	r := t.request(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	r.AddString(unix.NFTA_CHAIN_TABLE, t.Name)
 	r.AddString(unix.NFTA_CHAIN_NAME, chain.Name)
@@ -161,7 +162,7 @@ func (t Table) chainRequest(chain Chain) rtnl.Request {
 		policy = dropPacket
 	}
 	addNumber(&r, unix.NFTA_CHAIN_POLICY, policy)
-	r.AddString(unix.NFTA_CHAIN_TYPE, t.typeOf(chain))
+	r.AddString(unix.NFTA_CHAIN_TYPE, kind)
 	return r
 }
 

@@ -52,39 +52,40 @@ func (t Table) familyOf(r Rule) Family {
 // maxJumps is the kernel's maximum depth of nested jumps.
 const maxJumps = 15
 
-// walk calls visit with each rule that packets in a chain can reach, and the rule's place in
-// its chain. Each chain is visited once.
-func (t Table) walk(chain string, visit func(in Chain, at int, r Rule)) {
-	byName := make(map[string]Chain, len(t.Chains))
+// translating returns the names of the chains from which packets can reach a rule that translates addresses.
+func (t Table) translating() map[string]bool {
+	found, from, waiting := map[string]bool{}, map[string][]string{}, []string(nil)
 	for _, c := range t.Chains {
-		byName[c.Name] = c
-	}
-	seen := map[string]bool{chain: true}
-	for waiting := []string{chain}; len(waiting) > 0; {
-		c := byName[waiting[0]]
-		waiting = waiting[1:]
-		for i, r := range c.Rules {
-			visit(c, i, r)
-			if r.Jump != "" && !seen[r.Jump] {
-				seen[r.Jump] = true
-				waiting = append(waiting, r.Jump)
+		for _, r := range c.Rules {
+			if r.Jump != "" {
+				from[r.Jump] = append(from[r.Jump], c.Name)
+			}
+			if r.translates() && !found[c.Name] {
+				found[c.Name], waiting = true, append(waiting, c.Name)
 			}
 		}
 	}
+	for len(waiting) > 0 {
+		to := waiting[0]
+		waiting = waiting[1:]
+		for _, chain := range from[to] {
+			if !found[chain] {
+				found[chain], waiting = true, append(waiting, chain)
+			}
+		}
+	}
+	return found
 }
 
-// typeOf returns the type of a base chain. If the row does not set it, the rules determine it.
-func (t Table) typeOf(chain Chain) string {
-	kind := typeFilter
-	if chain.Type != "" {
+// typeOf returns the type of a base chain. If the row does not set it, the rules determine it: see translating.
+func typeOf(chain Chain, translating map[string]bool) string {
+	switch {
+	case chain.Type != "":
 		return chain.Type
+	case translating[chain.Name]:
+		return typeNAT
 	}
-	t.walk(chain.Name, func(_ Chain, _ int, r Rule) {
-		if r.translates() {
-			kind = typeNAT
-		}
-	})
-	return kind
+	return typeFilter
 }
 
 func (r Rule) translates() bool {
@@ -109,35 +110,65 @@ var typeHooks = map[string][]string{
 // conntrackPriority is the priority of the connection lookup. Addresses are translated later.
 const conntrackPriority = -200
 
+// way is how packets come to a rule: all base chains with the same hook and type are alike.
+type way struct{ hook, kind string }
+
 // paths checks where packets can come from and go to.
 func (c *checker) paths() {
 	if !c.jumps() {
 		return
 	}
+	translating := c.table.translating()
+	seen := map[way]map[int]bool{} // places of chains
 	for i, chain := range c.table.Chains {
 		if chain.Hook == "" {
 			continue
 		}
 		at := fmt.Sprintf("chains[%d]", i)
-		kind := c.table.typeOf(chain)
-		if !slices.Contains(typeHooks[kind], chain.Hook) {
-			c.wrong(at+".hook", "a chain of type %s cannot have hook %s", kind, chain.Hook)
+		w := way{chain.Hook, typeOf(chain, translating)}
+		if !slices.Contains(typeHooks[w.kind], w.hook) {
+			c.wrong(at+".hook", "a chain of type %s cannot have hook %s", w.kind, w.hook)
 			continue
 		}
-		if kind == typeNAT && chain.Priority.value <= conntrackPriority {
-			c.wrong(at+".priority", "%s is before connections are known, expected more than %d of a chain of type %s", chain.Priority, conntrackPriority, kind)
+		if w.kind == typeNAT && chain.Priority.value <= conntrackPriority {
+			c.wrong(at+".priority", "%s is before connections are known, expected more than %d of a chain of type %s", chain.Priority, conntrackPriority, w.kind)
 		}
-		c.table.walk(chain.Name, func(in Chain, j int, r Rule) {
-			verdicts := r.verdicts()
-			field := fmt.Sprintf("chains[%d].rules[%d].%s", c.chains[in.Name], j, verdicts[0])
-			allowed, limited := verdictHooks[verdicts[0]]
-			switch {
-			case limited && !slices.Contains(allowed, chain.Hook):
-				c.wrong(field, "packets come here from chain %q with hook %s, where that cannot be done", chain.Name, chain.Hook)
-			case r.translates() && kind != typeNAT:
-				c.wrong(field, "packets come here from chain %q of type %s, expected type %s", chain.Name, kind, typeNAT)
+		if seen[w] == nil {
+			seen[w] = map[int]bool{}
+		}
+		c.walk(i, seen[w], func(in, j int) { c.reached(in, j, chain.Name, w) })
+	}
+}
+
+// reached checks a rule that packets can reach from a base chain.
+func (c *checker) reached(in, at int, base string, w way) {
+	r := c.table.Chains[in].Rules[at]
+	verdict := r.verdicts()[0]
+	field := func() string { return fmt.Sprintf("chains[%d].rules[%d].%s", in, at, verdict) }
+	allowed, limited := verdictHooks[verdict]
+	switch {
+	case limited && !slices.Contains(allowed, w.hook):
+		c.wrong(field(), "packets come here from chain %q with hook %s, where that cannot be done", base, w.hook)
+	case r.translates() && w.kind != typeNAT:
+		c.wrong(field(), "packets come here from chain %q of type %s, expected type %s", base, w.kind, typeNAT)
+	}
+}
+
+// walk calls visit with each rule that packets can reach from a chain: the places of the rule's chain, unless that has been seen, and of the rule.
+func (c *checker) walk(from int, seen map[int]bool, visit func(in, at int)) {
+	for waiting := []int{from}; len(waiting) > 0; {
+		in := waiting[0]
+		waiting = waiting[1:]
+		if seen[in] {
+			continue
+		}
+		seen[in] = true
+		for at, r := range c.table.Chains[in].Rules {
+			visit(in, at)
+			if r.Jump != "" {
+				waiting = append(waiting, c.chains[r.Jump])
 			}
-		})
+		}
 	}
 }
 

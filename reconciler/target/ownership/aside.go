@@ -70,6 +70,9 @@ func wasSetAside(name string) bool {
 	return number == "" && !numbered || numbered && err == nil
 }
 
+// nameBefore returns the name that a file had before it was set aside.
+func nameBefore(name string) string { return name[:strings.LastIndex(name, corruptSuffix)] }
+
 // exists reports whether there is a file of that name.
 func exists(path string) (bool, error) {
 	_, err := os.Lstat(path)

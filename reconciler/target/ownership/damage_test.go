@@ -131,7 +131,7 @@ func TestHugeRecordsAreNotRead(t *testing.T) {
 	if records, err = ownership.NewLastingRecords[record](store, "sysctl"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = records.Attachment("b")
+	_, err = records.Attachment("b", undamaged)
 	runtime.ReadMemStats(&after)
 	wantRecords(t, records, map[string]record{"b": {"1"}})
 	for text, message := range map[string]string{"record": log.String(), "attachment": errors.Join(err).Error()} {
@@ -173,7 +173,7 @@ func TestWhatOthersMayHaveAttachedIsNotRead(t *testing.T) {
 			if err := errors.Join(records.Attach("a", []byte("ours")), records.Put("a", record{}), plant(t, filepath.Join(dir, "sysctl", "a.json.data"))); err != nil {
 				t.Fatal(err)
 			}
-			if data, err := openLasting(t, dir, here).Attachment("a"); err == nil || errors.Is(err, os.ErrNotExist) {
+			if data, err := openLasting(t, dir, here).Attachment("a", undamaged); err == nil || errors.Is(err, os.ErrNotExist) {
 				t.Errorf("%q, %v", data, err)
 			}
 		})

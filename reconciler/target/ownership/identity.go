@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 
@@ -51,22 +50,4 @@ func netnsCookie() (uint64, error) {
 	}
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	return cookie, errors.Join(err, unix.Close(fd))
-}
-
-// Directory identifies the state directory, in every boot. A copy of it, such as one that was restored from a backup, is another one.
-func (s *Store) Directory() (string, error) {
-	var disk unix.Statfs_t
-	var stat unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, s.dir, 0, unix.STATX_INO|unix.STATX_BTIME, &stat)
-	if err == nil {
-		err = unix.Statfs(s.dir, &disk)
-	}
-	if err != nil {
-		return "", &fs.PathError{Op: "identify", Path: s.dir, Err: err}
-	}
-	id := "inode:" + strconv.FormatUint(stat.Ino, 10)
-	if int64(disk.Type) != unix.OVERLAYFS_SUPER_MAGIC { //nolint:unconvert // there, the first write makes the directory again in the upper layer
-		id += fmt.Sprintf(",born:%d.%09d", stat.Btime.Sec, stat.Btime.Nsec) // inodes may be used again; zero where it is not recorded
-	}
-	return id, nil
 }

@@ -1,9 +1,11 @@
 package ownership
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,12 +46,36 @@ func (r *Records[T]) AttachmentFile(key string) string {
 	return filepath.Join(r.dir, fileName(key)+attachmentSuffix)
 }
 
-// Attachment returns the attached data, if nobody else may have written it. The error matches
-// fs.ErrNotExist if there is none. The caller has to detect damage, for example by a checksum in
-// the record.
-func (r *Records[T]) Attachment(key string) ([]byte, error) {
-	return readFile(r.AttachmentFile(key))
+// Attachment returns the attached data, if nobody else may have written it. The error matches fs.ErrNotExist if there is none. The caller has to
+// detect damage, for example by a checksum in the record: isIt reports whether data is undamaged. If what is attached is not, what was set aside is
+// looked through: the record may have been given its name again, and the data not.
+func (r *Records[T]) Attachment(key string, isIt func(data []byte) bool) ([]byte, error) {
+	data, err := readIf(r.AttachmentFile(key), isIt)
+	if err == nil {
+		return data, nil
+	}
+	aside, globErr := filepath.Glob(globEscaper.Replace(filepath.Join(r.dir, fileName(key))) + corruptSuffix + "*" + attachmentSuffix)
+	for _, path := range aside {
+		if data, err := readIf(path, isIt); err == nil {
+			return data, nil
+		}
+	}
+	return nil, cmp.Or(globErr, err)
 }
+
+// readIf reads a file for whose data a function returns true.
+func readIf(path string, isIt func(data []byte) bool) ([]byte, error) {
+	data, err := readFile(path)
+	if err == nil && !isIt(data) {
+		err = &fs.PathError{Op: "read", Path: path, Err: errOtherData}
+	}
+	return data, err
+}
+
+// globEscaper turns a path into a pattern that matches only that path.
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+var errOtherData = errors.New("it is damaged, or was kept with another record")
 
 // detach removes the attached data. It is called after the record was removed.
 func (r *Records[T]) detach(key string) error {
@@ -63,45 +89,34 @@ func (r *Records[T]) detach(key string) error {
 	return err
 }
 
-// dropAttachments removes attachments without a record. It keeps those of records that were set aside, and gives them back to records that have
-// their names again.
+// dropAttachments removes attachments without a record. It keeps those that were set aside as long as there is a record of that name, or one that
+// was set aside: somebody may want to mend it.
 func (r *Records[T]) dropAttachments(entries []os.DirEntry) error {
 	if r.readOnly {
 		return nil
 	}
-	recorded := map[string]bool{}
+	known := maps.Clone(r.damaged)
 	for key := range r.byKey {
-		recorded[fileName(key)] = true
+		known[fileName(key)] = true
+	}
+	for _, entry := range entries {
+		if wasSetAside(entry.Name()) {
+			known[nameBefore(entry.Name())] = true
+		}
 	}
 	for _, entry := range entries {
 		name, attached := strings.CutSuffix(entry.Name(), attachmentSuffix)
-		if !attached || recorded[name] {
+		if attached && wasSetAside(name) {
+			name = nameBefore(name)
+		}
+		if !attached || known[name] {
 			continue
 		}
-		if err := r.dropAttachment(name, recorded); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been set aside since
+		if err := os.Remove(filepath.Join(r.dir, entry.Name())); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// dropAttachment removes the attachment of a name that no record has, or keeps it or gives it back.
-func (r *Records[T]) dropAttachment(name string, recorded map[string]bool) error {
-	path := filepath.Join(r.dir, name)
-	if wasSetAside(name) {
-		if is, err := exists(path); is || err != nil {
-			return err
-		}
-		before := name[:strings.LastIndex(name, corruptSuffix)]
-		has, err := exists(filepath.Join(r.dir, before+attachmentSuffix))
-		if err != nil {
-			return err
-		}
-		if recorded[before] && !has {
-			return os.Rename(path+attachmentSuffix, filepath.Join(r.dir, before+attachmentSuffix))
-		}
-	}
-	return os.Remove(path + attachmentSuffix)
 }
 
 // each calls a function for each key, and then syncs the changes to the disk. It returns the

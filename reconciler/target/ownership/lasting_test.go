@@ -29,6 +29,9 @@ func openLasting(t *testing.T, dir string, identity ownership.Identity) *ownersh
 	return records
 }
 
+// undamaged takes any data for what was attached.
+func undamaged([]byte) bool { return true }
+
 func TestLastingRecordsHoldInEveryBootAndNamespace(t *testing.T) {
 	dir := t.TempDir()
 	records := openLasting(t, dir, here)
@@ -62,7 +65,7 @@ func TestWhatIsAttachedGoesWithItsRecord(t *testing.T) {
 	}
 	want := func(records *ownership.Records[record], key string, kept bool) {
 		t.Helper()
-		data, err := records.Attachment(key)
+		data, err := records.Attachment(key, undamaged)
 		if kept && (err != nil || string(data) != "of "+key) || !kept && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("attachment of %q: %q, %v, expected it to be kept: %v", key, data, err, kept)
 		}
@@ -124,7 +127,7 @@ func TestWhatIsAttachedToADamagedRecordIsSetAsideWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err := records.Attachment(key); !errors.Is(err, fs.ErrNotExist) {
+	if data, err := records.Attachment(key, func(data []byte) bool { return string(data) == "third" }); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("attachment of a removed record: %q, %v", data, err)
 	}
 	wantFiles(t, dir, "a%3F.json.corrupt", "a%3F.json.corrupt-2", "a%3F.json.corrupt-2.data", "a%3F.json.corrupt.data")
@@ -137,16 +140,24 @@ func TestWhatIsAttachedToADamagedRecordIsSetAsideWithIt(t *testing.T) {
 	if diff := cmp.Diff([]string{name + ".corrupt-2"}, store.SetAside()); diff != "" {
 		t.Errorf("set aside, after one was given its name again (-want +got):\n%s", diff)
 	}
+	first := func(data []byte) bool { return string(data) == "first" }
 	again := openLasting(t, dir, here)
-	if data, err := again.Attachment(key); string(data) != "first" || err != nil {
+	if data, err := again.Attachment(key, first); string(data) != "first" || err != nil {
 		t.Errorf("attachment: %q, %v", data, err)
 	}
 	wantRecords(t, again, map[string]record{key: {"first"}})
-	if err := os.Remove(name + ".corrupt-2"); err != nil {
+	if err := again.Attach(key, []byte("fourth")); err != nil { // as if what the record is about had been found anew before it was mended
+		t.Fatal(err)
+	}
+	again = openLasting(t, dir, here)
+	if data, err := again.Attachment(key, first); string(data) != "first" || err != nil {
+		t.Errorf("attachment, beside a newer one: %q, %v", data, err)
+	}
+	if err := errors.Join(os.Remove(name+".corrupt-2"), again.Remove(key)); err != nil {
 		t.Fatal(err)
 	}
 	openLasting(t, dir, here)
-	wantFiles(t, dir, "a%3F.json", "a%3F.json.data")
+	wantFiles(t, dir)
 }
 
 func TestErrorsOfManyRecordsAreToldByTheirKeys(t *testing.T) {

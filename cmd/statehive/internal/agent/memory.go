@@ -51,16 +51,16 @@ func newHeldDeletes(store *ownership.Store) (reconcilercell.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	started, err := ownership.NewLastingRecords[string](store, "started-in")
+	started, err := ownership.NewLastingRecords[bool](store, "started")
 	if err != nil {
 		return nil, err
 	}
-	directory, err := store.Directory()
+	copied, err := store.Mark()
 	return func(name string) reconciler.Memory {
-		in, known := started.Get(name)
-		h := heldDeletes{records, name, in != directory && (known || !started.Damaged(name))}
+		_, known := started.Get(name)
+		h := heldDeletes{records, name, copied || !known && !started.Damaged(name)}
 		if h.isNew && h.SetDeletesHeld(&reconciler.HeldDeletes{}) == nil {
-			_ = started.Put(name, directory) // without it, the next start is as careful
+			_ = started.Put(name, true) // without it, the next start is as careful
 		}
 		return h
 	}, err

@@ -98,9 +98,9 @@ func TestTheUnitFitsTheAgent(t *testing.T) {
 	if state, err := defaultStateDir(); err != nil || "/var/lib/"+unit["StateDirectory"][0] != state {
 		t.Errorf("StateDirectory=%v, but the default is %s, %v", unit["StateDirectory"], state, err)
 	}
-	for _, directive := range []string{"RuntimeDirectoryMode", "ConfigurationDirectoryMode"} {
-		if mode := unit[directive]; !slices.Equal(mode, []string{"0711"}) {
-			t.Errorf("%s=%v: other users may list the directory", directive, mode)
+	for directive, want := range map[string]string{"RuntimeDirectoryMode": "0700", "ConfigurationDirectoryMode": "0711"} {
+		if mode := unit[directive]; !slices.Equal(mode, []string{want}) {
+			t.Errorf("%s=%v, want %s: other users may list the directory, or reach the socket's name", directive, mode, want)
 		}
 	}
 	if dir := filepath.Dir(inspect.DefaultSocket(name)); "/run/"+unit["RuntimeDirectory"][0] != dir {
