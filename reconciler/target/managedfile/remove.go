@@ -158,8 +158,8 @@ func (o *operation) restore(r *release, f *folder, rec record) (*writing, error)
 	}
 	data, err := o.target.records.Attachment(string(key), func(data []byte) bool { return hashOf(data) == was.Hash })
 	if err != nil {
-		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: what it held before was not kept, or is damaged; it stays as it is: give the delete up, or declare it with onDelete %s or %s",
-			key, Remove, Keep))
+		return nil, reconciler.Terminal(fmt.Errorf("file %s cannot be restored: what it held before was not kept, or is damaged (%w); it stays as it is: give the delete up, or declare it with onDelete %s or %s",
+			key, err, Remove, Keep))
 	}
 	return &writing{
 		key: key, folder: f, content: string(data), attributes: was.attributes(), absent: !is.exists(),

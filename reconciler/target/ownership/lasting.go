@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,12 +54,15 @@ func (r *Records[T]) Attachment(key string, isIt func(data []byte) bool) ([]byte
 		return data, nil
 	}
 	aside, globErr := filepath.Glob(globEscaper.Replace(filepath.Join(r.dir, fileName(key))) + corruptSuffix + "*" + attachmentSuffix)
+	errs := []error{err, globErr}
 	for _, path := range aside {
-		if data, err := readIf(path, isIt); err == nil {
+		data, err := readIf(path, isIt)
+		if err == nil {
 			return data, nil
 		}
+		errs = append(errs, err)
 	}
-	return nil, cmp.Or(globErr, err)
+	return nil, errors.Join(errs...)
 }
 
 // readIf reads a file for whose data a function returns true.

@@ -44,7 +44,7 @@ var ByKey = statedb.NewIndex("key", Route.Key)
 // Schema declares the table "routes".
 func Schema() statedb.Schema[Route] {
 	return reconciler.Reconciled(statedb.Schema[Route]{
-		Name: "routes", Primary: ByKey, Secondary: []statedb.Indexer[Route]{ByTable, ByNetwork},
+		Name: "routes", Primary: ByKey, Secondary: []statedb.Indexer[Route]{ByTable, ByUndone, ByNetwork},
 	})
 }
 

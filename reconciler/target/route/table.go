@@ -32,3 +32,11 @@ var ByTable = statedb.NewMultiIndex("table", func(r Route) iter.Seq[InTable] {
 	untried.Untried = true
 	return slices.Values([]InTable{all, untried})
 })
+
+// ByUndone finds the rows of a family that are pending or in error.
+var ByUndone = statedb.NewMultiIndex("undone", func(r Route) iter.Seq[Family] {
+	if r.Status.Kind() == reconciler.Done {
+		return nil
+	}
+	return slices.Values([]Family{r.Key().family()})
+})

@@ -82,11 +82,39 @@ func (r Rule) packets() Packets {
 }
 
 // DeletedAfter makes rules stay until others with the same action for the same packets are applied, such as the same rule with
-// another priority. It does not matter whether they lead to the same table, nor whether they are pending or in error.
-func DeletedAfter(rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[Rule] {
-	return []reconciler.Dependency[Rule]{reconciler.DependsOn(rules, Rule.GetStatus, func(r Rule) iter.Seq[statedb.Query[Rule]] {
+// another priority. It does not matter whether they lead to the same table, nor whether they are pending or in error. They also stay while a
+// route that the kernel has in their table is to be in another one, and cannot be yet.
+func DeletedAfter(
+	db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen], routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen],
+) []reconciler.Dependency[Rule] {
+	others := reconciler.DependsOn(rules, Rule.GetStatus, func(r Rule) iter.Seq[statedb.Query[Rule]] {
 		return slices.Values([]statedb.Query[Rule]{ByPackets.Query(r.packets())})
-	}, Observed(seen)).OrFailed()}
+	}, Observed(seen)).OrFailed()
+	return []reconciler.Dependency[Rule]{others, afterRoutes(db, routes, kernelRoutes)}
+}
+
+// afterRoutes makes rules stay while rows that are pending or in error name the destinations of routes in their tables, but other tables.
+func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen]) reconciler.Dependency[Rule] {
+	of := func(r Rule) route.InTable {
+		r = r.completed()
+		return route.InTable{Family: r.Family, Table: r.Table}
+	}
+	return reconciler.DependsOnBy(routes, route.Route.GetStatus, of, func(t route.InTable) iter.Seq[statedb.Query[route.Route]] {
+		return func(yield func(statedb.Query[route.Route]) bool) {
+			if t.Table == 0 || t.Table == route.MainTable {
+				return
+			}
+			txn := db.ReadTxn()
+			for row := range routes.List(txn, route.ByUndone.Query(t.Family)) {
+				key := row.Key()
+				before := key
+				before.Table = t.Table
+				if _, _, found := kernelRoutes.Get(txn, route.SeenByKey.Query(before)); found && key != before && !yield(route.ByKey.Query(key)) {
+					return
+				}
+			}
+		}
+	}, route.Observed(kernelRoutes)).OrFailed()
 }
 
 // RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending or in error: it

@@ -27,12 +27,13 @@ func Cell() cell.Cell {
 			func(t *rule.Target) reconciler.Target[rule.Rule] { return t },
 			(*rule.Target).NewMirror,
 			func(
-				rules *statedb.Table[rule.Rule], routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen], links *statedb.Table[link.Seen],
+				db *statedb.DB, rules *statedb.Table[rule.Rule], routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen],
+				kernelRoutes *statedb.Table[route.Seen], links *statedb.Table[link.Seen],
 			) reconcilercell.Relations[rule.Rule] {
 				return reconcilercell.Relations[rule.Rule]{
 					Related:      []reconciler.Related[rule.Rule]{rule.Named(links)},
 					DependsOn:    []reconciler.Dependency[rule.Rule]{rule.DependsOn(routes)},
-					DeletedAfter: rule.DeletedAfter(rules, seen),
+					DeletedAfter: rule.DeletedAfter(db, rules, seen, routes, kernelRoutes),
 					Observed:     rule.Observed(seen),
 				}
 			}),
