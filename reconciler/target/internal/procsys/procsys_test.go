@@ -9,13 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
 	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { nstest.Main(m) }
 
 // tree makes a directory with two parameters, net.a.value and net.b.value.
 func tree(t *testing.T) (root string) {
