@@ -293,14 +293,13 @@ func TestARouteThatOthersAppendedIsKnown(t *testing.T) {
 	db, seen := runMirror(t, target)
 	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
 	mustUpdate(t, target, row, true)
+	view := target.mirror.Load().View(t.Context())
+	is, _ := view.Get(SeenByKey.Query(row.Key()))
 	nstest.IP(t, "route", "append", "10.1.0.0/16", "via", "192.0.2.98", "proto", "static")
 	nstest.IP(t, "route", "del", "10.1.0.0/16", "via", gateway4.String(), "proto", "79")
 	nstest.IP(t, "route", "append", "10.1.0.0/16", "via", gateway4.String(), "proto", "79")
-	nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(s Seen) bool { return s.Behind }, func() Seen {
-		is, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
-		is.Behind = true
-		return is
-	}())
+	is.Behind = true
+	nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(s Seen) bool { return s.Behind }, is)
 }
 
 // TestARouteThatIsUsedAgainIsNoticed: with ignore_routes_with_linkdown the kernel skips those through links without a carrier.
@@ -319,9 +318,10 @@ func TestARouteThatIsUsedAgainIsNoticed(t *testing.T) {
 	db, seen := runMirror(t, target)
 	row := Route{Destination: to("10.1.0.0/16"), Gateway: gateway4}
 	mustUpdate(t, target, row, true)
+	view := target.mirror.Load().View(t.Context())
+	is, _ := view.Get(SeenByKey.Query(row.Key()))
 	wantBehind := func(behind bool) {
 		t.Helper()
-		is, _, _ := seen.Get(db.ReadTxn(), SeenByKey.Query(row.Key()))
 		is.Behind = behind
 		nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
 	}
