@@ -83,7 +83,8 @@ type Mirror[Row comparable, Event any] struct {
 	source *statedb.Source
 	wanted chan struct{} // has a token if somebody waits for a listing
 
-	rechecked error // of the last recheck; it belongs to Run
+	rechecked error         // of the last recheck; it belongs to Run
+	took      time.Duration // of the last listing; it belongs to Run
 
 	mu      sync.Mutex
 	stream  *stream[Event] // nil while nothing is received
@@ -145,7 +146,6 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 	defer asking.Stop()
 	notBefore, doubtful := time.Now(), true
 	listed := false
-	var took time.Duration // the last listing
 	for {
 		var due <-chan time.Time
 		if doubtful {
@@ -169,11 +169,9 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 		case <-m.wanted:
 			notBefore, doubtful = time.Now(), true
 		case <-due:
-			began := time.Now()
 			if notBefore, err = m.relist(ctx, s, listed); err != nil {
 				return err
 			}
-			took = time.Since(began)
 			if m.recheckAt().IsZero() { // perhaps because listing has done what a recheck does
 				m.rechecked = nil
 			}
@@ -186,9 +184,9 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 				return err
 			}
 		case <-asking.C:
-			began := time.Now()
-			doubtful = doubtful || m.config.Unannounced != nil && m.config.Unannounced(ctx)
-			asking.Reset(min(max(unannouncedInterval, unannouncedShare*(time.Since(began)+took)), maxUnannouncedInterval))
+			doubt, next := m.unannounced(ctx)
+			doubtful = doubtful || doubt
+			asking.Reset(next)
 		case <-received:
 			doubt, err := m.apply(ctx, s)
 			if err != nil {
@@ -258,7 +256,15 @@ func (m *Mirror[Row, Event]) list(ctx context.Context, s *stream[Event]) (notBef
 	}
 	m.update(func() { m.ended, m.fault = number, nil })
 	now := time.Now()
-	return now.Add(min(max(10*now.Sub(began), shortest), longest)), nil
+	m.took = now.Sub(began)
+	return now.Add(min(max(10*m.took, shortest), longest)), nil
+}
+
+// unannounced asks whether there may be changes without a notification, and returns when to ask again.
+func (m *Mirror[Row, Event]) unannounced(ctx context.Context) (doubt bool, next time.Duration) {
+	began := time.Now()
+	doubt = m.config.Unannounced != nil && m.config.Unannounced(ctx)
+	return doubt, min(max(unannouncedInterval, unannouncedShare*(time.Since(began)+m.took)), maxUnannouncedInterval)
 }
 
 // replace replaces the content of the table by rows.
