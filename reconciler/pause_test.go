@@ -216,7 +216,7 @@ func TestACallThatIsGivenUpIsNotMadeLater(t *testing.T) {
 }
 
 // A pause ends with the process. What is to become of an orphan may be known from a row alone that was not applied in the pause.
-// Whoever stops soon after changes that wait for the rate finds the deletes of their rows held, too.
+// A stop soon after changes that wait for the rate has the deletes of their rows held, too.
 func TestThatChangesWaitForTheRateIsRememberedAtOnce(t *testing.T) {
 	for _, after := range []time.Duration{20 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond, 2 * time.Second} {
 		t.Run(after.String(), func(t *testing.T) {

@@ -29,8 +29,8 @@ type Policy struct {
 	// AllowSticky allows a directory that others may write to if it is sticky: they can add files to it, but not
 	// replace files that are not theirs.
 	AllowSticky bool
-	// Below says that the directories below a directory have to be trusted, too, and that their files are judged one by one: the command that an
-	// error about the directory suggests mends all directories, and leaves the files as they are, which others may have written meanwhile.
+	// Below makes the error about a directory suggest a command for all directories below it as well. It leaves the files as they are: others
+	// may have written them, and each is checked when it is opened.
 	Below bool
 	// Within, if not empty, is a directory that files must be in after all symbolic links
 	// have been followed.

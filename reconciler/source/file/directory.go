@@ -95,7 +95,7 @@ func (s *Source) entries() (e entries) {
 		}
 	}
 	for _, path := range e.copies {
-		_, _ = os.Stat(path) // whoever opens them reports errors
+		_, _ = os.Stat(path) // errors are reported when it is opened
 	}
 	e.paths = documentFiles(s.config.Dir, all)
 	if err := checkTotal(e.paths, s.config.MaxFileSize, s.config.MaxTotalSize); err != nil {

@@ -24,7 +24,7 @@ func (h *harness) silence() (end func(), calls *atomic.Int64) {
 	}, calls
 }
 
-// busy has listings of the directory wait: whoever may list it can do that to others.
+// busy makes listings of the directory block, as any process that may list it can.
 func (h *harness) busy() (end func(), calls *atomic.Int64) {
 	silent, calls := make(chan struct{}), new(atomic.Int64)
 	list := h.source.readDir

@@ -265,8 +265,8 @@ func (t *Target) recordWith(p pending) (rec record, found bool) {
 // one in place, which has changed since it was written; or they may have changed the temporary file itself before. What is in place tells if it is as
 // it was before. If there was nothing before, nothing tells, unless the temporary file is the one that was written, and only users who may do all
 // that the agent may can have given it its name back. Otherwise the record stays, though what is in place may be a file that others have made since
-// the kill, and is replaced then. That is the lesser error: they have put it where a document says what is to be. Without the record, whoever
-// can write to the directory could keep the agent from the file for good. If no file has the name, the error matches ENOENT.
+// the kill, and is replaced then. That is the lesser evil, since a document declares that file. Without the record, any user who can write to the
+// directory could keep the agent from the file for good. If no file has the name, the error matches ENOENT.
 func (t *Target) wasNotRenamed(f *folder, p pending) (bool, error) {
 	left, err := f.stat(p.Temporary)
 	if err != nil {

@@ -3,7 +3,6 @@ package route
 import (
 	"encoding/binary"
 	"errors"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -164,18 +163,14 @@ func advertise(t *testing.T, device string, mtu uint32) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(fd) }() // what was sent is sent
-	iface, err := net.InterfaceByName(device)
-	if err == nil {
-		err = errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255), unix.BindToDevice(fd, device))
-	}
-	if err != nil {
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255), unix.BindToDevice(fd, device)); err != nil {
 		t.Fatal(err)
 	}
 	message := make([]byte, 24)
 	message[0] = 134                // router advertisement, without a lifetime
 	message[16], message[17] = 5, 1 // the option MTU, of 8 bytes
 	binary.BigEndian.PutUint32(message[20:], mtu)
-	all := &unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16(), ZoneId: uint32(iface.Index)} //nolint:gosec // indexes are positive
+	all := &unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16()}
 	if err := unix.Sendto(fd, message, 0, all); err != nil {
 		t.Fatal(err)
 	}

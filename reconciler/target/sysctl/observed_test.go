@@ -138,7 +138,7 @@ func (r reports) OK(string)                    { r <- nil }
 func (r reports) Degraded(_ string, err error) { r <- err }
 func (reports) Stopped(string)                 {}
 
-// Whoever keeps a directory busy delays no parameters but its own, and health says so.
+// A busy directory delays only its own parameters, and health says so.
 func TestAWatcherGoesOnWhileADirectoryIsBusy(t *testing.T) {
 	root := tree(t, map[string]string{"net.busy.a": "1", "net.busy.b": "1", "net.c": "1"})
 	end := nstest.SilentDisk(t, filepath.Join(root, "net", "busy"))

@@ -1,7 +1,7 @@
 // Package procsys reads and writes kernel parameters, without waiting long for a directory of theirs that others keep busy.
 //
-// Whoever may list a directory of /proc/sys can keep the kernel from looking up names there that it has not looked up lately, for as long as
-// they like: the memory that they list it into may be that of a file system that does not answer.
+// A process that may list a directory of /proc/sys can block lookups in it of names that the kernel has not cached, for as long as it likes:
+// by listing the directory into memory that is mapped from a file system that does not answer.
 package procsys
 
 import (
