@@ -72,7 +72,8 @@ func (t *Target) endPromotion(ctx context.Context, p promotion) error {
 }
 
 // From linux/if_link.h and linux/ip.h. The setting is the sysctl net.ipv4.conf.DEVICE.promote_secondaries. It is asked for and set by netlink,
-// because others can keep the directory of the sysctl busy for as long as they like.
+// because others can keep the directory of the sysctl busy for as long as they like. The kernel announces the device
+// to all who listen each time that it is set.
 const (
 	settings4          = 1  // IFLA_INET_CONF
 	promoteSecondaries = 20 // IPV4_DEVCONF_PROMOTE_SECONDARIES

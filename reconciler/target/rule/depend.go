@@ -93,7 +93,8 @@ func DeletedAfter(
 	return []reconciler.Dependency[Rule]{others, afterRoutes(db, routes, kernelRoutes)}
 }
 
-// afterRoutes makes rules stay while rows that are pending or in error name the destinations of routes in their tables, but other tables.
+// afterRoutes makes rules stay while rows that are pending or in error name the destinations of routes in their tables, but other tables,
+// and no row has these routes any more.
 func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen]) reconciler.Dependency[Rule] {
 	of := func(r Rule) route.InTable {
 		r = r.completed()
@@ -109,7 +110,10 @@ func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoute
 				key := row.Key()
 				before := key
 				before.Table = t.Table
-				if _, _, found := kernelRoutes.Get(txn, route.SeenByKey.Query(before)); found && key != before && !yield(route.ByKey.Query(key)) {
+				if _, _, stays := routes.Get(txn, route.ByKey.Query(before)); stays {
+					continue // this one is another route
+				}
+				if _, _, found := kernelRoutes.Get(txn, route.SeenByKey.Query(before)); found && !yield(route.ByKey.Query(key)) {
 					return
 				}
 			}
