@@ -16,10 +16,15 @@ import (
 )
 
 // patience is for what has no deadline of its own in the requirements.
-const patience = 20 * time.Second
+const patience = time.Minute
 
-// atATime is how many tests run side by side: they wait most of the time.
-const atATime = 6
+// atATime returns how many tests run side by side: they wait most of the time, unless the race detector makes all slow.
+func atATime() int {
+	if raceDetector {
+		return 3
+	}
+	return 6
+}
 
 // programVariable tells where the program is. TestMain sets it.
 const programVariable = "STATEHIVE_E2E_PROGRAM"
@@ -41,7 +46,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	flag.Parse()
-	if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(atATime())); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
