@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/statehive/statehive/internal/trusted"
 )
@@ -73,16 +74,46 @@ type entries struct {
 	err    error
 }
 
-// listDir lists the directory, and looks up its files, or returns errSilent if that takes too long: other processes can keep a directory busy
-// for as long as they like. The kernel then knows the names of the files when these are read.
+// listDir lists the directory, and looks up its files, or returns errSilent if its file system takes too long to answer: other processes can keep a directory
+// busy for as long as they like. The kernel then knows the names of the files when these are read.
 func (s *Source) listDir(ctx context.Context) entries {
 	listed := make(chan entries, 1)
 	if !s.directory.responds(ctx, func() { listed <- s.entries() }) {
 		return entries{err: errSilent}
 	}
-	return <-listed
+	e := <-listed
+	if e.err != nil {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	total, answered := s.lookUp(ctx, e.paths)
+	if answered {
+		_, answered = s.lookUp(ctx, e.copies)
+	}
+	if !answered {
+		return entries{err: errSilent}
+	}
+	if err := checkTotal(total, s.config.MaxTotalSize); err != nil {
+		return entries{err: err}
+	}
+	return e
 }
 
+// lookUp looks up files, and returns their total size. It reports whether the file system has answered.
+func (s *Source) lookUp(ctx context.Context, paths []string) (total int64, answered bool) {
+	const atATime = 100 // that many may take as long as a directory with few files
+	for some := range slices.Chunk(paths, atATime) {
+		size := make(chan int64, 1)
+		if !s.directory.responds(ctx, func() { size <- sizeOf(some, s.config.MaxFileSize) }) {
+			return 0, false
+		}
+		total += <-size
+	}
+	return total, true
+}
+
+// entries returns what the directory has, without looking at the files.
 func (s *Source) entries() (e entries) {
 	all, info, err := s.readDir(s.config.Dir)
 	if err != nil {
@@ -94,25 +125,22 @@ func (s *Source) entries() (e entries) {
 			e.copies = append(e.copies, filepath.Join(s.config.Dir, entry.Name()))
 		}
 	}
-	for _, path := range e.copies {
-		_, _ = os.Stat(path) // errors are reported when it is opened
-	}
 	e.paths = documentFiles(s.config.Dir, all)
-	if err := checkTotal(e.paths, s.config.MaxFileSize, s.config.MaxTotalSize); err != nil {
-		return entries{err: err}
-	}
 	return e
 }
 
-// checkTotal returns an error if the total size of files exceeds maxTotal, before any of them is read. Files larger than maxFile are
-// not counted, because they are refused on their own.
-func checkTotal(paths []string, maxFile, maxTotal int64) error {
-	var total int64
+// sizeOf returns the total size of files, before any of them is read. Files larger than maxFile are not counted, because they are refused on their own.
+func sizeOf(paths []string, maxFile int64) (total int64) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() <= maxFile {
 			total += info.Size()
 		}
 	}
+	return total
+}
+
+// checkTotal returns an error if the total size of files is more than maxTotal.
+func checkTotal(total, maxTotal int64) error {
 	if total > maxTotal {
 		return fmt.Errorf("its files of documents have a total of %d bytes, expected at most %d", total, maxTotal)
 	}

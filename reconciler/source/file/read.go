@@ -70,7 +70,7 @@ func loadAll(maxTotal int64, paths []string) ([]File, error) {
 	for _, path := range paths {
 		below, within, err := filesAt(path)
 		if err == nil {
-			if err = checkTotal(below, MaxFileSize, maxTotal); err != nil {
+			if err = checkTotal(sizeOf(below, MaxFileSize), maxTotal); err != nil {
 				err = fmt.Errorf("%q: %w", path, err)
 			}
 		}
