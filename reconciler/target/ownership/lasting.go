@@ -45,7 +45,7 @@ func (r *Records[T]) AttachmentFile(key string) string {
 	return filepath.Join(r.dir, fileName(key)+attachmentSuffix)
 }
 
-// Attachment returns the attached data, if nobody else may have written it. The error matches fs.ErrNotExist if there is none. The caller has to
+// Attachment returns the attached data, if nobody else may have written it. The error matches fs.ErrNotExist if none has the name of the record. The caller has to
 // detect damage, for example by a checksum in the record: isIt reports whether data is undamaged. If what is attached is not, what was set aside is
 // looked through: the record may have been given its name again, and the data not.
 func (r *Records[T]) Attachment(key string, isIt func(data []byte) bool) ([]byte, error) {
@@ -54,15 +54,17 @@ func (r *Records[T]) Attachment(key string, isIt func(data []byte) bool) ([]byte
 		return data, nil
 	}
 	aside, globErr := filepath.Glob(globEscaper.Replace(filepath.Join(r.dir, fileName(key))) + corruptSuffix + "*" + attachmentSuffix)
-	errs := []error{err, globErr}
+	if globErr != nil {
+		return nil, globErr
+	}
 	for _, path := range aside {
-		data, err := readIf(path, isIt)
-		if err == nil {
+		data, asideErr := readIf(path, isIt)
+		if asideErr == nil {
 			return data, nil
 		}
-		errs = append(errs, err)
+		err = fmt.Errorf("%w; %w", err, asideErr)
 	}
-	return nil, errors.Join(errs...)
+	return nil, err
 }
 
 // readIf reads a file for whose data a function returns true.
@@ -143,6 +145,9 @@ func (r *Records[T]) each(keys []string, do func(key string) error) map[string]e
 		}
 	}
 	unsynced := r.sync()
+	if r.lasting {
+		r.changed.Store(true)
+	}
 	for i, key := range keys {
 		if err := errors.Join(outcomes[i], unsynced); err != nil {
 			errs[key] = err
@@ -152,10 +157,15 @@ func (r *Records[T]) each(keys []string, do func(key string) error) map[string]e
 }
 
 // write puts data into a file of the directory, whole or not at all.
-func (r *Records[T]) write(name string, data []byte) (err error) {
+func (r *Records[T]) write(name string, data []byte) error {
 	if err := checkSize(data); err != nil {
 		return err
 	}
+	return r.create(name, func(*os.File) ([]byte, error) { return data, nil })
+}
+
+// create is like write, but the data may depend on the file.
+func (r *Records[T]) create(name string, content func(*os.File) ([]byte, error)) (err error) {
 	file, err := os.CreateTemp(r.dir, temporaryPrefix)
 	if err != nil {
 		return err
@@ -165,7 +175,10 @@ func (r *Records[T]) write(name string, data []byte) (err error) {
 			err = errors.Join(err, os.Remove(file.Name()))
 		}
 	}()
-	_, err = file.Write(data)
+	data, err := content(file)
+	if err == nil {
+		_, err = file.Write(data)
+	}
 	if err == nil && r.lasting {
 		err = file.Sync()
 	}

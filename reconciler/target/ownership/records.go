@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/statehive/statehive/internal/trusted"
@@ -33,6 +34,7 @@ type Records[T any] struct {
 	log      *slog.Logger
 	readOnly bool
 	damaged  map[string]bool // names of files that were set aside
+	changed  *atomic.Bool    // set when a lasting record was put or removed
 
 	mu         sync.Mutex
 	byKey      map[string]T
@@ -82,6 +84,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 		log:      store.log,
 		readOnly: store.readOnly,
 		damaged:  map[string]bool{},
+		changed:  &store.changed,
 		byKey:    map[string]T{},
 	}
 	if !r.readOnly {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/statehive/statehive/internal/trusted"
 )
@@ -38,9 +39,11 @@ type Store struct {
 	identity Identity
 	log      *slog.Logger
 	readOnly bool
+	changed  atomic.Bool // whether lasting records may have changed since the directory was marked
 
 	mu    sync.Mutex
 	aside []string // paths of records that were set aside
+	mark  mark
 }
 
 // ReadOnly reports whether nothing may be written. This also applies to anything else that
@@ -84,7 +87,12 @@ func Open(cfg Config) (*Store, error) {
 	if err := prepare(cfg.Dir, cfg.ReadOnly); err != nil {
 		return nil, err
 	}
-	return &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly}, nil
+	s := &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly}
+	s.changed.Store(true)
+	if err := s.openMark(); err != nil {
+		return nil, fmt.Errorf("open the state directory: %w", err)
+	}
+	return s, nil
 }
 
 // trust is what the directories of records have to fulfill.

@@ -1,6 +1,10 @@
 package agent
 
 import (
+	"context"
+	"log/slog"
+
+	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/source/file"
@@ -46,16 +50,24 @@ type heldDeletes struct {
 	isNew   bool
 }
 
-func newHeldDeletes(store *ownership.Store) (reconcilercell.Memory, error) {
+func newHeldDeletes(store *ownership.Store, started startedRecords, l cell.Lifecycle, logger *slog.Logger) (reconcilercell.Memory, error) {
 	records, err := ownership.NewLastingRecords[reconciler.HeldDeletes](store, "held-deletes")
 	if err != nil {
 		return nil, err
 	}
-	started, err := ownership.NewLastingRecords[bool](store, "started")
-	if err != nil {
-		return nil, err
+	copied := store.IsCopy()
+	if copied {
+		logger.Warn("The state directory is a copy, such as one from a backup: what was decided since it was made is not known, so deletes are held until they are approved")
 	}
-	copied, err := store.Mark()
+	if !store.ReadOnly() {
+		mark := func() {
+			if err := started.mark(store); err != nil {
+				logger.Warn("The state directory was not marked", "error", err)
+			}
+		}
+		mark()
+		l.Append(cell.Hook{Name: "mark the state directory", OnStop: func(context.Context) error { mark(); return nil }})
+	}
 	return func(name string) reconciler.Memory {
 		_, known := started.Get(name)
 		h := heldDeletes{records, name, copied || !known && !started.Damaged(name)}
@@ -63,7 +75,30 @@ func newHeldDeletes(store *ownership.Store) (reconcilercell.Memory, error) {
 			_ = started.Put(name, true) // without it, the next start is as careful
 		}
 		return h
-	}, err
+	}, nil
+}
+
+// startedRecords tell which reconcilers have been started with the state directory.
+type startedRecords struct{ *ownership.Records[bool] }
+
+func newStartedRecords(store *ownership.Store) (startedRecords, error) {
+	records, err := ownership.NewLastingRecords[bool](store, "started")
+	return startedRecords{records}, err
+}
+
+// mark marks the state directory. If that is a copy, no reconciler counts as started before that: if this process is killed before all of them are,
+// the next one is as careful.
+func (s startedRecords) mark(store *ownership.Store) error {
+	if store.IsCopy() {
+		var names []string
+		for name := range s.All() {
+			names = append(names, name)
+		}
+		for _, err := range s.RemoveAll(names) {
+			return err
+		}
+	}
+	return store.Mark()
 }
 
 func (h heldDeletes) DeletesHeld() *reconciler.HeldDeletes {

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/source/file"
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
@@ -62,11 +64,10 @@ func TestDamagedMemoryIsCareful(t *testing.T) {
 	open := func() (file.Memory, reconciler.Memory) {
 		store, err := ownership.Open(ownership.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), Identity: ownership.Identity{Boot: "1", Netns: "n"}})
 		documents, errDocuments := newMemory(store)
-		deletes, errDeletes := newHeldDeletes(store)
-		if err := errors.Join(err, errDocuments, errDeletes); err != nil {
+		if err := errors.Join(err, errDocuments); err != nil {
 			t.Fatal(err)
 		}
-		return documents, deletes("routes")
+		return documents, openHeldDeletes(t, store)("routes")
 	}
 	documents, deletes := open()
 	if held := deletes.DeletesHeld(); held == nil || held.Allowed != 0 {
@@ -102,5 +103,70 @@ func TestDamagedMemoryIsCareful(t *testing.T) {
 	}
 	if documents, _ = open(); documents.InForce().Files == 0 {
 		t.Error("it was forgotten that documents were in force, at the second start")
+	}
+}
+
+// noHooks is a lifecycle whose hooks do not run.
+type noHooks struct{}
+
+func (noHooks) Append(cell.Hook) {}
+
+func openHeldDeletes(t *testing.T, store *ownership.Store) reconcilercell.Memory {
+	t.Helper()
+	started, err := newStartedRecords(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deletes, err := newHeldDeletes(store, started, noHooks{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deletes
+}
+
+// It does not matter when a start with a copy of the state directory ends: all reconcilers hold deletes until each has been started with it.
+func TestACopyOfTheStateDirectoryHoldsDeletesAlsoAfterAKill(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	open := func() reconcilercell.Memory {
+		store, err := ownership.Open(ownership.Config{Dir: dir, Identity: ownership.Identity{Boot: "1", Netns: "n"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return openHeldDeletes(t, store)
+	}
+	names := []string{"files", "links", "routes"}
+	deletes := open()
+	for _, name := range names {
+		if err := deletes(name).SetDeletesHeld(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.CopyFS(dir+"2", os.DirFS(dir)), os.RemoveAll(dir), os.Rename(dir+"2", dir)); err != nil {
+		t.Fatal(err)
+	}
+	for started := range names { // killed when so many have been started
+		deletes = open()
+		for _, name := range names[:started] {
+			if deletes(name).DeletesHeld() == nil {
+				t.Errorf("%s: deletes are not held", name)
+			}
+		}
+	}
+	deletes = open()
+	for _, name := range names {
+		if deletes(name).DeletesHeld() == nil {
+			t.Errorf("%s: deletes are not held after the kills", name)
+		}
+	}
+	for _, name := range names {
+		if err := deletes(name).SetDeletesHeld(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deletes = open()
+	for _, name := range names {
+		if deletes(name).DeletesHeld() != nil {
+			t.Errorf("%s: deletes are held for ever", name)
+		}
 	}
 }

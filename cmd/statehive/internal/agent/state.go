@@ -40,29 +40,32 @@ func stateCell(s *surroundings) cell.Cell {
 			return openState(dir, l, logger)
 		}),
 		cell.Provide(newMemory, newHeldDeletes),
+		cell.ProvidePrivate(newStartedRecords),
 		cell.Invoke(watchRecords),
 	)
 }
 
-// asideInterval is the interval between looks at whether records that were set aside are still there.
-const asideInterval = time.Minute
+// recordsInterval is how often the state directory is marked if records have changed, and records that were set aside are looked for.
+const recordsInterval = time.Minute
 
-// watchRecords reports records that were set aside to health.
-func watchRecords(store *ownership.Store, mode *dryruncell.Mode, jobs job.Group, h health.Health) error {
+// watchRecords keeps the mark of the state directory, and reports to health whether all records are in use.
+func watchRecords(store *ownership.Store, started startedRecords, mode *dryruncell.Mode, jobs job.Group, h health.Health) error {
 	if mode.ReadOnly() {
 		return nil
 	}
-	return jobs.Add(job.Timer("look for records that were set aside", func(context.Context, health.Health) error {
-		reportRecords(store, h)
+	return jobs.Add(job.Timer("watch the state directory", func(context.Context, health.Health) error {
+		reportRecords(store.SetAside(), started.mark(store), h)
 		return nil
-	}, asideInterval, job.WithImmediateRun()))
+	}, recordsInterval, job.WithImmediateRun()))
 }
 
-// reportRecords reports to health whether all records are in use.
-func reportRecords(store *ownership.Store, h health.Health) {
-	aside := store.SetAside()
-	if len(aside) == 0 {
+func reportRecords(aside []string, notMarked error, h health.Health) {
+	switch {
+	case len(aside) == 0 && notMarked == nil:
 		h.OK("all records are in use")
+		return
+	case len(aside) == 0:
+		h.Degraded("the state directory cannot be marked: if a backup of it is restored, that may not be noticed", notMarked)
 		return
 	}
 	which := aside[0]
@@ -70,7 +73,7 @@ func reportRecords(store *ownership.Store, h health.Health) {
 		which = fmt.Sprintf("%s and %d more", which, others)
 	}
 	h.Degraded("records of what the agent has made could not be used, so that it does not know what to remove or restore; the log says why. "+
-		"Stop the agent, and mend each and cut off what begins with .corrupt from its name, or remove it", errors.New(which))
+		"Stop the agent, and for each: restore it from a backup, or mend its owner and mode and cut off what begins with .corrupt from its name, or remove it", errors.New(which))
 }
 
 // readState opens the records for reading, even while an agent uses them.

@@ -1,0 +1,189 @@
+package ownership_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/ownership"
+)
+
+// openStore opens a store, and records of it.
+func openStore(t *testing.T, dir string) (*ownership.Store, *ownership.Records[record]) {
+	t.Helper()
+	store, err := ownership.Open(ownership.Config{Dir: dir, Identity: here})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := ownership.NewLastingRecords[record](store, "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, records
+}
+
+// run runs a program.
+func run(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+}
+
+// restore copies what differs in size or time of change from one directory to another, as rsync does, and removes nothing.
+func restore(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		relative, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		is, err := d.Info()
+		if err != nil {
+			return err
+		}
+		old := filepath.Join(to, relative)
+		was, err := os.Stat(old)
+		if err == nil && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime()) {
+			return nil
+		}
+		run(t, "cp", "-p", path, old+".new")
+		return os.Rename(old+".new", old)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCopiesOfAStateDirectoryAreNoticed(t *testing.T) {
+	for name, test := range map[string]struct {
+		do   func(t *testing.T, dir, backup string)
+		want bool
+	}{
+		"nothing":                {func(*testing.T, string, string) {}, false},
+		"a backup only":          {func(t *testing.T, dir, backup string) { run(t, "cp", "-a", dir, backup+"2") }, false},
+		"a backup of hard links": {func(t *testing.T, dir, backup string) { run(t, "cp", "-al", dir, backup+"2") }, false},
+		"modes and owners": {func(t *testing.T, dir, _ string) {
+			run(t, "chmod", "-R", "go-rwx", dir)
+			run(t, "chown", "-R", "0:0", dir)
+		}, false},
+		"moved": {func(t *testing.T, dir, _ string) {
+			run(t, "mv", dir, dir+"2")
+			run(t, "mv", dir+"2", dir)
+		}, false},
+		"a copy": {func(t *testing.T, dir, backup string) {
+			run(t, "rm", "-r", dir)
+			run(t, "cp", "-a", backup, dir)
+		}, true},
+		"a copy of what is there": {func(t *testing.T, dir, _ string) {
+			run(t, "cp", "-a", dir, dir+"2")
+			run(t, "rm", "-r", dir)
+			run(t, "mv", dir+"2", dir)
+		}, true},
+		"copied over what is there": {func(t *testing.T, dir, backup string) { run(t, "cp", "-a", backup+"/.", dir) }, true},
+		"what differs":              {func(t *testing.T, dir, backup string) { restore(t, backup, dir) }, true},
+		"an archive over what is there": {func(t *testing.T, dir, backup string) {
+			run(t, "tar", "-C", backup, "-cf", dir+".tar", ".")
+			run(t, "tar", "-C", dir, "-xf", dir+".tar")
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
+			store, records := openStore(t, dir)
+			if store.IsCopy() {
+				t.Error("a new directory is said to be a copy")
+			}
+			if err := errors.Join(store.Mark(), records.Put("kept", record{"1"}), records.Put("handed over", record{"1"}), store.Mark()); err != nil {
+				t.Fatal(err)
+			}
+			run(t, "cp", "-a", dir, backup)
+			if err := errors.Join(records.Remove("handed over"), store.Mark()); err != nil {
+				t.Fatal(err)
+			}
+			test.do(t, dir, backup)
+			store, _ = openStore(t, dir)
+			if is := store.IsCopy(); is != test.want {
+				t.Errorf("copied: %v", is)
+			}
+			if store, _ = openStore(t, dir); store.IsCopy() != test.want {
+				t.Error("it is not known any more, and nobody has marked it")
+			}
+			if err := store.Mark(); err != nil || store.IsCopy() {
+				t.Errorf("marked: %v", err)
+			}
+			if store, _ = openStore(t, dir); store.IsCopy() {
+				t.Error("still said to be a copy after it was marked")
+			}
+		})
+	}
+}
+
+func TestADamagedMarkIsThatOfACopy(t *testing.T) {
+	dir := t.TempDir()
+	store, _ := openStore(t, dir)
+	if err := errors.Join(store.Mark(), os.Truncate(filepath.Join(dir, "mark", "mark.json"), 10)); err != nil {
+		t.Fatal(err)
+	}
+	if store, _ = openStore(t, dir); !store.IsCopy() || store.Mark() != nil || store.IsCopy() {
+		t.Error("it is not said to be a copy, or for ever")
+	}
+}
+
+func TestWhatIsRestoredUnderARunningProcessIsNotMarked(t *testing.T) {
+	dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
+	store, records := openStore(t, dir)
+	if err := errors.Join(store.Mark(), records.Put("handed over", record{"1"})); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "cp", "-a", dir, backup)
+	if err := errors.Join(records.Remove("handed over"), store.Mark(), store.Mark()); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, backup, dir)
+	if err := records.Put("another", record{"1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Mark(); err == nil {
+		t.Error("marked")
+	}
+	if store, _ = openStore(t, dir); !store.IsCopy() {
+		t.Error("it is not noticed that a backup was restored")
+	}
+}
+
+func TestADirectoryOnAFullDiskKeepsItsMark(t *testing.T) {
+	dir := t.TempDir()
+	if err := tmpfs(t, dir, "size=64k,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	store, _ := openStore(t, dir)
+	if err := store.Mark(); err != nil {
+		t.Fatal(err)
+	}
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	store, _ = openStore(t, dir)
+	if store.IsCopy() {
+		t.Error("said to be a copy")
+	}
+	if err := store.Mark(); err == nil {
+		t.Error("marked on a full disk")
+	}
+	if store, _ = openStore(t, dir); store.IsCopy() {
+		t.Error("said to be a copy after it could not be marked")
+	}
+	if err := errors.Join(os.Remove(filler), store.Mark()); err != nil {
+		t.Error(err)
+	}
+	if store, _ = openStore(t, dir); store.IsCopy() {
+		t.Error("said to be a copy after it was marked again")
+	}
+}
