@@ -94,7 +94,7 @@ func DeletedAfter(
 }
 
 // afterRoutes makes rules stay while rows that are pending or in error name the destinations of routes in their tables, but other tables,
-// and no row has these routes any more.
+// and no row has these routes any more. As long as the kernel's routes are not all known, as at a start, any route may be in their tables.
 func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen]) reconciler.Dependency[Rule] {
 	of := func(r Rule) route.InTable {
 		r = r.completed()
@@ -106,6 +106,7 @@ func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoute
 				return
 			}
 			txn := db.ReadTxn()
+			known := complete(txn, kernelRoutes)
 			for row := range routes.List(txn, route.ByUndone.Query(t.Family)) {
 				key := row.Key()
 				before := key
@@ -113,7 +114,7 @@ func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoute
 				if _, _, stays := routes.Get(txn, route.ByKey.Query(before)); stays {
 					continue // this one is another route
 				}
-				if _, _, found := kernelRoutes.Get(txn, route.SeenByKey.Query(before)); found && !yield(route.ByKey.Query(key)) {
+				if _, _, found := kernelRoutes.Get(txn, route.SeenByKey.Query(before)); (found || !known) && !yield(route.ByKey.Query(key)) {
 					return
 				}
 			}
@@ -123,7 +124,8 @@ func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoute
 
 // RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending or in error: it
 // is to lead elsewhere, and cannot yet. They do not wait for a rule that is as declared although its row is pending, as after a start.
-// Routes of the table main do not wait either: the kernel always looks there.
+// Routes of the table main do not wait either: the kernel always looks there. As long as the kernel's rules are not all known, as at a start, any
+// rule may lead to their table.
 func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[route.Route] {
 	type table struct {
 		number route.Table
@@ -138,11 +140,30 @@ func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *stated
 			if t.number == route.MainTable {
 				return
 			}
-			for s := range seen.List(db.ReadTxn(), SeenByTable.Query(t.number)) {
+			txn := db.ReadTxn()
+			if !complete(txn, seen) {
+				for r := range rules.All(txn) {
+					if !yield(ByKey.Query(r.Key())) {
+						return
+					}
+				}
+				return
+			}
+			for s := range seen.List(txn, SeenByTable.Query(t.number)) {
 				if (s.Key.Family == route.Inet6) == t.ipv6 && !yield(ByKey.Query(s.Key)) {
 					return
 				}
 			}
 		}
 	}, Observed(seen)).OrFailed()}
+}
+
+// complete reports whether a table of what the kernel has is complete.
+func complete[T any](txn statedb.ReadTxn, table *statedb.Table[T]) bool {
+	for _, source := range table.Sources(txn) {
+		if !source.Initialized || source.Incomplete != "" {
+			return false
+		}
+	}
+	return true
 }

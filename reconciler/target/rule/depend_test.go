@@ -85,3 +85,54 @@ func TestARuleWaitsForTheRoutesOfItsTableUntilTheyWereTried(t *testing.T) {
 		t.Errorf("as far as rules wait for them, routes are %v, expected %v", kinds, want)
 	}
 }
+
+// At a start, a delete may be looked at before the kernel has been.
+func TestNothingIsDeletedBeforeItIsKnownWhatTheKernelHas(t *testing.T) {
+	db := statedb.New()
+	routes, err := statedb.NewTable(db, route.Schema())
+	kernelRoutes, errKernelRoutes := statedb.NewTable(db, route.SeenSchema())
+	rules, errRules := statedb.NewTable(db, Schema())
+	kernelRules, errKernelRules := statedb.NewTable(db, SeenSchema())
+	if err := errors.Join(err, errKernelRoutes, errRules, errKernelRules); err != nil {
+		t.Fatal(err)
+	}
+	var routesSource, rulesSource *statedb.Source
+	change := func(fn func(txn *statedb.WriteTxn) error) {
+		t.Helper()
+		if err := db.Update(t.Context(), fn, routes, kernelRoutes, rules, kernelRules); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(txn *statedb.WriteTxn) (err error) {
+		if routesSource, err = kernelRoutes.RegisterSource(txn, "kernel"); err != nil {
+			return err
+		}
+		if rulesSource, err = kernelRules.RegisterSource(txn, "kernel"); err != nil {
+			return err
+		}
+		_, _, err = routes.Insert(txn, route.Route{Destination: route.To(netip.MustParsePrefix("0.0.0.0/0")), Device: "e0"})
+		_, _, errRule := rules.Insert(txn, Rule{Priority: 100, Table: 200})
+		return errors.Join(err, errRule)
+	})
+	check := func(when string, wantRoute, wantRule bool) {
+		t.Helper()
+		txn := db.ReadTxn()
+		ofRule := DeletedAfter(db, statedb.ReadOnly(rules), statedb.ReadOnly(kernelRules), statedb.ReadOnly(routes), statedb.ReadOnly(kernelRoutes))[1]
+		if got := slices.Collect(ofRule.Rows(txn, routes, Rule{Priority: 100, Table: 100})); (len(got) > 0) != wantRoute {
+			t.Errorf("%s: the rule waits for %q", when, got)
+		}
+		ofRoute := RoutesDeletedAfter(db, statedb.ReadOnly(rules), statedb.ReadOnly(kernelRules))[0]
+		if got := slices.Collect(ofRoute.Rows(txn, rules, route.Route{Destination: route.To(netip.MustParsePrefix("0.0.0.0/0")), Device: "e0", Table: 100})); (len(got) > 0) != wantRule {
+			t.Errorf("%s: the route waits for %q", when, got)
+		}
+	}
+	check("before the kernel was looked at", true, true)
+	change(func(txn *statedb.WriteTxn) error {
+		return errors.Join(routesSource.Initialized(txn), rulesSource.Initialized(txn))
+	})
+	check("there is nothing", false, false)
+	change(func(txn *statedb.WriteTxn) error {
+		return errors.Join(routesSource.Incomplete(txn, "messages were lost"), rulesSource.Incomplete(txn, "messages were lost"))
+	})
+	check("messages were lost", true, true)
+}
