@@ -348,7 +348,12 @@ func (m *Mirror[Row, Event]) apply(ctx context.Context, s *stream[Event]) (doubt
 
 // complete reports whether the table has all existing objects.
 func (m *Mirror[Row, Event]) complete(txn statedb.ReadTxn) bool {
-	for _, source := range m.config.Table.Sources(txn) {
+	return Complete(txn, statedb.ReadOnly(m.config.Table))
+}
+
+// Complete reports whether a mirror's table has all existing objects. It has not before the first listing, and while it is in doubt.
+func Complete[Row any](txn statedb.ReadTxn, table *statedb.Table[Row]) bool {
+	for _, source := range table.Sources(txn) {
 		if !source.Initialized || source.Incomplete != "" {
 			return false
 		}

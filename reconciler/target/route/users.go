@@ -11,6 +11,7 @@ import (
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/address"
 	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -119,9 +120,13 @@ type user struct {
 	rev statedb.Revision
 }
 
-// queries yields the queries for the rows with some keys.
+// queries yields the queries for the rows with some keys of existing routes. As long as the existing routes are not all known, as at a start, it may be any row.
 func (u *users) queries(keys iter.Seq[Key]) iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
+		if !mirror.Complete(u.DB.ReadTxn(), u.KernelRoutes) {
+			_ = yield(ByUndone.Query(Inet)) && yield(ByUndone.Query(Inet6))
+			return
+		}
 		for key := range keys {
 			if !yield(ByKey.Query(key)) {
 				return

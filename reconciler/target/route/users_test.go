@@ -1,6 +1,7 @@
 package route
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/statehive/statehive/reconciler/target/address"
 	"github.com/statehive/statehive/statedb"
 	"github.com/statehive/statehive/statedb/immutable"
 )
@@ -84,5 +86,47 @@ func wantKeys(t *testing.T, what string, got, want []Key) {
 	slices.SortFunc(want, byText)
 	if got := slices.Compact(got); !slices.Equal(got, want) {
 		t.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// At a start, the delete of a link or an address may be looked at before the kernel's routes have been listed.
+func TestLinksAndAddressesStayUntilItIsKnownWhichRoutesExist(t *testing.T) {
+	db := statedb.New()
+	routes, err := statedb.NewTable(db, Schema())
+	kernelRoutes, errKernel := statedb.NewTable(db, SeenSchema())
+	addresses, errAddresses := statedb.NewTable(db, address.Schema())
+	if err := errors.Join(err, errKernel, errAddresses); err != nil {
+		t.Fatal(err)
+	}
+	d := Dependencies{DB: db, Routes: statedb.ReadOnly(routes), KernelRoutes: statedb.ReadOnly(kernelRoutes), Addresses: statedb.ReadOnly(addresses)}
+	var source *statedb.Source
+	change := func(fn func(txn *statedb.WriteTxn) error) {
+		t.Helper()
+		if err := db.Update(t.Context(), fn, routes, kernelRoutes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(txn *statedb.WriteTxn) (err error) {
+		if source, err = kernelRoutes.RegisterSource(txn, "kernel"); err != nil {
+			return err
+		}
+		_, _, err = routes.Insert(txn, Route{Destination: To(netip.MustParsePrefix("10.1.0.0/16")), Device: "e1"})
+		return err
+	})
+	networks := (&users{Dependencies: d}).keepNetworks()
+	waits := func() bool {
+		row := address.Address{Device: "e0", Address: netip.MustParsePrefix("192.0.2.1/24")}
+		return len(slices.Collect(networks.Rows(db.ReadTxn(), routes, row))) > 0
+	}
+	if !waits() {
+		t.Error("an address goes before it is known which routes exist")
+	}
+	change(func(txn *statedb.WriteTxn) error { return source.Initialized(txn) })
+	if waits() {
+		t.Error("an address stays although there are no routes")
+	}
+	change(func(txn *statedb.WriteTxn) error { return source.Incomplete(txn, "messages were lost") })
+	if !waits() {
+		t.Error("an address goes while it is not known which routes exist")
 	}
 }

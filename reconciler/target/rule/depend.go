@@ -8,6 +8,7 @@ import (
 
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/route"
 	"github.com/statehive/statehive/statedb"
 )
@@ -106,7 +107,7 @@ func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoute
 				return
 			}
 			txn := db.ReadTxn()
-			known := complete(txn, kernelRoutes)
+			known := mirror.Complete(txn, kernelRoutes)
 			for row := range routes.List(txn, route.ByUndone.Query(t.Family)) {
 				key := row.Key()
 				before := key
@@ -141,7 +142,7 @@ func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *stated
 				return
 			}
 			txn := db.ReadTxn()
-			if !complete(txn, seen) {
+			if !mirror.Complete(txn, seen) {
 				for r := range rules.All(txn) {
 					if !yield(ByKey.Query(r.Key())) {
 						return
@@ -156,14 +157,4 @@ func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *stated
 			}
 		}
 	}, Observed(seen)).OrFailed()}
-}
-
-// complete reports whether a table of what the kernel has is complete.
-func complete[T any](txn statedb.ReadTxn, table *statedb.Table[T]) bool {
-	for _, source := range table.Sources(txn) {
-		if !source.Initialized || source.Incomplete != "" {
-			return false
-		}
-	}
-	return true
 }
