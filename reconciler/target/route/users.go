@@ -73,6 +73,9 @@ func (u *users) keepNetworks() reconciler.Dependency[address.Address] {
 		return network{address.Network{Device: a.Device, Prefix: a.Address.Masked()}, false}
 	}
 	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, by, func(n network) iter.Seq[statedb.Query[Route]] {
+		if n.Device == "" {
+			return nil
+		}
 		return u.queries(func(yield func(Key) bool) {
 			for key := range u.through(func(gateway netip.Addr) bool { return n.last || n.Prefix.Contains(gateway) }, n.Device) {
 				if key.Destination.Addr().Is4() && !yield(key) {
@@ -94,6 +97,9 @@ func (u *users) keepSources() reconciler.Dependency[address.Address] {
 	}
 	return reconciler.DependsOnBy(u.Routes, Route.GetStatus, by,
 		func(source netip.Addr) iter.Seq[statedb.Query[Route]] {
+			if !source.IsValid() {
+				return nil
+			}
 			return u.queries(slices.Values(u.with(source)))
 		},
 		Observed(u.KernelRoutes)).OrFailed()
@@ -120,7 +126,8 @@ type user struct {
 	rev statedb.Revision
 }
 
-// queries yields the queries for the rows with some keys of existing routes. As long as the existing routes are not all known, as at a start, it may be any row.
+// queries yields a query for each of some keys of existing routes. As long as it is not known which routes exist, as at a start, it yields queries for
+// all rows that have not been applied.
 func (u *users) queries(keys iter.Seq[Key]) iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
 		if !mirror.Complete(u.DB.ReadTxn(), u.KernelRoutes) {
@@ -135,7 +142,7 @@ func (u *users) queries(keys iter.Seq[Key]) iter.Seq[statedb.Query[Route]] {
 	}
 }
 
-// through yields the keys of the routes through devices whose gateways are chosen, and none for the device "".
+// through yields the keys of the routes through devices whose gateways are chosen. No route is through the device "".
 func (u *users) through(chosen func(gateway netip.Addr) bool, devices ...string) iter.Seq[Key] {
 	return func(yield func(Key) bool) {
 		for _, device := range devices {

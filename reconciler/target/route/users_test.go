@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/address"
 	"github.com/statehive/statehive/statedb"
 	"github.com/statehive/statehive/statedb/immutable"
@@ -102,7 +103,7 @@ func TestLinksAndAddressesStayUntilItIsKnownWhichRoutesExist(t *testing.T) {
 	var source *statedb.Source
 	change := func(fn func(txn *statedb.WriteTxn) error) {
 		t.Helper()
-		if err := db.Update(t.Context(), fn, routes, kernelRoutes); err != nil {
+		if err := db.Update(t.Context(), fn, routes, kernelRoutes, addresses); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,13 +114,24 @@ func TestLinksAndAddressesStayUntilItIsKnownWhichRoutesExist(t *testing.T) {
 		_, _, err = routes.Insert(txn, Route{Destination: To(netip.MustParsePrefix("10.1.0.0/16")), Device: "e1"})
 		return err
 	})
-	networks := (&users{Dependencies: d}).keepNetworks()
-	waits := func() bool {
-		row := address.Address{Device: "e0", Address: netip.MustParsePrefix("192.0.2.1/24")}
-		return len(slices.Collect(networks.Rows(db.ReadTxn(), routes, row))) > 0
+	networks, sources := (&users{Dependencies: d}).keepNetworks(), (&users{Dependencies: d}).keepSources()
+	waitsFor := func(of reconciler.Dependency[address.Address], prefix string) bool {
+		row := address.Address{Device: "e0", Address: netip.MustParsePrefix(prefix)}
+		return len(slices.Collect(of.Rows(db.ReadTxn(), routes, row))) > 0
 	}
-	if !waits() {
+	waits := func() bool { return waitsFor(networks, "192.0.2.1/24") }
+	if !waits() || !waitsFor(sources, "192.0.2.1/24") {
 		t.Error("an address goes before it is known which routes exist")
+	}
+	if waitsFor(networks, "2001:db8::1/64") {
+		t.Error("an IPv6 address stays because of its network")
+	}
+	change(func(txn *statedb.WriteTxn) error {
+		_, _, err := addresses.Insert(txn, address.Address{Device: "e1", Address: netip.MustParsePrefix("2001:db8::1/48")})
+		return err
+	})
+	if waitsFor(sources, "2001:db8::1/64") {
+		t.Error("an IPv6 address that gets another prefix length stays because it may be a source")
 	}
 	change(func(txn *statedb.WriteTxn) error { return source.Initialized(txn) })
 	if waits() {
