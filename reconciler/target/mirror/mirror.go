@@ -169,14 +169,8 @@ func (m *Mirror[Row, Event]) follow(ctx context.Context, health reconciler.Healt
 		case <-m.wanted:
 			notBefore, doubtful = time.Now(), true
 		case <-due:
-			if notBefore, err = m.relist(ctx, s, listed); err != nil {
+			if notBefore, err = m.relist(ctx, s, listed, health); err != nil {
 				return err
-			}
-			if m.recheckAt().IsZero() { // perhaps because listing has done what a recheck does
-				m.rechecked = nil
-			}
-			if m.rechecked == nil {
-				health.OK("up to date")
 			}
 			listed, doubtful = true, false
 		case <-recheck:
@@ -223,7 +217,9 @@ func (m *Mirror[Row, Event]) recheck(ctx context.Context, health reconciler.Heal
 
 // relist lists the objects after it has applied what was received before, which must not be applied after that. It is not applied if
 // they were not listed before.
-func (m *Mirror[Row, Event]) relist(ctx context.Context, s *stream[Event], listed bool) (notBefore time.Time, err error) {
+func (m *Mirror[Row, Event]) relist(
+	ctx context.Context, s *stream[Event], listed bool, health reconciler.Health,
+) (notBefore time.Time, err error) {
 	if _, err := s.drain(); err != nil {
 		return notBefore, fmt.Errorf("receive notifications: %w", err)
 	}
@@ -232,7 +228,16 @@ func (m *Mirror[Row, Event]) relist(ctx context.Context, s *stream[Event], liste
 	} else if _, err := m.apply(ctx, s); err != nil {
 		return notBefore, err
 	}
-	return m.list(ctx, s)
+	if notBefore, err = m.list(ctx, s); err != nil {
+		return notBefore, err
+	}
+	if m.recheckAt().IsZero() { // perhaps because listing has done what a recheck does
+		m.rechecked = nil
+	}
+	if m.rechecked == nil {
+		health.OK("up to date")
+	}
+	return notBefore, nil
 }
 
 // list replaces the content of the table by the existing objects, and returns the earliest time
