@@ -16,7 +16,8 @@ import (
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
-func openLasting(t *testing.T, dir string, identity ownership.Identity) *ownership.Records[record] {
+// openStore opens a store, and records of it.
+func openStore(t *testing.T, dir string, identity ownership.Identity) (*ownership.Store, *ownership.Records[record]) {
 	t.Helper()
 	store, err := ownership.Open(ownership.Config{Dir: dir, Identity: identity})
 	if err != nil {
@@ -26,6 +27,12 @@ func openLasting(t *testing.T, dir string, identity ownership.Identity) *ownersh
 	if err != nil {
 		t.Fatal(err)
 	}
+	return store, records
+}
+
+func openLasting(t *testing.T, dir string, identity ownership.Identity) *ownership.Records[record] {
+	t.Helper()
+	_, records := openStore(t, dir, identity)
 	return records
 }
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// birth identifies a file, apart from copies of it: these are created later, and nobody can set the time at which a file was created.
+// birth identifies a file and tells it from its copies, which are created later: nobody can set the time at which a file was created.
 type birth struct {
 	Created string `json:"created"` // empty if the file system does not record it
 	Inode   uint64 `json:"inode"`
@@ -50,7 +50,7 @@ func (s *Store) openMark() error {
 }
 
 // IsCopy reports whether the directory was a copy when it was opened, such as one that was restored from a backup as a whole or over what was there, and has
-// not been marked since. A snapshot of a file system that becomes that file system again is no copy, nor is a directory that was never marked. It is safe for
+// not been marked since. A directory that was never marked is not recognized, nor is one whose file system was rolled back to a snapshot. It is safe for
 // concurrent use.
 func (s *Store) IsCopy() bool {
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func (m *mark) write() error {
 	return m.records.sync()
 }
 
-// birthOf returns the birth of a file, which a descriptor is of if there is no path.
+// birthOf returns the birth of the file at a path relative to the directory fd, or of the open file fd if the path is empty.
 func birthOf(fd int, path string) (birth, error) {
 	var is unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW

@@ -7,23 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"github.com/statehive/statehive/reconciler/target/ownership"
 )
-
-// openStore opens a store, and records of it.
-func openStore(t *testing.T, dir string) (*ownership.Store, *ownership.Records[record]) {
-	t.Helper()
-	store, err := ownership.Open(ownership.Config{Dir: dir, Identity: here})
-	if err != nil {
-		t.Fatal(err)
-	}
-	records, err := ownership.NewLastingRecords[record](store, "file")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store, records
-}
 
 // run runs a program.
 func run(t *testing.T, args ...string) {
@@ -33,7 +17,7 @@ func run(t *testing.T, args ...string) {
 	}
 }
 
-// restore copies what differs in size or time of change from one directory to another, as rsync does, and removes nothing.
+// restore copies what differs in size or modification time from one directory to another, as rsync does, and removes nothing.
 func restore(t *testing.T, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -95,7 +79,7 @@ func TestCopiesOfAStateDirectoryAreNoticed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
-			store, records := openStore(t, dir)
+			store, records := openStore(t, dir, here)
 			if store.IsCopy() {
 				t.Error("a new directory is said to be a copy")
 			}
@@ -107,17 +91,17 @@ func TestCopiesOfAStateDirectoryAreNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.do(t, dir, backup)
-			store, _ = openStore(t, dir)
+			store, _ = openStore(t, dir, here)
 			if is := store.IsCopy(); is != test.want {
 				t.Errorf("copied: %v", is)
 			}
-			if store, _ = openStore(t, dir); store.IsCopy() != test.want {
+			if store, _ = openStore(t, dir, here); store.IsCopy() != test.want {
 				t.Error("it is not known any more, and nobody has marked it")
 			}
 			if err := store.Mark(); err != nil || store.IsCopy() {
 				t.Errorf("marked: %v", err)
 			}
-			if store, _ = openStore(t, dir); store.IsCopy() {
+			if store, _ = openStore(t, dir, here); store.IsCopy() {
 				t.Error("still said to be a copy after it was marked")
 			}
 		})
@@ -126,18 +110,18 @@ func TestCopiesOfAStateDirectoryAreNoticed(t *testing.T) {
 
 func TestADamagedMarkIsThatOfACopy(t *testing.T) {
 	dir := t.TempDir()
-	store, _ := openStore(t, dir)
+	store, _ := openStore(t, dir, here)
 	if err := errors.Join(store.Mark(), os.Truncate(filepath.Join(dir, "mark", "mark.json"), 10)); err != nil {
 		t.Fatal(err)
 	}
-	if store, _ = openStore(t, dir); !store.IsCopy() || store.Mark() != nil || store.IsCopy() {
+	if store, _ = openStore(t, dir, here); !store.IsCopy() || store.Mark() != nil || store.IsCopy() {
 		t.Error("it is not said to be a copy, or for ever")
 	}
 }
 
 func TestWhatIsRestoredUnderARunningProcessIsNotMarked(t *testing.T) {
 	dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
-	store, records := openStore(t, dir)
+	store, records := openStore(t, dir, here)
 	if err := errors.Join(store.Mark(), records.Put("handed over", record{"1"})); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +136,7 @@ func TestWhatIsRestoredUnderARunningProcessIsNotMarked(t *testing.T) {
 	if err := store.Mark(); err == nil {
 		t.Error("marked")
 	}
-	if store, _ = openStore(t, dir); !store.IsCopy() {
+	if store, _ = openStore(t, dir, here); !store.IsCopy() {
 		t.Error("it is not noticed that a backup was restored")
 	}
 }
@@ -162,7 +146,7 @@ func TestADirectoryOnAFullDiskKeepsItsMark(t *testing.T) {
 	if err := tmpfs(t, dir, "size=64k,mode=0700"); err != nil {
 		t.Fatal(err)
 	}
-	store, _ := openStore(t, dir)
+	store, _ := openStore(t, dir, here)
 	if err := store.Mark(); err != nil {
 		t.Fatal(err)
 	}
@@ -170,20 +154,20 @@ func TestADirectoryOnAFullDiskKeepsItsMark(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
-	store, _ = openStore(t, dir)
+	store, _ = openStore(t, dir, here)
 	if store.IsCopy() {
 		t.Error("said to be a copy")
 	}
 	if err := store.Mark(); err == nil {
 		t.Error("marked on a full disk")
 	}
-	if store, _ = openStore(t, dir); store.IsCopy() {
+	if store, _ = openStore(t, dir, here); store.IsCopy() {
 		t.Error("said to be a copy after it could not be marked")
 	}
 	if err := errors.Join(os.Remove(filler), store.Mark()); err != nil {
 		t.Error(err)
 	}
-	if store, _ = openStore(t, dir); store.IsCopy() {
+	if store, _ = openStore(t, dir, here); store.IsCopy() {
 		t.Error("said to be a copy after it was marked again")
 	}
 }

@@ -45,7 +45,7 @@ func stateCell(s *surroundings) cell.Cell {
 	)
 }
 
-// recordsInterval is how often the state directory is marked if records have changed, and records that were set aside are looked for.
+// recordsInterval is the interval at which the state directory is marked if records have changed, and records that were set aside are looked for.
 const recordsInterval = time.Minute
 
 // watchRecords keeps the mark of the state directory, and reports to health whether all records are in use.
