@@ -53,6 +53,26 @@ func (w *RouteWatcher) elsewhere(ctx context.Context, all []Seen) error {
 	return w.target.report(ctx, append(found, dropped...))
 }
 
+// onPorts returns an error about the first of the declared addresses whose devices are ports of a bridge or the like, if there are any.
+func (w *RouteWatcher) onPorts() error {
+	txn := w.db.ReadTxn()
+	var first error
+	n := 0
+	for s := range w.seen.All(txn) {
+		master, isPort := w.devices.PortOf(txn, s.Index)
+		if !isPort || !w.target.isRecorded(s) {
+			continue
+		}
+		if n++; first == nil {
+			first = fmt.Errorf("%s of %s: it is a port of %s, which packets go to", s.Address, s.Device, master)
+		}
+	}
+	if n > 1 {
+		return fmt.Errorf("%w, and %d more", first, n-1)
+	}
+	return first
+}
+
 // leaves reports whether a next hop leads to another device than that of a network, and to none that has the network, too.
 func (h hop) leaves(network connected, known map[connected]struct{}) bool {
 	_, has := known[connected{h.index, network.prefix}]

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
@@ -37,10 +38,11 @@ const networkRoute = "networkRoute"
 
 // RouteWatcher notices when an address has lost the route to its network. The kernel adds that route
 // together with the address, and not again if somebody removes it, for example with
-// "ip route flush".
+// "ip route flush". It also notices addresses that are of no use because their device is a port of another one.
 type RouteWatcher struct {
 	target  *Target
 	db      *statedb.DB
+	devices link.Devices
 	seen    *statedb.Table[Seen]
 	log     *slog.Logger
 	due     chan Key // rows to update
@@ -49,8 +51,8 @@ type RouteWatcher struct {
 }
 
 // NewRouteWatcher returns a watcher for the addresses that a mirror has seen.
-func (t *Target) NewRouteWatcher(db *statedb.DB, seen *statedb.Table[Seen], log *slog.Logger) *RouteWatcher {
-	return &RouteWatcher{t, db, seen, log, make(chan Key), map[SeenKey]missing{}, routesInterval}
+func (t *Target) NewRouteWatcher(db *statedb.DB, devices link.Devices, seen *statedb.Table[Seen], log *slog.Logger) *RouteWatcher {
+	return &RouteWatcher{t, db, devices, seen, log, make(chan Key), map[SeenKey]missing{}, routesInterval}
 }
 
 // Related triggers updates of the rows whose addresses have lost the route. It takes effect
@@ -73,7 +75,7 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 		}
 		began := time.Now()
 		all, lost, err := w.look(ctx)
-		foreign, again := err, w.again(lost)
+		foreign, again, ports := err, w.again(lost), w.onPorts()
 		if err == nil {
 			foreign = w.elsewhere(ctx, all)
 		}
@@ -84,6 +86,8 @@ func (w *RouteWatcher) Run(ctx context.Context, health reconciler.Health) error 
 			health.Degraded("addresses that lose the route to their network are not noticed", err)
 		case foreign != nil:
 			health.Degraded("packets for networks of addresses go elsewhere", foreign)
+		case ports != nil:
+			health.Degraded("addresses of ports are of no use", ports)
 		case again != nil:
 			health.Degraded("networks of addresses lose their routes again and again", again)
 		default:

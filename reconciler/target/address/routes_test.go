@@ -10,10 +10,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/link"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
 )
+
+// newWatcher returns a watcher that knows of some existing links.
+func newWatcher(t *testing.T, target *Target, db *statedb.DB, seen *statedb.RWTable[Seen], links ...link.Seen) *RouteWatcher {
+	t.Helper()
+	existing, err := statedb.NewTable(db, link.SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error { return mirror.Write(txn, existing, links, nil) }, existing); err != nil {
+		t.Fatal(err)
+	}
+	devices := link.NewDevices(db, nil, statedb.ReadOnly(existing), reconciler.Observation[link.Link]{})
+	return target.NewRouteWatcher(db, devices, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+}
 
 // lostRoutes returns the addresses that a watcher finds to have lost the route to their network.
 func lostRoutes(t *testing.T, w *RouteWatcher) []string {
@@ -61,7 +78,7 @@ func TestTheRouteOfANetworkThatOthersRemoveIsBack(t *testing.T) {
 			nstest.IP(t, "link", "set", "lo", "up")
 			target := newTarget(t, t.TempDir())
 			db, seen := runMirror(t, target)
-			watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+			watcher := newWatcher(t, target, db, seen)
 			mustUpdate(t, target, c.row, true)
 			if lost := lostRoutes(t, watcher); len(lost) > 0 {
 				t.Errorf("with its route: %v", lost)
@@ -97,7 +114,7 @@ func TestTheRouteOfANetworkThatHasExpiredIsBack(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")
 	target := newTarget(t, t.TempDir())
 	db, seen := runMirror(t, target)
-	watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+	watcher := newWatcher(t, target, db, seen)
 	lasting := with("e0", "2001:db8::1/64", rtnl.Scope{}, "1h", "30m")
 	mustUpdate(t, target, lasting, true)
 	if lost := lostRoutes(t, watcher); len(lost) > 0 {
@@ -128,7 +145,7 @@ func TestTheRouteOfANetworkThatWouldExpireBeforeItsAddressesIsBack(t *testing.T)
 	nstest.Veth(t, "e0", "e1")
 	target := newTarget(t, t.TempDir())
 	db, seen := runMirror(t, target)
-	watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+	watcher := newWatcher(t, target, db, seen)
 	short, long := with("e1", "2001:db8:1::1/64", rtnl.Scope{}, "15s", "15s"), with("e0", "2001:db8::1/64", rtnl.Scope{}, "1h", "30m")
 	other := with("e0", "2001:db8::2/64", rtnl.Scope{}, "forever", "30m")
 	for _, row := range []Address{short, long, other} {
@@ -164,7 +181,7 @@ func TestTheRouteOfANetworkThatWouldExpireBeforeItsAddressesIsBack(t *testing.T)
 
 func TestRoutesThatAreLostAgainAndAgainAreReported(t *testing.T) {
 	a, b := Seen{Device: "e0", Index: 2, Address: netip.MustParsePrefix("2001:db8::1/64")}, Seen{Device: "e1", Index: 3, Address: netip.MustParsePrefix("192.0.2.1/24")}
-	w := new(Target).NewRouteWatcher(nil, nil, nil)
+	w := new(Target).NewRouteWatcher(nil, link.Devices{}, nil, nil)
 	for i, check := range []struct {
 		lost []Seen
 		want string
@@ -208,7 +225,7 @@ func TestTheRouteOfANetworkIsBackWhoseFirstAddressIsOfOthers(t *testing.T) {
 			nstest.IP(t, append(strings.Fields("address add dev e0"), strings.Fields(c.first)...)...)
 			target := newTarget(t, t.TempDir())
 			db, seen := runMirror(t, target)
-			watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+			watcher := newWatcher(t, target, db, seen)
 			first, second := row("e0", "192.0.2.1/24"), row("e0", "192.0.2.2/24")
 			mustUpdate(t, target, first, true)
 			mustUpdate(t, target, second, true)
@@ -245,7 +262,7 @@ func TestTheRouteOfANetworkWithSeveralAddressesOfOursIsBack(t *testing.T) {
 	nstest.Veth(t, "e0", "e1")
 	target := newTarget(t, t.TempDir())
 	db, seen := runMirror(t, target)
-	watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+	watcher := newWatcher(t, target, db, seen)
 	for _, address := range []string{"192.0.2.7/24", "192.0.2.1/24"} {
 		mustUpdate(t, target, row("e0", address), true)
 	}
@@ -281,7 +298,7 @@ func TestAddressesThatNeedNoRouteHaveLostNone(t *testing.T) {
 			for _, arguments := range c.do {
 				nstest.IP(t, strings.Fields(arguments)...)
 			}
-			if lost := lostRoutes(t, target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))); len(lost) > 0 {
+			if lost := lostRoutes(t, newWatcher(t, target, db, seen)); len(lost) > 0 {
 				t.Errorf("lost: %v", lost)
 			}
 		})
@@ -294,7 +311,7 @@ func TestANetworkWhoseFirstAddressHasNoRouteHasLostNone(t *testing.T) {
 	target := newTarget(t, t.TempDir())
 	db, seen := runMirror(t, target)
 	mustUpdate(t, target, row("e0", "192.0.2.1/24"), true)
-	if lost := lostRoutes(t, target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))); len(lost) > 0 {
+	if lost := lostRoutes(t, newWatcher(t, target, db, seen)); len(lost) > 0 {
 		t.Errorf("lost: %v", lost)
 	}
 }
@@ -309,7 +326,7 @@ func TestOnlyRoutesInTheTableOfTheKernelCount(t *testing.T) {
 	nstest.IP(t, "route", "add", "192.0.2.0/24", "dev", "e0", "table", "101", "proto", "kernel", "scope", "link", "src", "192.0.2.1")
 	nstest.IP(t, "route", "flush", "table", "main")
 	mustUpdate(t, target, row("lo", "203.0.113.1/24"), true) // the kernel adds a local route
-	if lost := lostRoutes(t, target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))); !slices.Equal(lost, []string{"192.0.2.1/24"}) {
+	if lost := lostRoutes(t, newWatcher(t, target, db, seen)); !slices.Equal(lost, []string{"192.0.2.1/24"}) {
 		t.Errorf("lost: %v", lost)
 	}
 	mustDelete(t, target, row("lo", "203.0.113.1/24"))
@@ -420,7 +437,7 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 			nstest.Veth(t, "v0", "v1")
 			target := newTarget(t, t.TempDir())
 			db, seen := runMirror(t, target)
-			watcher := target.NewRouteWatcher(db, statedb.ReadOnly(seen), slog.New(slog.DiscardHandler))
+			watcher := newWatcher(t, target, db, seen)
 			mustUpdate(t, target, c.row, true)
 			for _, args := range c.others {
 				nstest.IP(t, strings.Fields(args)...)
@@ -456,6 +473,50 @@ func TestARouteOfOthersThatLeadsTheNetworkOfAnAddressElsewhereIsReported(t *test
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 			mustDelete(t, target, c.row)
+		})
+	}
+}
+
+func TestAnAddressOfAPortIsReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		master string // the type of the link that e0 is a port of
+		rows   []Address
+		want   string
+	}{
+		"of a bridge":    {link.Bridge, []Address{row("e0", "192.0.2.1/24")}, "192.0.2.1/24 of e0: it is a port of m0, which packets go to"},
+		"of a bond":      {"bond", []Address{row("e0", "192.0.2.1/32")}, "192.0.2.1/32 of e0: it is a port of m0, which packets go to"},
+		"several":        {link.Bridge, []Address{row("e0", "192.0.2.1/24"), row("e0", "2001:db8::1/64")}, ", and 1 more"},
+		"of a VRF":       {"vrf", []Address{row("e0", "192.0.2.1/24")}, ""},
+		"link-local":     {link.Bridge, []Address{row("e0", "fe80::5/64")}, "fe80::5/64 of e0: it is a port of m0, which packets go to"},
+		"of no port":     {"", []Address{row("e0", "192.0.2.1/24")}, ""},
+		"of another one": {link.Bridge, []Address{row("e1", "192.0.2.1/24")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nstest.Veth(t, "e0", "e1")
+			e0, err := net.InterfaceByName("e0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			port := link.Seen{Name: "e0", Index: e0.Index, Type: link.Veth}
+			if c.master != "" {
+				port.Master = 4711
+			}
+			target := newTarget(t, t.TempDir())
+			db, seen := runMirror(t, target)
+			watcher := newWatcher(t, target, db, seen, port, link.Seen{Name: "m0", Index: 4711, Type: c.master})
+			nstest.IP(t, "address", "add", "198.51.100.1/24", "dev", "e0") // of others, and not declared
+			for _, row := range c.rows {
+				mustUpdate(t, target, row, true)
+				defer mustDelete(t, target, row)
+			}
+			target.mirror.Load().Settled(t.Context())
+			got := ""
+			if err := watcher.onPorts(); err != nil {
+				got = err.Error()
+			}
+			if got != c.want && (name != "several" || !strings.HasSuffix(got, c.want)) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
 		})
 	}
 }

@@ -131,6 +131,17 @@ func (d Devices) IsUp(txn statedb.ReadTxn, device string) bool {
 	return found && is.Up
 }
 
+// PortOf returns the bridge, bond or team that a device is a port of, given its index, and whether it is one: all packets that arrive there
+// go to that link, so that an address of the port is of no use.
+func (d Devices) PortOf(txn statedb.ReadTxn, index int) (master string, is bool) {
+	port, _, _ := d.seen.Get(txn, SeenByIndex.Query(index))
+	if port.Master == 0 {
+		return "", false
+	}
+	of, _, _ := d.seen.Get(txn, SeenByIndex.Query(port.Master))
+	return of.Name, of.Type != "vrf" && slices.Contains(masters, of.Type)
+}
+
 // ByMaster finds the rows of the ports of a bridge.
 var ByMaster = statedb.NewMultiIndex("master", func(l Link) iter.Seq[Key] {
 	if l.Master == "" {
