@@ -95,7 +95,7 @@ func DeletedAfter(
 }
 
 // afterRoutes makes rules stay while rows that are pending or in error name the destinations of routes in their tables, but other tables,
-// and no row has these routes any more. As long as the kernel's routes are not all known, as at a start, any route may be in their tables.
+// and no row has these routes any more. The metrics may be others, too. As long as the kernel's routes are not all known, as at a start, any route may be in their tables.
 func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen]) reconciler.Dependency[Rule] {
 	of := func(r Rule) route.InTable {
 		r = r.completed()
@@ -110,17 +110,27 @@ func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoute
 			known := mirror.Complete(txn, kernelRoutes)
 			for row := range routes.List(txn, route.ByUndone.Query(t.Family)) {
 				key := row.Key()
-				before := key
-				before.Table = t.Table
-				if _, _, stays := routes.Get(txn, route.ByKey.Query(before)); stays {
-					continue // this one is another route
-				}
-				if _, _, found := kernelRoutes.Get(txn, route.SeenByKey.Query(before)); (found || !known) && !yield(route.ByKey.Query(key)) {
+				before := route.Key{Destination: key.Destination, Table: t.Table}
+				leaves := key.Table != t.Table && (!known || hasLost(txn, before, routes, kernelRoutes))
+				if leaves && !yield(route.ByKey.Query(key)) {
 					return
 				}
 			}
 		}
 	}, route.Observed(kernelRoutes)).OrFailed()
+}
+
+// hasLost reports whether the kernel has a route with a destination and a table, and any metric, that no row has any more.
+func hasLost(txn statedb.ReadTxn, of route.Key, routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen]) bool {
+	for s := range kernelRoutes.LowerBound(txn, route.SeenByKey.Query(of)) {
+		if s.Key.Destination != of.Destination || s.Key.Table != of.Table {
+			return false
+		}
+		if _, _, stays := routes.Get(txn, route.ByKey.Query(s.Key)); !stays {
+			return true
+		}
+	}
+	return false
 }
 
 // RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending or in error: it
