@@ -145,9 +145,7 @@ func (r *Records[T]) each(keys []string, do func(key string) error) map[string]e
 		}
 	}
 	unsynced := r.sync()
-	if r.lasting {
-		r.changed.Store(true)
-	}
+	r.store.noteChange()
 	for i, key := range keys {
 		if err := errors.Join(outcomes[i], unsynced); err != nil {
 			errs[key] = err
@@ -161,11 +159,11 @@ func (r *Records[T]) write(name string, data []byte) error {
 	if err := checkSize(data); err != nil {
 		return err
 	}
-	return r.create(name, func(*os.File) ([]byte, error) { return data, nil })
+	return r.create(name, r.lasting, func(*os.File) ([]byte, error) { return data, nil })
 }
 
-// create is like write, but the data may depend on the file.
-func (r *Records[T]) create(name string, content func(*os.File) ([]byte, error)) (err error) {
+// create is like write, but the data may depend on the file. If the file is not synced, it may be empty after a power failure.
+func (r *Records[T]) create(name string, sync bool, content func(*os.File) ([]byte, error)) (err error) {
 	file, err := os.CreateTemp(r.dir, temporaryPrefix)
 	if err != nil {
 		return err
@@ -179,7 +177,7 @@ func (r *Records[T]) create(name string, content func(*os.File) ([]byte, error))
 	if err == nil {
 		_, err = file.Write(data)
 	}
-	if err == nil && r.lasting {
+	if err == nil && sync {
 		err = file.Sync()
 	}
 	if err := errors.Join(err, file.Close()); err != nil {

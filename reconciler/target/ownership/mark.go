@@ -16,37 +16,74 @@ type birth struct {
 	Inode   uint64 `json:"inode"`
 }
 
-func (b birth) sameFile(other birth) bool {
+func (b birth) isOf(other birth) bool {
 	if b.Created != "" && other.Created != "" {
 		return b.Created == other.Created
 	}
 	return b.Inode == other.Inode
 }
 
-// mark tells a state directory from copies of it: it is the record of a file that has the birth of that file as its content.
+// births are those of the file that they are the content of, and of its directory, of which there are no hard links.
+type births struct {
+	File      birth `json:"file"`
+	Directory birth `json:"directory"`
+}
+
+func (b births) isOf(other births) bool { return b.File.isOf(other.File) && b.Directory.isOf(other.Directory) }
+
+// mark tells a state directory from copies of it: it is the record of a file that has the births of that file and its directory as its content.
+// With each change of records, another file takes its place: a backup that does not have the change has another mark.
 type mark struct {
-	records *Records[birth]
-	found   birth // of the file that is there, as this process has found or written it; zero if there is none
+	records *Records[births]
+	found   births // of the file that is there, as this process has found or written it; zero if there is none
 	copied  bool
 }
 
-const markKey = "mark"
+const (
+	markKind = "mark"
+	markKey  = "mark"
+)
 
 // path returns the path of the file.
 func (m *mark) path() string { return filepath.Join(m.records.dir, fileName(markKey)) }
 
-// openMark looks for the mark of the store's directory.
+// openMark looks for the mark of the store's directory. One that a power failure has emptied counts as none.
 func (s *Store) openMark() error {
+	path := filepath.Join(s.dir, markKind, fileName(markKey))
+	if is, err := os.Lstat(path); err == nil && is.Size() == 0 && !s.readOnly {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
 	var err error
-	if s.mark.records, err = NewLastingRecords[birth](s, "mark"); err != nil {
+	if s.mark.records, err = NewLastingRecords[births](s, markKind); err != nil {
 		return err
 	}
-	if s.mark.found, err = birthOf(unix.AT_FDCWD, s.mark.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	is, says, err := s.mark.read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.mark.copied = s.mark.records.Damaged(markKey)
+	case is == births{}:
 		return err
+	default: // an agent that runs may have written another one since, which a store that is only read takes as it is
+		s.mark.found, s.mark.copied = is, err != nil || !is.isOf(says)
 	}
-	is, marked := s.mark.records.Get(markKey)
-	s.mark.copied = marked && !is.sameFile(s.mark.found) || s.mark.records.Damaged(markKey)
 	return nil
+}
+
+// read returns the births of the file that is there, and those that are its content. The error is about the content unless the former are zero.
+func (m *mark) read() (is, says births, err error) {
+	err = withFile(m.path(), func(f *os.File) error {
+		if is, err = birthsOf(f); err != nil {
+			return err
+		}
+		data, err := readAll(f)
+		if err == nil {
+			_, says, err = m.records.decode(m.path(), data)
+		}
+		return err
+	})
+	return is, says, err
 }
 
 // IsCopy reports whether the directory was a copy when it was opened, such as one that was restored from a backup as a whole or over what was there, and has
@@ -58,39 +95,57 @@ func (s *Store) IsCopy() bool {
 	return s.mark.copied
 }
 
-// Mark marks the directory, so that [Store.IsCopy] recognizes copies that are made from now on, and earlier ones that are restored. It does nothing if
-// no lasting record was put or removed since the last call. It returns an error if others have replaced the mark since the store was opened,
-// and errors of the file system; IsCopy then returns the same as before. It is safe for concurrent use.
+// Mark marks the directory, so that [Store.IsCopy] recognizes copies that are made from now on, and earlier ones that are restored. From then on, each
+// change of records marks it, too. But what is copied while it changes may have the new mark and a record as it was before: call Mark again some time
+// after changes. It does nothing if no record was put or removed since the last call. It returns an error if others have replaced the mark since
+// the store was opened, and errors of the file system; IsCopy then returns the same as before. It is safe for concurrent use.
 func (s *Store) Mark() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.changed.Load() {
+	if !s.changed {
 		return nil
 	}
-	is, err := birthOf(unix.AT_FDCWD, s.mark.path())
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	if err := s.mark.renew(true); err != nil {
 		return err
-	case is != s.mark.found:
-		return fmt.Errorf("%s was removed or replaced since this process has started, as by restoring a backup: restart it", s.mark.path())
 	}
-	s.changed.Store(false)
-	if err := s.mark.write(); err != nil {
-		s.changed.Store(true)
+	s.mark.copied, s.changed = false, false
+	return nil
+}
+
+// noteChange marks the directory after records have changed, unless it was never marked or is a copy.
+func (s *Store) noteChange() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = true
+	if s.mark.found == (births{}) || s.mark.copied {
+		return
+	}
+	_ = s.mark.renew(false) // Mark will fail, too, and say so
+}
+
+// renew replaces the file by a new one, if it is still the one that was found.
+func (m *mark) renew(sync bool) error {
+	is, says, err := m.read()
+	switch {
+	case is == births{} && err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case is != m.found, !m.copied && is != births{} && (err != nil || !is.isOf(says)):
+		return fmt.Errorf("%s was removed or replaced since this process has started, as by restoring a backup: restart it", m.path())
+	}
+	if err := m.write(sync); err != nil {
 		return fmt.Errorf("mark the state directory: %w", err)
 	}
-	s.mark.copied = false
 	return nil
 }
 
 // write replaces the file by a new one.
-func (m *mark) write() error {
+func (m *mark) write(sync bool) error {
 	if err := m.records.writable(); err != nil {
 		return err
 	}
-	var written birth
-	err := m.records.create(fileName(markKey), func(f *os.File) (data []byte, err error) {
-		if written, err = birthOf(int(f.Fd()), ""); err != nil {
+	var written births
+	err := m.records.create(fileName(markKey), sync, func(f *os.File) (data []byte, err error) {
+		if written, err = birthsOf(f); err != nil {
 			return nil, err
 		}
 		return m.records.encode(markKey, written)
@@ -98,8 +153,20 @@ func (m *mark) write() error {
 	if err != nil {
 		return err
 	}
-	m.found = written
+	if m.found = written; !sync {
+		return nil
+	}
 	return m.records.sync()
+}
+
+// birthsOf returns the births of an open file and of the directory that it has been opened in.
+func birthsOf(f *os.File) (births, error) {
+	file, err := birthOf(int(f.Fd()), "")
+	if err != nil {
+		return births{}, err
+	}
+	dir, err := birthOf(unix.AT_FDCWD, filepath.Dir(f.Name()))
+	return births{file, dir}, err
 }
 
 // birthOf returns the birth of the file at a path relative to the directory fd, or of the open file fd if the path is empty.

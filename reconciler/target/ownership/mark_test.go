@@ -6,7 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
+
+	"github.com/statehive/statehive/reconciler/target/ownership"
 )
 
 // run runs a program.
@@ -53,6 +56,10 @@ func TestCopiesOfAStateDirectoryAreNoticed(t *testing.T) {
 		"nothing":                {func(*testing.T, string, string) {}, false},
 		"a backup only":          {func(t *testing.T, dir, backup string) { run(t, "cp", "-a", dir, backup+"2") }, false},
 		"a backup of hard links": {func(t *testing.T, dir, backup string) { run(t, "cp", "-al", dir, backup+"2") }, false},
+		"an earlier backup of hard links": {func(t *testing.T, dir, backup string) {
+			run(t, "rm", "-r", dir)
+			run(t, "mv", backup+".links", dir)
+		}, true},
 		"modes and owners": {func(t *testing.T, dir, _ string) {
 			run(t, "chmod", "-R", "go-rwx", dir)
 			run(t, "chown", "-R", "0:0", dir)
@@ -87,6 +94,7 @@ func TestCopiesOfAStateDirectoryAreNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 			run(t, "cp", "-a", dir, backup)
+			run(t, "cp", "-al", dir, backup+".links")
 			if err := errors.Join(records.Remove("handed over"), store.Mark()); err != nil {
 				t.Fatal(err)
 			}
@@ -119,25 +127,100 @@ func TestADamagedMarkIsThatOfACopy(t *testing.T) {
 	}
 }
 
+func TestAMarkThatAPowerFailureHasEmptiedIsNone(t *testing.T) {
+	dir := t.TempDir()
+	store, _ := openStore(t, dir, here)
+	if err := errors.Join(store.Mark(), os.Truncate(filepath.Join(dir, "mark", "mark.json"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	if store, _ = openStore(t, dir, here); store.IsCopy() || len(store.SetAside()) > 0 {
+		t.Error("it is said to be a copy, or damaged")
+	}
+	if err := store.Mark(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWhatIsRestoredUnderARunningProcessIsNotMarked(t *testing.T) {
-	dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
+	for name, restored := range map[string]func(t *testing.T, from, to string){
+		"what differs":              restore,
+		"copied over what is there": func(t *testing.T, from, to string) { run(t, "cp", "-a", from+"/.", to) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
+			store, records := openStore(t, dir, here)
+			if err := errors.Join(store.Mark(), records.Put("handed over", record{"1"})); err != nil {
+				t.Fatal(err)
+			}
+			run(t, "cp", "-a", dir, backup)
+			if err := errors.Join(records.Remove("handed over"), store.Mark(), store.Mark()); err != nil {
+				t.Fatal(err)
+			}
+			restored(t, backup, dir)
+			if err := records.Put("another", record{"1"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Mark(); err == nil {
+				t.Error("marked")
+			}
+			if store, _ = openStore(t, dir, here); !store.IsCopy() {
+				t.Error("it is not noticed that a backup was restored")
+			}
+		})
+	}
+}
+
+func TestABackupFromBeforeTheLastChangeIsNoticed(t *testing.T) {
+	for name, open := range map[string]func(*ownership.Store, string) (*ownership.Records[record], error){
+		"lasting": ownership.NewLastingRecords[record], "of this boot": ownership.NewRecords[record],
+	} {
+		dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
+		store, _ := openStore(t, dir, here)
+		records, err := open(store, "link")
+		if err := errors.Join(err, store.Mark(), records.Put("handed over", record{"1"})); err != nil {
+			t.Fatal(err)
+		}
+		run(t, "cp", "-a", dir, backup)
+		if err := records.Remove("handed over"); err != nil { // and then the process is killed
+			t.Fatal(err)
+		}
+		if store, _ = openStore(t, dir, here); store.IsCopy() {
+			t.Errorf("%s: a copy before the backup is restored", name)
+		}
+		restore(t, backup, dir)
+		if store, _ = openStore(t, dir, here); !store.IsCopy() {
+			t.Errorf("%s: it is not noticed that a backup was restored", name)
+		}
+	}
+}
+
+func TestADirectoryIsNoCopyWhileItIsMarked(t *testing.T) {
+	dir := t.TempDir()
 	store, records := openStore(t, dir, here)
-	if err := errors.Join(store.Mark(), records.Put("handed over", record{"1"})); err != nil {
+	if err := store.Mark(); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "cp", "-a", dir, backup)
-	if err := errors.Join(records.Remove("handed over"), store.Mark(), store.Mark()); err != nil {
-		t.Fatal(err)
-	}
-	restore(t, backup, dir)
-	if err := records.Put("another", record{"1"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Mark(); err == nil {
-		t.Error("marked")
-	}
-	if store, _ = openStore(t, dir, here); !store.IsCopy() {
-		t.Error("it is not noticed that a backup was restored")
+	done := make(chan error)
+	go func() {
+		var errs error
+		for i := range 200 {
+			errs = errors.Join(errs, records.Put("a", record{strconv.Itoa(i)}))
+		}
+		done <- errs
+	}()
+	for {
+		reader, err := ownership.Open(ownership.Config{Dir: dir, Identity: here, ReadOnly: true})
+		if err != nil || reader.IsCopy() {
+			t.Fatalf("a copy, or an error: %v", err)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
 	}
 }
 

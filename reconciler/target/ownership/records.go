@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/statehive/statehive/internal/trusted"
@@ -34,7 +33,7 @@ type Records[T any] struct {
 	log      *slog.Logger
 	readOnly bool
 	damaged  map[string]bool // names of files that were set aside
-	changed  *atomic.Bool    // set when a lasting record was put or removed
+	store    *Store
 
 	mu         sync.Mutex
 	byKey      map[string]T
@@ -84,7 +83,7 @@ func newRecords[T any](store *Store, kind string, lasting bool) (*Records[T], er
 		log:      store.log,
 		readOnly: store.readOnly,
 		damaged:  map[string]bool{},
-		changed:  &store.changed,
+		store:    store,
 		byKey:    map[string]T{},
 	}
 	if !r.readOnly {
@@ -160,6 +159,11 @@ func (r *Records[T]) read(path string) (key string, record T, err error) {
 	if err != nil {
 		return "", record, err
 	}
+	return r.decode(path, data)
+}
+
+// decode returns the record in the file at a path, given the content of the file.
+func (r *Records[T]) decode(path string, data []byte) (key string, record T, err error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
 		return "", record, fmt.Errorf("not a record: %w", err)
@@ -214,16 +218,29 @@ func (r *Records[T]) writable() error {
 }
 
 // readFile returns the content of a file, if nobody else may have written it.
-func readFile(path string) ([]byte, error) {
+func readFile(path string) (data []byte, err error) {
+	err = withFile(path, func(f *os.File) error {
+		data, err = readAll(f)
+		return err
+	})
+	return data, err
+}
+
+// withFile opens a file, if nobody else may have written it.
+func withFile(path string, do func(f *os.File) error) error {
 	f, err := trusted.OpenIn(filepath.Dir(path), filepath.Base(path), os.O_RDONLY)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	return errors.Join(do(f), f.Close())
+}
+
+func readAll(f *os.File) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err == nil {
 		err = checkSize(data)
 	}
-	return data, errors.Join(err, f.Close())
+	return data, err
 }
 
 func checkSize(data []byte) error {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/statehive/statehive/internal/trusted"
 )
@@ -39,11 +38,11 @@ type Store struct {
 	identity Identity
 	log      *slog.Logger
 	readOnly bool
-	changed  atomic.Bool // whether lasting records may have changed since the directory was marked
 
-	mu    sync.Mutex
-	aside []string // paths of records that were set aside
-	mark  mark
+	mu      sync.Mutex
+	aside   []string // paths of records that were set aside
+	mark    mark
+	changed bool // whether records may have changed since Mark was called
 }
 
 // ReadOnly reports whether nothing may be written. This also applies to anything else that
@@ -87,8 +86,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := prepare(cfg.Dir, cfg.ReadOnly); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly}
-	s.changed.Store(true)
+	s := &Store{dir: cfg.Dir, identity: cfg.Identity, log: cfg.Logger, readOnly: cfg.ReadOnly, changed: true}
 	if err := s.openMark(); err != nil {
 		return nil, fmt.Errorf("open the state directory: %w", err)
 	}

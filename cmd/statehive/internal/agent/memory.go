@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/statehive/statehive/hive/cell"
 	"github.com/statehive/statehive/reconciler"
@@ -50,7 +51,7 @@ type heldDeletes struct {
 	isNew   bool
 }
 
-func newHeldDeletes(store *ownership.Store, started startedRecords, l cell.Lifecycle, logger *slog.Logger) (reconcilercell.Memory, error) {
+func newHeldDeletes(store *ownership.Store, started *startedRecords, l cell.Lifecycle, logger *slog.Logger) (reconcilercell.Memory, error) {
 	records, err := ownership.NewLastingRecords[reconciler.HeldDeletes](store, "held-deletes")
 	if err != nil {
 		return nil, err
@@ -79,25 +80,36 @@ func newHeldDeletes(store *ownership.Store, started startedRecords, l cell.Lifec
 }
 
 // startedRecords tell which reconcilers have been started with the state directory.
-type startedRecords struct{ *ownership.Records[bool] }
+type startedRecords struct {
+	*ownership.Records[bool]
 
-func newStartedRecords(store *ownership.Store) (startedRecords, error) {
-	records, err := ownership.NewLastingRecords[bool](store, "started")
-	return startedRecords{records}, err
+	mu       sync.Mutex
+	outdated []string // keys that are to be removed before the state directory, which is a copy, is marked
 }
 
-// mark marks the state directory. If that is a copy, no reconciler counts as started before that: if this process is killed before all of them are,
-// the next one is as careful.
-func (s startedRecords) mark(store *ownership.Store) error {
+func newStartedRecords(store *ownership.Store) (*startedRecords, error) {
+	records, err := ownership.NewLastingRecords[bool](store, "started")
+	if err != nil {
+		return nil, err
+	}
+	s := &startedRecords{Records: records}
 	if store.IsCopy() {
-		var names []string
-		for name := range s.All() {
-			names = append(names, name)
-		}
-		for _, err := range s.RemoveAll(names) {
-			return err
+		for name := range records.All() {
+			s.outdated = append(s.outdated, name)
 		}
 	}
+	return s, nil
+}
+
+// mark marks the state directory. If that was a copy, no reconciler counts as started before: if this process is killed before all of them are, the
+// next one is as careful.
+func (s *startedRecords) mark(store *ownership.Store) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, err := range s.RemoveAll(s.outdated) {
+		return err
+	}
+	s.outdated = nil
 	return store.Mark()
 }
 

@@ -49,7 +49,7 @@ func stateCell(s *surroundings) cell.Cell {
 const recordsInterval = time.Minute
 
 // watchRecords keeps the mark of the state directory, and reports to health whether all records are in use.
-func watchRecords(store *ownership.Store, started startedRecords, mode *dryruncell.Mode, jobs job.Group, h health.Health) error {
+func watchRecords(store *ownership.Store, started *startedRecords, mode *dryruncell.Mode, jobs job.Group, h health.Health) error {
 	if mode.ReadOnly() {
 		return nil
 	}
