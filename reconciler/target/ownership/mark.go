@@ -29,7 +29,9 @@ type births struct {
 	Directory birth `json:"directory"`
 }
 
-func (b births) isOf(other births) bool { return b.File.isOf(other.File) && b.Directory.isOf(other.Directory) }
+func (b births) isOf(other births) bool {
+	return b.File.isOf(other.File) && b.Directory.isOf(other.Directory)
+}
 
 // mark tells a state directory from copies of it: it is the record of a file that has the births of that file and its directory as its content.
 // With each change of records, another file takes its place: a backup that does not have the change has another mark.

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler/target/internal/nstest"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
+	"github.com/statehive/statehive/statedb/immutable"
 )
 
 // The network of the gateway leaves the device of a route, and others lead packets for the gateway elsewhere. The kernel would choose their
@@ -148,6 +152,79 @@ func TestTheMTUThatARouterAdvertisesIsNoticed(t *testing.T) {
 	mustUpdate(t, target, row, true)
 	is.MTU = 1400
 	nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+}
+
+// Each next hop of an IPv6 route has an MTU of its own, of which the kernel lists only that of the first.
+func TestAnotherMTUOfASecondNextHopIsNoticed(t *testing.T) {
+	for destination, change := range map[string]func(t *testing.T) uint32{
+		"2001:db8:1::/48": func(t *testing.T) uint32 { advertise(t, "e3", 1300); return 1300 },
+		"::/0": func(t *testing.T) uint32 {
+			nstest.IP(t, "link", "set", "e2", "mtu", "1290")
+			nstest.IP(t, "link", "set", "e2", "mtu", "1500")
+			return 1500
+		},
+	} {
+		t.Run(destination, func(t *testing.T) {
+			network(t)
+			nstest.Veth(t, "e2", "e3")
+			nstest.IP(t, "address", "add", "2001:db8:e::1/64", "dev", "e2", "nodad")
+			target := newTarget(t)
+			db, seen := runMirror(t, target)
+			row := Route{Destination: to(destination), MTU: 1400, Nexthops: immutable.ListOf(
+				Nexthop{Gateway: gateway6}, Nexthop{Gateway: netip.MustParseAddr("2001:db8:e::99"), Device: "e2"},
+			)}
+			mustUpdate(t, target, row, true)
+			is, found := target.mirror.Load().View(t.Context()).Get(SeenByKey.Query(row.Key()))
+			if !found || is.MTU != row.MTU {
+				t.Fatalf("%+v", is)
+			}
+			is.MTU = change(t)
+			nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+			mustUpdate(t, target, row, true)
+			is.MTU = 1400
+			nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+			if _, err := target.mirror.Load().Listed(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+			mustDelete(t, target, row)
+		})
+	}
+}
+
+// Where net.ipv6.route.skip_notify_on_dev_down is set, the kernel announces nothing when IPv6 is disabled on a device without IPv6 addresses.
+func TestIPv6RoutesThatGoSilentlyAreNoticed(t *testing.T) {
+	network(t)
+	target := newTarget(t)
+	row := Route{Destination: to("2001:db8:1::/48"), Device: "e0"}
+	mustUpdate(t, target, row, true)
+	db := statedb.New()
+	table, err := statedb.NewTable(db, SeenSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	path := filepath.Join(root, procsys.PathOf("net.ipv6.route.skip_notify_on_dev_down"))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	k := &keeper{target: target, db: db, table: table, parameters: procsys.New(root)}
+	check := func(when string, known int, value string, want bool) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(value+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		k.inet6 = known
+		if got := k.unannounced(t.Context()); got != want {
+			t.Errorf("%s, and the setting is %s: %v", when, value, got)
+		}
+	}
+	check("it is there", 1, "1", false)
+	check("another one is gone", 2, "1", true)
+	check("another one is gone", 2, "0", false)
+	mustDelete(t, target, row)
+	check("it is gone", 1, "1", true)
+	check("there was none", 0, "1", false)
 }
 
 // advertise sends a router advertisement with an MTU through a device, once this has found no duplicate of its address.

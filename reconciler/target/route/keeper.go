@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/link"
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
@@ -23,13 +24,16 @@ type keeper struct {
 	db       *statedb.DB
 	table    *statedb.RWTable[Seen]
 	changes6 atomic.Uint64 // number of notifications of IPv6 routes
+	// parameters are those of the kernel.
+	parameters *procsys.Files
 
 	links     rtnl.Devices
 	devices   map[int]int        // number of next hops by the index of their device; index 0 if it is not known
 	sources   map[netip.Addr]int // number of routes by their source
 	hops      hopCounts
 	addresses map[deviceAddress]struct{} // all of them
-	limited   int                        // number of IPv6 routes with an MTU
+	inet6     int                        // number of IPv6 routes
+	limited   int                        // number of those with an MTU
 	dead      int                        // number of next hops that are not in use
 	several   map[Key][]Seen             // all routes of keys that have more than one
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
@@ -63,13 +67,17 @@ func (k *keeper) list(ctx context.Context, drain func() error) ([]Seen, error) {
 	if err := k.listAddresses(ctx); err != nil {
 		return nil, err
 	}
-	k.devices, k.sources, k.hops, k.several, k.limited, k.dead = map[int]int{}, map[netip.Addr]int{}, hopCounts{}, map[Key][]Seen{}, 0, 0
+	k.devices, k.sources, k.hops, k.several, k.dead = map[int]int{}, map[netip.Addr]int{}, hopCounts{}, map[Key][]Seen{}, 0
+	k.inet6, k.limited = 0, 0
 	routes, err := k.target.list(ctx, Inet, 0, Protocol)
 	if err != nil {
 		return nil, err
 	}
 	routes6, err := k.list6(ctx, drain)
 	if err != nil {
+		return nil, err
+	}
+	if err := k.compareMTUs(ctx, routes6); err != nil {
 		return nil, err
 	}
 	rows := k.rows(append(routes, routes6...))
@@ -99,21 +107,6 @@ func (k *keeper) list6(ctx context.Context, drain func() error) ([]kernelRoute, 
 		return routes, parts <= 1, err
 	})
 	return routes, err
-}
-
-// mtusChanged reports whether one of our IPv6 routes has another MTU than in the table. Those of all routes through a link follow that of router
-// advertisements, unannounced.
-func (k *keeper) mtusChanged(ctx context.Context) bool {
-	if k.limited == 0 {
-		return false
-	}
-	txn, changed := k.db.ReadTxn(), false
-	_, _, err := k.target.listInParts(ctx, listed{family: Inet6}, Protocol, func(r kernelRoute) bool {
-		is, _, found := k.table.Get(txn, SeenByKey.Query(r.Key))
-		changed = changed || found && is.Kind != severalKind && is.MTU != r.MTU
-		return false
-	})
-	return changed || err != nil // what fails is reported when they are listed
 }
 
 // rows returns a row for each key of routes.
@@ -186,8 +179,10 @@ func (k *keeper) count(s Seen, delta int) {
 			k.dead += delta
 		}
 	}
-	if s.MTU != 0 && s.Key.family() == Inet6 {
-		k.limited += delta
+	if s.Key.family() == Inet6 {
+		if k.inet6 += delta; s.MTU != 0 {
+			k.limited += delta
+		}
 	}
 	if s.Source.IsValid() {
 		if k.sources[s.Source] += delta; k.sources[s.Source] == 0 {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/internal/procsys"
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/rtnl"
 	"github.com/statehive/statehive/statedb"
@@ -55,9 +56,9 @@ type Mirror struct{ *mirror.Mirror[Seen, event] }
 // NewMirror returns a mirror. It must run before the target is used and until t is
 // closed. Nothing else may write to its table.
 func (t *Target) NewMirror(db *statedb.DB, seen *statedb.RWTable[Seen]) (Mirror, error) {
-	k := &keeper{target: t, db: db, table: seen, beside: map[Key]struct{}{}}
+	k := &keeper{target: t, db: db, table: seen, parameters: procsys.New(procsys.Default), beside: map[Key]struct{}{}}
 	m, err := mirror.New(mirror.Config[Seen, event]{
-		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply, RecheckAt: k.recheckAt, Recheck: k.recheck, Unannounced: k.mtusChanged,
+		DB: db, Table: seen, Decode: k.decode, List: k.list, Apply: k.apply, RecheckAt: k.recheckAt, Recheck: k.recheck, Unannounced: k.unannounced,
 		// Routes vanish with links and addresses, and the kernel does not announce each.
 		Subscribe: func() (mirror.Subscription, error) {
 			k.anew = true // what others did meanwhile was not announced
