@@ -85,52 +85,11 @@ func (r Rule) packets() Packets {
 // DeletedAfter makes rules stay until others with the same action for the same packets are applied, such as the same rule with
 // another priority. It does not matter whether they lead to the same table, nor whether they are pending or in error. They also stay while a
 // route that the kernel has in their table is to be in another one, and cannot be yet.
-func DeletedAfter(
-	db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen], routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen],
-) []reconciler.Dependency[Rule] {
+func DeletedAfter(rules *statedb.Table[Rule], seen *statedb.Table[Seen], routes *LostRoutes) []reconciler.Dependency[Rule] {
 	others := reconciler.DependsOn(rules, Rule.GetStatus, func(r Rule) iter.Seq[statedb.Query[Rule]] {
 		return slices.Values([]statedb.Query[Rule]{ByPackets.Query(r.packets())})
 	}, Observed(seen)).OrFailed()
-	return []reconciler.Dependency[Rule]{others, afterRoutes(db, routes, kernelRoutes)}
-}
-
-// afterRoutes makes rules stay while rows that are pending or in error name the destinations of routes in their tables, but other tables,
-// and no row has these routes any more. The metrics may be others, too. As long as the kernel's routes are not all known, as at a start, any route may be in their tables.
-func afterRoutes(db *statedb.DB, routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen]) reconciler.Dependency[Rule] {
-	of := func(r Rule) route.InTable {
-		r = r.completed()
-		return route.InTable{Family: r.Family, Table: r.Table}
-	}
-	return reconciler.DependsOnBy(routes, route.Route.GetStatus, of, func(t route.InTable) iter.Seq[statedb.Query[route.Route]] {
-		return func(yield func(statedb.Query[route.Route]) bool) {
-			if t.Table == 0 || t.Table == route.MainTable {
-				return
-			}
-			txn := db.ReadTxn()
-			known := mirror.Complete(txn, kernelRoutes)
-			for row := range routes.List(txn, route.ByUndone.Query(t.Family)) {
-				key := row.Key()
-				before := route.Key{Destination: key.Destination, Table: t.Table}
-				leaves := key.Table != t.Table && (!known || hasLost(txn, before, routes, kernelRoutes))
-				if leaves && !yield(route.ByKey.Query(key)) {
-					return
-				}
-			}
-		}
-	}, route.Observed(kernelRoutes)).OrFailed()
-}
-
-// hasLost reports whether the kernel has a route with a destination and a table, and any metric, that no row has any more.
-func hasLost(txn statedb.ReadTxn, of route.Key, routes *statedb.Table[route.Route], kernelRoutes *statedb.Table[route.Seen]) bool {
-	for s := range kernelRoutes.LowerBound(txn, route.SeenByKey.Query(of)) {
-		if s.Key.Destination != of.Destination || s.Key.Table != of.Table {
-			return false
-		}
-		if _, _, stays := routes.Get(txn, route.ByKey.Query(s.Key)); !stays {
-			return true
-		}
-	}
-	return false
+	return []reconciler.Dependency[Rule]{others, routes.deletedAfter()}
 }
 
 // RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending or in error: it

@@ -1,15 +1,18 @@
 package rule
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/route"
 	"github.com/statehive/statehive/statedb"
 )
@@ -117,7 +120,7 @@ func TestNothingIsDeletedBeforeItIsKnownWhatTheKernelHas(t *testing.T) {
 	check := func(when string, wantRoute, wantRule bool) {
 		t.Helper()
 		txn := db.ReadTxn()
-		ofRule := DeletedAfter(db, statedb.ReadOnly(rules), statedb.ReadOnly(kernelRules), statedb.ReadOnly(routes), statedb.ReadOnly(kernelRoutes))[1]
+		ofRule := NewLostRoutes(db, statedb.ReadOnly(routes), statedb.ReadOnly(kernelRoutes)).deletedAfter()
 		if got := slices.Collect(ofRule.Rows(txn, routes, Rule{Priority: 100, Table: 100})); (len(got) > 0) != wantRoute {
 			t.Errorf("%s: the rule waits for %q", when, got)
 		}
@@ -135,4 +138,94 @@ func TestNothingIsDeletedBeforeItIsKnownWhatTheKernelHas(t *testing.T) {
 		return errors.Join(routesSource.Incomplete(txn, "messages were lost"), rulesSource.Incomplete(txn, "messages were lost"))
 	})
 	check("messages were lost", true, true)
+}
+
+func TestARuleStaysForTheRoutesThatMayBeInThePlaceOfThoseOfItsTable(t *testing.T) {
+	const everywhere = "0.0.0.0/0"
+	old := route.Route{Destination: route.To(netip.MustParsePrefix(everywhere)), Device: "e0", Table: 100}
+	moved := old
+	moved.Table, moved.Metric, moved.Device = route.MainTable, 50, "e9"
+	elsewhere := moved
+	elsewhere.Table = 200
+	type step struct {
+		wait     time.Duration
+		put, del []route.Route
+	}
+	for name, c := range map[string]struct {
+		start []route.Route
+		steps []step
+		want  bool
+	}{
+		"it moves":                       {[]route.Route{old}, []step{{time.Hour, []route.Route{moved}, []route.Route{old}}}, true},
+		"it moves soon after the start":  {[]route.Route{old}, []step{{time.Minute, []route.Route{moved}, []route.Route{old}}}, true},
+		"it has moved before the start":  {[]route.Route{moved}, nil, true},
+		"the other one first":            {[]route.Route{old}, []step{{time.Hour, []route.Route{moved}, nil}, {time.Hour, nil, []route.Route{old}}}, true},
+		"the other one last":             {[]route.Route{old}, []step{{time.Hour, nil, []route.Route{old}}, {time.Hour, []route.Route{moved}, nil}}, true},
+		"it stays":                       {[]route.Route{old}, []step{{time.Hour, []route.Route{moved}, nil}}, false},
+		"it is there again":              {[]route.Route{old}, []step{{time.Hour, []route.Route{moved}, []route.Route{old}}, {time.Hour, []route.Route{old}, nil}}, false},
+		"the other one was there before": {[]route.Route{old, elsewhere}, []step{{time.Hour, nil, []route.Route{old}}}, false},
+		"the other one was there before it": {
+			[]route.Route{elsewhere}, []step{{time.Hour, []route.Route{old}, nil}, {time.Hour, nil, []route.Route{old}}}, false,
+		},
+		"the other one was there before, and it goes soon after the start": {
+			[]route.Route{old, elsewhere}, []step{{time.Minute, nil, []route.Route{old}}}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := statedb.New()
+				routes, err := statedb.NewTable(db, route.Schema())
+				kernelRoutes, errKernel := statedb.NewTable(db, route.SeenSchema())
+				if err := errors.Join(err, errKernel); err != nil {
+					t.Fatal(err)
+				}
+				change := func(put, del []route.Route) {
+					t.Helper()
+					err := db.Update(t.Context(), func(txn *statedb.WriteTxn) error { return mirror.Write(txn, routes, put, del) }, routes)
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				source, err := sourceOf(t, db, routes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				lost := NewLostRoutes(db, statedb.ReadOnly(routes), statedb.ReadOnly(kernelRoutes))
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- lost.Run(ctx) }()
+				change(c.start, nil)
+				err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+					_, _, err := kernelRoutes.Insert(txn, route.Seen{Key: old.Key()})
+					return errors.Join(err, source.Initialized(txn))
+				}, routes, kernelRoutes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				for _, s := range c.steps {
+					time.Sleep(s.wait)
+					change(s.put, s.del)
+					synctest.Wait()
+				}
+				waits := slices.Collect(lost.deletedAfter().Rows(db.ReadTxn(), routes, Rule{Priority: 100, Table: 100}))
+				if (len(waits) > 0) != c.want {
+					t.Errorf("the rule waits for %q", waits)
+				}
+				if stop(); <-done != nil {
+					t.Error("Run failed")
+				}
+			})
+		})
+	}
+}
+
+// sourceOf registers a source of a table.
+func sourceOf[Row any](t *testing.T, db *statedb.DB, table *statedb.RWTable[Row]) (source *statedb.Source, err error) {
+	t.Helper()
+	err = db.Update(t.Context(), func(txn *statedb.WriteTxn) error {
+		source, err = table.RegisterSource(txn, "documents")
+		return err
+	}, table)
+	return source, err
 }

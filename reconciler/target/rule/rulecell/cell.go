@@ -2,7 +2,11 @@
 package rulecell
 
 import (
+	"context"
+
 	"github.com/statehive/statehive/hive/cell"
+	"github.com/statehive/statehive/hive/health"
+	"github.com/statehive/statehive/hive/job"
 	"github.com/statehive/statehive/reconciler"
 	"github.com/statehive/statehive/reconciler/reconcilercell"
 	"github.com/statehive/statehive/reconciler/target/kindcell"
@@ -26,17 +30,21 @@ func Cell() cell.Cell {
 			},
 			func(t *rule.Target) reconciler.Target[rule.Rule] { return t },
 			(*rule.Target).NewMirror,
+			rule.NewLostRoutes,
 			func(
-				db *statedb.DB, rules *statedb.Table[rule.Rule], routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen],
-				kernelRoutes *statedb.Table[route.Seen], links *statedb.Table[link.Seen],
+				rules *statedb.Table[rule.Rule], routes *statedb.Table[route.Route], seen *statedb.Table[rule.Seen],
+				lost *rule.LostRoutes, links *statedb.Table[link.Seen],
 			) reconcilercell.Relations[rule.Rule] {
 				return reconcilercell.Relations[rule.Rule]{
 					Related:      []reconciler.Related[rule.Rule]{rule.Named(links)},
 					DependsOn:    []reconciler.Dependency[rule.Rule]{rule.DependsOn(routes)},
-					DeletedAfter: rule.DeletedAfter(db, rules, seen, routes, kernelRoutes),
+					DeletedAfter: rule.DeletedAfter(rules, seen, lost),
 					Observed:     rule.Observed(seen),
 				}
 			}),
 		kindcell.Observed[rule.Mirror](rule.SeenSchema()),
+		cell.Invoke(func(lost *rule.LostRoutes, jobs job.Group) error {
+			return jobs.Add(job.OneShot("lost-routes", func(ctx context.Context, _ health.Health) error { return lost.Run(ctx) }))
+		}),
 	)
 }
