@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,9 +38,14 @@ func (b births) isOf(other births) bool {
 // With each change of records, another file takes its place: a backup that does not have the change has another mark.
 type mark struct {
 	records *Records[births]
-	found   births // of the file that is there, as this process has found or written it; zero if there is none
+	found   births    // of the file that is there, as this process has found or written it; zero if there is none
+	renewed time.Time // when it was written
 	copied  bool
 }
+
+// markInterval is the least time between two marks, so that many changes together need few. A backup with the first of them, and without changes
+// that follow it sooner, would have to be made in that time.
+const markInterval = 100 * time.Millisecond
 
 const (
 	markKind = "mark"
@@ -119,7 +125,7 @@ func (s *Store) noteChange() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = true
-	if s.mark.found == (births{}) || s.mark.copied {
+	if s.mark.found == (births{}) || s.mark.copied || time.Since(s.mark.renewed) < markInterval {
 		return
 	}
 	_ = s.mark.renew(false) // Mark will fail, too, and say so
@@ -155,7 +161,7 @@ func (m *mark) write(sync bool) error {
 	if err != nil {
 		return err
 	}
-	if m.found = written; !sync {
+	if m.found, m.renewed = written, time.Now(); !sync {
 		return nil
 	}
 	return m.records.sync()

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/statehive/statehive/reconciler/target/ownership"
 )
@@ -174,23 +176,28 @@ func TestABackupFromBeforeTheLastChangeIsNoticed(t *testing.T) {
 	for name, open := range map[string]func(*ownership.Store, string) (*ownership.Records[record], error){
 		"lasting": ownership.NewLastingRecords[record], "of this boot": ownership.NewRecords[record],
 	} {
-		dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
-		store, _ := openStore(t, dir, here)
-		records, err := open(store, "link")
-		if err := errors.Join(err, store.Mark(), records.Put("handed over", record{"1"})); err != nil {
-			t.Fatal(err)
-		}
-		run(t, "cp", "-a", dir, backup)
-		if err := records.Remove("handed over"); err != nil { // and then the process is killed
-			t.Fatal(err)
-		}
-		if store, _ = openStore(t, dir, here); store.IsCopy() {
-			t.Errorf("%s: a copy before the backup is restored", name)
-		}
-		restore(t, backup, dir)
-		if store, _ = openStore(t, dir, here); !store.IsCopy() {
-			t.Errorf("%s: it is not noticed that a backup was restored", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir, backup := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "backup")
+				store, _ := openStore(t, dir, here)
+				records, err := open(store, "link")
+				if err := errors.Join(err, store.Mark(), records.Put("handed over", record{"1"})); err != nil {
+					t.Fatal(err)
+				}
+				run(t, "cp", "-a", dir, backup)
+				time.Sleep(time.Second)
+				if err := records.Remove("handed over"); err != nil { // and then the process is killed
+					t.Fatal(err)
+				}
+				if store, _ = openStore(t, dir, here); store.IsCopy() {
+					t.Error("a copy before the backup is restored")
+				}
+				restore(t, backup, dir)
+				if store, _ = openStore(t, dir, here); !store.IsCopy() {
+					t.Error("it is not noticed that a backup was restored")
+				}
+			})
+		})
 	}
 }
 
@@ -204,7 +211,7 @@ func TestADirectoryIsNoCopyWhileItIsMarked(t *testing.T) {
 	go func() {
 		var errs error
 		for i := range 200 {
-			errs = errors.Join(errs, records.Put("a", record{strconv.Itoa(i)}))
+			errs = errors.Join(errs, records.Put("a", record{strconv.Itoa(i)}), store.Mark())
 		}
 		done <- errs
 	}()
