@@ -58,14 +58,18 @@ func (m *mark) path() string { return filepath.Join(m.records.dir, fileName(mark
 // openMark looks for the mark of the store's directory. One that a power failure has emptied counts as none.
 func (s *Store) openMark() error {
 	path := filepath.Join(s.dir, markKind, fileName(markKey))
-	if is, err := os.Lstat(path); err == nil && is.Size() == 0 && !s.readOnly {
+	file, err := os.Lstat(path)
+	emptied := err == nil && file.Size() == 0
+	if emptied && !s.readOnly {
 		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
-	var err error
 	if s.mark.records, err = NewLastingRecords[births](s, markKind); err != nil {
 		return err
+	}
+	if emptied {
+		return nil
 	}
 	is, says, err := s.mark.read()
 	switch {
@@ -137,7 +141,7 @@ func (m *mark) renew(sync bool) error {
 	switch {
 	case is == births{} && err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
-	case is != m.found, !m.copied && is != births{} && (err != nil || !is.isOf(says)):
+	case !is.isOf(m.found), !m.copied && is != births{} && (err != nil || !is.isOf(says)):
 		return fmt.Errorf("%s was removed or replaced since this process has started, as by restoring a backup: restart it", m.path())
 	}
 	if err := m.write(sync); err != nil {
@@ -174,7 +178,10 @@ func birthsOf(f *os.File) (births, error) {
 		return births{}, err
 	}
 	dir, err := birthOf(unix.AT_FDCWD, filepath.Dir(f.Name()))
-	return births{file, dir}, err
+	if err != nil {
+		return births{}, err
+	}
+	return births{file, dir}, nil
 }
 
 // birthOf returns the birth of the file at a path relative to the directory fd, or of the open file fd if the path is empty.

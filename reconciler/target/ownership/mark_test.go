@@ -135,6 +135,10 @@ func TestAMarkThatAPowerFailureHasEmptiedIsNone(t *testing.T) {
 	if err := errors.Join(store.Mark(), os.Truncate(filepath.Join(dir, "mark", "mark.json"), 0)); err != nil {
 		t.Fatal(err)
 	}
+	reader, err := ownership.Open(ownership.Config{Dir: dir, Identity: here, ReadOnly: true})
+	if err != nil || reader.IsCopy() {
+		t.Errorf("it is said to be a copy to a reader, or %v", err)
+	}
 	if store, _ = openStore(t, dir, here); store.IsCopy() || len(store.SetAside()) > 0 {
 		t.Error("it is said to be a copy, or damaged")
 	}
@@ -207,7 +211,7 @@ func TestADirectoryIsNoCopyWhileItIsMarked(t *testing.T) {
 	if err := store.Mark(); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		var errs error
 		for i := range 200 {

@@ -73,7 +73,7 @@ func reportRecords(aside []string, notMarked error, h health.Health) {
 		which = fmt.Sprintf("%s and %d more", which, others)
 	}
 	h.Degraded("records of what the agent has made could not be used, so that it does not know what to remove or restore; the log says why. "+
-		"Stop the agent, and for each: restore it from a backup, or mend its owner and mode and cut off what begins with .corrupt from its name, or remove it", errors.New(which))
+		"Stop the agent, and for each: restore it from a backup, or mend its owner and mode and cut off what begins with .corrupt from its name, or remove it", errors.Join(errors.New(which), notMarked))
 }
 
 // readState opens the records for reading, even while an agent uses them.
