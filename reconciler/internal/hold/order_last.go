@@ -77,8 +77,8 @@ func (o *Order) unappliedRow(it *workqueue.Item, row *store.Entry, wait orderedI
 	return text
 }
 
-// startPeriod is how long after the start rows may be deleted by the change that the start is a part of.
-const startPeriod = 10 * time.Minute
+// StartPeriod is how long after the start rows may be deleted by the change that the start is a part of.
+const StartPeriod = 10 * time.Minute
 
 // since returns the revision after which other rows were changed that an item may be replaced by.
 func (o *Order) since(it *workqueue.Item, row *store.Entry) store.Revision {
@@ -88,7 +88,7 @@ func (o *Order) since(it *workqueue.Item, row *store.Entry) store.Revision {
 		return 0
 	case row.Spec() > start:
 		return row.Spec()
-	case it.DeletedAt.Sub(began) < startPeriod:
+	case it.DeletedAt.Sub(began) < StartPeriod:
 		return 0
 	}
 	return start

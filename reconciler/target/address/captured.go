@@ -64,7 +64,7 @@ func (w *RouteWatcher) onPorts() error {
 			continue
 		}
 		if n++; first == nil {
-			first = fmt.Errorf("%s of %s: it is a port of %s, which packets go to", s.Address, s.Device, master)
+			first = fmt.Errorf("%s of %s: it is a port of %s, which takes its packets", s.Address, s.Device, master)
 		}
 	}
 	if n > 1 {

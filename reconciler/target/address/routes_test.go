@@ -483,11 +483,11 @@ func TestAnAddressOfAPortIsReported(t *testing.T) {
 		rows   []Address
 		want   string
 	}{
-		"of a bridge":    {link.Bridge, []Address{row("e0", "192.0.2.1/24")}, "192.0.2.1/24 of e0: it is a port of m0, which packets go to"},
-		"of a bond":      {"bond", []Address{row("e0", "192.0.2.1/32")}, "192.0.2.1/32 of e0: it is a port of m0, which packets go to"},
+		"of a bridge":    {link.Bridge, []Address{row("e0", "192.0.2.1/24")}, "192.0.2.1/24 of e0: it is a port of m0, which takes its packets"},
+		"of a bond":      {"bond", []Address{row("e0", "192.0.2.1/32")}, "192.0.2.1/32 of e0: it is a port of m0, which takes its packets"},
 		"several":        {link.Bridge, []Address{row("e0", "192.0.2.1/24"), row("e0", "2001:db8::1/64")}, ", and 1 more"},
 		"of a VRF":       {"vrf", []Address{row("e0", "192.0.2.1/24")}, ""},
-		"link-local":     {link.Bridge, []Address{row("e0", "fe80::5/64")}, "fe80::5/64 of e0: it is a port of m0, which packets go to"},
+		"link-local":     {link.Bridge, []Address{row("e0", "fe80::5/64")}, "fe80::5/64 of e0: it is a port of m0, which takes its packets"},
 		"of no port":     {"", []Address{row("e0", "192.0.2.1/24")}, ""},
 		"of another one": {link.Bridge, []Address{row("e1", "192.0.2.1/24")}, ""},
 	} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/route"
 	"github.com/statehive/statehive/statedb"
@@ -26,9 +27,6 @@ type LostRoutes struct {
 	since   map[route.Key]statedb.Revision // other rows that were changed after it may be in the place of one that is lost
 	kept    int                            // number of keys in since when it was tidied
 }
-
-// startPeriod is how long after the start rows may be deleted by the change that the start is a part of, as for the deletes of routes.
-const startPeriod = 10 * time.Minute
 
 // NewLostRoutes returns the routes of the kernel that have lost their rows. Run has to run.
 func NewLostRoutes(db *statedb.DB, rows *statedb.Table[route.Route], kernel *statedb.Table[route.Seen]) *LostRoutes {
@@ -90,7 +88,7 @@ func (l *LostRoutes) lost(key route.Key) statedb.Revision {
 		return 0
 	case changed > l.start:
 		return changed
-	case time.Since(l.began) < startPeriod:
+	case time.Since(l.began) < hold.StartPeriod:
 		return 0
 	}
 	return l.start
