@@ -155,22 +155,30 @@ func TestTheMTUThatARouterAdvertisesIsNoticed(t *testing.T) {
 }
 
 // Each next hop of an IPv6 route has an MTU of its own, of which the kernel lists only that of the first.
-func TestAnotherMTUOfASecondNextHopIsNoticed(t *testing.T) {
-	for destination, change := range map[string]func(t *testing.T) uint32{
-		"2001:db8:1::/48": func(t *testing.T) uint32 { advertise(t, "e3", 1300); return 1300 },
-		"::/0": func(t *testing.T) uint32 {
-			nstest.IP(t, "link", "set", "e2", "mtu", "1290")
-			nstest.IP(t, "link", "set", "e2", "mtu", "1500")
-			return 1500
-		},
+func TestAnotherMTUOfANextHopIsNoticed(t *testing.T) {
+	setMTU := func(device, to string) func(t *testing.T) {
+		return func(t *testing.T) {
+			nstest.IP(t, "link", "set", device, "mtu", "1290")
+			nstest.IP(t, "link", "set", device, "mtu", to)
+		}
+	}
+	for name, c := range map[string]struct {
+		destination string
+		change      func(t *testing.T)
+		mtu, other  uint32
+	}{
+		"advertised":         {"2001:db8:1::/48", func(t *testing.T) { advertise(t, "e3", 1300) }, 1400, 1300},
+		"of the second link": {"::/0", setMTU("e2", "1500"), 1400, 1500},
+		"of the first link":  {"::/0", setMTU("e0", "1500"), 1500, 1400},
+		"of both links":      {"2001:db8:1::/48", func(t *testing.T) { setMTU("e0", "1500")(t); setMTU("e2", "1480")(t) }, 1500, 1480},
 	} {
-		t.Run(destination, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			network(t)
 			nstest.Veth(t, "e2", "e3")
 			nstest.IP(t, "address", "add", "2001:db8:e::1/64", "dev", "e2", "nodad")
 			target := newTarget(t)
 			db, seen := runMirror(t, target)
-			row := Route{Destination: to(destination), MTU: 1400, Nexthops: immutable.ListOf(
+			row := Route{Destination: to(c.destination), MTU: 1400, Nexthops: immutable.ListOf(
 				Nexthop{Gateway: gateway6}, Nexthop{Gateway: netip.MustParseAddr("2001:db8:e::99"), Device: "e2"},
 			)}
 			mustUpdate(t, target, row, true)
@@ -178,14 +186,17 @@ func TestAnotherMTUOfASecondNextHopIsNoticed(t *testing.T) {
 			if !found || is.MTU != row.MTU {
 				t.Fatalf("%+v", is)
 			}
-			is.MTU = change(t)
+			c.change(t)
+			is.MTU, is.OtherMTU = c.mtu, c.other
 			nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
+			if diff, err := target.Diff(t.Context(), db.ReadTxn(), row); err != nil || len(diff) != 1 || diff[0].Field != "mtu" || diff[0].Is == diff[0].Want {
+				t.Errorf("it differs by %+v, %v", diff, err)
+			}
 			mustUpdate(t, target, row, true)
-			is.MTU = 1400
-			nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
 			if _, err := target.mirror.Load().Listed(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			is.MTU, is.OtherMTU = 1400, 0
 			nstest.WaitForRows(t, db, statedb.ReadOnly(seen), func(Seen) bool { return true }, is)
 			mustDelete(t, target, row)
 		})

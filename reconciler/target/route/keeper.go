@@ -34,6 +34,7 @@ type keeper struct {
 	addresses map[deviceAddress]struct{} // all of them
 	inet6     int                        // number of IPv6 routes
 	limited   int                        // number of those with an MTU
+	spread    int                        // the first of those whose next hops are looked up next: see compareMTUs
 	dead      int                        // number of next hops that are not in use
 	several   map[Key][]Seen             // all routes of keys that have more than one
 	// shared has the keys of IPv6 routes of ours that others have added next hops to. A
@@ -157,7 +158,7 @@ func (k *keeper) named(s Seen) Seen {
 // depends on others.
 func same(a, b Seen) bool {
 	a.Device, a.OtherNames, a.Dead, a.Behind = b.Device, b.OtherNames, b.Dead, b.Behind
-	a.GatewayDevice, a.UncertainDevice = b.GatewayDevice, b.UncertainDevice
+	a.GatewayDevice, a.UncertainDevice, a.OtherMTU = b.GatewayDevice, b.UncertainDevice, b.OtherMTU
 	if a.Nexthops != b.Nexthops {
 		a.Nexthops, b.Nexthops = mapHops(a.Nexthops, SeenNexthop.plain), mapHops(b.Nexthops, SeenNexthop.plain)
 	}

@@ -25,8 +25,10 @@ type Seen struct {
 	Nexthops   immutable.List[SeenNexthop] `json:"nexthops,omitzero"`
 	Source     netip.Addr                  `json:"source,omitzero"`
 	MTU        uint32                      `json:"mtu,omitempty"`
-	Type       Type                        `json:"type"`
-	Scope      rtnl.Scope                  `json:"scope"`
+	// OtherMTU is that of one of several IPv6 next hops, if it is not MTU.
+	OtherMTU uint32     `json:"otherMTU,omitempty"`
+	Type     Type       `json:"type"`
+	Scope    rtnl.Scope `json:"scope"`
 	// Dead means that the route is not in use because its link is down.
 	Dead bool `json:"dead,omitempty"`
 	// Kind describes a property that rows cannot set, such as "tos 0x10". It is "several"

@@ -137,7 +137,7 @@ func (w wanted) extends(old []kernelRoute) bool {
 		return false
 	}
 	is := old[0].Seen
-	return is.Source == w.row.Source && is.MTU == w.row.MTU && is.Type == w.row.Type
+	return is.Source == w.row.Source && is.MTU == w.row.MTU && is.OtherMTU == 0 && is.Type == w.row.Type
 }
 
 // nexthops returns the next hops of a row, which may be only one.

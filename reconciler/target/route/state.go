@@ -108,7 +108,7 @@ func (w wanted) matches(s Seen) bool {
 	if w.row.Device == "" && s.GatewayDevice != "" || w.doubt(s) != nil {
 		return false
 	}
-	if s.Kind != "" || s.Dead || s.Behind || s.Gateway != w.row.Gateway || s.Source != w.row.Source || s.MTU != w.row.MTU ||
+	if s.Kind != "" || s.Dead || s.Behind || s.Gateway != w.row.Gateway || s.Source != w.row.Source || s.MTU != w.row.MTU || s.OtherMTU != 0 ||
 		s.Type != w.row.Type || s.Scope != w.row.scope() || !isDevice(w.row.Device, w.index, s.index, s.Device, s.OtherNames) {
 		return false
 	}
@@ -166,7 +166,11 @@ func (w wanted) differences(is Seen, found bool) []reconciler.Change {
 		add("nexthops", seenText(is.Nexthops), nexthopsText(w.row.Nexthops))
 	}
 	add("source", addrText(is.Source), addrText(w.row.Source))
-	add("mtu", mtuText(is.MTU), mtuText(w.row.MTU))
+	mtu := is.MTU
+	if mtu == w.row.MTU && is.OtherMTU != 0 {
+		mtu = is.OtherMTU
+	}
+	add("mtu", mtuText(mtu), mtuText(w.row.MTU))
 	add("type", isType, wantType)
 	if inDoubt && is.Nexthops.IsZero() {
 		add("gateway device", is.Device, is.Device+" or "+is.UncertainDevice)
