@@ -353,13 +353,18 @@ func (m *Mirror[Row, Event]) apply(ctx context.Context, s *stream[Event]) (doubt
 
 // complete reports whether the table has all existing objects.
 func (m *Mirror[Row, Event]) complete(txn statedb.ReadTxn) bool {
-	return Complete(txn, statedb.ReadOnly(m.config.Table))
+	for _, source := range m.config.Table.Sources(txn) {
+		if !source.Initialized || source.Incomplete != "" {
+			return false
+		}
+	}
+	return true
 }
 
-// Complete reports whether a mirror's table has all existing objects. It has not before the first listing, and while it is in doubt.
-func Complete[Row any](txn statedb.ReadTxn, table *statedb.Table[Row]) bool {
+// Listed reports whether a mirror's table has had all existing objects, as it has not before the first listing. It may be in doubt since.
+func Listed[Row any](txn statedb.ReadTxn, table *statedb.Table[Row]) bool {
 	for _, source := range table.Sources(txn) {
-		if !source.Initialized || source.Incomplete != "" {
+		if !source.Initialized {
 			return false
 		}
 	}

@@ -3,10 +3,14 @@ package mirror
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 )
 
-// listTries is the maximum number of listings of ListQuietly.
-const listTries = 20
+// ListQuietly lists at most listTries times, and for about listTime.
+const (
+	listTries = 20
+	listTime  = 10 * time.Second
+)
 
 // ErrChanging is the error of [ListQuietly] when there were changes during each listing.
 var ErrChanging = errors.New("every listing was interrupted by changes")
@@ -16,7 +20,7 @@ var ErrChanging = errors.New("every listing was interrupted by changes")
 // Config.List, and changes is the counter of notifications that Config.Decode increments. The
 // listing includes all changes up to number upTo.
 func ListQuietly[T any](drain func() error, changes *atomic.Uint64, list func() (items []T, whole bool, err error)) (items []T, upTo uint64, err error) {
-	for range listTries {
+	for began, n := time.Now(), 0; n < listTries && (n == 0 || time.Since(began) < listTime); n++ {
 		if err := drain(); err != nil {
 			return nil, 0, err
 		}

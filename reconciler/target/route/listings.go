@@ -28,6 +28,7 @@ type listing struct {
 	routes int // that the kernel listed
 	also   map[Key]struct{}
 	states map[Key]state
+	err    error // why there are none
 }
 
 const (
@@ -60,13 +61,13 @@ func (t *Target) lookUp(ctx context.Context, key Key, since time.Time, others ..
 		for _, other := range others {
 			l.also[other] = struct{}{}
 		}
-		var err error
-		if l.states, err = t.listStates(ctx, which, func(key Key) bool {
+		l.states, l.err = t.listStates(ctx, which, func(key Key) bool {
 			l.routes++
 			_, is := l.also[key]
 			return is || t.isDeclared(key)
-		}); err != nil {
-			return state{}, err
+		})
+		if ctx.Err() != nil {
+			return state{}, l.err
 		}
 		l.took = time.Since(l.at)
 		if t.lists.byTable == nil {
@@ -75,7 +76,7 @@ func (t *Target) lookUp(ctx context.Context, key Key, since time.Time, others ..
 		t.lists.byTable[which] = l
 		time.AfterFunc(max(listingLife, l.usable()), func() { t.lists.forget(which, l.at) })
 	}
-	return l.states[key], nil
+	return l.states[key], l.err
 }
 
 // lately returns the earliest start of a listing that is recent enough to find out who holds
@@ -103,8 +104,12 @@ func (t *Target) sparingly(key Key, since time.Time) (time.Time, error) {
 	if _, told := l.states[key]; told {
 		return l.at, nil
 	}
-	return since, fmt.Errorf("route %s: its table has %d routes, and listing them took %v: it is listed again in %v",
-		key, l.routes, l.took.Round(time.Millisecond), wait.Round(time.Millisecond))
+	outcome := ""
+	if l.err != nil {
+		outcome = fmt.Sprintf(", and failed (%v)", l.err)
+	}
+	return since, fmt.Errorf("route %s: its table has %d routes, and listing them took %v%s: it is listed again in %v",
+		key, l.routes, l.took.Round(time.Millisecond), outcome, wait.Round(time.Millisecond))
 }
 
 // forget drops what is known about a key whose routes are about to change or have just changed.

@@ -126,11 +126,11 @@ type user struct {
 	rev statedb.Revision
 }
 
-// queries yields a query for each of some keys of existing routes. As long as it is not known which routes exist, as at a start, it yields queries for
-// all rows that have not been applied.
+// queries yields a query for each of some keys of existing routes. Before it is known which routes exist, it yields queries for all rows that have not
+// been applied.
 func (u *users) queries(keys iter.Seq[Key]) iter.Seq[statedb.Query[Route]] {
 	return func(yield func(statedb.Query[Route]) bool) {
-		if !mirror.Complete(u.DB.ReadTxn(), u.KernelRoutes) {
+		if !mirror.Listed(u.DB.ReadTxn(), u.KernelRoutes) {
 			_ = yield(ByUndone.Query(Inet)) && yield(ByUndone.Query(Inet6))
 			return
 		}

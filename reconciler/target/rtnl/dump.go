@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxDumps is the maximum number of attempts at a dump that is interrupted.
-const maxDumps = 10
+// A dump that is interrupted is repeated at most maxDumps times, and for about dumpTime.
+const (
+	maxDumps = 10
+	dumpTime = 3 * time.Second
+)
 
 // errInterrupted is the error when something changed during each try of a dump.
 var errInterrupted = errors.New("every dump was interrupted by changes")
@@ -28,7 +32,7 @@ func Dump[T any](ctx context.Context, c *Conn, request Request, decode func(sysc
 func DumpInParts[T any](ctx context.Context, c *Conn, request Request, decode func(syscall.NetlinkMessage) (T, bool)) (items []T, parts int, err error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
-	for range maxDumps {
+	for began, n := time.Now(), 0; n < maxDumps && (n == 0 || time.Since(began) < dumpTime); n++ {
 		items = items[:0]
 		err = c.ask(ctx, request, unix.NLM_F_DUMP, func(m syscall.NetlinkMessage) {
 			if item, ok := decode(m); ok {

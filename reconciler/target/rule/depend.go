@@ -94,8 +94,8 @@ func DeletedAfter(rules *statedb.Table[Rule], seen *statedb.Table[Seen], routes 
 
 // RoutesDeletedAfter makes routes stay while the kernel has a rule that leads to their table and whose row is pending or in error: it
 // is to lead elsewhere, and cannot yet. They do not wait for a rule that is as declared although its row is pending, as after a start.
-// Routes of the table main do not wait either: the kernel always looks there. As long as the kernel's rules are not all known, as at a start, any
-// rule may lead to their table.
+// Routes of the table main do not wait either: the kernel always looks there. Before the kernel's rules are known, any rule may
+// lead to their table.
 func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *statedb.Table[Seen]) []reconciler.Dependency[route.Route] {
 	type table struct {
 		number route.Table
@@ -111,7 +111,7 @@ func RoutesDeletedAfter(db *statedb.DB, rules *statedb.Table[Rule], seen *stated
 				return
 			}
 			txn := db.ReadTxn()
-			if !mirror.Complete(txn, seen) {
+			if !mirror.Listed(txn, seen) {
 				for r := range rules.All(txn) {
 					if !yield(ByKey.Query(r.Key())) {
 						return

@@ -96,7 +96,7 @@ func (l *LostRoutes) lost(key route.Key) statedb.Revision {
 
 // deletedAfter makes rules stay while rows that are pending or in error name the destinations of routes in their tables, but other tables, and
 // perhaps other metrics, and no row has these routes any more. As with the deletes of routes, rows count that were changed
-// after those of the routes, or if these go soon after the start, any. As long as the kernel's routes are not all known, as at a start, any route may be in their tables.
+// after those of the routes, or if these go soon after the start, any. Before the kernel's routes are known, any may be in their tables.
 func (l *LostRoutes) deletedAfter() reconciler.Dependency[Rule] {
 	of := func(r Rule) route.InTable {
 		r = r.completed()
@@ -109,7 +109,7 @@ func (l *LostRoutes) deletedAfter() reconciler.Dependency[Rule] {
 			}
 			l.follow()
 			txn := l.db.ReadTxn()
-			known := mirror.Complete(txn, l.kernel)
+			known := mirror.Listed(txn, l.kernel)
 			for row := range l.rows.List(txn, route.ByUndone.Query(t.Family)) {
 				key := row.Key()
 				if key.Table == t.Table || known && !l.hasMoved(txn, key, t.Table) {
