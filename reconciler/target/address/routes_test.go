@@ -507,7 +507,6 @@ func TestAnAddressOfAPortIsReported(t *testing.T) {
 			nstest.IP(t, "address", "add", "198.51.100.1/24", "dev", "e0") // of others, and not declared
 			for _, row := range c.rows {
 				mustUpdate(t, target, row, true)
-				defer mustDelete(t, target, row)
 			}
 			target.mirror.Load().Settled(t.Context())
 			got := ""
@@ -516,6 +515,9 @@ func TestAnAddressOfAPortIsReported(t *testing.T) {
 			}
 			if got != c.want && (name != "several" || !strings.HasSuffix(got, c.want)) {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+			for _, row := range c.rows {
+				mustDelete(t, target, row)
 			}
 		})
 	}
