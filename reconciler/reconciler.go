@@ -10,6 +10,7 @@ import (
 
 	"github.com/statehive/statehive/internal/store"
 	"github.com/statehive/statehive/reconciler/internal/engine"
+	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/statedb"
 )
 
@@ -46,7 +47,7 @@ type Params[Obj any] struct {
 	DeletedAfter []Dependency[Obj]
 	// DeletesLast makes a delete wait for all rows of the table that were inserted or changed after its own row, and after the start, until
 	// each has been applied since, if only with an error that matches [ErrApplied], or is gone: one of them may be in its place, and fail. The
-	// deletes of orphans, and those of the first ten minutes, also wait for the rows of the start. A delete that is triggered by its key does
+	// deletes of orphans, and those of the [StartPeriod], also wait for the rows of the start. A delete that is triggered by its key does
 	// not wait. DeletesLast suits rows that people write: where rows come and go all the time, and one of them always fails, nothing would ever
 	// be deleted.
 	DeletesLast bool
@@ -91,6 +92,9 @@ type Params[Obj any] struct {
 	Logger *slog.Logger
 	Health Health
 }
+
+// StartPeriod is how long after the start deletes count as a part of the change that the start is a part of: see Params.DeletesLast.
+const StartPeriod = hold.StartPeriod
 
 // New returns a reconciler of rows that have one status, or an error that
 // names the invalid parameter.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/statehive/statehive/reconciler"
-	"github.com/statehive/statehive/reconciler/internal/hold"
 	"github.com/statehive/statehive/reconciler/target/mirror"
 	"github.com/statehive/statehive/reconciler/target/route"
 	"github.com/statehive/statehive/statedb"
@@ -88,7 +87,7 @@ func (l *LostRoutes) lost(key route.Key) statedb.Revision {
 		return 0
 	case changed > l.start:
 		return changed
-	case time.Since(l.began) < hold.StartPeriod:
+	case time.Since(l.began) < reconciler.StartPeriod:
 		return 0
 	}
 	return l.start
