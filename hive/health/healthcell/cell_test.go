@@ -65,6 +65,16 @@ func (f *fixture) health(args ...string) (code int, out string) {
 	return f.command("health", args...)
 }
 
+// commandThatShows repeats a command until it shows a text: the parts of package inspect are starting.
+func (f *fixture) commandThatShows(text, name string) (code int, out string) {
+	f.t.Helper()
+	code, out = f.command(name)
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(out, text) && time.Now().Before(deadline); {
+		code, out = f.command(name)
+	}
+	return code, out
+}
+
 func (f *fixture) command(name string, args ...string) (code int, out string) {
 	f.t.Helper()
 	root := &cobra.Command{Use: "test"}
@@ -81,10 +91,7 @@ func (f *fixture) command(name string, args ...string) (code int, out string) {
 func TestHealthCommandShowsEveryPartAndItsExitCodeSaysWhetherAllIsWell(t *testing.T) {
 	f := start(t)
 	f.route.OK("3 rows done")
-	code, out := f.health()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(out, "3 OK") && time.Now().Before(deadline); { // the parts of package inspect are starting
-		code, out = f.health()
-	}
+	code, out := f.commandThatShows("3 OK", "health")
 	if code != 0 || !strings.Contains(out, "PART") || !strings.Contains(out, "3 rows done") || !strings.Contains(out, "├─ inspect") || !strings.Contains(out, "│  ├─ serve") || !strings.Contains(out, "3 OK, 0 degraded") {
 		t.Errorf("got %d\n%s", code, out)
 	}
@@ -115,7 +122,7 @@ func TestHealthCommandWritesJSON(t *testing.T) {
 func TestStatusEndsWithTheDegradedParts(t *testing.T) {
 	f := start(t)
 	f.route.OK("3 rows done")
-	if code, out := f.command("status"); code != 0 || !strings.Contains(out, "health: OK, all 3 parts") {
+	if code, out := f.commandThatShows("all 3 parts", "status"); code != 0 || !strings.Contains(out, "health: OK, all 3 parts") {
 		t.Errorf("got %d\n%s", code, out)
 	}
 	f.route.Degraded("1 row failed", nil)
